@@ -21,7 +21,7 @@ from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.installation import plugins
 from shared.job.spec import Succeeds
 from tests.kit.virtual_time import in_virtual_time
-from tests.service.stage import Stage
+from tests.kit.world import World
 
 PAGE = Path(__file__).parents[2] / "docs" / "frameworks.md"
 COMPATIBILITY = PAGE.with_name("compatibility.md")
@@ -165,28 +165,28 @@ def test_its_own_test_passes(package: Path):
 @in_virtual_time
 async def test_a_job_of_it_runs_loses_a_worker_and_succeeds():
     jax = the_framework()
-    async with Stage(kinds=Kinds([*BUILT_IN, jax])) as stage:
-        stage.apply(jax.resource, MANIFEST)
+    async with World(kinds=Kinds([*BUILT_IN, jax])) as world:
+        world.apply(jax.resource, MANIFEST)
 
         def conditions() -> dict[str, str]:
-            known = stage.status(jax.resource, "resnet").get("conditions", ())
+            known = world.status(jax.resource, "resnet").get("conditions", ())
             return {condition["type"]: condition["status"] for condition in known}
 
         def uid() -> str:
-            pod = stage.pods().get("resnet-worker-1")
+            pod = world.pods().get("resnet-worker-1")
             return pod.metadata["uid"] if pod else ""
 
-        await stage.until(lambda: conditions().get("Running") == "True", "it runs")
-        await stage.quiet()
-        (container,) = stage.pods()["resnet-worker-1"].manifest["spec"]["containers"]
+        await world.until(lambda: conditions().get("Running") == "True", "it runs")
+        await world.quiet()
+        (container,) = world.pods()["resnet-worker-1"].manifest["spec"]["containers"]
         assert {variable["name"]: variable["value"] for variable in container["env"]} == {
             "COORDINATOR_ADDRESS": "resnet-worker-0:6666",
             "NUM_PROCESSES": "3",
             "PROCESS_ID": "1",
         }
         first = uid()
-        stage.exit_codes["resnet-worker-1"] = 1
-        await stage.until(lambda: uid() not in ("", first), "the lost worker is back under its name")
-        await stage.quiet()
-        stage.exit_codes["resnet-worker-0"] = 0
-        await stage.until(lambda: conditions().get("Succeeded") == "True", "it succeeds")
+        world.exit_codes["resnet-worker-1"] = 1
+        await world.until(lambda: uid() not in ("", first), "the lost worker is back under its name")
+        await world.quiet()
+        world.exit_codes["resnet-worker-0"] = 0
+        await world.until(lambda: conditions().get("Succeeded") == "True", "it succeeds")

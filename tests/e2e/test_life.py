@@ -123,14 +123,6 @@ async def test_a_deleted_job_leaves_nothing(operator: Operator):
     assert (await operator.job("short")).gone
 
 
-async def test_a_launcher_that_fails_fails_the_job(operator: Operator):
-    await operator.apply(a_job("bad", "sleep 0.5; exit 3"))
-    status = await operator.phase("Failed", TRAININGJOBS, "bad")
-    assert status["conditions"][-1]["reason"] == "TrainingJobFailed"
-    assert "exited with 3" in status["conditions"][-1]["message"]
-    assert status["replicaStatuses"]["Launcher"] == {"active": 0, "succeeded": 0, "failed": 1}
-
-
 async def test_a_command_that_cannot_start_fails_the_job_with_its_reason(operator: Operator):
     worker = {"name": "main", "image": SHELL, "command": ["no-such-program"]}
     await operator.apply(a_job("nostart", "sleep 1000 & wait", worker=worker))
@@ -186,16 +178,3 @@ async def test_18_attaching_through_the_api_server_is_refused_with_the_way_out(o
     )
     assert "launcherAttachMode" in refused
     assert "ssh" in refused
-
-
-async def test_7_a_request_of_impossible_size_is_refused_with_a_reason_and_touches_nothing(operator: Operator):
-    await operator.apply(a_job("bounds", "sleep 1000 & wait"))
-    await operator.phase("Running", TRAININGJOBS, "bounds")
-    await operator.apply(a_request("ScaleOut", "too-many", "bounds", toAdd={"count": 5}))
-    status = await operator.phase("ScaleFailed", SCALEOUTS, "too-many")
-    assert status["conditions"][-1]["reason"] == "AboveMaximum"
-    await operator.apply(a_request("ScaleIn", "nobody", "bounds", toDelete={"podNames": ["bounds-worker-7"]}))
-    status = await operator.phase("ScaleFailed", SCALEINS, "nobody")
-    assert status["conditions"][-1]["reason"] == "NoSuchWorker"
-    assert await operator.pods("bounds") == ["bounds-launcher", "bounds-worker-0", "bounds-worker-1"]
-    await operator.kubectl("delete", "trainingjob", "bounds", "--wait=false")

@@ -112,18 +112,6 @@ def an_mpijob(name: str, version: str, script: str, *, workers: int = 2, **spec:
     }
 
 
-async def comes_to(operator: Operator, state: str, job: str) -> None:
-    """Wait until the column State says so."""
-    status: dict[str, Any] = {}
-
-    async def there() -> bool:
-        nonlocal status
-        status = await operator.status(MPI_JOBS, job)
-        return bool(status.get("conditions")) and status["conditions"][-1]["type"] == state
-
-    await operator.until(there, lambda: f"{job} is not {state}: {status.get('conditions')}")
-
-
 async def ranks(operator: Operator, job: str) -> list[str]:
     said = (await operator.kubectl("logs", f"{job}-launcher")).splitlines()
     return sorted(line for line in said if line.startswith("rank "))
@@ -133,7 +121,7 @@ async def ranks(operator: Operator, job: str) -> list[str]:
 async def test_mpirun_finds_hosts_and_keys_of_an_mpijob_by_itself(operator: Operator, version: str):
     job = f"hello-{version}"
     await operator.apply(an_mpijob(job, version, f"mpirun --allow-run-as-root -np 4 {HELLO}"))
-    await comes_to(operator, "Succeeded", job)
+    await operator.comes_to("Succeeded", MPI_JOBS, job)
     assert await ranks(operator, job) == [f"rank {rank} of 4 on {job}-worker-{rank // 2}" for rank in range(4)]
     domain = "" if version == "v1" else f".{job}.default.svc"
     hosts = await operator.kubectl("get", "configmap", f"{job}-config", "-o", "jsonpath={.data.hostfile}")
@@ -147,7 +135,7 @@ async def test_a_launcher_works_too_where_the_job_says_so(operator: Operator, wo
     job = f"works-{workers}"
     script = f"mpirun --allow-run-as-root -np {2 * workers + 2} {HELLO}"
     await operator.apply(an_mpijob(job, "v2beta1", script, workers=workers, runLauncherAsWorker=True))
-    await comes_to(operator, "Succeeded", job)
+    await operator.comes_to("Succeeded", MPI_JOBS, job)
     said = await ranks(operator, job)
     assert said[:2] == [f"rank {rank} of {2 * workers + 2} on {job}-launcher" for rank in range(2)]
     assert len(said) == 2 * workers + 2
@@ -167,12 +155,12 @@ async def discovers(operator: Operator, hosts: list[str]) -> None:
 
 async def test_the_hosts_follow_kubectl_scale(operator: Operator):
     await operator.apply(an_mpijob("elastic", "v2beta1", UNTIL_TOLD, workers=1, runPolicy={"cleanPodPolicy": "All"}))
-    await comes_to(operator, "Running", "elastic")
+    await operator.comes_to("Running", MPI_JOBS, "elastic")
     for workers in (3, 2):
         await operator.kubectl("scale", "mpijob", "elastic", f"--replicas={workers}")
         await discovers(operator, [f"elastic-worker-{index}.elastic.default.svc:2" for index in range(workers)])
     await operator.tell_to_end("elastic")
-    await comes_to(operator, "Succeeded", "elastic")
+    await operator.comes_to("Succeeded", MPI_JOBS, "elastic")
     await operator.leaves_no_pod("elastic")
 
 
@@ -183,5 +171,5 @@ async def test_what_is_written_as_one_version_is_read_as_the_other(operator: Ope
         for read in ("v1", "v2beta1"):
             asked = ("get", f"mpijobs.{read}.kubeflow.org", job, "-o", "jsonpath={.spec.sshAuthMountPath}")
             assert await operator.kubectl(*asked) == path
-        await comes_to(operator, "Suspended", job)
+        await operator.comes_to("Suspended", MPI_JOBS, job)
         await operator.kubectl("delete", "mpijob", job)

@@ -1,65 +1,34 @@
 """MXNet jobs of four operators as their users see them: the published examples, with kubectl."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from shared.cluster import Resource
 from shared.frameworks.fioravanzo import FIORAVANZO_MXJOB
 from shared.frameworks.mlkube import MLKUBE_MXJOB
 from shared.frameworks.mpba import MPBA_MXJOB
-from tests.kit.operator import Operator
+from tests.kit.operator import Operator, an_example
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "mxnet"
-
-
-def example(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((EXAMPLES / f"{name}.yaml").read_text())
-    return found
-
 
 async def comes_to(operator: Operator, resource: Resource[Any], job: str, phase: str, state: str) -> dict[str, Any]:
-    status: dict[str, Any] = {}
-
-    async def there() -> bool:
-        nonlocal status
-        status = await operator.status(resource, job)
-        return (status.get("phase"), status.get("state")) == (phase, state)
-
-    await operator.until(there, lambda: f"{job} is not {phase}, {state}: {status}")
-    return status
-
-
-async def pods(operator: Operator, selector: str) -> list[str]:
-    found = await operator.kubectl("get", "pods", "-l", selector, "-o", "name")
-    return sorted(name.removeprefix("pod/") for name in found.split())
-
-
-async def has_pods(operator: Operator, selector: str, *names: str) -> None:
-    now: list[str] = []
-
-    async def so() -> bool:
-        nonlocal now
-        now = await pods(operator, selector)
-        return now == sorted(names)
-
-    await operator.until(so, lambda: f"{now} are the pods, not {names}")
+    return await operator.shows(
+        resource, job, lambda status: (status.get("phase"), status.get("state")) == (phase, state), state
+    )
 
 
 async def test_the_scheduler_may_stand_anywhere_and_its_end_is_the_jobs(operator: Operator):
-    await operator.apply(example("any_order"))
+    await operator.apply(an_example("mxnet/any_order"))
     resource = FIORAVANZO_MXJOB.resource
     await comes_to(operator, resource, "mx-any-order", "Running", "Running")
     names = [
         f"mx-any-order-{known}" for known in ("scheduler-demo-0", "server-demo-0", "worker-demo-0", "worker-demo-1")
     ]
-    await has_pods(operator, "mx_job_name=mx-any-order", *names)
-    await has_pods(operator, "fioravanzo.org=,job_type=WORKER,task_index=1,team=vision", names[-1])
+    await operator.selects("mx_job_name=mx-any-order", *names)
+    await operator.selects("fioravanzo.org=,job_type=WORKER,task_index=1,team=vision", names[-1])
     await operator.kubectl("wait", "--for=condition=Ready", f"pod/{names[-1]}", "--timeout=60s")
     assert await operator.kubectl("logs", names[-1]) == "worker of 2 at mx-any-order-scheduler-demo-0:9321\n"
     await operator.signal(names[0], "mxnet")
@@ -70,16 +39,16 @@ async def test_the_scheduler_may_stand_anywhere_and_its_end_is_the_jobs(operator
         "ReplicasStates": {"Succeeded": 1},
     }
     # Pods stay after the end, for their logs.
-    await has_pods(operator, "mx_job_name=mx-any-order", *names)
+    await operator.selects("mx_job_name=mx-any-order", *names)
     assert "SuccessfulCreate" in await operator.kubectl("describe", "mxjobs.fioravanzo.org", "mx-any-order")
     await operator.kubectl("delete", "mxjobs.fioravanzo.org", "mx-any-order")
-    await has_pods(operator, "mx_job_name=mx-any-order")
+    await operator.selects("mx_job_name=mx-any-order")
 
 
 async def test_a_local_job_and_its_columns(operator: Operator):
-    await operator.apply(example("local"))
+    await operator.apply(an_example("mxnet/local"))
     await comes_to(operator, MLKUBE_MXJOB.resource, "mx-alone", "Done", "Succeeded")
-    (pod,) = await pods(operator, "mxnet.mlkube.io=,job_type=WORKER")
+    (pod,) = await operator.selected("mxnet.mlkube.io=,job_type=WORKER")
     assert await operator.kubectl("logs", pod) == "role: none\n"
     header, row = (await operator.kubectl("get", "mxjobs.mxnet.mlkube.io", "mx-alone", "-o", "wide")).splitlines()
     assert header.split() == [
@@ -99,18 +68,18 @@ async def test_a_local_job_and_its_columns(operator: Operator):
 
 
 async def test_a_spec_that_is_a_list(operator: Operator):
-    await operator.apply(example("list"))
+    await operator.apply(an_example("mxnet/list"))
     status = await comes_to(operator, MPBA_MXJOB.resource, "mx-list", "Done", "Failed")
     assert "scheduler-mx-list-0 exited with 3" in status["reason"]
     # What still ran is gone, what had ended stays.
-    await has_pods(operator, "job_name=mx-list", "scheduler-mx-list-0")
+    await operator.selects("job_name=mx-list", "scheduler-mx-list-0")
     assert await operator.kubectl("logs", "scheduler-mx-list-0") == "scheduler scheduler-mx-list-0:9000\n"
 
 
 async def test_a_tuners_end_is_that_of_a_tuning_job(operator: Operator):
-    await operator.apply(example("tuning"))
+    await operator.apply(an_example("mxnet/tuning"))
     await operator.kubectl("wait", "--for=condition=Succeeded", "mxjobs.kubeflow.org/mx-tuning", "--timeout=100s")
-    await has_pods(operator, "training.kubeflow.org/job-name=mx-tuning", "mx-tuning-tuner-0")
+    await operator.selects("training.kubeflow.org/job-name=mx-tuning", "mx-tuning-tuner-0")
     config = json.loads(await operator.kubectl("logs", "mx-tuning-tuner-0"))
     assert config["labels"] == {"tunertracker": "", "tunerserver": "2080ti", "tuner": ""}
     assert [known["url"] for known in config["cluster"]["tunerserver"]] == [
@@ -120,7 +89,7 @@ async def test_a_tuners_end_is_that_of_a_tuning_job(operator: Operator):
 
 
 async def test_what_cannot_run_is_told_and_makes_no_pod(operator: Operator):
-    job = example("any_order")
+    job = an_example("mxnet/any_order")
     job["metadata"]["name"] = "mx-nobody"
     # What the API server cannot see is the parser's to tell.
     container = job["spec"]["replicaSpecs"][0]["template"]["spec"]["containers"][0]
@@ -128,11 +97,11 @@ async def test_what_cannot_run_is_told_and_makes_no_pod(operator: Operator):
     await operator.apply(job)
     status = await comes_to(operator, FIORAVANZO_MXJOB.resource, "mx-nobody", "Failed", "Failed")
     assert status["reason"].startswith("ReservedVariable: spec.replicaSpecs[0].template.spec.containers[0].env[0].name")
-    await has_pods(operator, "mx_job_name=mx-nobody")
+    await operator.selects("mx_job_name=mx-nobody")
 
 
 async def test_a_job_without_a_scheduler_is_refused_when_it_is_applied(operator: Operator):
-    job = example("any_order")
+    job = an_example("mxnet/any_order")
     job["metadata"]["name"] = "mx-nobody"
     del job["spec"]["replicaSpecs"][2]
     refused = await operator.kubectl("apply", "-f", "-", given=job, fails=True)

@@ -67,6 +67,7 @@ async def test_5_without_policies_the_defaults_hold(operator: Operator):
     await operator.apply(job)
     status = await operator.phase("Failed", TRAININGJOBS, "plain")
     assert (status["restartCount"], status["conditions"][-1]["reason"]) == (0, "TrainingJobFailed")
+    assert status["replicaStatuses"]["Launcher"] == {"active": 0, "succeeded": 0, "failed": 1}
     await operator.has_pods("plain", "plain-launcher")
 
 

@@ -1,50 +1,15 @@
 """PyTorchJobs as their users see them: the published examples, with kubectl and muster."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from shared.frameworks.pytorchjob import PYTORCHJOB
-from tests.kit.operator import Operator
+from tests.kit.operator import Operator, an_example, of_kubeflow
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
 PYTORCHJOBS = PYTORCHJOB.resource
-EXAMPLES = Path(__file__).parents[2] / "examples" / "pytorch"
-
-
-def example(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((EXAMPLES / f"{name}.yaml").read_text())
-    return found
-
-
-async def comes_to(operator: Operator, state: str, job: str) -> dict[str, Any]:
-    """Wait until the column State says so; return the status."""
-    status: dict[str, Any] = {}
-
-    async def there() -> bool:
-        nonlocal status
-        status = await operator.status(PYTORCHJOBS, job)
-        return bool(status.get("conditions")) and status["conditions"][-1]["type"] == state
-
-    await operator.until(there, lambda: f"{job} is not {state}: {status.get('conditions')}")
-    return status
-
-
-async def has_pods(operator: Operator, job: str, *names: str) -> None:
-    """Wait until upstream's label finds just these."""
-    now: list[str] = []
-
-    async def so() -> bool:
-        nonlocal now
-        words = ("get", "pods", "-l", f"training.kubeflow.org/job-name={job}", "-o", "name")
-        now = sorted(name.removeprefix("pod/") for name in (await operator.kubectl(*words)).split())
-        return now == sorted(names)
-
-    await operator.until(so, lambda: f"{now} are the pods, not {names}")
 
 
 async def told(operator: Operator, pod: str) -> dict[str, str]:
@@ -66,7 +31,7 @@ def group(*indices: int) -> list[str]:
 
 
 async def test_a_master_leads_and_its_end_is_the_jobs(operator: Operator):
-    await operator.apply(example("environment"))
+    await operator.apply(an_example("pytorch/environment"))
     worker = await told(operator, "led-worker-1")
     ours = {name: worker[name] for name in ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "PET_NPROC_PER_NODE")}
     assert ours == {
@@ -76,9 +41,9 @@ async def test_a_master_leads_and_its_end_is_the_jobs(operator: Operator):
         "RANK": "2",
         "PET_NPROC_PER_NODE": "2",
     }
-    await comes_to(operator, "Succeeded", "led")
+    await operator.comes_to("Succeeded", PYTORCHJOBS, "led")
     # cleanPodPolicy Running: only the master, which has ended, stays.
-    await has_pods(operator, "led", "led-master-0")
+    await operator.selects(of_kubeflow("led"), "led-master-0")
     assert (await told(operator, "led-master-0"))["RANK"] == "0"
 
 
@@ -92,29 +57,29 @@ async def test_columns_and_events_are_those_of_the_kind(operator: Operator):
 
 
 async def test_without_a_master_all_workers_have_to_end_well(operator: Operator):
-    await operator.apply(example("workers"))
-    status = await comes_to(operator, "Succeeded", "alone")
+    await operator.apply(an_example("pytorch/workers"))
+    status = await operator.comes_to("Succeeded", PYTORCHJOBS, "alone")
     assert status["replicaStatuses"]["Worker"]["succeeded"] == 2
 
 
 async def test_a_group_is_scaled_by_kubectl_and_by_muster(operator: Operator):
-    await operator.apply(example("group"))
-    await comes_to(operator, "Running", "group")
+    await operator.apply(an_example("pytorch/group"))
+    await operator.comes_to("Running", PYTORCHJOBS, "group")
     await operator.kubectl("scale", "pytorchjob", "group", "--replicas", "3")
     await operator.kubectl("wait", "--for=create", "pod/group-worker-2", "--timeout=60s")
     await operator.kubectl("wait", "--for=condition=Ready", "pod/group-worker-2", "--timeout=60s")
     assert await told(operator, "group-worker-2") == await told(operator, "group-worker-0")
     await operator.muster("scale", "pytorchjob/group", "--to", "1")
-    await has_pods(operator, "group", *group(0))
+    await operator.selects(of_kubeflow("group"), *group(0))
     await operator.muster("scale", "pytorchjob/group", "--to", "2")
-    await has_pods(operator, "group", *group(0, 1))
+    await operator.selects(of_kubeflow("group"), *group(0, 1))
 
 
 async def test_beyond_its_bounds_it_is_not_scaled(operator: Operator):
     refused = await operator.kubectl("scale", "pytorchjob", "group", "--replicas", "4", fails=True)
     assert "set replicas to at most maxReplicas" in refused
     assert "1 to 3 workers, and not 4" in await operator.muster("scale", "pytorchjob/group", "--to", "4", code=1)
-    await has_pods(operator, "group", *group(0, 1))
+    await operator.selects(of_kubeflow("group"), *group(0, 1))
 
 
 async def test_a_worker_that_goes_comes_back_under_its_name(operator: Operator):
@@ -131,21 +96,21 @@ async def test_a_worker_that_goes_comes_back_under_its_name(operator: Operator):
 
     await operator.until(another, lambda: "worker 0 did not come back")
     await operator.kubectl("wait", "--for=condition=Ready", "pod/group-worker-0", "--timeout=60s")
-    await has_pods(operator, "group", *group(0, 1))
+    await operator.selects(of_kubeflow("group"), *group(0, 1))
 
 
 async def test_a_group_ends_with_the_first_worker_that_ends_well(operator: Operator):
     await operator.signal("group-worker-1", "pytorch")
-    await comes_to(operator, "Succeeded", "group")
+    await operator.comes_to("Succeeded", PYTORCHJOBS, "group")
 
 
 async def test_a_rendezvous_of_ones_own_is_told_to_every_worker(operator: Operator):
-    await operator.apply(example("etcd"))
-    await comes_to(operator, "Suspended", "stored")
-    await has_pods(operator, "stored")
+    await operator.apply(an_example("pytorch/etcd"))
+    await operator.comes_to("Suspended", PYTORCHJOBS, "stored")
+    await operator.selects(of_kubeflow("stored"))
     patch = json.dumps({"spec": {"runPolicy": {"suspend": False}}})
     await operator.kubectl("patch", "pytorchjob", "stored", "--type", "merge", "-p", patch)
     worker = await told(operator, "stored-worker-1")
     assert (worker["PET_RDZV_ENDPOINT"], worker["PET_RDZV_BACKEND"]) == ("etcd:2379", "etcd-v2")
     assert worker["PET_RDZV_CONF"] == "join_timeout=600,last_call_timeout=5"
-    await comes_to(operator, "Succeeded", "stored")
+    await operator.comes_to("Succeeded", PYTORCHJOBS, "stored")

@@ -68,17 +68,6 @@ def an_mpijob(name: str, script: str) -> dict[str, Any]:
     }
 
 
-async def comes_to(operator: Operator, state: str, job: str, resource: Any = NEW) -> None:
-    status: dict[str, Any] = {}
-
-    async def there() -> bool:
-        nonlocal status
-        status = await operator.status(resource, job)
-        return bool(status.get("conditions")) and status["conditions"][-1]["type"] == state
-
-    await operator.until(there, lambda: f"{job} is not {state}: {status.get('conditions')}")
-
-
 async def owners(operator: Operator, job: str) -> set[str]:
     """The versions in which the children of a job name it."""
     kinds = "pods,services,configmaps,secrets"
@@ -90,7 +79,7 @@ async def owners(operator: Operator, job: str) -> set[str]:
 
 async def test_a_job_lives_there_and_the_garbage_collector_takes_what_it_had(operator: Operator):
     await operator.apply(an_mpijob("served", FOR_EVER))
-    await comes_to(operator, "Running", "served")
+    await operator.comes_to("Running", NEW, "served")
     assert await owners(operator, "served") == {NEW.api_version}
     for words in ("mpijob/served", "served"):
         # Commands act on the version that is served, too.
@@ -102,7 +91,7 @@ async def test_a_job_lives_there_and_the_garbage_collector_takes_what_it_had(ope
 
 async def test_a_job_goes_on_when_the_definition_serves_the_other_version_too(operator: Operator):
     await operator.apply(an_mpijob("lasting", UNTIL_TOLD))
-    await comes_to(operator, "Running", "lasting")
+    await operator.comes_to("Running", NEW, "lasting")
     asked = ("get", "pods", "-o", "jsonpath={.items[*].metadata.uid}")
     before = await operator.kubectl(*asked)
     name = OURS["metadata"]["name"]
@@ -118,10 +107,10 @@ async def test_a_job_goes_on_when_the_definition_serves_the_other_version_too(op
         return True
 
     await operator.until(watched, lambda: "v1 is not served")
-    await comes_to(operator, "Succeeded", "later", OLD)
+    await operator.comes_to("Succeeded", OLD, "later")
     assert await operator.kubectl(*asked, "-l", "mpi-job-name=lasting") == before
     await operator.tell_to_end("lasting")
-    await comes_to(operator, "Succeeded", "lasting", OLD)
+    await operator.comes_to("Succeeded", OLD, "lasting")
 
     async def anew() -> bool:
         logs = [service.log.read_text() for service in operator.stack.services.values()]
@@ -129,5 +118,5 @@ async def test_a_job_goes_on_when_the_definition_serves_the_other_version_too(op
 
     await operator.until(anew, lambda: "the services watch the old version")
     await operator.apply(an_mpijob("newest", "exit 0") | {"apiVersion": OLD.api_version})
-    await comes_to(operator, "Succeeded", "newest", OLD)
+    await operator.comes_to("Succeeded", OLD, "newest")
     assert await owners(operator, "newest") == {OLD.api_version}

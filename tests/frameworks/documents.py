@@ -6,6 +6,8 @@ from typing import Any
 import msgspec
 
 from shared.cluster.objects import Custom
+from shared.frameworks.framework import Framework
+from shared.job.spec import JobSpec
 
 Document = dict[str, Any]
 
@@ -72,6 +74,25 @@ def changed(document: Document, path: str, value: object) -> Document:
 
 def custom(document: Document) -> Custom:
     return msgspec.convert(document, Custom)
+
+
+def spec_of(framework: Framework, document: Document) -> JobSpec:
+    """What the kind reads in a job that can run."""
+    spec = framework.parse(custom(document))
+    assert isinstance(spec, JobSpec), spec
+    return spec
+
+
+def reasons_of(framework: Framework, document: Document) -> list[str]:
+    """Why a job cannot run."""
+    problems = framework.parse(custom(document))
+    assert isinstance(problems, tuple), problems
+    return [problem.reason for problem in problems]
+
+
+def variables(pod: Document, container: int = 0) -> dict[str, str]:
+    """The environment of a container, by name."""
+    return {known["name"]: known["value"] for known in pod["spec"]["containers"][container].get("env", ())}
 
 
 def _request(kind: str, wish: Document) -> Document:
@@ -147,3 +168,18 @@ def mlkube_job(name: str = "mnist", mode: str = "dist", **replicas: int) -> Docu
 def kubeflow_mx_job(mode: str = "MXTrain", **replicas: int) -> Document:
     roles = replicas or {"Scheduler": 1, "Server": 1, "Worker": 2}
     return changed(kubeflow_job("MXJob", "mxReplicaSpecs", "mxnet", **roles), "spec.jobMode", mode)
+
+
+def of_each_kind(workers: int) -> list[Document]:
+    """A job of every built-in kind with so many workers, and where it has servers two of them."""
+    at = "spec.etReplicaSpecs.worker"
+    return [
+        changed(changed(training_job(), f"{at}.maxReplicas", workers), f"{at}.replicas", workers),
+        tf_job(Chief=1, PS=2, Worker=workers),
+        pytorch_job(Master=1, Worker=workers),
+        mpi_job(Launcher=1, Worker=workers),
+        kubeflow_mx_job(Scheduler=1, Server=2, Worker=workers),
+        fioravanzo_job(SCHEDULER=1, SERVER=2, WORKER=workers),
+        mpba_job(SCHEDULER=1, SERVER=2, WORKER=workers),
+        mlkube_job(SCHEDULER=1, SERVER=2, WORKER=workers),
+    ]

@@ -1,5 +1,7 @@
 """MXJob of fioravanzo.org: mx-operator's own manifest, names, labels, status and words."""
 
+from functools import partial
+
 import msgspec
 import pytest
 import yaml
@@ -15,8 +17,8 @@ from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.status import JobCreated, JobFailed, JobRunning, JobSucceeded
 from shared.job.events.watcher import JobDeleting, JobObserved, PodsObserved
 from shared.job.naming import Slot
-from shared.job.spec import JobSpec, Problem
-from tests.frameworks.documents import ABSENT, Document, changed, custom, fioravanzo_job
+from shared.job.spec import Problem
+from tests.frameworks.documents import ABSENT, Document, changed, custom, fioravanzo_job, reasons_of, spec_of
 from tests.kit.histories import a_history
 from tests.kit.pods import pod_for, service_for
 from tests.kit.replicas import all_slots, ended, replica
@@ -41,16 +43,8 @@ spec:
 """The example of mx-operator's README."""
 
 
-def parsed(document: Document) -> JobSpec:
-    spec = FIORAVANZO_MXJOB.parse(custom(document))
-    assert isinstance(spec, JobSpec), spec
-    return spec
-
-
-def reasons(document: Document) -> list[str]:
-    problems = FIORAVANZO_MXJOB.parse(custom(document))
-    assert isinstance(problems, tuple), problems
-    return [problem.reason for problem in problems]
+parsed = partial(spec_of, FIORAVANZO_MXJOB)
+reasons = partial(reasons_of, FIORAVANZO_MXJOB)
 
 
 class TestManifests:

@@ -1,6 +1,7 @@
 """What the training operator's kinds share: run policy, labels, Services, status; told with TFJobs."""
 
 from collections.abc import Mapping
+from functools import partial
 
 import msgspec
 import pytest
@@ -16,7 +17,7 @@ from shared.job.events.watcher import JobObserved, PodsGone, PodsObserved
 from shared.job.naming import Slot, Uid
 from shared.job.spec import UNLIMITED, JobSpec, Problem
 from shared.job.views import Exit
-from tests.frameworks.documents import Document, changed, custom, kubeflow_job, tf_job
+from tests.frameworks.documents import Document, changed, custom, kubeflow_job, reasons_of, spec_of, tf_job
 from tests.kit.histories import a_history
 from tests.kit.pods import context_of, pod_for, service_for
 from tests.kit.replicas import all_slots, ended, replica
@@ -24,16 +25,8 @@ from tests.kit.replicas import all_slots, ended, replica
 WORKER = "spec.tfReplicaSpecs.Worker"
 
 
-def parsed(document: Document) -> JobSpec:
-    spec = TFJOB.parse(custom(document))
-    assert isinstance(spec, JobSpec), spec
-    return spec
-
-
-def reasons(document: Document) -> list[str]:
-    problems = TFJOB.parse(custom(document))
-    assert isinstance(problems, tuple), problems
-    return [problem.reason for problem in problems]
+parsed = partial(spec_of, TFJOB)
+reasons = partial(reasons_of, TFJOB)
 
 
 class TestRunPolicy:

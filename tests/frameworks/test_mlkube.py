@@ -1,5 +1,7 @@
 """MxJob of mxnet.mlkube.io: mxnet-operator's own manifests, local and distributed, names, labels, status."""
 
+from functools import partial
+
 import pytest
 import yaml
 
@@ -12,7 +14,7 @@ from shared.job.naming import Slot
 from shared.job.policies.restart import may_restart
 from shared.job.spec import JobSpec
 from shared.job.verdict import verdict
-from tests.frameworks.documents import ABSENT, Document, changed, custom, mlkube_job
+from tests.frameworks.documents import ABSENT, Document, changed, custom, mlkube_job, reasons_of, spec_of
 from tests.kit.histories import a_history
 from tests.kit.pods import pod_for, service_for
 from tests.kit.replicas import all_slots, ended, replica
@@ -54,16 +56,8 @@ spec:
 """examples/mx_job_dist.yaml of mxnet-operator."""
 
 
-def parsed(document: Document) -> JobSpec:
-    spec = MLKUBE_MXJOB.parse(custom(document))
-    assert isinstance(spec, JobSpec), spec
-    return spec
-
-
-def reasons(document: Document) -> list[str]:
-    problems = MLKUBE_MXJOB.parse(custom(document))
-    assert isinstance(problems, tuple), problems
-    return [problem.reason for problem in problems]
+parsed = partial(spec_of, MLKUBE_MXJOB)
+reasons = partial(reasons_of, MLKUBE_MXJOB)
 
 
 class TestManifests:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from functools import partial
 
 import pytest
 import yaml
@@ -12,8 +13,8 @@ from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.status import JobCreated
 from shared.job.events.watcher import JobObserved
 from shared.job.naming import Slot
-from shared.job.spec import REPLICATED, JobSpec
-from tests.frameworks.documents import ABSENT, Document, changed, custom, mpba_job, mx_job, mx_replicas
+from shared.job.spec import REPLICATED
+from tests.frameworks.documents import ABSENT, changed, custom, mpba_job, mx_job, mx_replicas, spec_of
 from tests.kit.histories import a_history
 from tests.kit.pods import pod_for, service_for
 from tests.kit.replicas import all_slots
@@ -37,10 +38,7 @@ spec:
 """crds/mxjob_test.yml of dl-operator."""
 
 
-def parsed(document: Document) -> JobSpec:
-    spec = MPBA_MXJOB.parse(custom(document))
-    assert isinstance(spec, JobSpec), spec
-    return spec
+parsed = partial(spec_of, MPBA_MXJOB)
 
 
 def test_the_published_manifest_applies_unchanged():

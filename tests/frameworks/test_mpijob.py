@@ -1,22 +1,19 @@
 """MPIJobs of both versions: what they ask for, their pods and their hosts files, by the rules of their operators."""
 
 import subprocess
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
 
-from shared.cluster.objects import Custom, Metadata
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.mpijob import MPIJOB, MPIJOB_V2BETA1
 from shared.job.naming import JobKey, Slot, Uid, WorkerName
-from shared.job.spec import LAUNCHER, UNLIMITED, WORKER, JobSpec, Problem
+from shared.job.spec import LAUNCHER, UNLIMITED, WORKER, Problem
 from shared.job.state import Job
-from tests.frameworks.documents import ABSENT, Document, changed, custom, mpi_job
-from tests.frameworks.strategies import JSON, spoilt
+from tests.frameworks.documents import ABSENT, Document, changed, custom, mpi_job, reasons_of, spec_of
 from tests.kit.pods import pod_for, service_for
 
 LAUNCHERS = "spec.mpiReplicaSpecs.Launcher"
@@ -31,16 +28,8 @@ MEMBERS = (WorkerName("pi-worker-0"), WorkerName("pi-worker-1"))
 GOLDEN = Path(__file__).parents[1] / "golden" / "mpi"
 
 
-def parsed(document: Document) -> JobSpec:
-    spec = MPIJOB.parse(custom(document))
-    assert isinstance(spec, JobSpec), spec
-    return spec
-
-
-def reasons(document: Document) -> list[str]:
-    problems = MPIJOB.parse(custom(document))
-    assert isinstance(problems, tuple), problems
-    return [problem.reason for problem in problems]
+parsed = partial(spec_of, MPIJOB)
+reasons = partial(reasons_of, MPIJOB)
 
 
 def files(document: Document, members: tuple[WorkerName, ...] = MEMBERS) -> dict[str, str]:
@@ -317,34 +306,3 @@ class TestPods:
         assert service["metadata"]["name"] == "pi"
         assert service["spec"]["clusterIP"] == "None"
         assert service["spec"]["ports"] == []
-
-
-def check(job: Custom) -> None:
-    answer = MPIJOB.parse(job)
-    if not isinstance(answer, JobSpec):
-        assert answer
-        assert all(isinstance(problem, Problem) and problem.reason.isalpha() for problem in answer)
-        return
-    slots = [THE_LAUNCHER, *([A_WORKER] if answer.worker.replicas else [])]
-    for slot in slots:
-        assert pod_for(job, slot, MPIJOB)["spec"]["restartPolicy"] == "Never"
-    MPIJOB.hosts_files(KEY, answer, MEMBERS)
-
-
-FULL: Any = changed(
-    changed(mpi_job(v2beta1=True), "spec.runPolicy", {"backoffLimit": 3, "suspend": False, "cleanPodPolicy": "All"}),
-    f"{CONTAINER}.resources",
-    {"limits": {"nvidia.com/gpu": 1}},
-)
-
-
-@given(JSON)
-@settings(max_examples=500, deadline=None)
-def test_any_spec_is_answered(spec: object) -> None:
-    check(Custom(metadata=Metadata(name="pi"), spec=spec))
-
-
-@given(spoilt(FULL))
-@settings(max_examples=800, deadline=None)
-def test_a_spoilt_job_is_answered_and_an_accepted_one_rendered(document: Document) -> None:
-    check(custom(document))

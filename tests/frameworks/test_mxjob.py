@@ -1,12 +1,13 @@
 """MXJob of kubeflow.org: upstream's own manifests, whose end is the job's, labels, what is refused."""
 
+from functools import partial
+
 import pytest
 import yaml
 
 from shared.frameworks.mxjob import MXJOB
 from shared.job.naming import Slot
-from shared.job.spec import JobSpec
-from tests.frameworks.documents import Document, changed, custom, kubeflow_mx_job
+from tests.frameworks.documents import Document, changed, custom, kubeflow_mx_job, reasons_of, spec_of
 from tests.kit.pods import pod_for, service_for
 
 DIST = yaml.safe_load("""
@@ -47,16 +48,8 @@ spec:
 """Examples of the training operator, in short."""
 
 
-def parsed(document: Document) -> JobSpec:
-    spec = MXJOB.parse(custom(document))
-    assert isinstance(spec, JobSpec), spec
-    return spec
-
-
-def reasons(document: Document) -> list[str]:
-    problems = MXJOB.parse(custom(document))
-    assert isinstance(problems, tuple), problems
-    return [problem.reason for problem in problems]
+parsed = partial(spec_of, MXJOB)
+reasons = partial(reasons_of, MXJOB)
 
 
 @pytest.mark.parametrize(

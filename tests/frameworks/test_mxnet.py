@@ -13,7 +13,6 @@ from shared.frameworks.mlkube import MLKUBE_MXJOB
 from shared.frameworks.mpba import MPBA_MXJOB
 from shared.frameworks.mxjob import MXJOB
 from shared.job.naming import Slot
-from shared.job.spec import JobSpec
 from tests.frameworks.documents import (
     ABSENT,
     Document,
@@ -23,6 +22,8 @@ from tests.frameworks.documents import (
     kubeflow_mx_job,
     mlkube_job,
     mpba_job,
+    reasons_of,
+    spec_of,
 )
 from tests.kit.pods import context_of, pod_for, service_for
 
@@ -37,23 +38,15 @@ ALL = [*((known.values[0], known.values[1], f"{known.values[2]}[0]") for known i
 ALL.append((MXJOB, kubeflow_mx_job(), "spec.mxReplicaSpecs.Scheduler"))
 
 
-def parsed(framework: Framework, document: Document) -> JobSpec:
-    spec = framework.parse(custom(document))
-    assert isinstance(spec, JobSpec), spec
-    return spec
-
-
 def reasons(framework: Framework, document: Document) -> set[str]:
-    problems = framework.parse(custom(document))
-    assert isinstance(problems, tuple), problems
-    return {problem.reason for problem in problems}
+    return {*reasons_of(framework, document)}
 
 
 def environments(framework: Framework, document: Document) -> dict[str, Any]:
     """The training container's, by pod; what is JSON as the object that it holds."""
     found: dict[str, Any] = {}
     job = custom(document)
-    for role in parsed(framework, document).roles:
+    for role in spec_of(framework, document).roles:
         for index in range(role.replicas):
             slot = Slot(0, role.name, index)
             (container,) = pod_for(job, slot, framework)["spec"]["containers"]
@@ -208,7 +201,7 @@ class TestLists:
     def test_failed_pods_are_not_made_again_for_ever(
         self, framework: Framework, document: Document, at: str, type_field: str
     ):
-        spec = parsed(framework, document)
+        spec = spec_of(framework, document)
         assert spec.backoff_limit == 6
         assert {role.name: role.restart_policy for role in spec.roles} == {
             "scheduler": "ExitCode",

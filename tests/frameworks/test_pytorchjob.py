@@ -1,5 +1,6 @@
 """PyTorchJob: torch.distributed's environment, elastic groups, and whose end is the job's."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,7 @@ import yaml
 
 from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.job.naming import Slot
-from shared.job.spec import JobSpec
-from tests.frameworks.documents import ABSENT, Document, changed, custom, pytorch_job
+from tests.frameworks.documents import ABSENT, Document, changed, custom, pytorch_job, reasons_of, spec_of, variables
 from tests.kit.pods import context_of, pod_for, service_for
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "pytorchjob"
@@ -34,20 +34,8 @@ def port(number: int) -> list[Document]:
     return [{"name": "pytorchjob-port", "containerPort": number}]
 
 
-def parsed(document: Document) -> JobSpec:
-    spec = PYTORCHJOB.parse(custom(document))
-    assert isinstance(spec, JobSpec), spec
-    return spec
-
-
-def reasons(document: Document) -> list[str]:
-    problems = PYTORCHJOB.parse(custom(document))
-    assert isinstance(problems, tuple), problems
-    return [problem.reason for problem in problems]
-
-
-def variables(pod: Document, container: int = 0) -> dict[str, str]:
-    return {known["name"]: known["value"] for known in pod["spec"]["containers"][container].get("env", ())}
+parsed = partial(spec_of, PYTORCHJOB)
+reasons = partial(reasons_of, PYTORCHJOB)
 
 
 def environments(document: Document) -> dict[str, dict[str, str]]:
@@ -259,14 +247,6 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "pytorch"
 def example(name: str) -> Document:
     found: Document = yaml.safe_load((EXAMPLES / name).read_text())
     return found
-
-
-JOBS = sorted(path.name for path in EXAMPLES.glob("*.yaml") if example(path.name)["kind"] == "PyTorchJob")
-
-
-@pytest.mark.parametrize("name", JOBS)
-def test_every_example_is_accepted(name: str):
-    assert environments(changed(changed(example(name), "metadata.namespace", "team-a"), "metadata.uid", "uid-1"))
 
 
 def test_the_autoscaler_keeps_to_the_bounds_of_its_job():

@@ -1,6 +1,7 @@
 """TFJob: TensorFlow's environment, and whose end is the job's."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,7 @@ import yaml
 
 from shared.frameworks.tfjob import TFJOB
 from shared.job.naming import Slot
-from shared.job.spec import JobSpec
-from tests.frameworks.documents import Document, changed, custom, tf_job
+from tests.frameworks.documents import Document, changed, custom, reasons_of, spec_of, tf_job, variables
 from tests.kit.pods import context_of, pod_for
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "tfjob"
@@ -17,20 +17,8 @@ WORKER = "spec.tfReplicaSpecs.Worker"
 CONTAINER = f"{WORKER}.template.spec.containers[0]"
 
 
-def parsed(document: Document) -> JobSpec:
-    spec = TFJOB.parse(custom(document))
-    assert isinstance(spec, JobSpec), spec
-    return spec
-
-
-def reasons(document: Document) -> list[str]:
-    problems = TFJOB.parse(custom(document))
-    assert isinstance(problems, tuple), problems
-    return [problem.reason for problem in problems]
-
-
-def variables(pod: Document) -> dict[str, str]:
-    return {known["name"]: known["value"] for known in pod["spec"]["containers"][0].get("env", ())}
+parsed = partial(spec_of, TFJOB)
+reasons = partial(reasons_of, TFJOB)
 
 
 def configs(document: Document) -> dict[str, object]:

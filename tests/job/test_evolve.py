@@ -209,6 +209,16 @@ def test_the_count_outlives_the_pod_and_ends_with_the_attempt():
     assert evolve(job, JobRestarted(attempt=1), AT).attempt.tallies == {}
 
 
+def test_a_pod_that_ends_is_counted_though_an_ended_pod_of_its_name_is_still_there():
+    old = worker(1, version=90, phase="Failed", exits=exited(1))
+    assigned = SlotsAssigned(slots=(Slots(1, WORKER, ((0, 1),)),))
+    again = [*a_running_job(workers=2), pods(old), JobRestarted(attempt=1), assigned]
+    new = replace(old, uid=Uid("pod-1-again"), version=95, attempt=1)
+    attempt = given(*again, pods(new)).job.attempt
+    assert attempt.tallies[WORKER] == Tally(failed=1)
+    assert Slot(1, WORKER, 1) in attempt.spent
+
+
 def test_a_vanished_pod_spends_its_slot_unless_a_decision_released_it():
     vanished = PodsGone(uids=(Uid("pod-1"),))
     taken = given(*a_running_job(), vanished).job

@@ -23,7 +23,7 @@ from shared.job.naming import JobKey, Uid
 from shared.job.spec import WORKER
 from shared.job.state import Job
 from shared.job.upcast import UnknownEvent, read_event
-from shared.job.views import each
+from shared.job.views import each, indices
 
 ENDED = ("Succeeded", "Failed")
 
@@ -110,14 +110,10 @@ class LogChecker:
             self._restarts[uid] += event.counted
         if job.spec is not None and self._restarts[uid] > max(job.spec.backoff_limit, 0):
             self.fault(f"I13 {job.key} restarted {self._restarts[uid]} times at {stored.sequence}")
-        if isinstance(event, ScaleAccepted | HostsPublished):
-            sequence, _, _ = stored.basis.partition(":")
-            # Facts between the two may have changed the workers.
-            basis, _, _ = self._at[uid][int(sequence)]
-            if isinstance(event, ScaleAccepted):
-                self._check_accepted(basis, event, stored.sequence)
-            else:
-                self._check_listed(basis, job, stored.sequence)
+        if isinstance(event, ScaleAccepted):
+            self._check_accepted(self._basis(uid, stored), event, stored.sequence)
+        if isinstance(event, HostsPublished):
+            self._check_published(self._basis(uid, stored), event, stored.sequence)
         if isinstance(event, ScaleSucceeded | ScaleFailed | ScaleCancelled | ScaleRejected):
             known = before.scaling.requests.get(event.request)
             if known is not None and known.over:
@@ -144,13 +140,10 @@ class LogChecker:
         known = self._at[uid]
         return known[next(reversed(known))][0] if known else None
 
-    def _check_listed(self, basis: Job, job: Job, sequence: int) -> None:
-        """A worker comes into the hosts files when its pod is Ready."""
-        pods = basis.by_slot()
-        for index in job.listed_workers - basis.listed_workers - basis.leaving:
-            pod = pods.get(job.attempt.worker_slot(index))
-            if pod is None or not pod.ready:
-                self.fault(f"I7 the hosts files of {job.key} list worker {index} at {sequence}, which is not Ready")
+    def _basis(self, uid: Uid, stored: Stored) -> Job:
+        """What the decision was taken on: facts since may have changed the workers."""
+        sequence, _, _ = stored.basis.partition(":")
+        return self._at[uid][int(sequence)][0]
 
     def _check_accepted(self, job: Job, event: ScaleAccepted, sequence: int) -> None:
         """`job` is the basis of the decision."""
@@ -176,3 +169,14 @@ class LogChecker:
             self.fault(f"I13 {job.key} accepted {size} workers at {sequence}, and may have {role.max_replicas}")
         if leaving and size + replaceable < role.min_replicas:
             self.fault(f"I13 {job.key} accepted {size} workers at {sequence}, and needs {role.min_replicas}")
+
+    def _check_published(self, job: Job, event: HostsPublished, sequence: int) -> None:
+        """`job` is the basis of the decision: a disruption that was noticed since is the next one's to answer."""
+        pods, slot_of, members = job.by_slot(), job.attempt.worker_slot, indices(event.members)
+        for index in members - job.listed_workers - job.leaving:
+            if (pod := pods.get(slot_of(index))) is None or not pod.ready:
+                self.fault(f"I7 the hosts files published at {sequence} list worker {index}, which is not Ready")
+        doomed = {pod.slot for pod in job.pods.values() if pod.uid in job.disrupted}
+        if listed := doomed & {slot_of(index) for index in members}:
+            names = sorted(map(job.pod_name, listed))
+            self.fault(f"I7 the hosts files published at {sequence} list {names}, which are about to be disrupted")

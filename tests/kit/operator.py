@@ -60,6 +60,20 @@ UNTIL_TOLD = "trap 'exit 0' USR1; while :; do sleep 0.05; done"
 WAITING_WORKER = {"name": "main", "image": SHELL, "command": ["sh", "-c", "trap 'exit 0' TERM; sleep 1000 & wait"]}
 
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def an_example(name: str) -> dict[str, Any]:
+    """A published example, such as `tensorflow/limits`."""
+    found: dict[str, Any] = yaml.safe_load((EXAMPLES / f"{name}.yaml").read_text())
+    return found
+
+
+def of_kubeflow(job: str) -> str:
+    """The selector of a job's pods by the training operator's label."""
+    return f"training.kubeflow.org/job-name={job}"
+
+
 def launcher_that(script: str) -> dict[str, Any]:
     """A launcher that is a line of shell."""
     return {"name": "main", "image": SHELL, "command": ["sh", "-c", f"trap 'exit 143' TERM; {script}"]}
@@ -148,25 +162,15 @@ class Operator:
 
     async def members(self, job: str, *names: str) -> None:
         """Wait until these workers, and no others, are in the hosts files and Ready."""
-        status: dict[str, Any] = {}
 
-        async def so() -> bool:
-            nonlocal status
-            status = await self.status(TRAININGJOBS, job)
+        def so(status: dict[str, Any]) -> bool:
             return status.get("currentWorkers") == list(names) and status.get("phase") == "Running"
 
-        await self.until(so, lambda: f"{status.get('currentWorkers')} are the members, not {names}")
+        await self.shows(TRAININGJOBS, job, so, f"Running with {names}")
 
     async def is_scaled_by_nobody(self, job: str) -> None:
         """Wait until the job's status speaks of no request."""
-        status: dict[str, Any] = {}
-
-        async def so() -> bool:
-            nonlocal status
-            status = await self.status(TRAININGJOBS, job)
-            return "currentScaler" not in status
-
-        await self.until(so, lambda: f"{job} is still scaled by {status.get('currentScaler')}")
+        await self.shows(TRAININGJOBS, job, lambda status: "currentScaler" not in status, "scaled by nobody")
 
     async def tell_to_end(self, job: str) -> None:
         """Send the launcher the signal that its script waits for."""
@@ -202,16 +206,31 @@ class Operator:
         self, wanted: str, resource: Resource[Any], name: str, namespace: str = "default"
     ) -> dict[str, Any]:
         """Wait for a phase; return the status."""
+        return await self.shows(resource, name, lambda status: status.get("phase") == wanted, wanted, namespace)
+
+    async def comes_to(self, state: str, resource: Resource[Any], name: str) -> dict[str, Any]:
+        """Wait until the newest condition is this one, as the column State shows; return the status."""
+        return await self.shows(
+            resource, name, lambda status: (status.get("conditions") or [{}])[-1].get("type") == state, state
+        )
+
+    async def shows(
+        self,
+        resource: Resource[Any],
+        name: str,
+        wanted: Callable[[dict[str, Any]], bool],
+        what: str,
+        namespace: str = "default",
+    ) -> dict[str, Any]:
+        """Wait until the status is as wanted; return it."""
         status: dict[str, Any] = {}
 
         async def there() -> bool:
             nonlocal status
             status = await self.status(resource, name, namespace)
-            return status.get("phase") == wanted
+            return wanted(status)
 
-        await self.until(
-            there, lambda: f"{name} is {status.get('phase')!r}, not {wanted!r}: {status.get('conditions')}"
-        )
+        await self.until(there, lambda: f"{name} is not {what!r}: {status}")
         return status
 
     async def keep_running(self) -> None:
@@ -252,11 +271,20 @@ class Operator:
 
     async def has_pods(self, job: str, *names: str) -> None:
         """Wait until these are the job's pods, and no others."""
+        await self.selects(f"training-job-name={job}", *names)
+
+    async def selected(self, selector: str) -> list[str]:
+        """Names of the pods that a selector finds, sorted."""
+        found = await self.kubectl("get", "pods", "-l", selector, "-o", "name")
+        return sorted(name.removeprefix("pod/") for name in found.split())
+
+    async def selects(self, selector: str, *names: str) -> None:
+        """Wait until a selector finds these pods, and no others."""
         now: list[str] = []
 
         async def so() -> bool:
             nonlocal now
-            now = await self.pods(job)
+            now = await self.selected(selector)
             return now == sorted(names)
 
         await self.until(so, lambda: f"{now} are the pods, not {names}")

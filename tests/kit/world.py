@@ -1,12 +1,16 @@
-"""All four services in one process, on a log and a cluster in memory, with a kubelet that obeys at once.
+"""All four services in one process, on a log and a cluster in memory, which a test directs.
 
 async with World() as world:
     world.apply(TRAININGJOBS, a_training_job(workers=2))
-    await world.until(world.phase_is("resnet", "Running"))
+    await world.running()
+
+Its kubelet obeys at once; pods that hang, a garbage collector that waits and servers that fail are a test's to order.
+It holds status writes to the rule of the definitions (a head only grows), and remembers what was written.
 """
 
 import asyncio
 import random
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -16,32 +20,36 @@ from typing import Any, Self
 from services.scaler.core.policy import Policy
 from services.scaler.shell import Scaler
 from services.scheduler.shell import Scheduler
+from services.status.core.documents import canonical, document_of, with_head
 from services.status.shell import Status
 from services.watcher.core.cache import Cache
 from services.watcher.shell import Watcher
 from services.watcher.watches import Options
 from shared.cluster import Cluster, Manifest, Resource
 from shared.cluster.kinds import CONFIGMAPS, EVENTS, PODS, SECRETS, SERVICES
-from shared.cluster.objects import Object
 from shared.errors import Refused
 from shared.eventlog import EventLog
 from shared.eventlog.account import HEADS
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.scale_requests import REQUESTS, SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
-from shared.job.fold import Histories
+from shared.job.fold import Histories, History
 from shared.job.naming import JobKey
 from shared.job.state import Job
 from shared.runtime.run import Runtime, Service
+from tests.kit.kubelet import NAMESPACE, Kubelet
 from tests.memory.cluster import MemoryCluster, Weather
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 from tests.memory.store import MemoryStore
-from tests.memory.watching import Held
+from tests.memory.watching import At, Held
 
-NAMESPACE = "team-a"
+Document = dict[str, Any]
+
 PATIENCE_SECONDS = 30.0
 """Longer than the first back-off of a restart."""
-SERVICES_OF_A_JOB = (SERVICES, CONFIGMAPS, SECRETS)
+MOST_EVENTS = 5_000
+"""More than any story here has."""
+
 AUTHORS = ("watcher", "scheduler", "scaler", "status")
 
 
@@ -65,6 +73,22 @@ def a_scale_out(count: int = 1, *, name: str = "out", job: str = "resnet", **mor
 def a_scale_in(count: int = 1, *, name: str = "in", job: str = "resnet", **more: Any) -> dict[str, Any]:
     spec = {"selector": {"name": job}, "toDelete": {"count": count}, **more}
     return {"metadata": {"name": name}, "spec": spec}
+
+
+async def a_scaled_life(world: "World") -> None:
+    """Two workers, two more, one less, success."""
+    world.apply(TRAININGJOBS, a_training_job(workers=2))
+    await world.running()
+    world.apply(SCALEOUTS, a_scale_out(2))
+    # The two kinds have a watch each: which of two requests made at once is seen first is not defined.
+    await world.until(lambda: "ScaleRequested" in world.types())
+    world.apply(SCALEINS, a_scale_in(1))
+    await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+    await world.phase("ScaleSucceeded", SCALEINS, "in")
+    await world.running()
+    world.exit_codes["resnet-launcher"] = 0
+    await world.phase("Succeeded")
+    await world.until(lambda: list(world.pods()) == ["resnet-launcher"], "the workers are cleaned up")
 
 
 def wall_clock() -> datetime:
@@ -103,7 +127,7 @@ async def a_service(
             return Status(cluster, heads, await log.identity(), kinds, now=now, chance=chance)
 
 
-class World:
+class World(Kubelet):
     """One cluster, one log, and the services that a test starts and kills."""
 
     def __init__(
@@ -111,6 +135,9 @@ class World:
         *,
         drain_seconds: int = 0,
         sharing: "World | None" = None,
+        of: "World | None" = None,
+        log: str = "memory",
+        journal: MemoryJournal | None = None,
         logs: Mapping[str, EventLog] | None = None,
         namespace: str = "",
         kinds: Kinds = BUILT_IN,
@@ -119,11 +146,15 @@ class World:
     ) -> None:
         """`sharing` brings the log and the cluster of another world: a second replica of every service.
 
-        `logs` are other logs than the one in memory, by service; `weather` is what each service meets on the way to
-        the cluster.  With a `namespace` the services work there alone.
+        `of` brings its cluster alone: the log is another one, named `log`, or `journal`.  `logs` are other logs than
+        the one in memory, by service; `weather` is what each service meets on the way to the cluster.  With a
+        `namespace` the services work there alone.
         """
-        self.journal = sharing.journal if sharing else MemoryJournal()
-        self.store = sharing.store if sharing else MemoryStore(now=wall_clock)
+        known = sharing or of
+        self.journal = sharing.journal if sharing else journal or MemoryJournal(identity=log, most=MOST_EVENTS)
+        super().__init__(known.store if known else MemoryStore(now=wall_clock))
+        # No API server counts from zero.
+        self.store.version = max(self.store.version, 1)
         self._alone = sharing is None
         self._logs = logs
         self._namespace = namespace
@@ -134,16 +165,17 @@ class World:
         self._policy = Policy(drain_seconds=drain_seconds)
         self._running: dict[str, tuple[Runtime, asyncio.Task[None]]] = {}
         self._kubelet: asyncio.Task[None] | None = None
-        self.homes: dict[str, str] = {}
-        """The node that each pod, by name, is placed on; node-0 for all others."""
-        self.exit_codes: dict[str, int] = {}
-        """Pods that end, by name, and how; the kubelet looks here."""
-        self.broken_images: set[str] = set()
-        """Pods whose command cannot start."""
+        self.statuses: defaultdict[tuple[str, str, str], list[Document]] = defaultdict(list)
+        """Every status that was written, by (kind, namespace, name)."""
+        self.hosts_files: defaultdict[At, list[Document]] = defaultdict(list)
+        """Every content of a ConfigMap that was written."""
+        for resource in (*(kind.resource for kind in kinds), SCALEINS, SCALEOUTS):
+            self.store.admit(resource, self._admit_status)
+        self.store.admit(CONFIGMAPS, self._note_hosts)
 
     async def __aenter__(self) -> Self:
         if self._alone:
-            self._kubelet = asyncio.create_task(self._obey())
+            self._kubelet = asyncio.create_task(self.obey())
         for author in AUTHORS:
             await self.start(author)
         return self
@@ -157,6 +189,29 @@ class World:
             self._kubelet.cancel()
             with suppress(asyncio.CancelledError):
                 await self._kubelet
+        if kind is None:
+            self._every_status_is_replayed()
+
+    def _every_status_is_replayed(self) -> None:
+        """Each status that was written is what the log says at the head that it shows, as `--verify` asks.
+
+        A head that this log does not lead to was written by a person.
+        """
+        identity, shown = self.journal.events[0].event_id, defaultdict[int, list[Document]](list)
+        for (kind, _, _), written in self.statuses.items():
+            for status in written if kind not in REQUESTS else ():
+                head = status.get("history") or {}
+                if head.get("log") == identity:
+                    shown[head["sequence"]].append(status)
+        histories = Histories()
+        for stored in self.journal.events:
+            history = histories.fold(stored)
+            assert history is not None
+            for status in shown[stored.sequence]:
+                if status["history"]["hash"] == history.head.hash and self._kinds.knows(history.job):
+                    document = document_of(history.job, self._kinds)
+                    replayed = with_head(document, identity, history.head, history.time)
+                    assert canonical(replayed) == canonical(status), f"at event {stored.sequence}"
 
     async def start(self, author: str) -> None:
         """A service, from nothing but the log and the cluster."""
@@ -179,6 +234,13 @@ class World:
             await task
         assert not failed, f"the {author} ended by itself: {failed}"
 
+    async def restart(self, *authors: str) -> None:
+        """End these services, or all of them, before the first is started again."""
+        for author in authors or AUTHORS:
+            await self.kill(author)
+        for author in authors or AUTHORS:
+            await self.start(author)
+
     def runtimes(self) -> list[Runtime]:
         """Those that run."""
         return [runtime for runtime, _ in self._running.values()]
@@ -194,11 +256,22 @@ class World:
 
     def delete(self, resource: Resource[Any], name: str, namespace: str = NAMESPACE) -> None:
         self.store.delete(resource, namespace, name)
-        self.store.collect_garbage()
+
+    def annotate(self, name: str, annotations: Mapping[str, str], namespace: str = NAMESPACE) -> None:
+        self.store.patch(TRAININGJOBS, namespace, name, {"metadata": {"annotations": dict(annotations)}})
 
     def status(self, resource: Resource[Any], name: str, namespace: str = NAMESPACE) -> dict[str, Any]:
         held = self.store.get(resource, namespace, name)
         return (held.manifest.get("status") or {}) if held is not None else {}
+
+    def condition(
+        self, resource: Resource[Any], name: str, kind: str, namespace: str = NAMESPACE
+    ) -> tuple[str, str] | None:
+        """(status, reason) of a condition, None without one."""
+        for known in self.status(resource, name, namespace).get("conditions", ()):
+            if known["type"] == kind:
+                return known["status"], known["reason"]
+        return None
 
     def pods(self, namespace: str = NAMESPACE) -> dict[str, Held]:
         return {held.at[1]: held for held in self.store.find(PODS, namespace)}
@@ -214,18 +287,42 @@ class World:
             (held.manifest["reason"], held.manifest["regarding"]["name"]) for held in self.store.find(EVENTS, namespace)
         ]
 
+    def owned_by(self, uid: str) -> list[Held]:
+        """Pods, Services, ConfigMaps and Secrets with this owner."""
+        return [
+            held
+            for resource in (PODS, SERVICES, CONFIGMAPS, SECRETS)
+            for held in self.store.find(resource)
+            if any(owner["uid"] == uid for owner in held.metadata.get("ownerReferences") or ())
+        ]
+
     def job(self, name: str = "resnet", namespace: str = NAMESPACE) -> Job:
         """The newest life of a job, from the log alone."""
+        lives = [h for h in self._histories() if (h.job.key.namespace, h.job.key.name) == (namespace, name)]
+        assert all(not life.held for life in lives), [life.held for life in lives]
+        return max(lives, key=lambda life: life.sequence).job if lives else Job(key=JobKey(namespace, name, "none"))  # type: ignore[arg-type]
+
+    def life(self, uid: str) -> Job:
+        """The job with this uid, from the log alone."""
+        return self.history(uid).job
+
+    def history(self, uid: str) -> History:
+        (found,) = (history for history in self._histories() if history.job.key.uid == uid)
+        assert not found.held, found.held
+        return found
+
+    def _histories(self) -> Histories:
         histories = Histories()
         for stored in self.journal.events:
             histories.fold(stored)
-        lives = [h for h in histories if (h.job.key.namespace, h.job.key.name) == (namespace, name)]
-        assert all(not life.held for life in lives), [life.held for life in lives]
-        return max(lives, key=lambda life: life.sequence).job if lives else Job(key=JobKey(namespace, name, "none"))  # type: ignore[arg-type]
+        return histories
 
     def types(self) -> list[str]:
         """The types of all events in the log, in order."""
         return [stored.subject.rpartition(".")[2] for stored in self.journal.events]
+
+    def count(self, kind: str) -> int:
+        return self.types().count(kind)
 
     async def until(self, holds: Callable[[], bool], what: str = "") -> None:
         """Wait until something holds; fail with the state of the world when it never does."""
@@ -243,8 +340,31 @@ class World:
     async def running(self, name: str = "resnet") -> None:
         await self.phase("Running", TRAININGJOBS, name)
 
-    async def phase(self, phase: str, resource: Resource[Any] = TRAININGJOBS, name: str = "resnet") -> None:
-        await self.until(lambda: self.status(resource, name).get("phase") == phase, f"{name} is {phase}")
+    async def trains(self, *, workers: int, **spec: Any) -> Held:
+        """Apply the job `resnet`, and wait until it runs; it as it was applied."""
+        job = self.apply(TRAININGJOBS, a_training_job(workers=workers, **spec))
+        await self.running()
+        return job
+
+    async def waits_in_a_scale_out(self, pod: str) -> None:
+        """The job is scaled by one worker, whose pod does not start."""
+        self.stuck.add(pod)
+        self.apply(SCALEOUTS, a_scale_out(1))
+        await self.phase("Scaling", SCALEOUTS, "out")
+
+    async def phase(
+        self, phase: str, resource: Resource[Any] = TRAININGJOBS, name: str = "resnet", namespace: str = NAMESPACE
+    ) -> None:
+        await self.until(
+            lambda: self.status(resource, name, namespace).get("phase") == phase,
+            f"{resource.kind} {namespace}/{name} is {phase} and not {self.status(resource, name, namespace)}",
+        )
+
+    async def shows(self, kind: str, reason: str, resource: Resource[Any] = TRAININGJOBS, name: str = "resnet") -> None:
+        """Wait for a condition with this reason."""
+        await self.until(
+            lambda: (self.condition(resource, name, kind) or ("", ""))[1] == reason, f"{name} shows {kind} {reason}"
+        )
 
     async def quiet(self, seconds: float = 0.15) -> None:
         """Wait until neither log nor cluster changed for a while."""
@@ -264,57 +384,12 @@ class World:
         held = {author: runtime.held() for author, (runtime, _) in self._running.items()}
         return "\n".join([*lines, f"pods {sorted(self.pods())}", f"held {held}"])
 
-    async def _obey(self) -> None:
-        """Every pod is placed, started and made Ready, and ended when its deletion asks for that."""
-        seen = -1
-        while True:
-            if self.store.version != seen or self.exit_codes:
-                seen = self.store.version
-                for held in self.store.find(PODS):
-                    self._care(held)
-                self.store.collect_garbage()
-            await asyncio.sleep(0.002)
+    def _admit_status(self, before: Manifest | None, after: Manifest) -> None:
+        must_grow(before, after)
+        old, new = ((manifest or {}).get("status") or {} for manifest in (before, after))
+        if old != new:
+            self.statuses[after["kind"], after["metadata"]["namespace"], after["metadata"]["name"]].append(new)
 
-    def _care(self, held: Held) -> None:
-        namespace, name = held.at
-        manifest = held.manifest
-        status = manifest.get("status") or {}
-        if not manifest["spec"].get("nodeName"):
-            self.store.bind(namespace, name, self.homes.get(name, "node-0"))
-        elif held.metadata.get("deletionTimestamp"):
-            self.store.remove(PODS, namespace, name)
-        elif name in self.broken_images and status.get("phase") == "Pending":
-            self._report(held, "Failed", 128, reason="StartError")
-        elif name in self.exit_codes and status.get("phase") == "Running":
-            # As a kubelet does: first how the container ended, then what that makes of the pod.
-            self._report(held, "Running", self.exit_codes.pop(name))
-        elif (code := _exit_code(status)) is not None and status.get("phase") == "Running":
-            self._report(held, "Succeeded" if code == 0 else "Failed", code)
-        elif status.get("phase") == "Pending":
-            self._report(held, "Running")
-
-    def _report(self, held: Held, phase: str, code: int | None = None, *, reason: str = "") -> None:
-        ready = phase == "Running" and code is None
-        first = next(iter(held.manifest["spec"]["containers"]), {"name": "main"})
-        container = {"name": first["name"], "ready": ready, "state": {}}
-        if code is not None:
-            reason = reason or ("Error" if code else "Completed")
-            container["state"] = {"terminated": {"exitCode": code, "reason": reason}}
-        status = {
-            "phase": phase,
-            "conditions": [{"type": "Ready", "status": str(ready)}],
-            "containerStatuses": [container],
-        }
-        with suppress(Refused):
-            self.store.patch(PODS, *held.at, {"status": status}, subresource="status")
-
-
-def _exit_code(status: Mapping[str, Any]) -> int | None:
-    """Of the first container, once it has ended."""
-    for container in status.get("containerStatuses") or ():
-        if "terminated" in container["state"]:
-            return int(container["state"]["terminated"]["exitCode"])
-    return None
-
-
-__all__ = ["NAMESPACE", "SCALEINS", "SCALEOUTS", "SERVICES", "TRAININGJOBS", "Object", "World"]
+    def _note_hosts(self, before: Manifest | None, after: Manifest) -> None:
+        if before is None or before.get("data") != after.get("data"):
+            self.hosts_files[after["metadata"]["namespace"], after["metadata"]["name"]].append(after.get("data"))

@@ -8,17 +8,18 @@ from muster.targets import Target
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks.kinds import BUILT_IN
+from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.chain import Head
 from shared.job.events.watcher import HistoryBroken, HistoryDisputed
 from shared.job.naming import ACCEPT_HISTORY, JobKey, Uid
 from shared.job.state import Job
+from tests.frameworks.documents import changed, tf_job
 from tests.kit.builders import a_running_job
 from tests.kit.histories import a_history
 from tests.kit.world import NAMESPACE, a_training_job
 from tests.memory.cluster import MemoryCluster
 from tests.memory.store import MemoryStore
-from tests.service.test_tfjobs import TFJOBS, a_tf_job
 
 LOST = HistoryBroken(log="other", sequence=9, hash="ab", reason="OtherLog")
 DISPUTED = HistoryDisputed(theirs=Head(9, "ab"), ours=Head(8, "cd"))
@@ -30,7 +31,9 @@ class Site:
     def __init__(self, kind: Resource[Custom] = TRAININGJOBS) -> None:
         self.kind = kind
         self.store = MemoryStore()
-        manifest = a_training_job() if kind == TRAININGJOBS else a_tf_job("resnet", Worker=1)
+        manifest = (
+            a_training_job() if kind == TRAININGJOBS else changed(tf_job(Worker=1), "metadata", {"name": "resnet"})
+        )
         held = self.store.create(kind, NAMESPACE, manifest)
         self.key = JobKey(NAMESPACE, "resnet", Uid(held.metadata["uid"]))
 
@@ -52,9 +55,9 @@ async def test_the_head_comes_from_the_log_where_the_resource_shows_none(doubt: 
 
 
 async def test_a_job_of_any_kind_is_found_though_the_log_has_nothing_but_its_loss():
-    site = Site(TFJOBS)
+    site = Site(TFJOB.resource)
     lost = HistoryBroken(
-        log="other", sequence=9, hash="ab", reason="HistoryLost", kind="TFJob", api_version=TFJOBS.api_version
+        log="other", sequence=9, hash="ab", reason="HistoryLost", kind="TFJob", api_version=TFJOB.resource.api_version
     )
     await site.accept(a_history([lost], site.key).job)
     assert site.accepted() == "9:ab"

@@ -118,7 +118,7 @@ PATCHES = (
                 "            found = await self._cluster.get(self._kinds.of(history.job).resource, ",
             ),
         ),
-        ("tests/watcher/test_shell.py", "tests/watcher/test_vanished.py", "tests/service/test_weather.py"),
+        ("tests/watcher/test_shell.py",),
     ),
     Patch(
         "any failed GET means that there is no object",
@@ -209,7 +209,7 @@ PATCHES = (
                 "        return steps\n",
             ),
         ),
-        ("tests/service/test_crashes.py",),
+        ("tests/service/test_weather.py",),
     ),
     Patch(
         "scale requests are ordered by their creation time",
@@ -236,7 +236,7 @@ PATCHES = (
                 "        known = next((held for held in pods.values() if held.name == pod.name), None)\n",
             ),
         ),
-        ("tests/job/test_replicated_jobs.py", "tests/job/test_evolve.py"),
+        ("tests/job/test_evolve.py",),
     ),
     Patch(
         "the watcher knows pods by their names and not by their uids",

@@ -7,11 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shared.eventlog import Stored
+from shared.job.events.watcher import DisruptionNoticed
 from shared.job.fold import History
+from shared.job.naming import Uid
 from shared.job.spec import LAUNCHER
-from shared.job.state import Job
-from tests.kit.builders import a_spec
+from tests.kit.builders import a_running_job, a_spec, published
 from tests.kit.histories import KEY, stored
+from tests.kit.invariants import faults_of
 from tests.kit.loop import Loop
 
 seeds = st.integers(min_value=0, max_value=2**32)
@@ -49,13 +52,19 @@ def a_life(seed: int, *, calm: bool = False, notices: int = 0) -> Loop:
 
 @many
 @given(seeds)
-def test_every_life_ends_and_every_request_with_it(seed: int):
-    loop = a_life(seed)
+def test_every_life_ends_and_every_request_with_it_and_its_fold_can_be_cut_anywhere(seed: int):
+    loop = a_life(seed, notices=seed % 4)
     assert loop.job.over
     assert not loop.job.scaling.open
     assert all(request.over for request in loop.job.scaling.requests.values())
     left = [pod for pod in loop.pods.values() if pod.phase == "Running"]
     assert not left, "the default policy leaves no running pods"
+    again = History(KEY)
+    for event in loop.events:
+        again.fold(stored(again, event))
+    assert again.job == loop.job
+    assert again.head == loop.history.head
+    assert not again.held
 
 
 def a_troubled_life(seed: int) -> Loop:
@@ -121,13 +130,15 @@ def test_on_nodes_that_go_a_job_succeeds_with_the_size_it_was_asked_for(seed: in
     assert not [pod for pod in loop.job.pods.values() if pod.role != LAUNCHER and pod.uid in loop.job.disrupted]
 
 
-@many
-@given(seeds)
-def test_whatever_else_fails_there_every_life_ends(seed: int):
-    loop = a_life(seed, notices=3)
-    assert loop.job.over
-    assert all(request.over for request in loop.job.scaling.requests.values())
-    assert not [pod for pod in loop.pods.values() if pod.phase == "Running"]
+def test_hosts_files_that_list_a_worker_which_is_about_to_go_are_seen():
+    history, log = History(KEY), list[Stored]()
+    noticed = DisruptionNoticed(node="spot", uids=(Uid("pod-1"),), reason="SpotInterruption")
+    for event in [*a_running_job(workers=2), noticed, published(2, 0), published(3, 0, 1)]:
+        log.append(stored(history, event))
+        history.fold(log[-1])
+    assert faults_of(log[:-1]) == []
+    (fault,) = faults_of(log)
+    assert fault.startswith("I7 ")
 
 
 @many
@@ -152,20 +163,6 @@ def test_a_deleted_job_leaves_nothing(seed: int):
     assert not loop.children
     assert not loop.job.pods
     assert not loop.job.scaling.open
-
-
-@many
-@given(seeds)
-def test_any_fold_can_be_cut_in_two_and_each_event_may_come_twice(seed: int):
-    loop = a_life(seed)
-    again = History(KEY)
-    kept: list[tuple[Job, str]] = []
-    for event in loop.events:
-        again.fold(stored(again, event))
-        kept.append((again.job, again.head.hash))
-    assert again.job == loop.job
-    assert again.head == loop.history.head
-    assert not again.held
 
 
 @pytest.mark.parametrize("position", [0.25, 0.5, 0.75])

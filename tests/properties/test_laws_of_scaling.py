@@ -1,9 +1,8 @@
-"""Laws of scalings with scripts, edits and drains, over generated histories."""
+"""Laws of scalings with scripts, edits and drains, over generated histories: all are asked of the same lives."""
 
 import random
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+import pytest
 
 from shared.job.events.scaler import ScaleFailed, ScaleSucceeded, ScriptFinished, ScriptStarted, WorkersReleased
 from shared.job.naming import Uid
@@ -11,8 +10,7 @@ from shared.job.state import Job
 from tests.kit.builders import a_spec
 from tests.kit.loop import Loop
 
-many = settings(max_examples=150, deadline=None)
-seeds = st.integers(0, 2**32)
+SEEDS = range(200)
 
 
 def a_life(seed: int, *, calm: bool = False) -> Loop:
@@ -52,60 +50,58 @@ def seen(loop: Loop) -> bool:
     return loop.resource is not None and loop.job.spec == loop.resource.observed.spec and loop.requests.keys() <= known
 
 
-@many
-@given(seeds)
-def test_every_request_and_every_edit_ends(seed: int):
-    loop = a_life(seed)
-    assert all_over(loop.job)
-    assert not loop.job.scaling.open
+@pytest.fixture(scope="module")
+def lives() -> dict[int, Loop]:
+    """By seed."""
+    return {seed: a_life(seed) for seed in SEEDS}
 
 
-@many
-@given(seeds)
-def test_a_script_runs_at_most_once(seed: int):
-    loop = a_life(seed)
-    assert len(loop.ran) == len({*loop.ran})
-    started = [event.request for event in loop.events if isinstance(event, ScriptStarted)]
-    assert len(started) == len({*started})
-    assert {*loop.ran} <= {*started}
+def test_every_request_and_every_edit_ends(lives: dict[int, Loop]):
+    for seed, loop in lives.items():
+        assert all_over(loop.job), seed
+        assert not loop.job.scaling.open, seed
 
 
-@many
-@given(seeds)
-def test_no_request_succeeds_whose_script_did_not_end_well(seed: int):
-    loop = a_life(seed)
-    well: set[Uid] = set()
-    for event in loop.events:
-        if isinstance(event, ScriptFinished) and event.exit_code == 0:
-            well.add(event.request)
-        request = loop.job.scaling.requests.get(event.request) if isinstance(event, ScaleSucceeded) else None
-        if request is not None and request.spec is not None and request.spec.script:
-            assert request.uid in well
+def test_a_script_runs_at_most_once(lives: dict[int, Loop]):
+    assert any(loop.ran for loop in lives.values())
+    for seed, loop in lives.items():
+        started = [event.request for event in loop.events if isinstance(event, ScriptStarted)]
+        assert len(started) == len({*started}), seed
+        assert len(loop.ran) == len({*loop.ran}), seed
+        assert {*loop.ran} <= {*started}, seed
 
 
-@many
-@given(seeds)
-def test_no_worker_is_released_before_the_launcher_has_the_files_and_none_twice(seed: int):
-    loop = a_life(seed)
-    released = [event.request for event in loop.events if isinstance(event, WorkersReleased) and event.request]
-    assert len(released) == len({*released})
-    assert all(loop.job.scaling.requests[request].published for request in released)
+def test_no_request_succeeds_whose_script_did_not_end_well(lives: dict[int, Loop]):
+    succeeded = 0
+    for seed, loop in lives.items():
+        well: set[Uid] = set()
+        for event in loop.events:
+            if isinstance(event, ScriptFinished) and event.exit_code == 0:
+                well.add(event.request)
+            request = loop.job.scaling.requests.get(event.request) if isinstance(event, ScaleSucceeded) else None
+            if request is not None and request.spec is not None and request.spec.script:
+                succeeded += 1
+                assert request.uid in well, seed
+    assert succeeded
 
 
-@many
-@given(seeds)
-def test_a_failed_script_removes_no_worker(seed: int):
-    loop = a_life(seed)
-    for event in loop.events:
-        if isinstance(event, ScaleFailed) and event.reason.startswith("Script"):
-            assert not event.released
+def test_no_worker_is_released_before_the_launcher_has_the_files_and_none_twice(lives: dict[int, Loop]):
+    for seed, loop in lives.items():
+        released = [event.request for event in loop.events if isinstance(event, WorkersReleased) and event.request]
+        assert len(released) == len({*released}), seed
+        assert all(loop.job.scaling.requests[request].published for request in released), seed
 
 
-@many
-@given(seeds)
-def test_in_peace_everything_succeeds_and_the_size_is_what_was_asked_for(seed: int):
-    loop = a_life(seed, calm=True)
-    job = loop.job
-    failed = {request.reason for request in job.scaling.requests.values() if request.phase == "Failed"}
-    assert failed <= {"AboveMaximum", "BelowMinimum"}
-    assert len(job.attempt.workers) == len(job.listed_workers) == job.scaling.size
+def test_a_failed_script_removes_no_worker(lives: dict[int, Loop]):
+    for seed, loop in lives.items():
+        for event in loop.events:
+            if isinstance(event, ScaleFailed) and event.reason.startswith("Script"):
+                assert not event.released, seed
+
+
+def test_in_peace_everything_succeeds_and_the_size_is_what_was_asked_for():
+    for seed in SEEDS:
+        job = a_life(seed, calm=True).job
+        failed = {request.reason for request in job.scaling.requests.values() if request.phase == "Failed"}
+        assert failed <= {"AboveMaximum", "BelowMinimum"}, seed
+        assert len(job.attempt.workers) == len(job.listed_workers) == job.scaling.size, seed

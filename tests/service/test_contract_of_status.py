@@ -9,8 +9,7 @@ from shared.cluster import Resource
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.virtual_time import in_virtual_time
-from tests.kit.world import NAMESPACE, a_scale_in, a_scale_out, a_training_job
-from tests.service.stage import Document, Stage
+from tests.kit.world import NAMESPACE, Document, World, a_scale_in, a_scale_out, a_training_job
 
 CREATED = ("Created", "True", "TrainingJobCreated")
 WORKERS_CREATED = ("WorkersCreated", "True", "TrainingJobWorkersCreated")
@@ -36,30 +35,29 @@ def changes(values: Iterable[Any]) -> list[Any]:
     return list(fresh())
 
 
-def phases(stage: Stage, resource: Resource[Any] = TRAININGJOBS, name: str = "resnet") -> list[str]:
-    return changes(status.get("phase") for status in stage.statuses[resource.kind, NAMESPACE, name])
+def phases(world: World, resource: Resource[Any] = TRAININGJOBS, name: str = "resnet") -> list[str]:
+    return changes(status.get("phase") for status in world.statuses[resource.kind, NAMESPACE, name])
 
 
-async def a_life(stage: Stage, code: int = 0) -> None:
-    stage.apply(TRAININGJOBS, a_training_job(workers=2))
-    await stage.running()
-    stage.apply(SCALEOUTS, a_scale_out(2))
-    await stage.phase("ScaleSucceeded", SCALEOUTS, "out")
-    await stage.running()
-    stage.apply(SCALEINS, a_scale_in(3))
-    await stage.phase("ScaleSucceeded", SCALEINS, "in")
-    await stage.running()
-    stage.exit_codes["resnet-launcher"] = code
-    await stage.phase("Failed" if code else "Succeeded")
-    await stage.until(lambda: list(stage.pods()) == ["resnet-launcher"])
-    await stage.quiet()
+async def a_life(world: World, code: int = 0) -> None:
+    await world.trains(workers=2)
+    world.apply(SCALEOUTS, a_scale_out(2))
+    await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+    await world.running()
+    world.apply(SCALEINS, a_scale_in(3))
+    await world.phase("ScaleSucceeded", SCALEINS, "in")
+    await world.running()
+    world.exit_codes["resnet-launcher"] = code
+    await world.phase("Failed" if code else "Succeeded")
+    await world.until(lambda: list(world.pods()) == ["resnet-launcher"])
+    await world.quiet()
 
 
 @in_virtual_time
 async def test_the_conditions_of_a_job_come_in_their_order_with_their_reasons():
-    async with Stage() as stage:
-        await a_life(stage)
-        seen = changes(map(conditions, stage.statuses["TrainingJob", NAMESPACE, "resnet"]))
+    async with World() as world:
+        await a_life(world)
+        seen = changes(map(conditions, world.statuses["TrainingJob", NAMESPACE, "resnet"]))
         milestones = [CREATED, WORKERS_CREATED, WORKERS_READY, LAUNCHER_CREATED, RUNNING]
         # Milestones may be shown together; each list continues the one before.
         started = [found for found in seen if found == milestones[: len(found)]]
@@ -83,32 +81,32 @@ async def test_the_conditions_of_a_job_come_in_their_order_with_their_reasons():
 
 @in_virtual_time
 async def test_a_failed_job_shows_why():
-    async with Stage() as stage:
-        await a_life(stage, code=3)
-        last = conditions(stage.status(TRAININGJOBS, "resnet"))
+    async with World() as world:
+        await a_life(world, code=3)
+        last = conditions(world.status(TRAININGJOBS, "resnet"))
         assert ("Running", "False", "TrainingJobFailed") in last
         assert last[-1] == ("Failed", "True", "TrainingJobFailed")
-        message = stage.status(TRAININGJOBS, "resnet")["conditions"][-1]["message"]
+        message = world.status(TRAININGJOBS, "resnet")["conditions"][-1]["message"]
         assert "exited with 3" in message
 
 
 @in_virtual_time
 async def test_phases_follow_their_path():
-    async with Stage() as stage:
-        await a_life(stage)
+    async with World() as world:
+        await a_life(world)
         path = ["Created", "Running", "Scaling", "Running", "Scaling", "Running", "Succeeded"]
-        assert phases(stage) == path
+        assert phases(world) == path
         for resource, name in ((SCALEOUTS, "out"), (SCALEINS, "in")):
-            shown = phases(stage, resource, name)
+            shown = phases(world, resource, name)
             assert [phase for phase in shown if phase not in ("Created", "Pending")] == ["Scaling", "ScaleSucceeded"]
 
 
 @pytest.mark.parametrize(("resource", "name", "added"), [(SCALEOUTS, "out", "Out"), (SCALEINS, "in", "In")])
 @in_virtual_time
 async def test_the_conditions_of_a_request_come_in_their_order(resource: Resource[Any], name: str, added: str):
-    async with Stage() as stage:
-        await a_life(stage)
-        seen = changes(map(conditions, stage.statuses[resource.kind, NAMESPACE, name]))
+    async with World() as world:
+        await a_life(world)
+        seen = changes(map(conditions, world.statuses[resource.kind, NAMESPACE, name]))
         created = ("Created", "True", "ScaleRequestCreated")
         assert [created, ("Scaling", "True", "ScalingStart")] in seen
         assert seen[-1] == [
@@ -120,65 +118,65 @@ async def test_the_conditions_of_a_request_come_in_their_order(resource: Resourc
 
 @in_virtual_time
 async def test_the_current_scaler_is_named_while_it_scales_and_cleared_afterwards():
-    async with Stage() as stage:
-        await a_life(stage)
-        seen = changes(status.get("currentScaler") for status in stage.statuses["TrainingJob", NAMESPACE, "resnet"])
+    async with World() as world:
+        await a_life(world)
+        seen = changes(status.get("currentScaler") for status in world.statuses["TrainingJob", NAMESPACE, "resnet"])
         assert seen == [None, "ScaleOut:team-a/out", None, "ScaleIn:team-a/in", None]
 
 
 @in_virtual_time
 async def test_target_and_current_workers_show_where_it_goes_and_where_it_is():
-    async with Stage() as stage:
-        await a_life(stage)
+    async with World() as world:
+        await a_life(world)
         two, four, one = ([f"resnet-worker-{index}" for index in range(size)] for size in (2, 4, 1))
-        statuses = stage.statuses["TrainingJob", NAMESPACE, "resnet"]
+        statuses = world.statuses["TrainingJob", NAMESPACE, "resnet"]
         targets = changes(status["targetWorkers"] for status in statuses)
         assert [target for target in targets if target] == [two, four, one]
         current = changes(status["currentWorkers"] for status in statuses)
         assert current == [[], two, four, one, []]
-        assert stage.status(SCALEOUTS, "out")["addPods"] == ["resnet-worker-2", "resnet-worker-3"]
-        assert stage.status(SCALEINS, "in")["toDeletePods"] == [f"resnet-worker-{index}" for index in (3, 2, 1)]
+        assert world.status(SCALEOUTS, "out")["addPods"] == ["resnet-worker-2", "resnet-worker-3"]
+        assert world.status(SCALEINS, "in")["toDeletePods"] == [f"resnet-worker-{index}" for index in (3, 2, 1)]
 
 
 @in_virtual_time
 async def test_a_request_shows_its_pods_from_its_acceptance_on():
-    async with Stage() as stage:
-        await a_life(stage)
+    async with World() as world:
+        await a_life(world)
         for kind, name, field in (("ScaleOut", "out", "addPods"), ("ScaleIn", "in", "toDeletePods")):
-            for status in stage.statuses[kind, NAMESPACE, name]:
+            for status in world.statuses[kind, NAMESPACE, name]:
                 assert bool(status[field]) == (status["phase"] in ("Scaling", "ScaleSucceeded")), status
 
 
 @in_virtual_time
 async def test_required_fields_are_always_written():
-    async with Stage() as stage:
-        stage.apply(TRAININGJOBS, {"metadata": {"name": "bad"}, "spec": {}})
-        await stage.shows("Created", "NoLauncher", name="bad")
-        await a_life(stage)
+    async with World() as world:
+        world.apply(TRAININGJOBS, {"metadata": {"name": "bad"}, "spec": {}})
+        await world.shows("Created", "NoLauncher", name="bad")
+        await a_life(world)
         for name in ("bad", "resnet"):
-            for status in stage.statuses["TrainingJob", NAMESPACE, name]:
+            for status in world.statuses["TrainingJob", NAMESPACE, name]:
                 assert {"phase", "conditions", "replicaStatuses", "restartCount"} <= {*status}, status
                 assert {*status["replicaStatuses"]} == {"Launcher", "Worker"}
                 assert {*status["replicaStatuses"]["Worker"]} == {"active", "succeeded", "failed"}
                 assert {*status["history"]} == {"log", "sequence", "hash"}
-        last = stage.status(TRAININGJOBS, "resnet")
+        last = world.status(TRAININGJOBS, "resnet")
         assert last["startTime"] <= last["completionTime"]
         assert last["observedGeneration"] == 1
 
 
 @in_virtual_time
 async def test_sequences_of_heads_only_grow():
-    async with Stage() as stage:
-        await a_life(stage)
-        sequences = [s["history"]["sequence"] for s in stage.statuses["TrainingJob", NAMESPACE, "resnet"]]
+    async with World() as world:
+        await a_life(world)
+        sequences = [s["history"]["sequence"] for s in world.statuses["TrainingJob", NAMESPACE, "resnet"]]
         assert sequences == sorted(sequences)
 
 
 @in_virtual_time
 async def test_the_kubernetes_events_of_a_whole_life():
-    async with Stage() as stage:
-        await a_life(stage)
-        assert sorted(stage.kubernetes_events()) == sorted(
+    async with World() as world:
+        await a_life(world)
+        assert sorted(world.kubernetes_events()) == sorted(
             [
                 ("TrainingJobWorkerCreated", "resnet"),
                 ("TrainingJobRunning", "resnet"),
@@ -195,28 +193,27 @@ async def test_the_kubernetes_events_of_a_whole_life():
 
 @in_virtual_time
 async def test_workers_that_fail_are_announced():
-    async with Stage() as stage:
-        stage.apply(TRAININGJOBS, a_training_job(workers=3))
-        await stage.running()
-        stage.exit_codes["resnet-worker-1"] = 137
-        await stage.until(lambda: ("TrainingJobWorkerFailed", "resnet") in stage.kubernetes_events())
-        assert stage.hosts() == ["resnet-worker-0", "resnet-worker-2"]
-        assert stage.status(TRAININGJOBS, "resnet")["phase"] == "Running"
+    async with World() as world:
+        await world.trains(workers=3)
+        world.exit_codes["resnet-worker-1"] = 137
+        await world.until(lambda: ("TrainingJobWorkerFailed", "resnet") in world.kubernetes_events())
+        assert world.hosts() == ["resnet-worker-0", "resnet-worker-2"]
+        assert world.status(TRAININGJOBS, "resnet")["phase"] == "Running"
 
 
 @in_virtual_time
 async def test_a_request_waits_and_says_for_what():
-    async with Stage() as stage:
-        stage.stuck |= {"resnet-worker-1", "resnet-worker-2"}
-        stage.apply(SCALEOUTS, a_scale_out(1, name="first"))
-        await stage.shows("Pending", "JobNotFound", SCALEOUTS, "first")
-        stage.apply(TRAININGJOBS, a_training_job(workers=2))
-        await stage.shows("Pending", "JobNotRunning", SCALEOUTS, "first")
-        stage.stuck.discard("resnet-worker-1")
-        await stage.phase("Scaling", SCALEOUTS, "first")
-        stage.apply(SCALEINS, a_scale_in(1, name="second"))
-        await stage.shows("Pending", "AnotherRequestRuns", SCALEINS, "second")
-        assert stage.status(SCALEINS, "second")["phase"] == "Pending"
-        stage.stuck.clear()
-        await stage.phase("ScaleSucceeded", SCALEINS, "second")
-        assert stage.condition(SCALEINS, "second", "Pending") is None
+    async with World() as world:
+        world.stuck |= {"resnet-worker-1", "resnet-worker-2"}
+        world.apply(SCALEOUTS, a_scale_out(1, name="first"))
+        await world.shows("Pending", "JobNotFound", SCALEOUTS, "first")
+        world.apply(TRAININGJOBS, a_training_job(workers=2))
+        await world.shows("Pending", "JobNotRunning", SCALEOUTS, "first")
+        world.stuck.discard("resnet-worker-1")
+        await world.phase("Scaling", SCALEOUTS, "first")
+        world.apply(SCALEINS, a_scale_in(1, name="second"))
+        await world.shows("Pending", "AnotherRequestRuns", SCALEINS, "second")
+        assert world.status(SCALEINS, "second")["phase"] == "Pending"
+        world.stuck.clear()
+        await world.phase("ScaleSucceeded", SCALEINS, "second")
+        assert world.condition(SCALEINS, "second", "Pending") is None

@@ -17,11 +17,10 @@ from shared.runtime.acts import Context
 from tests.kit.builders import a_created_job
 from tests.kit.histories import a_history
 from tests.kit.virtual_time import in_virtual_time
-from tests.kit.world import NAMESPACE, a_training_job
+from tests.kit.world import NAMESPACE, World, a_training_job
 from tests.memory.cluster import MemoryCluster
 from tests.memory.store import MemoryStore
 from tests.memory.watching import Held
-from tests.service.stage import Stage
 
 BEGINNING = "-----BEGIN"
 
@@ -114,18 +113,17 @@ async def test_a_refusal_of_the_secret_may_repeat_it_and_is_not_logged():
 
 @in_virtual_time
 async def test_no_pod_is_made_before_the_keys_and_nothing_of_them_is_in_the_log():
-    async with Stage() as stage:
+    async with World() as world:
         at_first_pod: list[bool] = []
-        stage.store.admit(
-            PODS, lambda *_: at_first_pod.append(stage.store.get(SECRETS, NAMESPACE, "resnet") is not None)
+        world.store.admit(
+            PODS, lambda *_: at_first_pod.append(world.store.get(SECRETS, NAMESPACE, "resnet") is not None)
         )
-        stage.apply(TRAININGJOBS, a_training_job(workers=2))
-        await stage.running()
+        await world.trains(workers=2)
         assert all(at_first_pod)
-        held = stage.store.get(SECRETS, NAMESPACE, "resnet")
+        held = world.store.get(SECRETS, NAMESPACE, "resnet")
         assert held is not None
         private = held.manifest["data"]["id_rsa"]
-        log = b"".join(stored.body for stored in stage.journal.events).decode()
+        log = b"".join(stored.body for stored in world.journal.events).decode()
         assert private not in log
         assert BEGINNING not in log
         assert "ssh-ed25519" not in log
@@ -133,33 +131,31 @@ async def test_no_pod_is_made_before_the_keys_and_nothing_of_them_is_in_the_log(
 
 @in_virtual_time
 async def test_a_job_whose_user_brings_the_keys_makes_none():
-    async with Stage() as stage:
+    async with World() as world:
         job = a_training_job(workers=1)
         job["metadata"]["annotations"] = {SSH_KEYS: "my-keys"}
-        stage.apply(TRAININGJOBS, job)
-        await stage.running()
-        assert stage.store.find(SECRETS) == []
-        for held in stage.pods().values():
+        world.apply(TRAININGJOBS, job)
+        await world.running()
+        assert world.store.find(SECRETS) == []
+        for held in world.pods().values():
             (volume,) = (one for one in held.manifest["spec"]["volumes"] if one["name"] == "muster-ssh")
             assert volume["secret"]["secretName"] == "my-keys"
 
 
 @in_virtual_time
 async def test_keys_that_vanish_are_made_again():
-    async with Stage() as stage:
-        stage.apply(TRAININGJOBS, a_training_job(workers=1))
-        await stage.running()
-        first = stage.store.find(SECRETS)[0].metadata["uid"]
-        stage.delete(SECRETS, "resnet")
-        await stage.until(lambda: [held.metadata["uid"] for held in stage.store.find(SECRETS)] not in ([], [first]))
+    async with World() as world:
+        await world.trains(workers=1)
+        first = world.store.find(SECRETS)[0].metadata["uid"]
+        world.delete(SECRETS, "resnet")
+        await world.until(lambda: [held.metadata["uid"] for held in world.store.find(SECRETS)] not in ([], [first]))
 
 
 @in_virtual_time
 async def test_of_a_deleted_job_no_keys_stay():
-    async with Stage() as stage:
+    async with World() as world:
         # The garbage collector is late; the scheduler does not wait for it.
-        stage.collecting = False
-        stage.apply(TRAININGJOBS, a_training_job(workers=1))
-        await stage.running()
-        stage.delete(TRAININGJOBS, "resnet")
-        await stage.until(lambda: stage.store.find(SECRETS) == [], "the Secret is gone")
+        world.collecting = False
+        await world.trains(workers=1)
+        world.delete(TRAININGJOBS, "resnet")
+        await world.until(lambda: world.store.find(SECRETS) == [], "the Secret is gone")

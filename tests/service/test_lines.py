@@ -1,7 +1,6 @@
 """What the services say: one line a decision, one a refused effect, one a held job, each with what a reader needs."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,11 +14,9 @@ from shared.job.steps import Effect, Step
 from shared.runtime.acts import Context
 from shared.runtime.appends import MOST_UNCERTAIN
 from shared.runtime.run import Runtime
-from tests.kit.killing import killed_at_any_moment
 from tests.kit.virtual_time import in_virtual_time, until
-from tests.kit.world import World
+from tests.kit.world import AUTHORS, World, a_scaled_life
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
-from tests.service.test_crashes import a_life
 from tests.service.test_runtime import Small, Stage, restarting, wanting
 
 Line = dict[str, Any]
@@ -48,7 +45,7 @@ def decisions_told(lines: list[Line]) -> list[Line]:
 
 async def test_every_decision_of_a_life_is_told_once_with_what_it_was_taken_on(lines: list[Line]):
     async with World() as world:
-        await a_life(world)
+        await a_scaled_life(world)
         await world.quiet()
         told = decisions_told(lines)
         assert {line["seq"]: line["event"] for line in told} == decisions_of(world)
@@ -61,7 +58,7 @@ async def test_every_decision_of_a_life_is_told_once_with_what_it_was_taken_on(l
 
 async def test_every_fact_is_told_once_at_debug(lines: list[Line]):
     async with World() as world:
-        await a_life(world)
+        await a_scaled_life(world)
         await world.quiet()
         facts = [stored.sequence for stored in world.journal.events if stored.subject.startswith("facts.")]
     told = [line["seq"] for line in lines if line["log_level"] == "debug" and "uid" in line]
@@ -69,25 +66,25 @@ async def test_every_fact_is_told_once_at_debug(lines: list[Line]):
     assert sorted(told) == facts[1:]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("author", AUTHORS)
+@in_virtual_time
 async def test_a_life_with_kills_tells_no_decision_twice_and_leaves_out_those_that_a_kill_broke_off(
-    lines: list[Line], seed: int
+    lines: list[Line], author: str
 ):
     async with World() as world:
-        kills = Counter[str]()
-        kill = world.kill
-
-        async def counted(author: str) -> None:
-            kills[author] += 1
-            await kill(author)
-
-        world.kill = counted  # type: ignore[method-assign]
-        await killed_at_any_moment(world, a_life, seed)
+        living, kills = asyncio.create_task(a_scaled_life(world)), 0
+        while not living.done():
+            await asyncio.sleep(0.01)
+            await world.kill(author)
+            await world.start(author)
+            kills += 1
+        await living
+        await world.quiet()
         known = decisions_of(world)
     told = [line["seq"] for line in decisions_told(lines)]
     assert len(told) == len({*told})
     assert {*told} <= {*known}
-    assert len(known) - len(told) <= kills.total(), "one job has one append in flight"
+    assert len(known) - len(told) <= kills, "one job has one append in flight"
 
 
 class Mute(MemoryEventLog):

@@ -16,9 +16,8 @@ from shared.ports import free_port
 from shared.process import health
 from shared.runtime.run import Runtime
 from tests.kit.virtual_time import until
-from tests.kit.world import TRAININGJOBS, World, a_training_job
+from tests.kit.world import TRAININGJOBS, World, a_scaled_life, a_training_job
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
-from tests.service.test_crashes import a_life
 from tests.service.test_health import Idle
 
 KIND = "TrainingJob.kai.alibabacloud.com"
@@ -101,7 +100,7 @@ async def asked(*services: health.Health) -> Values:
 async def a_log() -> MemoryJournal:
     """Two jobs: one through its whole life, one that runs."""
     async with World() as world:
-        await a_life(world)
+        await a_scaled_life(world)
         world.apply(TRAININGJOBS, {"metadata": {"name": "bert"}, "spec": a_training_job()["spec"]})
         await world.running("bert")
         await world.quiet()

@@ -13,7 +13,7 @@ from shared.frameworks.mpba import MPBA_MXJOB
 from shared.frameworks.mxjob import MXJOB
 from tests.frameworks.documents import Document, changed, fioravanzo_job, kubeflow_mx_job, mlkube_job, mpba_job
 from tests.kit.virtual_time import in_virtual_time
-from tests.service.stage import Stage
+from tests.kit.world import World
 
 SIZES = {"SCHEDULER": 1, "SERVER": 1, "WORKER": 2}
 
@@ -23,19 +23,19 @@ def applied(document: Document) -> Document:
     return {"metadata": {"name": document["metadata"]["name"]}, "spec": document["spec"]}
 
 
-def uids(stage: Stage) -> dict[str, str]:
-    return {name: held.metadata["uid"] for name, held in stage.pods().items()}
+def uids(world: World) -> dict[str, str]:
+    return {name: held.metadata["uid"] for name, held in world.pods().items()}
 
 
-async def reaches(stage: Stage, framework: Framework, phase: str, state: str, name: str = "mnist") -> Document:
+async def reaches(world: World, framework: Framework, phase: str, state: str, name: str = "mnist") -> Document:
     resource: Resource[Any] = framework.resource
 
     def there() -> bool:
-        status = stage.status(resource, name)
+        status = world.status(resource, name)
         return (status.get("phase"), status.get("state")) == (phase, state)
 
-    await stage.until(there, f"{framework.name} is {phase}, {state}")
-    return stage.status(resource, name)
+    await world.until(there, f"{framework.name} is {phase}, {state}")
+    return world.status(resource, name)
 
 
 KINDS = [
@@ -50,30 +50,30 @@ KINDS = [
 async def test_servers_and_workers_come_back_and_the_schedulers_success_is_the_jobs(
     framework: Framework, document: Document, names: str
 ):
-    async with Stage() as stage:
-        stage.apply(framework.resource, applied(document))
-        await reaches(stage, framework, "Running", "Running")
-        await stage.quiet()
+    async with World() as world:
+        world.apply(framework.resource, applied(document))
+        await reaches(world, framework, "Running", "Running")
+        await world.quiet()
         all_pods = {names.format(role, index) for role, index in [("scheduler", 0), ("server", 0), *_WORKERS]}
-        assert stage.pods().keys() == all_pods
-        assert {held.at[1] for held in stage.store.find(SERVICES)} == all_pods
-        before = uids(stage)
+        assert world.pods().keys() == all_pods
+        assert {held.at[1] for held in world.store.find(SERVICES)} == all_pods
+        before = uids(world)
         for role, code in (("worker", 1), ("server", 137)):
-            stage.exit_codes[name := names.format(role, 0)] = code
-            await stage.until(
-                lambda name=name: uids(stage).get(name, before[name]) != before[name],  # type: ignore[misc]
+            world.exit_codes[name := names.format(role, 0)] = code
+            await world.until(
+                lambda name=name: uids(world).get(name, before[name]) != before[name],  # type: ignore[misc]
                 f"{name} came back",
             )
-        stage.exit_codes[done := names.format("worker", 1)] = 0
-        await stage.quiet()
-        assert uids(stage)[done] == before[done], "what is done is not begun again"
-        assert uids(stage)[names.format("scheduler", 0)] == before[names.format("scheduler", 0)]
-        stage.exit_codes[names.format("scheduler", 0)] = 0
-        status = await reaches(stage, framework, "Done", "Succeeded")
+        world.exit_codes[done := names.format("worker", 1)] = 0
+        await world.quiet()
+        assert uids(world)[done] == before[done], "what is done is not begun again"
+        assert uids(world)[names.format("scheduler", 0)] == before[names.format("scheduler", 0)]
+        world.exit_codes[names.format("scheduler", 0)] = 0
+        status = await reaches(world, framework, "Done", "Succeeded")
         assert status["replicaStatuses"][0]["ReplicasStates"] == {"Succeeded": 1}
-        await stage.quiet()
+        await world.quiet()
         ended = {names.format("scheduler", 0), done}
-        assert stage.pods().keys() == (all_pods if framework is FIORAVANZO_MXJOB else ended)
+        assert world.pods().keys() == (all_pods if framework is FIORAVANZO_MXJOB else ended)
 
 
 _WORKERS = [("worker", 0), ("worker", 1)]
@@ -85,62 +85,62 @@ async def test_a_scheduler_that_was_killed_begins_the_whole_job_again_and_one_th
     framework: Framework, document: Document, names: str
 ):
     scheduler = names.format("scheduler", 0)
-    async with Stage() as stage:
-        stage.apply(framework.resource, applied(document))
-        await reaches(stage, framework, "Running", "Running")
-        await stage.quiet()
-        before = uids(stage)
-        stage.exit_codes[scheduler] = 137
-        await stage.until(
-            lambda: uids(stage).keys() == before.keys() and not {*uids(stage).values()} & {*before.values()},
+    async with World() as world:
+        world.apply(framework.resource, applied(document))
+        await reaches(world, framework, "Running", "Running")
+        await world.quiet()
+        before = uids(world)
+        world.exit_codes[scheduler] = 137
+        await world.until(
+            lambda: uids(world).keys() == before.keys() and not {*uids(world).values()} & {*before.values()},
             "all pods are others",
         )
-        await reaches(stage, framework, "Running", "Running")
-        assert stage.job("mnist").attempt.number == 1
-        stage.exit_codes[scheduler] = 3
-        status = await reaches(stage, framework, "Done", "Failed")
+        await reaches(world, framework, "Running", "Running")
+        assert world.job("mnist").attempt.number == 1
+        world.exit_codes[scheduler] = 3
+        status = await reaches(world, framework, "Done", "Failed")
         assert "exited with 3" in status["reason"]
-        await stage.quiet()
+        await world.quiet()
         # GPUs are not kept by pods that never end, except where people count on finding them.
-        assert stage.pods().keys() == (before.keys() if framework is FIORAVANZO_MXJOB else {scheduler})
+        assert world.pods().keys() == (before.keys() if framework is FIORAVANZO_MXJOB else {scheduler})
 
 
 @in_virtual_time
 async def test_a_local_job_is_its_worker():
-    async with Stage() as stage:
-        stage.apply(MLKUBE_MXJOB.resource, applied(mlkube_job(mode="local", WORKER=1)))
-        await reaches(stage, MLKUBE_MXJOB, "Running", "Running")
-        stage.exit_codes["mnist-worker-1kkf-0"] = 0
-        status = await reaches(stage, MLKUBE_MXJOB, "Done", "Succeeded")
+    async with World() as world:
+        world.apply(MLKUBE_MXJOB.resource, applied(mlkube_job(mode="local", WORKER=1)))
+        await reaches(world, MLKUBE_MXJOB, "Running", "Running")
+        world.exit_codes["mnist-worker-1kkf-0"] = 0
+        status = await reaches(world, MLKUBE_MXJOB, "Done", "Succeeded")
         assert (status["desired"], status["successful"]) == (1, 1)
 
 
 @in_virtual_time
 async def test_of_an_invalid_spec_no_pod_is_made_and_of_the_corrected_one_all_are():
-    async with Stage() as stage:
+    async with World() as world:
         resource, valid = FIORAVANZO_MXJOB.resource, applied(fioravanzo_job(**SIZES))
-        stage.apply(resource, changed(valid, "spec.replicaSpecs", valid["spec"]["replicaSpecs"][1:]))
-        status = await reaches(stage, FIORAVANZO_MXJOB, "Failed", "Failed")
+        world.apply(resource, changed(valid, "spec.replicaSpecs", valid["spec"]["replicaSpecs"][1:]))
+        status = await reaches(world, FIORAVANZO_MXJOB, "Failed", "Failed")
         assert status["reason"] == "NoReplicas: spec.replicaSpecs: add 1 SCHEDULER"
-        await stage.quiet()
-        assert not stage.pods()
-        stage.store.patch(resource, "team-a", "mnist", {"spec": valid["spec"]})
-        await reaches(stage, FIORAVANZO_MXJOB, "Running", "Running")
+        await world.quiet()
+        assert not world.pods()
+        world.store.patch(resource, "team-a", "mnist", {"spec": valid["spec"]})
+        await reaches(world, FIORAVANZO_MXJOB, "Running", "Running")
 
 
 @in_virtual_time
 async def test_a_worker_that_fails_again_and_again_fails_the_job():
-    async with Stage() as stage:
-        stage.apply(FIORAVANZO_MXJOB.resource, applied(fioravanzo_job(**SIZES)))
-        await reaches(stage, FIORAVANZO_MXJOB, "Running", "Running")
+    async with World() as world:
+        world.apply(FIORAVANZO_MXJOB.resource, applied(fioravanzo_job(**SIZES)))
+        await reaches(world, FIORAVANZO_MXJOB, "Running", "Running")
         made: set[str] = set()
         for _ in range(8):
-            made.add(uids(stage)["mnist-worker-1kkf-0"])
-            stage.exit_codes["mnist-worker-1kkf-0"] = 1
-            await stage.pass_seconds(400)
-            if stage.status(FIORAVANZO_MXJOB.resource, "mnist")["phase"] == "Done":
+            made.add(uids(world)["mnist-worker-1kkf-0"])
+            world.exit_codes["mnist-worker-1kkf-0"] = 1
+            await world.pass_seconds(400)
+            if world.status(FIORAVANZO_MXJOB.resource, "mnist")["phase"] == "Done":
                 break
-        status = await reaches(stage, FIORAVANZO_MXJOB, "Done", "Failed")
+        status = await reaches(world, FIORAVANZO_MXJOB, "Done", "Failed")
         assert status["reason"].startswith("BackoffLimitExceeded")
         assert len(made) == 7, "once, and six times more"
 
@@ -153,28 +153,28 @@ async def test_all_kinds_live_side_by_side_under_one_name_in_one_namespace():
         (MPBA_MXJOB, mpba_job(**SIZES)["spec"]),
         (MXJOB, kubeflow_mx_job(Scheduler=1, Server=1, Worker=2)["spec"]),
     ]
-    async with Stage() as stage:
+    async with World() as world:
         owners = {
-            framework.name: stage.apply(framework.resource, {"metadata": {"name": "mnist"}, "spec": spec}).metadata[
+            framework.name: world.apply(framework.resource, {"metadata": {"name": "mnist"}, "spec": spec}).metadata[
                 "uid"
             ]
             for framework, spec in jobs
         }
-        await stage.until(lambda: len(stage.pods()) == 16, "each has its four pods")
+        await world.until(lambda: len(world.pods()) == 16, "each has its four pods")
         for framework, _ in jobs[:3]:
-            await reaches(stage, framework, "Running", "Running")
-        await stage.shows("Running", "MXJobRunning", MXJOB.resource, "mnist")
-        await stage.quiet()
+            await reaches(world, framework, "Running", "Running")
+        await world.shows("Running", "MXJobRunning", MXJOB.resource, "mnist")
+        await world.quiet()
         for owner in owners.values():
-            assert len([held for held in stage.owned_by(owner) if held.at[1] in stage.pods()]) == 8, "and Services"
+            assert len([held for held in world.owned_by(owner) if held.at[1] in world.pods()]) == 8, "and Services"
         # The end of one is not the end of another.
-        stage.exit_codes["mnist-scheduler-0"] = 0
-        await stage.shows("Succeeded", "MXJobSucceeded", MXJOB.resource, "mnist")
-        stage.exit_codes["scheduler-mnist-0"] = 1
-        await reaches(stage, MPBA_MXJOB, "Done", "Failed")
-        await stage.quiet()
+        world.exit_codes["mnist-scheduler-0"] = 0
+        await world.shows("Succeeded", "MXJobSucceeded", MXJOB.resource, "mnist")
+        world.exit_codes["scheduler-mnist-0"] = 1
+        await reaches(world, MPBA_MXJOB, "Done", "Failed")
+        await world.quiet()
         for framework in (FIORAVANZO_MXJOB, MLKUBE_MXJOB):
-            assert stage.status(framework.resource, "mnist")["phase"] == "Running"
+            assert world.status(framework.resource, "mnist")["phase"] == "Running"
 
 
 @pytest.mark.parametrize("takes_over", [False, True])
@@ -184,10 +184,10 @@ async def test_what_an_older_operator_began_is_left_alone(phase: str, state: str
     """Its pods have names that cannot be guessed: a job that seems to have none would begin a second time."""
     theirs = {"phase": phase, "state": state, "reason": "", "replicaStatuses": []}
     resource = FIORAVANZO_MXJOB.resource
-    stage = Stage(takes_over=takes_over)
-    stage.apply(resource, applied(fioravanzo_job(**SIZES)))
-    stage.store.patch(resource, "team-a", "mnist", {"status": theirs}, subresource="status")
-    async with stage:
-        await stage.quiet()
-        assert not stage.pods()
-        assert stage.status(resource, "mnist") == theirs
+    world = World(takes_over=takes_over)
+    world.apply(resource, applied(fioravanzo_job(**SIZES)))
+    world.store.patch(resource, "team-a", "mnist", {"status": theirs}, subresource="status")
+    async with world:
+        await world.quiet()
+        assert not world.pods()
+        assert world.status(resource, "mnist") == theirs

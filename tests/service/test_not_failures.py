@@ -13,8 +13,7 @@ from shared.cluster.kinds import CONFIGMAPS, EVENTS, PODS, SECRETS, SERVICES
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.virtual_time import in_virtual_time
-from tests.kit.world import NAMESPACE, a_scale_in, a_scale_out, a_training_job
-from tests.service.stage import Document, Stage
+from tests.kit.world import NAMESPACE, Document, World, a_scale_in, a_scale_out, a_training_job
 
 OTHER = "team-b"
 CRDS = Path(__file__).parents[2] / "crds"
@@ -46,53 +45,53 @@ def with_field(job: Document, path: str, value: Any) -> Document:
 
 @in_virtual_time
 async def test_2_finishing_a_job_leaves_its_namesake_in_another_namespace_alone():
-    async with Stage() as stage:
-        stage.apply(TRAININGJOBS, a_training_job(workers=2))
-        stage.apply(TRAININGJOBS, a_training_job(workers=2), OTHER)
+    async with World() as world:
+        world.apply(TRAININGJOBS, a_training_job(workers=2))
+        world.apply(TRAININGJOBS, a_training_job(workers=2), OTHER)
         for namespace in (NAMESPACE, OTHER):
-            await stage.phase("Running", namespace=namespace)
-        await stage.quiet()
+            await world.phase("Running", namespace=namespace)
+        await world.quiet()
         kinds = (TRAININGJOBS, PODS, SERVICES, CONFIGMAPS, SECRETS, EVENTS)
-        before = {resource.kind: [held.manifest for held in stage.store.find(resource, OTHER)] for resource in kinds}
-        stage.apply(SCALEINS, a_scale_in(1))
-        await stage.phase("ScaleSucceeded", SCALEINS, "in")
-        stage.exit_codes["resnet-launcher"] = 0
-        await stage.phase("Succeeded")
+        before = {resource.kind: [held.manifest for held in world.store.find(resource, OTHER)] for resource in kinds}
+        world.apply(SCALEINS, a_scale_in(1))
+        await world.phase("ScaleSucceeded", SCALEINS, "in")
+        world.exit_codes["resnet-launcher"] = 0
+        await world.phase("Succeeded")
         # The pods of both have one name; only the one whose time had come was meant to end.
-        await stage.until(lambda: list(stage.pods()) == ["resnet-launcher"])
-        stage.delete(TRAININGJOBS, "resnet")
-        await stage.until(lambda: not stage.pods() and not stage.hosts(), "the job is gone")
-        await stage.quiet()
-        after = {resource.kind: [held.manifest for held in stage.store.find(resource, OTHER)] for resource in kinds}
+        await world.until(lambda: list(world.pods()) == ["resnet-launcher"])
+        world.delete(TRAININGJOBS, "resnet")
+        await world.until(lambda: not world.pods() and not world.hosts(), "the job is gone")
+        await world.quiet()
+        after = {resource.kind: [held.manifest for held in world.store.find(resource, OTHER)] for resource in kinds}
         assert after == before
-        assert {name for name in stage.statuses if name[1] == OTHER} == {("TrainingJob", OTHER, "resnet")}
+        assert {name for name in world.statuses if name[1] == OTHER} == {("TrainingJob", OTHER, "resnet")}
 
 
 @in_virtual_time
 async def test_2_a_request_finds_no_job_in_another_namespace():
-    async with Stage() as stage:
-        stage.apply(TRAININGJOBS, a_training_job(workers=2))
-        stage.apply(SCALEOUTS, a_scale_out(1), OTHER)
-        await stage.running()
-        await stage.phase("Pending", SCALEOUTS, "out", OTHER)
-        await stage.quiet()
-        assert stage.hosts() == ["resnet-worker-0", "resnet-worker-1"]
-        assert stage.pods(OTHER) == {}
+    async with World() as world:
+        world.apply(TRAININGJOBS, a_training_job(workers=2))
+        world.apply(SCALEOUTS, a_scale_out(1), OTHER)
+        await world.running()
+        await world.phase("Pending", SCALEOUTS, "out", OTHER)
+        await world.quiet()
+        assert world.hosts() == ["resnet-worker-0", "resnet-worker-1"]
+        assert world.pods(OTHER) == {}
 
 
 @pytest.mark.parametrize("end", [0, 1, 137])
 @in_virtual_time
 async def test_5_fields_of_younger_crds_may_be_absent(end: int):
-    async with Stage() as stage:
+    async with World() as world:
         job = without(
             a_training_job(workers=1), "etReplicaSpecs.worker.minReplicas", "etReplicaSpecs.worker.maxReplicas"
         )
         assert {*job["spec"]} == {"etReplicaSpecs"}
-        stage.apply(TRAININGJOBS, job)
-        await stage.running()
-        stage.exit_codes["resnet-launcher"] = end
-        await stage.phase("Failed" if end else "Succeeded")
-        await stage.until(lambda: list(stage.pods()) == ["resnet-launcher"], "running pods are cleaned up")
+        world.apply(TRAININGJOBS, job)
+        await world.running()
+        world.exit_codes["resnet-launcher"] = end
+        await world.phase("Failed" if end else "Succeeded")
+        await world.until(lambda: list(world.pods()) == ["resnet-launcher"], "running pods are cleaned up")
 
 
 WORKER = "etReplicaSpecs.worker"
@@ -120,80 +119,75 @@ LAUNCHER = "etReplicaSpecs.launcher"
 async def test_6_what_cannot_run_is_refused_with_a_reason_and_runs_when_corrected(
     spoil: Callable[[Document], Document], reason: str
 ):
-    async with Stage() as stage:
+    async with World() as world:
         good = a_training_job(workers=1)
-        stage.apply(TRAININGJOBS, spoil(good))
-        stage.apply(TRAININGJOBS, a_training_job("other", workers=1))
-        await stage.shows("Created", reason)
-        await stage.running("other")
-        status = stage.status(TRAININGJOBS, "resnet")
-        assert (status["phase"], stage.condition(TRAININGJOBS, "resnet", "Created")) == ("", ("False", reason))
-        assert not any(name.startswith("resnet") for name in stage.pods())
-        stage.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"spec": good["spec"]})
-        await stage.running()
+        world.apply(TRAININGJOBS, spoil(good))
+        world.apply(TRAININGJOBS, a_training_job("other", workers=1))
+        await world.shows("Created", reason)
+        await world.running("other")
+        status = world.status(TRAININGJOBS, "resnet")
+        assert (status["phase"], world.condition(TRAININGJOBS, "resnet", "Created")) == ("", ("False", reason))
+        assert not any(name.startswith("resnet") for name in world.pods())
+        world.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"spec": good["spec"]})
+        await world.running()
 
 
 @in_virtual_time
 async def test_6_unknown_fields_do_no_harm_and_those_of_templates_are_kept():
-    async with Stage() as stage:
+    async with World() as world:
         job = with_field(a_training_job(workers=1), "tomorrow", {"a": [None, 1]})
         job = with_field(job, f"{WORKER}.template.spec.tomorrow", {"b": [1.5]})
-        stage.apply(TRAININGJOBS, job)
-        await stage.running()
-        assert stage.pods()["resnet-worker-0"].manifest["spec"]["tomorrow"] == {"b": [1.5]}
+        world.apply(TRAININGJOBS, job)
+        await world.running()
+        assert world.pods()["resnet-worker-0"].manifest["spec"]["tomorrow"] == {"b": [1.5]}
 
 
 @in_virtual_time
 async def test_16_a_deleted_launcher_ends_the_job():
-    async with Stage() as stage:
-        stage.apply(TRAININGJOBS, a_training_job(workers=2))
-        await stage.running()
-        stage.delete(PODS, "resnet-launcher")
-        await stage.phase("Failed")
-        assert stage.condition(TRAININGJOBS, "resnet", "Failed") == ("True", "LauncherLost")
-        assert stage.condition(TRAININGJOBS, "resnet", "Running") == ("False", "LauncherLost")
-        await stage.until(lambda: not stage.pods(), "the workers are cleaned up, and no second launcher is made")
+    async with World() as world:
+        await world.trains(workers=2)
+        world.delete(PODS, "resnet-launcher")
+        await world.phase("Failed")
+        assert world.condition(TRAININGJOBS, "resnet", "Failed") == ("True", "LauncherLost")
+        assert world.condition(TRAININGJOBS, "resnet", "Running") == ("False", "LauncherLost")
+        await world.until(lambda: not world.pods(), "the workers are cleaned up, and no second launcher is made")
 
 
 @in_virtual_time
 async def test_16_a_launcher_that_exits_because_it_was_deleted_ends_the_job():
-    async with Stage() as stage:
-        stage.apply(TRAININGJOBS, a_training_job(workers=1))
-        await stage.running()
-        await stage.kill("watcher")
-        stage.delete(PODS, "resnet-launcher")
-        await stage.until(lambda: "resnet-launcher" not in stage.pods())
-        await stage.start("watcher")
-        await stage.phase("Failed")
-        assert stage.condition(TRAININGJOBS, "resnet", "Failed") == ("True", "LauncherLost")
+    async with World() as world:
+        await world.trains(workers=1)
+        await world.kill("watcher")
+        world.delete(PODS, "resnet-launcher")
+        await world.until(lambda: "resnet-launcher" not in world.pods())
+        await world.start("watcher")
+        await world.phase("Failed")
+        assert world.condition(TRAININGJOBS, "resnet", "Failed") == ("True", "LauncherLost")
 
 
 @in_virtual_time
 async def test_10_a_launcher_deleted_during_a_scaling_ends_job_and_request():
-    async with Stage() as stage:
-        stage.apply(TRAININGJOBS, a_training_job(workers=1))
-        await stage.running()
-        stage.stuck.add("resnet-worker-1")
-        stage.apply(SCALEOUTS, a_scale_out(1))
-        await stage.phase("Scaling", SCALEOUTS, "out")
-        stage.delete(PODS, "resnet-launcher")
-        await stage.phase("Failed")
-        await stage.phase("ScaleFailed", SCALEOUTS, "out")
-        await stage.until(lambda: not stage.pods())
+    async with World() as world:
+        await world.trains(workers=1)
+        await world.waits_in_a_scale_out("resnet-worker-1")
+        world.delete(PODS, "resnet-launcher")
+        await world.phase("Failed")
+        await world.phase("ScaleFailed", SCALEOUTS, "out")
+        await world.until(lambda: not world.pods())
 
 
 @in_virtual_time
 async def test_20_all_hosts_files_follow_each_scaling_in_one_write():
-    async with Stage() as stage:
+    async with World() as world:
         job = with_field(a_training_job(workers=2), "slotsPerWorker", 4)
-        stage.apply(TRAININGJOBS, job)
-        await stage.running()
-        stage.apply(SCALEOUTS, a_scale_out(2))
-        await stage.phase("ScaleSucceeded", SCALEOUTS, "out")
-        stage.apply(SCALEINS, a_scale_in(1))
-        await stage.phase("ScaleSucceeded", SCALEINS, "in")
-        await stage.quiet()
-        written = stage.hosts_files[NAMESPACE, "resnet-config"]
+        world.apply(TRAININGJOBS, job)
+        await world.running()
+        world.apply(SCALEOUTS, a_scale_out(2))
+        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+        world.apply(SCALEINS, a_scale_in(1))
+        await world.phase("ScaleSucceeded", SCALEINS, "in")
+        await world.quiet()
+        written = world.hosts_files[NAMESPACE, "resnet-config"]
         names = [[f"resnet-worker-{index}" for index in range(size)] for size in (2, 4, 3)]
         assert [data["hostfile"] for data in written] == ["".join(f"{n}:4\n" for n in members) for members in names]
         assert [data["deepspeed-hostfile"] for data in written] == [
@@ -201,7 +195,7 @@ async def test_20_all_hosts_files_follow_each_scaling_in_one_write():
         ]
         # The script prints the hostfile, whatever is in it.
         assert len({data["discover_hosts.sh"] for data in written}) == 1
-        launcher = stage.pods()["resnet-launcher"].manifest["spec"]
+        launcher = world.pods()["resnet-launcher"].manifest["spec"]
         sources = {
             (item["key"], item["path"], volume["configMap"]["name"])
             for volume in launcher["volumes"]
@@ -216,11 +210,11 @@ async def test_20_all_hosts_files_follow_each_scaling_in_one_write():
         }
 
 
-def counted(stage: Stage) -> dict[str, dict[str, int]]:
+def counted(world: World) -> dict[str, dict[str, int]]:
     """What the pods in the cluster say, while none was deleted that had ended."""
     found = {role: {"active": 0, "succeeded": 0, "failed": 0} for role in ("Launcher", "Worker")}
     named = {"Running": "active", "Succeeded": "succeeded", "Failed": "failed"}
-    for held in stage.pods().values():
+    for held in world.pods().values():
         phase = held.manifest["status"]["phase"]
         if phase in named:
             found[held.metadata["labels"]["training-job-role"].capitalize()][named[phase]] += 1
@@ -232,31 +226,31 @@ def counted(stage: Stage) -> dict[str, dict[str, int]]:
 async def test_24_counts_are_right_at_every_stage_and_after_the_clean_up(policy: str):
 
     def right() -> bool:
-        return bool(stage.status(TRAININGJOBS, "resnet").get("replicaStatuses") == counted(stage))
+        return bool(world.status(TRAININGJOBS, "resnet").get("replicaStatuses") == counted(world))
 
-    async with Stage() as stage:
-        stage.stuck.add("resnet-worker-2")
-        stage.apply(TRAININGJOBS, with_field(a_training_job(workers=3), "cleanPodPolicy", policy))
-        await stage.until(lambda: counted(stage)["Worker"]["active"] == 2 and right(), "two of three run")
-        stage.stuck.clear()
-        await stage.running()
-        await stage.until(right)
-        stage.apply(SCALEOUTS, a_scale_out(2))
-        await stage.phase("ScaleSucceeded", SCALEOUTS, "out")
-        await stage.until(right)
-        stage.exit_codes |= {"resnet-worker-1": 0, "resnet-worker-2": 9}
-        await stage.until(lambda: counted(stage)["Worker"] == {"active": 3, "succeeded": 1, "failed": 1} and right())
-        stage.apply(SCALEINS, a_scale_in(1))
-        await stage.phase("ScaleSucceeded", SCALEINS, "in")
-        await stage.until(right)
-        assert counted(stage)["Worker"]["active"] == 2
-        stage.exit_codes["resnet-launcher"] = 0
-        await stage.phase("Succeeded")
+    async with World() as world:
+        world.stuck.add("resnet-worker-2")
+        world.apply(TRAININGJOBS, with_field(a_training_job(workers=3), "cleanPodPolicy", policy))
+        await world.until(lambda: counted(world)["Worker"]["active"] == 2 and right(), "two of three run")
+        world.stuck.clear()
+        await world.running()
+        await world.until(right)
+        world.apply(SCALEOUTS, a_scale_out(2))
+        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+        await world.until(right)
+        world.exit_codes |= {"resnet-worker-1": 0, "resnet-worker-2": 9}
+        await world.until(lambda: counted(world)["Worker"] == {"active": 3, "succeeded": 1, "failed": 1} and right())
+        world.apply(SCALEINS, a_scale_in(1))
+        await world.phase("ScaleSucceeded", SCALEINS, "in")
+        await world.until(right)
+        assert counted(world)["Worker"]["active"] == 2
+        world.exit_codes["resnet-launcher"] = 0
+        await world.phase("Succeeded")
         kept = {"None": 5, "Running": 3, "All": 0}[policy]
-        await stage.until(lambda: len(stage.pods()) == kept, "the pods are cleaned up")
-        await stage.quiet()
+        await world.until(lambda: len(world.pods()) == kept, "the pods are cleaned up")
+        await world.quiet()
         # What ended by itself stays counted when its pod is gone; what was cleaned up is not a failure.
-        assert stage.status(TRAININGJOBS, "resnet")["replicaStatuses"] == {
+        assert world.status(TRAININGJOBS, "resnet")["replicaStatuses"] == {
             "Launcher": {"active": 0, "succeeded": 1, "failed": 0},
             "Worker": {"active": 2 if policy == "None" else 0, "succeeded": 1, "failed": 1},
         }
@@ -264,22 +258,22 @@ async def test_24_counts_are_right_at_every_stage_and_after_the_clean_up(policy:
 
 @in_virtual_time
 async def test_26_no_kubernetes_event_speaks_of_what_did_not_happen():
-    async with Stage() as stage:
-        stage.apply(TRAININGJOBS, a_training_job(workers=2))
-        stage.apply(TRAININGJOBS, a_training_job(workers=1), OTHER)
-        await stage.running()
-        stage.broken_images.add("resnet-worker-2")
-        stage.apply(SCALEOUTS, a_scale_out(1, name="breaks", backoffLimit=0))
-        await stage.phase("ScaleFailed", SCALEOUTS, "breaks")
-        stage.apply(SCALEOUTS, a_scale_out(99, name="too-many"))
-        await stage.phase("ScaleFailed", SCALEOUTS, "too-many")
-        stage.apply(SCALEINS, a_scale_in(1, name="works"))
-        await stage.phase("ScaleSucceeded", SCALEINS, "works")
-        stage.exit_codes["resnet-launcher"] = 2
-        await stage.phase("Failed")
-        await stage.phase("Running", namespace=OTHER)
-        await stage.quiet()
-        assert sorted(stage.kubernetes_events()) == sorted(
+    async with World() as world:
+        world.apply(TRAININGJOBS, a_training_job(workers=2))
+        world.apply(TRAININGJOBS, a_training_job(workers=1), OTHER)
+        await world.running()
+        world.broken_images.add("resnet-worker-2")
+        world.apply(SCALEOUTS, a_scale_out(1, name="breaks", backoffLimit=0))
+        await world.phase("ScaleFailed", SCALEOUTS, "breaks")
+        world.apply(SCALEOUTS, a_scale_out(99, name="too-many"))
+        await world.phase("ScaleFailed", SCALEOUTS, "too-many")
+        world.apply(SCALEINS, a_scale_in(1, name="works"))
+        await world.phase("ScaleSucceeded", SCALEINS, "works")
+        world.exit_codes["resnet-launcher"] = 2
+        await world.phase("Failed")
+        await world.phase("Running", namespace=OTHER)
+        await world.quiet()
+        assert sorted(world.kubernetes_events()) == sorted(
             [
                 ("TrainingJobWorkerCreated", "resnet"),
                 ("TrainingJobRunning", "resnet"),
@@ -294,7 +288,7 @@ async def test_26_no_kubernetes_event_speaks_of_what_did_not_happen():
                 ("TrainingJobFailed", "resnet"),
             ]
         )
-        assert sorted(stage.kubernetes_events(OTHER)) == [
+        assert sorted(world.kubernetes_events(OTHER)) == [
             ("TrainingJobRunning", "resnet"),
             ("TrainingJobWorkerCreated", "resnet"),
         ]
@@ -302,19 +296,18 @@ async def test_26_no_kubernetes_event_speaks_of_what_did_not_happen():
 
 @in_virtual_time
 async def test_26_each_scaling_is_announced_once_for_the_job_too():
-    async with Stage() as stage:
-        stage.apply(TRAININGJOBS, a_training_job(workers=1))
-        await stage.running()
+    async with World() as world:
+        await world.trains(workers=1)
         for name in ("one", "two", "three"):
-            stage.apply(SCALEOUTS, a_scale_out(1, name=name))
-            await stage.phase("ScaleSucceeded", SCALEOUTS, name)
-        await stage.running()
+            world.apply(SCALEOUTS, a_scale_out(1, name=name))
+            await world.phase("ScaleSucceeded", SCALEOUTS, name)
+        await world.running()
         for author in ("status", "watcher"):
-            await stage.kill(author)
-            await stage.start(author)
-        await stage.quiet()
-        assert stage.kubernetes_events().count(("ScalingOutSucceeded", "resnet")) == 3
-        assert stage.kubernetes_events().count(("TrainingJobRunning", "resnet")) == 1
+            await world.kill(author)
+            await world.start(author)
+        await world.quiet()
+        assert world.kubernetes_events().count(("ScalingOutSucceeded", "resnet")) == 3
+        assert world.kubernetes_events().count(("TrainingJobRunning", "resnet")) == 1
 
 
 def crds() -> dict[str, Document]:
@@ -325,29 +318,27 @@ def crds() -> dict[str, Document]:
 @pytest.mark.parametrize("kind", [SERVICES, CONFIGMAPS, SECRETS], ids=lambda kind: str(kind.plural))
 @in_virtual_time
 async def test_17_what_a_person_deletes_comes_back(kind: Any):
-    async with Stage() as stage:
-        stage.apply(TRAININGJOBS, a_training_job(workers=2))
-        await stage.running()
-        [held] = stage.store.find(kind)
-        stage.store.delete(kind, *held.at)
-        await stage.until(
-            lambda: [now.metadata["uid"] for now in stage.store.find(kind)] not in ([], [held.metadata["uid"]]),
+    async with World() as world:
+        await world.trains(workers=2)
+        [held] = world.store.find(kind)
+        world.store.delete(kind, *held.at)
+        await world.until(
+            lambda: [now.metadata["uid"] for now in world.store.find(kind)] not in ([], [held.metadata["uid"]]),
             "another one is there",
         )
-        await stage.quiet()
-        assert stage.hosts() == ["resnet-worker-0", "resnet-worker-1"]
-        assert stage.status(TRAININGJOBS, "resnet")["phase"] == "Running"
+        await world.quiet()
+        assert world.hosts() == ["resnet-worker-0", "resnet-worker-1"]
+        assert world.status(TRAININGJOBS, "resnet")["phase"] == "Running"
 
 
 @in_virtual_time
 async def test_29_pods_of_others_are_never_kept():
-    async with Stage() as stage:
+    async with World() as world:
         for number in range(50):
             container = {"name": "main", "image": "web"}
-            stage.apply(PODS, {"metadata": {"name": f"web-{number}"}, "spec": {"containers": [container]}})
-        stage.apply(TRAININGJOBS, a_training_job(workers=1))
-        await stage.running()
-        assert sorted(name for _, name in stage.seen().pods) == ["resnet-launcher", "resnet-worker-0"]
+            world.apply(PODS, {"metadata": {"name": f"web-{number}"}, "spec": {"containers": [container]}})
+        await world.trains(workers=1)
+        assert sorted(name for _, name in world.seen().pods) == ["resnet-launcher", "resnet-worker-0"]
 
 
 def test_30_crds_are_small_enough_for_kubectl_apply():
@@ -402,21 +393,21 @@ def test_30_crds_keep_every_status_that_is_written():
 )
 @in_virtual_time
 async def test_35_a_name_that_cannot_be_a_pods_makes_nothing_and_shows_why(name: str):
-    async with Stage() as stage:
-        stage.apply(TRAININGJOBS, a_training_job(name, workers=1))
-        stage.apply(TRAININGJOBS, a_training_job("other", workers=1))
-        await stage.shows("Created", "InvalidName", name=name)
-        await stage.running("other")
-        await stage.quiet()
-        assert stage.status(TRAININGJOBS, name)["phase"] == ""
-        assert sorted(stage.pods()) == ["other-launcher", "other-worker-0"]
-        assert [held.at[1] for held in stage.store.find(SERVICES)] == ["other"]
+    async with World() as world:
+        world.apply(TRAININGJOBS, a_training_job(name, workers=1))
+        world.apply(TRAININGJOBS, a_training_job("other", workers=1))
+        await world.shows("Created", "InvalidName", name=name)
+        await world.running("other")
+        await world.quiet()
+        assert world.status(TRAININGJOBS, name)["phase"] == ""
+        assert sorted(world.pods()) == ["other-launcher", "other-worker-0"]
+        assert [held.at[1] for held in world.store.find(SERVICES)] == ["other"]
 
 
 @in_virtual_time
 async def test_35_the_longest_name_that_may_be_runs():
-    async with Stage() as stage:
+    async with World() as world:
         name = "a" * 50
-        stage.apply(TRAININGJOBS, a_training_job(name, workers=1))
-        await stage.running(name)
-        assert all(len(pod) <= 63 for pod in stage.pods())
+        world.apply(TRAININGJOBS, a_training_job(name, workers=1))
+        await world.running(name)
+        assert all(len(pod) <= 63 for pod in world.pods())

@@ -12,7 +12,6 @@ from services.scaler.core.script import QUIETLY
 from services.scaler.launcher_commands import HOSTS
 from services.scaler.shell import Scaler
 from shared.cluster import Execution
-from shared.cluster.kinds import PODS
 from shared.errors import Refused, Transient
 from shared.eventlog import Stored
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
@@ -20,10 +19,9 @@ from shared.frameworks.training_job import TRAININGJOBS
 from shared.runtime import acts
 from shared.runtime.run import Runtime
 from tests.kit.virtual_time import in_virtual_time
-from tests.kit.world import NAMESPACE, a_scale_in, a_scale_out, a_training_job
+from tests.kit.world import NAMESPACE, World, a_scale_in, a_scale_out, a_training_job
 from tests.memory.cluster import MemoryCluster
 from tests.memory.eventlog import MemoryEventLog
-from tests.service.stage import Stage
 
 SCRIPT = "/opt/rescale.sh"
 CANARY = "a b; touch /tmp/canary"
@@ -35,21 +33,21 @@ def with_script(request: dict[str, Any], **spec: Any) -> dict[str, Any]:
 
 
 class Launchers:
-    """What runs in the launchers of a stage: a process table, and scripts that end as a test wants."""
+    """What runs in the launchers of a world: a process table, and scripts that end as a test wants."""
 
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
+    def __init__(self, world: World) -> None:
+        self.world = world
         self.ran: list[tuple[str, tuple[str, ...]]] = []
         """Scripts, by pod."""
         self.looked = 0
         self.table = b"python\0train.py\0"
         self.script: Callable[[], Awaitable[int]] | None = None
         """How a script goes; at once and well without."""
-        stage.store.program = self._run
+        world.store.program = self._run
 
     async def _run(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> Execution:
         if tuple(command) == HOSTS:
-            return Execution(0, "".join(f"{host}:1\n" for host in self.stage.hosts(pod[: -len("-launcher")])).encode())
+            return Execution(0, "".join(f"{host}:1\n" for host in self.world.hosts(pod[: -len("-launcher")])).encode())
         if SCRIPT not in command:
             self.looked += 1
             return Execution(0, self.table)
@@ -57,91 +55,91 @@ class Launchers:
         return Execution(await self.script() if self.script else 0, CANARY.encode())
 
 
-async def a_running_stage(stage: Stage, workers: int = 2) -> None:
+async def a_running_world(world: World, workers: int = 2) -> None:
     job = a_training_job(workers=workers)
     job["spec"]["etReplicaSpecs"]["worker"]["maxReplicas"] = 12
-    stage.apply(TRAININGJOBS, job)
-    await stage.running()
+    world.apply(TRAININGJOBS, job)
+    await world.running()
 
 
-def has_nothing_of(stage: Stage, canary: str) -> bool:
+def has_nothing_of(world: World, canary: str) -> bool:
     """Neither the log nor any status knows it."""
-    told = msgspec.json.encode([*stage.statuses.values()])
-    return all(canary.encode() not in stored.body for stored in stage.journal.events) and canary.encode() not in told
+    told = msgspec.json.encode([*world.statuses.values()])
+    return all(canary.encode() not in stored.body for stored in world.journal.events) and canary.encode() not in told
 
 
 @in_virtual_time
 async def test_21_script_environment_arrives_byte_for_byte_and_nowhere_else():
-    async with Stage() as stage:
-        launchers = Launchers(stage)
-        await a_running_stage(stage)
-        stage.apply(SCALEOUTS, with_script(a_scale_out(2), env=ENVIRONMENT))
-        await stage.phase("ScaleSucceeded", SCALEOUTS, "out")
+    async with World() as world:
+        launchers = Launchers(world)
+        await a_running_world(world)
+        world.apply(SCALEOUTS, with_script(a_scale_out(2), env=ENVIRONMENT))
+        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
         hosts = "resnet-worker-2:1,resnet-worker-3:1"
         assert launchers.ran == [("resnet-launcher", (*QUIETLY, "env", f"TOKEN={CANARY}", "sh", SCRIPT, hosts))]
-        assert stage.condition(SCALEOUTS, "out", "ScriptExecuted") == ("True", "ScriptExecuted")
-        assert has_nothing_of(stage, CANARY)
+        assert world.condition(SCALEOUTS, "out", "ScriptExecuted") == ("True", "ScriptExecuted")
+        assert has_nothing_of(world, CANARY)
 
 
 @in_virtual_time
 async def test_a_script_sees_the_files_with_those_that_come_and_those_that_leave():
-    async with Stage() as stage:
-        launchers, seen = Launchers(stage), list[list[str]]()
+    async with World() as world:
+        launchers, seen = Launchers(world), list[list[str]]()
 
         async def look_around() -> int:
-            seen.append(stage.hosts())
+            seen.append(world.hosts())
             return 0
 
         launchers.script = look_around
-        await a_running_stage(stage)
-        stage.apply(SCALEOUTS, with_script(a_scale_out(1)))
-        await stage.phase("ScaleSucceeded", SCALEOUTS, "out")
-        stage.apply(SCALEINS, with_script(a_scale_in(1)))
-        await stage.phase("ScaleSucceeded", SCALEINS, "in")
+        await a_running_world(world)
+        world.apply(SCALEOUTS, with_script(a_scale_out(1)))
+        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+        world.apply(SCALEINS, with_script(a_scale_in(1)))
+        await world.phase("ScaleSucceeded", SCALEINS, "in")
         three = [f"resnet-worker-{index}" for index in range(3)]
         assert seen == [three, three], "out: the file and then the script; in: the script and then the file"
-        assert stage.hosts() == three[:2]
+        assert world.hosts() == three[:2]
         assert [command[-1] for _, command in launchers.ran] == ["resnet-worker-2:1"] * 2
 
 
 @pytest.mark.parametrize(("kind", "size"), [pytest.param(SCALEOUTS, 3, id="out"), pytest.param(SCALEINS, 2, id="in")])
 @in_virtual_time
 async def test_17_a_script_that_fails_is_no_success_and_the_next_request_is_served(kind: Any, size: int):
-    async with Stage() as stage:
-        launchers = Launchers(stage)
+    async with World() as world:
+        launchers = Launchers(world)
 
         async def fail() -> int:
             return 3
 
         launchers.script = fail
-        await a_running_stage(stage)
+        await a_running_world(world)
         make = a_scale_out if kind is SCALEOUTS else a_scale_in
-        stage.apply(kind, with_script(make(1, name="fails")))
-        await stage.phase("ScaleFailed", kind, "fails")
-        assert stage.condition(kind, "fails", "ScaleFailed") == ("True", "ScriptFailed")
-        assert stage.condition(kind, "fails", "ScriptExecuted") == ("False", "ScriptFailed")
-        assert len(stage.hosts()) == size
+        world.apply(kind, with_script(make(1, name="fails")))
+        await world.phase("ScaleFailed", kind, "fails")
+        assert world.condition(kind, "fails", "ScaleFailed") == ("True", "ScriptFailed")
+        assert world.condition(kind, "fails", "ScriptExecuted") == ("False", "ScriptFailed")
+        assert len(world.hosts()) == size
         launchers.script = None
-        stage.apply(SCALEOUTS, with_script(a_scale_out(1, name="next")))
-        await stage.phase("ScaleSucceeded", SCALEOUTS, "next")
+        world.apply(SCALEOUTS, with_script(a_scale_out(1, name="next")))
+        await world.phase("ScaleSucceeded", SCALEOUTS, "next")
         assert len(launchers.ran) == 2
-        assert has_nothing_of(stage, CANARY)
+        assert has_nothing_of(world, CANARY)
 
 
 @in_virtual_time
 async def test_8_a_launcher_without_ps_or_shell_is_scaled_all_the_same():
-    async with Stage(drain_seconds=3) as stage:
+    async with World(drain_seconds=3) as world:
 
         async def nothing(namespace: str, pod: str, container: str, command: Sequence[str]) -> Execution:
             raise Refused("no such program", reason="CannotExecute")
 
-        stage.store.program = nothing
-        await a_running_stage(stage)
-        stage.apply(SCALEINS, a_scale_in(1))
-        await stage.phase("ScaleSucceeded", SCALEINS, "in")
-        stage.apply(SCALEOUTS, with_script(a_scale_out(1)))
-        await stage.phase("ScaleFailed", SCALEOUTS, "out")
-        assert stage.condition(SCALEOUTS, "out", "ScaleFailed") == ("True", "CannotExecute")
+        world.store.program = nothing
+        await a_running_world(world)
+        world.apply(SCALEINS, a_scale_in(1))
+        await world.phase("ScaleSucceeded", SCALEINS, "in")
+        world.apply(SCALEOUTS, with_script(a_scale_out(1)))
+        await world.phase("ScaleFailed", SCALEOUTS, "out")
+        assert world.condition(SCALEOUTS, "out", "ScaleFailed") == ("True", "CannotExecute")
 
 
 @in_virtual_time
@@ -149,7 +147,7 @@ async def test_28_a_launcher_that_hangs_keeps_no_other_job_waiting(monkeypatch: 
     """Lines 8 and 28."""
     # Fewer hang than effects may be in flight, unless the bound is as low as this.
     monkeypatch.setattr(acts, "EFFECTS_IN_FLIGHT", 10)
-    async with Stage(drain_seconds=3) as stage:
+    async with World(drain_seconds=3) as world:
         forever = asyncio.Event()
 
         async def hang(namespace: str, pod: str, container: str, command: Sequence[str]) -> Execution:
@@ -157,322 +155,207 @@ async def test_28_a_launcher_that_hangs_keeps_no_other_job_waiting(monkeypatch: 
                 await forever.wait()
             return Execution(0, b"python\0")
 
-        stage.store.program = hang
+        world.store.program = hang
         names = [f"job-{index}" for index in range(20)]
         for name in [*names, "other"]:
-            stage.apply(TRAININGJOBS, a_training_job(name, workers=2))
+            world.apply(TRAININGJOBS, a_training_job(name, workers=2))
         for name in [*names, "other"]:
-            await stage.running(name)
+            await world.running(name)
         for name in names[:10]:
-            stage.apply(SCALEINS, a_scale_in(1, name=f"{name}-in", job=name))
+            world.apply(SCALEINS, a_scale_in(1, name=f"{name}-in", job=name))
         for name in names[10:]:
-            stage.apply(SCALEINS, with_script(a_scale_in(1, name=f"{name}-in", job=name), timeout=30))
-        await stage.until(lambda: stage.count("ScriptStarted") == 10, "the scripts hang")
+            world.apply(SCALEINS, with_script(a_scale_in(1, name=f"{name}-in", job=name), timeout=30))
+        await world.until(lambda: world.count("ScriptStarted") == 10, "the scripts hang")
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        stage.apply(SCALEOUTS, a_scale_out(1, name="quick", job="other"))
-        await stage.phase("ScaleSucceeded", SCALEOUTS, "quick")
+        world.apply(SCALEOUTS, a_scale_out(1, name="quick", job="other"))
+        await world.phase("ScaleSucceeded", SCALEOUTS, "quick")
         assert loop.time() - begun < 1
-        stage.apply(SCALEINS, with_script(a_scale_in(1, name="quick", job="other")))
-        await stage.phase("ScaleSucceeded", SCALEINS, "quick")
+        world.apply(SCALEINS, with_script(a_scale_in(1, name="quick", job="other")))
+        await world.phase("ScaleSucceeded", SCALEINS, "quick")
         assert loop.time() - begun < 7, "its look waits for its turn for a few seconds at most"
-        await stage.pass_seconds(40)
+        await world.pass_seconds(40)
         for name in names[:10]:
-            await stage.phase("ScaleSucceeded", SCALEINS, f"{name}-in")
+            await world.phase("ScaleSucceeded", SCALEINS, f"{name}-in")
         for name in names[10:]:
-            await stage.phase("ScaleFailed", SCALEINS, f"{name}-in")
-            assert stage.condition(SCALEINS, f"{name}-in", "ScaleFailed") == ("True", "ScriptTimedOut")
-            assert len(stage.hosts(name)) == 2
+            await world.phase("ScaleFailed", SCALEINS, f"{name}-in")
+            assert world.condition(SCALEINS, f"{name}-in", "ScaleFailed") == ("True", "ScriptTimedOut")
+            assert len(world.hosts(name)) == 2
 
 
 @in_virtual_time
 async def test_workers_that_the_launcher_still_uses_are_not_taken():
-    async with Stage() as stage:
-        launchers = Launchers(stage)
-        await a_running_stage(stage, workers=11)
+    async with World() as world:
+        launchers = Launchers(world)
+        await a_running_world(world, workers=11)
         launchers.table = b"ssh\0resnet-worker-10\0"
-        stage.apply(SCALEINS, a_scale_in(1, timeout=300))
-        await stage.until(lambda: launchers.looked == 4, "it looks again and again")
-        assert "resnet-worker-10" in stage.pods()
-        assert stage.count("WorkersReleased") == 0
+        world.apply(SCALEINS, a_scale_in(1, timeout=300))
+        await world.until(lambda: launchers.looked == 4, "it looks again and again")
+        assert "resnet-worker-10" in world.pods()
+        assert world.count("WorkersReleased") == 0
         # Its process is gone, and another one has to do with a worker that stays.
         launchers.table = b"ssh\0resnet-worker-1\0"
-        await stage.phase("ScaleSucceeded", SCALEINS, "in")
-        assert "resnet-worker-10" not in stage.pods()
+        await world.phase("ScaleSucceeded", SCALEINS, "in")
+        assert "resnet-worker-10" not in world.pods()
 
 
 @in_virtual_time
 async def test_the_deadline_takes_what_is_in_use_for_ever():
-    async with Stage() as stage:
-        launchers = Launchers(stage)
+    async with World() as world:
+        launchers = Launchers(world)
         launchers.table = b"mpirun\0-host\0resnet-worker-0,resnet-worker-1\0"
-        await a_running_stage(stage)
-        stage.apply(SCALEINS, a_scale_in(1, timeout=20))
-        await stage.until(lambda: launchers.looked == 1, "a look")
-        await stage.pass_seconds(25)
-        await stage.phase("ScaleSucceeded", SCALEINS, "in")
-        (released,) = [s.body for s in stage.journal.events if s.subject.endswith("WorkersReleased")]
+        await a_running_world(world)
+        world.apply(SCALEINS, a_scale_in(1, timeout=20))
+        await world.until(lambda: launchers.looked == 1, "a look")
+        await world.pass_seconds(25)
+        await world.phase("ScaleSucceeded", SCALEINS, "in")
+        (released,) = [s.body for s in world.journal.events if s.subject.endswith("WorkersReleased")]
         assert msgspec.json.decode(released)["reason"] == "DrainForced"
         assert launchers.looked < 8
 
 
 @in_virtual_time
 async def test_a_crash_while_a_script_runs_does_not_run_it_again():
-    async with Stage() as stage:
-        launchers, going_on = Launchers(stage), asyncio.Event()
+    async with World() as world:
+        launchers, going_on = Launchers(world), asyncio.Event()
 
         async def hang() -> int:
             await going_on.wait()
             return 0
 
         launchers.script = hang
-        await a_running_stage(stage)
-        stage.apply(SCALEINS, with_script(a_scale_in(1)))
-        await stage.until(lambda: len(launchers.ran) == 1, "the script runs")
-        await stage.kill("scaler")
+        await a_running_world(world)
+        world.apply(SCALEINS, with_script(a_scale_in(1)))
+        await world.until(lambda: len(launchers.ran) == 1, "the script runs")
+        await world.kill("scaler")
         going_on.set()
-        await stage.start("scaler")
-        await stage.pass_seconds(70)
-        await stage.phase("ScaleFailed", SCALEINS, "in")
-        assert stage.condition(SCALEINS, "in", "ScaleFailed") == ("True", "ScriptOutcomeUnknown")
+        await world.start("scaler")
+        await world.pass_seconds(70)
+        await world.phase("ScaleFailed", SCALEINS, "in")
+        assert world.condition(SCALEINS, "in", "ScaleFailed") == ("True", "ScriptOutcomeUnknown")
         assert len(launchers.ran) == 1
-        assert len(stage.hosts()) == 2
+        assert len(world.hosts()) == 2
 
 
 @in_virtual_time
 async def test_an_answer_that_was_lost_is_no_reason_to_run_a_script_again():
-    async with Stage() as stage:
-        launchers = Launchers(stage)
-        stage.store.faults.fail_next("execute", Transient("the answer was lost"), applied=True)
-        await a_running_stage(stage)
-        stage.apply(SCALEINS, with_script(a_scale_in(1)))
-        await stage.phase("ScaleFailed", SCALEINS, "in")
-        assert stage.condition(SCALEINS, "in", "ScaleFailed") == ("True", "ScriptOutcomeUnknown")
+    async with World() as world:
+        launchers = Launchers(world)
+        world.store.faults.fail_next("execute", Transient("the answer was lost"), applied=True)
+        await a_running_world(world)
+        world.apply(SCALEINS, with_script(a_scale_in(1)))
+        await world.phase("ScaleFailed", SCALEINS, "in")
+        assert world.condition(SCALEINS, "in", "ScaleFailed") == ("True", "ScriptOutcomeUnknown")
         assert len(launchers.ran) == 1
-        assert len(stage.hosts()) == 2
-
-
-@pytest.mark.parametrize("kind", ["ScaleOut", "ScaleIn"])
-@in_virtual_time
-async def test_a_crash_at_any_step_runs_no_script_twice_and_every_request_ends(kind: str):
-    resource, make = (SCALEOUTS, a_scale_out) if kind == "ScaleOut" else (SCALEINS, a_scale_in)
-    unknown = 0
-    for step in range(14):
-        async with Stage() as stage:
-            launchers, crash, since = Launchers(stage), asyncio.Event(), list[str]()
-
-            def count(stored: Stored, since: list[str] = since, crash: asyncio.Event = crash, step: int = step) -> None:
-                if since or stored.subject.endswith(".ScaleAccepted"):
-                    since.append(stored.subject)
-                if len(since) > step:
-                    crash.set()
-
-            async def slowly() -> int:
-                await asyncio.sleep(0.01)
-                return 0
-
-            launchers.script = slowly
-            await a_running_stage(stage)
-            stage.journal.listeners.append(count)
-            stage.apply(resource, with_script(make(1, name="request")))
-            try:
-                async with asyncio.timeout(5):
-                    await crash.wait()
-            except TimeoutError:
-                assert step > 8, "it has fewer steps"
-            await stage.kill("scaler")
-            await stage.start("scaler")
-            await stage.pass_seconds(70)
-            assert stage.status(resource, "request")["phase"] in ("ScaleSucceeded", "ScaleFailed")
-            assert len(launchers.ran) <= stage.count("ScriptStarted") <= 1
-            unknown += stage.condition(resource, "request", "ScaleFailed") == ("True", "ScriptOutcomeUnknown")
-            assert sorted(stage.hosts()) == [pod for pod in sorted(stage.pods()) if "worker" in pod]
-    assert unknown, "some crash came while the outcome was unknown"
+        assert len(world.hosts()) == 2
 
 
 @in_virtual_time
 async def test_two_scalers_at_once_run_each_script_once():
-    async with Stage() as stage:
-        launchers = Launchers(stage)
-        scaler = Scaler(MemoryCluster(stage.store), Policy(drain_seconds=0))
-        second = Runtime(scaler, MemoryEventLog(stage.journal, user="scaler"))
+    async with World() as world:
+        launchers = Launchers(world)
+        scaler = Scaler(MemoryCluster(world.store), Policy(drain_seconds=0))
+        second = Runtime(scaler, MemoryEventLog(world.journal, user="scaler"))
         running = asyncio.create_task(second.run())
         names = [f"job-{index}" for index in range(10)]
         for name in names:
-            stage.apply(TRAININGJOBS, a_training_job(name, workers=2))
+            world.apply(TRAININGJOBS, a_training_job(name, workers=2))
         for name in names:
-            await stage.running(name)
-            stage.apply(SCALEOUTS, with_script(a_scale_out(1, name=f"{name}-out", job=name)))
+            await world.running(name)
+            world.apply(SCALEOUTS, with_script(a_scale_out(1, name=f"{name}-out", job=name)))
         for name in names:
-            await stage.phase("ScaleSucceeded", SCALEOUTS, f"{name}-out")
+            await world.phase("ScaleSucceeded", SCALEOUTS, f"{name}-out")
         running.cancel()
         assert sorted(pod for pod, _ in launchers.ran) == [f"{name}-launcher" for name in names]
 
 
-# What goes at every step: with the k-th event after a request's acceptance.
-
-JOBS = 16
-
-
-async def gone_after_each_event(stage: Stage, launchers: Launchers, kind: str, remove: Callable[[str], None]) -> None:
-    """Jobs with one scripted scaling each; of job k something is removed with the k-th event after its acceptance."""
-    resource, make = (SCALEOUTS, a_scale_out) if kind == "ScaleOut" else (SCALEINS, a_scale_in)
-    names = [f"job-{index}" for index in range(JOBS)]
-    events: dict[str, int] = {}
-    removed: set[str] = set()
-
-    def on_event(stored: Stored) -> None:
-        _, _, name, _, _, what = stored.subject.split(".")
-        if what == "ScaleAccepted":
-            events[name] = 0
-        if name in events and name not in removed:
-            if events[name] == int(name.removeprefix("job-")):
-                removed.add(name)
-                remove(name)
-            events[name] += 1
-
-    async def slowly() -> int:
-        await asyncio.sleep(0.05)
-        return 0
-
-    launchers.script = slowly
-    for name in names:
-        stage.apply(TRAININGJOBS, a_training_job(name, workers=2))
-    for name in names:
-        await stage.running(name)
-    stage.journal.listeners.append(on_event)
-    for name in names:
-        stage.apply(resource, with_script(make(1, name=f"{name}-request", job=name)))
-    ends = ("ScaleSucceeded", "ScaleCancelled", "ScaleFailed", "ScaleRejected")
-    await stage.until(lambda: sum(map(stage.count, ends)) == JOBS, "every scaling ends")
-    await stage.quiet()
-    pods = [pod for pod, _ in launchers.ran]
-    assert len(pods) == len({*pods}), "each script ran at most once"
-
-
-@pytest.mark.parametrize("kind", ["ScaleOut", "ScaleIn"])
-@in_virtual_time
-async def test_33_a_scripted_request_deleted_at_any_step_ends(kind: str):
-    async with Stage() as stage:
-        launchers = Launchers(stage)
-        resource = SCALEOUTS if kind == "ScaleOut" else SCALEINS
-        await gone_after_each_event(stage, launchers, kind, lambda name: stage.delete(resource, f"{name}-request"))
-        for index in range(JOBS):
-            name = f"job-{index}"
-            members = stage.hosts(name)
-            assert sorted(pod for pod in stage.pods() if pod.startswith(f"{name}-worker")) == members
-            assert stage.status(TRAININGJOBS, name).get("currentScaler") is None
-            assert stage.job(name).scaling.size == len(members)
-
-
-@pytest.mark.parametrize("kind", ["ScaleOut", "ScaleIn"])
-@in_virtual_time
-async def test_a_job_deleted_at_any_step_takes_its_scripted_request_along(kind: str):
-    async with Stage() as stage:
-        launchers = Launchers(stage)
-        await gone_after_each_event(stage, launchers, kind, lambda name: stage.delete(TRAININGJOBS, name))
-        left = [name for name in stage.pods() if int(name.split("-")[1]) < 8]
-        assert left == []
-
-
-@pytest.mark.parametrize("kind", ["ScaleOut", "ScaleIn"])
-@in_virtual_time
-async def test_10_a_launcher_deleted_at_any_step_ends_the_scripted_request(kind: str):
-    """Lines 10 and 17."""
-    async with Stage() as stage:
-        launchers = Launchers(stage)
-        await gone_after_each_event(stage, launchers, kind, lambda name: stage.delete(PODS, f"{name}-launcher"))
-        for index in range(JOBS):
-            assert stage.status(TRAININGJOBS, f"job-{index}").get("currentScaler") is None
-
-
 @in_virtual_time
 async def test_1_a_hundred_requests_at_once_end_in_the_order_of_the_log():
-    async with Stage() as stage:
-        launchers = Launchers(stage)
+    async with World() as world:
+        launchers = Launchers(world)
         # A hundred objects are looked through for nothing.
-        stage.collecting = False
+        world.collecting = False
         job = a_training_job(workers=3)
         job["spec"]["etReplicaSpecs"]["worker"]["maxReplicas"] = 5
-        stage.apply(TRAININGJOBS, job)
+        world.apply(TRAININGJOBS, job)
         for index in range(50):
-            stage.apply(SCALEOUTS, with_script(a_scale_out(1 + index % 3, name=f"out-{index}")))
-            stage.apply(SCALEINS, a_scale_in(1 + index % 2, name=f"in-{index}"))
+            world.apply(SCALEOUTS, with_script(a_scale_out(1 + index % 3, name=f"out-{index}")))
+            world.apply(SCALEINS, a_scale_in(1 + index % 2, name=f"in-{index}"))
         ends, ended = (".ScaleSucceeded", ".ScaleRejected"), list[str]()
 
         def note(stored: Stored) -> None:
             if stored.subject.endswith(ends):
                 ended.append(stored.subject)
 
-        stage.journal.listeners.append(note)
-        await stage.until(lambda: len(ended) == 100, "all of them end")
+        world.journal.listeners.append(note)
+        await world.until(lambda: len(ended) == 100, "all of them end")
 
         def told(*kinds: str) -> list[str]:
-            found = [msgspec.json.decode(s.body) for s in stage.journal.events if s.subject.endswith(kinds)]
+            found = [msgspec.json.decode(s.body) for s in world.journal.events if s.subject.endswith(kinds)]
             return list(dict.fromkeys(body.get("request") or body["uid"] for body in found))
 
-        uid = stage.job().key.uid
-        asked = [*stage.life(uid).scaling.requests]
+        uid = world.job().key.uid
+        asked = [*world.life(uid).scaling.requests]
         assert told(*ends) == asked, "they end as they were first heard of"
-        assert stage.count("ScaleSucceeded") > 20
-        assert len(launchers.ran) == stage.count("ScriptStarted") > 5
-        await stage.quiet()
-        assert len(stage.hosts()) == stage.job().scaling.size
+        assert world.count("ScaleSucceeded") > 20
+        assert len(launchers.ran) == world.count("ScriptStarted") > 5
+        await world.quiet()
+        assert len(world.hosts()) == world.job().scaling.size
 
 
 # Edits of the job itself.
 
 
-def edit(stage: Stage, replicas: int, **worker: Any) -> None:
+def edit(world: World, replicas: int, **worker: Any) -> None:
     patch = {"spec": {"etReplicaSpecs": {"worker": {"replicas": replicas, **worker}}}}
-    stage.store.patch(TRAININGJOBS, NAMESPACE, "resnet", patch)
+    world.store.patch(TRAININGJOBS, NAMESPACE, "resnet", patch)
 
 
 @in_virtual_time
 async def test_an_edited_size_is_reached_and_nothing_speaks_of_a_request():
-    async with Stage() as stage:
-        Launchers(stage)
-        await a_running_stage(stage)
-        edit(stage, 4)
-        await stage.until(lambda: len(stage.hosts()) == 4, "it grows")
-        edit(stage, 1)
-        await stage.until(lambda: sorted(stage.pods()) == ["resnet-launcher", "resnet-worker-0"], "it shrinks")
-        await stage.running()
-        await stage.quiet()
-        assert stage.hosts() == ["resnet-worker-0"]
-        assert stage.status(TRAININGJOBS, "resnet")["replicas"] == 1
-        assert stage.count("ScaleRequestGone") == stage.count("EffectRefused") == 0
-        spoken = {name for _, name in stage.kubernetes_events()}
+    async with World() as world:
+        Launchers(world)
+        await a_running_world(world)
+        edit(world, 4)
+        await world.until(lambda: len(world.hosts()) == 4, "it grows")
+        edit(world, 1)
+        await world.until(lambda: sorted(world.pods()) == ["resnet-launcher", "resnet-worker-0"], "it shrinks")
+        await world.running()
+        await world.quiet()
+        assert world.hosts() == ["resnet-worker-0"]
+        assert world.status(TRAININGJOBS, "resnet")["replicas"] == 1
+        assert world.count("ScaleRequestGone") == world.count("EffectRefused") == 0
+        spoken = {name for _, name in world.kubernetes_events()}
         assert spoken == {"resnet"}
-        scalers = [status.get("currentScaler") for status in stage.statuses["TrainingJob", NAMESPACE, "resnet"]]
+        scalers = [status.get("currentScaler") for status in world.statuses["TrainingJob", NAMESPACE, "resnet"]]
         assert {*scalers} == {None}
 
 
 @in_virtual_time
 async def test_a_hundred_edits_at_once_end_with_the_last():
-    async with Stage() as stage:
-        Launchers(stage)
-        await a_running_stage(stage)
+    async with World() as world:
+        Launchers(world)
+        await a_running_world(world)
         for index in range(100):
-            edit(stage, 1 + (index * 5) % 8)
+            edit(world, 1 + (index * 5) % 8)
             await asyncio.sleep(0.001)
-        edit(stage, 5)
-        await stage.until(lambda: len(stage.hosts()) == 5 and not stage.job().scaling.open, "the last one holds")
-        await stage.running()
-        await stage.quiet()
-        assert len(stage.hosts()) == stage.job().scaling.size == 5
+        edit(world, 5)
+        await world.until(lambda: len(world.hosts()) == 5 and not world.job().scaling.open, "the last one holds")
+        await world.running()
+        await world.quiet()
+        assert len(world.hosts()) == world.job().scaling.size == 5
 
 
 @in_virtual_time
 async def test_an_edit_and_requests_take_turns():
-    async with Stage() as stage:
-        Launchers(stage)
-        await a_running_stage(stage)
-        stage.apply(SCALEOUTS, with_script(a_scale_out(1)))
-        await stage.until(lambda: stage.count("ScaleRequested") > 0, "the request is seen first")
-        edit(stage, 6)
-        await stage.until(lambda: len(stage.hosts()) == 6, "the edit comes last, and holds")
-        await stage.phase("ScaleSucceeded", SCALEOUTS, "out")
-        stage.apply(SCALEINS, a_scale_in(2))
-        await stage.phase("ScaleSucceeded", SCALEINS, "in")
-        assert stage.job().scaling.size == len(stage.hosts()) == 4
+    async with World() as world:
+        Launchers(world)
+        await a_running_world(world)
+        world.apply(SCALEOUTS, with_script(a_scale_out(1)))
+        await world.until(lambda: world.count("ScaleRequested") > 0, "the request is seen first")
+        edit(world, 6)
+        await world.until(lambda: len(world.hosts()) == 6, "the edit comes last, and holds")
+        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+        world.apply(SCALEINS, a_scale_in(2))
+        await world.phase("ScaleSucceeded", SCALEINS, "in")
+        assert world.job().scaling.size == len(world.hosts()) == 4

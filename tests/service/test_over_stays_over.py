@@ -3,41 +3,21 @@
 import pytest
 
 from shared.frameworks.kinds import BUILT_IN
-from tests.frameworks.documents import (
-    Document,
-    fioravanzo_job,
-    kubeflow_mx_job,
-    mlkube_job,
-    mpba_job,
-    mpi_job,
-    pytorch_job,
-    tf_job,
-    training_job,
-)
+from tests.frameworks.documents import Document, of_each_kind
 from tests.kit.virtual_time import in_virtual_time
-from tests.kit.world import NAMESPACE
-from tests.service.stage import Stage
+from tests.kit.world import NAMESPACE, World
 from tests.service.test_heads import BEGINNINGS, damaged
-
-JOBS = [
-    tf_job(),
-    pytorch_job(),
-    mpi_job(),
-    kubeflow_mx_job(),
-    fioravanzo_job(),
-    mpba_job(),
-    mlkube_job(),
-    training_job(),
-]
 
 
 @pytest.mark.parametrize("pruned", [False, True], ids=["with its head", "by a definition that drops our head"])
-@pytest.mark.parametrize("document", [pytest.param(each, id=f"{each['kind']} {each['apiVersion']}") for each in JOBS])
+@pytest.mark.parametrize(
+    "document", [pytest.param(each, id=f"{each['kind']} {each['apiVersion']}") for each in of_each_kind(2)]
+)
 @in_virtual_time
 async def test_a_finished_job_of_any_kind_is_never_begun_again(document: Document, *, pruned: bool):
     at, name = (document["apiVersion"], document["kind"]), document["metadata"]["name"]
     (resource,) = (kind.resource for kind in BUILT_IN if (kind.resource.api_version, kind.resource.kind) == at)
-    async with Stage() as lost:
+    async with World() as lost:
         uid = lost.apply(resource, {"metadata": {"name": name}, "spec": document["spec"]}).metadata["uid"]
         await lost.until(lambda: lost.job(name).phase == "Running")
         lost.exit_codes |= dict.fromkeys(lost.pods(), 0)
@@ -46,9 +26,9 @@ async def test_a_finished_job_of_any_kind_is_never_begun_again(document: Documen
     if pruned:
         lost.store.patch(resource, NAMESPACE, name, {"status": {"history": None}}, subresource="status")
     before = lost.status(resource, name)
-    async with Stage(of=lost, journal=damaged(lost.journal, purged=uid, forgets=True)) as stage:
-        await stage.until(lambda: stage.count("JobOfAnother" if pruned else "HistoryBroken") == 1)
-        await stage.pass_seconds(100)
-        assert stage.life(uid).halted
-        assert [stage.count(kind) for kind in BEGINNINGS] == [0] * len(BEGINNINGS)
-        assert stage.status(resource, name) == before
+    async with World(of=lost, journal=damaged(lost.journal, purged=uid, forgets=True)) as world:
+        await world.until(lambda: world.count("JobOfAnother" if pruned else "HistoryBroken") == 1)
+        await world.pass_seconds(100)
+        assert world.life(uid).halted
+        assert [world.count(kind) for kind in BEGINNINGS] == [0] * len(BEGINNINGS)
+        assert world.status(resource, name) == before

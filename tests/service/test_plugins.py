@@ -18,7 +18,6 @@ from shared.frameworks.definition import Definition, Document
 from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.scale_requests import GROUP
-from shared.frameworks.training_job import TRAININGJOBS
 from shared.installation import plugins
 from shared.installation.guarded import Guarded
 from shared.installation.plugins import Plugins, chosen, find
@@ -28,8 +27,7 @@ from shared.job.spec import JobSpec, Problem, RoleSpec
 from shared.job.state import Job
 from tests.kit.swarm import SWARMJOB, SWARMJOBS, SwarmJob, a_swarm_job
 from tests.kit.virtual_time import in_virtual_time
-from tests.kit.world import NAMESPACE, a_training_job
-from tests.service.stage import Stage
+from tests.kit.world import NAMESPACE, World
 
 HERE = __name__
 KEY = JobKey(NAMESPACE, "resnet", Uid("uid-1"))
@@ -108,7 +106,7 @@ def test_what_a_package_names_is_a_kind_like_any_other(value: str):
             "Abstract", "cannot be made without arguments .TypeError: Can't instantiate", id="an unfinished one"
         ),
         pytest.param("HERE", "is no Framework", id="a text"),
-        pytest.param("Stage", "is no Framework", id="another class"),
+        pytest.param("World", "is no Framework", id="another class"),
         pytest.param("Kindless", "needs a group, a version, a plural and a kind", id="without a group"),
         pytest.param("OfPods", "not a Resource of type Custom", id="of another type"),
         pytest.param("WithoutDefinition", "its definition is no Definition", id="without a definition"),
@@ -296,47 +294,46 @@ def a_swarm_with_a_secret() -> dict[str, Any]:
 @in_virtual_time
 @pytest.mark.parametrize("method", ["parse", "pod", "service", "status", "labels"])
 async def test_jobs_of_other_kinds_live_beside_a_framework_that_fails(method: str):
-    async with Stage(kinds=with_broken(**{method: ValueError(SECRET)})) as stage:
-        stage.apply(SWARMJOBS, a_swarm_with_a_secret())
-        stage.apply(TRAININGJOBS, a_training_job(workers=1))
-        await stage.running()
-        await stage.pass_seconds(60)
-        stage.exit_codes["resnet-launcher"] = 0
-        await stage.phase("Succeeded")
-        assert not any(runtime.held() for runtime, _ in stage._running.values())
-        assert not any(SECRET.encode() in stored.body for stored in stage.journal.events)
+    async with World(kinds=with_broken(**{method: ValueError(SECRET)})) as world:
+        world.apply(SWARMJOBS, a_swarm_with_a_secret())
+        await world.trains(workers=1)
+        await world.pass_seconds(60)
+        world.exit_codes["resnet-launcher"] = 0
+        await world.phase("Succeeded")
+        assert not any(runtime.held() for runtime, _ in world._running.values())
+        assert not any(SECRET.encode() in stored.body for stored in world.journal.events)
 
 
 @in_virtual_time
 async def test_a_job_whose_framework_was_mended_goes_on_after_the_restart():
-    async with Stage(kinds=with_broken(parse=ValueError())) as stage:
-        stage.apply(SWARMJOBS, a_swarm_job(bees=1))
-        await stage.until(lambda: stage.status(SWARMJOBS, "resnet") != {})
-        (problem,) = stage.job().problems
+    async with World(kinds=with_broken(parse=ValueError())) as world:
+        world.apply(SWARMJOBS, a_swarm_job(bees=1))
+        await world.until(lambda: world.status(SWARMJOBS, "resnet") != {})
+        (problem,) = world.job().problems
         assert problem.reason == FAILED
-    async with Stage(kinds=with_broken(), of=stage, journal=stage.journal) as later:
+    async with World(kinds=with_broken(), of=world, journal=world.journal) as later:
         await later.until(lambda: later.status(SWARMJOBS, "resnet").get("state") == "Running")
 
 
 @in_virtual_time
 async def test_a_status_that_cannot_be_made_keeps_no_job_from_its_end():
-    async with Stage(kinds=with_broken(status=ValueError())) as stage:
-        stage.apply(SWARMJOBS, a_swarm_job(bees=1))
-        await stage.until(lambda: stage.job().phase == "Running")
-        stage.exit_codes["resnet-bee-0"] = 0
-        await stage.until(lambda: stage.job().phase == "Succeeded")
-        assert stage.status(SWARMJOBS, "resnet") == {}
+    async with World(kinds=with_broken(status=ValueError())) as world:
+        world.apply(SWARMJOBS, a_swarm_job(bees=1))
+        await world.until(lambda: world.job().phase == "Running")
+        world.exit_codes["resnet-bee-0"] = 0
+        await world.until(lambda: world.job().phase == "Succeeded")
+        assert world.status(SWARMJOBS, "resnet") == {}
 
 
 @in_virtual_time
 async def test_a_status_that_cannot_be_made_is_told_once_in_a_phase_and_is_shown_once_its_framework_was_mended():
-    async with Stage(kinds=with_broken(status=ValueError())) as stage:
-        stage.apply(SWARMJOBS, a_swarm_job(bees=1))
-        await stage.until(lambda: stage.job().phase == "Running")
-        stage.exit_codes["resnet-bee-0"] = 0
-        await stage.until(lambda: stage.job().phase == "Succeeded")
-        await stage.pass_seconds(3_600)
-        bodies = [msgspec.json.decode(each.body) for each in stage.journal.events]
+    async with World(kinds=with_broken(status=ValueError())) as world:
+        world.apply(SWARMJOBS, a_swarm_job(bees=1))
+        await world.until(lambda: world.job().phase == "Running")
+        world.exit_codes["resnet-bee-0"] = 0
+        await world.until(lambda: world.job().phase == "Succeeded")
+        await world.pass_seconds(3_600)
+        bodies = [msgspec.json.decode(each.body) for each in world.journal.events]
         refused = [each for each in bodies if each["type"] == "EffectRefused"]
         assert {(each["effect"], each["reason"], each["permanent"]) for each in refused} == {
             ("PatchStatus", FAILED, True)
@@ -344,5 +341,5 @@ async def test_a_status_that_cannot_be_made_is_told_once_in_a_phase_and_is_shown
         assert all("status fails (ValueError in" in each["message"] for each in refused)
         phases = [each["type"] for each in bodies if each["type"] in ("JobCreated", "JobRunning", "JobSucceeded")]
         assert len(refused) == len(phases) == 3
-    async with Stage(kinds=with_broken(), of=stage, journal=stage.journal) as later:
+    async with World(kinds=with_broken(), of=world, journal=world.journal) as later:
         await later.until(lambda: later.status(SWARMJOBS, "resnet").get("state") == "Succeeded")

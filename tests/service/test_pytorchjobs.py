@@ -1,70 +1,21 @@
-"""PyTorchJobs from their creation to their end, with all four services."""
+"""What PyTorchJobs promise beside what all kinds of the training operator do: elastic groups above all."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
-from shared.cluster.kinds import PODS, SERVICES
+from shared.cluster.kinds import PODS
 from shared.frameworks.pytorchjob import PYTORCHJOB
-from tests.frameworks.documents import Document, changed, pytorch_job
+from tests.frameworks.documents import Document, pytorch_job
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import AUTHORS, NAMESPACE
-from tests.service.stage import Stage
+from tests.service.kubeflow import Play, applied
 
-PYTORCHJOBS = PYTORCHJOB.resource
 TWO_TO_FOUR: Document = {"minReplicas": 2, "maxReplicas": 4}
 
 
-def a_job(
-    *, run: dict[str, Any] | None = None, restart: str = "", elastic: Document | None = None, **replicas: int
-) -> Any:
-    job = changed(pytorch_job(policy=elastic, **replicas), "spec.runPolicy", run or {})
-    job["metadata"] = {"name": "mnist"}
-    for spec in job["spec"]["pytorchReplicaSpecs"].values():
-        spec["restartPolicy"] = restart
-    return job
-
-
-class Rehearsal(Stage):
-    """A stage on which the PyTorchJob `mnist` plays."""
-
-    def state(self) -> str:
-        """What the column State shows."""
-        conditions = self.status(PYTORCHJOBS, "mnist").get("conditions") or [{}]
-        return str(conditions[-1].get("type", ""))
-
-    def why(self, kind: str = "") -> str:
-        conditions = self.status(PYTORCHJOBS, "mnist")["conditions"]
-        return str([known["message"] for known in conditions if kind in ("", known["type"])][-1])
-
-    async def comes_to(self, state: str) -> None:
-        await self.until(lambda: self.state() == state, f"it is {state} and not {self.status(PYTORCHJOBS, 'mnist')}")
-
-    async def has_workers(self, count: int) -> None:
-        await self.until(lambda: self.active() == count, f"{count} workers run, and not {[*self.pods()]}")
-
-    def active(self) -> int:
-        """What autoscalers read as the size."""
-        found = self.status(PYTORCHJOBS, "mnist").get("replicaStatuses", {}).get("Worker", {})
-        return int(found.get("active", -1))
-
-    def uid(self, pod: str) -> str:
-        return str(self.pods()[pod].metadata["uid"])
-
-    def services(self) -> list[str]:
-        return sorted(held.at[1] for held in self.store.find(SERVICES, NAMESPACE))
-
-    def edit(self, patch: dict[str, Any]) -> None:
-        self.store.patch(PYTORCHJOBS, NAMESPACE, "mnist", {"spec": patch})
-
-    def scale(self, replicas: int) -> None:
-        """As `kubectl scale` and autoscalers do."""
-        self.edit({"pytorchReplicaSpecs": {"Worker": {"replicas": replicas}}})
-
-    def told(self) -> set[str]:
-        """The reasons of the job's Kubernetes Events."""
-        return {reason for reason, name in self.kubernetes_events() if name == "mnist"}
+def a_job(*, restart: str = "", elastic: Document | None = None, **replicas: int) -> Document:
+    return applied(pytorch_job(policy=elastic, **replicas), restart=restart)
 
 
 def workers(*indices: int) -> list[str]:
@@ -72,90 +23,70 @@ def workers(*indices: int) -> list[str]:
 
 
 @in_virtual_time
-async def test_the_masters_end_is_the_jobs():
-    async with Rehearsal() as stage:
-        stage.apply(PYTORCHJOBS, a_job(Master=1, Worker=2))
-        await stage.comes_to("Running")
-        await stage.has_workers(2)
-        assert sorted(stage.pods()) == stage.services() == ["mnist-master-0", *workers(0, 1)]
-        stage.exit_codes |= dict.fromkeys(workers(0, 1), 0)
-        await stage.has_workers(0)
-        await stage.quiet()
-        assert stage.state() == "Running"
-        stage.exit_codes["mnist-master-0"] = 0
-        await stage.comes_to("Succeeded")
-        assert stage.status(PYTORCHJOBS, "mnist")["completionTime"]
-        assert {"PyTorchJobRunning", "PyTorchJobSucceeded"} <= stage.told()
-
-
-@in_virtual_time
 async def test_without_a_master_all_workers_have_to_end_well():
-    async with Rehearsal() as stage:
-        stage.apply(PYTORCHJOBS, a_job(Worker=2))
-        await stage.comes_to("Running")
-        await stage.has_workers(2)
-        stage.exit_codes[workers(0)[0]] = 0
-        await stage.has_workers(1)
-        await stage.quiet()
-        assert stage.state() == "Running"
-        stage.exit_codes[workers(1)[0]] = 0
-        await stage.comes_to("Succeeded")
+    async with Play(PYTORCHJOB) as world:
+        world.play(a_job(Worker=2))
+        await world.runs(2)
+        world.exit_codes[workers(0)[0]] = 0
+        await world.has_workers(1)
+        await world.quiet()
+        assert world.state() == "Running"
+        world.exit_codes[workers(1)[0]] = 0
+        await world.comes_to("Succeeded")
 
 
 @in_virtual_time
 async def test_with_an_elastic_policy_the_first_worker_that_ends_well_ends_the_job():
-    async with Rehearsal() as stage:
-        stage.apply(PYTORCHJOBS, a_job(elastic=TWO_TO_FOUR, Worker=3))
-        await stage.comes_to("Running")
-        await stage.has_workers(3)
-        stage.exit_codes[workers(2)[0]] = 0
-        await stage.comes_to("Succeeded")
+    async with Play(PYTORCHJOB) as world:
+        world.play(a_job(elastic=TWO_TO_FOUR, Worker=3))
+        await world.runs(3)
+        world.exit_codes[workers(2)[0]] = 0
+        await world.comes_to("Succeeded")
 
 
 @pytest.mark.parametrize(("restart", "state"), [("", "Running"), ("Always", "Running"), ("Never", "Failed")])
 @in_virtual_time
 async def test_a_master_that_fails_comes_back_unless_the_job_says_otherwise(restart: str, state: str):
-    async with Rehearsal() as stage:
-        stage.apply(PYTORCHJOBS, a_job(restart=restart, Master=1, Worker=1))
-        await stage.comes_to("Running")
-        first = stage.uid("mnist-master-0")
-        stage.exit_codes["mnist-master-0"] = 1
-        await stage.until(lambda: stage.count("PodsGone") == 1 or stage.state() == "Failed")
-        await stage.comes_to(state)
-        await stage.quiet()
-        assert stage.state() == state
-        assert (stage.uid("mnist-master-0") != first) is (state == "Running")
+    async with Play(PYTORCHJOB) as world:
+        world.play(a_job(restart=restart, Master=1, Worker=1))
+        await world.comes_to("Running")
+        first = world.uid("mnist-master-0")
+        world.exit_codes["mnist-master-0"] = 1
+        await world.until(lambda: world.count("PodsGone") == 1 or world.state() == "Failed")
+        await world.comes_to(state)
+        await world.quiet()
+        assert world.state() == state
+        assert (world.uid("mnist-master-0") != first) is (state == "Running")
 
 
 class TestElastic:
     @in_virtual_time
     async def test_it_grows_and_shrinks_and_its_names_stay_the_same(self):
-        async with Rehearsal() as stage:
-            stage.apply(PYTORCHJOBS, a_job(elastic=TWO_TO_FOUR, Worker=3))
-            await stage.comes_to("Running")
-            await stage.has_workers(3)
-            first = stage.uid("mnist-worker-0")
+        async with Play(PYTORCHJOB) as world:
+            world.play(a_job(elastic=TWO_TO_FOUR, Worker=3))
+            await world.runs(3)
+            first = world.uid("mnist-worker-0")
             for size in (4, 2, 4, 3):
-                stage.scale(size)
-                await stage.has_workers(size)
-                await stage.until(lambda size=size: sorted(stage.pods()) == workers(*range(size)))  # type: ignore[misc]
-                await stage.until(lambda: stage.services() == sorted(stage.pods()))
-                await stage.quiet()
-                assert stage.state() == "Running"
-            assert stage.uid("mnist-worker-0") == first
-            assert stage.count("ScaleSucceeded") == 4
-            assert "ScalingOutSucceeded" in stage.told()
+                world.scale(size)
+                await world.has_workers(size)
+                await world.until(lambda size=size: sorted(world.pods()) == workers(*range(size)))  # type: ignore[misc]
+                await world.until(lambda: world.services() == sorted(world.pods()))
+                await world.quiet()
+                assert world.state() == "Running"
+            assert world.uid("mnist-worker-0") == first
+            assert world.count("ScaleSucceeded") == 4
+            assert "ScalingOutSucceeded" in world.told()
 
     @in_virtual_time
     async def test_every_worker_is_told_of_the_same_rendezvous(self):
-        async with Rehearsal() as stage:
-            stage.apply(PYTORCHJOBS, a_job(elastic=TWO_TO_FOUR, Worker=2))
-            await stage.has_workers(2)
-            stage.scale(4)
-            await stage.has_workers(4)
+        async with Play(PYTORCHJOB) as world:
+            world.play(a_job(elastic=TWO_TO_FOUR, Worker=2))
+            await world.has_workers(2)
+            world.scale(4)
+            await world.has_workers(4)
             told = [
                 {known["name"]: known["value"] for known in held.manifest["spec"]["containers"][0]["env"]}
-                for held in stage.store.find(PODS, NAMESPACE)
+                for held in world.store.find(PODS, NAMESPACE)
             ]
             assert all(one == told[0] for one in told)
             assert (told[0]["PET_RDZV_ENDPOINT"], told[0]["PET_NNODES"]) == ("mnist-worker-0:23456", "2:4")
@@ -163,183 +94,149 @@ class TestElastic:
     @pytest.mark.parametrize(("size", "reason"), [(5, "AboveMaximum"), (1, "BelowMinimum")])
     @in_virtual_time
     async def test_beyond_its_bounds_it_stays_as_it_is_and_says_why(self, size: int, reason: str):
-        async with Rehearsal() as stage:
-            stage.apply(PYTORCHJOBS, a_job(elastic=TWO_TO_FOUR, Worker=3))
-            await stage.comes_to("Running")
-            await stage.has_workers(3)
-            stage.scale(size)
-            await stage.until(lambda: reason in stage.told(), "an Event tells")
-            await stage.quiet()
-            assert sorted(stage.pods()) == workers(0, 1, 2)
-            assert stage.why("Created").startswith(f"{reason}: spec.pytorchReplicaSpecs.Worker.replicas: ")
-            stage.scale(4)
-            await stage.has_workers(4)
-            assert not stage.why("Created").startswith(reason)
-
-    @in_virtual_time
-    async def test_a_worker_that_fails_comes_back_under_its_name(self):
-        """The first one hosts the rendezvous: the others find it by this name only."""
-        async with Rehearsal() as stage:
-            stage.apply(PYTORCHJOBS, a_job(elastic=TWO_TO_FOUR, Worker=3))
-            await stage.comes_to("Running")
-            await stage.has_workers(3)
-            first, others = stage.uid("mnist-worker-0"), [stage.uid(name) for name in workers(1, 2)]
-            stage.exit_codes["mnist-worker-0"] = 1
-            await stage.until(lambda: stage.pods().get("mnist-worker-0") and stage.uid("mnist-worker-0") != first)
-            await stage.has_workers(3)
-            assert [stage.uid(name) for name in workers(1, 2)] == others
-            assert stage.state() == "Running"
+        async with Play(PYTORCHJOB) as world:
+            world.play(a_job(elastic=TWO_TO_FOUR, Worker=3))
+            await world.runs(3)
+            world.scale(size)
+            await world.until(lambda: reason in world.told(), "an Event tells")
+            await world.quiet()
+            assert sorted(world.pods()) == workers(0, 1, 2)
+            assert world.why("Created").startswith(f"{reason}: spec.pytorchReplicaSpecs.Worker.replicas: ")
+            world.scale(4)
+            await world.has_workers(4)
+            assert not world.why("Created").startswith(reason)
 
     @in_virtual_time
     async def test_a_scale_out_that_gets_no_room_is_taken_back(self):
-        async with Rehearsal() as stage:
-            stage.apply(PYTORCHJOBS, a_job(elastic=TWO_TO_FOUR, Worker=2))
-            await stage.comes_to("Running")
-            await stage.has_workers(2)
-            stage.stuck |= {"mnist-worker-3"}
-            stage.scale(4)
-            await stage.has_workers(3)
-            await stage.pass_seconds(590)
-            assert stage.count("ScaleFailed") == 0
-            await stage.pass_seconds(20)
-            await stage.until(lambda: sorted(stage.pods()) == workers(0, 1))
-            assert "ScalingOutFailed" in stage.told()
-            assert stage.state() == "Running"
-            stage.stuck.clear()
-            stage.scale(3)
-            await stage.has_workers(3)
+        async with Play(PYTORCHJOB) as world:
+            world.play(a_job(elastic=TWO_TO_FOUR, Worker=2))
+            await world.runs(2)
+            world.stuck |= {"mnist-worker-3"}
+            world.scale(4)
+            await world.has_workers(3)
+            await world.pass_seconds(590)
+            assert world.count("ScaleFailed") == 0
+            await world.pass_seconds(20)
+            await world.until(lambda: sorted(world.pods()) == workers(0, 1))
+            assert "ScalingOutFailed" in world.told()
+            assert world.state() == "Running"
+            world.stuck.clear()
+            world.scale(3)
+            await world.has_workers(3)
 
     @in_virtual_time
     async def test_a_worker_lost_during_a_scale_out_comes_back_and_the_scaling_ends(self):
-        async with Rehearsal() as stage:
-            stage.apply(PYTORCHJOBS, a_job(elastic=TWO_TO_FOUR, Worker=2))
-            await stage.comes_to("Running")
-            await stage.has_workers(2)
-            stage.stuck |= {"mnist-worker-2"}
-            stage.scale(3)
-            await stage.until(lambda: "mnist-worker-2" in stage.pods())
-            stage.delete(PODS, "mnist-worker-1")
-            await stage.until(lambda: stage.count("PodsGone") == 1)
-            stage.stuck.clear()
-            await stage.has_workers(3)
-            await stage.until(lambda: stage.count("ScaleSucceeded") == 1)
-            assert sorted(stage.pods()) == workers(0, 1, 2)
+        async with Play(PYTORCHJOB) as world:
+            world.play(a_job(elastic=TWO_TO_FOUR, Worker=2))
+            await world.runs(2)
+            world.stuck |= {"mnist-worker-2"}
+            world.scale(3)
+            await world.until(lambda: "mnist-worker-2" in world.pods())
+            world.delete(PODS, "mnist-worker-1")
+            await world.until(lambda: world.count("PodsGone") == 1)
+            world.stuck.clear()
+            await world.has_workers(3)
+            await world.until(lambda: world.count("ScaleSucceeded") == 1)
+            assert sorted(world.pods()) == workers(0, 1, 2)
 
     @in_virtual_time
     async def test_below_its_minimum_it_waits_ten_minutes_and_no_longer(self):
-        async with Rehearsal() as stage:
-            stage.apply(PYTORCHJOBS, a_job(elastic=TWO_TO_FOUR, Worker=2))
-            await stage.comes_to("Running")
-            await stage.has_workers(2)
-            stage.stuck |= {"mnist-worker-1"}
-            stage.delete(PODS, "mnist-worker-1")
-            await stage.has_workers(1)
-            await stage.pass_seconds(590)
-            assert stage.state() in ("Running", "Restarting")
-            await stage.pass_seconds(20)
-            await stage.comes_to("Failed")
-            assert stage.why().startswith("BelowMinimum: 1 worker runs, 2 are needed")
+        async with Play(PYTORCHJOB) as world:
+            world.play(a_job(elastic=TWO_TO_FOUR, Worker=2))
+            await world.runs(2)
+            world.stuck |= {"mnist-worker-1"}
+            world.delete(PODS, "mnist-worker-1")
+            await world.has_workers(1)
+            await world.pass_seconds(590)
+            assert world.state() in ("Running", "Restarting")
+            await world.pass_seconds(20)
+            await world.comes_to("Failed")
+            assert world.why().startswith("BelowMinimum: 1 worker runs, 2 are needed")
 
     @in_virtual_time
     async def test_until_as_many_as_its_minimum_were_there_it_waits_as_long_as_it_takes(self):
-        async with Rehearsal() as stage:
-            stage.stuck |= {"mnist-worker-1"}
-            stage.apply(PYTORCHJOBS, a_job(elastic=TWO_TO_FOUR, Worker=2))
-            await stage.comes_to("Running")
-            await stage.pass_seconds(3600)
-            assert stage.state() == "Running"
-            stage.stuck.clear()
-            await stage.has_workers(2)
+        async with Play(PYTORCHJOB) as world:
+            world.stuck |= {"mnist-worker-1"}
+            world.play(a_job(elastic=TWO_TO_FOUR, Worker=2))
+            await world.comes_to("Running")
+            await world.pass_seconds(3600)
+            assert world.state() == "Running"
+            world.stuck.clear()
+            await world.has_workers(2)
 
     @in_virtual_time
     async def test_a_worker_is_replaced_before_its_node_goes(self):
-        async with Rehearsal() as stage:
-            stage.apply(PYTORCHJOBS, a_job(elastic=TWO_TO_FOUR, Worker=3))
-            await stage.comes_to("Running")
-            await stage.has_workers(3)
-            first = stage.uid("mnist-worker-1")
+        async with Play(PYTORCHJOB) as world:
+            world.play(a_job(elastic=TWO_TO_FOUR, Worker=3))
+            await world.runs(3)
+            first = world.uid("mnist-worker-1")
             disruption = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
-            stage.store.patch(
+            world.store.patch(
                 PODS, NAMESPACE, "mnist-worker-1", {"status": {"conditions": [disruption]}}, subresource="status"
             )
-            await stage.until(lambda: stage.pods().get("mnist-worker-1") and stage.uid("mnist-worker-1") != first)
-            await stage.has_workers(3)
-            assert sorted(stage.pods()) == workers(0, 1, 2)
+            await world.until(lambda: world.pods().get("mnist-worker-1") and world.uid("mnist-worker-1") != first)
+            await world.has_workers(3)
+            assert sorted(world.pods()) == workers(0, 1, 2)
 
     @in_virtual_time
     async def test_a_pause_keeps_the_size(self):
-        async with Rehearsal() as stage:
-            stage.apply(PYTORCHJOBS, a_job(elastic=TWO_TO_FOUR, Worker=2))
-            await stage.has_workers(2)
-            stage.scale(4)
-            await stage.has_workers(4)
-            stage.edit({"runPolicy": {"suspend": True}})
-            await stage.comes_to("Suspended")
-            await stage.until(lambda: not stage.pods())
-            stage.edit({"runPolicy": {"suspend": False}})
-            await stage.has_workers(4)
+        async with Play(PYTORCHJOB) as world:
+            world.play(a_job(elastic=TWO_TO_FOUR, Worker=2))
+            await world.has_workers(2)
+            world.scale(4)
+            await world.has_workers(4)
+            world.suspend(suspend=True)
+            await world.comes_to("Suspended")
+            await world.until(lambda: not world.pods())
+            world.suspend(suspend=False)
+            await world.has_workers(4)
 
     @in_virtual_time
     async def test_a_group_that_is_led_grows_too(self):
-        async with Rehearsal() as stage:
-            stage.apply(PYTORCHJOBS, a_job(elastic=TWO_TO_FOUR, Master=1, Worker=2))
-            await stage.comes_to("Running")
-            await stage.has_workers(2)
-            stage.scale(3)
-            await stage.has_workers(3)
-            stage.exit_codes["mnist-worker-0"] = 0
-            await stage.has_workers(2)
-            await stage.quiet()
-            assert stage.state() == "Running"
-            stage.exit_codes["mnist-master-0"] = 0
-            await stage.comes_to("Succeeded")
-
-
-@in_virtual_time
-async def test_a_job_without_an_elastic_policy_keeps_its_size_and_says_why():
-    async with Rehearsal() as stage:
-        stage.apply(PYTORCHJOBS, a_job(Master=1, Worker=2))
-        await stage.comes_to("Running")
-        await stage.has_workers(2)
-        stage.scale(3)
-        await stage.until(lambda: stage.count("ScaleRejected") == 1)
-        await stage.until(lambda: "ScalingOutFailed" in stage.told())
-        await stage.quiet()
-        assert len(stage.pods()) == 3
-        assert stage.state() == "Running"
+        async with Play(PYTORCHJOB) as world:
+            world.play(a_job(elastic=TWO_TO_FOUR, Master=1, Worker=2))
+            await world.runs(2)
+            world.scale(3)
+            await world.has_workers(3)
+            world.exit_codes["mnist-worker-0"] = 0
+            await world.has_workers(2)
+            await world.quiet()
+            assert world.state() == "Running"
+            world.exit_codes["mnist-master-0"] = 0
+            await world.comes_to("Succeeded")
 
 
 @pytest.mark.parametrize("author", AUTHORS)
 @in_virtual_time
 async def test_a_group_comes_to_the_wanted_size_with_a_crash_at_every_event(author: str):
-    async with Rehearsal() as stage:
+    async with Play(PYTORCHJOB) as world:
 
         async def a_life() -> None:
-            stage.apply(PYTORCHJOBS, a_job(elastic=TWO_TO_FOUR, Worker=2))
-            await stage.has_workers(2)
+            world.play(a_job(elastic=TWO_TO_FOUR, Worker=2))
+            await world.has_workers(2)
             for size in (4, 3):
-                stage.scale(size)
-                await stage.until(lambda size=size: sorted(stage.pods()) == workers(*range(size)))  # type: ignore[misc]
-                await stage.has_workers(size)
-            stage.delete(PODS, "mnist-worker-0")
-            await stage.until(lambda: stage.count("PodsGone") == 2)
-            await stage.has_workers(3)
-            stage.exit_codes["mnist-worker-1"] = 0
-            await stage.comes_to("Succeeded")
+                world.scale(size)
+                await world.until(lambda size=size: sorted(world.pods()) == workers(*range(size)))  # type: ignore[misc]
+                await world.has_workers(size)
+            world.delete(PODS, "mnist-worker-0")
+            await world.until(lambda: world.count("PodsGone") == 2)
+            await world.has_workers(3)
+            world.exit_codes["mnist-worker-1"] = 0
+            await world.comes_to("Succeeded")
 
         # Virtual time stands still during repeated reads: the journal tells.
         happened = asyncio.Event()
-        stage.journal.listeners.append(lambda _: happened.set())
+        world.journal.listeners.append(lambda _: happened.set())
         living = asyncio.create_task(a_life())
         living.add_done_callback(lambda _: happened.set())
         while not living.done():
             await happened.wait()
             happened.clear()
-            await stage.kill(author)
-            await stage.start(author)
+            await world.kill(author)
+            await world.start(author)
         await living
-        await stage.quiet()
-        assert {kind: stage.count(kind) for kind in ("JobSucceeded", "ScaleSucceeded", "ScaleAccepted")} == {
+        await world.quiet()
+        assert {kind: world.count(kind) for kind in ("JobSucceeded", "ScaleSucceeded", "ScaleAccepted")} == {
             "JobSucceeded": 1,
             "ScaleSucceeded": 2,
             "ScaleAccepted": 2,

@@ -4,13 +4,12 @@ from shared.cluster.kinds import CONFIGMAPS
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.virtual_time import in_virtual_time
-from tests.kit.world import NAMESPACE, a_scale_out, a_training_job
-from tests.service.stage import Document, Stage
+from tests.kit.world import NAMESPACE, Document, World, a_scale_out
 
 
-def owned_by_another(stage: Stage, request: Document) -> Document:
+def owned_by_another(world: World, request: Document) -> Document:
     """Any object may control a request; this one is there, so that the garbage collector leaves it alone."""
-    held = stage.store.create(CONFIGMAPS, NAMESPACE, {"metadata": {"name": "nightly"}})
+    held = world.store.create(CONFIGMAPS, NAMESPACE, {"metadata": {"name": "nightly"}})
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "nightly", "uid": held.metadata["uid"]}
     request["metadata"]["ownerReferences"] = [owner | {"controller": True}]
     return request
@@ -18,27 +17,24 @@ def owned_by_another(stage: Stage, request: Document) -> Document:
 
 @in_virtual_time
 async def test_a_request_with_another_controller_is_refused_with_a_reason_and_blocks_no_other():
-    async with Stage() as stage:
-        stage.apply(TRAININGJOBS, a_training_job(workers=1))
-        await stage.running()
-        stage.apply(SCALEOUTS, owned_by_another(stage, a_scale_out(1, name="theirs")))
-        stage.apply(SCALEOUTS, a_scale_out(1, name="ours"))
-        await stage.phase("ScaleSucceeded", SCALEOUTS, "ours")
-        await stage.phase("ScaleFailed", SCALEOUTS, "theirs")
-        assert stage.condition(SCALEOUTS, "theirs", "ScaleFailed") == ("True", "OwnedByAnother")
+    async with World() as world:
+        await world.trains(workers=1)
+        world.apply(SCALEOUTS, owned_by_another(world, a_scale_out(1, name="theirs")))
+        world.apply(SCALEOUTS, a_scale_out(1, name="ours"))
+        await world.phase("ScaleSucceeded", SCALEOUTS, "ours")
+        await world.phase("ScaleFailed", SCALEOUTS, "theirs")
+        assert world.condition(SCALEOUTS, "theirs", "ScaleFailed") == ("True", "OwnedByAnother")
 
 
 @in_virtual_time
 async def test_it_is_refused_once_and_not_by_the_next_job_of_that_name():
-    async with Stage() as stage:
-        stage.apply(TRAININGJOBS, a_training_job(workers=1))
-        await stage.running()
-        stage.apply(SCALEOUTS, owned_by_another(stage, a_scale_out(1, name="theirs")))
-        await stage.phase("ScaleFailed", SCALEOUTS, "theirs")
-        stage.delete(TRAININGJOBS, "resnet")
-        await stage.until(lambda: stage.count("JobGone") == 1 and not stage.pods())
-        stage.apply(TRAININGJOBS, a_training_job(workers=1))
-        await stage.running()
-        await stage.quiet()
-        assert stage.count("ScaleRejected") == 1
-        assert stage.status(SCALEOUTS, "theirs")["phase"] == "ScaleFailed"
+    async with World() as world:
+        await world.trains(workers=1)
+        world.apply(SCALEOUTS, owned_by_another(world, a_scale_out(1, name="theirs")))
+        await world.phase("ScaleFailed", SCALEOUTS, "theirs")
+        world.delete(TRAININGJOBS, "resnet")
+        await world.until(lambda: world.count("JobGone") == 1 and not world.pods())
+        await world.trains(workers=1)
+        await world.quiet()
+        assert world.count("ScaleRejected") == 1
+        assert world.status(SCALEOUTS, "theirs")["phase"] == "ScaleFailed"

@@ -2,11 +2,9 @@
 
 import pytest
 
-from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.events.status import JobRunning
 from tests.kit.virtual_time import in_virtual_time
-from tests.kit.world import a_training_job
-from tests.service.stage import Stage
+from tests.kit.world import World
 
 
 def test_a_decision_without_a_cause_is_recorded(monkeypatch: pytest.MonkeyPatch):
@@ -17,11 +15,10 @@ def test_a_decision_without_a_cause_is_recorded(monkeypatch: pytest.MonkeyPatch)
 
     @in_virtual_time
     async def story() -> None:
-        async with Stage() as stage:
-            stage.apply(TRAININGJOBS, a_training_job(workers=1))
-            await stage.running()
-            stage.exit_codes["resnet-launcher"] = 0
-            await stage.phase("Succeeded")
-            assert stage.count(JobRunning.__struct_config__.tag) == 1
+        async with World() as world:
+            await world.trains(workers=1)
+            world.exit_codes["resnet-launcher"] = 0
+            await world.phase("Succeeded")
+            assert world.count(JobRunning.__struct_config__.tag) == 1
 
     story()

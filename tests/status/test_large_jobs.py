@@ -12,37 +12,8 @@ from shared.job.policies import replacement
 from shared.job.spec import WORKER, JobSpec, RoleSpec
 from shared.job.state import Job
 from shared.job.views import Exit, PodView, Slots
-from tests.frameworks.documents import (
-    Document,
-    changed,
-    custom,
-    fioravanzo_job,
-    kubeflow_mx_job,
-    mlkube_job,
-    mpba_job,
-    mpi_job,
-    pytorch_job,
-    tf_job,
-    training_job,
-)
+from tests.frameworks.documents import Document, custom, of_each_kind
 from tests.kit.histories import a_history
-
-
-def of_each_kind(workers: int) -> list[Document]:
-    return [
-        tf_job(Chief=1, PS=2, Worker=workers),
-        pytorch_job(Master=1, Worker=workers),
-        mpi_job(Launcher=1, Worker=workers),
-        kubeflow_mx_job(Scheduler=1, Server=2, Worker=workers),
-        fioravanzo_job(SCHEDULER=1, SERVER=2, WORKER=workers),
-        mpba_job(SCHEDULER=1, SERVER=2, WORKER=workers),
-        mlkube_job(SCHEDULER=1, SERVER=2, WORKER=workers),
-        changed(
-            changed(training_job(), "spec.etReplicaSpecs.worker.maxReplicas", workers),
-            "spec.etReplicaSpecs.worker.replicas",
-            workers,
-        ),
-    ]
 
 
 def half_failed(document: Document) -> Job:

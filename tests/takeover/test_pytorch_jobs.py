@@ -5,84 +5,80 @@ import pytest
 from shared.cluster.kinds import PODS, SERVICES
 from shared.frameworks.pytorchjob import PYTORCHJOB
 from tests.kit.virtual_time import in_virtual_time
-from tests.kit.world import AUTHORS, NAMESPACE
-from tests.service.stage import Stage
+from tests.kit.world import NAMESPACE, World
 from tests.takeover.recorded import put, recorded
 
 PYTORCHJOBS = PYTORCHJOB.resource
 BERT = ["bert-worker-0", "bert-worker-1", "bert-worker-2"]
 
 
-def a_stage() -> Stage:
+def a_world() -> World:
     """Two of three workers are there."""
-    stage = Stage(takes_over=True)
-    put(stage.store, recorded("pytorchjob-elastic"))
-    return stage
+    world = World(takes_over=True)
+    put(world.store, recorded("pytorchjob-elastic"))
+    return world
 
 
-def uids(stage: Stage) -> dict[str, str]:
-    return {name: held.metadata["uid"] for name, held in stage.pods().items()}
+def uids(world: World) -> dict[str, str]:
+    return {name: held.metadata["uid"] for name, held in world.pods().items()}
 
 
-def shown(stage: Stage) -> tuple[str, int]:
+def shown(world: World) -> tuple[str, int]:
     """The column State, and how many workers run."""
-    status = stage.status(PYTORCHJOBS, "bert")
+    status = world.status(PYTORCHJOBS, "bert")
     return status["conditions"][-1]["type"], status["replicaStatuses"]["Worker"]["active"]
 
 
-def scale(stage: Stage, replicas: int) -> None:
+def scale(world: World, replicas: int) -> None:
     spec = {"pytorchReplicaSpecs": {"Worker": {"replicas": replicas}}}
-    stage.store.patch(PYTORCHJOBS, NAMESPACE, "bert", {"spec": spec})
+    world.store.patch(PYTORCHJOBS, NAMESPACE, "bert", {"spec": spec})
 
 
 @in_virtual_time
 async def test_it_goes_on_gets_its_third_worker_back_and_is_scaled_both_ways():
-    stage = a_stage()
-    before = uids(stage)
+    world = a_world()
+    before = uids(world)
     assert sorted(before) == BERT[:2]
-    async with stage:
-        await stage.until(lambda: sorted(uids(stage)) == BERT and shown(stage) == ("Running", 3))
-        assert before.items() <= uids(stage).items()
-        scale(stage, 4)
-        await stage.until(lambda: shown(stage) == ("Running", 4))
-        scale(stage, 2)
-        await stage.until(lambda: shown(stage) == ("Running", 2))
-        await stage.quiet()
-        assert uids(stage) == before
-        assert stage.store.get(SERVICES, NAMESPACE, "bert-worker-2") is None
-        assert stage.status(PYTORCHJOBS, "bert")["startTime"] == "2029-12-31T22:00:00Z"
-        assert stage.count("JobRestarting") == 0
-        stage.exit_codes |= {"bert-worker-0": 0, "bert-worker-1": 0}
-        await stage.until(lambda: shown(stage)[0] == "Succeeded")
+    async with world:
+        await world.until(lambda: sorted(uids(world)) == BERT and shown(world) == ("Running", 3))
+        assert before.items() <= uids(world).items()
+        scale(world, 4)
+        await world.until(lambda: shown(world) == ("Running", 4))
+        scale(world, 2)
+        await world.until(lambda: shown(world) == ("Running", 2))
+        await world.quiet()
+        assert uids(world) == before
+        assert world.store.get(SERVICES, NAMESPACE, "bert-worker-2") is None
+        assert world.status(PYTORCHJOBS, "bert")["startTime"] == "2029-12-31T22:00:00Z"
+        assert world.count("JobRestarting") == 0
+        world.exit_codes |= {"bert-worker-0": 0, "bert-worker-1": 0}
+        await world.until(lambda: shown(world)[0] == "Succeeded")
 
 
 @in_virtual_time
 async def test_a_container_that_its_kubelet_starts_again_is_no_end_of_its_pod():
     """training-operator leaves OnFailure to the kubelet, in the pods themselves."""
-    stage = a_stage()
-    before = uids(stage)
+    world = a_world()
+    before = uids(world)
     failed = {"name": "pytorch", "state": {"terminated": {"exitCode": 1, "reason": "Error"}}}
-    stage.odd.add("bert-worker-1")
-    async with stage:
-        await stage.until(lambda: sorted(uids(stage)) == BERT and shown(stage) == ("Running", 3))
+    world.odd.add("bert-worker-1")
+    async with world:
+        await world.until(lambda: sorted(uids(world)) == BERT and shown(world) == ("Running", 3))
         status = {"phase": "Running", "containerStatuses": [failed]}
-        stage.store.patch(PODS, NAMESPACE, "bert-worker-1", {"status": status}, subresource="status")
-        await stage.quiet()
-        assert before.items() <= uids(stage).items()
+        world.store.patch(PODS, NAMESPACE, "bert-worker-1", {"status": status}, subresource="status")
+        await world.quiet()
+        assert before.items() <= uids(world).items()
 
 
 @pytest.mark.parametrize("turn", range(1, 12))
 @in_virtual_time
 async def test_all_services_may_die_at_any_event_of_it(turn: int):
-    stage = a_stage()
-    before = uids(stage)
-    async with stage:
-        await stage.until(lambda: len(stage.journal.events) > turn)
-        for author in AUTHORS:
-            await stage.kill(author)
-        for author in AUTHORS:
-            await stage.start(author)
-        await stage.until(lambda: sorted(uids(stage)) == BERT and shown(stage) == ("Running", 3))
-        await stage.quiet()
-        assert before.items() <= uids(stage).items()
-        assert (stage.count("JobAdopted"), stage.count("SlotsAssigned")) == (1, 1)
+    world = a_world()
+    before = uids(world)
+    async with world:
+        await world.until(lambda: len(world.journal.events) > turn)
+        await world.restart()
+        await world.until(lambda: sorted(uids(world)) == BERT and shown(world) == ("Running", 3))
+        await world.quiet()
+        assert before.items() <= uids(world).items()
+        assert (world.count("JobAdopted"), world.count("SlotsAssigned")) == (1, 1)

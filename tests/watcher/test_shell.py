@@ -11,6 +11,7 @@ from services.watcher.core.vanished import VANISHED_AT_ONCE
 from services.watcher.shell import Watcher
 from services.watcher.watches import Options
 from shared.cluster.kinds import PODS
+from shared.errors import Transient
 from shared.eventlog import Entry
 from shared.eventlog.account import HEADS
 from shared.frameworks.kinds import BUILT_IN, Kinds
@@ -221,6 +222,20 @@ async def test_a_deleted_job_is_gone_once_its_own_get_said_so():
         await until(lambda: "JobGone" in cluster.kinds(), "the end")
         await cluster.quiet()
     assert cluster.kinds() == ["JobObserved", "JobGone"]
+
+
+@in_virtual_time
+async def test_a_deleted_job_is_not_gone_while_its_get_fails():
+    cluster = Cluster()
+    cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
+    async with cluster.watched():
+        await cluster.quiet()
+        cluster.store.faults.fail_next("get", Transient("503"), plural="trainingjobs", times=30)
+        cluster.store.delete(TRAININGJOBS, NAMESPACE, "resnet")
+        await asyncio.sleep(20)
+        assert cluster.kinds() == ["JobObserved"]
+        await until(lambda: "JobGone" in cluster.kinds(), "the end")
+    assert cluster.store.faults.next("get", "trainingjobs") is None, "it asked until it was answered"
 
 
 @in_virtual_time
