@@ -73,6 +73,7 @@ class Outcome(msgspec.Struct):
     faults: list[str]
     lives: list[Life] = []
     """Of all processes that were struck at."""
+    log: Sequence[Stored] = ()
 
 
 async def run(
@@ -148,7 +149,7 @@ async def _asked(world: Pairs, load: Load, witnesses: Sequence[Witness], struck:
     faults += [str(answer) for answer in verified.answers if answer.verdict in (*WRONG, "absent")]
     identical = verified.count("identical")
     return Outcome(
-        struck, told, late, owners, elections, _owed(log), len(log), len(load), load.scaled, identical, faults
+        struck, told, late, owners, elections, _owed(log), len(log), len(load), load.scaled, identical, faults, log=log
     )
 
 
