@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -40,6 +41,8 @@ class Course(msgspec.Struct, frozen=True):
 
     every: float = 0.0
     """Seconds from one strike to the next, if all is well by then; without, as soon as all is well."""
+    lasting: float = math.inf
+    """Seconds after which no strike begins, however long all took to be well."""
     spared: tuple[str, ...] = ()
     """Processes that stand still where others are killed or stopped, so that they live for as long as the run."""
     a_second: float = 2.0
@@ -101,7 +104,9 @@ async def run(
         await until(warm, within=PATIENCE_SECONDS)
         # Not for longer: what the questions at the end cost is no part of a life under load.
         async with Lives(world, tell, lambda: f"{len(load)} jobs, {load.scaled} scalings") as lives:
-            struck = await strike_all(world, strikes, tell, every=course.every, spared=course.spared)
+            struck = await strike_all(
+                world, strikes, tell, every=course.every, lasting=course.lasting, spared=course.spared
+            )
         tell(f"{len(load)} jobs so far; no new ones")
         await load.end()
         await quiet(load)

@@ -17,6 +17,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
 import uvloop
 
 from devcluster.binaries import MissingProgram
@@ -70,8 +71,9 @@ def main(words: Sequence[str] | None = None) -> None:
     configure("soak", style="console", level="error")
     try:
         with tempfile.TemporaryDirectory(prefix="muster-soak-") as folder:
-            strikes = strikes_of(given.seconds or HOUR / 2, given.seed)
-            outcome = uvloop.run(run(Path(folder), strikes, seed=given.seed, course=COURSE, tell=progress))
+            lasting = given.seconds or HOUR / 2
+            strikes, course = strikes_of(lasting, given.seed), msgspec.structs.replace(COURSE, lasting=lasting)
+            outcome = uvloop.run(run(Path(folder), strikes, seed=given.seed, course=course, tell=progress))
     except MissingProgram as missing:
         sys.exit(str(missing))
     by_design = growth_of_histories(outcome.log)

@@ -87,17 +87,21 @@ async def strike_all(
     tell: Callable[[str], None],
     *,
     every: float = 0.0,
+    lasting: float = math.inf,
     spared: Collection[str] = (),
 ) -> list[Struck]:
     """One after the other: as soon as all is well, and no sooner than `every` seconds after the one before began.
 
-    Who is spared stands still where others are killed or stopped.
+    None begins after `lasting` seconds.  Who is spared stands still where others are killed or stopped.
     """
     struck: list[Struck] = []
+    end = time.time() + lasting
     for number, strike in enumerate(strikes, start=1):
         await _until_well(world)
         last = struck[-1].began if struck else -math.inf
         await asyncio.sleep(max(CALM_SECONDS, last + every - time.time()))
+        if time.time() >= end:
+            break
         done = await _strike(world, strike, spared)
         took = done.well - done.began
         tell(f"{number}/{len(strikes)} {done.strike.how} {done.name} ({strike.role}): well after {took:.1f} s")
