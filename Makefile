@@ -15,7 +15,7 @@ EPOCH = $(shell git log -1 --format=%ct)
 on = $(filter-out 0 no off false,$(1))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sim crash-matrix mutants test-determinism test-real test-node test-k3s test-frameworks lint types fmt e2e bench bench-parts binaries control-plane crds rbac pages chart replay image ha lock clean
+.PHONY: help demo test sim crash-matrix mutants test-determinism test-real test-node test-k3s test-frameworks lint types fmt e2e bench bench-parts binaries control-plane crds rbac pages chart replay image ha soak lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -77,6 +77,11 @@ ha: $(DEVELOPING) ## kill and pause two replicas of each service and three NATS 
 	@$(RUN) -m devcluster.binaries control-plane bench
 	@$(RUN) -m tests.ha $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED)) $(if $(call on,$(QUICK)),--quick) \
 	  $(if $(INTO),--into $(INTO))
+
+soak: $(DEVELOPING) ## the same load with a strike each 30 s, and what the processes hold over time (HOURS=24 or MINUTES=30, SEED=0, INTO=FILE)
+	@$(RUN) -m devcluster.binaries control-plane bench
+	@$(RUN) -m tests.ha.soak $(if $(HOURS),"--hours=$(HOURS)") $(if $(MINUTES),"--minutes=$(MINUTES)") \
+	  $(if $(SEED),"--seed=$(SEED)") $(if $(INTO),--into $(INTO))
 
 bench-parts: $(DEVELOPING) ## fold, append latency, watch event to decision: without a cluster
 	@for file in tests/bench/[a-z]*.py; do $(RUN) -m tests.bench.$$(basename $$file .py) || exit 1; done

@@ -1,6 +1,9 @@
 """Runs a command in a container, over a WebSocket: its streams are channels, its end is a Status.
 
 Each message begins with the number of its channel.  `calls.py` opens the socket.
+
+A command may hold secrets, such as the environment of a script.  An API server that cannot reach the kubelet names the
+URL that it called, and so the whole command: no error here repeats a word of it.
 """
 
 import asyncio
@@ -14,6 +17,7 @@ from shared.cluster.answers import LONGEST_MESSAGE, FailedRequest, Status, troub
 from shared.cluster.calls import FAREWELL_SECONDS, Caller, path_of
 from shared.cluster.kinds import PODS
 from shared.errors import Refused, Transient, Trouble
+from shared.withheld import without
 
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 """The subprotocols that are offered.  They differ only in how standard input is closed."""
@@ -71,7 +75,8 @@ class _Received:
 
     @property
     def nonsense(self) -> str:
-        return self._error[:LONGEST_MESSAGE].decode(errors="replace")
+        """What came in place of that Status."""
+        return self._error.decode(errors="replace")
 
     def take(self, message: bytes) -> bool:
         """Keep a message up to the bounds; return True at the command's end."""
@@ -100,14 +105,15 @@ async def execute(
             finally:
                 await _leave(socket)
     except FailedRequest as failure:
-        raise _refusal(failure.status, what) from failure
+        told = msgspec.structs.replace(failure.status, message=without(failure.status.message, command))
+        raise _refusal(told, what) from None
     except TimeoutError as error:
         if received.end is None:
             raise Transient(f"{what}: timed out after {timeout:g} s; it may still be running") from error
     except (aiohttp.ClientError, OSError) as error:
         if received.end is None:
             raise Transient(f"{what}: {error}") from error
-    return Execution(_exit_code(received, what), received.output)
+    return Execution(_exit_code(received, what, command), received.output)
 
 
 async def _listen(socket: aiohttp.ClientWebSocketResponse, received: _Received, deadline: asyncio.Timeout) -> None:
@@ -135,7 +141,7 @@ def _refusal(status: Status, what: str) -> Trouble:
     return Refused(str(found), reason=status.reason or CANNOT_EXECUTE)
 
 
-def _exit_code(received: _Received, what: str) -> int:
+def _exit_code(received: _Received, what: str, command: Sequence[str]) -> int:
     end = received.end
     if end is not None and end.status == "Success":
         return 0
@@ -145,8 +151,9 @@ def _exit_code(received: _Received, what: str) -> int:
     if end is None and not received.nonsense:
         raise Transient(f"{what}: the connection was lost before the end; it may still be running")
     if end is None or end.status != "Failure" or codes:
-        raise Transient(f"{what}: its final status is malformed: {received.nonsense}")
-    message, told = f"{what}: {end.message[-LONGEST_MESSAGE:]}", end.message.lower()
+        nonsense = without(received.nonsense, command)[:LONGEST_MESSAGE]
+        raise Transient(f"{what}: its final status is malformed: {nonsense}")
+    message, told = f"{what}: {without(end.message, command)[-LONGEST_MESSAGE:]}", end.message.lower()
     if received.wrote or not any(words in told for words in NEVER_STARTED):
         raise Transient(message)
     raise Refused(message, reason=CANNOT_EXECUTE)

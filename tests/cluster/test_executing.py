@@ -172,6 +172,40 @@ async def test_what_did_not_start_is_refused(
     assert "execute sh in team-a/p main" in str(trouble)
 
 
+SECRET = ["sh", "-c", 'exec "$@" > /dev/null', "env", "TOKEN=open ses/ame", "sh", "rescale.sh"]
+AT_THE_KUBELET = (
+    'error sending request: Post "https://10.0.0.7:10250/exec/team-a/p/main?command=sh&command=-c'
+    "&command=exec+%22%24%40%22+%3E+%2Fdev%2Fnull&command=env&command=TOKEN%3Dopen+ses%2Fame&command=sh"
+    '&command=rescale.sh&container=main&stdout=true": dial tcp 10.0.0.7:10250: connect: connection refused'
+)
+"""What an API server says that is itself the client of the kubelet."""
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(channels(an_end("InternalError", AT_THE_KUBELET)), id="the way to the kubelet, at the end"),
+        pytest.param(status(504, "Timeout", AT_THE_KUBELET), id="the way to the kubelet, at once"),
+        pytest.param(status(403, "Forbidden", f"denied: {json.dumps(SECRET)}"), id="an admission webhook"),
+        pytest.param(channels(an_end("InternalError", f"command {SECRET} was lost")), id="a container runtime"),
+        pytest.param(channels(b"\x03<p>TOKEN=open ses/ame</p>"), id="an end that is no Status"),
+        pytest.param(
+            channels(an_end("InternalError", f"{'x' * 10} TOKEN=open ses/ame {'x' * 290}")), id="a value that is cut"
+        ),
+    ],
+)
+async def test_words_about_a_command_do_not_repeat_it(
+    cluster: KubeCluster, server: ScriptedApiServer, answer: Answer
+) -> None:
+    server.answers.append(answer)
+    with pytest.raises(Trouble) as caught:
+        await cluster.execute("team-a", "p", "main", SECRET, timeout=PATIENCE)
+    told = f"{caught.value} {getattr(caught.value, 'words', '')}"
+    assert "ame" not in told.replace("team-a", ""), "of any spelling the end"
+    assert "rescale" not in told
+    assert "execute sh in team-a/p main" in told
+
+
 async def test_a_server_that_is_not_there_is_transient(tmp_path: Path) -> None:
     kubeconfig = write_kubeconfig(tmp_path / "nobody", "http://127.0.0.1:1", {"token": "t"})
     cluster = await KubeCluster.connect(kubeconfig)

@@ -5,7 +5,7 @@ Every job has a life of its own, at the end of which it is as its life says: fin
 
 import asyncio
 import random
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
@@ -51,11 +51,12 @@ class Shown(msgspec.Struct, frozen=True):
 class Load:
     """`begin()` it; `end()` it, and all lives go on to their ends."""
 
-    def __init__(self, client: Client, *, seed: int, a_second: float, most: int) -> None:
-        """At most `most` jobs in all."""
+    def __init__(self, client: Client, *, seed: int, a_second: float, most: int, most_kept: int) -> None:
+        """At most `most` jobs in all, and `most_kept` that are left when their lives are over: the oldest goes then."""
         self._client = client
         self._chance = random.Random(seed)
-        self._a_second, self._most = a_second, most
+        self._a_second, self._most, self._most_kept = a_second, most, most_kept
+        self._kept: deque[str] = deque()
         self._now: defaultdict[str, dict[str, Shown]] = defaultdict(dict)
         self._lives: dict[str, asyncio.Task[None]] = {}
         self._tasks: list[asyncio.Task[Any]] = []
@@ -141,7 +142,7 @@ class Load:
         if chance.random() < 0.8:
             await self._finish(name, chance)
         else:
-            self.ends[name] = "Running"
+            await self._keep(name, "Running")
 
     async def _finish(self, name: str, chance: random.Random) -> None:
         """The launcher ends well; most jobs are deleted then."""
@@ -152,7 +153,13 @@ class Load:
         if chance.random() < 0.7:
             await self._delete(name)
         else:
-            self.ends[name] = "Succeeded"
+            await self._keep(name, "Succeeded")
+
+    async def _keep(self, name: str, phase: str) -> None:
+        self.ends[name] = phase
+        self._kept.append(name)
+        if len(self._kept) > self._most_kept:
+            await self._delete(self._kept.popleft())
 
     async def _delete(self, name: str) -> None:
         await self._client.call("DELETE", f"{collection('trainingjobs', NAMESPACE, GROUP)}/{name}")

@@ -2,9 +2,10 @@
 
 import asyncio
 import json
+import math
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,28 +14,45 @@ import msgspec
 from devcluster.cluster import ADMIN as CLUSTER_ADMIN
 from muster.kinds import known_kinds
 from muster.reading import everything
+from muster.stack import SERVICES
 from muster.verifying import WRONG, verified_jobs
 from shared.eventlog import Stored
 from shared.eventlog.account import READER
 from tests.bench.real.client import Client
 from tests.ha import oracles
+from tests.ha.lives import Life, Lives
 from tests.ha.load import Load, quiet
 from tests.ha.oracles import Acknowledged, Election, Write
-from tests.ha.strikes import NATS, Strike, Struck, strike_all
+from tests.ha.strikes import Strike, Struck, strike_all
 from tests.ha.witness import Witness, print_of
 from tests.ha.world import PATIENCE_SECONDS, Pairs
 from tests.kit.invariants import faults_of
 from tests.kit.nats import connected, until
-
-A_SECOND = 2.0
-"""Jobs; each is some thirty events and a dozen calls."""
-MOST_JOBS = 3_000
 
 QUIET_SECONDS = 2.0
 """Without a new event, after which nothing more comes."""
 
 WARM_UP = 8
 """Jobs before the first strike."""
+
+
+class Course(msgspec.Struct, frozen=True):
+    """How a run goes on."""
+
+    every: float = 0.0
+    """Seconds from one strike to the next, if all is well by then; without, as soon as all is well."""
+    lasting: float = math.inf
+    """Seconds after which no strike begins, however long all took to be well."""
+    spared: tuple[str, ...] = ()
+    """Processes that stand still where others are killed or stopped, so that they live for as long as the run."""
+    a_second: float = 2.0
+    """Jobs; each is some thirty events and a dozen calls."""
+    most_jobs: int = 3_000
+    most_kept: int = 3_000
+    """Jobs that are not deleted by their lives; the oldest one makes room."""
+
+
+AT_ONCE = Course()
 
 
 class Outcome(msgspec.Struct):
@@ -56,6 +74,9 @@ class Outcome(msgspec.Struct):
     scaled: int
     compared: int
     faults: list[str]
+    lives: list[Life] = []
+    """Of all processes that were struck at."""
+    log: Sequence[Stored] = ()
 
 
 async def run(
@@ -63,7 +84,7 @@ async def run(
     strikes: Sequence[Strike],
     *,
     seed: int = 0,
-    a_second: float = A_SECOND,
+    course: Course = AT_ONCE,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Outcome:
     async with AsyncExitStack() as stack:
@@ -73,7 +94,7 @@ async def run(
         tell(f"all is up in {time.monotonic() - began:.0f} s")
         witnesses = [await enter(Witness(world.nats, server)) for server in world.nats.servers]
         client = await enter(Client(world.cluster.kubeconfig(CLUSTER_ADMIN)))
-        load = Load(client, seed=seed, a_second=a_second, most=MOST_JOBS)
+        load = Load(client, seed=seed, a_second=course.a_second, most=course.most_jobs, most_kept=course.most_kept)
         stack.push_async_callback(load.close)
         await load.begin()
 
@@ -81,11 +102,17 @@ async def run(
             return len(load) >= WARM_UP
 
         await until(warm, within=PATIENCE_SECONDS)
-        struck = await strike_all(world, strikes, tell)
+        # Not for longer: what the questions at the end cost is no part of a life under load.
+        async with Lives(world, tell, lambda: f"{len(load)} jobs, {load.scaled} scalings") as lives:
+            struck = await strike_all(
+                world, strikes, tell, every=course.every, lasting=course.lasting, spared=course.spared
+            )
         tell(f"{len(load)} jobs so far; no new ones")
         await load.end()
         await quiet(load)
-        return await _asked(world, load, witnesses, struck)
+        outcome = await _asked(world, load, witnesses, struck)
+        outcome.lives = lives.all
+        return outcome
 
 
 async def _asked(world: Pairs, load: Load, witnesses: Sequence[Witness], struck: list[Struck]) -> Outcome:
@@ -97,7 +124,7 @@ async def _asked(world: Pairs, load: Load, witnesses: Sequence[Witness], struck:
         verified = await verified_jobs(reader, world.kube, known_kinds())
     for witness in witnesses:
         await until(lambda one=witness: one.reached(log[-1].sequence), within=PATIENCE_SECONDS)  # type: ignore[misc]
-    replicas = {name: _lines(child.log) for name, child in world.services.items()}
+    replicas = {name: [*_lines(child.log)] for name, child in world.services.items()}
     told = sorted(
         (ack for name, lines in replicas.items() for ack in oracles.acknowledged(name, lines)), key=lambda ack: ack.at
     )
@@ -107,12 +134,13 @@ async def _asked(world: Pairs, load: Load, witnesses: Sequence[Witness], struck:
         for election in oracles.elections((server.directory / "server.log").read_text(errors="replace").splitlines())
     )
     owners = {name: _ownership(lines) for name, lines in replicas.items()}
-    made = oracles.writes(_lines(world.audit))
+    # The API server begins a new file when one is full, and gives the old one a name that sorts before.
+    made = oracles.writes(line for file in sorted(world.data.glob("audit*.jsonl")) for line in _lines(file))
     tokens = {replica.name: replica.token for replica in world.replicas}
     late = [
         (one, oracles.late(made, tokens[one.name], one.up, _owner_again(owners[one.name], one.up)))
         for one in struck
-        if one.strike.how == "pause" and one.strike.service != NATS
+        if one.strike.how == "pause" and one.strike.service in SERVICES
     ]
     faults = [*oracles.lost(log, told), *oracles.delay(log), *oracles.branched(log), *faults_of(log)]
     for witness in witnesses:
@@ -126,7 +154,7 @@ async def _asked(world: Pairs, load: Load, witnesses: Sequence[Witness], struck:
     faults += [str(answer) for answer in verified.answers if answer.verdict in (*WRONG, "absent")]
     identical = verified.count("identical")
     return Outcome(
-        struck, told, late, owners, elections, _owed(log), len(log), len(load), load.scaled, identical, faults
+        struck, told, late, owners, elections, _owed(log), len(log), len(load), load.scaled, identical, faults, log=log
     )
 
 
@@ -144,12 +172,9 @@ def _owner_again(ownership: Sequence[tuple[float, bool]], after: float) -> float
     return min((at for at, owner in ownership if owner and at > after), default=time.time())
 
 
-def _lines(file: Path) -> list[dict[str, Any]]:
+def _lines(file: Path) -> Iterator[dict[str, Any]]:
     """Whole lines; a process that was killed may have left a piece of one."""
-    found = []
-    for line in file.read_text().splitlines():
-        try:
-            found.append(json.loads(line))
-        except ValueError:
-            continue
-    return found
+    with file.open() as lines:
+        for line in lines:
+            with suppress(ValueError):
+                yield json.loads(line)

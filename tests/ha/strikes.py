@@ -2,9 +2,10 @@
 
 import asyncio
 import itertools
+import math
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Literal
 
 import msgspec
@@ -15,10 +16,11 @@ from shared.eventlog.account import LEASES, STREAM, stream_of
 from tests.ha.world import PATIENCE_SECONDS, Pairs
 
 How = Literal["kill", "pause", "stop"]
-Role = Literal["owner", "standby", "leader", "keeper", "follower"]
+Role = Literal["owner", "standby", "leader", "keeper", "follower", "only"]
 """Of the log's servers one leads the log, one keeps the leases, and they may be the same."""
 
 NATS = "nats"
+APISERVER = "apiserver"
 PAUSE_SECONDS = 10.0
 DOWN_SECONDS = 1.0
 """From a kill to the new start: a kubelet's first one comes at once, and an image is there."""
@@ -31,7 +33,7 @@ class Strike(msgspec.Struct, frozen=True):
 
     how: How
     service: str
-    """A service, or the log."""
+    """A service, the log or the API server."""
     role: Role
 
 
@@ -79,20 +81,38 @@ def plan(seed: int, kills: int, pauses: int, stops: int = 0) -> list[Strike]:
     return chosen
 
 
-async def strike_all(world: Pairs, strikes: Sequence[Strike], tell: Callable[[str], None]) -> list[Struck]:
-    struck = []
+async def strike_all(
+    world: Pairs,
+    strikes: Sequence[Strike],
+    tell: Callable[[str], None],
+    *,
+    every: float = 0.0,
+    lasting: float = math.inf,
+    spared: Collection[str] = (),
+) -> list[Struck]:
+    """One after the other: as soon as all is well, and no sooner than `every` seconds after the one before began.
+
+    None begins after `lasting` seconds.  Who is spared stands still where others are killed or stopped.
+    """
+    struck: list[Struck] = []
+    end = time.time() + lasting
     for number, strike in enumerate(strikes, start=1):
         await _until_well(world)
-        await asyncio.sleep(CALM_SECONDS)
-        done = await _strike(world, strike)
+        last = struck[-1].began if struck else -math.inf
+        await asyncio.sleep(max(CALM_SECONDS, last + every - time.time()))
+        if time.time() >= end:
+            break
+        done = await _strike(world, strike, spared)
         took = done.well - done.began
-        tell(f"{number}/{len(strikes)} {strike.how} {done.name} ({strike.role}): well after {took:.1f} s")
+        tell(f"{number}/{len(strikes)} {done.strike.how} {done.name} ({strike.role}): well after {took:.1f} s")
         struck.append(done)
     return struck
 
 
-async def _strike(world: Pairs, strike: Strike) -> Struck:
+async def _strike(world: Pairs, strike: Strike, spared: Collection[str]) -> Struck:
     name = await _victim(world, strike)
+    if name in spared:
+        strike = msgspec.structs.replace(strike, how="pause")
     began = time.time()
     match strike.how:
         case "kill":
@@ -123,6 +143,8 @@ async def _until_well(world: Pairs) -> None:
 
 
 async def _victim(world: Pairs, strike: Strike) -> str:
+    if strike.service == APISERVER:
+        return APISERVER
     if strike.service != NATS:
         find = world.owner if strike.role == "owner" else world.standby
         return (await find(strike.service)).name

@@ -22,6 +22,7 @@ from shared.eventlog import Stored, api, wire
 from shared.eventlog.account import ADMIN as LOG_ADMIN
 from shared.eventlog.account import LEASES, STREAM, stream_of
 from shared.eventlog.connection import Connection
+from shared.eventlog.server import NatsServer
 from shared.ports import free_port
 from tests.kit.nats import NatsCluster, until
 from tests.kit.stopping import go_on, stop
@@ -198,17 +199,18 @@ class Pairs(Stack):
         """Who is not well, and the end of the log of `name`."""
         answers = {replica.name: await self.probed(replica) for replica in self.replicas}
         sick = [f"{one}: {answer or 'no answer'}" for one, answer in answers.items() if not answer.get("ready")]
-        log = self.services[name].log if name in self.services else self.nats.servers[name].directory / "server.log"
         streams = "whole" if await self.whole() else "not whole"
-        lines = log.read_text(errors="replace").splitlines()[-LAST_LINES:]
+        lines = self.process(name).log.read_text(errors="replace").splitlines()[-LAST_LINES:]
         return "\n".join([*sick, f"the streams are {streams}; {name} said last:", *lines])
 
-    def pid(self, name: str) -> int:
-        """Of a replica, or of a server of the log."""
-        return self.services[name].pid if name in self.services else self.nats.servers[name].pid
+    def process(self, name: str) -> Child | NatsServer:
+        """A replica, a server of the log, or the API server."""
+        if name in self.services:
+            return self.services[name]
+        return self.nats.servers.get(name) or self.cluster.apiserver
 
     def kill(self, name: str) -> None:
-        (self.services.get(name) or self.nats.servers[name]).kill()
+        self.process(name).kill()
 
     async def stop(self, name: str) -> None:
         """In order, as an upgrade does it."""
@@ -224,10 +226,10 @@ class Pairs(Stack):
             await self.nats.servers[name].start()
 
     def pause(self, name: str) -> None:
-        stop(self.pid(name))
+        stop(self.process(name).pid)
 
     def wake(self, name: str) -> None:
-        go_on(self.pid(name))
+        go_on(self.process(name).pid)
 
 
 def _whole(info: dict[str, Any]) -> bool:

@@ -3,26 +3,16 @@
 An admission webhook may repeat the whole pod.  Values of the environment and of annotations may be secrets.
 """
 
-import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from shared.errors import Refused
-
-WITHHELD = "[withheld]"
-
-SHORTEST_VALUE = 4
-"""Characters; a shorter value is a number or a flag, and hiding it would hide the numbers of a quota."""
+from shared.withheld import without
 
 
 def without_values(refusal: Refused, what: str, manifest: dict[str, Any]) -> Refused:
     """The refusal of this object, with words that repeat no value of its environment or annotations."""
-    words = refusal.words
-    # The longest first: one value may be a part of another.
-    for value in sorted(_values(manifest), key=lambda value: (-len(value), value)):
-        for spelt in (value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]):
-            words = re.sub(rf"(?<![\w-]){re.escape(spelt)}(?![\w-])", WITHHELD, words)
+    words = without(refusal.words, _values(manifest))
     message = f"{what}: {refusal.reason}" + (f": {words[:LONGEST_LOGGED]}" if words else "")
     return Refused(message, reason=refusal.reason, field=refusal.field, words=words)
 
@@ -40,5 +30,5 @@ def _values(manifest: dict[str, Any]) -> Iterator[str]:
     # Names are not secret, and the message needs them.
     names = {meta["name"], meta.get("namespace"), *(owner["name"] for owner in meta.get("ownerReferences") or ())}
     for value in dict.fromkeys(each for each in found if isinstance(each, str)):
-        if len(value) >= SHORTEST_VALUE and value not in names:
+        if value not in names:
             yield value

@@ -29,6 +29,11 @@ def memory(pid: int) -> Held:
     return Held(pages["Rss"], pages["Private_Clean"] + pages["Private_Dirty"], pages["Pss"], peak)
 
 
+def open_files(pid: int) -> int:
+    """File descriptors, of sockets too."""
+    return len([*Path(f"/proc/{pid}/fd").iterdir()])
+
+
 def processor(pids: Iterable[int]) -> float:
     """Seconds that these processes have used so far."""
     # Behind the program's name, which may hold spaces: fields 14 and 15 are user and system time.
