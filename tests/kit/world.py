@@ -6,33 +6,27 @@ async with World() as world:
 """
 
 import asyncio
-import random
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
 from services.scaler.core.policy import Policy
-from services.scaler.shell import Scaler
-from services.scheduler.shell import Scheduler
-from services.status.shell import Status
 from services.watcher.core.cache import Cache
 from services.watcher.shell import Watcher
 from services.watcher.watches import Options
-from shared.cluster import Cluster, Manifest, Resource
+from shared.cluster import Manifest, Resource
 from shared.cluster.kinds import CONFIGMAPS, EVENTS, PODS, SECRETS, SERVICES
 from shared.cluster.objects import Object
 from shared.errors import Refused
 from shared.eventlog import EventLog
-from shared.eventlog.account import HEADS
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.fold import Histories
 from shared.job.naming import JobKey
 from shared.job.state import Job
-from shared.runtime.run import Runtime, Service
+from tests.kit.services import AUTHORS, Services, wall_clock
 from tests.memory.cluster import MemoryCluster, Weather
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 from tests.memory.store import MemoryStore
@@ -42,7 +36,6 @@ NAMESPACE = "team-a"
 PATIENCE_SECONDS = 30.0
 """Longer than the first back-off of a restart."""
 SERVICES_OF_A_JOB = (SERVICES, CONFIGMAPS, SECRETS)
-AUTHORS = ("watcher", "scheduler", "scaler", "status")
 
 
 def a_training_job(name: str = "resnet", *, workers: int = 2, **spec: Any) -> dict[str, Any]:
@@ -67,11 +60,6 @@ def a_scale_in(count: int = 1, *, name: str = "in", job: str = "resnet", **more:
     return {"metadata": {"name": name}, "spec": spec}
 
 
-def wall_clock() -> datetime:
-    """It goes as the loop's own does, however fast that is."""
-    return datetime(2030, 1, 1, tzinfo=UTC) + timedelta(seconds=asyncio.get_running_loop().time())
-
-
 def must_grow(before: Manifest | None, after: Manifest) -> None:
     """The rule of every definition: the head in a status only grows.  Raises `Refused` otherwise."""
     was, now = (((manifest or {}).get("status") or {}).get("history") for manifest in (before, after))
@@ -79,31 +67,7 @@ def must_grow(before: Manifest | None, after: Manifest) -> None:
         raise Refused("a newer status was written already", reason="Invalid", field="status.history")
 
 
-async def a_service(
-    author: str,
-    cluster: Cluster,
-    log: EventLog,
-    kinds: Kinds,
-    *,
-    policy: Policy,
-    options: Options,
-    now: Callable[[], datetime] = wall_clock,
-    chance: Callable[[], float] = random.random,
-) -> Service:
-    """The service of this author, with nothing but the log and the cluster."""
-    heads = await log.bucket(HEADS)
-    match author:
-        case "watcher":
-            return Watcher(cluster, log, heads, kinds, options, now=now)
-        case "scheduler":
-            return Scheduler(cluster, kinds)
-        case "scaler":
-            return Scaler(cluster, policy, kinds)
-        case _:
-            return Status(cluster, heads, await log.identity(), kinds, now=now, chance=chance)
-
-
-class World:
+class World(Services):
     """One cluster, one log, and the services that a test starts and kills."""
 
     def __init__(
@@ -122,17 +86,14 @@ class World:
         `logs` are other logs than the one in memory, by service; `weather` is what each service meets on the way to
         the cluster.  With a `namespace` the services work there alone.
         """
+        super().__init__(kinds, policy=Policy(drain_seconds=drain_seconds), namespace=namespace)
         self.journal = sharing.journal if sharing else MemoryJournal()
         self.store = sharing.store if sharing else MemoryStore(now=wall_clock)
         self._alone = sharing is None
         self._logs = logs
-        self._namespace = namespace
-        self._kinds = kinds
         self._weather = weather
         self.takes_over = takes_over
         """What the next watcher is told: the operators before us are gone."""
-        self._policy = Policy(drain_seconds=drain_seconds)
-        self._running: dict[str, tuple[Runtime, asyncio.Task[None]]] = {}
         self._kubelet: asyncio.Task[None] | None = None
         self.homes: dict[str, str] = {}
         """The node that each pod, by name, is placed on; node-0 for all others."""
@@ -158,30 +119,14 @@ class World:
             with suppress(asyncio.CancelledError):
                 await self._kubelet
 
-    async def start(self, author: str) -> None:
-        """A service, from nothing but the log and the cluster."""
-        eventlog = self._logs[author] if self._logs else MemoryEventLog(self.journal, user=author)
-        cluster = MemoryCluster(self.store, weather=self._weather(author))
-        options = Options(namespace=self._namespace, takes_over=self.takes_over)
-        service = await a_service(author, cluster, eventlog, self._kinds, policy=self._policy, options=options)
-        runtime = Runtime(service, eventlog, namespace=self._namespace, now=wall_clock)
-        self._running[author] = (runtime, asyncio.create_task(runtime.run()))
+    async def cluster(self, author: str) -> MemoryCluster:
+        return MemoryCluster(self.store, weather=self._weather(author))
 
-    async def kill(self, author: str) -> None:
-        """End a service wherever it is."""
-        runtime, task = self._running.pop(author)
-        failed = task.done() and not task.cancelled() and task.exception()
-        # As in a crash, what is in flight ends too.
-        runtime._stopping = True
-        for each in (*runtime._tasks, task):
-            each.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-        assert not failed, f"the {author} ended by itself: {failed}"
+    def log(self, author: str) -> EventLog:
+        return self._logs[author] if self._logs else MemoryEventLog(self.journal, user=author)
 
-    def runtimes(self) -> list[Runtime]:
-        """Those that run."""
-        return [runtime for runtime, _ in self._running.values()]
+    def options(self) -> Options:
+        return Options(namespace=self.namespace, takes_over=self.takes_over)
 
     def seen(self) -> Cache:
         """What the watcher keeps of the cluster."""

@@ -19,7 +19,8 @@ from shared.errors import Refused
 from shared.eventlog import Stored
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.job.naming import JOB_UID, JobKey
-from tests.kit.world import AUTHORS, must_grow, wall_clock
+from tests.kit.services import AUTHORS, wall_clock
+from tests.kit.world import must_grow
 from tests.memory.eventlog import MemoryJournal
 from tests.memory.store import MemoryStore
 from tests.memory.watching import Held
