@@ -15,7 +15,7 @@ EPOCH = $(shell git log -1 --format=%ct)
 on = $(filter-out 0 no off false,$(1))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sim crash-matrix mutants test-determinism test-real test-node test-k3s test-frameworks lint types fmt e2e bench bench-parts binaries control-plane crds rbac pages chart replay image ha lock clean
+.PHONY: help demo test sim crash-matrix mutants perturb test-determinism test-real test-node test-k3s test-frameworks lint types fmt e2e bench bench-parts binaries control-plane crds rbac pages chart replay image ha lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -55,6 +55,10 @@ test-frameworks: $(DEVELOPING) ## train with the real frameworks, each installed
 
 e2e: $(DEVELOPING) ## only the end-to-end tests
 	@$(RUN) -m pytest tests/e2e $(PARALLEL)
+
+perturb: $(DEVELOPING) ## four services on a real API server, in each run one call in trouble (PLANS=n, PLAN='a line of a run', INTO=FILE)
+	@$(RUN) -m devcluster.binaries control-plane bench
+	@$(RUN) -m tests.perturbation $(if $(PLAN),--plan "$(PLAN)") $(if $(PLANS),--plans $(PLANS)) $(if $(INTO),--into $(INTO))
 
 test-determinism: $(DEVELOPING) ## fold every history that a test makes under eight hash seeds and three Pythons (HISTORIES=FOLDER of an earlier run)
 	@$(if $(HISTORIES),,rm -rf .histories && MUSTER_HISTORIES=$(CURDIR)/.histories $(RUN) -m pytest $(PARALLEL))
