@@ -1,11 +1,11 @@
 """What a run came to: the objects of its namespace, compared with those of a reference run.
 
-A uid becomes the name of its object, so that an owner is compared and not an accident.  What differs between
-undisturbed runs is masked in all.
+A uid becomes the name of its object, so that an owner is compared and not an accident.  Values that
+differ between undisturbed runs are masked in all.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from shared.cluster.kinds import EVENTS
@@ -16,7 +16,7 @@ Leaves = dict[str, Any]
 State = dict[str, Leaves]
 """By kind and name."""
 Mask = tuple[str, str]
-"""A kind and a path, with `*` for each place in a list; or a whole object, by its kind and name, and no path."""
+"""A kind and a path, with `*` for each place in a list."""
 
 HISTORY = "status.history"
 """How many events the log has is no part of an end: a service that begins again may see in two steps what another one
@@ -54,20 +54,23 @@ def end_state(objects: Iterable[tuple[str, Manifest]], namespace: str) -> State:
 
 
 def learned(one: State, other: State) -> frozenset[Mask]:
-    """What differs between two undisturbed runs; a whole object, if only one of them has it, is the path ``."""
-    values = frozenset(
+    """The values that differ between two undisturbed runs."""
+    return frozenset(
         (_kind(name), _anywhere(path))
         for name in one.keys() & other.keys()
         for path in one[name].keys() | other[name].keys()
-        if one[name].get(path) != other[name].get(path)
+        if one[name].get(path) != other[name].get(path) and path != TOLD
     )
-    return values | {(name, "") for name in one.keys() ^ other.keys()}
 
 
-def differences(reference: State, end: State, masked: frozenset[Mask]) -> list[str]:
-    """Each object and each value in which a run did not end as the reference."""
-    found = [f"{name} is missing" for name in reference if name not in end and (name, "") not in masked]
-    found += [f"{name} is one too many" for name in end if name not in reference and (name, "") not in masked]
+def differences(references: Sequence[State], end: State, masked: frozenset[Mask]) -> list[str]:
+    """Each object and each value in which a run did not end as the undisturbed run that it is most like."""
+    return min((_differences(reference, end, masked) for reference in references), key=len)
+
+
+def _differences(reference: State, end: State, masked: frozenset[Mask]) -> list[str]:
+    found = [f"{name} is missing" for name in reference if name not in end]
+    found += [f"{name} is one too many" for name in end if name not in reference]
     for name in sorted(reference.keys() & end.keys()):
         expected, shown = reference[name], end[name]
         found += [

@@ -42,7 +42,7 @@ class Reference(msgspec.Struct, frozen=True):
 
     calls: tuple[Call, ...]
     """Those of every undisturbed run, in the order of the first one."""
-    end: State
+    ends: tuple[State, ...]
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -73,8 +73,9 @@ class Rig:
         for scenario, found in zip(scenarios, runs, strict=True):
             (calls, end), *others = found
             common = {*calls}.intersection(*(those for those, _ in others))
-            self.references[scenario] = Reference(tuple(call for call in calls if call in common), end)
-            self.masked = self.masked.union(*(learned(end, other) for _, other in others))
+            ends = (end, *(other for _, other in others))
+            self.references[scenario] = Reference(tuple(call for call in calls if call in common), ends)
+            self.masked = self.masked.union(*(learned(end, other) for other in ends))
 
     def plans(self) -> list[Plan]:
         """Each call of each scenario with each way, in an order that mixes slow and quick ones."""
@@ -103,7 +104,7 @@ class Rig:
             return Outcome(plan, stage.struck, tuple(faults), tuple(stage.told()) if faults else ())
 
     def _differences(self, reference: Reference, stage: Stage) -> list[str]:
-        return differences(reference.end, stage.end(), self.masked)
+        return differences(reference.ends, stage.end(), self.masked)
 
     async def _undisturbed(self, scenario: str) -> list[tuple[tuple[Call, ...], State]]:
         found = []
