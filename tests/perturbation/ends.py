@@ -38,14 +38,16 @@ def end_state(objects: Iterable[tuple[str, Manifest]], namespace: str) -> State:
     """The objects of a namespace with their kinds, as leaves; the Kubernetes Events of one object as one list."""
     things = [(kind, thing) for kind, thing in objects if thing["metadata"]["name"] != ROOT_CERTIFICATE]
     named = {f"{kind} {thing['metadata']['name']}": thing for kind, thing in things if kind != EVENTS.kind}
-    names = {thing["metadata"]["uid"]: f"<{name}>" for name, thing in named.items()} | {namespace: "<namespace>"}
+    events = [thing for kind, thing in things if kind == EVENTS.kind and _ours(thing)]
+    # An object that is gone has its uid in its Events.
+    names = {about["uid"]: f"<{about['kind']} {about['name']}>" for about in (event["regarding"] for event in events)}
+    names |= {thing["metadata"]["uid"]: f"<{name}>" for name, thing in named.items()} | {namespace: "<namespace>"}
     accidents = re.compile("|".join(map(re.escape, names)))
 
     def plain(value: Any) -> Any:
         return accidents.sub(lambda found: names[found[0]], value) if isinstance(value, str) else value
 
     end: State = {name: {path: plain(value) for path, value in _leaves(thing)} for name, thing in named.items()}
-    events = [thing for kind, thing in things if kind == EVENTS.kind and _ours(thing)]
     for event in sorted(events, key=lambda event: str(event["eventTime"])):
         about = event["regarding"]
         told = end.setdefault(f"{TOLD} {about['kind']} {about['name']}", {TOLD: []})[TOLD]

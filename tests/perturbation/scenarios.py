@@ -2,8 +2,10 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 
+from shared.cluster.kinds import PODS
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
+from shared.job.naming import HOSTS_VERSION
 from tests.kit.world import a_scale_in, a_scale_out, a_training_job
 from tests.perturbation.stage import Stage
 
@@ -16,7 +18,15 @@ Scenario = Callable[[Stage], Awaitable[None]]
 async def _running(stage: Stage, **spec: object) -> None:
     await stage.apply(TRAININGJOBS, a_training_job(JOB, workers=2, **spec))
     await stage.phase(TRAININGJOBS, JOB, "Running")
+    # What is overtaken by the next step is not made up for, and would be another end.
     await stage.announced("TrainingJobRunning")
+    await stage.until(lambda: HOSTS_VERSION in _annotations(stage), "the launcher is told of its hosts")
+
+
+def _annotations(stage: Stage) -> Mapping[str, str]:
+    """Those of the launcher."""
+    found: Mapping[str, str] = stage.shown(PODS, LAUNCHER).get("metadata", {}).get("annotations", {})
+    return found
 
 
 async def create(stage: Stage) -> None:

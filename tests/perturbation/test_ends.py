@@ -117,5 +117,12 @@ def test_a_kubernetes_event_that_another_one_followed_may_be_missing_and_no_othe
     assert found == "Events TrainingJob resnet is missing"
 
 
+def test_the_kubernetes_events_of_two_jobs_that_are_gone_are_alike():
+    again = [
+        (kind, {**it, "regarding": {**it["regarding"], "uid": "uid-5"}}) for kind, it in told("Created", "Running")
+    ]
+    assert an_end(*again) == an_end(*told("Created", "Running"))
+
+
 def test_kubernetes_events_of_others_do_not_count():
     assert an_end(*told("Scheduled", controller="default-scheduler")) == {}
