@@ -5,15 +5,24 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import msgspec
 
 from shared.cluster.kinds import EVENTS
-from shared.cluster.kube import KubeCluster
 from tests.perturbation.calls import WAYS, Call, Strike
 from tests.perturbation.ends import Mask, State, differences, learned
 from tests.perturbation.scenarios import SCENARIOS
-from tests.perturbation.stage import QUIET_SECONDS, REFERENCE_QUIET_SECONDS, Connect, Ground, Never, Stage
+from tests.perturbation.stage import (
+    PATIENCE_SECONDS,
+    QUIET_SECONDS,
+    REFERENCE_QUIET_SECONDS,
+    Connects,
+    Ground,
+    Never,
+    Stage,
+    by_default,
+)
 
 REFERENCES = 3
 """Undisturbed runs of each scenario, one after the other: two that begin in the same second share its times."""
@@ -90,10 +99,10 @@ class Rig:
         Random(0).shuffle(found)
         return found
 
-    async def play(self, plan: Plan, connects: Callable[[str], Connect] = lambda _: KubeCluster.connect) -> Outcome:
-        """Run a plan; its end must be that of the undisturbed run."""
+    async def play(self, plan: Plan, *, connects: Connects = by_default, patience: float = PATIENCE_SECONDS) -> Outcome:
+        """Run a plan; its end must be that of an undisturbed run."""
         reference = self.references[plan.scenario]
-        async with self._stage(plan.strike, connects) as stage:
+        async with self._stage(strike=plan.strike, connects=connects, patience=patience) as stage:
             faults: list[str] = []
             try:
                 await SCENARIOS[plan.scenario](stage)
@@ -117,11 +126,9 @@ class Rig:
                 found.append((tuple(stage.calls), stage.end()))
         return found
 
-    def _stage(
-        self, strike: Strike | None = None, connects: Callable[[str], Connect] = lambda _: KubeCluster.connect
-    ) -> Stage:
+    def _stage(self, **more: Any) -> Stage:
         namespace = f"perturbed-{next(self._numbers)}"
-        return Stage(self._ground, namespace, self._folder / namespace, strike, connects=connects)
+        return Stage(self._ground, namespace, self._folder / namespace, **more)
 
 
 async def play_all(

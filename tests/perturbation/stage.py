@@ -53,10 +53,16 @@ REFERENCE_QUIET_SECONDS = 3.0
 RAISED = ("--kube-api-qps=1000", "--kube-api-burst=2000")
 
 Connect = Callable[..., Awaitable[KubeCluster]]
+Connects = Callable[[str], Connect]
+"""By service, what connects it to the cluster."""
 
 
 class Never(Exception):  # noqa: N818  a user waited in vain
     """What a user waited for did not come."""
+
+
+def by_default(_: str) -> Connect:
+    return KubeCluster.connect
 
 
 class Ground(Stack):
@@ -112,14 +118,16 @@ class Stage(Services):
         folder: Path,
         strike: Strike | None = None,
         *,
-        connects: Callable[[str], Connect] = lambda _: KubeCluster.connect,
+        connects: Connects = by_default,
+        patience: float = PATIENCE_SECONDS,
     ) -> None:
-        """`connects` gives what connects a service to the cluster."""
+        """`connects` gives what connects a service to the cluster; `patience` is how long a user waits in vain."""
         super().__init__(KINDS, policy=Policy(drain_seconds=0), namespace=namespace, now=lambda: datetime.now(UTC))
         self.journal = MemoryJournal()
         self._ground = ground
         self._folder = folder
         self._connects = connects
+        self._patience = patience
         self._clusters: dict[str, KubeCluster] = {}
         self._crashes: list[asyncio.Task[None]] = []
         self._stack = AsyncExitStack()
@@ -242,7 +250,7 @@ class Stage(Services):
             if (now := self._changes()) != before:
                 before, since = now, loop.time()
             still = loop.time() - since
-            if still > PATIENCE_SECONDS or loop.time() - began > LONGEST_SECONDS:
+            if still > self._patience or loop.time() - began > LONGEST_SECONDS:
                 raise Never(f"never: {what}")
             yield still
 
