@@ -15,7 +15,7 @@ EPOCH = $(shell git log -1 --format=%ct)
 on = $(filter-out 0 no off false,$(1))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sim crash-matrix mutants test-determinism test-real test-node test-k3s test-frameworks lint types fmt e2e bench bench-parts binaries control-plane crds rbac pages chart replay image ha soak lock clean
+.PHONY: help demo test sim crash-matrix mutants perturb test-determinism test-real test-node test-k3s test-frameworks lint types fmt e2e bench bench-parts binaries control-plane crds rbac pages chart replay image ha soak lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -35,6 +35,10 @@ crash-matrix: $(DEVELOPING) ## each protocol broken at each of its events in eve
 mutants: $(DEVELOPING) ## known-bad behaviours, planted one by one: which tests see each (ONLY=WORD, GENERATED=1)
 	@$(RUN) -m tests.mutants $(if $(ONLY),--only "$(ONLY)") $(if $(call on,$(GENERATED)),--generated) \
 	  $(if $(SEEDS),--seeds $(SEEDS))
+
+perturb: $(DEVELOPING) ## four services on a real API server, in each run one call in trouble (PLANS=n, PLAN='a line of a run', INTO=FILE)
+	@$(RUN) -m devcluster.binaries control-plane bench
+	@$(RUN) -m tests.perturbation $(if $(PLAN),--plan "$(PLAN)") $(if $(PLANS),--plans $(PLANS)) $(if $(INTO),--into $(INTO))
 
 test-real: $(DEVELOPING) binaries ## the end-to-end tests and the contract suite on the real control plane
 	@$(RUN) -m devcluster.binaries bench

@@ -20,7 +20,8 @@ from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
 from shared.telemetry.logs import configure
-from tests.kit.world import AUTHORS, NAMESPACE, TRAININGJOBS, World, a_training_job
+from tests.kit.services import AUTHORS
+from tests.kit.world import NAMESPACE, TRAININGJOBS, World, a_training_job
 
 JOBS = 60
 PACE_SECONDS = 0.02

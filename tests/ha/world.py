@@ -11,7 +11,6 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from devcluster.binaries import find
 from devcluster.child import Child
 from devcluster.cluster import ADMIN, SERVICES_NAMESPACE
 from devcluster.controlplane import ControlPlane
@@ -24,6 +23,7 @@ from shared.eventlog.account import LEASES, STREAM, stream_of
 from shared.eventlog.connection import Connection
 from shared.eventlog.server import NatsServer
 from shared.ports import free_port
+from tests.kit.controlplane import fake_nodes
 from tests.kit.nats import NatsCluster, until
 from tests.kit.stopping import go_on, stop
 
@@ -73,7 +73,7 @@ class Pairs(Stack):
     async def _start_services(self) -> None:
         # It looks for new kinds twice a minute, and until then collects nothing of theirs.
         await self.cluster.controllers.restart()
-        await self._play_nodes()
+        await self._stack.enter_async_context(fake_nodes(self.cluster, self.data, nodes=NODES))
         self._session = await self._stack.enter_async_context(
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=PROBE_SECONDS))
         )
@@ -100,13 +100,6 @@ class Pairs(Stack):
         own = {"KUBECONFIG": str(kubeconfig), "MUSTER_HEALTH_PORT": str(replica.health)}
         self._start_service(service, name, self.environment(service) | own)
         self.replicas.append(replica)
-
-    async def _play_nodes(self) -> None:
-        command = [str(find("fakenodes")), "--kubeconfig", str(self.cluster.kubeconfig(ADMIN)), f"--nodes={NODES}"]
-        nodes = Child("fakenodes", command, self.data / "fakenodes.log", {})
-        self._stack.push_async_callback(nodes.stop)
-        nodes.start()
-        await nodes.line("ready ", PATIENCE_SECONDS)
 
     async def probed(self, replica: Replica) -> dict[str, Any]:
         """What it says of itself; nothing when it does not answer."""

@@ -1,12 +1,19 @@
 """The real control plane for tests."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
 from devcluster.binaries import CONTROL_PLANE, MissingProgram, find
+from devcluster.child import Child
+from devcluster.cluster import ADMIN
 from devcluster.controlplane import ControlPlane
+
+PATIENCE_SECONDS = 90.0
+"""For nodes to become schedulable."""
 
 
 def require_control_plane() -> None:
@@ -35,3 +42,16 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
         yield plane
     finally:
         asyncio.run(plane.__aexit__(None, None, None))
+
+
+@asynccontextmanager
+async def fake_nodes(plane: ControlPlane, folder: Path, *, nodes: int) -> AsyncIterator[None]:
+    """Nodes on which every pod runs and is ready at once, and nothing is ever run."""
+    command = [str(find("fakenodes")), "--kubeconfig", str(plane.kubeconfig(ADMIN)), f"--nodes={nodes}"]
+    child = Child("fakenodes", command, folder / "fakenodes.log", {})
+    child.start()
+    try:
+        await child.line("ready ", PATIENCE_SECONDS)
+        yield
+    finally:
+        await child.stop()

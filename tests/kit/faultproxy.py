@@ -22,6 +22,8 @@ from shared.cluster.connections import AbruptResponse
 from tests.kit.apiserver import Answer, event, html, status
 
 Verb = Literal["list", "watch", "get"]
+CHANGES = {"POST": "create", "PUT": "replace", "PATCH": "patch", "DELETE": "delete"}
+"""The verbs of requests that change something, by method."""
 Trouble = Literal[
     "throttled",
     "error",
@@ -84,10 +86,17 @@ class Plan(msgspec.Struct, frozen=True):
 class FaultProxy:
     """`async with FaultProxy(server, authority) as proxy: proxy.kubeconfig(folder, like=a_kubeconfig)`."""
 
-    def __init__(self, server: str, authority: Path, plan: Plan | None = None) -> None:
-        """`server` is the API server's URL, `authority` the certificate that it is trusted by."""
+    def __init__(
+        self, server: str, authority: Path, plan: Plan | None = None, *, session: aiohttp.ClientSession | None = None
+    ) -> None:
+        """`server` is the API server's URL, `authority` the certificate that it is trusted by.
+
+        A `session` of the caller's, as `to_server` makes it, spares many proxies as many handshakes.
+        """
         self._server = server
         self._authority = authority
+        self._session = session or to_server(authority)
+        self._lent = session is not None
         self._plan = plan or Plan()
         self._due = defaultdict[tuple[str, str], deque[Fault]](
             deque, {about: deque(faults) for about, faults in self._plan.faults.items()}
@@ -104,14 +113,11 @@ class FaultProxy:
         self.asked = asyncio.Event()
         """The first request has come: the clock of the spells begins."""
         self.url = ""
-        app = web.Application()
+        app = web.Application(client_max_size=2**24)
         app.router.add_route("*", "/{path:.*}", self._answer)
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.05)
 
     async def __aenter__(self) -> Self:
-        context = ssl.create_default_context(cafile=str(self._authority))
-        connector = aiohttp.TCPConnector(ssl=context, limit=0)
-        self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False, response_class=AbruptResponse)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
@@ -122,13 +128,15 @@ class FaultProxy:
         self.clear()
         await asyncio.gather(*self._spells, return_exceptions=True)
         await self._runner.cleanup()
-        await self._session.close()
+        if not self._lent:
+            await self._session.close()
 
     def kubeconfig(self, folder: Path, *, like: Path) -> Path:
         """That kubeconfig, by way of this proxy."""
         config = yaml.safe_load(like.read_text())
         for cluster in config["clusters"]:
-            cluster["cluster"] = {"server": self.url}
+            # Not needed for this URL; without it a client reads every certificate that the machine trusts.
+            cluster["cluster"] = {"server": self.url, "certificate-authority": str(self._authority)}
         path = folder / "kubeconfig"
         path.write_text(yaml.safe_dump(config))
         return path
@@ -165,7 +173,7 @@ class FaultProxy:
         self._spelled.pop(spell.plural, None)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        verb, plural = _about(request)
+        verb, plural = about(request)[:2]
         self.asked.set()
         fault = self._next(verb, plural)
         if fault is not None:
@@ -185,6 +193,8 @@ class FaultProxy:
         try:
             if verb == "watch":
                 return await self._stream(request, plural, fault)
+            if verb in CHANGES.values():
+                return await self._change(request)
             return await self._pass(request, plural if verb == "list" else "")
         except aiohttp.ClientError as error:
             # The API server is away: so are we.
@@ -205,19 +215,23 @@ class FaultProxy:
         except TimeoutError:
             pass
 
-    def _upstream(self, request: web.Request) -> aiohttp.client._RequestContextManager:
+    async def _change(self, request: web.Request) -> web.StreamResponse:
+        """The answer to a request that changes something."""
+        return await self._pass(request, "")
+
+    def _upstream(self, request: web.Request, body: bytes | None = None) -> aiohttp.client._RequestContextManager:
         keep = ("Authorization", "Content-Type", "Accept")
         headers = {name: request.headers[name] for name in keep if name in request.headers}
         return self._session.request(
             request.method,
             f"{self._server}{request.path_qs}",
             headers=headers,
-            data=request.content if request.can_read_body else None,
+            data=body or None,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=5),
         )
 
     async def _pass(self, request: web.Request, listed: str) -> web.Response:
-        async with self._upstream(request) as response:
+        async with self._upstream(request, await request.read()) as response:
             body = await response.read()
             if listed and response.status == 200:
                 self._lists[listed].append(body)
@@ -282,6 +296,12 @@ class FaultProxy:
         return False
 
 
+def to_server(authority: Path) -> aiohttp.ClientSession:
+    """What requests pass through to an API server; made within a running loop."""
+    connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=str(authority)), limit=0)
+    return aiohttp.ClientSession(connector=connector, auto_decompress=False, response_class=AbruptResponse)
+
+
 async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
     rest = b""
     async for chunk in stream.iter_any():
@@ -290,15 +310,24 @@ async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
             yield line + b"\n"
 
 
-def _about(request: web.Request) -> tuple[Verb, str]:
-    """What a request is about: `/api/v1/…` or `/apis/<group>/<version>/…`, then perhaps a namespace."""
+def about(request: web.Request) -> tuple[str, str, str, str]:
+    """What a request is about: verb, plural, name and subresource.
+
+    Of `/api/v1/…` or `/apis/<group>/<version>/…`, then perhaps a namespace.  The question whether a server has reached
+    a version looks like a list, and is none: nobody reads what it lists.
+    """
     parts = request.path.strip("/").split("/")
     parts = parts[2:] if parts[0] == "api" else parts[3:]
     if parts[:1] == ["namespaces"] and len(parts) > 2:
         parts = parts[2:]
-    if len(parts) > 1:
-        return "get", parts[0]
-    return ("watch" if request.query.get("watch") == "true" else "list"), parts[0] if parts else ""
+    plural, name, subresource = [*parts, "", "", ""][:3]
+    if request.method != "GET":
+        return CHANGES.get(request.method, request.method), plural, name, subresource
+    if name:
+        return "get", plural, name, subresource
+    if request.query.get("watch") == "true":
+        return "watch", plural, "", ""
+    return "question" if "resourceVersionMatch" in request.query else "list", plural, "", ""
 
 
 def _reset(request: web.Request) -> None:

@@ -315,7 +315,7 @@ class Operator:
         held = await self.status(TRAININGJOBS, name)
         whole = await self.history(name)
         assert not whole.held, whole.held
-        _must_be_the_logs(held, await self.log(), whole.job.key)
+        must_be_the_logs(held, await self.log(), whole.job.key)
 
     async def assert_lawful(self) -> None:
         """The log breaks no rule, and every status there is is the log's."""
@@ -328,7 +328,7 @@ class Operator:
         assert not broken, broken
         for key, status in shown.items():
             if status.get("history"):
-                _must_be_the_logs(status, log, key)
+                must_be_the_logs(status, log, key)
 
     async def crash(self, name: str) -> None:
         """SIGKILL, and start again at once."""
@@ -366,7 +366,7 @@ def _histories(log: Iterable[Stored]) -> Histories:
     return histories
 
 
-def _must_be_the_logs(status: dict[str, Any], log: Iterable[Stored], key: JobKey) -> None:
+def must_be_the_logs(status: dict[str, Any], log: Iterable[Stored], key: JobKey) -> None:
     """A status is the document of the log at the head that it shows, byte for byte."""
     shown, history = Head(status["history"]["sequence"], status["history"]["hash"]), History(key)
     for stored in log:

@@ -9,35 +9,29 @@ It holds status writes to the rule of the definitions (a head only grows), and r
 """
 
 import asyncio
-import random
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
 from services.scaler.core.policy import Policy
-from services.scaler.shell import Scaler
-from services.scheduler.shell import Scheduler
 from services.status.core.documents import canonical, document_of, with_head
-from services.status.shell import Status
 from services.watcher.core.cache import Cache
 from services.watcher.shell import Watcher
 from services.watcher.watches import Options
-from shared.cluster import Cluster, Manifest, Resource
+from shared.cluster import Manifest, Resource
 from shared.cluster.kinds import CONFIGMAPS, EVENTS, PODS, SECRETS, SERVICES
 from shared.errors import Refused
 from shared.eventlog import EventLog
-from shared.eventlog.account import HEADS
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.scale_requests import REQUESTS, SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.fold import Histories, History
 from shared.job.naming import JobKey
 from shared.job.state import Job
-from shared.runtime.run import Runtime, Service
 from tests.kit.kubelet import NAMESPACE, Kubelet
+from tests.kit.services import AUTHORS, Services, wall_clock
 from tests.memory.cluster import MemoryCluster, Weather
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 from tests.memory.store import MemoryStore
@@ -49,8 +43,6 @@ PATIENCE_SECONDS = 30.0
 """Longer than the first back-off of a restart."""
 MOST_EVENTS = 5_000
 """More than any story here has."""
-
-AUTHORS = ("watcher", "scheduler", "scaler", "status")
 
 
 def a_training_job(name: str = "resnet", *, workers: int = 2, **spec: Any) -> dict[str, Any]:
@@ -91,11 +83,6 @@ async def a_scaled_life(world: "World") -> None:
     await world.until(lambda: list(world.pods()) == ["resnet-launcher"], "the workers are cleaned up")
 
 
-def wall_clock() -> datetime:
-    """It goes as the loop's own does, however fast that is."""
-    return datetime(2030, 1, 1, tzinfo=UTC) + timedelta(seconds=asyncio.get_running_loop().time())
-
-
 def must_grow(before: Manifest | None, after: Manifest) -> None:
     """The rule of every definition: the head in a status only grows.  Raises `Refused` otherwise."""
     was, now = (((manifest or {}).get("status") or {}).get("history") for manifest in (before, after))
@@ -103,31 +90,7 @@ def must_grow(before: Manifest | None, after: Manifest) -> None:
         raise Refused("a newer status was written already", reason="Invalid", field="status.history")
 
 
-async def a_service(
-    author: str,
-    cluster: Cluster,
-    log: EventLog,
-    kinds: Kinds,
-    *,
-    policy: Policy,
-    options: Options,
-    now: Callable[[], datetime] = wall_clock,
-    chance: Callable[[], float] = random.random,
-) -> Service:
-    """The service of this author, with nothing but the log and the cluster."""
-    heads = await log.bucket(HEADS)
-    match author:
-        case "watcher":
-            return Watcher(cluster, log, heads, kinds, options, now=now)
-        case "scheduler":
-            return Scheduler(cluster, kinds)
-        case "scaler":
-            return Scaler(cluster, policy, kinds)
-        case _:
-            return Status(cluster, heads, await log.identity(), kinds, now=now, chance=chance)
-
-
-class World(Kubelet):
+class World(Services, Kubelet):
     """One cluster, one log, and the services that a test starts and kills."""
 
     def __init__(
@@ -152,18 +115,15 @@ class World(Kubelet):
         """
         known = sharing or of
         self.journal = sharing.journal if sharing else journal or MemoryJournal(identity=log, most=MOST_EVENTS)
-        super().__init__(known.store if known else MemoryStore(now=wall_clock))
+        Services.__init__(self, kinds, policy=Policy(drain_seconds=drain_seconds), namespace=namespace)
+        Kubelet.__init__(self, known.store if known else MemoryStore(now=wall_clock))
         # No API server counts from zero.
         self.store.version = max(self.store.version, 1)
         self._alone = sharing is None
         self._logs = logs
-        self._namespace = namespace
-        self._kinds = kinds
         self._weather = weather
         self.takes_over = takes_over
         """What the next watcher is told: the operators before us are gone."""
-        self._policy = Policy(drain_seconds=drain_seconds)
-        self._running: dict[str, tuple[Runtime, asyncio.Task[None]]] = {}
         self._kubelet: asyncio.Task[None] | None = None
         self.statuses: defaultdict[tuple[str, str, str], list[Document]] = defaultdict(list)
         """Every status that was written, by (kind, namespace, name)."""
@@ -213,26 +173,14 @@ class World(Kubelet):
                     replayed = with_head(document, identity, history.head, history.time)
                     assert canonical(replayed) == canonical(status), f"at event {stored.sequence}"
 
-    async def start(self, author: str) -> None:
-        """A service, from nothing but the log and the cluster."""
-        eventlog = self._logs[author] if self._logs else MemoryEventLog(self.journal, user=author)
-        cluster = MemoryCluster(self.store, weather=self._weather(author))
-        options = Options(namespace=self._namespace, takes_over=self.takes_over)
-        service = await a_service(author, cluster, eventlog, self._kinds, policy=self._policy, options=options)
-        runtime = Runtime(service, eventlog, namespace=self._namespace, now=wall_clock)
-        self._running[author] = (runtime, asyncio.create_task(runtime.run()))
+    async def cluster(self, author: str) -> MemoryCluster:
+        return MemoryCluster(self.store, weather=self._weather(author))
 
-    async def kill(self, author: str) -> None:
-        """End a service wherever it is."""
-        runtime, task = self._running.pop(author)
-        failed = task.done() and not task.cancelled() and task.exception()
-        # As in a crash, what is in flight ends too.
-        runtime._stopping = True
-        for each in (*runtime._tasks, task):
-            each.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-        assert not failed, f"the {author} ended by itself: {failed}"
+    def log(self, author: str) -> EventLog:
+        return self._logs[author] if self._logs else MemoryEventLog(self.journal, user=author)
+
+    def options(self) -> Options:
+        return Options(namespace=self.namespace, takes_over=self.takes_over)
 
     async def restart(self, *authors: str) -> None:
         """End these services, or all of them, before the first is started again."""
@@ -240,10 +188,6 @@ class World(Kubelet):
             await self.kill(author)
         for author in authors or AUTHORS:
             await self.start(author)
-
-    def runtimes(self) -> list[Runtime]:
-        """Those that run."""
-        return [runtime for runtime, _ in self._running.values()]
 
     def seen(self) -> Cache:
         """What the watcher keeps of the cluster."""

@@ -3,22 +3,19 @@
 The facts of a watcher's log are held against it.
 """
 
-import asyncio
 import json
 import time
 from collections import defaultdict
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, Self, cast
+from typing import Any, cast
 
-import aiohttp
 import msgspec
 
 from devcluster.cluster import DevelopmentCluster
 from services.watcher.core.cache import CHILDREN
 from services.watcher.core.views import observed_child, observed_job, observed_pod, observed_request
 from shared.cluster import Resource
-from shared.cluster.calls import path_of
 from shared.cluster.decoding import decoder
 from shared.cluster.objects import Object, Pod
 from shared.eventlog import Stored
@@ -41,18 +38,17 @@ from shared.job.events.watcher import (
 from shared.job.naming import key_of
 from shared.job.upcast import read_event
 from tests.perturbation.plans import WATCHED
+from tests.perturbation.sight import Sight
 
 CLOCK_SECONDS = 0.002
 """Times in the log are cut to milliseconds."""
 
 
-class Witness:
-    """`async with Witness(plane)`: watches everything from now on."""
+class Witness(Sight):
+    """`async with Witness(plane)`: watches everything from now on; after `anew` what was seen stays on record."""
 
     def __init__(self, plane: DevelopmentCluster) -> None:
-        self._plane = plane
-        self._tasks: list[asyncio.Task[None]] = []
-        self._listed = [asyncio.Event() for _ in WATCHED]
+        super().__init__(plane, WATCHED)
         self.versions = defaultdict[tuple[str, str, int], list[Object]](list)
         """By kind, uid and version; a store that went back counts again, so there may be several."""
         self.there: dict[str, dict[str, Object]] = {resource.kind: {} for resource in WATCHED}
@@ -65,37 +61,6 @@ class Witness:
         self._collected: list[float] = []
         """Since when Kubernetes' own garbage collector ends what it finds without an owner."""
 
-    async def __aenter__(self) -> Self:
-        await self._begin()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._end()
-
-    async def anew(self) -> None:
-        """The store is another one: what it shows is listed again, and what was seen stays on record."""
-        await self._end()
-        await self._begin()
-
-    async def _begin(self) -> None:
-        for listed in self._listed:
-            listed.clear()
-        self._tasks = [
-            asyncio.create_task(self._watch(resource, listed))
-            for resource, listed in zip(WATCHED, self._listed, strict=True)
-        ]
-        listed = asyncio.gather(*(listed.wait() for listed in self._listed))
-        done, _ = await asyncio.wait((listed, *self._tasks), return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-
-    async def _end(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        for outcome in await asyncio.gather(*self._tasks, return_exceptions=True):
-            if isinstance(outcome, Exception):
-                raise outcome
-
     def ending(self, *uids: str) -> None:
         """A client is about to end these."""
         for uid in uids:
@@ -105,49 +70,16 @@ class Witness:
         """From now on Kubernetes may take owners for gone: their kind is not served."""
         self._collected = [time.time()]
 
-    async def _watch(self, resource: Resource[Any], listed: asyncio.Event) -> None:
-        """List and follow; across a restart of the API server from where it was, as far as that remembers."""
-        path, version = path_of(resource, ""), ""
-        async with self._plane.session() as session:
-            while True:
-                try:
-                    version = version or await self._list(session, resource, path)
-                    listed.set()
-                    query = {"watch": "true", "resourceVersion": version}
-                    timeout = aiohttp.ClientTimeout(total=None)
-                    async with session.get(path, params=query, timeout=timeout) as answer:
-                        if answer.status != 200:
-                            version = ""
-                            await asyncio.sleep(0.1)
-                            continue
-                        # A line of the log may be longer than aiohttp's own reading of lines allows.
-                        rest = b""
-                        async for chunk in answer.content.iter_any():
-                            *lines, rest = (rest + chunk).split(b"\n")
-                            for line in lines:
-                                version = self._take(resource, line)
-                except aiohttp.ClientError:
-                    await asyncio.sleep(0.1)
-
-    async def _list(self, session: aiohttp.ClientSession, resource: Resource[Any], path: str) -> str:
-        async with session.get(path) as answer:
-            if answer.status != 200:
-                raise aiohttp.ClientError(f"{path}: {answer.status}")
-            page = await answer.json()
+    def relisted(self, resource: Resource[Any]) -> None:
         self.there[resource.kind] = {}
-        for manifest in page["items"]:
-            self.note(resource, manifest)
-        return str(page["metadata"]["resourceVersion"])
 
-    def _take(self, resource: Resource[Any], line: bytes) -> str:
-        event = json.loads(line)
-        if event["type"] == "ERROR":
-            return ""
-        thing = self.note(resource, event["object"])
-        if event["type"] == "DELETED":
-            self.there[resource.kind].pop(thing.metadata.uid)
-            self.deleted.add(thing.metadata.uid)
-        return thing.metadata.resource_version
+    def shown(self, resource: Resource[Any], manifest: Any) -> None:
+        self.note(resource, manifest)
+
+    def gone(self, resource: Resource[Any], manifest: Any) -> None:
+        uid = manifest["metadata"]["uid"]
+        self.there[resource.kind].pop(uid)
+        self.deleted.add(uid)
 
     def note(self, resource: Resource[Any], manifest: Any) -> Object:
         """On record from now on, as the API server showed it."""

@@ -14,8 +14,9 @@ from shared.job.steps import Effect, Step
 from shared.runtime.acts import Context
 from shared.runtime.appends import MOST_UNCERTAIN
 from shared.runtime.run import Runtime
+from tests.kit.services import AUTHORS
 from tests.kit.virtual_time import in_virtual_time, until
-from tests.kit.world import AUTHORS, World, a_scaled_life
+from tests.kit.world import World, a_scaled_life
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 from tests.service.test_runtime import Small, Stage, restarting, wanting
 

@@ -7,8 +7,9 @@ import pytest
 from shared.cluster.kinds import PODS
 from shared.frameworks.pytorchjob import PYTORCHJOB
 from tests.frameworks.documents import Document, pytorch_job
+from tests.kit.services import AUTHORS
 from tests.kit.virtual_time import in_virtual_time
-from tests.kit.world import AUTHORS, NAMESPACE
+from tests.kit.world import NAMESPACE
 from tests.service.kubeflow import Play, applied
 
 TWO_TO_FOUR: Document = {"minReplicas": 2, "maxReplicas": 4}

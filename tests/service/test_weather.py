@@ -10,8 +10,9 @@ from shared.errors import Conflict, Transient
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.policies.back_off import LONGEST_SECONDS
+from tests.kit.services import AUTHORS
 from tests.kit.virtual_time import VirtualLoop, in_virtual_time
-from tests.kit.world import AUTHORS, NAMESPACE, World, a_scale_in, a_scale_out, a_training_job
+from tests.kit.world import NAMESPACE, World, a_scale_in, a_scale_out, a_training_job
 
 
 @in_virtual_time

@@ -16,8 +16,8 @@ from itertools import combinations
 
 import msgspec
 
+from tests.kit.services import AUTHORS
 from tests.kit.tables import Place
-from tests.kit.world import AUTHORS
 from tests.simulation.plan import AnyStep, Apply, Delete, End, Plan, Scale, Strike
 from tests.simulation.platform import Workload
 from tests.simulation.run import Outcome, simulate

@@ -7,7 +7,8 @@ from typing import Any, Literal
 import msgspec
 
 from shared.job.events.event import Author
-from tests.kit.world import AUTHORS, NAMESPACE
+from tests.kit.services import AUTHORS
+from tests.kit.world import NAMESPACE
 from tests.simulation.network import Rates
 from tests.simulation.platform import NODE_NAMES, REFUSED, Workload
 

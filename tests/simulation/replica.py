@@ -17,7 +17,7 @@ from shared.job.steps import Effect
 from shared.runtime.acts import Context
 from shared.runtime.lease import Lease
 from shared.runtime.run import Runtime, Service
-from tests.kit.world import a_service, wall_clock
+from tests.kit.services import a_service, wall_clock
 from tests.memory.eventlog import MemoryJournal
 from tests.memory.store import MemoryStore
 from tests.simulation.loop import PROCESS, Process, outside

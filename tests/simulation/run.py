@@ -20,7 +20,8 @@ from shared.eventlog import Entry, Stored
 from shared.eventlog.subject import Subject
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.job.naming import ACCEPT_HISTORY, JOB_UID, JobKey
-from tests.kit.world import AUTHORS, must_grow, wall_clock
+from tests.kit.services import AUTHORS, wall_clock
+from tests.kit.world import must_grow
 from tests.memory.eventlog import MemoryJournal
 from tests.memory.store import MemoryStore
 from tests.memory.watching import Held

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.kit.world import AUTHORS
+from tests.kit.services import AUTHORS
 from tests.simulation.loop import PROCESS, Process, SimulatedLoop
 from tests.simulation.matrix import cells
 from tests.simulation.mutants import MUTANTS, Mutant

@@ -270,6 +270,22 @@ class TestPods:
         watching.take_pods("resnet-launcher")
         assert watching.settle() == [PodsGone(uids=(Uid("pod-launcher"),))]
 
+    def test_pods_and_children_that_go_while_their_job_may_be_gone_wait_for_its_get(self):
+        watching = watching_a_running_job()
+        watching.show(None)
+        watching.take_pods("resnet-worker-0")
+        watching.cache.set_child("ConfigMap", (KEY.namespace, config_name(KEY.name)), None)
+        assert watching.seen() == []
+        watching.answer(there=False)
+        assert kinds(watching.settle()) == ["JobGone", "PodsGone", "ChildGone"]
+
+    def test_pods_and_children_of_a_job_that_its_get_finds_are_followed_although_its_list_lacks_it(self):
+        watching = watching_a_running_job()
+        watching.show(None)
+        watching.take_pods("resnet-worker-0")
+        watching.answer(there=True)
+        assert kinds(watching.settle()) == ["PodsGone"]
+
     def test_pods_of_a_job_that_is_gone_are_still_followed(self):
         watching = watching_a_running_job()
         watching.show(None)

@@ -92,6 +92,9 @@ def _facts(
     if cache.epoch > job.epoch and not job.gone:
         # After a restore of etcd, the job first: whether it still exists decides what the absence of its pods means.
         return []
+    if confirm is not None and presence is None and missing(job, cache):
+        # The garbage collector takes pods and children of a deleted job: none of them failed, or is made again.
+        return []
     if job.another:
         if not cache.takes_over or not cache.has_inherited(job) or not cache.pods.listed:
             return []

@@ -12,7 +12,6 @@ from typing import Any, Self, TypeVar
 
 import yaml
 
-from devcluster.binaries import find
 from devcluster.child import Child
 from devcluster.cluster import ADMIN as CLUSTER_ADMIN
 from devcluster.controlplane import ControlPlane
@@ -26,6 +25,7 @@ from shared.ports import free_port
 from tests.bench.real.client import Client, Job, Plain, Pod, Watch, encode
 from tests.bench.real.manifests import BARE_GROUP, collection, definitions, training_job
 from tests.bench.real.processes import processor
+from tests.kit.controlplane import fake_nodes
 
 T = TypeVar("T")
 
@@ -98,7 +98,7 @@ class World:
         await self._prepare(admin)
         # It looks for new kinds twice a minute, and until then asks for each owner of theirs by itself.
         await plane.controllers.restart()
-        await self._play_nodes(plane, folder)
+        await enter(fake_nodes(plane, folder, nodes=NODES))
         await set_up(self.nats.url, user=ADMIN, password=self.nats.users[ADMIN])
         self._log = await JetStreamEventLog.connect(
             self.nats.url, name=READER, user=READER, password=self.nats.users[READER]
@@ -125,13 +125,6 @@ class World:
             await _served(admin, collection("trainingjobs", group=group))
         for plural in ("scaleouts", "scaleins"):
             await _served(admin, collection(plural, group=GROUP))
-
-    async def _play_nodes(self, plane: ControlPlane, folder: Path) -> None:
-        command = [str(find("fakenodes")), "--kubeconfig", str(plane.kubeconfig(CLUSTER_ADMIN)), f"--nodes={NODES}"]
-        nodes = Child("fakenodes", command, folder / "fakenodes.log", {})
-        self._stack.push_async_callback(nodes.stop)
-        nodes.start()
-        await nodes.line("ready ", PATIENCE)
 
     async def _watch(self) -> None:
         watches: list[tuple[str, Any, Watch[Any]]] = [

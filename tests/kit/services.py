@@ -1,0 +1,102 @@
+"""The four services in one process, started and killed one by one."""
+
+import asyncio
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+
+from services.scaler.core.policy import Policy
+from services.scaler.shell import Scaler
+from services.scheduler.shell import Scheduler
+from services.status.shell import Status
+from services.watcher.shell import Watcher
+from services.watcher.watches import Options
+from shared.cluster import Cluster
+from shared.eventlog import EventLog
+from shared.eventlog.account import HEADS
+from shared.frameworks.kinds import Kinds
+from shared.runtime.run import Runtime, Service
+
+AUTHORS = ("watcher", "scheduler", "scaler", "status")
+
+
+def wall_clock() -> datetime:
+    """It goes as the loop's own does, however fast that is."""
+    return datetime(2030, 1, 1, tzinfo=UTC) + timedelta(seconds=asyncio.get_running_loop().time())
+
+
+async def a_service(
+    author: str,
+    cluster: Cluster,
+    log: EventLog,
+    kinds: Kinds,
+    *,
+    policy: Policy,
+    options: Options,
+    now: Callable[[], datetime] = wall_clock,
+    chance: Callable[[], float] = random.random,
+) -> Service:
+    """The service of this author, with nothing but the log and the cluster."""
+    heads = await log.bucket(HEADS)
+    match author:
+        case "watcher":
+            return Watcher(cluster, log, heads, kinds, options, now=now)
+        case "scheduler":
+            return Scheduler(cluster, kinds)
+        case "scaler":
+            return Scaler(cluster, policy, kinds)
+        case _:
+            return Status(cluster, heads, await log.identity(), kinds, now=now, chance=chance)
+
+
+class Services(ABC):
+    """Services that share this process, and each of them a cluster and a log as it reaches them."""
+
+    def __init__(
+        self, kinds: Kinds, *, policy: Policy, namespace: str = "", now: Callable[[], datetime] = wall_clock
+    ) -> None:
+        """With a `namespace` the services work there alone."""
+        self.namespace = namespace
+        self._kinds = kinds
+        self._policy = policy
+        self._now = now
+        self._running: dict[str, tuple[Runtime, asyncio.Task[None]]] = {}
+
+    @abstractmethod
+    async def cluster(self, author: str) -> Cluster:
+        """The cluster as a new process of this service reaches it."""
+
+    @abstractmethod
+    def log(self, author: str) -> EventLog:
+        """The log as a new process of this service reaches it."""
+
+    def options(self) -> Options:
+        """What a watcher is told."""
+        return Options(namespace=self.namespace)
+
+    async def start(self, author: str) -> None:
+        """A service, from nothing but the log and the cluster."""
+        cluster, log = await self.cluster(author), self.log(author)
+        service = await a_service(
+            author, cluster, log, self._kinds, policy=self._policy, options=self.options(), now=self._now
+        )
+        runtime = Runtime(service, log, namespace=self.namespace, now=self._now)
+        self._running[author] = (runtime, asyncio.create_task(runtime.run()))
+
+    async def kill(self, author: str) -> None:
+        """End a service wherever it is."""
+        runtime, task = self._running.pop(author)
+        failed = task.done() and not task.cancelled() and task.exception()
+        # As in a crash, what is in flight ends too.
+        runtime._stopping = True
+        for each in (*runtime._tasks, task):
+            each.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        assert not failed, f"the {author} ended by itself: {failed}"
+
+    def runtimes(self) -> list[Runtime]:
+        """Those that run."""
+        return [runtime for runtime, _ in self._running.values()]
