@@ -367,7 +367,6 @@ async def test_what_a_person_has_to_repair_is_tried_ever_more_slowly(
 
 async def test_a_consumer_that_does_not_ask_stops_the_reading(cluster: KubeCluster, server: ScriptedApiServer) -> None:
     written = 0
-    finished = asyncio.Event()
 
     async def flood(request: web.Request) -> web.StreamResponse:
         nonlocal written
@@ -376,17 +375,18 @@ async def test_a_consumer_that_does_not_ask_stops_the_reading(cluster: KubeClust
         for version in range(2, 2_002):
             await response.write(event("ADDED", a_pod(f"pod-{version}", version, padding="x" * 50_000)))
             written += 1
-        finished.set()
         return response
 
     server.watches.append(flood)
     async with watching(cluster) as watch:
         await take(watch, 2)
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(finished.wait(), 0.3)
+        # However busy the machine is: it is over when nothing more is written.
+        before = -1
+        while before != written:
+            before = written
+            await asyncio.sleep(0.5)
         assert written < 1_000, "100 MB went into some buffer"
         await take(watch, 1_999)
-    assert finished.is_set()
 
 
 async def test_a_closed_client_ends_its_watches(cluster: KubeCluster) -> None:
