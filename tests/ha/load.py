@@ -4,6 +4,7 @@ Every job has a life of its own, at the end of which it is as its life says: fin
 """
 
 import asyncio
+import itertools
 import random
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable
@@ -16,13 +17,15 @@ from shared.cluster.kinds import CONFIGMAPS, PODS, SERVICES
 from shared.cluster.objects import Metadata
 from shared.frameworks.scale_requests import GROUP, SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
-from tests.bench.real.client import MERGE, Client, encode
+from tests.bench.real.client import MERGE, CallError, Client, encode
 from tests.bench.real.manifests import collection, scale_in, scale_out, training_job
 from tests.ha.oracles import Place
 
 NAMESPACE = "load"
 PATIENCE_SECONDS = 120.0
 """For any step of a life: several kills may come in between."""
+
+AGAIN_SECONDS = 1.0
 
 MOST_AT_ONCE = 30
 """Jobs: a machine that is busier than it can bear measures itself."""
@@ -70,7 +73,7 @@ class Load:
         self.scaled = 0
 
     async def begin(self) -> None:
-        await self._client.call("POST", "/api/v1/namespaces", encode({"metadata": {"name": NAMESPACE}}))
+        await self._asked("POST", "/api/v1/namespaces", encode({"metadata": {"name": NAMESPACE}}))
         for kind in (PODS, SERVICES, CONFIGMAPS):
             self._follow(kind.kind, collection(kind.plural, NAMESPACE))
         for kind in (TRAININGJOBS, SCALEOUTS, SCALEINS):
@@ -119,7 +122,7 @@ class Load:
     async def _live(self, name: str, life: Callable[[str, random.Random], Awaitable[None]]) -> None:
         chance = random.Random(self._chance.random())
         manifest = training_job(name, NAMESPACE, chance.choice((1, 2)))
-        await self._client.call("POST", collection("trainingjobs", NAMESPACE, GROUP), encode(manifest))
+        await self._asked("POST", collection("trainingjobs", NAMESPACE, GROUP), encode(manifest))
         await life(name, chance)
 
     async def _brief(self, name: str, chance: random.Random) -> None:
@@ -136,7 +139,7 @@ class Load:
         await self._until("TrainingJob", name, "Running")
         for plural, request in (("scaleouts", scale_out), ("scaleins", scale_in)):
             manifest = request(name, NAMESPACE, name, 1)
-            await self._client.call("POST", collection(plural, NAMESPACE, GROUP), encode(manifest))
+            await self._asked("POST", collection(plural, NAMESPACE, GROUP), encode(manifest))
             await self._until(manifest["kind"], name, "ScaleSucceeded")
             self.scaled += 1
         if chance.random() < 0.8:
@@ -148,7 +151,7 @@ class Load:
         """The launcher ends well; most jobs are deleted then."""
         status = encode({"status": {"phase": "Succeeded", "containerStatuses": [_ENDED]}})
         path = f"{collection('pods', NAMESPACE)}/{name}-launcher/status"
-        await self._client.call("PATCH", path, status, MERGE)
+        await self._asked("PATCH", path, status, MERGE)
         await self._until("TrainingJob", name, "Succeeded")
         if chance.random() < 0.7:
             await self._delete(name)
@@ -162,8 +165,24 @@ class Load:
             await self._delete(self._kept.popleft())
 
     async def _delete(self, name: str) -> None:
-        await self._client.call("DELETE", f"{collection('trainingjobs', NAMESPACE, GROUP)}/{name}")
+        await self._asked("DELETE", f"{collection('trainingjobs', NAMESPACE, GROUP)}/{name}")
         self.ends[name] = ""
+
+    async def _asked(self, method: str, path: str, body: bytes | None = None, kind: str = "application/json") -> None:
+        """Ask as people's clients do: again while the server fails, as after it stood still."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            for again in itertools.chain((False,), itertools.repeat(True)):
+                try:
+                    await self._client.call(method, path, body, kind)
+                except CallError as failure:
+                    # What failed may have been done all the same.
+                    if again and (method, failure.status) in (("POST", 409), ("DELETE", 404)):
+                        return
+                    if failure.status < 500:
+                        raise
+                    await asyncio.sleep(AGAIN_SECONDS)
+                else:
+                    return
 
     def _phase(self, kind: str, name: str) -> str:
         shown = self._now[kind].get(name)

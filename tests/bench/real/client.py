@@ -68,6 +68,14 @@ class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
     object: T
 
 
+class CallError(RuntimeError):
+    """The API server answered with something else than success."""
+
+    def __init__(self, words: str, status: int) -> None:
+        super().__init__(words)
+        self.status = status
+
+
 class Client:
     """Requests as they are; a failed one raises."""
 
@@ -100,12 +108,12 @@ class Client:
         )
 
     async def call(self, method: str, path: str, body: bytes | None = None, kind: str = "application/json") -> bytes:
-        """The answer; raises `RuntimeError` for any but a success."""
+        """The answer; raises `CallError` for any but a success."""
         headers = {"Content-Type": kind} if body is not None else {}
         async with self._session.request(method, path, data=body, headers=headers) as response:
             answer = await response.read()
             if response.status >= 300:
-                raise RuntimeError(f"{method} {path}: {response.status} {answer[:300]!r}")
+                raise CallError(f"{method} {path}: {response.status} {answer[:300]!r}", response.status)
             return answer
 
     async def flood(self, requests: Iterable[tuple[str, bytes]]) -> None:
