@@ -2,13 +2,10 @@
 
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
 
-from shared.cluster.objects import Custom, Metadata
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.mpijob import MPIJOB, MPIJOB_V2BETA1
@@ -16,7 +13,6 @@ from shared.job.naming import JobKey, Slot, Uid, WorkerName
 from shared.job.spec import LAUNCHER, UNLIMITED, WORKER, JobSpec, Problem
 from shared.job.state import Job
 from tests.frameworks.documents import ABSENT, Document, changed, custom, mpi_job
-from tests.frameworks.strategies import JSON, spoilt
 from tests.kit.pods import pod_for, service_for
 
 LAUNCHERS = "spec.mpiReplicaSpecs.Launcher"
@@ -319,32 +315,7 @@ class TestPods:
         assert service["spec"]["ports"] == []
 
 
-def check(job: Custom) -> None:
-    answer = MPIJOB.parse(job)
-    if not isinstance(answer, JobSpec):
-        assert answer
-        assert all(isinstance(problem, Problem) and problem.reason.isalpha() for problem in answer)
-        return
-    slots = [THE_LAUNCHER, *([A_WORKER] if answer.worker.replicas else [])]
-    for slot in slots:
-        assert pod_for(job, slot, MPIJOB)["spec"]["restartPolicy"] == "Never"
-    MPIJOB.hosts_files(KEY, answer, MEMBERS)
-
-
-FULL: Any = changed(
-    changed(mpi_job(v2beta1=True), "spec.runPolicy", {"backoffLimit": 3, "suspend": False, "cleanPodPolicy": "All"}),
-    f"{CONTAINER}.resources",
-    {"limits": {"nvidia.com/gpu": 1}},
-)
-
-
-@given(JSON)
-@settings(max_examples=500, deadline=None)
-def test_any_spec_is_answered(spec: object) -> None:
-    check(Custom(metadata=Metadata(name="pi"), spec=spec))
-
-
-@given(spoilt(FULL))
-@settings(max_examples=800, deadline=None)
-def test_a_spoilt_job_is_answered_and_an_accepted_one_rendered(document: Document) -> None:
-    check(custom(document))
+def test_the_name_that_a_user_gave_to_the_main_container_is_not_repeated():
+    answer = MPIJOB.parse(custom(changed(mpi_job(), "spec.mainContainer", "s3cr3t")))
+    assert isinstance(answer, tuple)
+    assert [problem.message for problem in answer] == ["call the container that trains as the spec says"]
