@@ -19,7 +19,7 @@ def inputs_once_found() -> Iterator[object]:
         yield from (pytest.param(TARGETS[name], file.read_bytes(), id=f"{name}/{file.name}") for file in found(name))
 
 
-@pytest.mark.parametrize(("target", "data"), inputs_once_found())
+@pytest.mark.parametrize(("target", "data"), [*inputs_once_found()])
 def test_an_input_that_was_found_is_read_or_refused(target: Target, data: bytes):
     target.try_on(data)
 
