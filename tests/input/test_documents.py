@@ -36,6 +36,7 @@ BEYOND_SCHEMAS: Mapping[str, str] = {
     "InvalidScript": "a shell would take the path for an option",
     "ManagedByAnother": "the API server admits the job for its other controller",
     "NoReplicas": "the sum over roles; the rule spares a resource that has a status",
+    "NoScheduler": "the role is there, with no replicas, which a definition takes for every role",
     "UnknownReplicaType": "this operator's own definition takes any word",
     "UnsupportedChief": "which role may be the chief depends on the roles",
 }
