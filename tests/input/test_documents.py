@@ -32,6 +32,7 @@ BEYOND_SCHEMAS: Mapping[str, str] = {
     "BelowMinimum": "a maximum stands for a minimum that is not there",
     "InvalidEnvironment": "characters that no process takes in its environment",
     "InvalidName": "how long a name may be depends on roles and numbers; the rule spares a resource that has a status",
+    "InvalidPath": "a pattern of the definition cannot follow dots and slashes to the folder that a path means",
     "InvalidRendezvous": "the form of an address, and of what is written beside it",
     "InvalidScript": "a shell would take the path for an option",
     "ManagedByAnother": "the API server admits the job for its other controller",
