@@ -4,6 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 DEVELOPING := $(VENV)/.developing
+ATHERIS := $(VENV)/atheris
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 ENGINE ?= $(firstword $(foreach engine,docker podman buildah,$(shell command -v $(engine))))
 WORKERS ?= 2
@@ -15,7 +16,7 @@ EPOCH = $(shell git log -1 --format=%ct)
 on = $(filter-out 0 no off false,$(1))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sim crash-matrix mutants perturb test-determinism test-real test-node test-k3s test-frameworks lint types fmt e2e bench bench-parts binaries control-plane crds rbac pages chart replay image ha soak lock clean
+.PHONY: help demo test sim crash-matrix mutants input fuzz perturb test-determinism test-real test-node test-k3s test-frameworks lint types fmt e2e bench bench-parts binaries control-plane crds rbac pages chart replay image ha soak lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -35,6 +36,13 @@ crash-matrix: $(DEVELOPING) ## each protocol broken at each of its events in eve
 mutants: $(DEVELOPING) ## known-bad behaviours, planted one by one: which tests see each (ONLY=WORD, GENERATED=1)
 	@$(RUN) -m tests.mutants $(if $(ONLY),--only "$(ONLY)") $(if $(call on,$(GENERATED)),--generated) \
 	  $(if $(SEEDS),--seeds $(SEEDS))
+
+input: $(DEVELOPING) ## documents of each kind, from its definition and hostile ones, through the whole core (DOCUMENTS=10000)
+	@MUSTER_DOCUMENTS=$(or $(DOCUMENTS),10000) $(RUN) -m pytest tests/input $(PARALLEL)
+
+fuzz: $(DEVELOPING) $(ATHERIS)/.ready ## coverage-guided fuzzing of all that reads bytes of others (SECONDS=60 each, ONLY=NAME, INTO=FILE)
+	@PYTHONPATH=$(ATHERIS) $(RUN) -m tests.fuzz $(if $(SECONDS),--seconds $(SECONDS)) $(if $(ONLY),--only $(ONLY)) \
+	  $(if $(INTO),--into $(INTO))
 
 perturb: $(DEVELOPING) ## four services on a real API server, in each run one call in trouble (PLANS=n, PLAN='a line of a run', INTO=FILE)
 	@$(RUN) -m devcluster.binaries control-plane bench
@@ -132,7 +140,7 @@ lock: ## resolve the dependencies anew, with hashes and without addresses (needs
 	$(COMPILE) -c requirements.lock --group image -o deploy/image/build.lock > /dev/null
 
 clean: ## remove the virtual environments, recorded histories and caches
-	rm -rf $(VENV) $(VENV)-3.* .histories .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-3.* .histories .fuzz .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 # Of pip's lines the names of packages are shown, each when its turn comes; a file's name has its version behind a dash.
 define install
@@ -145,6 +153,12 @@ define install
 @test -e $(VENV)/.installed || { echo "not installed: the next make begins again" >&2; exit 1; }
 @rm $(VENV)/.installed
 endef
+
+# Its wheels fit few machines: it stands in no lock, and beside the environment.
+$(ATHERIS)/.ready: tests/fuzz/requirements.txt $(READY)
+	@$(RUN) -m pip install -q --disable-pip-version-check --no-deps --only-binary :all: --require-hashes --upgrade \
+	  --target $(ATHERIS) -r tests/fuzz/requirements.txt
+	@touch $@
 
 # Without its mark an environment is half of one, left by an interruption: it is begun again from nothing.
 $(READY): requirements.lock pyproject.toml

@@ -4,6 +4,7 @@ import msgspec
 
 from shared.eventlog import Stored
 from shared.eventlog.subject import Subject
+from shared.untrusted import MALFORMED
 
 
 class SavedEvent(msgspec.Struct):
@@ -30,7 +31,10 @@ def line_of(stored: Stored) -> str:
 
 def event_of(line: bytes) -> Stored:
     """The event of a line.  Raises `ValueError` if the line is none."""
-    known = msgspec.json.decode(line, type=SavedEvent)
+    try:
+        known = msgspec.json.decode(line, type=SavedEvent)
+    except RecursionError as error:
+        raise ValueError(str(error)) from error
     Subject.parse(known.subject)
     body = bytes(known.body)
     match body[:1]:
@@ -49,6 +53,6 @@ def _fits(body: bytes) -> bool:
         return False
     try:
         msgspec.json.decode(body)
-    except msgspec.DecodeError:
+    except MALFORMED:
         return False
     return True

@@ -26,6 +26,7 @@ from shared.installation.plugins import chosen, installed
 from shared.process import report
 from shared.process.settings import Settings
 from shared.release import this_release
+from shared.untrusted import MALFORMED
 
 REACHED = "versions.kubernetes"
 
@@ -155,7 +156,7 @@ class ClusterExamination:
             reports = report.read(answer.body)
         except Trouble as trouble:
             return msgspec.structs.replace(pod, silence=str(trouble))
-        except msgspec.MsgspecError as error:
+        except MALFORMED as error:
             return msgspec.structs.replace(pod, silence=f"its answer is malformed: {error}")
         return msgspec.structs.replace(pod, reports=reports)
 

@@ -29,6 +29,7 @@ from shared.process.dependencies import Dependencies
 from shared.runtime.acts import Context
 from shared.runtime.name_conflicts import is_controlled, must_be_controlled
 from shared.runtime.run import Runtime
+from shared.untrusted import whole_number
 
 
 class Scaler:
@@ -91,8 +92,8 @@ class Scaler:
         meta = held.metadata if held is not None else None
         must_be_controlled(meta, job, f"config map {name}", labelled=False)
         assert meta is not None
-        written = (meta.annotations or {}).get(HOSTS_VERSION, "0")
-        if written.isdigit() and int(written) >= effect.version:
+        written = whole_number((meta.annotations or {}).get(HOSTS_VERSION, ""))
+        if written is not None and written >= effect.version:
             # Another replica wrote this version or a newer one, which an older one never replaces.
             return
         patch = {

@@ -12,6 +12,7 @@ from shared.eventlog import Bucket, Revised
 from shared.job.chain import Head, checkpoint_of, checkpointed
 from shared.job.naming import Uid
 from shared.job.state import Job
+from shared.untrusted import whole_number
 
 SWEPT = "swept"
 """The key of a sequence: the bucket keeps nothing of jobs that were closed at this sequence or before."""
@@ -67,7 +68,7 @@ class Checkpoints:
         """The sequence up to which closed jobs have no entries.  Raises the bucket's errors."""
         kept = await self._bucket.get(SWEPT)
         log, _, sequence = (kept.value.decode() if kept is not None else "").partition("/")
-        return int(sequence) if log == self._identity and sequence.isdecimal() else 0
+        return (whole_number(sequence) or 0) if log == self._identity else 0
 
     async def sweep_to(self, sequence: int) -> None:
         """Note that jobs closed at `sequence` or before have no entries.  Raises the bucket's errors."""

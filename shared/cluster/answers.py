@@ -9,6 +9,7 @@ from http import HTTPStatus
 import msgspec
 
 from shared.errors import Conflict, Refused, Transient, Trouble
+from shared.untrusted import MALFORMED, whole_number
 
 EXPIRED = "Expired"
 """The reason when the server no longer has the version of a watch or of a paged list."""
@@ -59,11 +60,11 @@ def read_status(body: bytes | msgspec.Raw, code: int = 0, retry_after: str = "")
     """The Status in `body`, or one made up from the HTTP status and header when there is none."""
     try:
         status = _read(body)
-    except msgspec.MsgspecError:
+    except MALFORMED:
         status = Status()
     details = status.details
-    if retry_after.isdigit():
-        details = msgspec.structs.replace(details or Details(), retry_after_seconds=int(retry_after))
+    if (seconds := whole_number(retry_after)) is not None:
+        details = msgspec.structs.replace(details or Details(), retry_after_seconds=seconds)
     return msgspec.structs.replace(status, code=status.code or code, details=details)
 
 

@@ -10,13 +10,17 @@ import msgspec
 import structlog
 
 from shared.cluster import Resource
-from shared.cluster.objects import Object
+from shared.cluster.objects import Metadata, Object
 from shared.errors import Refused, Transient
+from shared.untrusted import MALFORMED, parts, whole_number
 
 T = TypeVar("T", bound=Object)
 A = TypeVar("A")
 
 UNDECODABLE = "Undecodable"
+
+LONGEST_SHOWN = 50
+"""Characters of a wrong value that an error repeats."""
 
 log = structlog.get_logger()
 
@@ -34,13 +38,13 @@ def read_object(resource: Resource[T], raw: bytes | msgspec.Raw) -> T:
     """
     try:
         found: T = decoder(resource.type).decode(raw)
-    except msgspec.MsgspecError as error:
+    except MALFORMED as error:
         why = str(error)
     else:
         return must_be_ordered(resource, found)
     try:
-        metadata = must_be_ordered(resource, decoder(Object).decode(raw)).metadata
-    except msgspec.MsgspecError as error:
+        metadata = must_be_ordered(resource, _metadata_alone(raw)).metadata
+    except MALFORMED as error:
         raise Refused(f"read a {resource.kind}: {error}", reason=UNDECODABLE) from error
     log.warning(
         "object is read by its metadata alone",
@@ -52,11 +56,21 @@ def read_object(resource: Resource[T], raw: bytes | msgspec.Raw) -> T:
     return resource.type(metadata=metadata)
 
 
+def _metadata_alone(raw: bytes | msgspec.Raw) -> Object:
+    try:
+        whole: Object = decoder(Object).decode(raw)
+    except RecursionError:
+        # The decoder follows even what it skips.
+        found = (part for name, part in parts(raw) if name == "metadata")
+        return Object(metadata=msgspec.json.decode(next(found, b"{}"), type=Metadata))
+    return whole
+
+
 def must_be_ordered(resource: Resource[Any], found: T) -> T:
     """`found`, if its version is a number, as Kubernetes promises: the order of versions depends on it."""
     version = found.metadata.resource_version
-    if version and not version.isdecimal():
-        raise Refused(f"read a {resource.kind}: its resourceVersion is {version!r}", reason=UNDECODABLE)
+    if version and whole_number(version) is None:
+        raise Refused(f"read a {resource.kind}: its resourceVersion is {version[:LONGEST_SHOWN]!r}", reason=UNDECODABLE)
     return found
 
 
@@ -64,7 +78,7 @@ def read_answer(of: type[A], answer: bytes, what: str) -> A:
     """An answer that is no object of a resource.  Raises `Transient` if it is malformed."""
     try:
         return msgspec.json.decode(answer, type=of)
-    except msgspec.MsgspecError as error:
+    except MALFORMED as error:
         raise Transient(f"{what}: the answer is malformed: {error}") from error
 
 

@@ -17,6 +17,7 @@ from shared.cluster.answers import LONGEST_MESSAGE, FailedRequest, Status, troub
 from shared.cluster.calls import FAREWELL_SECONDS, Caller, path_of
 from shared.cluster.kinds import PODS
 from shared.errors import Refused, Transient, Trouble
+from shared.untrusted import MALFORMED, whole_number
 from shared.withheld import without
 
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
@@ -28,6 +29,8 @@ CANNOT_EXECUTE = "CannotExecute"
 
 LONGEST_END = 65536
 """The most bytes of the final Status."""
+LONGEST_CODE = 9
+"""Digits of an exit code."""
 GRACE_SECONDS = 5.0
 """Seconds for the server to close after the command's end; output may still follow it."""
 
@@ -70,7 +73,7 @@ class _Received:
         """The Status of the command's end, if it arrived whole."""
         try:
             return msgspec.json.decode(self._error, type=_End)
-        except msgspec.MsgspecError:
+        except MALFORMED:
             return None
 
     @property
@@ -146,8 +149,8 @@ def _exit_code(received: _Received, what: str, command: Sequence[str]) -> int:
     if end is not None and end.status == "Success":
         return 0
     codes = [cause.message for cause in end.causes if cause.reason == "ExitCode"] if end is not None else []
-    if codes and codes[0].isdecimal():
-        return int(codes[0])
+    if codes and (code := whole_number(codes[0], LONGEST_CODE)) is not None:
+        return code
     if end is None and not received.nonsense:
         raise Transient(f"{what}: the connection was lost before the end; it may still be running")
     if end is None or end.status != "Failure" or codes:

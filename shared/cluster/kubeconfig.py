@@ -50,13 +50,13 @@ def _shaped(paths: Sequence[str]) -> Iterator[None]:
     """Raise `Refused` for a missing file, for invalid YAML and for YAML that is no kubeconfig."""
     try:
         yield
-    except (OSError, yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError) as error:
+    except (OSError, yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise unusable(paths, error) from error
 
 
 def unusable(paths: Sequence[str], why: object) -> Refused:
     told = " ".join(str(why).split())
-    if isinstance(why, TypeError | LookupError | AttributeError):
+    if isinstance(why, TypeError | LookupError | AttributeError | RecursionError):
         # Python's message names types and not the file.
         told = "it does not have the clusters, users and contexts of one"
     return Refused(f"the kubeconfig {os.pathsep.join(paths)} cannot be used: {told}", reason="BadKubeconfig")

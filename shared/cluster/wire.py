@@ -9,6 +9,7 @@ from shared.cluster import Resource
 from shared.cluster.decoding import must_be_ordered, read_object
 from shared.cluster.objects import Object
 from shared.errors import Transient
+from shared.untrusted import MALFORMED, parts, whole_number
 
 T = TypeVar("T", bound=Object)
 
@@ -50,10 +51,10 @@ def _event_decoder(of: type[T]) -> msgspec.json.Decoder[WatchEvent[T]]:
 def read_page(body: bytes, what: str) -> Page:
     """One page of a list.  Raises `Transient` if the body is none, because a proxy answered."""
     try:
-        page = _read_page(body)
-    except msgspec.MsgspecError as error:
+        page = _page(body)
+    except MALFORMED as error:
         raise Transient(f"{what}: the answer is no list: {error}") from error
-    if not page.metadata.resource_version.isdecimal():
+    if whole_number(page.metadata.resource_version) is None:
         raise Transient(f"{what}: the list has no resourceVersion that is a number")
     return page
 
@@ -66,16 +67,35 @@ def read_event(resource: Resource[T], line: bytes, what: str) -> tuple[str, T | 
     try:
         # One pass over the text; an object that does not fit is decoded again below.
         event = _event_decoder(resource.type).decode(line)
-    except msgspec.MsgspecError:
+    except MALFORMED:
         pass
     else:
         if event.type != ERROR:
             return event.type, must_be_ordered(resource, event.object)
     try:
-        raw = _read_raw_event(line)
-    except msgspec.MsgspecError as error:
+        raw = _raw_event(line)
+    except MALFORMED as error:
         raise Transient(f"{what}: a line is no watch event: {error}") from error
     return raw.type, raw.object if raw.type == ERROR else read_object(resource, raw.object)
+
+
+def _page(body: bytes) -> Page:
+    try:
+        return _read_page(body)
+    except RecursionError:
+        # One object that is nested too deeply hides none of the others.
+        whole = dict(parts(body))
+        metadata = msgspec.json.decode(whole.get("metadata", b"null"), type=ListMetadata)
+        return Page(metadata, tuple(item for _, item in parts(whole.get("items", b"[]"))))
+
+
+def _raw_event(line: bytes) -> RawEvent:
+    try:
+        return _read_raw_event(line)
+    except RecursionError:
+        whole = dict(parts(line))
+        kind = msgspec.json.decode(whole.get("type", b"null"), type=str)
+        return RawEvent(kind, whole.get("object", msgspec.Raw(b"null")))
 
 
 class Lines:

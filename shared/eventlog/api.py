@@ -8,6 +8,7 @@ import msgspec
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog.connection import Connection, NoAnswer
 from shared.eventlog.streams import StreamInfo
+from shared.untrusted import MALFORMED
 
 _T = TypeVar("_T")
 
@@ -148,5 +149,5 @@ def trouble(fault: Fault, what: str) -> Refused | Transient:
 def _decoded(decoder: msgspec.json.Decoder[_T], body: bytes, what: str) -> _T:
     try:
         return decoder.decode(body)
-    except msgspec.DecodeError as error:
+    except MALFORMED as error:
         raise Transient(f"{what}: the server's answer is malformed: {error}") from error

@@ -18,6 +18,7 @@ from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.room import Room, of_stream
 from shared.eventlog.setup import STREAMS, differences
 from shared.eventlog.streams import StreamInfo
+from shared.untrusted import MALFORMED
 
 _ANSWER_SECONDS = 3.0
 """The timeout of a server's monitor, which usually answers in milliseconds."""
@@ -106,7 +107,7 @@ async def varz(monitor: str) -> Varz:
     try:
         async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url, raise_for_status=True) as answer:
             return msgspec.json.decode(await answer.read(), type=Varz)
-    except (aiohttp.ClientError, TimeoutError, ValueError, msgspec.MsgspecError) as error:
+    except (aiohttp.ClientError, TimeoutError, ValueError, *MALFORMED) as error:
         why = str(error) or "no answer"
         raise Transient(f"cannot ask {url} whether NATS syncs its disk: {why}; correct NATS_MONITOR") from error
 

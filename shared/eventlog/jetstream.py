@@ -18,6 +18,7 @@ from shared.eventlog.reader import Reader
 from shared.eventlog.retry import backoff, insist
 from shared.eventlog.subject import Subject
 from shared.eventlog.tls import Login
+from shared.untrusted import MALFORMED
 
 _IN_FLIGHT = 1.0
 """Seconds for which a conflict may name a message that cannot be read yet, because a new leader still applies it."""
@@ -186,7 +187,7 @@ def _layout(genesis: bytes) -> int:
     """The layout of a log by its genesis event; the first layout is not named there."""
     try:
         return msgspec.json.decode(genesis, type=_Genesis).layout
-    except msgspec.MsgspecError as error:
+    except MALFORMED as error:
         raise Refused(f"read the log's genesis event: {error}; a newer release made it?", reason="TooNew") from error
 
 

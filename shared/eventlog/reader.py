@@ -260,8 +260,7 @@ class _Consumer:
     def _told(self, status: int, headers: bytes) -> None:
         """Handle a status message of the server about a pull."""
         if status == _HEARTBEAT_STATUS:
-            last = wire.header(headers, "Nats-Last-Consumer")
-            if last.isdigit() and int(last) > self._delivered:
+            if wire.number(headers, "Nats-Last-Consumer") > self._delivered:
                 self._fault = _MISSED
             elif self._pending and self._after >= self._end:
                 # A consumer that is idle has delivered all that its server can read.
@@ -269,7 +268,7 @@ class _Consumer:
                 self._pending = 0
                 self._announce_end = True
         elif status == _PULL_EXPIRED or (status == _PULL_ENDED and any(end in headers for end in _IN_ORDER)):
-            self._outstanding -= int(wire.header(headers, "Nats-Pending-Messages") or 0)
+            self._outstanding -= wire.number(headers, "Nats-Pending-Messages")
         elif status == _NO_RESPONDERS:
             self._fault = "its consumer is gone"
         else:

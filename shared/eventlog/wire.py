@@ -10,6 +10,7 @@ import msgspec
 
 from shared.eventlog import Entry, Stored
 from shared.eventlog.subject import Subject
+from shared.untrusted import whole_number
 
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 EXPECTED_SCOPE = "Nats-Expected-Last-Subject-Sequence-Subject"
@@ -80,6 +81,11 @@ def header(raw_headers: bytes, name: str) -> str:
     return _value(raw_headers, f"\r\n{name}: ".encode())
 
 
+def number(raw_headers: bytes, name: str) -> int:
+    """One header's value as a whole number, 0 if it is absent or none."""
+    return whole_number(header(raw_headers, name)) or 0
+
+
 def status(raw_headers: bytes) -> int:
     """The status of a message of the server itself, such as 503; 0 for any other message."""
     if not raw_headers.startswith(_STATUS):
@@ -100,11 +106,11 @@ def position(reply: bytes) -> Position | None:
     if not reply.startswith(b"$JS.ACK."):
         return None
     tokens = reply.split(b".")
-    if len(tokens) == 9:
-        return Position(int(tokens[5]), int(tokens[6]), int(tokens[8]))
-    if len(tokens) >= 11:
-        return Position(int(tokens[7]), int(tokens[8]), int(tokens[10]))
-    return None
+    at = 5 if len(tokens) == 9 else 7
+    try:
+        return Position(int(tokens[at]), int(tokens[at + 1]), int(tokens[at + 3]))
+    except (IndexError, ValueError):
+        return None
 
 
 def _value(raw_headers: bytes, start: bytes) -> str:

@@ -233,7 +233,8 @@ class Replicated(Framework):
         self, manifest: Custom, kind: ReplicaType, fields: reading.Fields, called: str, reserved: frozenset[str]
     ) -> RoleSpec:
         replicas = fields.integer("replicas", least=kind.least, most=kind.most)
-        container = training_container(fields, called)
+        said = "" if called == self.container_properties.name else "as the spec says"
+        container = training_container(fields, called, said)
         if container is not None:
             for port in container.parts("ports"):
                 port.integer("containerPort", least=1, most=GREATEST_PORT)

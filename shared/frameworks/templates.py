@@ -17,10 +17,10 @@ _LABEL = re.compile(DNS_LABEL)
 _COUNT = re.compile(r"[0-9]{1,9}")
 
 
-def training_container(role: Fields, name: str = "") -> Fields | None:
+def training_container(role: Fields, name: str = "", said: str = "") -> Fields | None:
     """Check the `template` of a role; return its training container, if there is one.
 
-    It is the container of that `name`, or without a name the first.
+    It is the container of that `name`, or without a name the first.  If a user chose the name, `said` is where.
     """
     if not role.has("template"):
         role.refuse("NoTemplate", "add a pod template with at least one container", "template")
@@ -34,7 +34,7 @@ def training_container(role: Fields, name: str = "") -> Fields | None:
     spec.part("dnsConfig").texts("searches")
     containers = spec.parts("containers")
     if not containers:
-        which = f"the one called {name}" if name else "the first one"
+        which = f"the one called {said or name}" if name else "the first one"
         spec.refuse("NoContainers", f"add at least one container; {which} trains", "containers")
         return None
     names: set[str] = set()
@@ -42,7 +42,7 @@ def training_container(role: Fields, name: str = "") -> Fields | None:
         _check_container(container, names)
     training = next((known for known in containers if name in ("", known.raw("name"))), None)
     if training is None:
-        spec.refuse("NoTrainingContainer", f"call the container that trains {name}", "containers")
+        spec.refuse("NoTrainingContainer", f"call the container that trains {said or name}", "containers")
         return None
     training.parts("volumeMounts")
     return training

@@ -9,6 +9,8 @@ from hashlib import sha256
 
 import msgspec
 
+from shared.untrusted import whole_number
+
 START = b"\0" * 32
 """The hash of a history without events."""
 
@@ -43,4 +45,5 @@ def checkpointed(text: str) -> tuple[str, Head | None]:
     """The log and the head that a checkpoint names; `("", None)` for a malformed one."""
     log, _, head = text.partition("/")
     sequence, _, digest = head.partition(":")
-    return (log, Head(int(sequence), digest)) if log and sequence.isdecimal() and digest else ("", None)
+    at = whole_number(sequence)
+    return (log, Head(at, digest)) if log and at is not None and digest else ("", None)

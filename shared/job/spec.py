@@ -4,7 +4,7 @@
 Events hold it: a new field has a default, and no field is renamed or removed.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -15,6 +15,9 @@ RestartPolicy = Literal["Never", "Always", "OnFailure", "ExitCode"]
 CleanPodPolicy = Literal["None", "Running", "All"]
 ScaleKind = Literal["ScaleIn", "ScaleOut"]
 Succeeds = Literal["First", "Any", "All"]
+
+MOST_REPLICAS = 100_000
+"""The most pods of a role that a reader of the log believes; the definitions of the built-in kinds allow fewer."""
 
 UNLIMITED = 2**31 - 1
 """A backoffLimit that is never reached."""
@@ -46,7 +49,7 @@ class RoleSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A role of a job: the number of its pods and their restartPolicy."""
 
     name: str
-    replicas: int
+    replicas: Annotated[int, msgspec.Meta(ge=0, le=MOST_REPLICAS)]
     min_replicas: int = 1
     max_replicas: int | None = None
     """None means no upper bound."""

@@ -6,6 +6,7 @@ So far every event has only one version.
 import msgspec
 
 from shared.job.events.catalog import AnyEvent
+from shared.untrusted import MALFORMED
 
 
 class UnknownEvent(Exception):  # noqa: N818  it names a thing in the log, for which the reader holds the job
@@ -27,7 +28,7 @@ def read_event(body: bytes, tag: str) -> AnyEvent:
     """
     try:
         event: AnyEvent = _decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except MALFORMED as error:
         if tag not in _KNOWN:
             raise UnknownEvent(tag) from error
         raise Malformed(f"{tag}: {error}") from error

@@ -28,5 +28,5 @@ class Reports(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(body: bytes) -> tuple[Report, ...]:
-    """The reports in an answer, one or several.  Raises `msgspec.MsgspecError`."""
+    """The reports in an answer, one or several.  Raises one of `MALFORMED`."""
     return msgspec.json.decode(body, type=Reports).services or (msgspec.json.decode(body, type=Report),)

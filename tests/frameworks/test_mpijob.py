@@ -306,3 +306,9 @@ class TestPods:
         assert service["metadata"]["name"] == "pi"
         assert service["spec"]["clusterIP"] == "None"
         assert service["spec"]["ports"] == []
+
+
+def test_the_name_that_a_user_gave_to_the_main_container_is_not_repeated():
+    answer = MPIJOB.parse(custom(changed(mpi_job(), "spec.mainContainer", "s3cr3t")))
+    assert isinstance(answer, tuple)
+    assert [problem.message for problem in answer] == ["call the container that trains as the spec says"]

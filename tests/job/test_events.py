@@ -121,6 +121,20 @@ def test_a_body_that_no_release_wrote_is_malformed(body: bytes):
         read_event(body, "JobGone")
 
 
+@pytest.mark.parametrize(
+    ("tag", "rest"),
+    [
+        ("SlotsAssigned", '"slots":[{"attempt":0,"role":"worker","ranges":[[0,9223372036854775807]]}]'),
+        ("SlotsReleased", '"slots":[{"attempt":0,"role":"worker","ranges":[[0,60000],[0,60000]]}]'),
+        ("HostsPublished", '"version":1,"members":[[0,9223372036854775807],[9,-9223372036854775808]]'),
+        ("JobAdopted", '"source":"AcceptedLoss","members":[[0,100000]]'),
+    ],
+)
+def test_a_forged_range_does_not_fill_the_memory_of_every_reader(tag: str, rest: str):
+    with pytest.raises(Malformed, match="indices, at most 100000"):
+        read_event(f'{{"type":"{tag}",{rest}}}'.encode(), tag)
+
+
 def test_a_type_of_a_newer_release_is_unknown():
     with pytest.raises(UnknownEvent, match="JobTeleported"):
         read_event(b'{"type":"JobTeleported","to":"mars"}', "JobTeleported")

@@ -23,13 +23,15 @@ from services.watcher.core.questions import UNANSWERED, Answers, Presence
 from services.watcher.core.vanished import question
 from shared.cluster.objects import Taint
 from shared.eventlog import Stored
-from shared.frameworks.training_job import TRAININGJOBS
+from shared.frameworks.framework import Framework
+from shared.frameworks.kinds import Kinds
+from shared.frameworks.training_job import TRAININGJOB
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import DrainChecked, ScriptFinished
 from shared.job.events.watcher import TimePassed
 from shared.job.fold import History
 from shared.job.membership import Unknown
-from shared.job.naming import Uid, config_name, pod_name
+from shared.job.naming import Uid, config_name
 from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, ScaleKind, ScaleSpec
 from shared.job.state import Job
 from shared.job.steps import Effect, Record, Step
@@ -49,16 +51,16 @@ GOING = ObservedNode(reason="SpotInterruption", taints=(Taint(key="spot", effect
 class Loop:
     """One job, its cluster, and the four deciders."""
 
-    def __init__(self, seed: int, spec: JobSpec) -> None:
+    def __init__(self, seed: int, job: JobSpec | ObservedJob, framework: Framework = TRAININGJOB) -> None:
+        """`job` is what was observed of a job of this kind; with a spec alone it is that of `KEY`."""
         self.chance = random.Random(seed)
-        self.history = History(KEY)
+        self.resource: ObservedJob | None = job if isinstance(job, ObservedJob) else _observed(job)
+        self.key, self.kind = self.resource.key, framework.resource
+        self.history = History(self.key)
         self._checker = LogChecker()
         self.events: list[AnyEvent] = []
         self.log: list[Stored] = []
-        self.version = 1
-        self.resource: ObservedJob | None = ObservedJob(
-            key=KEY, observed=observed(spec), deleting=False, orphan=False, log="", head=None, accept=""
-        )
+        self.version = self.resource.observed.version
         self.pods: dict[str, PodView] = {}
         self.children: dict[tuple[str, str], ChildView] = {}
         self.listed_in_hosts: frozenset[int] = frozenset()
@@ -66,7 +68,7 @@ class Loop:
         self.ran: list[Uid] = []
         """The requests whose script ran, time after time."""
         self._claimed: set[int] = set()
-        self.cache = Cache()
+        self.cache = Cache(Kinds([framework]))
         self.calm = False
         """No more trouble: nothing breaks by itself."""
         self.crashes = 0
@@ -91,14 +93,16 @@ class Loop:
         empty = count is None and not names
         self.requests[uid] = ObservedRequest(
             kind=kind,
-            namespace=KEY.namespace,
+            namespace=self.key.namespace,
             name=uid,
             uid=uid,
             version=self._next(),
             created="2030-01-01T00:00:00Z",
-            job=KEY.name,
+            job=self.key.name,
             owner=Uid(""),
-            spec=None if empty else ScaleSpec(kind=kind, job=KEY.name, count=count, pod_names=names, script=script),
+            spec=None
+            if empty
+            else ScaleSpec(kind=kind, job=self.key.name, count=count, pod_names=names, script=script),
             problems=(nothing,) if empty else (),
         )
         return uid
@@ -159,25 +163,25 @@ class Loop:
     def _syncs(self) -> Iterator[Move]:
         """Each watch catches up by itself."""
         cache = self.cache
-        at = (KEY.namespace, KEY.name)
-        if cache.scalable.get(at) != self.resource or not cache.scalable.listed:
+        at = (self.key.namespace, self.key.name)
+        if cache.jobs[self.kind].get(at) != self.resource or not cache.jobs[self.kind].listed:
             yield self._sync_job
         if {k: v for listing in cache.requests.values() for k, v in listing.items()} != {
-            (KEY.namespace, request.name): request for request in self.requests.values()
+            (self.key.namespace, request.name): request for request in self.requests.values()
         } or not all(listing.listed for listing in cache.requests.values()):
             yield self._sync_requests
         if {name: pod for (_, name), (_, pod) in cache.pods.items()} != self.pods or not cache.pods.listed:
             yield self._sync_pods
-        if cache.children_of(KEY) != self.children:
+        if cache.children_of(self.key) != self.children:
             yield self._sync_children
 
     def _sync_job(self) -> None:
-        self.cache.scalable.version, self.cache.held_back = self.version, False
-        self.cache.set_job(TRAININGJOBS, (KEY.namespace, KEY.name), self.resource)
+        self.cache.jobs[self.kind].version, self.cache.held_back = self.version, False
+        self.cache.set_job(self.kind, (self.key.namespace, self.key.name), self.resource)
 
     def _answers(self) -> Answers:
         """A GET of the job finds out that it is gone once its watch has."""
-        asked = question(self.job, self.cache) if self.cache.job(KEY) is None else None
+        asked = question(self.job, self.cache) if self.cache.job(self.key) is None else None
         return Answers(presence=(asked, Presence(there=False))) if asked is not None else UNANSWERED
 
     def _sync_requests(self) -> None:
@@ -186,14 +190,14 @@ class Loop:
             for at in [at for at in listing if at[1] not in now]:
                 self.cache.set_request(kind, at, None)
             for name, request in now.items():
-                self.cache.set_request(kind, (KEY.namespace, name), request)
+                self.cache.set_request(kind, (self.key.namespace, name), request)
             listing.version = self.version
 
     def _sync_pods(self) -> None:
         for at in [at for at in self.cache.pods if at[1] not in self.pods]:
             self.cache.set_pod(at, None)
         for name, pod in self.pods.items():
-            self.cache.set_pod((KEY.namespace, name), (KEY, pod))
+            self.cache.set_pod((self.key.namespace, name), (self.key, pod))
         self.cache.pods.version = self.version
 
     def _sync_children(self) -> None:
@@ -202,7 +206,7 @@ class Loop:
             for at in [at for at in listing if at[1] not in now]:
                 self.cache.set_child(kind, at, None)
             for name, child in now.items():
-                self.cache.set_child(kind, (KEY.namespace, name), (KEY, child))
+                self.cache.set_child(kind, (self.key.namespace, name), (self.key, child))
             listing.version = self.version
 
     def _kubelet(self) -> Iterator[Move]:
@@ -243,15 +247,15 @@ class Loop:
         """Carrying it out would change something; the real shell remembers that it just did."""
         match effect:
             case scheduler_effects.CreatePod():
-                return pod_name(KEY.name, effect.slot) not in self.pods and self.resource is not None
+                return self.job.pod_name(effect.slot) not in self.pods and self.resource is not None
             case scheduler_effects.CreateService():
-                return ("Service", KEY.name) not in self.children and self.resource is not None
+                return ("Service", self._service(effect)) not in self.children and self.resource is not None
             case scheduler_effects.CreateSecret():
-                return ("Secret", KEY.name) not in self.children and self.resource is not None
+                return ("Secret", self.key.name) not in self.children and self.resource is not None
             case scheduler_effects.DeletePod():
                 return any(pod.uid == effect.uid and not pod.deleting for pod in self.pods.values())
             case scaler_effects.WriteHosts():
-                known = self.children.get(("ConfigMap", config_name(KEY.name)))
+                known = self.children.get(("ConfigMap", config_name(self.key.name)))
                 return self.resource is not None and (known is None or known.hosts < effect.version)
             case scaler_effects.NudgeLauncher():
                 return any(pod.uid == effect.uid and pod.hosts < effect.version for pod in self.pods.values())
@@ -263,6 +267,9 @@ class Loop:
                 return effect.uid in self.requests and not self.requests[effect.uid].owner
         return False
 
+    def _service(self, effect: scheduler_effects.CreateService) -> str:
+        return self.key.name if effect.slot is None else self.job.pod_name(effect.slot)
+
     def _doing(self, effect: Effect) -> Move:
         return lambda: self._do(effect)
 
@@ -270,7 +277,7 @@ class Loop:
         match effect:
             case scheduler_effects.CreatePod(slot=slot):
                 self.uids += 1
-                name = pod_name(KEY.name, slot)
+                name = self.job.pod_name(slot)
                 others = [pod.name for pod in self.pods.values() if pod.attempt != slot.attempt]
                 assert not others, f"{name} of attempt {slot.attempt} beside {others} of another one"
                 self.pods[name] = PodView(
@@ -282,12 +289,13 @@ class Loop:
                     index=slot.index,
                 )
             case scheduler_effects.CreateService():
-                self.children["Service", KEY.name] = ChildView(
-                    kind="Service", name=KEY.name, uid=Uid("service"), version=self._next(), ours=True
+                name = self._service(effect)
+                self.children["Service", name] = ChildView(
+                    kind="Service", name=name, uid=Uid(f"service-{name}"), version=self._next(), ours=True
                 )
             case scheduler_effects.CreateSecret():
-                self.children["Secret", KEY.name] = ChildView(
-                    kind="Secret", name=KEY.name, uid=Uid("secret"), version=self._next(), ours=True
+                self.children["Secret", self.key.name] = ChildView(
+                    kind="Secret", name=self.key.name, uid=Uid("secret"), version=self._next(), ours=True
                 )
             case scheduler_effects.DeletePod(uid=uid):
                 pod = next(pod for pod in self.pods.values() if pod.uid == uid)
@@ -301,7 +309,7 @@ class Loop:
                 assert going_in_peace or pod.index not in self.listed_in_hosts, f"{pod.name} is still listed"
                 self.pods[pod.name] = replace(pod, deleting=True, version=self._next())
             case scaler_effects.WriteHosts(version=version, members=members):
-                name = config_name(KEY.name)
+                name = config_name(self.key.name)
                 self.listed_in_hosts = frozenset(members)
                 self.children["ConfigMap", name] = ChildView(
                     kind="ConfigMap", name=name, uid=Uid("config"), version=self._next(), ours=True, hosts=version
@@ -310,7 +318,7 @@ class Loop:
                 pod = next(pod for pod in self.pods.values() if pod.uid == uid)
                 self.pods[pod.name] = replace(pod, hosts=version, version=self._next())
             case scaler_effects.OwnRequest(uid=uid):
-                self.requests[uid] = replace(self.requests[uid], owner=KEY.uid, version=self._next())
+                self.requests[uid] = replace(self.requests[uid], owner=self.key.uid, version=self._next())
 
             case scaler_effects.RunScript():
                 self._run(effect)
@@ -345,6 +353,10 @@ class Loop:
     def _next(self) -> int:
         self.version += 1
         return self.version
+
+
+def _observed(spec: JobSpec) -> ObservedJob:
+    return ObservedJob(key=KEY, observed=observed(spec), deleting=False, orphan=False, log="", head=None, accept="")
 
 
 def steps_of(job: Job) -> list[Step]:

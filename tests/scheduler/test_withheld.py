@@ -57,3 +57,12 @@ def test_a_value_that_a_line_of_the_log_would_cut_in_two_does_not_show_its_begin
     secret = "s3cr3t" * 20
     refusal = Refused("cut", reason="Forbidden", words="x" * 290 + " " + secret)
     assert "s3cr3t" not in str(without_values(refusal, "create Pod", a_pod(TOKEN=secret)))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"name": "init"}, ["init"], "init", 7, [{"env": {"TOKEN": "hunter2"}}], [{"env": [1]}]]
+)
+def test_a_pod_with_containers_of_any_shape_is_refused_in_the_servers_words(wrong: object):
+    pod = a_pod(TOKEN="hunter2")
+    pod["spec"]["initContainers"] = wrong
+    assert words("denied: hunter2", pod) == "denied: [withheld]"

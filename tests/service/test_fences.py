@@ -129,6 +129,15 @@ async def test_a_hosts_file_written_meanwhile_is_not_written_over():
     assert stage.hosts() == ("3", "resnet-worker-0:1\n")
 
 
+async def test_hosts_files_whose_version_a_person_spoilt_are_written_again():
+    stage = Stage()
+    scaler = Scaler(stage.cluster, Policy())
+    await scaler.act(WriteHosts(1, (0, 1)), stage.context)
+    stage.store.patch(CONFIGMAPS, NAMESPACE, "resnet-config", {"metadata": {"annotations": {HOSTS_VERSION: "²"}}})
+    await scaler.act(WriteHosts(2, (0,)), stage.context)
+    assert stage.hosts() == ("2", "resnet-worker-0:1\n")
+
+
 async def test_a_late_nudge_spares_the_pod_that_has_the_name_now():
     stage = Stage()
     stage.store.create(PODS, NAMESPACE, {"metadata": {"name": "resnet-launcher"}, "spec": {}})

@@ -25,10 +25,15 @@ def _values(manifest: dict[str, Any]) -> Iterator[str]:
     meta, spec = manifest["metadata"], manifest.get("spec") or {}
     found = [*(meta.get("annotations") or {}).values()]
     for kind in ("initContainers", "containers"):
-        for container in spec.get(kind) or ():
-            found += [variable.get("value") for variable in container.get("env") or ()]
+        for container in _objects(spec.get(kind)):
+            found += [variable.get("value") for variable in _objects(container.get("env"))]
     # Names are not secret, and the message needs them.
     names = {meta["name"], meta.get("namespace"), *(owner["name"] for owner in meta.get("ownerReferences") or ())}
     for value in dict.fromkeys(each for each in found if isinstance(each, str)):
         if value not in names:
             yield value
+
+
+def _objects(value: object) -> list[dict[str, Any]]:
+    """The objects in a list; templates may hold any JSON where their definition says nothing."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
