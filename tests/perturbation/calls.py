@@ -25,7 +25,8 @@ Way = Literal[
     "stale-read",
 ]
 """What a change meets: the death of its service before or after it, an answer instead of it, silence after or instead
-of it, or a service that next reads what was there before it.
+of it, or a watch that expires, with a list after it of what was there before.  An API server answers a GET of one
+object with the truth.
 """
 WAYS: tuple[Way, ...] = get_args(Way)
 
@@ -71,13 +72,6 @@ class Strike(msgspec.Struct, frozen=True):
         )
 
 
-class Read(msgspec.Struct, frozen=True):
-    """An answer that the API server gave to a reader."""
-
-    status: int
-    body: bytes
-
-
 class CallProxy(FaultProxy):
     """One of the changes that pass here meets the strike; without one they are only noted."""
 
@@ -91,12 +85,11 @@ class CallProxy(FaultProxy):
         calls: list[Call],
         *,
         crash: Callable[[], None],
-        remember: Callable[[str, str], Awaitable[Callable[[], None]]],
+        remember: Callable[[str], Awaitable[Callable[[], None]]],
     ) -> None:
         """`calls` gets every change that the service asks for; `crash` kills the service.
 
-        `remember` is given a plural and the path of an object; what it returns makes every service read once more what
-        was there at that moment.
+        `remember` is given a plural; what it returns makes the watcher list once more what was there at that moment.
         """
         super().__init__(server, authority, session=session)
         self.struck = False
@@ -108,8 +101,6 @@ class CallProxy(FaultProxy):
         self._counted = Counter[tuple[str, str, str]]()
         self._lister: dict[str, web.Request] = {}
         """By plural, the newest list."""
-        self._past: dict[str, Read] = {}
-        """By path, what the next reader is told instead of the truth."""
 
     async def list_again(self, plural: str) -> bytes:
         """What the API server answers now to the newest list of this service; nothing if it never listed."""
@@ -118,10 +109,6 @@ class CallProxy(FaultProxy):
             return b""
         async with self._upstream(request) as response:
             return await response.read()
-
-    def go_back(self, path: str, past: Read) -> None:
-        """The next reader of this object reads `past`."""
-        self._past[path] = past
 
     def list_back(self, plural: str, body: bytes) -> None:
         """The watch of this kind has expired, and the list after it is `body`."""
@@ -133,9 +120,6 @@ class CallProxy(FaultProxy):
     async def _pass(self, request: web.Request, listed: str) -> web.Response:
         if listed:
             self._lister[listed] = request
-        if request.method == "GET" and (past := self._past.pop(request.path, None)) is not None:
-            self.met.append(f"get {request.path}: what was there before")
-            return web.Response(status=past.status, body=past.body, content_type="application/json")
         return await super()._pass(request, listed)
 
     async def _change(self, request: web.Request) -> web.StreamResponse:
@@ -155,9 +139,7 @@ class CallProxy(FaultProxy):
             case "timeout-lost":
                 pass
             case "stale-read":
-                name = call.name.partition("/")[0]
-                path = f"{request.path}/{name}" if request.method == "POST" else request.path.removesuffix("/status")
-                recall = await self._remember(call.plural, path)
+                recall = await self._remember(call.plural)
                 answer = await super()._change(request)
                 recall()
                 return answer

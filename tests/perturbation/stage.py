@@ -32,7 +32,7 @@ from tests.kit.invariants import faults_of
 from tests.kit.operator import must_be_the_logs
 from tests.kit.services import AUTHORS, Services
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
-from tests.perturbation.calls import Call, CallProxy, Read, Strike
+from tests.perturbation.calls import Call, CallProxy, Strike
 from tests.perturbation.ends import Manifest, State, end_state
 from tests.perturbation.sight import Sight
 
@@ -292,16 +292,12 @@ class Stage(Services):
         await self.kill(author)
         await self.start(author)
 
-    async def _remember(self, plural: str, path: str) -> Callable[[], None]:
-        """What is there now, for the services to read it once more."""
+    async def _remember(self, plural: str) -> Callable[[], None]:
+        """What is there now, for the watcher to list it once more."""
         watcher = self._proxies["watcher"]
-        async with self._ground.session.get(path) as response:
-            past = Read(response.status, await response.read())
         listed = await watcher.list_again(plural)
 
         def recall() -> None:
-            for proxy in self._proxies.values():
-                proxy.go_back(path, past)
             if listed:
                 watcher.list_back(plural, listed)
 
