@@ -78,7 +78,6 @@ class Ground(Stack):
         # It looks for new kinds twice a minute, and until then collects nothing of theirs.
         await self.cluster.controllers.restart()
         await self._stack.enter_async_context(fake_nodes(self.cluster, self.data, nodes=1))
-        self.session = await self._stack.enter_async_context(self.cluster.session())
         self.through = await self._stack.enter_async_context(to_server(self.cluster.authority))
         self.sight = await self._stack.enter_async_context(Everything(self.cluster))
 
