@@ -90,14 +90,15 @@ class LogChecker:
             if uid not in self.unreadable:
                 self.fault(f"I11 {job.key} is held: {history.held}")
             return
+        before = self._newest(uid)
+        self._at[uid][history.sequence] = (job, history.head.hash, history.time)
         try:
-            before, event = self._newest(uid), read_event(stored.body, tag)
+            event = read_event(stored.body, tag)
         except UnknownEvent:
             # The fold would hold the job if it were not optional.
             return
         self.reached.add(tag)
         self._by_uid[uid] = history
-        self._at[uid][history.sequence] = (job, history.head.hash, history.time)
         self._check(job, event, tag, stored.sequence)
         if before is None:
             return

@@ -21,7 +21,7 @@ from shared.job.events.watcher import (
     ScaleRequestGone,
 )
 from shared.job.naming import JobKey, Uid, config_name
-from shared.job.spec import Problem
+from shared.job.spec import WORKER, Problem
 from shared.job.views import ChildView, Exit
 from tests.kit.builders import a_created_job, a_running_job, a_spec, exited, launcher, observed, scaling_out, worker
 from tests.kit.histories import KEY
@@ -85,6 +85,27 @@ class TestTheResource:
         watching.show(a_resource(version=10, generation=3))
         assert kinds(watching.settle()) == ["JobObserved"]
         assert watching.job().problems == ()
+
+    def test_an_edit_that_takes_away_a_role_with_pods_is_a_mistake_and_the_spec_before_counts(self):
+        watching = watching_a_running_job()
+        before = watching.job().spec
+        assert before is not None
+        without = replace(before, roles=tuple(role for role in before.roles if role.name != WORKER))
+        watching.show(a_resource(without, version=9, generation=2))
+        assert kinds(watching.settle()) == ["JobObserved"]
+        assert watching.job().spec == before
+        assert [(problem.reason, problem.field) for problem in watching.job().problems] == [("RoleRemoved", "spec")]
+        assert "worker" in watching.job().problems[0].message
+        watching.show(a_resource(before, version=10, generation=3))
+        assert kinds(watching.settle()) == ["JobObserved"]
+        assert watching.job().problems == ()
+
+    def test_a_role_without_pods_may_be_taken_away(self):
+        watching = Watching(observed(a_spec(2)))
+        without = replace(a_spec(2), roles=tuple(role for role in a_spec(2).roles if role.name != WORKER))
+        watching.show(a_resource(without, version=9, generation=2))
+        assert kinds(watching.settle()) == ["JobObserved"]
+        assert watching.job().spec == without
 
     def test_a_deletion_that_waits_is_said_once(self):
         watching = Watching(observed(a_spec()))

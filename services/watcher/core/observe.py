@@ -15,6 +15,7 @@ from shared.job.events import watcher
 from shared.job.events.catalog import Fact
 from shared.job.fold import Histories
 from shared.job.naming import NO_UID, JobKey, Uid
+from shared.job.spec import JobSpec, Problem
 from shared.job.state import Job
 from shared.job.views import PodView
 
@@ -122,8 +123,10 @@ def _resource(job: Job, cache: Cache, presence: Presence | None) -> Iterator[Fac
     seen = resource.observed
     if cache.epoch == job.epoch and seen.version < job.version:
         return
+    taken = _roles_taken(job, seen.spec)
+    problems, spec = seen.problems or taken, seen.spec if not taken else None
     known = (job.generation, job.problems) if job.problems else (job.generation, job.spec)
-    now = (seen.generation, seen.problems) if seen.problems else (seen.generation, seen.spec)
+    now = (seen.generation, problems) if problems else (seen.generation, spec)
     if known != now or job.gone or cache.epoch > job.epoch:
         yield watcher.JobObserved(
             kind=seen.kind,
@@ -131,11 +134,26 @@ def _resource(job: Job, cache: Cache, presence: Presence | None) -> Iterator[Fac
             generation=seen.generation,
             version=seen.version,
             epoch=cache.epoch,
-            spec=seen.spec,
-            problems=seen.problems,
+            spec=spec,
+            problems=problems,
         )
     if resource.deleting and (not job.deleting or (resource.orphan and not job.orphan)):
         yield watcher.JobDeleting(version=seen.version, orphan=resource.orphan, finalizers=resource.finalizers)
+
+
+def _roles_taken(job: Job, spec: JobSpec | None) -> tuple[Problem, ...]:
+    """The roles that have slots and are in the spec no more: what becomes of their pods nothing would say."""
+    if spec is None or job.over:
+        return ()
+    taken = sorted({slot.role for slot in job.attempt.slots if not spec.has(slot.role)})
+    return tuple(
+        Problem(
+            reason="RoleRemoved",
+            field="spec",
+            message=f"put the role {role} back, which has pods; a job that is suspended can lose it",
+        )
+        for role in taken
+    )
 
 
 def _disruptions(job: Job, cache: Cache) -> Iterator[Fact]:
