@@ -44,9 +44,10 @@ fuzz: $(DEVELOPING) $(ATHERIS)/.ready ## coverage-guided fuzzing of all that rea
 	@PYTHONPATH=$(ATHERIS) $(RUN) -m tests.fuzz $(if $(SECONDS),--seconds $(SECONDS)) $(if $(ONLY),--only $(ONLY)) \
 	  $(if $(INTO),--into $(INTO))
 
-perturb: $(DEVELOPING) ## four services on a real API server, in each run one call in trouble (PLANS=n, PLAN='a line of a run', INTO=FILE)
+perturb: $(DEVELOPING) ## four services on a real API server, in each run one call in trouble (PLANS=n, MINUTES=n, PLAN='a line of a run', INTO=FILE)
 	@$(RUN) -m devcluster.binaries control-plane bench
-	@$(RUN) -m tests.perturbation $(if $(PLAN),--plan "$(PLAN)") $(if $(PLANS),--plans $(PLANS)) $(if $(INTO),--into $(INTO))
+	@$(RUN) -m tests.perturbation $(if $(PLAN),--plan "$(PLAN)") $(if $(PLANS),--plans $(PLANS)) $(if $(MINUTES),--minutes $(MINUTES)) \
+	  $(if $(INTO),--into $(INTO))
 
 test-real: $(DEVELOPING) binaries ## the end-to-end tests and the contract suite on the real control plane
 	@$(RUN) -m devcluster.binaries bench

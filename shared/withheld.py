@@ -10,6 +10,8 @@ from urllib.parse import quote, quote_plus
 
 WITHHELD = "[withheld]"
 
+_IN_HTML = {ord(char): f"\\u{ord(char):04x}" for char in "&<>"}
+
 SHORTEST_VALUE = 4
 """Characters; a shorter value is a number or a flag, and hiding it would hide the numbers of a quota."""
 
@@ -20,10 +22,12 @@ def without(words: str, values: Iterable[str]) -> str:
     Cut them only afterwards: of a value that was cut the rest would stay.
     """
     # The longest first: one value may be a part of another.
-    for value in sorted({*values}, key=lambda value: (-len(value), value)):
+    for value in sorted(dict.fromkeys(values), key=lambda value: (-len(value), value)):
         if len(value) < SHORTEST_VALUE:
             continue
         as_json = (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1])
-        for spelt in dict.fromkeys((value, *as_json, quote(value, safe=""), quote_plus(value))):
+        # Go's encoder escapes what could end a script in HTML.
+        as_html = (text.translate(_IN_HTML) for text in as_json)
+        for spelt in dict.fromkeys((value, *as_json, *as_html, quote(value, safe=""), quote_plus(value))):
             words = re.sub(rf"(?<![\w-]){re.escape(spelt)}(?![\w-])", WITHHELD, words)
     return words

@@ -42,6 +42,9 @@ T = TypeVar("T")
 
 log = structlog.get_logger()
 
+_Shape = tuple[Uid, int, bool]
+"""An object, and what the set of fields of its status depends on: the job's generation, and whether that is valid."""
+
 
 class Status:
     """The service."""
@@ -65,11 +68,8 @@ class Status:
         self._kinds = kinds
         self._now = now
         self._chance = chance
-        self._written: defaultdict[JobKey, set[tuple[Uid, int]]] = defaultdict(set)
-        """Objects whose status this process wrote, by job, each with the job's generation.
-
-        The next write needs no GET: the set of fields of a status changes only with the generation.
-        """
+        self._written: defaultdict[JobKey, set[_Shape]] = defaultdict(set)
+        """Objects whose status this process wrote, by job: the next write of the same shape needs no GET."""
         self._repaired: defaultdict[JobKey, set[tuple[Uid, int]]] = defaultdict(set)
         self._closed = asyncio.Queue[History]()
         """Histories of closed jobs, whose entries in the bucket are to be removed."""
@@ -137,7 +137,7 @@ class Status:
         namespace = context.job.key.namespace
         written, repaired = self._written[context.job.key], self._repaired[context.job.key]
         status = with_head(effect.document, self._identity, context.head, context.time)
-        this = effect.uid, context.job.generation
+        this = _shape(effect, context.job)
         repairs = effect.repair and (effect.uid, effect.repair) not in repaired
         if repairs or this not in written:
             stays = effect.over and not repairs
@@ -160,9 +160,9 @@ class Status:
         await self._write(resource, namespace, effect, status)
         await self._done(effect, context.job, written)
 
-    async def _done(self, effect: PatchStatus, job: Job, written: set[tuple[Uid, int]]) -> None:
+    async def _done(self, effect: PatchStatus, job: Job, written: set[_Shape]) -> None:
         """The object shows the document: neither this process nor, of one that is over, the next one has to look."""
-        written.add((effect.uid, job.generation))
+        written.add(_shape(effect, job))
         if effect.over:
             await self._checkpoints.shown(effect.uid, effect.document, job.epoch)
 
@@ -230,3 +230,7 @@ def event_name(effect: Announce) -> str:
 def build(dependencies: Dependencies) -> Status:
     """The service of a process with these dependencies."""
     return Status(dependencies.cluster, dependencies.heads, dependencies.identity, dependencies.kinds)
+
+
+def _shape(effect: PatchStatus, job: Job) -> _Shape:
+    return effect.uid, job.generation, bool(job.problems)

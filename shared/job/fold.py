@@ -162,13 +162,7 @@ def closed(job: Job) -> bool:
 
     A later event can open it again, such as a `JobObserved` after the restoration of a backup.
     """
-    if (
-        not job.gone
-        or job.pods
-        or job.children
-        or job.integrity.doubt is not None
-        or job.scaling.open_request is not None
-    ):
+    if not job.gone or job.pods or job.children or job.scaling.open_request is not None:
         return False
     return not any(request.shown for request in job.scaling.requests.values())
 

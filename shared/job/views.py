@@ -7,15 +7,6 @@ import msgspec
 from shared.job.naming import Slot, Uid
 from shared.job.sorted_set import SortedSet
 
-MOST_INDICES = 100_000
-"""The most indices in one value of an event: a forged range of a few bytes would fill the memory of every reader."""
-
-
-def must_be_few(pairs: Iterable[tuple[int, int]]) -> None:
-    """Raise `ValueError` if these inclusive ranges have more than `MOST_INDICES` indices."""
-    if (found := sum(max(high - low + 1, 0) for low, high in pairs)) > MOST_INDICES:
-        raise ValueError(f"{found} indices, at most {MOST_INDICES}")
-
 
 class Slots(msgspec.Struct, frozen=True, gc=False):
     """Slots of one attempt and role, as inclusive index ranges: a thousand workers are one pair of numbers."""
@@ -23,9 +14,6 @@ class Slots(msgspec.Struct, frozen=True, gc=False):
     attempt: int
     role: str
     ranges: tuple[tuple[int, int], ...]
-
-    def __post_init__(self) -> None:
-        must_be_few(self.ranges)
 
     def __iter__(self) -> Iterator[Slot]:
         return (Slot(self.attempt, self.role, index) for low, high in self.ranges for index in range(low, high + 1))

@@ -189,7 +189,7 @@ def read_the_end_of_a_command(data: bytes) -> None:
         received.take(bytes([STDOUT]) + line)
     received.take(bytes([ERROR]) + end)
     drain.in_use(received.output, [(1, "resnet-worker-1")])
-    assert 0 <= _exit_code(received, "execute") < 2**31
+    assert 0 <= _exit_code(received, "execute", ["true"]) < 2**31
 
 
 def read_a_kubeconfig(data: bytes) -> None:

@@ -145,16 +145,23 @@ def table(lives: Sequence[Life], by_design: float) -> str:
 
 
 def verdict(lives: Sequence[Life], by_design: float) -> str:
-    """A line for each service that grew faster than the goal."""
+    """A line for each spared process that ended, and for each service that grew faster than the goal."""
+    ended = [
+        f"missed: {name} was to live through, and lived {len(own)} times"
+        for name, own in _by_name(lives)
+        if name in COURSE.spared and len(own) > 1
+    ]
     slopes = [(name, slope) for name, own in _by_name(lives) if (slope := _slope_of(name, own)) is not None]
-    if not slopes:
+    if not slopes and not ended:
         return f"No process lived for {2 * SETTLED_SECONDS / MINUTE:.0f} minutes, so that no slope is told."
     missed = [
         f"missed: {name} grew by {slope:.1f} MiB an hour, {rest:.1f} without histories, and the goal is < {GOAL:.0f}"
         for name, slope in slopes
         if _is_service(name) and (rest := slope - by_design) >= GOAL
     ]
-    return "\n".join(missed) or f"Without its histories every service grew by less than {GOAL:.0f} MiB an hour."
+    told = [name for name, _ in slopes if _is_service(name)]
+    good = f"Without their histories these grew by less than {GOAL:.0f} MiB an hour: {', '.join(told)}."
+    return "\n".join([*ended, *missed]) or good
 
 
 def _is_service(name: str) -> bool:
@@ -168,7 +175,7 @@ def _by_name(lives: Sequence[Life]) -> list[tuple[str, list[Life]]]:
 
 def _slope_of(name: str, lives: Sequence[Life]) -> float | None:
     # The others live for some minutes, in which they do little but start.
-    return slope(lives[0].samples) if name in COURSE.spared else None
+    return slope(lives[0].samples) if name in COURSE.spared and len(lives) == 1 else None
 
 
 def _row(name: str, lives: Sequence[Life], by_design: float) -> list[str]:

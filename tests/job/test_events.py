@@ -126,6 +126,11 @@ def test_a_body_that_no_release_wrote_is_malformed(body: bytes):
     [
         ("SlotsAssigned", '"slots":[{"attempt":0,"role":"worker","ranges":[[0,9223372036854775807]]}]'),
         ("SlotsReleased", '"slots":[{"attempt":0,"role":"worker","ranges":[[0,60000],[0,60000]]}]'),
+        (
+            "SlotsAssigned",
+            '"slots":[{"attempt":0,"role":"a","ranges":[[0,60000]]}],'
+            '"replaces":[{"attempt":0,"role":"b","ranges":[[0,60000]]}]',
+        ),
         ("HostsPublished", '"version":1,"members":[[0,9223372036854775807],[9,-9223372036854775808]]'),
         ("JobAdopted", '"source":"AcceptedLoss","members":[[0,100000]]'),
     ],

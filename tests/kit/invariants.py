@@ -103,7 +103,7 @@ class LogChecker:
         if before is None:
             return
         # An adopted job has the end that another operator, or a lost history, gave it.
-        if job.phase not in (before.phase, *PATHS[before.phase]) and tag != "JobAdopted":
+        if job.phase not in (before.phase, *PATHS[before.phase]) and (tag != "JobAdopted" or before.phase in ENDED):
             self.fault(f"I2 {job.key}: {before.phase or 'nothing'} -> {job.phase} at {stored.sequence}")
         if before.phase in ENDED and tag in ("SlotsAssigned", "JobRestarted", "ScaleAccepted", "HostsPublished"):
             self.fault(f"I25 {job.key} is {before.phase}, and {tag} follows at {stored.sequence}")

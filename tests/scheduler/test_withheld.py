@@ -34,6 +34,7 @@ def words(said: str, manifest: dict[str, Any]) -> str:
         pytest.param('denied: {"env":[{"name":"T","value":"hunter2"}]}', "hunter2", id="as JSON"),
         pytest.param("denied: T=hunter2, go away", "hunter2", id="in a sentence"),
         pytest.param('denied: "a\\"quote"', 'a"quote', id="with a quote that JSON escapes"),
+        pytest.param(r'denied: "a\u0026b\u003cc"', "a&b<c", id="with what Go escapes for HTML"),
         pytest.param("denied: hunter2-and-more", "hunter2-and-more", id="of two values that begin alike the longer"),
     ],
 )

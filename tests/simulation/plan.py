@@ -245,6 +245,7 @@ FORGED: tuple[dict[str, Any], ...] = (
     {"history": {"log": "log", "sequence": 2, "hash": "0" * 64}},
     {"history": {"log": "log", "sequence": 1_000_000, "hash": "0" * 64}},
     {"history": {"log": "another", "sequence": 3, "hash": "0" * 64}},
+    {"phase": "Succeeded", "history": {"log": "another", "sequence": 3, "hash": "0" * 64}},
 )
 """What a user writes into a status."""
 ENDS_OF_NODES: tuple[Literal["lost", "drained", "announced", "deleted", "opened"], ...] = (

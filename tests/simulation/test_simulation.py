@@ -81,9 +81,9 @@ def test_the_end_of_a_pause_does_not_wake_a_process_that_was_killed_meanwhile():
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_planted_fault_is_seen(mutant: Mutant, monkeypatch: pytest.MonkeyPatch):
     mutant.plant(monkeypatch)
-    for seed in range(MOST_SEEDS):
-        faults = simulate(plan_of(seed)).faults
+    for plan in [mutant.plan] if mutant.plan is not None else map(plan_of, range(MOST_SEEDS)):
+        faults = simulate(plan).faults
         if faults:
             assert any(fault.startswith(f"{mutant.rule} ") for fault in faults), faults
             return
-    pytest.fail(f"{MOST_SEEDS} seeds do not see it")
+    pytest.fail("nothing sees it")

@@ -260,6 +260,35 @@ def test_a_job_whose_status_says_that_it_is_over_stays_over():
     assert [*scheduler(history.job), *scaler(history.job, Policy())] == []
 
 
+def test_the_status_of_another_log_ends_no_job_that_this_log_has_begun():
+    reached = Inherited(phase="Succeeded", end="Succeeded")
+    resource = replace(accepting("7:ab"), log="log-2", head=HEAD, reached=reached)
+    job = a_history([*a_running_job(), BROKEN]).job
+    assert accepted(job, resource, {}) == [HistoryAccepted(sequence=7, hash="ab")]
+    restored = a_history([*a_running_job(), replace(BROKEN, log="log-1", reason="BeyondTheEnd")]).job
+    adopted, _ = accepted(restored, resource, {})
+    assert isinstance(adopted, JobAdopted)
+    assert adopted.phase == "Succeeded"
+
+
+def test_a_job_whose_last_pod_had_ended_is_adopted_once():
+    watching = Watching(BROKEN)
+    watching.show(accepting("7:ab"))
+    watching.show_pods(launcher(phase="Failed", exits=exited(1)))
+    said = [type(fact).__name__ for fact in watching.settle()]
+    assert said == ["PodsObserved", "JobAdopted", "HistoryAccepted", "JobObserved"]
+
+
+def test_where_the_store_was_restored_too_the_job_is_said_before_its_pods():
+    watching = Watching(*a_running_job(workers=1), BROKEN)
+    watching.restarted(version=6)
+    watching.cache.epoch = 1
+    watching.show(accepting("7:ab"))
+    watching.show_pods(worker(0, version=3, ready=False))
+    said = [type(fact).__name__ for fact in watching.settle()]
+    assert said.index("HistoryAccepted") < said.index("JobObserved") < said.index("PodsObserved")
+
+
 def test_the_newest_attempt_is_the_one_that_lives():
     job = a_broken_job(observed(a_spec()))
     newest = replace(worker(1), attempt=2, uid=Uid("new"))

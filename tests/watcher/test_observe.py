@@ -300,6 +300,14 @@ class TestPods:
         watching.answer(there=False)
         assert kinds(watching.settle()) == ["JobGone", "PodsGone", "ChildGone"]
 
+    def test_nothing_of_them_is_said_either_while_nobody_is_asked(self):
+        watching = watching_a_running_job()
+        watching.cache.held_back = True
+        watching.show(None)
+        watching.take_pods("resnet-worker-0")
+        assert watching.look().questions == ()
+        assert watching.seen() == []
+
     def test_pods_and_children_of_a_job_that_its_get_finds_are_followed_although_its_list_lacks_it(self):
         watching = watching_a_running_job()
         watching.show(None)

@@ -22,6 +22,7 @@ from shared.job.views import PodView, alive, ended, spans
 replace = msgspec.structs.replace
 
 MISMATCH = "HashMismatch"
+OTHER_LOG = "OtherLog"
 
 ACCEPTED_LOSS = "AcceptedLoss"
 """The source of an adopted job that goes on after a loss."""
@@ -66,7 +67,7 @@ def doubt(job: Job, resource: ObservedJob | None, answers: Answers) -> HistoryBr
 
 def warning(job: Job) -> tuple[str, str] | None:
     """The log line about a history in doubt."""
-    return ("head is wrong", job.integrity.sentence) if job.integrity.doubt is not None and not job.gone else None
+    return ("head is wrong", job.integrity.sentence) if job.integrity.doubt is not None else None
 
 
 def fault(evidence: Evidence, *, alone: bool = True) -> Broken | Disputed | None:
@@ -96,7 +97,7 @@ def _ends_before(evidence: Evidence, named: Named) -> bool:
 def _wrong(evidence: Evidence, named: Named) -> str:
     """Why the log does not lead to this head; empty when it does, or when that cannot be told any more."""
     if named.log != evidence.identity:
-        return "OtherLog"
+        return OTHER_LOG
     if _ends_before(evidence, named):
         return "BeyondTheEnd"
     known = evidence.hashes.get(named.head.sequence)
@@ -118,10 +119,13 @@ def accepted(job: Job, resource: ObservedJob, pods: Mapping[Uid, PodView]) -> li
     if doubt is None or resource.accept != str(doubt.head):
         return []
     go_on = HistoryAccepted(sequence=doubt.head.sequence, hash=doubt.head.hash)
-    # Of a history that is disputed the log knows the end; of a lost one, the status that its last events made.
-    shown_over = isinstance(doubt, Broken) and resource.reached is not None and bool(resource.reached.end)
-    ended_before = shown_over and not job.over
-    if (job.attempt.slots or job.phase) and not ended_before:
+    # An adopted attempt has begun, also where all its pods had ended.
+    begun = bool(job.attempt.slots or job.phase or job.attempt.since)
+    # Of a lost history, the status that its last events made knows the end.  A log that was restored keeps its name: of
+    # a job that this log has begun, the status of another log says nothing.
+    lost = isinstance(doubt, Broken) and not (begun and doubt.reason == OTHER_LOG)
+    ended_before = lost and not job.over and resource.reached is not None and bool(resource.reached.end)
+    if begun and not ended_before:
         return [go_on]
     # A log that lost the job's first event does not know its spec.
     spec = job.spec or resource.observed.spec

@@ -79,8 +79,10 @@ def _facts(
         if resource is None:
             return _end(job, cache, presence)
         go_on = heads.accepted(job, resource, cache.pods_of(job.key)) if cache.pods.listed else []
+        if not go_on or cache.epoch != job.epoch:
+            return go_on
         # First its pods, in any phase: those that had ended stay as they are.
-        return ([*_pods(job, cache, launchers, presence)] or go_on) if go_on else []
+        return [*_pods(job, cache, launchers, presence)] or go_on
     if (theirs := takeover.begun_by_another(job, resource)) is not None:
         return [theirs]
     if cache.epoch < job.epoch:
@@ -93,7 +95,7 @@ def _facts(
     if cache.epoch > job.epoch and not job.gone:
         # After a restore of etcd, the job first: whether it still exists decides what the absence of its pods means.
         return []
-    if confirm is not None and presence is None and missing(job, cache):
+    if missing(job, cache) and not _confirmed(presence, there=True):
         # The garbage collector takes pods and children of a deleted job: none of them failed, or is made again.
         return []
     if job.another:
@@ -143,7 +145,7 @@ def _resource(job: Job, cache: Cache, presence: Presence | None) -> Iterator[Fac
 
 def _roles_taken(job: Job, spec: JobSpec | None) -> tuple[Problem, ...]:
     """The roles that have slots and are in the spec no more: what becomes of their pods nothing would say."""
-    if spec is None or job.over:
+    if spec is None or job.spec is None or job.over or all(spec.has(role.name) for role in job.spec.roles):
         return ()
     taken = sorted({slot.role for slot in job.attempt.slots if not spec.has(slot.role)})
     return tuple(

@@ -3,7 +3,7 @@
 from shared.job.events.event import Decided, Event
 from shared.job.naming import Uid
 from shared.job.spec import ScaleKind
-from shared.job.views import Member, Slots, must_be_few
+from shared.job.views import Member, Slots
 
 
 class ScriptFinished(Event, frozen=True, tag="ScriptFinished"):
@@ -61,9 +61,6 @@ class HostsPublished(Decided, frozen=True, tag="HostsPublished"):
     reason: str = ""
     drain: int = 0
     """Seconds that disrupted workers get once hosts files without them are in place."""
-
-    def __post_init__(self) -> None:
-        must_be_few(self.members)
 
 
 class WorkersReleased(Decided, frozen=True, tag="WorkersReleased"):

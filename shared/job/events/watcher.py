@@ -6,7 +6,7 @@ from shared.job.chain import Head
 from shared.job.events.event import Event
 from shared.job.naming import Uid
 from shared.job.spec import JobSpec, Problem, ScaleKind, ScaleSpec
-from shared.job.views import ChildView, Count, PodView, Reached, Slots, must_be_few
+from shared.job.views import ChildView, Count, PodView, Reached, Slots
 
 
 class JobObserved(Event, frozen=True, tag="JobObserved"):
@@ -70,9 +70,6 @@ class JobAdopted(Event, frozen=True, tag="JobAdopted"):
     conditions: tuple[Reached, ...] = ()
     counts: tuple[Count, ...] = ()
     """The numbers of pods of a job that had ended: its pods may be gone."""
-
-    def __post_init__(self) -> None:
-        must_be_few(self.members)
 
 
 class PodsObserved(Event, frozen=True, tag="PodsObserved"):
