@@ -16,6 +16,7 @@ from shared.job.evolve import evolve
 from shared.job.naming import NO_UID, JobKey, key_of
 from shared.job.state import Job
 from shared.job.upcast import Malformed, UnknownEvent, read_event
+from shared.untrusted import whole_number
 
 Held = Literal[
     "UnknownEvent",
@@ -31,9 +32,6 @@ Held = Literal[
 """Why a history is held."""
 
 Measure = Callable[[Job, AnyEvent, Job, str], None]
-
-LONGEST_SEQUENCE = 20
-"""Digits: a sequence is an unsigned 64-bit number."""
 
 
 class History:
@@ -128,10 +126,9 @@ class History:
 
     def _confirm(self, sequence: int, named: str) -> None:
         stated, _, digest = named.partition(":")
-        # A header is untrusted: only a possible sequence is parsed.
-        at = int(stated) if stated.isdecimal() and len(stated) < LONGEST_SEQUENCE else -1
-        known = self._since_decision.get(at)
-        if known is None or known.hex() != digest:
+        at = whole_number(stated)
+        known = self._since_decision.get(at) if at is not None else None
+        if at is None or known is None or known.hex() != digest:
             what = named or "nothing"
             self.hold("NotConfirmed", f"the decision at {sequence} was taken on {what}, which is not in this history")
             return

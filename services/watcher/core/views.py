@@ -15,6 +15,10 @@ from shared.job.events.watcher import JobObserved
 from shared.job.naming import JobKey, Slot, Uid
 from shared.job.spec import OWNED_BY_ANOTHER, JobSpec, Problem, ScaleKind, ScaleSpec
 from shared.job.views import ChildView, Exit, PodView
+from shared.untrusted import whole_number
+
+DIGITS = 9
+"""Of an attempt, an index or a version of hosts files, which anyone may write into a label or an annotation."""
 
 MOST_PROBLEMS = 100
 """The most problems of one job in an event: a thousand wrong containers are a thousand problems."""
@@ -104,7 +108,8 @@ def observed_pod(pod: Pod, kinds: Kinds = BUILT_IN, *, last_words: bool = True) 
     framework = _framework(meta.controller, kinds) or _framework(meta.controller, BUILT_IN)
     # A label that another kind would read may come from the template.
     role, at = (framework.role_label, framework.index_label) if framework is not None else (naming.ROLE, naming.INDEX)
-    attempt, index = _number(labels.get(naming.ATTEMPT)), _number(labels.get(at, "0"))
+    attempt = whole_number(labels.get(naming.ATTEMPT, ""), DIGITS)
+    index = whole_number(labels.get(at, "0"), DIGITS)
     if key is None or attempt is None or index is None:
         return None
     return key, _view(pod, Slot(attempt, labels.get(role, ""), index), last_words=last_words)
@@ -153,7 +158,7 @@ def _view(pod: Pod, slot: Slot, *, last_words: bool) -> PodView:
         disruption=next(
             (c.reason or c.type for c in conditions if c.type == "DisruptionTarget" and c.status == "True"), ""
         ),
-        hosts=_number((meta.annotations or {}).get(naming.HOSTS_VERSION, "0")) or 0,
+        hosts=whole_number((meta.annotations or {}).get(naming.HOSTS_VERSION, ""), DIGITS) or 0,
     )
 
 
@@ -204,7 +209,7 @@ def observed_child(kind: str, child: Object) -> tuple[JobKey, ChildView] | None:
     key = _key(meta)
     if key is None:
         return None
-    hosts = _number((meta.annotations or {}).get(naming.HOSTS_VERSION, "0")) or 0
+    hosts = whole_number((meta.annotations or {}).get(naming.HOSTS_VERSION, ""), DIGITS) or 0
     return key, ChildView(kind=kind, name=meta.name, uid=Uid(meta.uid), version=meta.version, ours=True, hosts=hosts)
 
 
@@ -229,7 +234,3 @@ def _at(value: object, *path: str) -> object:
             return None
         value = value.get(field)
     return value
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 10 else None
