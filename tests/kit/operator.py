@@ -106,7 +106,7 @@ def a_job(
         "spec": {
             "etReplicaSpecs": {
                 "launcher": {"template": {"spec": {"containers": [launcher_that(script)]}}},
-                "worker": {**replicas, "template": {"spec": {"containers": [worker or WAITING_WORKER]}}},
+                "worker": {**replicas, "template": {"spec": {"containers": [dict(worker or WAITING_WORKER)]}}},
             },
             **spec,
         },
