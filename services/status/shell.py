@@ -20,6 +20,7 @@ from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Bucket
 from shared.eventlog.retry import backoff
 from shared.frameworks.kinds import BUILT_IN, Kinds
+from shared.job.chain import Head
 from shared.job.events.event import Author
 from shared.job.fold import History, closed
 from shared.job.naming import JobKey, Uid
@@ -147,6 +148,10 @@ class Status:
             held = await self._cluster.get(resource, namespace, effect.name)
             if held is None or held.metadata.uid != effect.uid:
                 return
+            if repairs and _shows_ours(held.status, self._identity, context):
+                # An earlier process removed the head that was forged.
+                repairs = False
+                repaired.add((effect.uid, effect.repair))
             if not repairs and same(held.status, effect.document):
                 await self._done(effect, context.job, written)
                 return
@@ -230,6 +235,15 @@ def event_name(effect: Announce) -> str:
 def build(dependencies: Dependencies) -> Status:
     """The service of a process with these dependencies."""
     return Status(dependencies.cluster, dependencies.heads, dependencies.identity, dependencies.kinds)
+
+
+def _shows_ours(status: Any, log: str, context: Context) -> bool:
+    """True if the status shows a head of this log that the present one may follow, and none that a person accepted."""
+    shown = status.get("history") if isinstance(status, dict) else None
+    if not isinstance(shown, dict) or shown.get("log") != log or not isinstance(shown.get("sequence"), int):
+        return False
+    accepted = Head(shown["sequence"], str(shown.get("hash"))) in context.job.integrity.accepted
+    return not accepted and shown["sequence"] <= context.head.sequence
 
 
 def _shape(effect: PatchStatus, job: Job) -> _Shape:

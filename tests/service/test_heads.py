@@ -121,6 +121,25 @@ async def test_a_finished_job_costs_the_next_status_service_no_call():
         assert resource(world) == before
 
 
+@in_virtual_time
+async def test_a_head_that_was_accepted_is_repaired_once_and_not_at_each_start():
+    async with World() as first:
+        first.apply(TRAININGJOBS, a_training_job(workers=1))
+        await first.running()
+        await first.quiet()
+        write_head(first, sequence=len(first.journal.events), hash="0" * 64)
+        await first.until(lambda: first.count("HistoryDisputed") == 1)
+        first.annotate("resnet", {"muster.dev/accept-history": head(first)})
+        await going_on(first)
+        assert not head(first).endswith("0" * 64)
+    counted = Counted()
+    async with World(
+        of=first, journal=first.journal, weather=lambda author: counted if author == "status" else None
+    ) as world:
+        await world.pass_seconds(100)
+        assert [call.verb for call in counted.calls if call.plural == "trainingjobs"] == ["get"]
+
+
 def kept_of(world: World) -> set[str]:
     """The objects of which something is kept beside the log."""
     return {key.partition(".")[0] for key in world.journal.buckets[HEADS]} - {SWEPT}
