@@ -43,4 +43,4 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of `pytest -n`: the files that take longest come first, so that no worker is alone with one at the end."""
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: item.get_closest_marker("e2e") is None)
+        items.sort(key=lambda item: (item.path.parent.name != "simulation", item.get_closest_marker("e2e") is None))
