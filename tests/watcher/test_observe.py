@@ -86,8 +86,8 @@ class TestTheResource:
         assert kinds(watching.settle()) == ["JobObserved"]
         assert watching.job().problems == ()
 
-    def test_an_edit_that_takes_away_a_role_with_pods_is_a_mistake_and_the_spec_before_counts(self):
-        watching = watching_a_running_job()
+    def test_of_a_job_that_starts_no_role_with_pods_is_taken_away_and_the_spec_before_counts(self):
+        watching = Watching(*a_created_job(workers=2))
         before = watching.job().spec
         assert before is not None
         without = replace(before, roles=tuple(role for role in before.roles if role.name != WORKER))
@@ -100,12 +100,13 @@ class TestTheResource:
         assert kinds(watching.settle()) == ["JobObserved"]
         assert watching.job().problems == ()
 
-    def test_a_role_without_pods_may_be_taken_away(self):
-        watching = Watching(observed(a_spec(2)))
+    @pytest.mark.parametrize("history", [[observed(a_spec(2))], a_running_job(workers=2)], ids=["no pods", "it runs"])
+    def test_a_role_without_pods_may_be_taken_away_and_so_may_one_of_a_job_that_runs(self, history: list[AnyEvent]):
+        watching = Watching(*history)
         without = replace(a_spec(2), roles=tuple(role for role in a_spec(2).roles if role.name != WORKER))
         watching.show(a_resource(without, version=9, generation=2))
-        assert kinds(watching.settle()) == ["JobObserved"]
-        assert watching.job().spec == without
+        watching.settle()
+        assert (watching.job().spec, watching.job().problems) == (without, ())
 
     def test_a_deletion_that_waits_is_said_once(self):
         watching = Watching(observed(a_spec()))

@@ -144,15 +144,17 @@ def _resource(job: Job, cache: Cache, presence: Presence | None) -> Iterator[Fac
 
 
 def _roles_taken(job: Job, spec: JobSpec | None) -> tuple[Problem, ...]:
-    """The roles that have slots and are in the spec no more: what becomes of their pods nothing would say."""
-    if spec is None or job.spec is None or job.over or all(spec.has(role.name) for role in job.spec.roles):
+    """The roles with slots that are in the spec no more, of a job that has not begun: it would wait without a word."""
+    if spec is None or job.spec is None or all(spec.has(role.name) for role in job.spec.roles):
+        return ()
+    if job.over or job.under_way:
         return ()
     taken = sorted({slot.role for slot in job.attempt.slots if not spec.has(slot.role)})
     return tuple(
         Problem(
             reason="RoleRemoved",
             field="spec",
-            message=f"put the role {role} back, which has pods; a job that is suspended can lose it",
+            message=f"put the role {role} back, which the job starts with; a job that is suspended can lose it",
         )
         for role in taken
     )
