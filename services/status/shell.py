@@ -43,8 +43,10 @@ T = TypeVar("T")
 
 log = structlog.get_logger()
 
-_Shape = tuple[Uid, int, bool]
-"""An object, and what the set of fields of its status depends on: the job's generation, and whether that is valid."""
+_Shape = tuple[Uid, int, bool, int]
+"""An object, and what the set of fields of its status depends on: the job's generation, whether that is valid, and the
+newest acceptance of a head.
+"""
 
 
 class Status:
@@ -71,7 +73,6 @@ class Status:
         self._chance = chance
         self._written: defaultdict[JobKey, set[_Shape]] = defaultdict(set)
         """Objects whose status this process wrote, by job: the next write of the same shape needs no GET."""
-        self._repaired: defaultdict[JobKey, set[tuple[Uid, int]]] = defaultdict(set)
         self._closed = asyncio.Queue[History]()
         """Histories of closed jobs, whose entries in the bucket are to be removed."""
         self._acts = asyncio.Event()
@@ -84,7 +85,6 @@ class Status:
         self._acts.set()
         if history.job.gone:
             self._written.pop(history.job.key, None)
-            self._repaired.pop(history.job.key, None)
             self._checkpoints.forget(history.job.key.uid)
             if closed(history.job):
                 self._closed.put_nowait(history)
@@ -136,32 +136,26 @@ class Status:
     async def _patch(self, effect: PatchStatus, context: Context) -> None:
         resource = self._kinds.resource(effect.api_version, effect.kind)
         namespace = context.job.key.namespace
-        written, repaired = self._written[context.job.key], self._repaired[context.job.key]
+        written, shape, forged = self._written[context.job.key], _shape(effect, context.job), False
         status = with_head(effect.document, self._identity, context.head, context.time)
-        this = _shape(effect, context.job)
-        repairs = effect.repair and (effect.uid, effect.repair) not in repaired
-        if repairs or this not in written:
-            stays = effect.over and not repairs
+        if shape not in written:
+            stays = effect.over and not effect.repair
             if stays and await self._checkpoints.shows(effect.uid, effect.document, context.job.epoch):
-                written.add(this)
+                written.add(shape)
                 return
             held = await self._cluster.get(resource, namespace, effect.name)
             if held is None or held.metadata.uid != effect.uid:
                 return
-            if repairs and _shows_ours(held.status, self._identity, context):
-                # An earlier process removed the head that was forged.
-                repairs = False
-                repaired.add((effect.uid, effect.repair))
-            if not repairs and same(held.status, effect.document):
+            forged = bool(effect.repair) and not _shows_ours(held.status, self._identity, context)
+            if not forged and same(held.status, effect.document):
                 await self._done(effect, context.job, written)
                 return
             status = replacing(status, held.status)
         if effect.uid == context.job.key.uid:
             await self._checkpoints.reach(effect.uid, context.head)
-        if repairs:
+        if forged:
             # The API server lets a head only grow: a forged one has to be removed first.
             await self._write(resource, namespace, effect, {"history": None})
-            repaired.add((effect.uid, effect.repair))
         await self._write(resource, namespace, effect, status)
         await self._done(effect, context.job, written)
 
@@ -247,4 +241,4 @@ def _shows_ours(status: Any, log: str, context: Context) -> bool:
 
 
 def _shape(effect: PatchStatus, job: Job) -> _Shape:
-    return effect.uid, job.generation, bool(job.problems)
+    return effect.uid, job.generation, bool(job.problems), effect.repair

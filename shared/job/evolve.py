@@ -57,7 +57,7 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
                 version=max(job.version, event.version),
             )
         case watcher.JobGone():
-            # Nobody can accept the head of a resource that is gone.
+            # `muster history accept` annotates the resource, and that is gone.
             return replace(job, gone=job.gone or at.sequence, integrity=replace(job.integrity, doubt=None))
         case watcher.JobOfAnother():
             return replace(job, another=True)

@@ -59,7 +59,7 @@ class LogChecker:
     def __init__(self) -> None:
         self.faults: list[str] = []
         self.unreadable: set[str] = set()
-        """The uids of the jobs that a log with events that nobody can read holds rightly."""
+        """The uids of the jobs that are rightly held: their histories have events that no service can read."""
         self.begin()
 
     def begin(self) -> None:

@@ -191,16 +191,13 @@ def resource(world: World) -> Document:
     return held.manifest
 
 
-def damaged(journal: MemoryJournal, *, purged: str = "", cut: int = 0, forgets: bool = False) -> MemoryJournal:
-    """The same log without the history of the job `purged`, or without its last `cut` events.
-
-    It `forgets` the checkpoints, or keeps them.
-    """
+def purged_of(journal: MemoryJournal, uid: str, *, forgets: bool = False) -> MemoryJournal:
+    """The same log without the history of a job; it `forgets` the checkpoints, or keeps them."""
     again = MemoryJournal(identity=journal.events[0].event_id, most=MOST_EVENTS)
     last: dict[str, int] = {}
-    for stored in journal.events[1 : len(journal.events) - cut]:
+    for stored in journal.events[1:]:
         subject, body = stored.subject, stored.body
-        if purged and purged in subject:
+        if uid in subject:
             subject, body = "facts.team-b.other.uid-of-other.watcher.TimePassed", PASSED
         entry = Entry(subject=subject, event_id=stored.event_id, time=stored.time, body=body, basis=stored.basis)
         last[Subject.parse(subject).scope] = again.append(entry, expect=last.get(Subject.parse(subject).scope, 0))
@@ -215,7 +212,7 @@ async def test_a_finished_job_whose_history_was_purged_is_held_and_never_begun_a
     async with World() as lost:
         uid = await a_finished_job(lost)
         before = resource(lost)
-    async with World(of=lost, journal=damaged(lost.journal, purged=uid, forgets=forgets)) as world:
+    async with World(of=lost, journal=purged_of(lost.journal, uid, forgets=forgets)) as world:
         await world.until(lambda: world.count("HistoryBroken") == 1)
         await world.pass_seconds(100)
         assert "HistoryLost" in world.life(uid).integrity.sentence
@@ -238,8 +235,9 @@ async def test_the_checkpoint_alone_tells_of_a_lost_history(*, purged: bool, rea
     async with World() as lost:
         uid = await a_finished_job(lost)
     lost.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"status": None}, subresource="status")
-    journal = damaged(lost.journal, purged=uid) if purged else damaged(lost.journal, cut=3)
-    async with World(of=lost, journal=journal) as world:
+    if not purged:
+        lost.journal.restore(len(lost.journal.events) - 3)
+    async with World(of=lost, journal=purged_of(lost.journal, uid) if purged else lost.journal) as world:
         before = world.count("JobCreated")
         await world.until(lambda: world.count("HistoryBroken") == 1)
         await world.pass_seconds(100)
@@ -255,8 +253,8 @@ async def test_a_job_that_was_over_when_its_log_was_restored_to_its_beginning_st
     async with World() as lost:
         uid = await a_finished_job(lost)
         before = resource(lost)
-        cut = len(lost.journal.events) - lost.types().index("JobCreated") - 1
-    async with World(of=lost, journal=damaged(lost.journal, cut=cut)) as world:
+    lost.journal.restore(lost.types().index("JobCreated") + 1)
+    async with World(of=lost, journal=lost.journal) as world:
         await world.until(lambda: world.count("HistoryBroken") == 1)
         assert world.life(uid).phase == "Created"
         world.annotate("resnet", {"muster.dev/accept-history": head(world)})
@@ -271,7 +269,7 @@ async def test_a_job_that_was_over_when_its_log_was_restored_to_its_beginning_st
 async def test_a_held_job_that_a_person_deletes_is_gone():
     async with World() as lost:
         uid = await a_finished_job(lost)
-    async with World(of=lost, journal=damaged(lost.journal, purged=uid)) as world:
+    async with World(of=lost, journal=purged_of(lost.journal, uid)) as world:
         await world.until(lambda: world.count("HistoryBroken") == 1)
         world.delete(TRAININGJOBS, "resnet")
         await world.until(lambda: world.life(uid).gone)

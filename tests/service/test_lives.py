@@ -163,7 +163,7 @@ def kept_of_jobs(world: World) -> dict[str, int]:
         kept[f"{author}: appends"] = len(runtime.appends._under_way)
         kept[f"{author}: effects"] = len(runtime._acts._lanes)
         if isinstance(service, Status):
-            kept["statuses"] = len(service._written) + len(service._repaired)
+            kept["statuses"] = len(service._written)
             kept["checkpoints"] = len(service._checkpoints._kept)
         if isinstance(service, Watcher):
             kept["answers"] = len(service._asking._answers)

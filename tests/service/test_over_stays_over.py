@@ -6,7 +6,7 @@ from shared.frameworks.kinds import BUILT_IN
 from tests.frameworks.documents import Document, of_each_kind
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World
-from tests.service.test_heads import BEGINNINGS, damaged
+from tests.service.test_heads import BEGINNINGS, purged_of
 
 
 @pytest.mark.parametrize("pruned", [False, True], ids=["with its head", "by a definition that drops our head"])
@@ -26,7 +26,7 @@ async def test_a_finished_job_of_any_kind_is_never_begun_again(document: Documen
     if pruned:
         lost.store.patch(resource, NAMESPACE, name, {"status": {"history": None}}, subresource="status")
     before = lost.status(resource, name)
-    async with World(of=lost, journal=damaged(lost.journal, purged=uid, forgets=True)) as world:
+    async with World(of=lost, journal=purged_of(lost.journal, uid, forgets=True)) as world:
         await world.until(lambda: world.count("JobOfAnother" if pruned else "HistoryBroken") == 1)
         await world.pass_seconds(100)
         assert world.life(uid).halted

@@ -130,6 +130,22 @@ async def test_a_type_that_is_taken_out_of_the_resource_breaks_nothing():
         assert {*world.shown()["replicaStatuses"]} == {"Chief", "Worker"}
 
 
+@in_virtual_time
+async def test_a_type_that_is_taken_out_while_its_job_starts_leaves_the_status_once_the_job_runs():
+    async with Play(TFJOB) as world:
+        world.stuck |= {"mnist-chief-0", "mnist-ps-0", "mnist-worker-0"}
+        world.play(a_job(Chief=1, PS=1, Worker=1))
+        await world.until(lambda: len(world.pods()) == 3)
+        world.edit({"tfReplicaSpecs": {"PS": None}})
+        await world.quiet()
+        assert "put the role ps back" in world.why()
+        assert {*world.shown()["replicaStatuses"]} == {"Chief", "PS", "Worker"}
+        world.stuck.clear()
+        await world.comes_to("Running")
+        await world.quiet()
+        assert {*world.shown()["replicaStatuses"]} == {"Chief", "Worker"}
+
+
 @pytest.mark.parametrize("first", ["TFJob", "TrainingJob"])
 @in_virtual_time
 async def test_of_two_jobs_that_want_one_pod_name_the_later_one_waits_and_says_so(first: str):

@@ -2,7 +2,7 @@
 
 from itertools import product
 from random import Random
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -15,6 +15,11 @@ from tests.simulation.platform import NODE_NAMES, REFUSED, Workload
 REPLICAS = tuple(f"{author}-{number}" for author in AUTHORS for number in range(2))
 
 Server = Literal["cluster", "log"]
+InTheWay = Literal["Pod", "Service", "ConfigMap"]
+Turn = Literal["lost", "drained", "announced", "deleted", "opened"]
+"""What becomes of a node."""
+Garbling = Literal["unknown", "optional", "malformed", "foreign"]
+"""Why an event cannot be read."""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
@@ -82,7 +87,7 @@ class Strip(Step, frozen=True):
 class Foreign(Step, frozen=True):
     """A user creates a pod, a Service or a ConfigMap under a name that a job needs."""
 
-    kind: Literal["Pod", "Service", "ConfigMap"]
+    kind: InTheWay
     name: str
 
 
@@ -101,7 +106,7 @@ class Node(Step, frozen=True):
     """A node dies, is drained, is announced to go, is deleted, or takes pods again."""
 
     node: str
-    how: Literal["lost", "drained", "announced", "deleted", "opened"]
+    how: Turn
 
 
 class Kill(Step, frozen=True):
@@ -166,7 +171,7 @@ class Nonsense(Step, frozen=True):
     """The log gets an event about a job that this release cannot read; one that is optional may be passed over."""
 
     job: str
-    how: Literal["unknown", "optional", "malformed", "foreign"]
+    how: Garbling
 
 
 AnyStep = (
@@ -230,7 +235,7 @@ WORKERS = {
 """By kind, the field of the replica specs, and the name of the role of the workers in it."""
 
 PODS = ("worker-0", "worker-1", "launcher", "master-0", "chief-0")
-FOREIGN: tuple[tuple[Literal["Pod", "Service", "ConfigMap"], str], ...] = (
+FOREIGN: tuple[tuple[InTheWay, str], ...] = (
     ("Pod", "-worker-0"),
     ("Pod", "-worker-1"),
     ("Pod", "-launcher"),
@@ -248,19 +253,6 @@ FORGED: tuple[dict[str, Any], ...] = (
     {"phase": "Succeeded", "history": {"log": "another", "sequence": 3, "hash": "0" * 64}},
 )
 """What a user writes into a status."""
-ENDS_OF_NODES: tuple[Literal["lost", "drained", "announced", "deleted", "opened"], ...] = (
-    "lost",
-    "drained",
-    "announced",
-    "deleted",
-    "opened",
-)
-NONSENSE: tuple[Literal["unknown", "optional", "malformed", "foreign"], ...] = (
-    "unknown",
-    "optional",
-    "malformed",
-    "foreign",
-)
 OLD = "old"
 """The name of a job of another operator."""
 POLICIES = ("", "", "Never", "OnFailure", "Always", "ExitCode")
@@ -293,7 +285,9 @@ def plan_of(seed: int) -> Plan:
     if chance.random() < 0.08:
         steps.append(Restore(at=chance.uniform(1, BUSY_SECONDS), lost=chance.choice((1, 3, 10, 40))))
     if chance.random() < 0.1:
-        steps.append(Nonsense(at=chance.uniform(1, BUSY_SECONDS), job=chance.choice(jobs), how=chance.choice(NONSENSE)))
+        steps.append(
+            Nonsense(at=chance.uniform(1, BUSY_SECONDS), job=chance.choice(jobs), how=chance.choice(get_args(Garbling)))
+        )
     for _ in range(chance.randint(2, 10)):
         steps.append(_fault(chance, chance.uniform(0.3, BUSY_SECONDS)))
     # Every second run has a network without faults: what fails there is easier to understand.
@@ -410,7 +404,7 @@ def _fault(chance: Random, at: float) -> AnyStep:
         case 9:
             return Quota(at=at, most=chance.randint(0, 5), seconds=seconds)
         case 10:
-            return Node(at=at, node=chance.choice(NODE_NAMES), how=chance.choice(ENDS_OF_NODES))
+            return Node(at=at, node=chance.choice(NODE_NAMES), how=chance.choice(get_args(Turn)))
         case _:
             return Skew(at=at, replica=replica, by=chance.choice((-600.0, 600.0, 1.0)))
 
