@@ -5,8 +5,9 @@ logged.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from posixpath import basename
+from typing import TypeVar
 
 import structlog
 
@@ -22,6 +23,10 @@ from shared.job.events.scaler import DrainChecked, ScriptFinished
 from shared.job.evolve_requests import SCRIPT_OUTCOME_UNKNOWN
 from shared.job.naming import DISCOVER_HOSTS, EDL_FOLDER, JobKey
 from shared.job.request import TIMED_OUT
+from shared.job.state import Job
+from shared.runtime.ownership import is_there
+
+T = TypeVar("T")
 
 log = structlog.get_logger()
 
@@ -61,18 +66,19 @@ class LauncherCommands:
         self._cluster = cluster
         self._looks = asyncio.Semaphore(LOOKS_AT_ONCE)
 
-    async def run(self, key: JobKey, effect: RunScript) -> ScriptFinished:
+    async def run(self, job: Job, effect: RunScript) -> ScriptFinished:
         """Run the script of a request in the launcher for which it was decided."""
         loop = asyncio.get_running_loop()
-        begun = loop.time()
+        key, begun = job.key, loop.time()
         try:
-            command = await self._command(key, effect)
+            command = await _insisting(lambda: self._read(key, effect))
+            if effect.kind == "ScaleOut" and not await self._listed(job, effect):
+                return ScriptFinished(request=effect.request, reason=reasons.HOSTS_NOT_WRITTEN)
+            await _insisting(lambda: self._must_be_launcher(job, effect.pod, effect.pod_uid))
         except Refused as refusal:
             return ScriptFinished(request=effect.request, reason=refusal.reason)
         except Trouble:
             return ScriptFinished(request=effect.request, reason="Unreachable")
-        if effect.kind == "ScaleOut" and not await self._listed(key, effect):
-            return ScriptFinished(request=effect.request, reason=reasons.HOSTS_NOT_WRITTEN)
         # If the preparation takes long, the script's end has to be known in time all the same.
         timeout = effect.timeout - max(loop.time() - begun - SPARE_SECONDS, 0.0)
         if timeout <= 0:
@@ -88,13 +94,11 @@ class LauncherCommands:
             return ScriptFinished(request=effect.request, reason=TIMED_OUT if late else SCRIPT_OUTCOME_UNKNOWN)
         return ScriptFinished(request=effect.request, exit_code=ended.exit_code)
 
-    async def check_drain(self, key: JobKey, effect: CheckDrain) -> DrainChecked:
+    async def check_drain(self, job: Job, effect: CheckDrain) -> DrainChecked:
         """Find the leaving workers that the arguments of the launcher's processes still name."""
         try:
             async with asyncio.timeout(LOOK_SECONDS), self._looks:
-                ended = await self._cluster.execute(
-                    key.namespace, effect.pod, effect.container, drain.LOOK, timeout=LOOK_SECONDS, most=MOST_ARGUMENTS
-                )
+                ended = await self._look(job, effect.pod, effect.pod_uid, effect.container, drain.LOOK)
         except Refused as refusal:
             reason = TIMED_OUT if refusal.reason in BUSY else refusal.reason
             return DrainChecked(request=effect.request, reason=reason)
@@ -103,27 +107,36 @@ class LauncherCommands:
         used = drain.in_use(ended.output, effect.workers)
         return DrainChecked(request=effect.request, in_use=used, reason="" if used else _doubt(ended.output))
 
-    async def link(self, key: JobKey, effect: LinkHosts, files: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+    async def link(self, job: Job, effect: LinkHosts, files: Mapping[str, str], wanted: Mapping[str, str]) -> None:
         """Link each of `files` to its file of the ConfigMap, once that has the `wanted` content.
 
         Raises `Transient` until then, and `Refused` if the launcher's image lacks the programs.
         """
         shown = next(iter(files.values()))
-        said = await self._ask(key, effect, "cat", shown)
+        said = await self._ask(job, effect, "cat", shown)
         if said.exit_code == 0 and said.output.decode(errors="replace") != wanted[basename(shown)]:
             raise Transient("the launcher does not show the newest hosts files yet")
         if said.exit_code == 0:
             pairs = [path for pair in files.items() for path in pair]
-            said = await self._ask(key, effect, "sh", "-c", LINK, "link", *pairs)
+            said = await self._ask(job, effect, "sh", "-c", LINK, "link", *pairs)
         if said.exit_code:
             raise Refused("the launcher's hosts files cannot be made links", reason="CannotExecute")
 
-    async def _ask(self, key: JobKey, effect: LinkHosts, *command: str) -> Execution:
+    async def _ask(self, job: Job, effect: LinkHosts, *command: str) -> Execution:
+        return await self._look(job, effect.name, effect.uid, effect.container, command)
+
+    async def _look(self, job: Job, pod: str, uid: str, container: str, command: Sequence[str]) -> Execution:
+        """A short command in the launcher."""
+        await self._must_be_launcher(job, pod, uid)
         return await self._cluster.execute(
-            key.namespace, effect.name, effect.container, command, timeout=LOOK_SECONDS, most=MOST_ARGUMENTS
+            job.key.namespace, pod, container, command, timeout=LOOK_SECONDS, most=MOST_ARGUMENTS
         )
 
-    async def _listed(self, key: JobKey, effect: RunScript) -> bool:
+    async def _must_be_launcher(self, job: Job, pod: str, uid: str) -> None:
+        if not await is_there(self._cluster, PODS, job, pod, uid):
+            raise Refused("the launcher is gone", reason=reasons.NO_LAUNCHER)
+
+    async def _listed(self, job: Job, effect: RunScript) -> bool:
         """Wait until the kubelet has brought the new workers into the launcher's hosts files.
 
         There is no wait if the check is refused: the script then reports what is wrong.
@@ -132,9 +145,7 @@ class LauncherCommands:
         until, looks = loop.time() + effect.timeout / 2, 0
         while True:
             try:
-                shown = await self._cluster.execute(
-                    key.namespace, effect.pod, effect.container, HOSTS, timeout=LOOK_SECONDS, most=MOST_ARGUMENTS
-                )
+                shown = await self._look(job, effect.pod, effect.pod_uid, effect.container, HOSTS)
             except Refused:
                 return True
             except Trouble:
@@ -147,22 +158,10 @@ class LauncherCommands:
             looks += 1
             await asyncio.sleep(doubled(LISTED_AGAIN_SECONDS, looks, LONGEST_LISTED_AGAIN_SECONDS))
 
-    async def _command(self, key: JobKey, effect: RunScript) -> list[str]:
-        for _ in range(READS - 1):
-            try:
-                return await self._read(key, effect)
-            except Transient as trouble:
-                # The script has not started, so a retry is safe.
-                await asyncio.sleep(trouble.retry_after or READ_AGAIN_SECONDS)
-        return await self._read(key, effect)
-
     async def _read(self, key: JobKey, effect: RunScript) -> list[str]:
         request = await self._cluster.get(REQUESTS[effect.kind], key.namespace, effect.name)
         if request is None or request.metadata.uid != effect.request:
             raise Refused("the request is gone, and its script with it", reason=reasons.REQUEST_DELETED)
-        launcher = await self._cluster.get(PODS, key.namespace, effect.pod)
-        if launcher is None or launcher.metadata.uid != effect.pod_uid:
-            raise Refused("the launcher is gone", reason=reasons.NO_LAUNCHER)
         # Another definition may let requests change after they were accepted.
         parsed = parse_scale(effect.kind, request)
         if isinstance(parsed, tuple) or not parsed.script or not isinstance(request.spec, dict):
@@ -172,6 +171,16 @@ class LauncherCommands:
             raise Refused("a value is not in the request", reason="InvalidEnvironment")
         variables = [(each["name"], each.get("value") or "") for each in environment]
         return script.command(request.spec["script"], variables, effect.hosts)
+
+
+async def _insisting(read: Callable[[], Awaitable[T]]) -> T:
+    """Read once more after trouble that may pass: nothing has started yet."""
+    for _ in range(READS - 1):
+        try:
+            return await read()
+        except Transient as trouble:
+            await asyncio.sleep(trouble.retry_after or READ_AGAIN_SECONDS)
+    return await read()
 
 
 def _doubt(output: bytes) -> str:

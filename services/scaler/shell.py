@@ -17,17 +17,18 @@ from shared.cluster.kinds import CONFIGMAPS, PODS
 from shared.errors import Conflict, Refused, Transient
 from shared.frameworks.framework import owner_reference
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.frameworks.scale_requests import REQUESTS
+from shared.frameworks.scale_requests import REQUESTS, selected
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import Author
 from shared.job.fold import History
 from shared.job.naming import HOSTS_LINKING, HOSTS_VERSION, JobKey, config_name
+from shared.job.reasons import NOT_OURS
 from shared.job.spec import OWNED_BY_ANOTHER
 from shared.job.state import Job
 from shared.job.steps import Effect, Step
 from shared.process.dependencies import Dependencies
 from shared.runtime.acts import Context
-from shared.runtime.name_conflicts import is_controlled, must_be_controlled
+from shared.runtime.ownership import is_controlled, is_there, must_be_controlled
 from shared.runtime.run import Runtime
 from shared.untrusted import whole_number
 
@@ -56,19 +57,20 @@ class Scaler:
         key = context.job.key
         match effect:
             case effects.RunScript():
-                return await self._commands.run(key, effect)
+                return await self._commands.run(context.job, effect)
             case effects.CheckDrain():
-                return await self._commands.check_drain(key, effect)
+                return await self._commands.check_drain(context.job, effect)
             case effects.WriteHosts():
                 await self._write_hosts(context.job, effect)
             case effects.NudgeLauncher():
-                await self._touch(key, effect, HOSTS_VERSION)
+                await self._touch(context.job, effect, HOSTS_VERSION)
             case effects.LinkHosts():
                 await self._link(context.job, effect)
             case effects.OwnRequest():
                 await self._own(context.job, effect)
             case effects.DeleteHosts():
-                await self._cluster.delete(CONFIGMAPS, key.namespace, effect.name, uid=effect.uid)
+                if await is_there(self._cluster, CONFIGMAPS, context.job, effect.name, effect.uid):
+                    await self._cluster.delete(CONFIGMAPS, key.namespace, effect.name, uid=effect.uid)
             case _:
                 raise AssertionError(f"not an effect of the scaler: {effect}")
         return None
@@ -115,27 +117,32 @@ class Scaler:
         if files:
             if job.membership.version != effect.version:
                 raise Transient("there are newer hosts files")
-            await self._touch(job.key, effect, HOSTS_LINKING)
+            await self._touch(job, effect, HOSTS_LINKING)
             members = [job.worker_name(index) for index in sorted(job.listed_workers)]
-            await self._commands.link(job.key, effect, files, framework.hosts_files(job.key, job.spec, members))
-        await self._touch(job.key, effect, HOSTS_VERSION)
+            await self._commands.link(job, effect, files, framework.hosts_files(job.key, job.spec, members))
+        await self._touch(job, effect, HOSTS_VERSION)
 
-    async def _touch(self, key: JobKey, effect: effects.NudgeLauncher | effects.LinkHosts, annotation: str) -> None:
+    async def _touch(self, job: Job, effect: effects.NudgeLauncher | effects.LinkHosts, annotation: str) -> None:
+        if not await is_there(self._cluster, PODS, job, effect.name, effect.uid):
+            return
         patch = {"metadata": {"uid": effect.uid, "annotations": {annotation: str(effect.version)}}}
         try:
-            await self._cluster.patch(PODS, key.namespace, effect.name, patch)
+            await self._cluster.patch(PODS, job.key.namespace, effect.name, patch)
         except Conflict:
-            held = await self._cluster.get(PODS, key.namespace, effect.name)
-            if held is not None and held.metadata.uid == effect.uid:
+            # Another pod may have this name by now.
+            if await is_there(self._cluster, PODS, job, effect.name, effect.uid):
                 raise
-            # Another pod has this name now.
-            return
         except Refused as refusal:
             if refusal.reason != "NotFound":
                 raise
 
     async def _own(self, job: Job, effect: effects.OwnRequest) -> None:
-        resource, namespace = REQUESTS[effect.kind], job.key.namespace
+        resource, namespace, framework = REQUESTS[effect.kind], job.key.namespace, self._kinds.of(job)
+        owner = await self._cluster.get(framework.resource.by_metadata, namespace, job.key.name)
+        if owner is None or owner.metadata.uid != job.key.uid:
+            # The garbage collector would delete the request of an owner that does not exist.
+            message = f"{job.kind} {job.key.name} with uid {job.key.uid} is not there"
+            raise Refused(message, reason=NOT_OURS, words=message)
         request = await self._cluster.get(resource, namespace, effect.name)
         if request is None or request.metadata.uid != effect.uid or is_controlled(request.metadata, job.key):
             return
@@ -143,11 +150,14 @@ class Scaler:
         if meta.controller is not None:
             message = f"{effect.kind} {effect.name} belongs to {meta.controller.kind} {meta.controller.name}"
             raise Refused(message, reason=OWNED_BY_ANOTHER, words=message)
+        if selected(request) != job.key.name:
+            message = f"{effect.kind} {effect.name} names another job, and is left alone"
+            raise Refused(message, reason="NotAsked", words=message)
         kept: list[dict[str, Any]] = msgspec.to_builtins(meta.owner_references or ())
         patch = {
             "metadata": {
                 "resourceVersion": meta.resource_version,
-                "ownerReferences": [*kept, owner_reference(self._kinds.of(job).resource, job.key)],
+                "ownerReferences": [*kept, owner_reference(framework.resource, job.key)],
             }
         }
         await self._cluster.patch(resource, namespace, effect.name, patch)

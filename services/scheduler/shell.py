@@ -20,11 +20,12 @@ from shared.frameworks.templates import with_last_words
 from shared.job.events.event import Author
 from shared.job.fold import History
 from shared.job.naming import ATTEMPT, JOB_UID, JobKey, Slot, secret_name
+from shared.job.spec import JobSpec
 from shared.job.state import Job
 from shared.job.steps import Effect, Step
 from shared.process.dependencies import Dependencies
 from shared.runtime.acts import Context
-from shared.runtime.name_conflicts import QUICK_SECONDS, conflict, is_controlled, must_be_controlled
+from shared.runtime.ownership import QUICK_SECONDS, conflict, is_controlled, is_there, must_be_controlled
 from shared.runtime.run import Runtime
 
 KEPT_RESOURCES = 256
@@ -61,7 +62,6 @@ class Scheduler:
         await asyncio.Event().wait()
 
     async def act(self, effect: Effect, context: Context) -> None:
-        key = context.job.key
         match effect:
             case effects.CreatePod():
                 await self._create_pod(context.job, effect)
@@ -72,14 +72,13 @@ class Scheduler:
             case effects.CreateSecret():
                 await self._create_secret(context.job)
             case effects.DeletePod():
-                await self._cluster.delete(PODS, key.namespace, effect.name, uid=effect.uid)
+                await self._delete(PODS, context.job, effect.name, effect.uid)
             case effects.DeleteService():
-                await self._cluster.delete(SERVICES, key.namespace, effect.name, uid=effect.uid)
+                await self._delete(SERVICES, context.job, effect.name, effect.uid)
             case effects.DeleteSecret():
-                await self._cluster.delete(SECRETS, key.namespace, effect.name, uid=effect.uid)
+                await self._delete(SECRETS, context.job, effect.name, effect.uid)
             case effects.DeleteJob():
-                resource = self._kinds.of(context.job).resource
-                await self._cluster.delete(resource, key.namespace, key.name, uid=key.uid)
+                await self._delete_job(context.job)
             case _:
                 raise AssertionError(f"not an effect of the scheduler: {effect}")
 
@@ -96,6 +95,22 @@ class Scheduler:
         meta = pod.metadata if pod is not None else None
         attempt = (meta.labels or {}).get(ATTEMPT) if meta is not None else None
         must_be_controlled(meta, job, f"pod {name}", same=attempt == str(effect.slot.attempt))
+
+    async def _delete(self, resource: Resource[Any], job: Job, name: str, uid: str) -> None:
+        if await is_there(self._cluster, resource, job, name, uid):
+            await self._cluster.delete(resource, job.key.namespace, name, uid=uid)
+
+    async def _delete_job(self, job: Job) -> None:
+        """Delete the job's resource; raises `Refused(reason="NotAsked")` if that asks for no time to live."""
+        framework, key = self._kinds.of(job), job.key
+        held = await self._cluster.get(framework.resource, key.namespace, key.name)
+        if held is None or held.metadata.uid != key.uid:
+            return
+        spec = framework.parse(held)
+        if isinstance(spec, JobSpec) and spec.ttl_seconds_after_finished is None:
+            message = "the job sets no ttlSecondsAfterFinished, and is left alone"
+            raise Refused(message, reason="NotAsked", words=message)
+        await self._cluster.delete(framework.resource, key.namespace, key.name, uid=key.uid)
 
     async def _claim_pod(self, job: Job, effect: effects.ClaimPod) -> None:
         pod = await self._cluster.get(PODS, job.key.namespace, effect.name)

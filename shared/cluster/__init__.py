@@ -35,6 +35,11 @@ class Resource(msgspec.Struct, Generic[T], frozen=True):
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
+    @property
+    def by_metadata(self) -> "Resource[Object]":
+        """The same kind, of whose objects only the metadata is requested."""
+        return Resource(self.group, self.version, self.plural, self.kind, Object)
+
 
 class Snapshot(msgspec.Struct, Generic[T], frozen=True):
     """All objects in the watched scope at `version`, from one complete and consistent LIST."""

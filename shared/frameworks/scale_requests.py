@@ -60,6 +60,11 @@ def parse_scale(kind: ScaleKind, manifest: Custom) -> ScaleSpec | tuple[Problem,
     return tuple(problems) or parsed
 
 
+def selected(manifest: Custom) -> str:
+    """The name of the job that a request selects; empty if it names none."""
+    return Fields(manifest.spec, "spec", []).part("selector").text("name")
+
+
 def _to_delete(spec: Fields) -> tuple[int | None, tuple[str, ...]]:
     wish = spec.part("toDelete")
     if wish.has("count") and wish.has("podNames"):

@@ -21,6 +21,7 @@ REQUESTS = (SCALEINS, SCALEOUTS)
 SERVICES_OF_A_CLUSTER: tuple[Author, ...] = ("watcher", "scheduler", "scaler", "status")
 
 TAKEN = "the owner of an object whose name is taken"
+WHOSE = "whose the object is, before it is changed, deleted or entered"
 FINALIZERS = (
     "the owner references that it writes block the owner's deletion; a cluster with the admission plugin "
     "`OwnerReferencesPermissionEnforcement` asks for this right"
@@ -33,6 +34,7 @@ class Jobs(Enum):
     EVERY = "every kind of job"
     WITH_HOSTS_FILES = "every kind of job with hosts files"
     THAT_EXPIRE = "every kind of job with a time to live"
+    WITH_REQUESTS = "every kind of job with scale requests"
 
     def among(self, kinds: Iterable[Framework]) -> list[Resource[Any]]:
         match self:
@@ -42,6 +44,8 @@ class Jobs(Enum):
                 return [kind.resource for kind in kinds if kind.has_hosts_files]
             case Jobs.THAT_EXPIRE:
                 return [kind.resource for kind in kinds if kind.definition.expires]
+            case Jobs.WITH_REQUESTS:
+                return [kind.resource for kind in kinds if kind.requests]
 
 
 class Need(NamedTuple):
@@ -91,9 +95,7 @@ PERMISSIONS = (
     Permission("scheduler", ("create",), (PODS,), "`CreatePod`"),
     Permission("scheduler", ("create",), (SERVICES,), "`CreateService`"),
     Permission("scheduler", ("create",), (SECRETS,), "`CreateSecret`"),
-    Permission(
-        "scheduler", ("get",), (PODS, SERVICES, SECRETS), f"`CreatePod`, `CreateService`, `CreateSecret`: {TAKEN}"
-    ),
+    Permission("scheduler", ("get",), (PODS, SERVICES, SECRETS), f"every `Create`: {TAKEN}; every `Delete`: {WHOSE}"),
     Permission(
         "scheduler",
         ("patch",),
@@ -106,11 +108,11 @@ PERMISSIONS = (
     Permission("scheduler", ("delete",), (SECRETS,), "`DeleteSecret`"),
     Permission("scheduler", ("delete",), (Jobs.THAT_EXPIRE,), "`DeleteJob`: its time to live after the end is over"),
     Permission("scheduler", ("update",), (Jobs.EVERY,), FINALIZERS, "finalizers"),
-    Permission("scaler", ("get",), (CONFIGMAPS,), "`WriteHosts`: the version and the owner of the ConfigMap"),
+    Permission("scaler", ("get",), (CONFIGMAPS,), f"`WriteHosts`: its version; `WriteHosts`, `DeleteHosts`: {WHOSE}"),
     Permission("scaler", ("create", "patch"), (CONFIGMAPS,), "`WriteHosts`"),
     Permission("scaler", ("delete",), (CONFIGMAPS,), "`DeleteHosts`"),
     Permission("scaler", ("patch",), (PODS,), "`NudgeLauncher`, `LinkHosts`: annotations of the launcher"),
-    Permission("scaler", ("get",), (PODS,), "`NudgeLauncher`, `LinkHosts`: another pod has the launcher's name"),
+    Permission("scaler", ("get",), (PODS,), f"every patch of a launcher, every command in it: {WHOSE}"),
     Permission(
         "scaler",
         ("get", "create"),
@@ -121,6 +123,7 @@ PERMISSIONS = (
         helpful=True,
     ),
     Permission("scaler", ("get", "patch"), REQUESTS, "`OwnRequest`: the job becomes the request's owner"),
+    Permission("scaler", ("get",), (Jobs.WITH_REQUESTS,), "`OwnRequest`: that job is there; only its metadata"),
     Permission(
         "scaler",
         ("delete",),

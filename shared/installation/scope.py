@@ -11,15 +11,10 @@ import structlog
 
 from shared.cluster import Cluster, Resource
 from shared.cluster.kinds import DEFINITIONS
-from shared.cluster.objects import Metadata, Object
+from shared.cluster.objects import Metadata
 from shared.cluster.scope import conflicting, why_excluded
 from shared.errors import Refused
 from shared.release import MARK, is_older, this_release
-
-_METADATA_ONLY: Resource[Object] = Resource(
-    DEFINITIONS.group, DEFINITIONS.version, DEFINITIONS.plural, DEFINITIONS.kind, Object
-)
-"""Definitions by their metadata alone: the schemas are large."""
 
 log = structlog.get_logger()
 
@@ -48,7 +43,7 @@ class Scope:
         self._warn_of_older(there)
 
     async def _of(self, kind: Resource[Any]) -> Metadata | None:
-        definition = await self._cluster.get(_METADATA_ONLY, "", f"{kind.plural}.{kind.group}")
+        definition = await self._cluster.get(DEFINITIONS.by_metadata, "", f"{kind.plural}.{kind.group}")
         return definition.metadata if definition is not None else None
 
     def _warn_of_older(self, there: Iterable[Metadata]) -> None:

@@ -30,6 +30,7 @@ JOB_FINISHED = "JobFinished"
 JOB_GONE = "JobGone"
 JOB_RESTARTED = "JobRestarted"
 JOB_SUSPENDED = "JobSuspended"
+NOT_OURS = "NotOurs"
 NO_LAUNCHER = "NoLauncher"
 REQUEST_DELETED = "RequestDeleted"
 SCALING_START = "ScalingStart"
@@ -153,6 +154,8 @@ REFUSALS = {
     "LabelsChanged": Reason("the labels of an object of the job were changed"),
     "NameConflict": Reason("an object of another owner has the name"),
     "NamespaceTerminating": Reason("the namespace is being deleted"),
+    "NotAsked": Reason("the resource does not ask for what the log says it does", since="0.2"),
+    NOT_OURS: Reason("an object that the log calls the job's is not, by its controller and labels", since="0.2"),
     "QuotaExceeded": Reason("the namespace's quota is used up"),
 }
 """Why the API server, or Muster itself, did not carry out an effect."""
@@ -194,6 +197,7 @@ REQUESTS = {
     "NotElastic": Reason(
         "jobs of this kind keep the number of workers that they began with; suspend the job to change it", final=FINAL
     ),
+    NOT_OURS: Reason("the launcher is not this job's by its controller and labels", final=FINAL, since="0.2"),
     "NothingToAdd": Reason("it asks for no worker", final=FINAL),
     "NothingToDelete": Reason("there is no worker to delete", final=FINAL),
     "OwnedByAnother": Reason("the request belongs to another controller", final=FINAL),

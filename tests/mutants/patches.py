@@ -37,7 +37,7 @@ ASKING = "services/watcher/asking.py"
 CACHE = "services/watcher/core/cache.py"
 CLOCK = "services/watcher/core/clock.py"
 CONTRACT = "tests/contract/test_eventlog.py"
-CONFLICTS = "shared/runtime/name_conflicts.py"
+CONFLICTS = "shared/runtime/ownership.py"
 DRAIN = "services/scaler/core/drain.py"
 FOLD = "shared/job/fold.py"
 HEADS = "services/watcher/core/heads.py"
@@ -80,7 +80,7 @@ PATCHES = (
         (
             (
                 SCHEDULER,
-                "                await self._cluster.delete(PODS, key.namespace, effect.name, uid=effect.uid)\n",
+                "                await self._delete(PODS, context.job, effect.name, effect.uid)\n",
                 "                async for seen in self._cluster.watch(PODS, selector=JOB_UID):\n"
                 "                    found = [pod.metadata for pod in getattr(seen, 'objects', ())]\n"
                 "                    for meta in [each for each in found if each.name == effect.name]:\n"
@@ -517,7 +517,7 @@ PATCHES = (
                 "    if meta.deletion_timestamp is None:\n",
             ),
         ),
-        ("tests/service/test_name_conflicts.py",),
+        ("tests/service/test_ownership.py",),
     ),
     Patch(
         "a sequence that was used again after a truncation is accepted",

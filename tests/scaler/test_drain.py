@@ -7,6 +7,7 @@ from services.scaler.core.effects import CheckDrain
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import DrainChecked, ScaleFailed, WorkersReleased
 from shared.job.events.watcher import TimePassed
+from shared.job.naming import Uid
 from shared.job.steps import Record, Step
 from shared.job.timing import next_due
 from tests.kit.builders import (
@@ -33,7 +34,12 @@ ENDED = pods(launcher(version=40, phase="Succeeded", exits=exited(0), hosts=2))
 
 def look(count: int) -> CheckDrain:
     return CheckDrain(
-        request=R1, pod="resnet-launcher", container="main", workers=((2, "resnet-worker-2"),), count=count
+        request=R1,
+        pod="resnet-launcher",
+        pod_uid=Uid("pod-launcher"),
+        container="main",
+        workers=((2, "resnet-worker-2"),),
+        count=count,
     )
 
 

@@ -13,15 +13,27 @@ from services.scaler.launcher_commands import HOSTS, LOOK_SECONDS, LOOKS_AT_ONCE
 from shared.cluster import Execution
 from shared.cluster.kinds import PODS
 from shared.errors import Refused, Transient, Trouble
+from shared.frameworks.framework import owner_reference
 from shared.frameworks.scale_requests import SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.events.scaler import DrainChecked, ScriptFinished
-from shared.job.naming import JobKey, Uid
+from shared.job.naming import JOB_UID, JobKey, Uid
+from shared.job.state import Job
 from shared.job.timing import SCRIPT_GRACE_SECONDS
 from tests.kit.virtual_time import in_virtual_time
 from tests.memory.cluster import MemoryCluster
 from tests.memory.store import MemoryStore
 
 KEY = JobKey("team-a", "resnet", Uid("uid-1"))
+JOB = Job(key=KEY, kind="TrainingJob", api_version=TRAININGJOBS.api_version)
+LAUNCHER = {
+    "metadata": {
+        "name": "resnet-launcher",
+        "labels": {JOB_UID: KEY.uid},
+        "ownerReferences": [owner_reference(TRAININGJOBS, KEY)],
+    },
+    "spec": {"containers": []},
+}
 R1 = Uid("request-1")
 SECRET = "a b; touch x\n$(id)"
 Answer = Callable[[], Awaitable[Execution]]
@@ -46,9 +58,7 @@ class Inside:
         self.most_at_once = 0
         self._at_once = 0
         self._answer = answer
-        pod = self.store.create(
-            PODS, KEY.namespace, {"metadata": {"name": "resnet-launcher"}, "spec": {"containers": []}}
-        )
+        pod = self.store.create(PODS, KEY.namespace, LAUNCHER)
         wish = {"selector": {"name": "resnet"}, "toAdd": {"count": 2}, "script": "/opt/grow.sh", "timeout": 30, **spec}
         request = self.store.create(SCALEOUTS, KEY.namespace, {"metadata": {"name": "out"}, "spec": wish})
         self.request, self.pod = Uid(request.metadata["uid"]), Uid(pod.metadata["uid"])
@@ -65,12 +75,14 @@ class Inside:
             "timeout": 30,
             "decision": 7,
         }
-        return await self.commands.run(KEY, RunScript(**effect | changes))
+        return await self.commands.run(JOB, RunScript(**effect | changes))
 
     async def look(self, *names: str) -> DrainChecked:
         workers = tuple(enumerate(names or ("resnet-worker-0", "resnet-worker-1")))
-        effect = CheckDrain(request=R1, pod="resnet-launcher", container="main", workers=workers, count=1)
-        return await self.commands.check_drain(KEY, effect)
+        effect = CheckDrain(
+            request=R1, pod="resnet-launcher", pod_uid=self.pod, container="main", workers=workers, count=1
+        )
+        return await self.commands.check_drain(JOB, effect)
 
     async def _program(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> Execution:
         assert namespace == KEY.namespace

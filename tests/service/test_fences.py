@@ -38,6 +38,9 @@ def a_patch(uid: Uid, document: bytes) -> PatchStatus:
     return PatchStatus(TRAININGJOBS.api_version, TRAININGJOBS.kind, "resnet", uid, document)
 
 
+A_BRIEF_JOB = a_training_job(ttlSecondsAfterFinished=0)
+
+
 class Busy(MemoryCluster):
     """A cluster in which another client writes between the service's read and its write."""
 
@@ -63,7 +66,7 @@ class Stage:
     def __init__(self) -> None:
         self.store = MemoryStore()
         self.cluster = Busy(self.store)
-        self.uid = Uid(self.store.create(TRAININGJOBS, NAMESPACE, a_training_job()).metadata["uid"])
+        self.uid = Uid(self.store.create(TRAININGJOBS, NAMESPACE, A_BRIEF_JOB).metadata["uid"])
         self.key = JobKey(NAMESPACE, "resnet", self.uid)
 
     @property
@@ -105,7 +108,7 @@ async def test_a_job_whose_time_is_over_goes_and_its_namesake_stays():
     scheduler, context = Scheduler(stage.cluster), stage.context
     await scheduler.act(DeleteJob(), context)
     assert stage.store.get(TRAININGJOBS, NAMESPACE, "resnet") is None
-    again = stage.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
+    again = stage.store.create(TRAININGJOBS, NAMESPACE, A_BRIEF_JOB)
     await scheduler.act(DeleteJob(), context)
     assert stage.held(TRAININGJOBS, "resnet") == again
 

@@ -60,6 +60,7 @@ def _look(job: Job, request: Request) -> CheckDrain | None:
     return CheckDrain(
         request=request.uid,
         pod=launcher.name,
+        pod_uid=launcher.uid,
         container=job.spec.role(LAUNCHER).container,
         workers=tuple((index, job.worker_name(index)) for index in sorted(member.index for member in request.leaving)),
         count=request.look.count + 1 if request.look is not None else 1,

@@ -89,6 +89,7 @@ class CheckDrain(Effect, frozen=True, kw_only=True):
 
     request: Uid
     pod: str
+    pod_uid: Uid
     container: str
     workers: tuple[tuple[int, str], ...]
     """Index and name."""

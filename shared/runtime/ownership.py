@@ -1,12 +1,16 @@
-"""*Already exists*: whether the object with that name is the job's, an earlier incarnation's or another owner's.  Pure.
+"""Whose an object is: the job's, an earlier incarnation's or another owner's.
 
-An object of another owner is never adopted or changed.  Objects of an earlier incarnation are waited for: the garbage
-collector deletes them.
+An object of another owner is never adopted, changed or deleted, whatever the log says.  Objects of an earlier
+incarnation are waited for: the garbage collector deletes them.
 """
 
+from typing import Any
+
+from shared.cluster import Cluster, Resource
 from shared.cluster.objects import Metadata, OwnerReference
 from shared.errors import Refused, Transient
 from shared.job.naming import JOB_UID, JobKey
+from shared.job.reasons import NOT_OURS
 from shared.job.state import Job
 
 QUICK_SECONDS = 0.3
@@ -37,6 +41,24 @@ def must_be_controlled(meta: Metadata | None, job: Job, what: str, *, same: bool
     if is_controlled(meta, key) or meta.deletion_timestamp is not None or _earlier_incarnation(meta, job):
         raise Transient(f"{what} belongs to an owner that is being deleted", retry_after=QUICK_SECONDS)
     raise conflict(what, meta)
+
+
+async def is_there(cluster: Cluster, resource: Resource[Any], job: Job, name: str, uid: str) -> bool:
+    """True if the object with this uid is there; what to do before it is deleted, changed or entered.
+
+    A uid comes from the log, which may be forged.  Raises `Refused(reason="NotOurs")` if the object's controller
+    and its labels do not say that it is this job's.
+    """
+    held = await cluster.get(resource.by_metadata, job.key.namespace, name)
+    if held is None or held.metadata.uid != uid:
+        return False
+    meta = held.metadata
+    named = (meta.labels or {}).get(JOB_UID)
+    # Another operator's objects get our labels once they are claimed.
+    if not is_controlled(meta, job.key) or not (named == job.key.uid or (named is None and job.adopted)):
+        message = f"{resource.kind.lower()} {name} is not of this job by its controller and labels, and is left alone"
+        raise Refused(message, reason=NOT_OURS, words=message)
+    return True
 
 
 def conflict(what: str, meta: Metadata) -> Refused:

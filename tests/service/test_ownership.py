@@ -9,7 +9,7 @@ from shared.cluster.objects import Metadata
 from shared.errors import Refused, Transient
 from shared.job.naming import JOB_UID
 from shared.job.state import Job
-from shared.runtime.name_conflicts import QUICK_SECONDS, is_controlled, must_be_controlled
+from shared.runtime.ownership import QUICK_SECONDS, is_controlled, must_be_controlled
 from tests.kit.histories import KEY
 
 JOB = Job(key=KEY, kind="TrainingJob", api_version="kai.alibabacloud.com/v1alpha1")
