@@ -115,7 +115,7 @@ class Caller:
         timeout = aiohttp.ClientTimeout(total=self.timeouts.total, sock_connect=self.timeouts.connect)
         more = {**(headers or {}), **({"Content-Type": content_type} if body is not None else {})}
         async with (
-            self._limiter.slot() as number,
+            self._limiter.slot(namespace_of(path)) as number,
             self._answer(method, path, query, timeout, what, body=body, headers=more) as response,
         ):
             if response.status == 429:
@@ -291,3 +291,9 @@ def path_of(resource: Resource[Any], namespace: str, name: str = "", subresource
     scope = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
     rest = "".join(f"/{quote(part, safe='')}" for part in (name, subresource) if part)
     return f"{base}{scope}/{resource.plural}{rest}"
+
+
+def namespace_of(path: str) -> str:
+    """The namespace of the objects at a path; empty for those of the whole cluster."""
+    _, _, rest = path.partition("/namespaces/")
+    return rest.partition("/")[0]

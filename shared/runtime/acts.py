@@ -25,9 +25,13 @@ from shared.runtime import log_lines
 from shared.runtime.appends import Appends
 from shared.runtime.queue import InFlight, Item, WorkQueue, failed, refused, succeeded
 from shared.telemetry.process_metrics import ProcessMetrics
+from shared.turns import Turns
 
 EFFECTS_IN_FLIGHT = 128
-"""The most calls of one service at a time: enough to keep an API server busy, too few for it to throttle them."""
+"""The most calls of one service at a time: enough to keep an API server busy, too few for it to throttle them.
+
+The namespaces of those that wait take turns.
+"""
 
 EFFECTS_PER_JOB = 64
 """The most calls for one job at a time: a job of a thousand workers leaves room for others."""
@@ -92,7 +96,7 @@ class Acts:
         self._chance = chance
         self._metrics = metrics
         self._lanes: defaultdict[JobKey, _Lane] = defaultdict(_Lane)
-        self._slots = asyncio.Semaphore(EFFECTS_IN_FLIGHT)
+        self._turns = Turns(EFFECTS_IN_FLIGHT)
 
     def begin(self, history: History, wanted: list[Effect]) -> Iterator[Coroutine[None, None, None]]:
         """Mark the effects of `wanted` that are due as running; yield the coroutines that carry them out."""
@@ -164,7 +168,7 @@ class Acts:
                 if item.effect.apart:
                     fact = await self._act(item.effect, context)
                 else:
-                    async with self._lanes[key].slots, self._slots:
+                    async with self._lanes[key].slots, self._turns.turn(key.namespace):
                         self._must_own()
                         fact = await self._act(item.effect, context)
             if fact is not None:

@@ -75,21 +75,27 @@ class Slice:
 class WorkQueue(Generic[K]):
     """Keys to work on."""
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.perf_counter, *, flow: Callable[[K], Hashable] = lambda _: None
+    ) -> None:
+        """Keys of one priority are taken by turns of their `flow`, and in the order in which they were added."""
         self._slice = Slice(clock)
-        self._ready: tuple[dict[K, None], ...] = tuple({} for _ in Priority)
-        """The keys of each priority, in the order in which they were added."""
+        self._flow = flow
+        self._ready: tuple[dict[Hashable, dict[K, None]], ...] = tuple({} for _ in Priority)
+        """The keys of each priority by flow, the flow whose turn is next first."""
         self._due: dict[int, dict[K, None]] = {}
         """The keys of each tick to come."""
         self._added = asyncio.Event()
 
     def add(self, key: K, priority: Priority = Priority.CHANGED) -> None:
         """Queue `key`; a queued key keeps its place, unless the new priority is higher."""
-        if any(key in ready for ready in self._ready[: priority + 1]):
+        flow = self._flow(key)
+        if any(key in ready.get(flow, ()) for ready in self._ready[: priority + 1]):
             return
         for ready in self._ready[priority + 1 :]:
-            ready.pop(key, None)
-        self._ready[priority][key] = None
+            if key in ready.get(flow, ()):
+                self._take(ready, flow, key)
+        self._ready[priority].setdefault(flow, {})[key] = None
         self._added.set()
 
     def add_after(self, key: K, seconds: float) -> None:
@@ -114,12 +120,23 @@ class WorkQueue(Generic[K]):
                 if ready is None:
                     self._added.clear()
                     break
-                key = next(iter(ready))
-                del ready[key]
+                flow, keys = next(iter(ready.items()))
+                key = next(iter(keys))
+                self._take(ready, flow, key)
+                if keys:
+                    # The next turn of this flow comes after those of all others.
+                    ready[flow] = ready.pop(flow)
                 do(key)
                 if self._slice.over():
                     break
             await asyncio.sleep(0)
+
+    @staticmethod
+    def _take(ready: dict[Hashable, dict[K, None]], flow: Hashable, key: K) -> None:
+        keys = ready[flow]
+        del keys[key]
+        if not keys:
+            del ready[flow]
 
     def _ring(self, tick: int) -> None:
         for key in self._due.pop(tick):

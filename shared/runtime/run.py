@@ -96,7 +96,7 @@ class Runtime:
         self.alarm = asyncio.Event()
         """Set after a failure that may concern more than one job: `readiness.py` then checks at once."""
         self._clock = clock
-        self._queue = WorkQueue[JobKey](clock)
+        self._queue = WorkQueue[JobKey](clock, flow=lambda key: key.namespace)
         self._slice = Slice(clock)
         self._pass_wanted = asyncio.Event()
         self.appends = Appends(

@@ -14,8 +14,13 @@ from tests.kit.virtual_time import in_virtual_time, until
 class Worker:
     """A queue, and what was taken from it, each key with the loop's time."""
 
-    def __init__(self, clock: Callable[[], float] = lambda: 0.0, work: Callable[[], None] = lambda: None) -> None:
-        self.queue = WorkQueue[str](clock)
+    def __init__(
+        self,
+        clock: Callable[[], float] = lambda: 0.0,
+        work: Callable[[], None] = lambda: None,
+        flow: Callable[[str], str] = lambda _: "",
+    ) -> None:
+        self.queue = WorkQueue[str](clock, flow=flow)
         self.taken: list[str] = []
         self.times: list[float] = []
         self._work = work
@@ -90,6 +95,17 @@ async def test_changed_keys_come_first_then_open_ones_then_those_that_are_over()
         queue.add("changed too")
 
     assert await taken_in_order(add) == ["changed", "changed too", "open", "over"]
+
+
+@in_virtual_time
+async def test_the_flows_of_keys_take_turns():
+    worker = Worker(flow=lambda key: key[0])
+    for key in ("a1", "a2", "a3", "b1", "c1", "b2"):
+        worker.queue.add(key)
+    worker.queue.add("a3", Priority.OVER)
+    async with worker.running():
+        await asyncio.sleep(1)
+    assert worker.taken == ["a1", "b1", "c1", "a2", "b2", "a3"]
 
 
 @in_virtual_time

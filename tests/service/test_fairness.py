@@ -1,0 +1,96 @@
+"""Many jobs of one namespace delay another namespace's first job by no more than a second.
+
+The API server and the log take so many calls a second and no more, one after the other, as a loaded machine does.
+"""
+
+import asyncio
+
+from shared.cluster.limiter import Limiter
+from shared.eventlog import Entry
+from shared.frameworks.training_job import TRAININGJOBS
+from tests.kit.virtual_time import in_virtual_time
+from tests.kit.world import World, a_training_job
+from tests.memory.cluster import Call, Calm
+from tests.memory.eventlog import MemoryEventLog
+
+CALLS_A_SECOND = 400
+"""A small API server's."""
+APPENDS_A_SECOND = 2_000
+"""One NATS server's on a slow disk."""
+MOST_SECONDS = 1.0
+
+THEIRS, OURS = "team-b", "team-a"
+
+
+class Rated:
+    """Serves so many a second, in the order in which they come."""
+
+    def __init__(self, rate: float) -> None:
+        self._seconds = 1 / rate
+        self._free = 0.0
+
+    async def serve(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._free = max(self._free, loop.time()) + self._seconds
+        await asyncio.sleep(self._free - loop.time())
+
+
+class Loaded(Calm):
+    """The way of one service to the one API server, through its own limiter."""
+
+    def __init__(self, server: Rated) -> None:
+        self._server = server
+        self._limiter = Limiter()
+
+    async def before(self, call: Call) -> None:
+        if call.verb != "watch":
+            async with self._limiter.slot(call.namespace):
+                await self._server.serve()
+
+
+class SlowLog(MemoryEventLog):
+    """A client of the one log."""
+
+    def __init__(self, world: World, user: str, server: Rated) -> None:
+        super().__init__(world.journal, user=user)
+        self._server = server
+
+    async def append(self, entry: Entry, *, expect: int) -> int:
+        await self._server.serve()
+        return await super().append(entry, expect=expect)
+
+
+class Busy(World):
+    """A world whose API server and log are as slow as these rates."""
+
+    def __init__(self) -> None:
+        self._api, self._log = Rated(CALLS_A_SECOND), Rated(APPENDS_A_SECOND)
+        super().__init__(weather=lambda _: Loaded(self._api))
+
+    def log(self, author: str) -> MemoryEventLog:
+        return SlowLog(self, author, self._log)
+
+
+async def seconds_until_running(crowd: int) -> float:
+    """How long our first job takes until it runs, right after a crowd of another namespace's."""
+    loop = asyncio.get_running_loop()
+    async with Busy() as world:
+        world.journal._most = 100_000
+        for number in range(crowd):
+            world.apply(TRAININGJOBS, a_training_job(f"theirs-{number}", workers=4), THEIRS)
+        # The crowd is at work, and not only waiting to be seen.
+        await asyncio.sleep(0.5)
+        begun = loop.time()
+        world.apply(TRAININGJOBS, a_training_job(workers=2), OURS)
+        while world.status(TRAININGJOBS, "resnet", OURS).get("phase") != "Running":
+            await asyncio.sleep(0.01)
+            assert loop.time() < begun + 120
+        return loop.time() - begun
+
+
+@in_virtual_time
+async def test_a_crowd_of_another_namespace_delays_a_first_job_by_less_than_a_second():
+    alone = await seconds_until_running(0)
+    crowded = await seconds_until_running(120)
+    print(alone, crowded)
+    assert crowded - alone < MOST_SECONDS, f"{crowded:.2f} s in the crowd and {alone:.2f} s alone"

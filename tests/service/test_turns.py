@@ -1,0 +1,52 @@
+"""Places that flows take by turns."""
+
+import asyncio
+from contextlib import suppress
+
+from shared.turns import Turns
+from tests.kit.virtual_time import in_virtual_time
+
+
+async def served(turns: Turns, flows: str, order: list[str]) -> list[asyncio.Task[None]]:
+    """A task for each of these flows, in order; each notes its flow once it has its place."""
+
+    async def work(flow: str) -> None:
+        async with turns.turn(flow):
+            order.append(flow)
+            await asyncio.sleep(1)
+
+    tasks = [asyncio.create_task(work(flow)) for flow in flows]
+    await asyncio.sleep(0)
+    return tasks
+
+
+@in_virtual_time
+async def test_flows_take_turns_and_within_one_the_first_comes_first():
+    order: list[str] = []
+    await asyncio.gather(*await served(Turns(1), "aaaaabbc", order))
+    assert "".join(order) == "aabcabaa"
+
+
+@in_virtual_time
+async def test_no_more_than_the_limit_work_at_once_also_when_it_falls():
+    turns, order = Turns(3), list[str]()
+    tasks = await served(turns, "abcdef", order)
+    assert len(order) == 3
+    turns.limit = 1
+    await asyncio.sleep(1.5)
+    assert len(order) == 4, "two places are gone"
+    await asyncio.gather(*tasks)
+
+
+@in_virtual_time
+async def test_who_is_cancelled_while_waiting_or_as_the_place_comes_holds_up_nobody():
+    turns, order = Turns(1), list[str]()
+    first, second, third, last = await served(turns, "abcd", order)
+    second.cancel()
+    await first
+    # The third got its place in this moment.
+    third.cancel()
+    with suppress(asyncio.CancelledError):
+        await third
+    await last
+    assert "".join(order).endswith("d")
