@@ -143,10 +143,13 @@ class Watches:
         def seen(at: At, pod: Pod | None) -> Concerned:
             if pod is None:
                 return self._cache.set_pod(at, None)
-            view = observed_pod(pod, self._kinds, last_words=self._options.last_words)
+            view = observed_pod(pod, self._kinds, self._in_the_log, last_words=self._options.last_words)
             return self._cache.set_pod(at, view, tolerations(pod))
 
         await self._follow(PODS, self._cache.pods, seen, selector)
+
+    def _in_the_log(self, key: JobKey) -> bool:
+        return self._runtime.histories.get(key) is not None
 
     async def _follow_inherited(self, selector: str) -> None:
         def seen(at: At, pod: Pod | None) -> Concerned:
@@ -163,14 +166,13 @@ class Watches:
         await self._follow(REQUESTS[kind], self._cache.requests[kind], seen)
 
     async def _follow_children(self, resource: Resource[Object], selector: str) -> None:
-        await self._follow(
-            resource,
-            self._cache.children[resource.kind],
-            lambda at, child: self._cache.set_child(
-                resource.kind, at, observed_child(resource.kind, child) if child else None
-            ),
-            selector,
-        )
+        kind = resource.kind
+
+        def seen(at: At, child: Object | None) -> Concerned:
+            view = observed_child(kind, child, self._kinds, self._in_the_log) if child is not None else None
+            return self._cache.set_child(kind, at, view)
+
+        await self._follow(resource, self._cache.children[kind], seen, selector)
 
     async def _follow_nodes(self) -> None:
         taints = self._options.disruption_taints

@@ -182,7 +182,8 @@ class Runtime:
                     self._queue.add(history.job.key, Priority.OPEN)
             async for key in self.in_slices(self.service.known()):
                 if not histories.is_open(key):
-                    self._queue.add(key, Priority.OVER if histories[key].job.over else Priority.OPEN)
+                    known = histories.get(key)
+                    self._queue.add(key, Priority.OVER if known is not None and known.job.over else Priority.OPEN)
             async for key in self.in_slices(over):
                 self._queue.add(key, Priority.OVER)
 
@@ -297,20 +298,22 @@ class Runtime:
         # A job that is skipped here is queued again by `wake_all`, once this replica acts.
         if self._stopping or not self.current or not self._owns():
             return
-        history = self.histories[key]
+        # A history without events is not kept: anyone may name any number of jobs.
+        history = self.histories.get(key) or History(key)
         if history.held:
             return
         try:
             steps = self.service.decide(history)
         except Exception as error:  # noqa: BLE001  logged there, with its traceback
             # A broken invariant of one job must not stop the others.
+            history = self.histories[key]
             history.hold("BrokenInvariant", f"a broken invariant: {error!r}")
             log_lines.held(history, history.sequence, error)
             return
         record = next((step for step in steps if isinstance(step, Record)), None)
         if record is None:
             self.appends.nothing_to_record(history)
-        elif (work := self.appends.record(history, record.event)) is not None:
+        elif (work := self.appends.record(self.histories[key], record.event)) is not None:
             self._start(work)
         for work in self._acts.begin(history, [step for step in steps if isinstance(step, Effect)]):
             self._start(work)

@@ -21,7 +21,7 @@ from shared.job.events.watcher import (
     ScaleRequestGone,
 )
 from shared.job.naming import JobKey, Uid, config_name
-from shared.job.spec import WORKER, Problem
+from shared.job.spec import WORKER, Problem, ScaleSpec
 from shared.job.views import ChildView, Exit
 from tests.kit.builders import a_created_job, a_running_job, a_spec, exited, launcher, observed, scaling_out, worker
 from tests.kit.histories import KEY
@@ -494,6 +494,19 @@ class TestRequests:
         (fact,) = watching.settle(WAITING)
         assert isinstance(fact, ScaleRequested)
         assert fact.owner == ""
+
+    def test_the_names_of_pods_are_recorded_once_there_is_a_job(self):
+        watching = Watching()
+        names = tuple(f"resnet-worker-{index}" for index in range(1_000))
+        spec = ScaleSpec(kind="ScaleIn", job=KEY.name, pod_names=names)
+        watching.show_requests(msgspec.structs.replace(a_request("in"), kind="ScaleIn", spec=spec))
+        (fact,) = watching.settle(WAITING)
+        assert len(msgspec.json.encode(fact)) < 1_000
+        assert watching.seen(WAITING) == [], "and not again and again"
+        watching.show(a_resource())
+        watching.settle(KEY)
+        (known,) = watching.job().scaling.requests.values()
+        assert known.spec == spec
 
     def test_nothing_is_placed_before_jobs_and_requests_were_listed(self):
         for level in range(3):

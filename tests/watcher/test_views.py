@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from services.watcher.core.views import MOST_PROBLEMS, observed_child, observed_job, observed_pod, observed_request
-from shared.frameworks.kinds import Kinds
+from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.training_job import JOB_ROLE, REPLICA_INDEX, TRAININGJOB
 from shared.job.chain import Head
@@ -38,6 +38,29 @@ def test_a_pod_is_told_by_its_labels_and_its_owner():
             node="node-1",
         ),
     )
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        pytest.param({"name": "x" * 254}, id="a name that no job has"),
+        pytest.param({"uid": "u" * 65}, id="a uid that no object has"),
+        pytest.param({"kind": "Deployment", "apiVersion": "apps/v1"}, id="a kind that is no job's"),
+    ],
+)
+def test_a_forged_owner_makes_no_history(forged: dict[str, str]):
+    owners = [{**owned_by(KEY.uid)[0], **forged}]
+    labels = {JOB_UID: owners[0]["uid"]}
+    assert observed_pod(a_pod(labels=labels, meta={"ownerReferences": owners})) is None
+    assert observed_child("ConfigMap", a_child("resnet", ownerReferences=owners, labels=labels)) is None
+
+
+def test_a_job_of_a_kind_that_this_process_lacks_keeps_its_pods_and_children():
+    owners = [{**owned_by(KEY.uid)[0], "kind": "PackageJob", "apiVersion": "example.com/v1"}]
+    pod, child = a_pod(meta={"ownerReferences": owners}), a_child("resnet", ownerReferences=owners)
+    for known in (True, False):
+        assert (observed_pod(pod, BUILT_IN, lambda key, known=known: known) is not None) is known
+        assert (observed_child("Service", child, BUILT_IN, lambda key, known=known: known) is not None) is known
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Scale requests that the log lacks, or has in another state.  Pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -33,7 +33,11 @@ def changed(job: Job, cache: Cache, histories: Histories) -> Iterator[ScaleReque
     def turn(request: ObservedRequest) -> tuple[int, str, int]:
         return (order.get(request.uid, last), request.created, request.version)
 
-    believed = (_as_far_as_known(job, request, waited=request.uid in order) for request in now.values())
+    believed: Iterable[ObservedRequest]
+    if job.key == waiting_room(job.key):
+        believed = map(_in_brief, now.values())
+    else:
+        believed = (_as_far_as_known(job, request, waited=request.uid in order) for request in now.values())
     for request in sorted(believed, key=turn):
         known = job.scaling.requests.get(request.uid)
         if known is None and (request.uid in elsewhere or (request.uid not in order and request.phase in OVER)):
@@ -90,6 +94,13 @@ def _begun_elsewhere(job: Job, histories: Histories) -> set[Uid]:
     """Requests that ran under other incarnations of this job's name: none of them runs again."""
     lives = [life.job for life in histories.lives(job.key) if life.job.key != job.key]
     return {uid for life in lives for uid, request in life.scaling.requests.items() if request.phase != "Pending"}
+
+
+def _in_brief(request: ObservedRequest) -> ObservedRequest:
+    """The request without the names of pods, which are recorded once there is a job: they may be a thousand."""
+    if request.spec is None or not request.spec.pod_names:
+        return request
+    return msgspec.structs.replace(request, spec=msgspec.structs.replace(request.spec, pod_names=()))
 
 
 def _as_far_as_known(job: Job, request: ObservedRequest, *, waited: bool) -> ObservedRequest:

@@ -1,6 +1,7 @@
 """Views: Kubernetes objects reduced to the fields that decisions need.  Pure."""
 
 import re
+from collections.abc import Callable
 
 import msgspec
 
@@ -25,6 +26,19 @@ MOST_PROBLEMS = 100
 
 MOST_FINALIZERS = 10
 """The most finalizers of one job in an event; Kubernetes does not bound their number."""
+
+LONGEST_NAME = 253
+LONGEST_UID = 64
+"""Characters of a job's name and of its uid, which anyone may write into an owner reference."""
+
+Known = Callable[[JobKey], bool]
+"""True for a job of which the log has events."""
+
+
+def nobody(_: JobKey) -> bool:
+    """The log has no events of any job."""
+    return False
+
 
 _ANOTHERS = Problem(
     reason=OWNED_BY_ANOTHER,
@@ -77,7 +91,7 @@ def observed_request(kind: ScaleKind, manifest: Custom, kinds: Kinds = BUILT_IN)
     # An owner that is no controller names an incarnation of the job too.
     owners = (each for each in meta.owner_references or () if _is_scalable(each, kinds) and each.name == named)
     owner = meta.controller or next(owners, None)
-    if owner is not None and not _is_scalable(owner, kinds):
+    if owner is not None and (not _is_scalable(owner, kinds) or _too_long(owner)):
         # Its history is that of the named job: no service answers under the uid of another owner.
         owner, answer = None, (_ANOTHERS,)
     return ObservedRequest(
@@ -96,16 +110,17 @@ def observed_request(kind: ScaleKind, manifest: Custom, kinds: Kinds = BUILT_IN)
     )
 
 
-def observed_pod(pod: Pod, kinds: Kinds = BUILT_IN, *, last_words: bool = True) -> tuple[JobKey, PodView] | None:
+def observed_pod(
+    pod: Pod, kinds: Kinds = BUILT_IN, known: Known = nobody, *, last_words: bool = True
+) -> tuple[JobKey, PodView] | None:
     """A pod and its job; None if its labels or its owner name none.
 
     Without `last_words` the termination messages of its containers are left out.
     """
     meta = pod.metadata
     labels = meta.labels or {}
-    key = _key(meta)
-    # The history of a job goes on after its kind was left out of MUSTER_KINDS.
-    framework = _framework(meta.controller, kinds) or _framework(meta.controller, BUILT_IN)
+    key = _key(meta, kinds, known)
+    framework = _known_kind(meta.controller, kinds)
     # A label that another kind would read may come from the template.
     role, at = (framework.role_label, framework.index_label) if framework is not None else (naming.ROLE, naming.INDEX)
     attempt = whole_number(labels.get(naming.ATTEMPT, ""), DIGITS)
@@ -122,10 +137,20 @@ def inherited_pod(pod: Pod, kinds: Kinds, *, last_words: bool = True) -> tuple[J
     if claimed is not None or owner is None or framework is None or not owner.name:
         return claimed
     told = framework.take_over.role_and_index(pod.metadata.labels or {})
-    if told is None:
+    if told is None or _too_long(owner):
         return None
     key = JobKey(pod.metadata.namespace, owner.name, Uid(owner.uid))
     return key, msgspec.structs.replace(_view(pod, Slot(0, *told), last_words=last_words), claimed=False)
+
+
+def _too_long(owner: OwnerReference) -> bool:
+    """True if no object has this name or uid: the API server does not check owner references."""
+    return len(owner.name) > LONGEST_NAME or len(owner.uid) > LONGEST_UID
+
+
+def _known_kind(owner: OwnerReference | None, kinds: Kinds) -> Framework | None:
+    # The history of a job goes on after its kind was left out of MUSTER_KINDS.
+    return _framework(owner, kinds) or _framework(owner, BUILT_IN)
 
 
 def _framework(owner: OwnerReference | None, kinds: Kinds) -> Framework | None:
@@ -203,22 +228,27 @@ def _begins_again(pod: Pod, end: Terminated) -> bool:
     return policy == "Always" or (policy == "OnFailure" and end.exit_code != 0)
 
 
-def observed_child(kind: str, child: Object) -> tuple[JobKey, ChildView] | None:
+def observed_child(
+    kind: str, child: Object, kinds: Kinds = BUILT_IN, known: Known = nobody
+) -> tuple[JobKey, ChildView] | None:
     """A Service, ConfigMap or Secret and its job; None if its labels or its owner name none."""
     meta = child.metadata
-    key = _key(meta)
+    key = _key(meta, kinds, known)
     if key is None:
         return None
     hosts = whole_number((meta.annotations or {}).get(naming.HOSTS_VERSION, ""), DIGITS) or 0
     return key, ChildView(kind=kind, name=meta.name, uid=Uid(meta.uid), version=meta.version, ours=True, hosts=hosts)
 
 
-def _key(meta: Metadata) -> JobKey | None:
+def _key(meta: Metadata, kinds: Kinds, known: Known) -> JobKey | None:
     # A user can copy labels; the garbage collector checks the owner.
     uid, owner = (meta.labels or {}).get(naming.JOB_UID), meta.controller
     if not uid or owner is None or not owner.name or owner.uid != uid or uid == naming.NO_UID:
         return None
-    return JobKey(meta.namespace, owner.name, Uid(uid))
+    if _too_long(owner):
+        return None
+    key = JobKey(meta.namespace, owner.name, Uid(uid))
+    return key if _known_kind(owner, kinds) is not None or known(key) else None
 
 
 def _head(status: object) -> tuple[str, Head | None]:
