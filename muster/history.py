@@ -1,9 +1,13 @@
-"""`muster history`: the events of a job, from the log; `muster history accept`: accept a lost history."""
+"""`muster history`: the events of a job, from the log.
+
+`muster history accept` accepts a lost history, `muster history disown` an event that is nonsense.
+"""
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Set
 from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 import typer
@@ -14,11 +18,14 @@ from muster.saved import line_of
 from muster.targets import Asked, Target, fail, find, subjects_of
 from muster.words import one_line
 from shared.cluster import Cluster
-from shared.eventlog import EventLog, Stored
+from shared.eventlog import Entry, EventLog, Stored
+from shared.eventlog.account import ADMIN
 from shared.eventlog.subject import Subject, is_decision
 from shared.frameworks.kinds import Kinds
+from shared.job import text
+from shared.job.events.setup import EventDisowned
 from shared.job.fold import History
-from shared.job.naming import ACCEPT_HISTORY, history_filters, key_of
+from shared.job.naming import ACCEPT_HISTORY, history_filters, key_of, subject_of
 from shared.job.state import Job
 from shared.process.settings import Settings
 
@@ -119,6 +126,51 @@ async def annotate(cluster: Cluster, target: Target, job: Job, kinds: Kinds) -> 
     patch = {"metadata": {"uid": job.key.uid, "annotations": {ACCEPT_HISTORY: str(doubt.head)}}}
     await cluster.patch(kind, job.key.namespace, job.key.name, patch)
     return f"{target.label}: accepted that this log does not lead to {str(doubt.head)[:24]}..."
+
+
+async def disown(sequence: int, reason: str, settings: Settings) -> None:
+    """Record, with an administrator's credentials, that an event counts for nothing."""
+    if (user := settings.nats_user or ADMIN) != ADMIN:
+        raise fail(
+            f"only the log's administrator disowns an event: set NATS_USER={ADMIN}, not {user}, and its password"
+        )
+    async with open_log(settings) as log:
+        typer.echo(await disowned(log, sequence, reason, uuid4().hex, datetime.now(UTC)))
+
+
+async def disowned(log: EventLog, sequence: int, reason: str, event_id: str, now: datetime) -> str:
+    """Append the `EventDisowned`; return what was done.
+
+    Exits with one line if the event holds no job.
+    """
+    found = await _event(log, sequence)
+    try:
+        key = key_of(Subject.parse(found.subject))
+    except ValueError:
+        raise fail(f"the event {sequence} is of no job: {found.subject}") from None
+    histories, _ = await everything(log, history_filters(key))
+    history = histories[key]
+    if sequence not in history.nonsense:
+        others = ", ".join(map(str, history.nonsense))
+        raise fail(f"the event {sequence} does not hold {key}; " + (f"these do: {others}" if others else "none does"))
+    event = EventDisowned(sequence=sequence, reason=text.first(reason))
+    subject = subject_of(key, "facts", "setup", "EventDisowned")
+    time = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    entry = Entry(subject=subject, event_id=event_id, time=time, body=msgspec.json.encode(event))
+    await log.append(entry, expect=history.facts.get("setup", 0))
+    left = ", ".join(str(other) for other in history.nonsense if other != sequence)
+    return f"{key}: the event {sequence} counts for nothing" + (f"; still held by {left}" if left else "")
+
+
+async def _event(log: EventLog, sequence: int) -> Stored:
+    if 0 < sequence <= await log.end():
+        async with aclosing(log.read(after=sequence - 1)) as batches:
+            async for batch in batches:
+                if batch.events:
+                    if batch.events[0].sequence == sequence:
+                        return batch.events[0]
+                    break
+    raise fail(f"the log has no event {sequence}")
 
 
 def of_history(stored: Stored, history: History) -> bool:

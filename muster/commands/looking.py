@@ -1,4 +1,7 @@
-"""The commands that read: the log, and the logs of pods.  Only `history accept` writes, to the resource."""
+"""The commands that read: the log, and the logs of pods.
+
+Two write: `history accept` to the resource, `history disown` to the log.
+"""
 
 from pathlib import Path
 from typing import Annotated
@@ -41,16 +44,23 @@ def get(
 
 
 def history(
-    target: Annotated[str, typer.Argument(metavar="KIND/NAME", help="the job; or `accept`, to accept a lost history")],
-    accepted: Annotated[str, typer.Argument(metavar="[KIND/NAME]", help="the job whose loss is accepted")] = "",
+    target: Annotated[str, typer.Argument(metavar="KIND/NAME", help="the job; or `accept` or `disown`")],
+    accepted: Annotated[
+        str,
+        typer.Argument(
+            metavar="[KIND/NAME|SEQ]",
+            help="`accept`: the job whose loss is accepted; `disown`: the event that holds its job and is nonsense",
+        ),
+    ] = "",
     namespace: Namespace = "",
     follow: Annotated[bool, typer.Option("--follow", "-f", help="go on with later events")] = False,
     at: Annotated[str, typer.Option(help="end at this sequence or RFC 3339 time, and print the state there")] = "",
     decisions: Annotated[bool, typer.Option("--decisions", help="leave the facts out")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="whole events, one JSON object a line")] = False,
+    reason: Annotated[str, typer.Option(help="why an event is disowned; it becomes part of the history")] = "",
 ) -> None:
     """Show the events of a job, one a line, from the log alone."""
-    from muster.history import Part, accept, show
+    from muster.history import Part, accept, disown, show
     from muster.reading import run as running
 
     if target == "accept":
@@ -59,6 +69,13 @@ def history(
         lost = parse_target(accepted)
         running(lambda: accept(lost, namespace, settings()))
         return
+    if target == "disown":
+        if not accepted.isdecimal() or not reason:
+            raise typer.BadParameter("disown which event, and why? say `muster history disown SEQ --reason WHY`")
+        running(lambda: disown(int(accepted), reason, settings()))
+        return
+    if reason:
+        raise typer.BadParameter("--reason belongs to `muster history disown`")
     if accepted:
         raise typer.BadParameter(f"one KIND/NAME at a time; {accepted!r} is too many")
     job = parse_target(target)

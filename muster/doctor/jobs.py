@@ -38,7 +38,10 @@ def troubles(histories: Iterable[History], identity: str) -> list[Finding]:
         remedy = "upgrade to the release that wrote these events; `muster history KIND/NAME --json` shows them"
         found.append(fail("jobs.held", f"{_these(unread)} cannot be read by this release: {_why(unread)}", remedy))
     if damaged:
-        remedy = "compare the log with its backup; `muster history KIND/NAME --json` shows the events"
+        remedy = (
+            "compare the log with its backup; `muster history KIND/NAME --json` shows the events, and what none of "
+            "Muster's services wrote is set aside with `muster history disown SEQ --reason WHY`"
+        )
         words = f"{_these(damaged)} have a history that was damaged: {_why(damaged)}"
         found.append(fail("jobs.damaged", words, remedy))
     if lost:

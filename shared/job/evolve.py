@@ -14,7 +14,7 @@ from shared.job.events import scaler, scheduler, status, watcher
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import At
 from shared.job.events.refused import EffectRefused
-from shared.job.events.setup import LogCreated
+from shared.job.events.setup import EventDisowned, LogCreated
 from shared.job.evolve_adoption import adopted
 from shared.job.evolve_pods import in_epoch, noticed, pods_gone, pods_observed, with_minimum_checked
 from shared.job.integrity import evolved
@@ -135,8 +135,8 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
             return requests.script_finished(job, event, at)
         case scaler.DrainChecked():
             return requests.drain_checked(job, event, at)
-        case LogCreated():
-            # LogCreated is for people and later releases; no decision depends on it.
+        case LogCreated() | EventDisowned():
+            # The log's beginning is for people and later releases; what is disowned holds its history no more.
             return job
 
 

@@ -7,11 +7,14 @@ process takes no step for the job.
 from collections.abc import Callable, Iterator
 from typing import Literal
 
+import msgspec
+
 from shared.eventlog import Stored
 from shared.eventlog.subject import Subject, is_decision, split
 from shared.job.chain import START, Head, basis, link
 from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent
 from shared.job.events.event import At
+from shared.job.events.setup import EventDisowned
 from shared.job.evolve import evolve
 from shared.job.naming import NO_UID, JobKey, key_of
 from shared.job.state import Job
@@ -34,17 +37,28 @@ Held = Literal[
 Measure = Callable[[Job, AnyEvent, Job, str], None]
 
 
+MOST_HOLDS = 1_000
+"""The most reasons of one job that are kept."""
+
+
+class Hold(msgspec.Struct, frozen=True, gc=False):
+    """Why a history is held."""
+
+    reason: Held
+    why: str
+    sequence: int
+    by_event: bool
+
+
 class History:
     """One job's fold: the job, the head of its chain, and the last sequence of each scope."""
 
     __slots__ = (
         "_held",
+        "_holds",
         "_since_decision",
         "digest",
         "facts",
-        "held",
-        "held_at",
-        "held_for",
         "job",
         "last_decision",
         "sequence",
@@ -62,14 +76,30 @@ class History:
         self.last_decision = 0
         self.facts: dict[str, int] = {}
         """The last fact's sequence by author."""
-        self.held = ""
-        """Why this process takes no step for the job; empty if it may."""
-        self.held_for: Held | None = None
-        """The reason for it."""
-        self.held_at = 0
-        """The last sequence at that moment."""
+        self._holds: tuple[Hold, ...] = ()
+        """Why this process takes no step for the job, the oldest first; empty if it may."""
         self._since_decision: dict[int, bytes] = {0: START}
         """The hashes that a decision may name as its basis."""
+
+    @property
+    def held(self) -> str:
+        """Why this process takes no step for the job; empty if it may."""
+        return self._holds[0].why if self._holds else ""
+
+    @property
+    def held_for(self) -> Held | None:
+        """The reason for it."""
+        return self._holds[0].reason if self._holds else None
+
+    @property
+    def held_at(self) -> int:
+        """The last sequence at that moment."""
+        return self._holds[0].sequence if self._holds else 0
+
+    @property
+    def nonsense(self) -> tuple[int, ...]:
+        """The events that hold the job, by sequence: an administrator may disown them."""
+        return tuple(hold.sequence for hold in self._holds if hold.by_event)
 
     @property
     def head(self) -> Head:
@@ -89,9 +119,9 @@ class History:
         subject, sequence = stored.subject, stored.sequence
         decision = is_decision(subject)
         _, author, tag = split(subject)
-        self.sequence, self.time = sequence, stored.time
+        self.sequence, self.time, confirmed = sequence, stored.time, True
         if decision:
-            self._confirm(sequence, stored.basis)
+            confirmed = self._confirm(sequence, stored.basis)
             self.last_decision = sequence
         else:
             self.facts[author] = sequence
@@ -103,49 +133,61 @@ class History:
             event = read_event(stored.body, tag)
         except UnknownEvent:
             if not stored.optional:
-                self.hold("UnknownEvent", f"unknown event {tag} at {sequence}; upgrade this service")
+                self.hold("UnknownEvent", f"unknown event {tag} at {sequence}; upgrade this service", by_event=True)
             return None
         except Malformed as error:
-            self.hold("MalformedEvent", f"malformed event at {sequence}: {error}")
+            self.hold("MalformedEvent", f"malformed event at {sequence}: {error}", by_event=True)
             return None
         if author not in AUTHORS[type(event)]:
-            self.hold("ForeignEvent", f"{author} may not write {tag}, and did at {sequence}")
+            self.hold("ForeignEvent", f"{author} may not write {tag}, and did at {sequence}", by_event=True)
             return None
         if decision == (type(event) in FACTS):
             # The guard of appends depends on the family.
             self.hold(
                 "ForeignEvent",
                 f"{tag} does not belong under {'jobs' if decision else 'facts'}, and is there at {sequence}",
+                by_event=True,
             )
             return None
+        if not confirmed:
+            return None
+        if isinstance(event, EventDisowned):
+            self._disown(event.sequence)
         doubt = self.job.integrity.doubt
         self.job = evolve(self.job, event, At(sequence, stored.time))
         if self.job.integrity.doubt is not doubt:
             self._note_held()
         return event
 
-    def _confirm(self, sequence: int, named: str) -> None:
+    def _confirm(self, sequence: int, named: str) -> bool:
+        """True if the decision was taken in this history; else it is held, and counts for nothing."""
         stated, _, digest = named.partition(":")
         at = whole_number(stated)
         known = self._since_decision.get(at) if at is not None else None
         if at is None or known is None or known.hex() != digest:
             what = named or "nothing"
-            self.hold("NotConfirmed", f"the decision at {sequence} was taken on {what}, which is not in this history")
-            return
+            why = f"the decision at {sequence} was taken on {what}, which is not in this history"
+            self.hold("NotConfirmed", why, by_event=True)
+            return False
         if at < self.last_decision:
             # The log accepts only one of two decisions on the same basis.
             why = f"the decision at {sequence} was taken on {at}, without the decision at {self.last_decision}"
-            self.hold("NotFenced", why)
-            return
+            self.hold("NotFenced", why, by_event=True)
+            return False
         # The next decision's basis is at or after this one's, so older hashes are dropped.
         if next(iter(self._since_decision)) < at:
             self._since_decision = {kept: held for kept, held in self._since_decision.items() if kept >= at}
+        return True
 
-    def hold(self, reason: Held, why: str) -> None:
-        """Take no further step for this job in this process; the first reason stays."""
-        if not self.held:
-            self.held, self.held_for, self.held_at = why, reason, self.sequence
+    def hold(self, reason: Held, why: str, *, by_event: bool = False) -> None:
+        """Take no further step for this job in this process; `by_event`: because of its newest event."""
+        if len(self._holds) < MOST_HOLDS:
+            self._holds = (*self._holds, Hold(reason, why, self.sequence, by_event))
             self._note_held()
+
+    def _disown(self, sequence: int) -> None:
+        self._holds = tuple(hold for hold in self._holds if not (hold.by_event and hold.sequence == sequence))
+        self._note_held()
 
     def _note_held(self) -> None:
         if self.held or self.job.integrity.doubt is not None:

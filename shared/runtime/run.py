@@ -284,7 +284,7 @@ class Runtime:
         except ValueError:
             log.warning("not an event of ours", subject=stored.subject, seq=stored.sequence)
             return
-        history.hold("BrokenInvariant", f"a broken invariant at {stored.sequence}: {error!r}")
+        history.hold("BrokenInvariant", f"a broken invariant at {stored.sequence}: {error!r}", by_event=True)
         log_lines.held(history, stored.sequence, error)
 
     def _catch_up(self) -> None:

@@ -55,6 +55,7 @@ WORKERS = (Slots(1, WORKER, ((0, 3), (7, 7))),)
 
 EXAMPLES: tuple[AnyEvent, ...] = (
     setup.LogCreated(),
+    setup.EventDisowned(sequence=7, reason="a stolen password"),
     watcher.JobObserved(
         kind="TrainingJob",
         api_version="kai.alibabacloud.com/v1alpha1",

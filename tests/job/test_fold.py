@@ -6,7 +6,7 @@ import pytest
 from shared.eventlog import Stored
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused
-from shared.job.events.setup import LogCreated
+from shared.job.events.setup import EventDisowned, LogCreated
 from shared.job.events.status import JobCreated, JobRunning, JobSucceeded
 from shared.job.events.watcher import HistoryAccepted, HistoryBroken, JobGone, PodsGone
 from shared.job.fold import Histories, History
@@ -110,7 +110,7 @@ def test_an_event_that_came_in_between_is_noticed():
 def test_a_decision_on_a_foreign_basis_holds_the_job(basis: str):
     history = read([*LOG[:-1], replace(LOG[-1], basis=basis)])
     assert history.held
-    assert history.job.phase == "Succeeded", "the fold goes on"
+    assert history.job.phase == "Running", "it counts for nothing"
 
 
 def test_a_decision_may_be_taken_on_any_event_since_the_last_one():
@@ -227,6 +227,46 @@ def test_the_first_reason_to_hold_a_job_stays():
     history.hold("UnknownEvent", "first")
     history.hold("TooLarge", "second")
     assert history.held == "first"
+
+
+NONSENSE = [
+    pytest.param("jobs.{}.status.JobSucceeded", b'{"type":"JobSucceeded","reason":"x"}', "1:00", id="not confirmed"),
+    pytest.param("facts.{}.watcher.JobTeleported", b'{"type":"JobTeleported"}', "", id="unknown"),
+    pytest.param("facts.{}.watcher.PodsGone", b'{"type":"PodsGone","uids":7}', "", id="malformed"),
+    pytest.param("facts.{}.scaler.JobGone", b'{"type":"JobGone"}', "", id="another author's"),
+    pytest.param("jobs.{}.watcher.JobGone", b'{"type":"JobGone"}', "{}", id="in the wrong family"),
+]
+
+
+@pytest.mark.parametrize(("subject", "body", "basis"), NONSENSE)
+def test_nonsense_holds_its_job_until_an_administrator_disowns_it(subject: str, body: bytes, basis: str):
+    history = a_history(a_running_job())
+    before = history.job
+    model = stored(history, JobGone())
+    place = ".".join(model.subject.split(".")[1:4])
+    basis = history.basis if basis == "{}" else basis
+    history.fold(replace(model, subject=subject.format(place), body=body, basis=basis))
+    assert history.held
+    assert history.nonsense == (model.sequence,)
+    history.fold(stored(history, EventDisowned(sequence=model.sequence, reason="a stolen password")))
+    assert not history.held
+    assert history.job == before
+    history.fold(stored(history, JobSucceeded(reason="TrainingJobSucceeded")))
+    assert (history.held, history.job.phase) == ("", "Succeeded"), "the chain goes on"
+
+
+def test_each_nonsense_is_disowned_apart_and_nothing_else():
+    history = a_history(a_running_job())
+    for _ in range(2):
+        history.fold(stored(history, JobGone(), author="status"))
+    first, second = history.nonsense
+    history.hold("TooLarge", "its own")
+    history.fold(stored(history, EventDisowned(sequence=second, reason="")))
+    assert history.held_at == first
+    history.fold(stored(history, EventDisowned(sequence=first, reason="")))
+    assert history.held_for == "TooLarge"
+    history.fold(stored(history, EventDisowned(sequence=history.held_at, reason="")))
+    assert history.held_for == "TooLarge", "no event holds it"
 
 
 def test_a_held_job_is_folded_on():

@@ -563,7 +563,7 @@ PATCHES = (
         "one lock serves all jobs",
         (
             (ACTS, "EFFECTS_IN_FLIGHT = 128\n", "EFFECTS_IN_FLIGHT = 1\n"),
-            (APPENDS, "APPENDS_IN_FLIGHT = 256\n", "APPENDS_IN_FLIGHT = 1\n"),
+            (APPENDS, "APPENDS_IN_FLIGHT = 64\n", "APPENDS_IN_FLIGHT = 1\n"),
         ),
         ("tests/service/test_runtime.py",),
     ),

@@ -5,14 +5,14 @@ from typing import get_args
 from shared.job.events import scaler, scheduler, status, watcher
 from shared.job.events.event import Author, Event
 from shared.job.events.refused import EffectRefused
-from shared.job.events.setup import LogCreated
+from shared.job.events.setup import EventDisowned, LogCreated
 
-Fact = LogCreated | watcher.Fact | scaler.Fact | EffectRefused
+Fact = LogCreated | EventDisowned | watcher.Fact | scaler.Fact | EffectRefused
 Decision = scheduler.Decision | scaler.Decision | status.Decision
 AnyEvent = Fact | Decision
 
 _BY_AUTHOR: dict[Author, tuple[type[Event], ...]] = {
-    "setup": (LogCreated,),
+    "setup": (LogCreated, EventDisowned),
     "watcher": get_args(watcher.Fact),
     "scheduler": (*get_args(scheduler.Decision), EffectRefused),
     "scaler": (*get_args(scaler.Fact | scaler.Decision), EffectRefused),

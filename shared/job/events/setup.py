@@ -1,7 +1,18 @@
-"""What `muster setup` writes, with an administrator's credentials: one event a log."""
+"""What an administrator writes, with credentials of its own."""
 
 from shared.job.events.event import Event
 
 
 class LogCreated(Event, frozen=True, tag="LogCreated"):
     """The log begins; this event's id is the log's identity."""
+
+
+class EventDisowned(Event, frozen=True, tag="EventDisowned"):
+    """An event that holds its job counts for nothing: none of Muster's services wrote it, or wrote it well.
+
+    Nothing happens where the event at `sequence` holds nothing.  The chain goes on with its hash.
+    """
+
+    sequence: int
+    reason: str
+    """The administrator's words, at most 1 KiB."""

@@ -6,7 +6,10 @@ The log of a job that does not exist names the objects of another job, and of no
 from typing import Any
 
 import msgspec
+import pytest
+import typer
 
+from muster.history import disowned
 from shared.cluster import Execution, Resource
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.eventlog import Entry
@@ -14,11 +17,13 @@ from shared.eventlog.subject import Subject
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.events.catalog import AnyEvent
+from shared.job.events.status import JobSucceeded
 from shared.job.events.watcher import ChildrenObserved, JobGone, PodsObserved, TimePassed
 from shared.job.naming import JobKey, Uid, subject_of
 from shared.job.timers import TIME_TO_LIVE
 from shared.job.views import ChildView
 from tests.kit.builders import a_spec, launcher, observed, scale_in, scale_out, worker
+from tests.kit.services import wall_clock
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World, a_scale_in, a_scale_out
 from tests.memory.eventlog import MemoryEventLog
@@ -89,6 +94,25 @@ async def test_a_job_that_asks_for_no_time_to_live_is_not_deleted():
         await refused(world, "DeleteJob", "NotAsked")
         jobs = [known for known in before if known[0] == "TrainingJob"]
         assert [known for known in everything(world) if known[0] == "TrainingJob"] == jobs
+
+
+@in_virtual_time
+async def test_an_event_of_nonsense_stops_its_job_until_it_is_disowned():
+    async with World() as world:
+        job = await world.trains(workers=1)
+        key = JobKey(NAMESPACE, "resnet", Uid(job.metadata["uid"]))
+        await forge(world, JobSucceeded(reason="TrainingJobSucceeded"), key=key)
+        nonsense = len(world.journal.events)
+        await world.until(lambda: all(runtime.held() for runtime in world.runtimes()))
+        world.exit_codes["resnet-launcher"] = 0
+        await world.quiet()
+        assert len(world.journal.events) == nonsense, "nobody acts on it"
+        admin = MemoryEventLog(world.journal)
+        said = await disowned(admin, nonsense, "a stolen password", "by-a-person", wall_clock())
+        assert said == f"{key}: the event {nonsense} counts for nothing"
+        await world.phase("Succeeded")
+        with pytest.raises(typer.Exit):
+            await disowned(admin, nonsense, "twice", "again", wall_clock())
 
 
 async def robbed_of_the_watchers_password(world: World) -> list[str]:
