@@ -65,7 +65,9 @@ DECISION_NAMES = {kind: str(kind.__struct_config__.tag) for kind in AUTHORS if k
 class JobMetrics:
     """The metrics of one fold."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, names: bool = False) -> None:
+        """With `names` they tell namespaces apart."""
+        self._names = names
         self._jobs = Count(JOBS)
         self._created, self._deleted = Count(CREATED), Count(DELETED)
         self._successful, self._failed = Count(SUCCESSFUL), Count(FAILED)
@@ -114,7 +116,7 @@ class JobMetrics:
 
     def _observed(self, before: Job, _: AnyEvent, after: Job, time: str) -> None:
         if not before.kind:
-            labels = _labels(after)
+            labels = self._labels(after)
             # An alert on the first failure needs a series that was 0 before.
             for count in (self._created, self._deleted, self._successful, self._failed, self._restarted):
                 count.add(*labels, by=0)
@@ -126,7 +128,7 @@ class JobMetrics:
 
     def _gone(self, before: Job, _: AnyEvent, after: Job, time: str) -> None:
         if before.kind and not before.gone:
-            self._deleted.add(*_labels(after))
+            self._deleted.add(*self._labels(after))
         self._first_seen.pop(after.key, None)
         for uid in after.scaling.requests:
             self._accepted.pop((after.key, uid), None)
@@ -139,19 +141,19 @@ class JobMetrics:
     def _ran(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
         seen = self._first_seen.pop(after.key, None)
         if seen is not None and (took := seconds_between(seen, time)) is not None:
-            self._start.observe(took, _labels(after)[1])
+            self._start.observe(took, self._labels(after)[1])
         self._stands(before, after)
 
     def _phase(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
         match event:
             case status.JobCreated() if not before.phase:
-                self._created.add(*_labels(after))
+                self._created.add(*self._labels(after))
             case status.JobRestarting():
-                self._restarted.add(*_labels(after))
+                self._restarted.add(*self._labels(after))
             case status.JobSucceeded() if not before.over:
-                self._successful.add(*_labels(after))
+                self._successful.add(*self._labels(after))
             case status.JobFailed() if not before.over:
-                self._failed.add(*_labels(after))
+                self._failed.add(*self._labels(after))
             case _:
                 pass
         if after.over:
@@ -161,7 +163,7 @@ class JobMetrics:
     def _stands(self, before: Job, after: Job) -> None:
         if before.phase == after.phase and before.gone == after.gone and before.kind == after.kind:
             return
-        was, now = _standing(before), _standing(after)
+        was, now = self._standing(before), self._standing(after)
         if was != now:
             if was is not None:
                 self._jobs.add(*was, by=-1)
@@ -175,13 +177,13 @@ class JobMetrics:
             if now is None or now is known:
                 continue
             if known is None:
-                self._pods_created.add(*_labels(after))
+                self._pods_created.add(*self._labels(after))
             if now.phase == "Failed" and (known is None or known.phase != "Failed"):
-                self._pods_failed.add(*_labels(after))
+                self._pods_failed.add(*self._labels(after))
 
     def _pods_gone(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
         if went := len(before.pods) - len(after.pods):
-            self._pods_deleted.add(*_labels(after), by=went)
+            self._pods_deleted.add(*self._labels(after), by=went)
 
     def _scaling(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
         assert isinstance(event, scaler.ScaleAccepted), event
@@ -194,7 +196,7 @@ class JobMetrics:
         if request is None or request.over:
             return
         direction, outcome = request.kind.removeprefix("Scale"), type(event).__name__.removeprefix("Scale")
-        self._scales.add(*_labels(after), direction, outcome)
+        self._scales.add(*self._labels(after), direction, outcome)
         if accepted is not None and (took := seconds_between(accepted, time)) is not None:
             self._scale.observe(took, direction, outcome)
 
@@ -202,19 +204,17 @@ class JobMetrics:
         assert isinstance(event, EffectRefused), event
         self._refused.add(event.effect, self._words.bounded(event.reason))
 
+    def _labels(self, job: Job) -> tuple[str, str]:
+        return job.key.namespace if self._names else "", _kind(job.kind, job.api_version)
 
-def _labels(job: Job) -> tuple[str, str]:
-    return job.key.namespace, _kind(job.kind, job.api_version)
+    def _standing(self, job: Job) -> tuple[str, str, str] | None:
+        """The labels under which a job is counted; None if it is gone or was never seen."""
+        if job.gone or not job.kind or job.key.uid == NO_UID:
+            return None
+        return (*self._labels(job), job.phase or "Pending")
 
 
 @cache
 def _kind(kind: str, api_version: str) -> str:
     """The kind as `MUSTER_KINDS` names it: more than one group has an MXJob."""
     return f"{kind}.{api_version.partition('/')[0]}" if kind else ""
-
-
-def _standing(job: Job) -> tuple[str, str, str] | None:
-    """The labels under which a job is counted; None if it is gone or was never seen."""
-    if job.gone or not job.kind or job.key.uid == NO_UID:
-        return None
-    return (*_labels(job), job.phase or "Pending")

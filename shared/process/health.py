@@ -3,6 +3,7 @@
 A process answers from its start: while it waits for its log it is alive and not ready.
 """
 
+import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from shared.errors import Refused
 from shared.eventlog.room import Room
 from shared.job.events.event import Author
 from shared.job.fold import Held
+from shared.job.text import counted
 from shared.process.report import Report, Reports
 from shared.release import this_release
 from shared.runtime.appends import stamp
@@ -51,6 +53,10 @@ IN_FLIGHT = Metric("muster_effects_in_flight", "gauge", ("service",), "Effects u
 GAUGES = (READY, OWNER, CONNECTED, POSITION, PENDING, BEHIND, HISTORIES, IN_FLIGHT)
 
 
+_SUBJECT = re.compile(r"\b(facts|jobs)\.[^\s:;,]+")
+"""A subject of the log, which names a job."""
+
+
 class Health:
     """The health of one service of this process."""
 
@@ -62,6 +68,8 @@ class Health:
         """Risks of the log's settings, a sentence each; the service is ready all the same."""
         self.rooms: tuple[Room, ...] = ()
         """The log's use of its space at the last check."""
+        self.names = False
+        """True to name jobs and namespaces."""
         self.runtime: Runtime | None = None
         """None until the service runs."""
         self.failing: Callable[[], str] = lambda: ""
@@ -81,10 +89,15 @@ class Health:
             owner=self.owner(),
             position=runtime.histories.position if runtime else 0,
             jobs=len(runtime.histories) if runtime else 0,
-            held=runtime.held() if runtime else {},
-            trouble=trouble,
+            held=self._held(runtime) if runtime else {},
+            trouble=trouble if self.names else _SUBJECT.sub(r"\1.*", trouble),
             warnings=self.warnings,
         )
+
+    def _held(self, runtime: Runtime) -> dict[str, str]:
+        if self.names:
+            return runtime.held()
+        return {reason: counted(number, "job") for reason, number in runtime.held_for().items()}
 
     def current_metrics(self) -> list[Series]:
         """The metrics of this process; from the lease holder also those of jobs, once it has folded the whole log.

@@ -172,8 +172,9 @@ async def _own(
         owns=lease.held,
         metrics=health.metrics,
         # Every service folds the same log; the status service alone reports metrics of jobs.
-        job_metrics=JobMetrics() if author == "status" else None,
+        job_metrics=JobMetrics(names=settings.tell_names) if author == "status" else None,
     )
+    health.names = settings.tell_names
     health.runtime, health.owner, health.connected = runtime, lease.held, lambda: eventlog.connected
     health.failing = lambda: runtime.trouble or lease.trouble
 

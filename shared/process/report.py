@@ -15,7 +15,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     position: int = 0
     jobs: int = 0
     held: dict[str, str] = {}
-    """The jobs that the service does not act on, and why."""
+    """The jobs that the service does not act on, and why; without names, how many for which reason."""
     trouble: str = ""
     warnings: tuple[str, ...] = ()
 

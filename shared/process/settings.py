@@ -103,6 +103,10 @@ class Settings(BaseSettings):
     """What a failed container prints last, at most 2 KiB, becomes part of the history and of the job's status. False:
     pods are made without `terminationMessagePolicy: FallbackToLogsOnError`, and no termination message is recorded."""
 
+    tell_names: bool = False
+    """True: `/readyz` names the jobs that the service does not act on, and metrics of jobs have the label
+    `job_namespace`. False: neither names a job or a namespace, as any pod of the cluster may read them."""
+
     health_port: int = 0
     """The port of `/healthz`, `/readyz` and `/metrics`; 0 opens no port."""
 

@@ -15,7 +15,7 @@ from tests.kit.service import PATIENCE_SECONDS, Service, a_service
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
-PLACE = {"job_namespace": "default", "kind": "TrainingJob.kai.alibabacloud.com"}
+PLACE = {"job_namespace": "", "kind": "TrainingJob.kai.alibabacloud.com"}
 
 
 async def scraped(service: Service) -> dict[str, Metric]:

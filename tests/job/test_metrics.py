@@ -42,7 +42,7 @@ PLACE = (KEY.namespace, KIND)
 
 def measured(*events: AnyEvent, twice: bool = False) -> dict[str, dict[tuple[str, ...], float]]:
     """Every figure by name and labels, of a histogram the number of values."""
-    job_metrics, history = JobMetrics(), History(KEY)
+    job_metrics, history = JobMetrics(names=True), History(KEY)
     histories = Histories(job_metrics.folded)
     for event in events:
         line = stored(history, event)
@@ -131,7 +131,7 @@ def test_a_job_whose_spec_is_corrected_starts_with_the_correction():
         version=1,
         problems=(Problem(reason="InvalidSpec", message="no"),),
     )
-    job_metrics, history = JobMetrics(), History(KEY)
+    job_metrics, history = JobMetrics(names=True), History(KEY)
     histories = Histories(job_metrics.folded)
     for event in (wrong, *a_running_job()):
         line = stored(history, event)
@@ -185,7 +185,7 @@ def test_refusals_are_counted_by_effect_and_reason():
 
 
 def test_what_is_remembered_of_jobs_on_their_way_is_forgotten_with_them():
-    job_metrics, history = JobMetrics(), History(KEY)
+    job_metrics, history = JobMetrics(names=True), History(KEY)
     histories = Histories(job_metrics.folded)
     for event in (*a_running_job(), *scaling_out(2), JobGone(version=9)):
         line = stored(history, event)
@@ -196,7 +196,7 @@ def test_what_is_remembered_of_jobs_on_their_way_is_forgotten_with_them():
 
 
 def test_requests_for_a_job_that_is_not_there_are_no_job():
-    job_metrics, waiting = JobMetrics(), History(JobKey(KEY.namespace, KEY.name, Uid("none")))
+    job_metrics, waiting = JobMetrics(names=True), History(JobKey(KEY.namespace, KEY.name, Uid("none")))
     Histories(job_metrics.folded).fold(stored(waiting, scale_out(2)))
     assert values(job_metrics)["muster_jobs"] == {}
 
@@ -207,7 +207,7 @@ def test_two_who_fold_the_same_log_have_the_same_figures():
 
 
 def test_a_time_that_is_none_is_left_out():
-    history, job_metrics = History(KEY), JobMetrics()
+    history, job_metrics = History(KEY), JobMetrics(names=True)
     histories = Histories(job_metrics.folded)
     for event in a_running_job():
         line = msgspec.structs.replace(stored(history, event), time="yesterday")
@@ -230,7 +230,7 @@ def test_reasons_are_words_and_not_too_many():
 
 
 def test_a_value_on_a_bound_lies_below_it():
-    job_metrics = JobMetrics()
+    job_metrics = JobMetrics(names=True)
     (series,) = (found for found in job_metrics.series if found.metric.name == "muster_scale_duration_seconds")
     assert isinstance(series, Histogram)
     first, second, *_ = series.metric.buckets

@@ -82,9 +82,12 @@ async def test_ready_once_the_log_was_folded_and_alive_before():
 async def test_trouble_with_the_log_is_told_and_is_not_ready():
     runtime, port = Runtime(Idle(), MemoryEventLog(MemoryJournal())), free_port()
     runtime.current, runtime.appends.trouble = True, "append: no answer from the log"
-    async with health.serve([context(runtime)], "127.0.0.1", port):
+    answering = context(runtime)
+    async with health.serve([answering], "127.0.0.1", port):
         status, known = await asked(port, "/readyz")
         assert (status, known["trouble"]) == (503, "append: no answer from the log")
+        answering.failing = lambda: "append jobs.team-a.resnet.uid-1.status.JobRunning: no answer"
+        assert (await asked(port, "/readyz"))[1]["trouble"] == "append jobs.*: no answer"
         assert (await asked(port, "/healthz"))[0] == 200, "a restart would not help"
 
 
@@ -96,9 +99,13 @@ async def test_a_held_job_is_told_with_its_reason_and_the_rest_is_ready():
     runtime, port = Runtime(Idle(), MemoryEventLog(journal, user="status")), free_port()
     running = asyncio.create_task(runtime.run())
     await until(lambda: runtime.current, "the fold", seconds=5)
-    async with health.serve([context(runtime, owner=False)], "127.0.0.1", port):
+    answering = context(runtime, owner=False)
+    async with health.serve([answering], "127.0.0.1", port):
         status, known = await asked(port, "/readyz")
         assert status == 200
+        assert known["held"] == {"UnknownEvent": "1 job"}, "any pod may ask: no job is named"
+        answering.names = True
+        status, known = await asked(port, "/readyz")
         assert "upgrade" in known["held"]["team-a/resnet"]
         assert known["owner"] is False
         assert known["jobs"] == 2

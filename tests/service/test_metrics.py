@@ -69,7 +69,7 @@ def of_jobs(found: Values) -> Values:
 
 @asynccontextmanager
 async def a_replica(
-    journal: MemoryJournal, author: Author = "status", *, owner: bool = True
+    journal: MemoryJournal, author: Author = "status", *, owner: bool = True, names: bool = True
 ) -> AsyncIterator[health.Health]:
     """A service that folds this log, as a process would stand."""
     known = health.Health(author)
@@ -78,7 +78,7 @@ async def a_replica(
         MemoryEventLog(journal, user=author),
         owns=lambda: False,
         metrics=known.metrics,
-        job_metrics=JobMetrics(),
+        job_metrics=JobMetrics(names=names),
     )
     known.trouble, known.runtime, known.owner = "", runtime, lambda: owner
     running = asyncio.create_task(runtime.run())
@@ -132,6 +132,13 @@ async def test_jobs_are_told_of_as_the_log_has_them():
     assert told(found, "muster_scale_duration_seconds_count", direction="In", outcome="Succeeded") == 1
     assert told(found, "muster_log_pending_events", service="status") == 0
     assert told(found, "muster_owner", service="status") == 1
+
+
+async def test_by_default_no_metric_names_a_namespace():
+    async with a_replica(await a_log(), names=False) as known:
+        found = await asked(known)
+    assert told(found, "muster_jobs_created_total", job_namespace="", kind=KIND) == 2
+    assert not any("team-a" in str(labels) for _, labels in found)
 
 
 async def test_after_a_restart_and_in_another_replica_the_counts_of_jobs_are_the_same():

@@ -189,6 +189,8 @@ imagePullSecrets:
   value: {{ join "," .Values.disruptionTaints | quote }}
 - name: MUSTER_TERMINATION_MESSAGES
   value: {{ .Values.terminationMessages | quote }}
+- name: MUSTER_TELL_NAMES
+  value: {{ .Values.metrics.names | quote }}
 {{- /* Every address: a pod has one of IPv4, one of IPv6 or both, and is probed at any of them. */}}
 - name: MUSTER_HEALTH_HOST
   value: ""
