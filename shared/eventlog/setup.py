@@ -15,7 +15,17 @@ import msgspec
 
 from shared.errors import Conflict, Refused
 from shared.eventlog import Entry, api
-from shared.eventlog.account import ADMIN, GENESIS, HEADS, LEASES, STREAM, STREAM_SUBJECTS, stream_of, subject_of
+from shared.eventlog.account import (
+    ADMIN,
+    GENESIS,
+    HEADS,
+    LEASES,
+    STORED,
+    STREAM,
+    STREAM_SUBJECTS,
+    stream_of,
+    subject_of,
+)
 from shared.eventlog.connection import Connection
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.limits import CHOSEN, compare, growth, unlike
@@ -178,6 +188,8 @@ LOG_CONFIG = _config(STREAM, STREAM_SUBJECTS) | {
     "max_msgs_per_subject": -1,
     "allow_msg_ttl": False,
     "duplicate_window": _DUPLICATES * _NANOSECONDS,
+    # Readers hear of new events by it.
+    "republish": {"src": ">", "dest": f"{STORED}.>"},
 }
 # With a longer history for each key the server raises lifetimes silently.
 _BUCKET = {"max_msgs_per_subject": 1}
