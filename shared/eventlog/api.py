@@ -51,10 +51,6 @@ class Message(msgspec.Struct, frozen=True):
     data: bytes = b""
 
 
-class ConsumerInfo(msgspec.Struct, frozen=True):
-    num_pending: int = 0
-
-
 class _MessageAnswer(msgspec.Struct, frozen=True):
     message: Message | None = None
     error: Fault | None = None

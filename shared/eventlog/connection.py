@@ -152,16 +152,19 @@ class Connection:
         except (nats.errors.Error, OSError) as error:
             raise NotSent(f"{subject}: {error}") from error
 
-    async def listen(self, handler: Handler, *, lost: Callable[[], None]) -> "Listener":
-        """Pass all messages of a new inbox to `handler`, raw; call `lost` when the connection breaks."""
+    def new_inbox(self) -> str:
+        """A subject for answers that no other connection hears."""
+        return self._client.new_inbox()
+
+    async def listen(self, subject: str, handler: Handler, *, lost: Callable[[], None]) -> "Listener":
+        """Pass all messages of the subject to `handler`, raw; call `lost` when the connection breaks."""
         self._must_live()
-        inbox = self._client.new_inbox()
         try:
-            subscription = await self._client.listen(inbox, handler)
+            subscription = await self._client.listen(subject, handler)
         except (nats.errors.Error, OSError) as error:
-            raise NotSent(f"listen on {inbox}: {error}") from error
+            raise NotSent(f"listen on {subject}: {error}") from error
         self._on_loss.append(lost)
-        return Listener(self, inbox, subscription, lost)
+        return Listener(self, subscription, lost)
 
     async def close(self) -> None:
         if self._fatal is None:
@@ -286,12 +289,9 @@ class Connection:
 
 
 class Listener:
-    """A subscription to an inbox of its own, until `close()`."""
+    """A subscription, until `close()`."""
 
-    def __init__(
-        self, connection: Connection, inbox: str, subscription: Subscription, lost: Callable[[], None]
-    ) -> None:
-        self.inbox = inbox
+    def __init__(self, connection: Connection, subscription: Subscription, lost: Callable[[], None]) -> None:
         self.subscription = subscription
         self.lost = lost
         self._connection = connection

@@ -1,6 +1,6 @@
-"""Compares the settings of existing streams with those of new ones, and says which sizes may be raised.
+"""Compares the settings of existing streams with those of new ones, and says which may be changed.
 
-Pure.  A stream only grows: it never gets fewer copies or less room.
+Pure.  A stream only grows: it never gets fewer copies or less room.  One without a bound may get one above what it has.
 """
 
 from collections.abc import Mapping
@@ -10,6 +10,9 @@ Config = Mapping[str, Any]
 
 CHOSEN = ("num_replicas", "max_bytes")
 """The number of copies and the size are the owner's choice: they count as no difference, and may grow."""
+
+MENDED = ("republish", "max_msg_size")
+"""The settings that `muster setup` changes in existing streams: they concern new messages alone."""
 
 COSTS = {"compression": "a copy may be lost when its server was killed and later stopped"}
 """What a different setting may cost; other settings cost no event."""
@@ -25,13 +28,13 @@ class Growth(NamedTuple):
     """The sizes that are not granted, a sentence each."""
 
 
-def growth(found: Config, asked: Mapping[str, int]) -> Growth:
-    """What to do for the sizes in `asked`, which are some of `CHOSEN`."""
+def growth(found: Config, asked: Mapping[str, int], used: int = 0) -> Growth:
+    """What to do for the sizes in `asked`, which are some of `CHOSEN`; `used` are the bytes that the stream has."""
     changes: dict[str, int] = {}
     kept: list[str] = []
     for name, wanted in asked.items():
         now = found.get(name, -1)
-        if _size(wanted) > _size(now):
+        if _size(wanted) > _size(now) or (name == "max_bytes" and _size(now) == _NO_BOUND and used < wanted):
             changes[name] = wanted
         elif _size(wanted) < _size(now):
             kept.append(f"{name} stays {now}, {wanted} was asked for: a stream never shrinks")

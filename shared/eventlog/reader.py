@@ -1,17 +1,15 @@
-"""Reads the log in order, by overlapping pulls from a consumer that is replaced after any fault.
+"""Reads the log in order, without a consumer at the server: live events as the server publishes them again, and gets.
 
-The consumer is ephemeral and unacknowledged; the reader keeps the position.  After a lost connection, a gap or a
-silence a new consumer begins after the last event that was delivered, so no event is lost, repeated or reordered.
-nats-py's ordered consumer and its key-value watch lose messages when they overflow; a pull never overflows, because the
-server sends no more than was requested.
+A live event counts only if it directly follows the last one.  After any other, and at the start, a get asks for many
+events at once; any server with a copy of the log answers.  A copy may lag, but it is never out of order.
+So a slow reader may drop live events, and no event is lost, repeated or reordered.
 
-A consumer lives on one of the stream's servers, which may lag after a restart or a restore.  So the stream's leader,
-and not the consumer, says where the log ends.
+Only the stream's leader says where the log ends.  It is asked every few seconds, so that a reader which is sent nothing
+notices, gets what it lacks, and reports if it cannot.
 """
 
 import asyncio
 import contextlib
-import secrets
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
@@ -19,43 +17,33 @@ import msgspec
 
 from shared.errors import Refused, Transient
 from shared.eventlog import Batch, Stored, api, wire
-from shared.eventlog.account import STREAM
+from shared.eventlog.account import GET_MANY, STORED, STREAM
 from shared.eventlog.connection import Connection, Listener
 from shared.eventlog.retry import backoff
+from shared.eventlog.subject import covering, matches
 
 BATCH = 1_000
-"""The most events of one batch."""
+"""The most events of one batch, and of one get."""
 _WINDOW = 2_000
-"""Events requested or waiting for delivery: enough that the next pull overlaps the last, and a bound on memory."""
+"""The most events that wait for delivery: the next get overlaps the work on the last one, and a bound on memory."""
 _WINDOW_BYTES = 8 * 1024 * 1024
-"""The most bytes of one pull; the tighter bound if events are large."""
-_EXPIRES = 30.0
-_HEARTBEAT = 1.0
+"""The most bytes of events that wait before the next get, and of one get; the tighter bound if events are large."""
+_LOOK = 1.5
+"""Seconds between questions to the leader where the log ends."""
 _SILENCE = 3.0
-"""Seconds without event or heartbeat after which the consumer counts as gone.
-
-A consumer that sends heartbeats but no event for so long, while the leader has more, is replaced too.
-"""
-_FORGOTTEN = 60.0
-"""Seconds without a pull after which the server removes a consumer."""
+"""Seconds without progress after which a reader that is behind begins anew."""
 _LASTING = 3.0
-"""Seconds of failed reading until it is reported: a consumer that was lost with its server is replaced sooner."""
+"""Seconds of failed reading until it is reported: an election without trouble is shorter."""
 _SHRUNK = 3
 """After so many answers in a row that the log ends before the reader's position, it counts as truncated.
 
 A single answer may come from a former leader that lags.
 """
 
-_NANOSECONDS = 1_000_000_000
-
-_HEARTBEAT_STATUS = 100
-_PULL_EXPIRED = 408
-_PULL_ENDED = 409
+_BATCH_ENDED = 204
+_NOTHING_FOUND = 404
 _NO_RESPONDERS = 503
-"""The status of a pull without responders: the consumer is gone."""
-_IN_ORDER = (b"Batch Completed", b"Exceeds MaxBytes")
-"""The ends of a pull after which the consumer can be used again."""
-_MISSED = "an event of its consumer was missed"
+_MISSED = "an event was missed on its way"
 
 
 class Reader:
@@ -77,22 +65,23 @@ class Reader:
         self._connection = connection
         self._same_log = same_log
         self._trouble = trouble
-        self._failing_since: float | None = None
-        self._told = False
         self._after = after
         self._subjects = subjects
         self._shrunk = 0
+        self._told = False
+        self._failing_since: float | None = None
 
     async def batches(self) -> AsyncGenerator[Batch, None]:
         was_at_end = False
         failures = 0
         while True:
-            consumer = _Consumer(self._connection, after=self._after, subjects=self._subjects, well=self._note_answer)
+            feed = _Feed(self._connection, self._check_length, after=self._after, subjects=self._subjects)
             try:
                 await self._same_log()
-                await consumer.start(end=await self._end())
+                await feed.start()
                 while True:
-                    batch = await consumer.next()
+                    batch = await feed.next()
+                    self._note_answer()
                     if batch.events:
                         failures = 0
                         self._after = batch.events[-1].sequence
@@ -101,22 +90,20 @@ class Reader:
                         was_at_end = True
                         yield Batch((), 0)
             except Transient as error:
-                # Without the consumer's name, so that the same trouble has the same message each time.
-                self._note_failure(str(error).replace(consumer.name, "*"))
+                self._note_failure(str(error), feed.waiting_since)
             except Refused as error:
                 if error.reason == "Closed":
                     return
                 raise
             finally:
-                await consumer.close()
+                await feed.close()
             await asyncio.sleep(backoff(failures))
             failures += 1
 
-    def _note_failure(self, why: str) -> None:
-        now = asyncio.get_running_loop().time()
+    def _note_failure(self, why: str, since: float) -> None:
         if self._failing_since is None:
-            self._failing_since = now
-        if now - self._failing_since >= _LASTING:
+            self._failing_since = since
+        if asyncio.get_running_loop().time() - self._failing_since >= _LASTING:
             self._told = True
             self._trouble(why)
 
@@ -126,154 +113,210 @@ class Reader:
             self._told = False
             self._trouble("")
 
-    async def _end(self) -> int:
-        """The end of the log for this reader; raises if the reader's position is beyond it."""
-        end = await api.end(self._connection, STREAM)
-        if end >= self._after:
+    def _check_length(self, end: int, after: int) -> None:
+        """Raise if the log ends before the reader's position."""
+        if end >= after:
             self._shrunk = 0
-            return await api.end(self._connection, STREAM, self._subjects) if self._subjects else end
-        # A consumer that begins beyond the end would skip the events that are written until the end gets there.
+            return
         self._shrunk += 1
-        words = f"read the log after {self._after}: it ends at {end}; a part of it was lost"
+        words = f"read the log after {after}: it ends at {end}; a part of it was lost"
         if self._shrunk >= _SHRUNK:
             raise Refused(words, reason="LogTruncated")
         raise Transient(words)
 
 
-class _Consumer:
-    """One consumer at the server, until its first fault; `well` is called for each of its answers."""
+class _Feed:
+    """The events after a position, until the first fault.
+
+    `check_length` is called with the leader's end and the position.
+    """
 
     def __init__(
-        self, connection: Connection, *, after: int, subjects: tuple[str, ...], well: Callable[[], None]
+        self,
+        connection: Connection,
+        check_length: Callable[[int, int], None],
+        *,
+        after: int,
+        subjects: tuple[str, ...],
     ) -> None:
+        self.waiting_since = asyncio.get_running_loop().time()
+        """The time since which nothing proved that the log can be read."""
         self._connection = connection
-        self._note_answer = well
-        self.name = f"reader-{connection.name}-{secrets.token_hex(6)}"
-        self._after = after
+        self._check_length = check_length
         self._subjects = subjects
-        self._listener: Listener | None = None
+        self._cover = covering(subjects)
+        self._inbox = ""
+        self._listeners: list[Listener] = []
         self._events: deque[Stored] = deque()
-        self._end = 0
+        self._bytes = 0
+        self._position = after
+        """The sequence up to which every event was received."""
+        self._end = after
+        """The newest event that is known to exist."""
         self._pending = 0
-        self._unreadable = 0
-        """Events that the consumer counts as pending and that its server cannot read: it never delivers them."""
-        self._delivered = 0
-        self._outstanding = 0
-        self._fault = ""
-        """The consumer's fault; empty while it can be used."""
-        self._wake = asyncio.Event()
+        """The number of events beyond the last one, by the last get."""
+        self._gets = 0
+        self._getting = False
+        self._previous = 0
+        """The sequence before, in the answer to the get."""
+        self._empty = False
+        """True if the last get found nothing."""
         self._announce_end = False
+        self._next_look = 0.0
+        self._fault = ""
+        self._wake = asyncio.Event()
 
-    async def start(self, *, end: int) -> None:
-        """Create the consumer; `end` is the log's end by the stream's leader."""
-        self._end = end
-        config = {
-            "name": self.name,
-            "deliver_policy": "by_start_sequence",
-            "opt_start_seq": self._after + 1,
-            "ack_policy": "none",
-            "mem_storage": True,
-            "num_replicas": 1,
-            "inactive_threshold": int(_FORGOTTEN * _NANOSECONDS),
-            "filter_subjects": list(self._subjects),
-        }
-        request = {"stream_name": STREAM, "config": config, "action": "create"}
-        self._listener = await self._connection.listen(self._receive, lost=self._lost)
-        info = await api.call(self._connection, f"CONSUMER.CREATE.{STREAM}.{self.name}", request, api.ConsumerInfo)
-        self._announce_end = info.num_pending == 0 and self._after >= end
+    async def start(self) -> None:
+        self._inbox = self._connection.new_inbox()
+        live = [f"{STORED}.{subject}" for subject in self._subjects or (">",)]
+        for subject, handler in ((f"{self._inbox}.*", self._got), *((each, self._heard) for each in live)):
+            self._listeners.append(await self._connection.listen(subject, handler, lost=self._lost))
+        end = await api.end(self._connection, STREAM)
+        self._check_length(end, self._position)
+        if self._subjects:
+            end = await api.end(self._connection, STREAM, self._subjects)
+        self._end = max(self._end, end)
+        self._next_look = asyncio.get_running_loop().time() + _LOOK
+        self._announce_end = True
 
     async def next(self) -> Batch:
         """The events that have arrived, at least one; an empty batch at the log's end.
 
-        Raises `Transient` after a fault of this consumer.
+        Raises `Transient` after a fault.
         """
-        await self._pull()
         loop = asyncio.get_running_loop()
-        give_up = loop.time() + _SILENCE
+        position, self.waiting_since = self._position, loop.time()
+        await self._get()
         while not self._events:
-            if self._announce_end:
-                self._announce_end = False
-                return Batch((), 0)
-            behind = self._after < self._end
-            if behind and loop.time() >= give_up:
-                self._fault = f"its server is behind: nothing after {self._after} of {self._end}"
-            elif not self._fault and not await self._heard_something():
-                self._fault = f"no word of its consumer for {_SILENCE:g} s"
             if self._fault:
                 raise Transient(f"read the log: {self._fault}")
-            if not behind:
-                self._note_answer()
-            await self._pull()
-        self._note_answer()
-        take = min(BATCH, len(self._events))
-        events = tuple([self._events.popleft() for _ in range(take)])
+            if not self._behind and self._announce_end:
+                self._announce_end = False
+                return Batch((), 0)
+            if position != self._position:
+                position, self.waiting_since = self._position, loop.time()
+            silent = loop.time() - self.waiting_since
+            if self._behind and silent >= _SILENCE:
+                self._fault = f"nothing comes after {self._position} of {self._end}"
+                continue
+            if loop.time() >= self._next_look or self._empty:
+                asked = loop.time()
+                await self._look()
+                if not self._behind:
+                    self.waiting_since = asked
+            else:
+                await self._rest(_SILENCE - silent if self._behind else self._next_look - loop.time())
+            await self._get()
+        events = tuple([self._events.popleft() for _ in range(min(BATCH, len(self._events)))])
+        self._bytes -= sum(map(_size, events))
         pending = self._pending + len(self._events)
-        return Batch(events, pending or int(self._after < self._end))
+        return Batch(events, pending or int(self._behind))
 
     async def close(self) -> None:
-        # The server removes the consumer by itself: the right to delete it would include consumers of others.
-        if self._listener is not None:
-            await self._listener.close()
+        for listener in self._listeners:
+            await listener.close()
 
-    async def _pull(self) -> None:
-        waiting = self._outstanding + len(self._events)
-        if self._fault or waiting > _WINDOW // 2:
+    @property
+    def _behind(self) -> bool:
+        return self._position < self._end or self._pending > 0
+
+    async def _look(self) -> None:
+        """Ask the leader where the log ends, and for the next event if that is not here."""
+        self._next_look = asyncio.get_running_loop().time() + _LOOK
+        empty, self._empty = self._empty, False
+        position = self._position
+        end = await api.end(self._connection, STREAM)
+        self._check_length(end, position)
+        if end <= self._position:
             return
-        assert self._listener is not None, "pulled before it was started"
-        request = {
-            "batch": _WINDOW - waiting,
-            "max_bytes": _WINDOW_BYTES,
-            "expires": int(_EXPIRES * _NANOSECONDS),
-            "idle_heartbeat": int(_HEARTBEAT * _NANOSECONDS),
-        }
-        self._outstanding += _WINDOW - waiting
-        await self._connection.send(
-            f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.{self.name}", msgspec.json.encode(request), reply=self._listener.inbox
-        )
+        found = await api.message(self._connection, STREAM, seq=position + 1, next_by_subj=self._cover)
+        if found is not None:
+            self._end = max(self._end, found.seq)
+            if empty:
+                # The copy that answered lags.
+                await self._rest(backoff(1))
+        elif position == self._position:
+            # The rest is about other subjects, or the server cannot read it.
+            self._end, self._pending = position, 0
 
-    async def _heard_something(self) -> bool:
+    async def _get(self) -> None:
+        """Ask for the next events if there are some and there is room for them."""
+        room = _WINDOW - len(self._events)
+        if self._fault or self._getting or not self._behind or room < BATCH or self._bytes >= _WINDOW_BYTES:
+            return
+        self._gets += 1
+        self._getting, self._empty, self._previous = True, False, 0
+        request = {
+            "seq": self._position + 1,
+            "next_by_subj": self._cover,
+            "batch": BATCH,
+            "max_bytes": _WINDOW_BYTES,
+        }
+        await self._connection.send(GET_MANY, msgspec.json.encode(request), reply=f"{self._inbox}.{self._gets}")
+
+    async def _rest(self, seconds: float) -> None:
         self._wake.clear()
         # Twice: a loop that was blocked runs its timers before it reads the messages that have arrived.
         for _ in range(2):
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_SILENCE / 2):
+                async with asyncio.timeout(seconds / 2):
                     await self._wake.wait()
             if self._wake.is_set():
-                return True
-        return False
+                return
 
-    def _receive(self, subject: bytes, reply: bytes, headers: bytes, body: bytes) -> None:
-        position = wire.position(reply)
-        if position is None:
-            self._told(wire.status(headers), headers)
-        elif position.delivery == self._delivered + 1 and position.sequence > self._after and not self._fault:
-            self._delivered = position.delivery
-            self._after = position.sequence
-            self._unreadable = min(self._unreadable, position.pending)
-            self._pending = position.pending - self._unreadable
-            self._outstanding -= 1
-            self._events.append(wire.stored(position.sequence, subject.decode("utf-8", "replace"), headers, body))
-        else:
+    def _got(self, subject: bytes, _: bytes, headers: bytes, body: bytes) -> None:
+        """Handle an answer to a get."""
+        if not self._getting or not subject.endswith(b".%d" % self._gets):
+            return
+        place = wire.place(headers)
+        if place is None:
+            self._got_status(wire.status(headers), headers)
+        elif place.previous != self._previous:
             self._fault = self._fault or _MISSED
+        else:
+            self._previous = place.sequence
+            if place.sequence > self._position:
+                self._pending = place.pending
+                self._take(place, headers, body)
         self._wake.set()
 
-    def _told(self, status: int, headers: bytes) -> None:
-        """Handle a status message of the server about a pull."""
-        if status == _HEARTBEAT_STATUS:
-            if wire.number(headers, "Nats-Last-Consumer") > self._delivered:
+    def _got_status(self, status: int, headers: bytes) -> None:
+        self._getting = False
+        if status == _BATCH_ENDED:
+            if wire.number(headers, "Nats-Last-Sequence") != self._previous:
                 self._fault = _MISSED
-            elif self._pending and self._after >= self._end:
-                # A consumer that is idle has delivered all that its server can read.
-                self._unreadable += self._pending
-                self._pending = 0
-                self._announce_end = True
-        elif status == _PULL_EXPIRED or (status == _PULL_ENDED and any(end in headers for end in _IN_ORDER)):
-            self._outstanding -= wire.number(headers, "Nats-Pending-Messages")
+        elif status == _NOTHING_FOUND:
+            self._pending = 0
+            self._empty = self._position < self._end
         elif status == _NO_RESPONDERS:
-            self._fault = "its consumer is gone"
+            self._fault = "no server answers; its copies of the log may be catching up"
         else:
             self._fault = wire.status_line(headers) or _MISSED
+
+    def _heard(self, _: bytes, __: bytes, headers: bytes, body: bytes) -> None:
+        """Handle a live event."""
+        place = wire.place(headers)
+        if place is None or place.sequence <= self._position:
+            return
+        self._end = max(self._end, place.sequence)
+        room = len(self._events) < _WINDOW and self._bytes < _WINDOW_BYTES
+        if place.sequence == self._position + 1 and room:
+            self._pending = max(0, self._pending - 1)
+            self._take(place, headers, body)
+        self._wake.set()
+
+    def _take(self, place: wire.Place, headers: bytes, body: bytes) -> None:
+        self._position = place.sequence
+        self._end = max(self._end, place.sequence)
+        if len(self._subjects) > 1 and not any(matches(each, place.subject) for each in self._subjects):
+            return
+        self._events.append(wire.stored(place.sequence, place.subject, headers, body))
+        self._bytes += len(body)
 
     def _lost(self) -> None:
         self._fault = "the connection was lost"
         self._wake.set()
+
+
+def _size(event: Stored) -> int:
+    return len(event.body)

@@ -23,7 +23,7 @@ from typing import Any, Self
 import msgspec
 
 from shared.errors import Refused, Transient
-from shared.eventlog.account import USERS, permissions
+from shared.eventlog.account import ACCOUNT, USERS, accounts
 from shared.ports import HOST, free_port
 from shared.private import write_private
 
@@ -132,6 +132,7 @@ class NatsServer:
         """Start the server without waiting, in a thread that lives as long as the server."""
         # Linux sends the parent-death signal when the parent's thread ends, too.
         self.directory.mkdir(parents=True, exist_ok=True)
+        _move_to_account(self.directory / "store" / "jetstream")
         path = self.directory / "server.conf"
         write_private(path, json.dumps(configuration(self.directory, self.port, self.users) | self._more))
         with self.log.open("ab") as output:
@@ -189,8 +190,15 @@ def configuration(directory: Path, port: int, users: Mapping[str, str]) -> dict[
         "max_payload": _MAX_PAYLOAD,
         # Without `always` a power cut loses up to two minutes of acknowledged events.
         "jetstream": {"store_dir": str(directory / "store"), "sync_interval": "always"},
-        "authorization": {"users": [_user(name, password) for name, password in users.items()]},
+        "accounts": accounts(users),
     }
+
+
+def _move_to_account(store: Path) -> None:
+    """Give the streams of release 0.1, which had no accounts, to the log's account; they keep all of their events."""
+    before, now = store / "$G", store / ACCOUNT
+    if before.exists() and not now.exists():
+        before.rename(now)
 
 
 def _kept_port(directory: Path) -> int:
@@ -202,13 +210,6 @@ def _kept_port(directory: Path) -> int:
     directory.mkdir(parents=True, exist_ok=True)
     file.write_text(str(port))
     return port
-
-
-def _user(name: str, password: str) -> dict[str, Any]:
-    user: dict[str, Any] = {"user": name, "password": password}
-    if (allowed := permissions(name)) is not None:
-        user["permissions"] = allowed
-    return user
 
 
 def _users(directory: Path) -> dict[str, str]:

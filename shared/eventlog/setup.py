@@ -1,7 +1,7 @@
 """Makes the log, with an administrator's credentials: the stream, the buckets, and the genesis event.
 
-Safe to repeat.  Existing streams are compared and reported; copies and room grow on request, and nothing else is
-changed: any other change of a limit may cost history.
+Safe to repeat.  Existing streams are compared and reported; copies and room grow on request.  Of the rest only those
+settings are changed that concern new messages alone: any other change of a limit may cost history.
 """
 
 import contextlib
@@ -14,11 +14,21 @@ from typing import Any, Unpack
 import msgspec
 
 from shared.errors import Conflict, Refused
-from shared.eventlog import Entry, api
-from shared.eventlog.account import ADMIN, GENESIS, HEADS, LEASES, STREAM, STREAM_SUBJECTS, stream_of, subject_of
+from shared.eventlog import MAX_BODY, Entry, api
+from shared.eventlog.account import (
+    ADMIN,
+    GENESIS,
+    HEADS,
+    LEASES,
+    STORED,
+    STREAM,
+    STREAM_SUBJECTS,
+    stream_of,
+    subject_of,
+)
 from shared.eventlog.connection import Connection
 from shared.eventlog.jetstream import JetStreamEventLog
-from shared.eventlog.limits import CHOSEN, compare, growth, unlike
+from shared.eventlog.limits import CHOSEN, MENDED, compare, growth, unlike
 from shared.eventlog.retry import insist
 from shared.eventlog.streams import StreamInfo
 from shared.eventlog.tls import Login
@@ -27,6 +37,12 @@ _NANOSECONDS = 1_000_000_000
 _DUPLICATES = 600
 """Seconds for which the server recognises a repeated event id; the guard does so for ever."""
 _CREATE = 10.0
+_HEADERS = 16 * 1024
+"""The most bytes of an event's subject and headers, in which each name and id comes a few times."""
+_LEASES_BYTES = 1024 * 1024
+"""The room of the leases: some thousand of them; an installation has four."""
+_HEADS_BYTES = 64 * 1024 * 1024
+"""The room of the heads: of some 200,000 jobs that are still there."""
 STREAMS = (STREAM, stream_of(LEASES), stream_of(HEADS))
 _VITAL = (
     "subjects",
@@ -54,7 +70,7 @@ class SetUp(msgspec.Struct, frozen=True, kw_only=True):
     created: tuple[str, ...]
     """The streams that were made."""
     grown: tuple[str, ...]
-    """Sizes that were raised, one sentence each."""
+    """Sizes that were raised and settings that were mended, one sentence each."""
     kept: tuple[str, ...]
     """Sizes that were asked for and not granted, one sentence each."""
     differences: tuple[str, ...]
@@ -119,7 +135,7 @@ class _Work:
     async def make(self, config: dict[str, Any], asked: dict[str, int]) -> None:
         name = config["name"]
         try:
-            found = (await api.stream_info(self._connection, name)).config
+            stream = await api.stream_info(self._connection, name)
         except Refused as error:
             if error.reason != "NotSetUp":
                 raise
@@ -134,20 +150,29 @@ class _Work:
                 ) from error
             self.created.append(name)
             return
-        grows = growth(found, asked)
-        if grows.changes:
-            await self._change("UPDATE", found | grows.changes)
-        self.grown += [
-            f"{name}: {key} is {value} now, and was {found.get(key)}" for key, value in grows.changes.items()
-        ]
+        found = stream.config
+        if _unbounded(found) and not _unbounded(config):
+            asked = {"max_bytes": config["max_bytes"], **asked}
+        grows = growth(found, asked, stream.state.bytes)
+        changes: dict[str, Any] = {
+            **grows.changes,
+            **{key: value for key, value in unlike(found, config) if key in MENDED},
+        }
+        if changes:
+            await self._change("UPDATE", found | changes)
+        self.grown += [f"{name}: {key} is {value} now, and was {found.get(key)}" for key, value in changes.items()]
         self.kept += [f"{name}: {sentence}" for sentence in grows.kept]
-        self.differences += _compare(found, config)
+        self.differences += _compare(found | changes, config)
 
     async def _change(self, verb: str, config: dict[str, Any]) -> StreamInfo | None:
         if self._check:
             return None
         request = f"STREAM.{verb}.{config['name']}"
         return await api.call(self._connection, request, config, StreamInfo, timeout=_CREATE)
+
+
+def _unbounded(config: Mapping[str, Any]) -> bool:
+    return int(config.get("max_bytes", -1)) <= 0
 
 
 def _config(name: str, subjects: Collection[str]) -> dict[str, Any]:
@@ -178,13 +203,19 @@ LOG_CONFIG = _config(STREAM, STREAM_SUBJECTS) | {
     "max_msgs_per_subject": -1,
     "allow_msg_ttl": False,
     "duplicate_window": _DUPLICATES * _NANOSECONDS,
+    "max_msg_size": MAX_BODY + _HEADERS,
+    # Readers hear of new events by it.
+    "republish": {"src": ">", "dest": f"{STORED}.>"},
 }
 # With a longer history for each key the server raises lifetimes silently.
-_BUCKET = {"max_msgs_per_subject": 1}
+_BUCKET = {"max_msgs_per_subject": 1, "max_msg_size": 4 * 1024}
 _CONFIGS = (
     LOG_CONFIG,
-    _config(stream_of(LEASES), [subject_of(LEASES, ">")]) | _BUCKET | {"allow_msg_ttl": True},
-    _config(stream_of(HEADS), [subject_of(HEADS, ">")]) | _BUCKET | {"allow_msg_ttl": False},
+    # The server sets these rooms aside: a `JOBS` with a bound leaves them to leases and heads when it is full.
+    _config(stream_of(LEASES), [subject_of(LEASES, ">")])
+    | _BUCKET
+    | {"allow_msg_ttl": True, "max_bytes": _LEASES_BYTES},
+    _config(stream_of(HEADS), [subject_of(HEADS, ">")]) | _BUCKET | {"allow_msg_ttl": False, "max_bytes": _HEADS_BYTES},
 )
 """The settings of new streams."""
 

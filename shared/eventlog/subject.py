@@ -60,6 +60,38 @@ def filters(namespace: str = "*", name: str = "*", uid: str = "*", author: str =
     return tuple(_filter(family, namespace, name, uid, author) for family in FAMILIES)
 
 
+def matches(pattern: str, subject: str) -> bool:
+    """Whether a NATS filter covers a subject: `*` is one token, a final `>` one or more."""
+    wanted = pattern.split(".")
+    tokens = subject.split(".")
+    if wanted[-1] == ">":
+        if len(tokens) < len(wanted):
+            return False
+        wanted.pop()
+    elif len(tokens) != len(wanted):
+        return False
+    return all(want in ("*", token) for want, token in zip(wanted, tokens, strict=False))
+
+
+def covering(patterns: tuple[str, ...]) -> str:
+    """One NATS filter that covers everything that these cover, and as little else as possible; `>` without any."""
+    if not patterns:
+        return ">"
+    first, *others = (pattern.split(".") for pattern in patterns)
+    for other in others:
+        first = _union(first, other)
+    return ".".join(first)
+
+
+def _union(one: list[str], other: list[str]) -> list[str]:
+    common: list[str] = []
+    for mine, theirs in zip(one, other, strict=False):
+        if ">" in (mine, theirs):
+            return [*common, ">"]
+        common.append(mine if mine == theirs else "*")
+    return common if len(one) == len(other) else [*common[:-1], ">"]
+
+
 def _filter(family: Family, *values: str) -> str:
     tokens = [family, *map(_token, values)]
     while tokens[-1] == "*":

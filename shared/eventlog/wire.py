@@ -5,8 +5,7 @@ than all other work of a reader for an event.
 """
 
 import re
-
-import msgspec
+from typing import NamedTuple
 
 from shared.eventlog import Entry, Stored
 from shared.eventlog.subject import Subject
@@ -26,16 +25,22 @@ _OURS = re.compile(
     rb"(?:Muster-Basis: ([!-~]*)\r\n)?(Muster-Optional: true\r\n)?"
 )
 
+_STREAM = b"\r\nNats-Stream: "
+_PLACE = re.compile(
+    rb"\r\nNats-Stream: [^\r]*\r\nNats-Subject: ([^\r]*)\r\nNats-Sequence: (\d+)\r\nNats-Time-Stamp: [^\r]*\r\n"
+    rb"(?:Nats-Num-Pending: (\d+)\r\n)?Nats-Last-Sequence: (\d+)\r\n"
+)
 
-class Position(msgspec.Struct, frozen=True, gc=False):
-    """The position of a delivered message, from its reply subject."""
 
+class Place(NamedTuple):
+    """The place of a stored message in its stream, from the headers that the server adds at the end."""
+
+    subject: str
     sequence: int
-    """In the stream."""
-    delivery: int
-    """In the consumer: counts from 1 without gaps."""
     pending: int
-    """Messages for this consumer that the stream held beyond this one."""
+    """In an answer to a get: the number of messages beyond this one."""
+    previous: int
+    """In an answer to a get: the sequence of the message before in this answer, 0 for the first one."""
 
 
 def headers(entry: Entry, *, expect: int) -> dict[str, str]:
@@ -99,18 +104,14 @@ def status_line(raw_headers: bytes) -> str:
     return raw_headers.partition(b"\r\n")[0].partition(b" ")[2].decode("utf-8", "replace")
 
 
-def position(reply: bytes) -> Position | None:
-    """The position in a `$JS.ACK.<...>` subject; None for any other subject."""
-    # $JS.ACK.<stream>.<consumer>.<delivered>.<sequence>.<delivery>.<time>.<pending>; with a domain and an
-    # account's hash before the stream, a random token follows.
-    if not reply.startswith(b"$JS.ACK."):
+def place(raw_headers: bytes) -> Place | None:
+    """The place of a message that the stream sent; None for any other message."""
+    # The last one: an author may have stored headers with the same names.
+    found = _PLACE.match(raw_headers, max(0, raw_headers.rfind(_STREAM)))
+    if found is None:
         return None
-    tokens = reply.split(b".")
-    at = 5 if len(tokens) == 9 else 7
-    try:
-        return Position(int(tokens[at]), int(tokens[at + 1]), int(tokens[at + 3]))
-    except (IndexError, ValueError):
-        return None
+    subject, sequence, pending, previous = found.groups(b"0")
+    return Place(subject.decode("utf-8", "replace"), int(sequence), int(pending), int(previous))
 
 
 def _value(raw_headers: bytes, start: bytes) -> str:

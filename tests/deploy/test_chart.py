@@ -196,7 +196,7 @@ def test_a_service_mounts_its_own_password_alone(name: str) -> None:
         [volume] = [
             found for found in deployment["spec"]["template"]["spec"]["volumes"] if found["name"] == "nats-users"
         ]
-        keys = [item["key"] for item in volume["secret"]["items"]]
+        keys = [item["key"] for source in volume["projected"]["sources"] for item in source["secret"]["items"]]
         assert keys == (list(permissions.SERVICE_ACCOUNTS) if component == "all" else [component])
 
 

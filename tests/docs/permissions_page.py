@@ -74,7 +74,11 @@ On one log leases do: each service may read all of them, and is not ready while 
 ## At the log
 
 Each service has a user at NATS, and writes as the author that it is.
-Only the administrator creates, changes, purges or deletes a stream or a bucket, or deletes a message.
+Streams and buckets are in the account `LOG`, and so is the administrator, who alone creates, changes, purges or deletes
+one of them, or deletes a message.
+Each other user is in an account of its own, which has no JetStream and reaches of `LOG` what stands here, and nothing
+else: the answer to a request stays in the account of the user who asked, so that no answer becomes an event.
+No service and no reader makes a consumer, or anything else, at the server.
 
 | user | publishes to | listens to |
 | --- | --- | --- |

@@ -1,9 +1,11 @@
-"""Who may publish what."""
+"""Who may publish what, and what each account reaches."""
 
 import pytest
 
-from shared.eventlog.account import AUTHORS, asks, listens, publishes
-from tests.memory.eventlog import matches
+from shared.eventlog.account import ACCOUNT, ADMIN, AUTHORS, READER, USERS, accounts, asks, listens, publishes
+from shared.eventlog.subject import covering, matches
+
+GUESTS = (*AUTHORS, READER)
 
 
 @pytest.mark.parametrize(
@@ -23,6 +25,23 @@ def test_matches(pattern: str, subject: str, covered: bool):
     assert matches(pattern, subject) is covered
 
 
+@pytest.mark.parametrize(
+    ("patterns", "cover"),
+    [
+        pytest.param((), ">", id="everything"),
+        pytest.param(("a.b.>",), "a.b.>", id="one is itself"),
+        pytest.param(("facts.ns.>", "jobs.ns.>"), "*.ns.>", id="both families of a namespace"),
+        pytest.param(("a.b", "a.c"), "a.*", id="tokens that differ"),
+        pytest.param(("a.b.c", "a.>"), "a.>", id="an open end"),
+        pytest.param(("a.b", "a.b.c"), "a.>", id="another length"),
+        pytest.param(("a.b.c", "a.x.>", "a.b"), "a.>", id="three"),
+        pytest.param(("a", "b.c"), ">", id="nothing in common"),
+    ],
+)
+def test_covering(patterns: tuple[str, ...], cover: str):
+    assert covering(patterns) == cover
+
+
 @pytest.mark.parametrize("author", AUTHORS)
 def test_a_service_publishes_under_its_own_name_alone(author: str):
     for other in AUTHORS:
@@ -40,7 +59,8 @@ def test_only_the_administrator_changes_a_stream(author: str):
     ]
     forbidden += [
         "$JS.API.CONSUMER.DELETE.JOBS.c",
-        "$JS.API.CONSUMER.CREATE.KV_LEASES.c",
+        "$JS.API.CONSUMER.CREATE.JOBS.c",
+        "$JS.API.CONSUMER.MSG.NEXT.JOBS.c",
         "$KV.HEADS.x" * (author != "status"),
     ]
     allowed = (*publishes(author), *asks(author))
@@ -48,5 +68,25 @@ def test_only_the_administrator_changes_a_stream(author: str):
 
 
 def test_no_user_hears_the_answers_of_others():
-    for author in AUTHORS:
-        assert listens(author) == (f"_INBOX_{author}.>",)
+    for user in GUESTS:
+        assert listens(user) == (f"_INBOX_{user}.>", "stored.>")
+
+
+@pytest.mark.parametrize("user", GUESTS)
+def test_an_account_imports_what_its_user_may_use_and_no_other_account_has_it(user: str):
+    table = accounts(dict.fromkeys(USERS, "secret"))
+    imported = {each["service"]["subject"] for each in table[user]["imports"] if "service" in each}
+    assert imported == {*publishes(user), *asks(user)}
+    exported = {each["service"] for each in table[ACCOUNT]["exports"] if user in each["accounts"] and "service" in each}
+    assert exported == imported
+    assert [found["user"] for found in table[user]["users"]] == [user]
+    assert "jetstream" not in table[user]
+
+
+def test_the_administrator_alone_is_in_the_logs_account():
+    assert [found["user"] for found in accounts(dict.fromkeys(USERS, "secret"))[ACCOUNT]["users"]] == [ADMIN]
+
+
+@pytest.mark.parametrize("user", GUESTS)
+def test_no_user_creates_anything_at_the_server(user: str):
+    assert not [subject for subject in asks(user) if "CONSUMER" in subject or "CREATE" in subject]

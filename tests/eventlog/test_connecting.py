@@ -39,7 +39,7 @@ async def test_it_can_be_closed_while_the_log_is_down(tmp_path: Path):
         connection = await Connection.open(
             server.url, name="watcher", user="watcher", password=server.users["watcher"], patience=5
         )
-        listener = await connection.listen(lambda *_: None, lost=lambda: None)
+        listener = await connection.listen(connection.new_inbox(), lambda *_: None, lost=lambda: None)
         server.kill()
         async with asyncio.timeout(READY):
             while connection.connected:
@@ -69,7 +69,7 @@ async def test_a_connection_that_breaks_under_a_write_is_trouble(tmp_path: Path,
         connection = await Connection.open(
             server.url, name="watcher", user="watcher", password=server.users["watcher"], patience=5
         )
-        listener = await connection.listen(lambda *_: None, lost=lambda: None)
+        listener = await connection.listen(connection.new_inbox(), lambda *_: None, lost=lambda: None)
         await connection.request("$JS.API.STREAM.INFO.JOBS", timeout=5)
         # What nats-py does with a socket that is no longer read.
         monkeypatch.setattr(connection._client, "_flush_pending", broken)
@@ -78,7 +78,7 @@ async def test_a_connection_that_breaks_under_a_write_is_trouble(tmp_path: Path,
         with pytest.raises(NotSent, match="Connection lost"):
             await connection.send("$JS.API.STREAM.INFO.JOBS", b"", reply="nobody")
         with pytest.raises(NotSent, match="Connection lost"):
-            await connection.listen(lambda *_: None, lost=lambda: None)
+            await connection.listen(connection.new_inbox(), lambda *_: None, lost=lambda: None)
         await listener.close()
         monkeypatch.undo()
         await connection.close()

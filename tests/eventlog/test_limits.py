@@ -15,12 +15,13 @@ from shared.eventlog.limits import compare, growth
         pytest.param({"max_bytes": 10}, {"max_bytes": 20}, {"max_bytes": 20}, 0, id="more room"),
         pytest.param({"max_bytes": 20}, {"max_bytes": 10}, {}, 1, id="less room"),
         pytest.param({"max_bytes": 20}, {"max_bytes": -1}, {"max_bytes": -1}, 0, id="all room there is"),
-        pytest.param({"max_bytes": -1}, {"max_bytes": 20}, {}, 1, id="a bound where there was none"),
+        pytest.param({"max_bytes": -1}, {"max_bytes": 20}, {"max_bytes": 20}, 0, id="a bound where there was none"),
+        pytest.param({"max_bytes": -1}, {"max_bytes": 8}, {}, 1, id="a bound below what is there"),
         pytest.param({}, {"max_bytes": -1}, {}, 0, id="no bound, as the server may leave it out"),
     ],
 )
 def test_growth(found: dict[str, int], asked: dict[str, int], changes: dict[str, int], kept: int):
-    grows = growth(found, asked)
+    grows = growth(found, asked, used=9)
     assert grows.changes == changes
     assert len(grows.kept) == kept
 

@@ -7,75 +7,85 @@ from pathlib import Path
 import pytest
 
 from muster.reading import everything
-from shared.errors import Transient
 from shared.eventlog import Batch, api
-from shared.eventlog.connection import Connection
-from shared.eventlog.reader import _Consumer
 from shared.eventlog.server import NatsServer
 from tests.kit.nats import READY, a_decision, a_namespace, a_server, connected, read_to_end, until
-from tests.kit.place import administrator
+from tests.kit.place import administrator, edit
 from tests.kit.proxy import Proxy
 
 pytestmark = pytest.mark.nats
 
+NOTICED = 5.0
+"""Seconds after which a reader that is sent nothing has noticed."""
 
-async def test_a_reader_whose_consumer_was_deleted_goes_on_without_a_word(tmp_path: Path):
+
+async def test_a_reader_makes_nothing_at_the_server(nats_server: NatsServer):
+    async with connected(nats_server) as log, administrator(nats_server) as admin, aclosing(log.read()) as batches:
+        await anext(batches)
+        assert (await api.call(admin, "CONSUMER.NAMES.JOBS", None, dict))["consumers"] in (None, [])
+
+
+@pytest.mark.parametrize("subjects", [(), ("jobs.team-a.>",), ("facts.team-a.>", "jobs.team-a.>")], ids=len)
+async def test_a_reader_whose_live_subject_is_silent_goes_on_within_five_seconds(
+    tmp_path: Path, subjects: tuple[str, ...]
+):
     told: list[str] = []
-    async with (
-        a_server(tmp_path) as server,
-        connected(server) as log,
-        aclosing(log.read(trouble=told.append)) as batches,
-        asyncio.timeout(READY),
-    ):
-        genesis = await anext(batches)
-        assert (await anext(batches)).pending == 0
-        async with administrator(server) as admin:
-            await _delete_consumers(admin)
-        sequence = await log.append(a_decision(), expect=0)
-        assert sequence == genesis.events[-1].sequence + 1
-        assert [event.sequence for event in (await anext(batches)).events] == [sequence]
+    async with a_server(tmp_path) as server, connected(server) as log, connected(server) as writer:
+        await edit(server, "JOBS", {"republish": None})
+        async with aclosing(log.read(subjects=subjects, trouble=told.append)) as batches:
+            async for batch in batches:
+                if batch == Batch((), 0):
+                    break
+            expect = 0
+            for number in range(3):
+                expect = await writer.append(a_decision(number=number), expect=expect)
+                async with asyncio.timeout(NOTICED):
+                    while expect not in [event.sequence for event in (await anext(batches)).events]:
+                        pass
     assert told == []
 
 
-async def test_that_no_consumer_lasts_is_told_and_that_one_does(tmp_path: Path):
-    told: list[str] = []
+async def test_a_reader_that_no_copy_answers_says_so_within_five_seconds_and_mends_itself(tmp_path: Path):
+    told: asyncio.Queue[str] = asyncio.Queue()
+    read: list[int] = []
+    async with a_server(tmp_path) as server, connected(server) as log, connected(server) as writer:
 
-    async def follow() -> None:
-        async for _ in log.read(trouble=told.append):
-            pass
+        async def follow() -> None:
+            async for batch in log.read(trouble=told.put_nowait):
+                read.extend(event.sequence for event in batch.events)
 
-    async with a_server(tmp_path) as server, connected(server) as log, administrator(server) as admin:
         following = asyncio.create_task(follow())
+        await until(lambda: _same(read, [1]))
+        await edit(server, "JOBS", {"republish": None, "allow_direct": False})
+        sequence = await writer.append(a_decision(), expect=0)
+        async with asyncio.timeout(NOTICED):
+            assert (await told.get()).startswith("read the log: ")
+        await edit(server, "JOBS", {"allow_direct": True})
         async with asyncio.timeout(READY):
-            while not told:
-                await _delete_consumers(admin)
-            await until(lambda: _same(told[-1], ""))
+            while await told.get():
+                pass
+        await until(lambda: _same(read, [1, sequence]))
         following.cancel()
-    # The first pull finds it gone already, or waits there when it goes; a busy machine is late to hear of either.
-    *troubles, over = told
-    assert troubles
-    assert {why.removeprefix("read the log: ") for why in troubles} <= {
-        "409 Consumer Deleted",
-        "its consumer is gone",
-        "no word of its consumer for 3 s",
-    }
-    assert over == ""
 
 
-async def test_a_consumer_that_is_gone_before_the_first_pull_is_said_in_words(tmp_path: Path):
-    async with a_server(tmp_path) as server, connected(server) as log, administrator(server) as admin:
-        consumer = _Consumer(log.connection, after=0, subjects=(), well=lambda: None)
-        await consumer.start(end=1)
-        await _delete_consumers(admin)
-        with pytest.raises(Transient, match="its consumer is gone"):
-            await consumer.next()
-        await consumer.close()
-
-
-async def _delete_consumers(admin: Connection) -> None:
-    names = await api.call(admin, "CONSUMER.NAMES.JOBS", None, dict)
-    for name in names["consumers"] or ():
-        await api.call(admin, f"CONSUMER.DELETE.JOBS.{name}", None, dict)
+async def test_an_end_that_no_server_can_read_is_an_end(tmp_path: Path):
+    async with a_server(tmp_path) as server:
+        async with connected(server) as log:
+            for number in range(3):
+                await log.append(a_decision(number=number, job=f"job-{number}"), expect=0)
+        server.stop()
+        _spoil(tmp_path, b"team-a-job-2-2")
+        await server.start()
+        told: list[str] = []
+        async with connected(server) as log, aclosing(log.read(trouble=told.append)) as batches:
+            async with asyncio.timeout(READY):
+                read: list[int] = []
+                while (batch := await anext(batches)) != Batch((), 0):
+                    read += [event.sequence for event in batch.events]
+                assert read == [1, 2, 3]
+                sequence = await log.append(a_decision(number=5, job="job-5"), expect=0)
+                assert [event.sequence for event in (await anext(batches)).events] == [sequence]
+        assert told == []
 
 
 async def test_a_slow_reader_is_sent_no_more_than_it_asked_for(nats_server: NatsServer):
@@ -166,15 +176,21 @@ async def test_an_event_that_the_server_cannot_read_is_not_awaited_for_ever(tmp_
             for number in range(5):
                 last = await log.append(a_decision(number=number, job=f"job-{number}"), expect=0)
         server.stop()
-        (block,) = (tmp_path / "store").glob("jetstream/*/streams/JOBS/msgs/*.blk")
-        kept = block.read_bytes()
-        assert kept.count(b"team-a-job-2-2") == 2, "as the event's id and as the message's"
-        block.write_bytes(kept.replace(b"team-a-job-2-2", b"team-a-job-2-X"))
+        _spoil(tmp_path, b"team-a-job-2-2")
         await server.start()
         async with connected(server) as log, aclosing(log.read()) as batches, asyncio.timeout(READY):
-            read = [event.sequence for event in (await anext(batches)).events]
+            read: list[int] = []
+            while (batch := await anext(batches)) != Batch((), 0):
+                read += [event.sequence for event in batch.events]
             assert read == [number for number in range(1, last + 1) if number != last - 2]
-            assert (await anext(batches)) == Batch((), 0)
             sequence = await log.append(a_decision(number=5, job="job-5"), expect=0)
             later = await anext(batches)
             assert ([event.sequence for event in later.events], later.pending) == ([sequence], 0)
+
+
+def _spoil(directory: Path, event_id: bytes) -> None:
+    """Change a byte of the event on the disk of a server that is stopped."""
+    (block,) = (directory / "store").glob("jetstream/*/streams/JOBS/msgs/*.blk")
+    kept = block.read_bytes()
+    assert kept.count(event_id) == 2, "as the event's id and as the message's"
+    block.write_bytes(kept.replace(event_id, event_id[:-1] + b"X"))

@@ -14,7 +14,7 @@ from shared.eventlog.connection import Connection
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import LOG_CONFIG, set_up
 from shared.eventlog.streams import StreamInfo
-from tests.kit.nats import NatsCluster, a_decision, connected, read_to_end
+from tests.kit.nats import NatsCluster, a_decision, connected, old_release, read_to_end
 
 pytestmark = pytest.mark.nats
 
@@ -65,6 +65,35 @@ async def test_differences_are_told_and_left_alone(tmp_path: Path):
         found = await set_up(server.url, password=server.users["admin"])
         assert found.differences == ("JOBS: duplicate_window is 60000000000, and would be made 600000000000 today",)
         assert await set_up(server.url, password=server.users["admin"]) == found
+
+
+async def test_what_concerns_new_messages_alone_is_mended(tmp_path: Path):
+    async with a_log(tmp_path) as (server, admin):
+        await admin({"republish": None, "max_msg_size": -1})
+        would = await set_up(server.url, password=server.users["admin"], check=True)
+        found = await set_up(server.url, password=server.users["admin"])
+        assert would.grown == found.grown
+        assert sorted(sentence.partition(" is ")[0] for sentence in found.grown) == [
+            "JOBS: max_msg_size",
+            "JOBS: republish",
+        ]
+        assert found.differences == ()
+        assert (await set_up(server.url, password=server.users["admin"])).grown == ()
+
+
+async def test_buckets_without_a_room_of_their_own_get_one(tmp_path: Path):
+    async with old_release(tmp_path / "store") as url:
+        connection = await Connection.open(url, name="test")
+        for stream in ("KV_LEASES", "KV_HEADS"):
+            found = (await api.stream_info(connection, stream)).config
+            await api.call(connection, f"STREAM.UPDATE.{stream}", found | {"max_bytes": -1}, StreamInfo)
+        await connection.close()
+        made = await set_up(url)
+        assert [sentence.partition(" is ")[0] for sentence in made.grown] == [
+            "KV_LEASES: max_bytes",
+            "KV_HEADS: max_bytes",
+        ]
+        assert (await set_up(url)).grown == ()
 
 
 async def test_what_would_lose_history_is_an_error(tmp_path: Path):

@@ -73,17 +73,33 @@ def test_a_value_that_looks_like_a_header_is_a_value():
     assert event.event_id == "real"
 
 
-def test_the_reply_subject_tells_where_a_message_stands():
-    assert wire.position(b"$JS.ACK.JOBS.reader.1.42.7.1700000000000000000.3") == wire.Position(42, 7, 3)
+STORED = {
+    "Nats-Stream": "JOBS",
+    "Nats-Subject": ENTRY.subject,
+    "Nats-Sequence": "42",
+    "Nats-Time-Stamp": "2026-01-01T00:00:00.1Z",
+    "Nats-Num-Pending": "3",
+    "Nats-Last-Sequence": "41",
+}
 
 
-def test_behind_a_domain_it_stands_two_tokens_later():
-    assert wire.position(b"$JS.ACK.hub.ACCHASH.JOBS.reader.1.42.7.1700000000000000000.3.rnd") == wire.Position(42, 7, 3)
+def test_the_server_appends_where_a_message_stands():
+    assert wire.place(raw(wire.headers(ENTRY, expect=7) | STORED)) == wire.Place(ENTRY.subject, 42, 3, 41)
+
+
+def test_a_live_message_has_nothing_pending():
+    live = {name: value for name, value in STORED.items() if name != "Nats-Num-Pending"}
+    assert wire.place(raw(live)) == wire.Place(ENTRY.subject, 42, 0, 41)
+
+
+def test_a_place_that_an_author_stored_does_not_count():
+    forged = raw(STORED | {"Nats-Sequence": "7"})[: -len("\r\n")]
+    assert wire.place(forged + raw(STORED)[len("NATS/1.0\r\n") :]) == wire.Place(ENTRY.subject, 42, 3, 41)
 
 
 def test_what_the_server_says_itself_has_a_status_and_no_place():
     words = b"NATS/1.0 409 Batch Completed\r\nNats-Pending-Messages: 12\r\n\r\n"
-    assert wire.position(b"") is None
+    assert wire.place(words) is None
     assert wire.status(words) == 409
     assert wire.header(words, "Nats-Pending-Messages") == "12"
     assert wire.status(raw({"ce-id": "e-1"})) == 0

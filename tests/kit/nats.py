@@ -1,6 +1,7 @@
 """Real NATS servers for tests: one that is shared, ones to break, and clusters of three."""
 
 import asyncio
+import json
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -9,11 +10,12 @@ from typing import Any, Self, TypeVar
 
 import pytest
 
+from devcluster.child import Child
 from shared.errors import Transient
 from shared.eventlog import Entry, EventLog, Stored
 from shared.eventlog.durability import look
 from shared.eventlog.jetstream import JetStreamEventLog
-from shared.eventlog.server import NatsServer
+from shared.eventlog.server import NatsServer, _program
 from shared.eventlog.setup import set_up
 from shared.eventlog.tls import Tls
 from shared.ports import HOST, free_port
@@ -102,6 +104,23 @@ async def a_server(directory: Path) -> AsyncIterator[NatsServer]:
     async with NatsServer(directory) as server:
         await set_up(server.url, password=server.users["admin"])
         yield server
+
+
+@asynccontextmanager
+async def old_release(store: Path) -> AsyncIterator[str]:
+    """A server whose streams are in no account, as those of release 0.1, with a log that is set up; its address."""
+    folder, port = store.parent, free_port()
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = {"host": HOST, "port": port, "jetstream": {"store_dir": str(store), "sync_interval": "always"}}
+    (folder / "old.conf").write_text(json.dumps(settings))
+    server = Child("NATS", [_program(), "--config", str(folder / "old.conf")], folder / "old.log", {})
+    server.start()
+    try:
+        url = f"nats://{HOST}:{port}"
+        await set_up(url)
+        yield url
+    finally:
+        await server.stop()
 
 
 @asynccontextmanager

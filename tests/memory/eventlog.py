@@ -13,7 +13,7 @@ from itertools import islice
 from shared.errors import Conflict, Refused
 from shared.eventlog import MAX_BODY, Batch, Bucket, Entry, Revised, Stored, ignore_trouble
 from shared.eventlog.account import ADMIN, GENESIS, HEADS, LEASES, publishes, subject_of
-from shared.eventlog.subject import Subject
+from shared.eventlog.subject import Subject, matches
 
 BATCH = 1_000
 
@@ -243,16 +243,3 @@ def _selected(event: Stored, subjects: tuple[str, ...]) -> bool:
 def _must_be_allowed(user: str, subject: str) -> None:
     if not any(matches(pattern, subject) for pattern in publishes(user)):
         raise Refused(f"publish {subject}: the user {user} may not", reason="Forbidden")
-
-
-def matches(pattern: str, subject: str) -> bool:
-    """Whether a NATS filter covers a subject: `*` is one token, a final `>` one or more."""
-    wanted = pattern.split(".")
-    tokens = subject.split(".")
-    if wanted[-1] == ">":
-        if len(tokens) < len(wanted):
-            return False
-        wanted.pop()
-    elif len(tokens) != len(wanted):
-        return False
-    return all(want in ("*", token) for want, token in zip(wanted, tokens, strict=False))

@@ -73,9 +73,9 @@ app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 {{- end -}}
 
-{{/* The Secret with a password for each user at the log. */}}
-{{- define "muster.natsUsers" -}}
-{{- .Values.nats.auth.existingSecret | default (printf "%s-nats-users" (include "muster.fullname" .)) -}}
+{{/* The Secret with the password of a user at the log, under the user's name: (dict "root" $ "user" "watcher"). */}}
+{{- define "muster.natsSecret" -}}
+{{- .root.Values.nats.auth.existingSecret | default (printf "%s-nats-%s" (include "muster.fullname" .root) .user) -}}
 {{- end -}}
 
 {{/* Environment, mounts and volumes of a client of the log: (dict "root" $ "users" (list "watcher")). */}}
@@ -114,15 +114,17 @@ app.kubernetes.io/component: {{ .component }}
 
 {{- define "muster.natsVolumes" -}}
 - name: nats-users
-  secret:
-    secretName: {{ include "muster.natsUsers" .root | quote }}
-    # While it is missing the process says so on one line and is not ready; it goes on once the Secret is there.
-    optional: true
+  projected:
     defaultMode: 0440
-    items:
+    sources:
       {{- range .users }}
-      - key: {{ . }}
-        path: {{ . }}
+      - secret:
+          name: {{ include "muster.natsSecret" (dict "root" $.root "user" .) | quote }}
+          # While it is missing the process says so on one line and is not ready; it goes on once the Secret is there.
+          optional: true
+          items:
+            - key: {{ . }}
+              path: {{ . }}
       {{- end }}
 {{- if .root.Values.nats.tls.enabled }}
 - name: nats-ca
