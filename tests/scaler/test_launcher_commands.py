@@ -35,7 +35,7 @@ LAUNCHER = {
     "spec": {"containers": []},
 }
 R1 = Uid("request-1")
-SECRET = "a b; touch x\n$(id)"
+SECRET = "a b; touch x\t$(id)"
 Answer = Callable[[], Awaitable[Execution]]
 
 
