@@ -1,7 +1,7 @@
 """The service accounts and roles of the services, made from `shared.installation.permissions`.
 
-Pure, except for `python -m muster.permissions`, which writes `deploy/rbac/`, the rules of the Helm chart and its users
-at NATS; `tests/security/` compares them with the calls of the services.
+Pure, except for `python -m muster.permissions`, which writes `deploy/rbac/`, the rules and policies of the Helm chart
+and its users at NATS; `tests/security/` compares them with the calls of the services.
 """
 
 from collections.abc import Iterable
@@ -10,9 +10,11 @@ from typing import Any
 
 import yaml
 
+from muster import policies
 from muster.nats_users import CONF, render_users
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
+from shared.installation import admission, requesters
 from shared.installation.permissions import Need, needs, set_up
 from shared.job.events.event import Author
 
@@ -22,7 +24,8 @@ RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 """The pod security level of that namespace, which the image meets; the Kustomize base has the same."""
 RBAC = "rbac.authorization.k8s.io"
 CHART = "deploy/helm/muster/files/rules.yaml"
-"""The path from the root of the repository."""
+POLICIES = "deploy/helm/muster/files/policies.yaml"
+"""The paths from the root of the repository."""
 HEADER = "# Written by `python -m muster.permissions`; a change here would be overwritten.\n"
 
 Document = dict[str, Any]
@@ -99,8 +102,20 @@ def manifests(
     ]
 
 
-def render(namespace: str = "", kinds: Iterable[Framework] = BUILT_IN, *, taking_over: bool = False) -> dict[str, str]:
-    """The manifests as files by name; `kubectl apply -f` applies them in this order, with the namespace first."""
+def render(
+    namespace: str = "",
+    kinds: Iterable[Framework] = BUILT_IN,
+    *,
+    taking_over: bool = False,
+    with_policies: bool | None = None,
+    with_requesters: bool = False,
+) -> dict[str, str]:
+    """The manifests as files by name; `kubectl apply -f` applies them in this order, with the namespace first.
+
+    With `with_policies` the policies are among them, by default only of an installation for the whole cluster: policies
+    belong to no namespace, and an administrator of a namespace cannot create them.  `with_requesters` adds the one for
+    who creates jobs.
+    """
     kinds = [*kinds]
     files: dict[str, list[Document]] = {
         service: manifests(service, namespace, kinds, taking_over=taking_over) for service in SERVICE_ACCOUNTS
@@ -110,7 +125,15 @@ def render(namespace: str = "", kinds: Iterable[Framework] = BUILT_IN, *, taking
         files["namespace"] = [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME, "labels": RESTRICTED}}
         ]
-    return {f"{name}.yaml": HEADER + yaml.safe_dump_all(files[name], sort_keys=False) for name in sorted(files)}
+    if not namespace if with_policies is None else with_policies:
+        files["policies"] = policies.of_services(
+            SERVICE_ACCOUNTS, namespace or HOME, scope=namespace, kinds=kinds, taking_over=taking_over
+        )
+    if with_requesters:
+        files["requesters"] = policies.of_requesters(namespace or HOME, kinds)
+    return {
+        f"{name}.yaml": HEADER + yaml.dump_all(files[name], Dumper=_Plain, sort_keys=False) for name in sorted(files)
+    }
 
 
 def of_chart() -> str:
@@ -137,6 +160,24 @@ def _by_service(namespace: str, *, beyond: bool = False) -> dict[str, list[Docum
     return {service: _together(found) for service, found in {**wanted, "all": everything}.items()}
 
 
+def policies_of_chart() -> str:
+    """The parts of the chart's policies; its values have the rest."""
+    components: dict[str, tuple[Author, ...]] = {service: (service,) for service in SERVICE_ACCOUNTS}
+    components["all"] = SERVICE_ACCOUNTS
+    return HEADER + yaml.dump(
+        {
+            "kinds": admission.labels_of_pods(BUILT_IN),
+            "jobs": admission.plurals(BUILT_IN),
+            "matchConstraints": admission.MATCH,
+            "variables": [*admission.VARIABLES],
+            "requesters": requesters.spec(BUILT_IN),
+            "validations": {component: admission.validations(serves) for component, serves in components.items()},
+        },
+        Dumper=_Plain,
+        sort_keys=False,
+    )
+
+
 class _Plain(yaml.SafeDumper):
     """YAML without aliases."""
 
@@ -150,7 +191,7 @@ def main() -> None:
         for variant, namespace in (("cluster", ""), ("namespace", HOME))
         for name, text in render(namespace).items()
     }
-    files |= {CHART: of_chart(), CONF: render_users()}
+    files |= {CHART: of_chart(), POLICIES: policies_of_chart(), CONF: render_users()}
     for path, text in files.items():
         Path(path).write_text(text)
 
