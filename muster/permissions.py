@@ -34,13 +34,18 @@ SERVICE_ACCOUNTS: tuple[Author, ...] = ("watcher", "scheduler", "scaler", "statu
 
 
 def rules(
-    service: Author, namespace: str = "", kinds: Iterable[Framework] = BUILT_IN, *, taking_over: bool = False
+    service: Author,
+    namespace: str = "",
+    kinds: Iterable[Framework] = BUILT_IN,
+    *,
+    taking_over: bool = False,
+    commands: bool = True,
 ) -> list[Document]:
     """A service's rights as RBAC rules, without wildcards; resources with the same verbs are in one rule.
 
     No rule names objects: a job's objects are named after it, and RBAC cannot compare the names of creates and lists.
     """
-    return _together(needs(service, namespace, kinds, taking_over=taking_over))
+    return _together(needs(service, namespace, kinds, taking_over=taking_over, commands=commands))
 
 
 def _together(wanted: Iterable[Need]) -> list[Document]:
@@ -77,7 +82,12 @@ def role(service: Author) -> str:
 
 
 def manifests(
-    service: Author, namespace: str = "", kinds: Iterable[Framework] = BUILT_IN, *, taking_over: bool = False
+    service: Author,
+    namespace: str = "",
+    kinds: Iterable[Framework] = BUILT_IN,
+    *,
+    taking_over: bool = False,
+    commands: bool = True,
 ) -> list[Document]:
     """The service account, the role and the binding, for one `namespace` or, without it, the whole cluster."""
     scope = "" if namespace else "Cluster"
@@ -90,7 +100,7 @@ def manifests(
             "apiVersion": f"{RBAC}/v1",
             "kind": f"{scope}Role",
             "metadata": dict(metadata),
-            "rules": rules(service, namespace, kinds, taking_over=taking_over),
+            "rules": rules(service, namespace, kinds, taking_over=taking_over, commands=commands),
         },
         {
             "apiVersion": f"{RBAC}/v1",
@@ -107,6 +117,7 @@ def render(
     kinds: Iterable[Framework] = BUILT_IN,
     *,
     taking_over: bool = False,
+    commands: bool = True,
     with_policies: bool | None = None,
     with_requesters: bool = False,
 ) -> dict[str, str]:
@@ -118,7 +129,8 @@ def render(
     """
     kinds = [*kinds]
     files: dict[str, list[Document]] = {
-        service: manifests(service, namespace, kinds, taking_over=taking_over) for service in SERVICE_ACCOUNTS
+        service: manifests(service, namespace, kinds, taking_over=taking_over, commands=commands)
+        for service in SERVICE_ACCOUNTS
     }
     if not namespace:
         # An administrator of a namespace cannot create the namespace.
@@ -127,7 +139,12 @@ def render(
         ]
     if not namespace if with_policies is None else with_policies:
         files["policies"] = policies.of_services(
-            SERVICE_ACCOUNTS, namespace or HOME, scope=namespace, kinds=kinds, taking_over=taking_over
+            SERVICE_ACCOUNTS,
+            namespace or HOME,
+            scope=namespace,
+            kinds=kinds,
+            taking_over=taking_over,
+            commands=commands,
         )
     if with_requesters:
         files["requesters"] = policies.of_requesters(namespace or HOME, kinds)
@@ -137,10 +154,17 @@ def render(
 
 
 def of_chart() -> str:
-    """The rules of the Helm chart's roles: by service, for `all` in one process, and separately for taking over."""
+    """The rules of the Helm chart's roles, by service and for `all` in one process.
+
+    Those that are always needed, those for taking over and those for commands in launchers are separate.
+    """
     return HEADER + yaml.dump(
         {
-            variant: {"always": _by_service(namespace), "takeOver": _by_service(namespace, beyond=True)}
+            variant: {
+                "always": _by_service(namespace, commands=False),
+                "takeOver": _by_service(namespace, commands=False, taking_over=True),
+                "exec": _by_service(namespace, commands=True),
+            }
             for variant, namespace in (("cluster", ""), ("namespace", HOME))
         }
         | {"setup": setup_rules()},
@@ -149,13 +173,13 @@ def of_chart() -> str:
     )
 
 
-def _by_service(namespace: str, *, beyond: bool = False) -> dict[str, list[Document]]:
-    """The rules that are always needed, or with `beyond` those that only taking over needs."""
+def _by_service(namespace: str, *, commands: bool, taking_over: bool = False) -> dict[str, list[Document]]:
+    """The rules that are always needed, or those that only taking over or only commands need."""
     wanted: dict[str, list[Need]] = {}
     for service in SERVICE_ACCOUNTS:
-        usual = needs(service, namespace)
-        more = needs(service, namespace, taking_over=True)
-        wanted[service] = [need for need in more if need not in usual] if beyond else usual
+        usual = needs(service, namespace, commands=False)
+        more = needs(service, namespace, taking_over=taking_over, commands=commands)
+        wanted[service] = [need for need in more if need not in usual] if taking_over or commands else usual
     everything = [need for found in wanted.values() for need in found]
     return {service: _together(found) for service, found in {**wanted, "all": everything}.items()}
 

@@ -42,9 +42,11 @@ def manifests(
     scope: str = "",
     kinds: Iterable[Framework] = BUILT_IN,
     taking_over: bool = False,
+    commands: bool = True,
 ) -> list[Document]:
     """The policy of the account in the namespace `home` that serves these services, and its binding."""
-    given = admission.settings(kinds, admission.closed_namespaces(home, scope), taking_over=taking_over)
+    closed = admission.closed_namespaces(home, scope)
+    given = admission.settings(kinds, closed, taking_over=taking_over, commands=commands)
     return bound(name(account, home), admission.spec(home, account, services, given))
 
 
@@ -60,11 +62,14 @@ def of_services(
     scope: str = "",
     kinds: Iterable[Framework] = BUILT_IN,
     taking_over: bool = False,
+    commands: bool = True,
 ) -> list[Document]:
     """The policies of services that have an account each, called as the service."""
     kinds = [*kinds]
     return [
         document
         for service in services
-        for document in manifests(service, home, (service,), scope=scope, kinds=kinds, taking_over=taking_over)
+        for document in manifests(
+            service, home, (service,), scope=scope, kinds=kinds, taking_over=taking_over, commands=commands
+        )
     ]

@@ -159,18 +159,16 @@ class Stack:
     async def _install(self) -> None:
         """Install the definitions, the roles and the policies; in an existing cluster the stack's end removes them."""
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": permissions.HOME}}
-        taking_over = self._settings.get("MUSTER_TAKE_OVER") == "true"
-        roles = [
-            manifest
-            for name in SERVICES
-            for manifest in permissions.manifests(name, self._namespace, kinds(), taking_over=taking_over)
-        ]
+        given: dict[str, Any] = {
+            "kinds": kinds(),
+            "taking_over": self._settings.get("MUSTER_TAKE_OVER") == "true",
+            "commands": self._settings.get("MUSTER_EXEC") != "false",
+        }
+        roles = [manifest for name in SERVICES for manifest in permissions.manifests(name, self._namespace, **given)]
         definitions = crds.manifests(kinds())
         # The embedded cluster serves none.
         if await self.kube.serves(policies.POLICIES):
-            roles += policies.of_services(
-                SERVICES, permissions.HOME, scope=self._namespace, kinds=kinds(), taking_over=taking_over
-            )
+            roles += policies.of_services(SERVICES, permissions.HOME, scope=self._namespace, **given)
         for manifest in [*definitions, namespace, *roles]:
             await self._apply(manifest)
         for definition in definitions:

@@ -104,6 +104,9 @@ def crds() -> None:
 def rbac(
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="for one namespace, with Roles only")] = "",
     take_over: Annotated[bool, typer.Option("--take-over", help="with the rights that MUSTER_TAKE_OVER needs")] = False,
+    commands: Annotated[
+        bool, typer.Option("--exec/--without-exec", help="with the right to run commands that MUSTER_EXEC=false spares")
+    ] = True,
     policies: Annotated[
         bool | None,
         typer.Option(
@@ -122,7 +125,12 @@ def rbac(
     for why in installed().left_out:
         typer.echo(why, err=True)
     files = render(
-        namespace, installed().kinds, taking_over=take_over, with_policies=policies, with_requesters=requesters
+        namespace,
+        installed().kinds,
+        taking_over=take_over,
+        commands=commands,
+        with_policies=policies,
+        with_requesters=requesters,
     )
     typer.echo("---\n".join(files.values()), nl=False)
 

@@ -64,6 +64,7 @@ def _differences(account: Account, kinds: Iterable[Framework], policy: Document,
         scope=account.scope,
         kinds=kinds,
         taking_over=account.taking_over,
+        commands=account.commands,
     )
     wanted, there = _readable(made["spec"]), _readable(policy.get("spec") or {})
     differ = [part for part in (*wanted, *there) if wanted.get(part) != there.get(part)]

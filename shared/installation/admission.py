@@ -144,7 +144,7 @@ def closed_namespaces(home: str, scope: str) -> list[str]:
 
 
 def settings(
-    kinds: Iterable[Framework], closed: Collection[str], *, taking_over: bool, commands: bool = True
+    kinds: Iterable[Framework], closed: Collection[str], *, taking_over: bool, commands: bool
 ) -> list[Document]:
     """The variables that differ between installations; the others read them."""
     kinds = [*kinds]

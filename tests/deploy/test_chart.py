@@ -49,6 +49,14 @@ def test_a_role_of_the_chart_is_that_of_the_table() -> None:
         assert roles[f"muster-{service}"] == permissions.rules(service)
 
 
+def test_without_commands_no_account_may_run_any() -> None:
+    [role] = of_kind("ClusterRole", "everything", "training-scaler")
+    assert rights(role["rules"]) == rights(permissions.rules("scaler", commands=False))
+    assert not [right for right in rights(role["rules"]) if right[1] == "pods/exec"]
+    [policy] = of_kind(policies.POLICY, "everything", "training-scaler.muster.muster.dev")
+    assert {"name": "exec", "expression": "false"} in policy["spec"]["variables"]
+
+
 @pytest.mark.parametrize("name", [*SETS, "the Kustomize base"])
 @pytest.mark.parametrize("namespace", ["", permissions.HOME, "team-a"])
 def test_what_the_command_prints_changes_nothing_that_the_chart_makes(name: str, namespace: str) -> None:

@@ -258,6 +258,8 @@ def an_account(component: str, name: str = "m", **environment: str) -> list[righ
 def test_whose_the_accounts_are():
     (one,) = an_account("all", MUSTER_NAMESPACE="team-a", MUSTER_TAKE_OVER="true")
     assert (one.services, one.scope, one.taking_over) == (SERVICES, "team-a", True)
+    (other,) = an_account("scaler", MUSTER_EXEC="false")
+    assert not [right for right in rights.of_account(other, BUILT_IN) if right.resource == "pods/exec"]
     assert an_account("nats") == an_account("setup") == []
     listed = [{"metadata": {"name": "default"}}, {"metadata": {"name": "scaler"}}]
     (other,) = rights.accounts(listed, [], home="muster", scope="team-b", taking_over=False)
@@ -287,6 +289,7 @@ def test_a_policy_of_this_release_is_well():
     ("changed", "part"),
     [
         pytest.param({"take_over": "true"}, "take_over", id="taking over while the service does not"),
+        pytest.param({"exec": "false"}, "exec", id="commands are off there and on here"),
         pytest.param({"closed": '["kube-system"]'}, "closed", id="a namespace was opened"),
         pytest.param({"closed": "[1"}, "closed", id="an expression that cannot be read"),
         pytest.param({"kinds": "{}"}, "kinds", id="kinds are missing"),

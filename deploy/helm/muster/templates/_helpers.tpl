@@ -198,6 +198,8 @@ imagePullSecrets:
   value: {{ .Values.takeOver | quote }}
 - name: MUSTER_CLUSTER_DOMAIN
   value: {{ .Values.clusterDomain | quote }}
+- name: MUSTER_EXEC
+  value: {{ .Values.exec | quote }}
 - name: MUSTER_DRAIN
   value: {{ .Values.drain | int | quote }}
 - name: MUSTER_DISRUPTION_TAINTS
