@@ -18,7 +18,7 @@ from shared.cluster.kube import KubeCluster
 from shared.frameworks.framework import metadata, owner_reference, slot_labels
 from shared.frameworks.scale_requests import SCALEINS
 from shared.frameworks.training_job import TRAININGJOB, TRAININGJOBS
-from shared.job.naming import HOSTS_VERSION, JobKey, Slot, Uid
+from shared.job.naming import HOSTS_VERSION, JOB_UID, JobKey, Slot, Uid
 from tests.kit.clusters import define
 from tests.kit.nats import until
 from tests.kit.operator import a_job, a_request
@@ -405,3 +405,33 @@ async def test_who_names_an_account_in_a_template_has_to_be_allowed_to_impersona
     await world.refused("ben", "POST", jobs, job, why="the right to impersonate it")
     await world.allowed("ben", "POST", jobs, asked_by("ben", world, **{field: "trainer"}))
     await world.allowed(ADMIN, "POST", jobs, job)
+
+
+async def test_who_takes_over_changes_labels_of_a_jobs_objects_and_nothing_else(world: World):
+    """The last test: the scheduler's role and policy are those for taking over from here on."""
+    secret = world.ours("of-another-operator", data={})
+    del secret["metadata"]["labels"]
+    path = await world.made("secrets", secret)
+    claim = {"metadata": {"labels": {JOB_UID: world.job.uid}}}
+    assert (await world.ask("scheduler", "PATCH", path, claim)).code == 403
+    _, role, _ = permissions.manifests("scheduler", taking_over=True)
+    policy, _ = policies.of_services(("scheduler",), HOME, taking_over=True)
+    for manifest in (role, policy):
+        part = "rules" if manifest is role else "spec"
+        await world.admin.patch(APPLIED[manifest["kind"]], "", manifest["metadata"]["name"], {part: manifest[part]})
+
+    async def claimed() -> bool:
+        return (await world.ask("scheduler", "PATCH", path, claim)).code == 200
+
+    await until(claimed)
+    for patch in (
+        {"stringData": {"id_rsa": "mine"}},
+        {"metadata": {"annotations": {"a": "b"}}},
+        {"metadata": {"ownerReferences": None}},
+        {"metadata": {"labels": {JOB_UID: "another"}}},
+    ):
+        await world.refused("scheduler", "PATCH", path, patch, why="only labels change")
+    theirs = await world.made("secrets", plain("theirs", data={}))
+    await world.refused("scheduler", "PATCH", theirs, claim, why="only labels change")
+    await world.refused("scheduler", "DELETE", theirs, why="controller")
+    await world.allowed("scheduler", "DELETE", path)
