@@ -1,7 +1,7 @@
 """The service accounts and roles of the services, made from `shared.installation.permissions`.
 
-Pure, except for `python -m muster.permissions`, which writes `deploy/rbac/`, the rules of the Helm chart and its users
-at NATS; `tests/security/` compares them with the calls of the services.
+Pure, except for `python -m muster.permissions`, which writes `deploy/rbac/`, the rules and policies of the Helm chart
+and its users at NATS; `tests/security/` compares them with the calls of the services.
 """
 
 from collections.abc import Iterable
@@ -10,9 +10,11 @@ from typing import Any
 
 import yaml
 
+from muster import policies
 from muster.nats_users import CONF, render_users
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
+from shared.installation import admission, requesters
 from shared.installation.permissions import Need, needs, set_up
 from shared.job.events.event import Author
 
@@ -22,7 +24,8 @@ RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 """The pod security level of that namespace, which the image meets; the Kustomize base has the same."""
 RBAC = "rbac.authorization.k8s.io"
 CHART = "deploy/helm/muster/files/rules.yaml"
-"""The path from the root of the repository."""
+POLICIES = "deploy/helm/muster/files/policies.yaml"
+"""The paths from the root of the repository."""
 HEADER = "# Written by `python -m muster.permissions`; a change here would be overwritten.\n"
 
 Document = dict[str, Any]
@@ -31,13 +34,18 @@ SERVICE_ACCOUNTS: tuple[Author, ...] = ("watcher", "scheduler", "scaler", "statu
 
 
 def rules(
-    service: Author, namespace: str = "", kinds: Iterable[Framework] = BUILT_IN, *, taking_over: bool = False
+    service: Author,
+    namespace: str = "",
+    kinds: Iterable[Framework] = BUILT_IN,
+    *,
+    taking_over: bool = False,
+    commands: bool = True,
 ) -> list[Document]:
     """A service's rights as RBAC rules, without wildcards; resources with the same verbs are in one rule.
 
     No rule names objects: a job's objects are named after it, and RBAC cannot compare the names of creates and lists.
     """
-    return _together(needs(service, namespace, kinds, taking_over=taking_over))
+    return _together(needs(service, namespace, kinds, taking_over=taking_over, commands=commands))
 
 
 def _together(wanted: Iterable[Need]) -> list[Document]:
@@ -74,7 +82,12 @@ def role(service: Author) -> str:
 
 
 def manifests(
-    service: Author, namespace: str = "", kinds: Iterable[Framework] = BUILT_IN, *, taking_over: bool = False
+    service: Author,
+    namespace: str = "",
+    kinds: Iterable[Framework] = BUILT_IN,
+    *,
+    taking_over: bool = False,
+    commands: bool = True,
 ) -> list[Document]:
     """The service account, the role and the binding, for one `namespace` or, without it, the whole cluster."""
     scope = "" if namespace else "Cluster"
@@ -87,7 +100,7 @@ def manifests(
             "apiVersion": f"{RBAC}/v1",
             "kind": f"{scope}Role",
             "metadata": dict(metadata),
-            "rules": rules(service, namespace, kinds, taking_over=taking_over),
+            "rules": rules(service, namespace, kinds, taking_over=taking_over, commands=commands),
         },
         {
             "apiVersion": f"{RBAC}/v1",
@@ -99,25 +112,59 @@ def manifests(
     ]
 
 
-def render(namespace: str = "", kinds: Iterable[Framework] = BUILT_IN, *, taking_over: bool = False) -> dict[str, str]:
-    """The manifests as files by name; `kubectl apply -f` applies them in this order, with the namespace first."""
+def render(
+    namespace: str = "",
+    kinds: Iterable[Framework] = BUILT_IN,
+    *,
+    taking_over: bool = False,
+    commands: bool = True,
+    with_policies: bool | None = None,
+    with_requesters: bool = False,
+) -> dict[str, str]:
+    """The manifests as files by name; `kubectl apply -f` applies them in this order, with the namespace first.
+
+    With `with_policies` the policies are among them, by default only of an installation for the whole cluster: policies
+    belong to no namespace, and an administrator of a namespace cannot create them.  `with_requesters` adds the one for
+    who creates jobs.
+    """
     kinds = [*kinds]
     files: dict[str, list[Document]] = {
-        service: manifests(service, namespace, kinds, taking_over=taking_over) for service in SERVICE_ACCOUNTS
+        service: manifests(service, namespace, kinds, taking_over=taking_over, commands=commands)
+        for service in SERVICE_ACCOUNTS
     }
     if not namespace:
         # An administrator of a namespace cannot create the namespace.
         files["namespace"] = [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME, "labels": RESTRICTED}}
         ]
-    return {f"{name}.yaml": HEADER + yaml.safe_dump_all(files[name], sort_keys=False) for name in sorted(files)}
+    if not namespace if with_policies is None else with_policies:
+        files["policies"] = policies.of_services(
+            SERVICE_ACCOUNTS,
+            namespace or HOME,
+            scope=namespace,
+            kinds=kinds,
+            taking_over=taking_over,
+            commands=commands,
+        )
+    if with_requesters:
+        files["requesters"] = policies.of_requesters(namespace or HOME, kinds)
+    return {
+        f"{name}.yaml": HEADER + yaml.dump_all(files[name], Dumper=_Plain, sort_keys=False) for name in sorted(files)
+    }
 
 
 def of_chart() -> str:
-    """The rules of the Helm chart's roles: by service, for `all` in one process, and separately for taking over."""
+    """The rules of the Helm chart's roles, by service and for `all` in one process.
+
+    Those that are always needed, those for taking over and those for commands in launchers are separate.
+    """
     return HEADER + yaml.dump(
         {
-            variant: {"always": _by_service(namespace), "takeOver": _by_service(namespace, beyond=True)}
+            variant: {
+                "always": _by_service(namespace, commands=False),
+                "takeOver": _by_service(namespace, commands=False, taking_over=True),
+                "exec": _by_service(namespace, commands=True),
+            }
             for variant, namespace in (("cluster", ""), ("namespace", HOME))
         }
         | {"setup": setup_rules()},
@@ -126,15 +173,33 @@ def of_chart() -> str:
     )
 
 
-def _by_service(namespace: str, *, beyond: bool = False) -> dict[str, list[Document]]:
-    """The rules that are always needed, or with `beyond` those that only taking over needs."""
+def _by_service(namespace: str, *, commands: bool, taking_over: bool = False) -> dict[str, list[Document]]:
+    """The rules that are always needed, or those that only taking over or only commands need."""
     wanted: dict[str, list[Need]] = {}
     for service in SERVICE_ACCOUNTS:
-        usual = needs(service, namespace)
-        more = needs(service, namespace, taking_over=True)
-        wanted[service] = [need for need in more if need not in usual] if beyond else usual
+        usual = needs(service, namespace, commands=False)
+        more = needs(service, namespace, taking_over=taking_over, commands=commands)
+        wanted[service] = [need for need in more if need not in usual] if taking_over or commands else usual
     everything = [need for found in wanted.values() for need in found]
     return {service: _together(found) for service, found in {**wanted, "all": everything}.items()}
+
+
+def policies_of_chart() -> str:
+    """The parts of the chart's policies; its values have the rest."""
+    components: dict[str, tuple[Author, ...]] = {service: (service,) for service in SERVICE_ACCOUNTS}
+    components["all"] = SERVICE_ACCOUNTS
+    return HEADER + yaml.dump(
+        {
+            "kinds": admission.labels_of_pods(BUILT_IN),
+            "jobs": admission.plurals(BUILT_IN),
+            "matchConstraints": admission.MATCH,
+            "variables": [*admission.VARIABLES],
+            "requesters": requesters.spec(BUILT_IN),
+            "validations": {component: admission.validations(serves) for component, serves in components.items()},
+        },
+        Dumper=_Plain,
+        sort_keys=False,
+    )
 
 
 class _Plain(yaml.SafeDumper):
@@ -150,7 +215,7 @@ def main() -> None:
         for variant, namespace in (("cluster", ""), ("namespace", HOME))
         for name, text in render(namespace).items()
     }
-    files |= {CHART: of_chart(), CONF: render_users()}
+    files |= {CHART: of_chart(), POLICIES: policies_of_chart(), CONF: render_users()}
     for path, text in files.items():
         Path(path).write_text(text)
 

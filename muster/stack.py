@@ -15,7 +15,7 @@ from typing import Any, Protocol, Self
 from devcluster.child import Child
 from devcluster.cluster import ADMIN as CLUSTER_ADMIN
 from devcluster.start import Devcluster
-from muster import crds, permissions
+from muster import crds, permissions, policies
 from muster.definitions import until_served
 from muster.supervision import Program
 from shared.cluster import Resource
@@ -41,6 +41,8 @@ APPLIED: Mapping[str, Resource[Custom]] = {
     "RoleBinding": Resource(_RBAC, "v1", "rolebindings", "RoleBinding", Custom),
     "ClusterRole": Resource(_RBAC, "v1", "clusterroles", "ClusterRole", Custom),
     "ClusterRoleBinding": Resource(_RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", Custom),
+    policies.POLICY: policies.POLICIES,
+    policies.BINDING: policies.BINDINGS,
 }
 """The resources of an installation's objects, by kind."""
 
@@ -155,15 +157,18 @@ class Stack:
             yield line.decode(errors="replace").partition(" ")[2]
 
     async def _install(self) -> None:
-        """Install the definitions and the roles; in an existing cluster the stack's end removes them."""
+        """Install the definitions, the roles and the policies; in an existing cluster the stack's end removes them."""
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": permissions.HOME}}
-        taking_over = self._settings.get("MUSTER_TAKE_OVER") == "true"
-        roles = [
-            manifest
-            for name in SERVICES
-            for manifest in permissions.manifests(name, self._namespace, kinds(), taking_over=taking_over)
-        ]
+        given: dict[str, Any] = {
+            "kinds": kinds(),
+            "taking_over": self._settings.get("MUSTER_TAKE_OVER") == "true",
+            "commands": self._settings.get("MUSTER_EXEC") != "false",
+        }
+        roles = [manifest for name in SERVICES for manifest in permissions.manifests(name, self._namespace, **given)]
         definitions = crds.manifests(kinds())
+        # The embedded cluster serves none.
+        if await self.kube.serves(policies.POLICIES):
+            roles += policies.of_services(SERVICES, permissions.HOME, scope=self._namespace, **given)
         for manifest in [*definitions, namespace, *roles]:
             await self._apply(manifest)
         for definition in definitions:

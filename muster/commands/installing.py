@@ -104,14 +104,35 @@ def crds() -> None:
 def rbac(
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="for one namespace, with Roles only")] = "",
     take_over: Annotated[bool, typer.Option("--take-over", help="with the rights that MUSTER_TAKE_OVER needs")] = False,
+    commands: Annotated[
+        bool, typer.Option("--exec/--without-exec", help="with the right to run commands that MUSTER_EXEC=false spares")
+    ] = True,
+    policies: Annotated[
+        bool | None,
+        typer.Option(
+            "--policies/--without-policies",
+            help="admission policies, too: by default without --namespace, as they belong to the cluster",
+        ),
+    ] = None,
+    requesters: Annotated[
+        bool, typer.Option("--requesters", help="a policy, too, for who creates jobs and requests (docs/tenants.md)")
+    ] = False,
 ) -> None:
-    """Print service accounts and roles: `muster rbac | kubectl apply -f -`."""
+    """Print service accounts, roles and admission policies: `muster rbac | kubectl apply -f -`."""
     from muster.permissions import render
     from shared.installation.plugins import installed
 
     for why in installed().left_out:
         typer.echo(why, err=True)
-    typer.echo("---\n".join(render(namespace, installed().kinds, taking_over=take_over).values()), nl=False)
+    files = render(
+        namespace,
+        installed().kinds,
+        taking_over=take_over,
+        commands=commands,
+        with_policies=policies,
+        with_requesters=requesters,
+    )
+    typer.echo("---\n".join(files.values()), nl=False)
 
 
 def doctor(

@@ -1,4 +1,4 @@
-"""Examines the cluster: its version and clock, the definitions, the services' pods, and the rights of accounts."""
+"""Examines the cluster: its version and clock, definitions, pods, and the accounts with their rights and policies."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -10,14 +10,17 @@ from urllib.parse import quote
 import msgspec
 
 from muster.crds import manifests
-from muster.doctor import clocks, definitions, rights, services, versions
+from muster.doctor import clocks, definitions, policies, rights, services, versions
 from muster.doctor.findings import Finding
 from muster.doctor.parts import Wishes, part, troubled
 from muster.doctor.rights import Account
 from muster.doctor.services import Pod
+from muster.policies import BINDINGS, POLICIES
 from muster.reading import open_cluster
+from shared.cluster import Resource
 from shared.cluster.decoding import read_answer
 from shared.cluster.examination import Review, Right
+from shared.cluster.kinds import DEFINITIONS
 from shared.cluster.kube import KubeCluster
 from shared.errors import Refused, Trouble
 from shared.frameworks.framework import Framework
@@ -36,7 +39,6 @@ MOST_PODS = 50
 """The most pods that are asked for a report."""
 
 OURS = "app.kubernetes.io/name=muster"
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 AUTHORIZATION = "/apis/authorization.k8s.io/v1"
 SELF = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
@@ -73,6 +75,7 @@ class ClusterExamination:
         self._wishes = wishes
         self._found: list[dict[str, Any]] = []
         """The objects of the services' pods."""
+        self._accounts: list[Account] = []
         self._at_once = asyncio.Semaphore(AT_ONCE)
 
     async def findings(self) -> list[Finding]:
@@ -90,7 +93,8 @@ class ClusterExamination:
                 part("services.pods", cluster.url, self._of_pods(cluster), seconds),
             )
             found += [finding for each in await asyncio.gather(*looks) for finding in each]
-            return found + await part("rights.accounts", cluster.url, self._of_rights(cluster, kinds), seconds)
+            found += await part("rights.accounts", cluster.url, self._of_rights(cluster, kinds), seconds)
+            return found + await part(policies.CHECK, cluster.url, self._of_policies(cluster), seconds)
 
     async def _of_server(self, cluster: KubeCluster) -> list[Finding]:
         asked = datetime.now(UTC)
@@ -106,8 +110,9 @@ class ClusterExamination:
 
     async def _of_definitions(self, cluster: KubeCluster, kinds: list[Framework]) -> list[Finding]:
         wanted = definitions.wanted(kinds)
+        names = [definitions.name(each) for each in wanted]
         try:
-            documents = await asyncio.gather(*(self._definition(cluster, definitions.name(each)) for each in wanted))
+            documents = await asyncio.gather(*(self._object(cluster, DEFINITIONS, name) for name in names))
         except Refused as refusal:
             if refusal.reason != "Forbidden":
                 raise
@@ -116,22 +121,24 @@ class ClusterExamination:
             findings = definitions.by_discovery(kinds, served)
             _keep(kinds, lambda kind: kind.resource in served)
             return findings
-        found = {definitions.name(each): document for each, document in zip(wanted, documents, strict=True)}
+        found = dict(zip(names, documents, strict=True))
         findings = definitions.compared(kinds, found, manifests(Kinds(kinds)))
         there = [document for document in documents if document is not None]
         self.annotations = [document["metadata"].get("annotations") or {} for document in there]
         _keep(kinds, lambda kind: found[definitions.name(kind.resource)] is not None)
         return findings
 
-    async def _definition(self, cluster: KubeCluster, name: str) -> dict[str, Any] | None:
+    async def _object(self, cluster: KubeCluster, resource: Resource[Any], name: str) -> dict[str, Any] | None:
+        """A cluster-scoped object; None if there is none."""
+        what = f"get the {resource.kind} {name}"
         try:
             async with self._at_once:
-                answer = await cluster.ask(f"{DEFINITIONS}/{name}", what=f"get the definition {name}")
+                answer = await cluster.ask(f"/apis/{resource.api_version}/{resource.plural}/{name}", what=what)
         except Refused as refusal:
             if refusal.reason != "NotFound":
                 raise
             return None
-        return read_answer(dict[str, Any], answer.body, f"the definition {name}")
+        return read_answer(dict[str, Any], answer.body, what)
 
     async def _of_pods(self, cluster: KubeCluster) -> list[Finding]:
         found = await self._listed(cluster, "pods")
@@ -193,12 +200,31 @@ class ClusterExamination:
             accounts = [own] if own else []
         if not accounts:
             return [rights.no_accounts(self._wishes.home)]
+        self._accounts = accounts
         answers = await asyncio.gather(*(self._granted(cluster, account, me, kinds) for account in accounts))
         return [
             finding
             for account, granted in zip(accounts, answers, strict=True)
             for finding in rights.findings(account, kinds, granted)
         ]
+
+    async def _of_policies(self, cluster: KubeCluster) -> list[Finding]:
+        if not self._accounts:
+            return []
+        if not await cluster.serves(POLICIES):
+            return [policies.not_served()]
+        names = [policies.name(account) for account in self._accounts]
+        try:
+            made, bound = [
+                await asyncio.gather(*(self._object(cluster, resource, name) for name in names))
+                for resource in (POLICIES, BINDINGS)
+            ]
+        except Refused as refusal:
+            if refusal.reason != "Forbidden":
+                raise
+            return [policies.forbidden(str(refusal))]
+        found = dict(zip(names, zip(made, bound, strict=True), strict=True))
+        return policies.findings(self._accounts, installed().kinds, found)
 
     async def _myself(self, cluster: KubeCluster) -> str:
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}

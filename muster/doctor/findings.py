@@ -10,7 +10,7 @@ Status = Literal["ok", "warn", "fail", "unknown"]
 SCHEMA = "muster.dev/doctor/v1"
 """The schema of the document; raised if a field is removed or changes its meaning."""
 
-GROUPS = ("versions", "packages", "definitions", "rights", "log", "services", "jobs", "clock")
+GROUPS = ("versions", "packages", "definitions", "rights", "policies", "log", "services", "jobs", "clock")
 """Checks are named `<group>.<what>`; findings are shown in this order."""
 
 WORDS: dict[Status, str] = {"ok": "ok", "warn": "warn", "fail": "FAIL", "unknown": "?"}

@@ -17,6 +17,9 @@ ALL = "all"
 COMPONENT = "app.kubernetes.io/component"
 TAKE_OVER = "MUSTER_TAKE_OVER"
 NAMESPACE = "MUSTER_NAMESPACE"
+EXEC = "MUSTER_EXEC"
+
+TRUE = ("true", "1", "yes", "on", "t", "y")
 
 _ACCOUNT = "system:serviceaccount:"
 
@@ -32,6 +35,8 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     scope: str = ""
     """The namespace of its services' jobs; empty for the whole cluster."""
     taking_over: bool = False
+    commands: bool = True
+    """False if its services run none in launchers."""
 
     @property
     def user(self) -> str:
@@ -105,7 +110,8 @@ def accounts(
                 name=name,
                 services=services,
                 scope=said.get(NAMESPACE, ""),
-                taking_over=said.get(TAKE_OVER, str(taking_over)).lower() in ("true", "1", "yes", "on", "t", "y"),
+                taking_over=said.get(TAKE_OVER, str(taking_over)).lower() in TRUE,
+                commands=said.get(EXEC, "true").lower() in TRUE,
             )
     for account in listed:
         name = (account.get("metadata") or {}).get("name", "")
@@ -134,7 +140,7 @@ def of_account(account: Account, kinds: Iterable[Framework]) -> list[Right]:
         dict.fromkeys(
             Right(need.verb, need.group, need.resource)
             for service in account.services
-            for need in needs(service, account.scope, kinds, taking_over=account.taking_over)
+            for need in needs(service, account.scope, kinds, taking_over=account.taking_over, commands=account.commands)
         )
     )
 

@@ -62,8 +62,10 @@ READ_AGAIN_SECONDS = 0.5
 class LauncherCommands:
     """The commands that the scaler runs in launchers."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, *, allowed: bool = True) -> None:
+        """Unless commands are `allowed`, each one is refused before anything is asked of the cluster."""
         self._cluster = cluster
+        self._allowed = allowed
         self._looks = asyncio.Semaphore(LOOKS_AT_ONCE)
 
     async def run(self, job: Job, effect: RunScript) -> ScriptFinished:
@@ -133,6 +135,8 @@ class LauncherCommands:
         )
 
     async def _must_be_launcher(self, job: Job, pod: str, uid: str) -> None:
+        if not self._allowed:
+            raise Refused("commands in launchers are switched off", reason=reasons.EXEC_OFF)
         if not await is_there(self._cluster, PODS, job, pod, uid):
             raise Refused("the launcher is gone", reason=reasons.NO_LAUNCHER)
 

@@ -42,7 +42,7 @@ class Scaler:
         self._cluster = cluster
         self._kinds = kinds
         self._policy = policy
-        self._commands = LauncherCommands(cluster)
+        self._commands = LauncherCommands(cluster, allowed=policy.commands)
 
     def known(self) -> Iterable[JobKey]:
         return ()
@@ -166,4 +166,5 @@ class Scaler:
 def build(dependencies: Dependencies) -> Scaler:
     """The service of a process with these dependencies."""
     seconds = math.ceil(dependencies.settings.drain.total_seconds())
-    return Scaler(dependencies.cluster, Policy(drain_seconds=seconds), dependencies.kinds)
+    policy = Policy(drain_seconds=seconds, commands=dependencies.settings.exec)
+    return Scaler(dependencies.cluster, policy, dependencies.kinds)

@@ -8,9 +8,9 @@ from typing import Any
 
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
-from shared.frameworks import schemas
+from shared.frameworks import schemas, scripts
 from shared.frameworks.definition import Definition, Document
-from shared.frameworks.reading import DEFAULT_BACKOFF_LIMIT, LONGEST_POD_NAME, MOST_WORKERS, NAME_OF_VARIABLE, Fields
+from shared.frameworks.reading import DEFAULT_BACKOFF_LIMIT, LONGEST_POD_NAME, MOST_WORKERS, Fields
 from shared.frameworks.statuses import condition
 from shared.job import reasons
 from shared.job.conditions import Condition
@@ -94,18 +94,17 @@ def _to_add(spec: Fields) -> int | None:
 
 def _script(spec: Fields) -> bool:
     script = spec.text("script")
-    if script.startswith("-"):
-        spec.refuse("InvalidScript", "give the path of a script: the shell would take this for an option", "script")
+    if problem := scripts.problem_of_path(script):
+        spec.refuse("InvalidScript", problem, "script")
     return bool(script)
 
 
 def _check_environment(spec: Fields) -> None:
     for variable in spec.parts("env"):
-        name = variable.text("name")
-        if not name or "=" in name or "\0" in name or name.startswith("-"):
-            variable.refuse("InvalidEnvironment", NAME_OF_VARIABLE, "name")
-        if "\0" in variable.text("value"):
-            variable.refuse("InvalidEnvironment", "leave out null characters", "value")
+        if problem := scripts.problem_of_name(variable.text("name")):
+            variable.refuse("InvalidEnvironment", problem, "name")
+        if problem := scripts.problem_of_value(variable.text("value")):
+            variable.refuse("InvalidEnvironment", problem, "value")
 
 
 def request_status(job: Job, request: Request) -> Document:

@@ -1,6 +1,8 @@
 """One installation: the rights of its services, the scope in which it acts, and the frameworks that it knows.
 
-`permissions.py` is the table of rights.  `scope.py` and `exclusive_leases.py` keep two installations off the same jobs.
+`permissions.py` is the table of rights, `admission.py` that of the objects that each account may write;
+`requesters.py` is the policy for who creates jobs.
+`scope.py` and `exclusive_leases.py` keep two installations off the same jobs.
 `plugins.py` loads the frameworks of users, `guarded.py` contains their failures, `risks.py` warns about the log's
 settings.
 """

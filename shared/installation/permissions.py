@@ -113,15 +113,6 @@ PERMISSIONS = (
     Permission("scaler", ("delete",), (CONFIGMAPS,), "`DeleteHosts`"),
     Permission("scaler", ("patch",), (PODS,), "`NudgeLauncher`, `LinkHosts`: annotations of the launcher"),
     Permission("scaler", ("get",), (PODS,), f"every patch of a launcher, every command in it: {WHOSE}"),
-    Permission(
-        "scaler",
-        ("get", "create"),
-        (PODS,),
-        "`RunScript`, `CheckDrain`, `LinkHosts`: commands in the launcher; without it scripts fail, every drain takes"
-        " its full time and hosts files of another operator stay as they are",
-        "exec",
-        helpful=True,
-    ),
     Permission("scaler", ("get", "patch"), REQUESTS, "`OwnRequest`: the job becomes the request's owner"),
     Permission("scaler", ("get",), (Jobs.WITH_REQUESTS,), "`OwnRequest`: that job is there; only its metadata"),
     Permission(
@@ -146,14 +137,33 @@ PERMISSIONS = (
         )
         for service in SERVICES_OF_A_CLUSTER
     ),
+    # Last, as the chart adds it to the others.
+    Permission(
+        "scaler",
+        ("get", "create"),
+        (PODS,),
+        "`RunScript`, `CheckDrain`, `LinkHosts`: commands in the launcher; without it scripts fail, every drain takes"
+        " its full time and hosts files of another operator stay as they are",
+        "exec",
+        helpful=True,
+    ),
 )
 
 
 def needs(
-    service: Author, namespace: str = "", kinds: Iterable[Framework] = BUILT_IN, *, taking_over: bool = False
+    service: Author,
+    namespace: str = "",
+    kinds: Iterable[Framework] = BUILT_IN,
+    *,
+    taking_over: bool = False,
+    commands: bool = True,
 ) -> list[Need]:
-    """Every right of a service; without a `namespace` those of an installation for the whole cluster."""
-    found, kinds = [known for known in _of(service, taking_over) if not (namespace and known.everywhere)], [*kinds]
+    """Every right of a service; without a `namespace` those of an installation for the whole cluster.
+
+    Without `commands` it runs none in launchers (`MUSTER_EXEC=false`).
+    """
+    found = [known for known in _of(service, taking_over) if not (namespace and known.everywhere)]
+    found, kinds = [known for known in found if commands or known.subresource != "exec"], [*kinds]
     return [need for known in found for need in known.needs(kinds)]
 
 

@@ -32,6 +32,7 @@ JOB_RESTARTED = "JobRestarted"
 JOB_SUSPENDED = "JobSuspended"
 NOT_OURS = "NotOurs"
 NO_LAUNCHER = "NoLauncher"
+EXEC_OFF = "ExecOff"
 REQUEST_DELETED = "RequestDeleted"
 SCALING_START = "ScalingStart"
 SCHEDULING_TIMEOUT = "SchedulingTimeout"
@@ -176,6 +177,9 @@ REQUESTS = {
     ),
     "CannotExecute": Reason("no command can be run in the launcher", final=FINAL),
     DEADLINE_EXCEEDED: Reason("the timeout passed first; what was begun was taken back", final=FINAL),
+    EXEC_OFF: Reason(
+        "commands in launchers are switched off in this cluster; leave the script out", final=FINAL, since="0.2"
+    ),
     "HistoryLost": Reason("it was under way in a history that was lost", final=FINAL),
     HOSTS_NOT_WRITTEN: Reason("the hosts files were not in place within the timeout", final=FINAL),
     "InvalidEnvironment": Reason("a value of its environment is not in the request", final=FINAL),

@@ -96,6 +96,11 @@ class Settings(BaseSettings):
     """How long a leaving worker keeps running after the hosts files changed, rounded up to whole seconds. A framework
     that releases its workers slowly needs more."""
 
+    exec: bool = True
+    """False: the scaler runs no command in a launcher, and needs no right to. A scale request with a script is rejected
+    (`ExecOff`), a leaving worker gets the whole drain time, and the launcher of a job that was taken over keeps its own
+    hosts files."""
+
     disruption_taints: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()
     """More keys of taints that announce the end of a node, besides the well-known ones."""
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from muster import permissions
+from muster import permissions, policies
 from muster.commands import application
 from tests.deploy.charts import FOLDER, SETS, golden, linted, rendered, require_helm, rewriting
 from tests.deploy.rendering import BASE, CHART, Document, NotRendered, base, documents, render
@@ -49,6 +49,14 @@ def test_a_role_of_the_chart_is_that_of_the_table() -> None:
         assert roles[f"muster-{service}"] == permissions.rules(service)
 
 
+def test_without_commands_no_account_may_run_any() -> None:
+    [role] = of_kind("ClusterRole", "everything", "training-scaler")
+    assert rights(role["rules"]) == rights(permissions.rules("scaler", commands=False))
+    assert not [right for right in rights(role["rules"]) if right[1] == "pods/exec"]
+    [policy] = of_kind(policies.POLICY, "everything", "training-scaler.muster.muster.dev")
+    assert {"name": "exec", "expression": "false"} in policy["spec"]["variables"]
+
+
 @pytest.mark.parametrize("name", [*SETS, "the Kustomize base"])
 @pytest.mark.parametrize("namespace", ["", permissions.HOME, "team-a"])
 def test_what_the_command_prints_changes_nothing_that_the_chart_makes(name: str, namespace: str) -> None:
@@ -61,6 +69,74 @@ def test_what_the_command_prints_changes_nothing_that_the_chart_makes(name: str,
 def _identity(found: dict[str, Any]) -> tuple[str, str, str]:
     metadata = found["metadata"]
     return found["kind"], metadata.get("namespace", ""), metadata["name"]
+
+
+def test_a_policy_of_the_chart_is_that_of_the_table() -> None:
+    made = {found["metadata"]["name"]: found["spec"] for found in of_kind(policies.POLICY, "default")}
+    bindings = {found["metadata"]["name"]: found["spec"] for found in of_kind(policies.BINDING, "default")}
+    wanted = [
+        document
+        for service in permissions.SERVICE_ACCOUNTS
+        for document in policies.manifests(f"muster-{service}", "muster", (service,))
+    ]
+    assert made == {found["metadata"]["name"]: found["spec"] for found in wanted if found["kind"] == policies.POLICY}
+    assert bindings == {
+        found["metadata"]["name"]: found["spec"] for found in wanted if found["kind"] != policies.POLICY
+    }
+    [one] = of_kind(policies.POLICY, "all-in-one")
+    assert one["spec"] == policies.manifests("muster", "muster", permissions.SERVICE_ACCOUNTS)[0]["spec"]
+
+
+def test_the_policy_for_requesters_is_that_of_the_table() -> None:
+    text = render("--set", "requesters.enabled=true")
+    made = [found for found in documents(text) if found["metadata"]["name"] == "muster-requesters.muster.muster.dev"]
+    assert [found["spec"] for found in made] == [
+        wanted["spec"] | ({"policyName": made[0]["metadata"]["name"]} if "policyName" in wanted["spec"] else {})
+        for wanted in policies.of_requesters("muster")
+    ]
+    [policy] = of_kind(policies.POLICY, "everything", "training-requesters.muster.muster.dev")
+    assert policy["spec"]["matchConstraints"]["resourceRules"][-1]["resources"] == ["gadgets"]
+
+
+def test_a_policy_knows_the_values_of_the_chart() -> None:
+    given: dict[str, str] = {}
+    for policy in of_kind(policies.POLICY, "everything", "training-scaler.muster.muster.dev"):
+        given |= {one["name"]: one["expression"] for one in policy["spec"]["variables"]}
+    assert given["take_over"] == "true"
+    assert "istio-system" in given["closed"]
+    assert '"example.com/Gadget":["muster.dev/role","muster.dev/index"]' in given["kinds"]
+    assert '"example.com/gadgets"' in given["jobs"]
+
+
+@pytest.mark.parametrize(
+    ("options", "count"),
+    [
+        pytest.param("", 4, id="the whole cluster"),
+        pytest.param("--kube-version 1.29", 0, id="a server that serves none"),
+        pytest.param("--api-versions v1/Pod", 0, id="a server that says it serves none"),
+        pytest.param("--set rbac.create=false", 0, id="an administrator makes what belongs to the cluster"),
+        pytest.param("--set scope.namespace=team-a", 4, id="one namespace with a role of the cluster for the set-up"),
+        pytest.param("--set scope.namespace=team-a,setup.crds=false", 0, id="one namespace without rights beyond it"),
+        pytest.param("--set scope.namespace=team-a,setup.crds=false,admissionPolicies.enabled=true", 4, id="as asked"),
+        pytest.param("--set admissionPolicies.enabled=false", 0, id="turned off"),
+    ],
+)
+def test_policies_are_made_where_they_are_served_and_allowed(options: str, count: int) -> None:
+    kinds = [found["kind"] for found in documents(render(*options.split()))]
+    assert (kinds.count(policies.POLICY), kinds.count(policies.BINDING)) == (count, count)
+
+
+def test_policies_on_a_server_without_them_are_refused() -> None:
+    for option in ("admissionPolicies.enabled", "requesters.enabled"):
+        with pytest.raises(NotRendered, match=rf"{option} is true and Kubernetes v1\.29 serves no .*: upgrade"):
+            render("--kube-version", "1.29", "--set", f"{option}=true")
+
+
+def test_an_installation_for_its_own_namespace_may_write_there() -> None:
+    [policy, *_] = [
+        found for found in documents(render("--set", "scope.namespace=muster")) if found["kind"] == policies.POLICY
+    ]
+    assert policy["spec"]["variables"][0]["expression"] == '["kube-system","kube-public","kube-node-lease"]'
 
 
 def test_one_process_has_the_rights_of_all_four() -> None:

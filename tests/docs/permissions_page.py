@@ -44,8 +44,10 @@ Besides, every service asks what is served and what it may do itself; Kubernetes
 (`system:discovery`, `system:basic-user`).
 
 No rule names single objects: a job's are named after the job, and creating or listing has no name to compare.
-So the scaler, which writes one annotation of the launcher and runs a request's script in it, may patch any pod in its
-scope and run commands in it, and the watcher and the scheduler may read any Secret there; the narrower scope is a
+So a role lets the scaler, which writes two annotations of the launcher and runs a request's script in it, patch any pod
+in its scope and run commands in it.
+[Admission policies](tenants.md#what-musters-own-accounts-may-write) restrict that to the objects of jobs.
+Reading is restricted by roles alone: the watcher and the scheduler may read any Secret there; the narrower scope is a
 namespace.
 Of Secrets both ask for the metadata alone, so that no key of anybody is ever sent to them.
 The owner references that the scheduler and the scaler write hold up the deletion of their owner.

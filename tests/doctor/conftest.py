@@ -18,10 +18,13 @@ from devcluster.apiserver.objects import Objects
 from devcluster.apiserver.server import ApiServer
 from devcluster.apiserver.store import Store
 from devcluster.certificates import server_context
+from muster import policies
 from muster.crds import manifests
 from muster.doctor.command import all_findings
 from muster.doctor.findings import Finding
 from muster.doctor.parts import Wishes
+from muster.permissions import SERVICE_ACCOUNTS
+from muster.policies import BINDINGS, POLICIES
 from muster.stack import CRDS
 from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster
@@ -114,6 +117,15 @@ class Installation:
             await self.cluster.patch(
                 PODS, HOME, f"muster-{component}", {"status": {"phase": "Running"}}, subresource="status"
             )
+
+    def with_policies(self) -> None:
+        """The API server serves admission policies, and each of the four accounts has its own."""
+        root = f"/apis/{POLICIES.api_version}"
+        for service in SERVICE_ACCOUNTS:
+            policy, binding = policies.manifests(f"muster-{service}", HOME, (service,))
+            for resource, document in ((POLICIES, policy), (BINDINGS, binding)):
+                self.front.say(f"{root}/{resource.plural}/{document['metadata']['name']}", 200, document)
+        self.front.say(f"{root}$", 200, {"resources": [{"name": POLICIES.plural}, {"name": BINDINGS.plural}]})
 
 
 def a_pod(component: str, *, version: str = "0.1.0") -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """What `muster doctor` makes of what it sees, answer by answer."""
 
+import copy
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -8,16 +9,18 @@ import msgspec
 import pytest
 
 from devcluster.binaries import kubernetes_version
-from muster.doctor import certificates, clocks, jobs, rights, services, streams, versions
+from muster.doctor import certificates, clocks, jobs, policies, rights, services, streams, versions
 from muster.doctor.findings import Finding, document, fail, in_order, is_well, ok, text, unknown, warn
 from muster.doctor.parts import home
 from muster.doctor.services import Pod
+from muster.policies import manifests as made_policies
 from shared.cluster import access
 from shared.cluster.examination import Right
 from shared.eventlog.durability import Varz
 from shared.eventlog.inspection import Holding
 from shared.eventlog.streams import Replica, StreamCluster, StreamInfo, StreamState
 from shared.eventlog.tls import Life
+from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.training_job import TRAININGJOB
 from shared.job.events.watcher import JobGone
 from shared.job.fold import History
@@ -255,10 +258,62 @@ def an_account(component: str, name: str = "m", **environment: str) -> list[righ
 def test_whose_the_accounts_are():
     (one,) = an_account("all", MUSTER_NAMESPACE="team-a", MUSTER_TAKE_OVER="true")
     assert (one.services, one.scope, one.taking_over) == (SERVICES, "team-a", True)
+    (other,) = an_account("scaler", MUSTER_EXEC="false")
+    assert not [right for right in rights.of_account(other, BUILT_IN) if right.resource == "pods/exec"]
     assert an_account("nats") == an_account("setup") == []
     listed = [{"metadata": {"name": "default"}}, {"metadata": {"name": "scaler"}}]
     (other,) = rights.accounts(listed, [], home="muster", scope="team-b", taking_over=False)
     assert (other.user, other.services, other.scope) == ("system:serviceaccount:muster:scaler", ("scaler",), "team-b")
+
+
+def policies_of(account: rights.Account, **changed: Any) -> list[Finding]:
+    """The findings about an account whose policy differs in some fields from the one that this release makes."""
+    policy, binding = copy.deepcopy(
+        made_policies(account.name, account.namespace, account.services, taking_over=account.taking_over)
+    )
+    for variable in policy["spec"]["variables"]:
+        variable["expression"] = changed.pop(variable["name"], variable["expression"])
+    policy["spec"] |= {name: value for name, value in changed.items() if name != "actions"}
+    binding["spec"]["validationActions"] = changed.get("actions", ["Deny"])
+    return policies.findings([account], BUILT_IN, {policies.name(account): (policy, binding)})
+
+
+def test_a_policy_of_this_release_is_well():
+    (one,) = an_account("all", MUSTER_TAKE_OVER="true")
+    assert [finding.status for finding in policies_of(one)] == ["ok"]
+    more = '["kube-system","kube-public","kube-node-lease","muster","istio-system"]'
+    assert [finding.status for finding in policies_of(one, closed=more)] == ["ok"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "part"),
+    [
+        pytest.param({"take_over": "true"}, "take_over", id="taking over while the service does not"),
+        pytest.param({"exec": "false"}, "exec", id="commands are off there and on here"),
+        pytest.param({"closed": '["kube-system"]'}, "closed", id="a namespace was opened"),
+        pytest.param({"closed": "[1"}, "closed", id="an expression that cannot be read"),
+        pytest.param({"kinds": "{}"}, "kinds", id="kinds are missing"),
+        pytest.param({"failurePolicy": "Ignore"}, "failurePolicy", id="errors let writes through"),
+        pytest.param({"validations": []}, "validations", id="nothing is checked"),
+        pytest.param({"paramKind": {}}, "paramKind", id="something more"),
+        pytest.param({"actions": ["Warn"]}, "binding", id="it only warns"),
+    ],
+)
+def test_a_changed_policy_is_told_of_with_what_changed(changed: dict[str, Any], part: str):
+    (one,) = an_account("scaler")
+    (line,) = policies_of(one, **changed)
+    assert (line.check, line.status) == ("policies.release", "warn")
+    assert line.message.endswith(f"is not that of this release: {part}")
+    assert "muster rbac" in line.remedy
+
+
+def test_an_account_without_a_policy_or_its_binding_is_named():
+    (one,) = an_account("scaler")
+    policy, binding = made_policies(one.name, one.namespace, one.services)
+    for pair in ((None, binding), (policy, None), (None, None)):
+        (line,) = policies.findings([one], BUILT_IN, {policies.name(one): pair})
+        assert line.status == "warn"
+        assert one.user in line.message
 
 
 def test_a_scope_that_is_the_pods_own_namespace_is_no_whole_cluster():

@@ -42,6 +42,7 @@ async def test_an_installation_that_is_well(an_installation: MakeInstallation):
         await it.with_pods("watcher", "scheduler", "scaler", "status")
         it.front.say("/proxy/healthz", 200, {"service": "one", "ready": True, "position": 1, "held": {}})
         it.front.say("/varz", 200, {"server_name": "n0", "jetstream": {"config": {"sync_always": True}}})
+        it.with_policies()
         found = await it.examined(nats_monitor=(it.front.url,))
     assert {finding.status for finding in found} == {"ok"}, found
     assert len([finding for finding in found if finding.check.startswith("rights.")]) == 4
@@ -176,6 +177,25 @@ async def test_each_trouble_is_one_line_and_the_rest_goes_on(
     assert "\n" not in line.message
     # Whatever the other server says is told all the same.
     assert of(found, "clock.nats") or of(found, "clock.kubernetes")
+
+
+async def test_a_server_without_policies_is_told_of(an_installation: MakeInstallation):
+    async with an_installation() as it:
+        await it.with_pods("scaler")
+        (line,) = of(await it.examined(), "policies.accounts")
+    assert line.status == "warn"
+    assert "serves no ValidatingAdmissionPolicy" in line.message
+    assert "1.30" in line.remedy
+
+
+async def test_who_may_not_read_policies_is_told_so(an_installation: MakeInstallation):
+    async with an_installation() as it:
+        await it.with_pods("scaler")
+        it.front.say("validatingadmissionpolicies/", FORBIDDEN)
+        it.with_policies()
+        (line,) = of(await it.examined(), "policies.accounts")
+    assert line.status == "unknown"
+    assert "validatingadmissionpolicies" in line.remedy
 
 
 async def test_no_service_acts(an_installation: MakeInstallation):

@@ -59,6 +59,26 @@ async def test_21_a_script_gets_its_workers_and_its_environment_byte_for_byte(op
 
 
 @pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        pytest.param({"script": "/proc/self/environ"}, "InvalidScript", id="a file that shows the request"),
+        pytest.param({"env": [{"name": "A", "value": "\ntouch /scripts/canary"}]}, "InvalidEnvironment", id="a line"),
+        pytest.param({"env": [{"name": "BASH_ENV", "value": "x"}]}, "InvalidEnvironment", id="what a shell runs first"),
+    ],
+)
+async def test_who_may_only_create_requests_brings_no_code_into_the_launcher(
+    operator: Operator, more: dict[str, Any], reason: str
+):
+    name = f"code-{len(str(more))}"
+    request = a_scripted("ScaleIn", name, "told", "tell")
+    request["spec"] |= more
+    await operator.apply(request)
+    status = await operator.phase("ScaleFailed", SCALEINS, name)
+    assert status["conditions"][-1]["reason"] == reason
+    await operator.kubectl("exec", "told-launcher", "--", "cat", "/scripts/canary", fails=True)
+
+
+@pytest.mark.parametrize(
     ("script", "reason"),
     [
         pytest.param("hang", "ScriptTimedOut", id="it hangs"),

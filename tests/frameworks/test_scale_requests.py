@@ -88,6 +88,24 @@ def test_accepted(kind: ScaleKind, document: Document, spec: ScaleSpec) -> None:
         pytest.param(
             "spec.env", [{"name": "A", "value": "\0"}], "InvalidEnvironment", "spec.env[0].value", id="a null byte"
         ),
+        *(
+            pytest.param("spec.env", [{"name": "A", "value": one}], "InvalidEnvironment", "spec.env[0].value", id=what)
+            for one, what in {"\nid": "a second line", "x\rid": "a carriage return"}.items()
+        ),
+        *(
+            pytest.param("spec.env", [{"name": name, "value": "x"}], "InvalidEnvironment", "spec.env[0].name", id=name)
+            for name in (
+                "LD_PRELOAD", "LD_AUDIT", "BASH_ENV", "ENV", "PS4", "IFS", "SHELLOPTS", "BASH_FUNC_ls%%", "PERL5OPT",
+                "NODE_OPTIONS", "JAVA_TOOL_OPTIONS", "PYTHONSTARTUP", "GIT_SSH_COMMAND", "a b", "a;id", "\nA",
+            )
+        ),
+        *(
+            pytest.param("spec.script", script, "InvalidScript", "", id=script)
+            for script in (
+                "/proc/self/environ", "//proc/1/environ", "/./proc/self/cmdline", "proc/self/environ", "/dev/stdin",
+                "/dev/fd/0", "/sys/kernel/notes", "/opt/../proc/self/environ", "../proc/self/environ", "/a\nb",
+            )
+        ),
         pytest.param("metadata.name", "r" * 64, "InvalidName", "", id="a name that no label can hold"),
     ],
 )  # fmt: skip
@@ -96,6 +114,28 @@ def test_a_scale_in_is_refused(path: str, value: object, reason: str, field: str
     assert isinstance(problems, tuple)
     assert (problems[0].reason, problems[0].field) == (reason, field or path)
     assert problems[0].message
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        pytest.param("TOKEN", "a b; $(id) 'ü\"\t", id="what a shell would take apart"),
+        pytest.param("my.setting-1", "", id="the names that a pod's variables have"),
+        pytest.param("PATH", "/opt/bin:/usr/bin", id="where programs are"),
+        pytest.param("PYTHONPATH", "/job/code", id="where modules are"),
+        pytest.param("LDAP_URL", "ldap://x", id="a name that only begins like another"),
+    ],
+)
+def test_other_variables_of_a_script_are_taken_as_they_are(name: str, value: str) -> None:
+    document = changed(scale_in(), "spec.env", [{"name": name, "value": value}])
+    assert isinstance(parse_scale("ScaleIn", custom(document)), ScaleSpec)
+
+
+@pytest.mark.parametrize("script", ["rescale.sh", "./rescale.sh", "/job/processor/run.sh", "/job/..hidden", "/a b.sh"])
+def test_a_file_of_the_launcher_is_a_script(script: str) -> None:
+    spec = parse_scale("ScaleIn", custom(changed(scale_in(), "spec.script", script)))
+    assert isinstance(spec, ScaleSpec)
+    assert spec.script
 
 
 @pytest.mark.parametrize(

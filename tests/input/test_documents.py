@@ -30,11 +30,11 @@ each_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
 BEYOND_SCHEMAS: Mapping[str, str] = {
     "AboveMaximum": "the rule spares a resource that has a status: it is older than the rule",
     "BelowMinimum": "a maximum stands for a minimum that is not there",
-    "InvalidEnvironment": "characters that no process takes in its environment",
+    "InvalidEnvironment": "characters that no process takes in its environment, and variables that a program runs",
     "InvalidName": "how long a name may be depends on roles and numbers; the rule spares a resource that has a status",
     "InvalidPath": "a pattern of the definition cannot follow dots and slashes to the folder that a path means",
     "InvalidRendezvous": "the form of an address, and of what is written beside it",
-    "InvalidScript": "a shell would take the path for an option",
+    "InvalidScript": "a shell would take the path for an option; a file that shows the request itself",
     "ManagedByAnother": "the API server admits the job for its other controller",
     "NoReplicas": "the sum over roles; the rule spares a resource that has a status",
     "NoScheduler": "the role is there, with no replicas, which a definition takes for every role",

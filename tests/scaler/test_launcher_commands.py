@@ -18,6 +18,7 @@ from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.events.scaler import DrainChecked, ScriptFinished
 from shared.job.naming import JOB_UID, JobKey, Uid
+from shared.job.reasons import EXEC_OFF
 from shared.job.state import Job
 from shared.job.timing import SCRIPT_GRACE_SECONDS
 from tests.kit.virtual_time import in_virtual_time
@@ -35,7 +36,7 @@ LAUNCHER = {
     "spec": {"containers": []},
 }
 R1 = Uid("request-1")
-SECRET = "a b; touch x\n$(id)"
+SECRET = "a b; touch x\t$(id)"
 Answer = Callable[[], Awaitable[Execution]]
 
 
@@ -254,6 +255,15 @@ async def test_a_look_shows_which_workers_are_in_use_or_why_that_is_unknown(
     assert asyncio.get_running_loop().time() - begun <= LOOK_SECONDS
     look = ("sh", "-c", "cat /proc/[0-9]*/cmdline /etc/edl/hostfile /etc/mpi/hostfile")
     assert inside.executed == [("resnet-launcher", "main", look)]
+
+
+@in_virtual_time
+async def test_no_command_runs_where_commands_are_switched_off():
+    inside = Inside()
+    inside.commands = LauncherCommands(inside.cluster, allowed=False)
+    assert await inside.run() == ScriptFinished(request=inside.request, reason=EXEC_OFF)
+    assert await inside.look() == DrainChecked(request=R1, reason=EXEC_OFF)
+    assert inside.executed == []
 
 
 @in_virtual_time

@@ -3,19 +3,23 @@
 import pytest
 
 from services.scaler.core import script
+from services.scaler.core.decide import decide
 from services.scaler.core.effects import RunScript
+from services.scaler.core.policy import Policy
 from services.scaler.core.script import QUIETLY
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import (
     HostsPublished,
     ScaleCancelled,
     ScaleFailed,
+    ScaleRejected,
     ScaleSucceeded,
     ScriptFinished,
     ScriptStarted,
 )
 from shared.job.events.watcher import PodsGone, ScaleRequestGone, TimePassed
 from shared.job.naming import Uid
+from shared.job.reasons import EXEC_OFF
 from shared.job.spec import ScaleKind
 from shared.job.steps import Record, Step
 from shared.job.timing import next_due
@@ -26,6 +30,7 @@ from tests.kit.builders import (
     launcher,
     pods,
     published,
+    scale_in,
     scale_out,
     scaling_in,
     scaling_out,
@@ -259,3 +264,15 @@ def test_a_scale_out_whose_script_failed_says_that_the_workers_stay():
     assert job.scaling.requests[R1].conditions[-1].message == told
     (of_job,) = [known for known in job.conditions if known.type == "ScaleFailed"]
     assert of_job.message == f"ScaleOut scaleout-{R1}: ScriptFailed: {told}"
+
+
+@pytest.mark.parametrize("asked", [scale_out(1, script=True), scale_in(1, script=True)], ids=lambda asked: asked.kind)
+def test_a_request_with_a_script_is_rejected_where_commands_are_switched_off(asked: AnyEvent):
+    given(*a_running_job(workers=2), asked).then(
+        lambda job: decide(job, Policy(commands=False)), Record(ScaleRejected(request=R1, reason=EXEC_OFF))
+    )
+
+
+def test_a_request_without_a_script_is_accepted_where_commands_are_switched_off():
+    story = given(*a_running_job(workers=2), scale_out(1))
+    assert story.steps(lambda job: decide(job, Policy(commands=False))) == story.steps(scaler)

@@ -25,6 +25,8 @@ def answer(job: Job, request: Request, policy: Policy) -> ScaleAccepted | ScaleR
         return _of_edit(job, request, request.resize, policy)
     if request.problems or request.spec is None:
         return _rejected(request, request.problems[0].reason if request.problems else "Invalid")
+    if request.spec.script and not policy.commands:
+        return _rejected(request, reasons.EXEC_OFF)
     return _of_request(job, request, request.spec, policy)
 
 

@@ -9,3 +9,5 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     Slow frameworks need more of them to finish with a worker.
     """
+    commands: bool = True
+    """False: no command runs in a launcher, so that requests with scripts are rejected and drains take their time."""

@@ -28,6 +28,21 @@ app.kubernetes.io/component: {{ .component }}
 {{- if eq .Values.mode "all-in-one" -}}all{{- else -}}watcher scheduler scaler status{{- end -}}
 {{- end -}}
 
+{{/* Not empty if the API server serves admission policies; without one, where only versions are known, by its version. */}}
+{{- define "muster.servesPolicies" -}}
+{{- if .Capabilities.APIVersions.Has "v1/Pod" | ternary (.Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy") (semverCompare ">=1.30-0" .Capabilities.KubeVersion.Version) -}}
+true
+{{- end -}}
+{{- end -}}
+
+{{/* Whether there are admission policies: they belong to the cluster, as do the roles of a release with rights there. */}}
+{{- define "muster.admissionPolicies" -}}
+{{- $wanted := .Values.admissionPolicies.enabled -}}
+{{- $ofCluster := or (not .Values.scope.namespace) (and .Values.setup.enabled .Values.setup.crds) -}}
+{{- if ne (toString $wanted) "auto" -}}{{ $wanted }}
+{{- else if and (include "muster.servesPolicies" .) .Values.rbac.create $ofCluster -}}true{{- end -}}
+{{- end -}}
+
 {{/* The name of a component's objects. */}}
 {{- define "muster.name" -}}
 {{- if eq .component "all" -}}{{ include "muster.fullname" .root }}
@@ -185,6 +200,8 @@ imagePullSecrets:
   value: {{ .Values.takeOver | quote }}
 - name: MUSTER_CLUSTER_DOMAIN
   value: {{ .Values.clusterDomain | quote }}
+- name: MUSTER_EXEC
+  value: {{ .Values.exec | quote }}
 - name: MUSTER_DRAIN
   value: {{ .Values.drain | int | quote }}
 - name: MUSTER_DISRUPTION_TAINTS

@@ -1,0 +1,89 @@
+"""Findings about admission policies: whether each service account has its own, as this release makes it.  Pure."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from muster import policies
+from muster.doctor.findings import Finding, names, ok, unknown, warn
+from muster.doctor.rights import Account
+from shared.frameworks.framework import Framework
+
+CHECK = "policies.accounts"
+WITHOUT = "may write every object that its role allows"
+REMEDY = "`muster rbac --policies | kubectl apply -f -`, or admissionPolicies.enabled in the chart, makes them"
+
+Document = Mapping[str, Any]
+Pair = tuple[Document | None, Document | None]
+"""A policy and its binding; None for a missing one."""
+
+
+def name(account: Account) -> str:
+    return policies.name(account.name, account.namespace)
+
+
+def not_served() -> Finding:
+    return warn(
+        CHECK,
+        f"the API server serves no ValidatingAdmissionPolicy, so each service account {WITHOUT}",
+        "upgrade the cluster to Kubernetes 1.30 or newer",
+    )
+
+
+def forbidden(why: str) -> Finding:
+    return unknown(CHECK, why, "ask a person who may get validatingadmissionpolicies and their bindings")
+
+
+def findings(accounts: Sequence[Account], kinds: Iterable[Framework], found: Mapping[str, Pair]) -> list[Finding]:
+    """`found` has policy and binding of each account by their name; `kinds` are all that this release serves."""
+    kinds = [*kinds]
+    lacking, changed = [], []
+    for account in accounts:
+        policy, binding = found[name(account)]
+        if policy is None or binding is None:
+            lacking.append(account.user)
+        elif parts := _differences(account, kinds, policy, binding):
+            changed.append(
+                warn(
+                    "policies.release",
+                    f"the admission policy {name(account)} is not that of this release: {', '.join(parts)}",
+                    f"{REMEDY} anew",
+                )
+            )
+    if lacking:
+        told = f"no admission policy in force for {names(lacking)}: such an account {WITHOUT}"
+        return [warn(CHECK, told, REMEDY), *changed]
+    return changed or [ok(CHECK, f"{len(accounts)} service accounts have their admission policies")]
+
+
+def _differences(account: Account, kinds: Iterable[Framework], policy: Document, binding: Document) -> list[str]:
+    made, bound = policies.manifests(
+        account.name,
+        account.namespace,
+        account.services,
+        scope=account.scope,
+        kinds=kinds,
+        taking_over=account.taking_over,
+        commands=account.commands,
+    )
+    wanted, there = _readable(made["spec"]), _readable(policy.get("spec") or {})
+    differ = [part for part in (*wanted, *there) if wanted.get(part) != there.get(part)]
+    if there["closed"] >= wanted["closed"]:
+        # A person may close more namespaces.
+        differ = [part for part in differ if part != "closed"]
+    return [*dict.fromkeys(differ), *(["binding"] if binding.get("spec") != bound["spec"] else [])]
+
+
+def _readable(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts of a policy by name, each variable as one."""
+    variables = {each.get("name", ""): each.get("expression", "") for each in spec.get("variables") or ()}
+    variables["closed"] = _closed(variables.get("closed", ""))
+    return {**{part: value for part, value in spec.items() if part != "variables"}, **variables}
+
+
+def _closed(expression: str) -> frozenset[str]:
+    try:
+        found = json.loads(expression)
+    except ValueError:
+        return frozenset()
+    return frozenset(each for each in found if isinstance(each, str)) if isinstance(found, list) else frozenset()

@@ -1,0 +1,275 @@
+"""What each service account may write, as ValidatingAdmissionPolicies: the API server refuses every other write.
+
+RBAC says which kinds of object an account may write; these rules say which objects.  An account that serves several
+services may do what one of them may.  Pure; `muster/policies.py` makes the manifests.
+
+A rule sees one request alone: no job, and of a command in a pod only the pod's name.  `docs/tenants.md` says what
+follows.
+"""
+
+import json
+from collections.abc import Collection, Iterable
+from typing import Any, NamedTuple
+
+from shared.cluster import Resource
+from shared.cluster.kinds import CONFIGMAPS, EVENTS, PODS, SECRETS, SERVICES
+from shared.frameworks.framework import Framework
+from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.installation.permissions import REQUESTS, Jobs
+from shared.job.events.event import Author
+from shared.job.naming import ATTEMPT, HOSTS_LINKING, HOSTS_VERSION, JOB_UID
+from shared.job.spec import LAUNCHER
+
+Document = dict[str, Any]
+
+SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease")
+"""No job lives there; Muster's own namespace is closed, too."""
+
+JOBS = "jobs"
+"""Stands for every kind of job, as no resource without a group is called."""
+
+NOTES = (HOSTS_VERSION, HOSTS_LINKING)
+"""The annotations of a launcher that the scaler writes."""
+
+
+class Rule(NamedTuple):
+    """One call that a service may make, if the condition holds."""
+
+    service: Author
+    operation: str
+    resources: tuple[Resource[Any] | Jobs, ...]
+    condition: str = ""
+    """In CEL; empty where every object of the kind may be written."""
+    words: str = ""
+    """What the condition asks, for the refusal."""
+    subresource: str = ""
+
+    @property
+    def calls(self) -> list[str]:
+        """As the variable `call` has them."""
+        tail = f"/{self.subresource}" if self.subresource else ""
+        return [f"{self.operation} {JOBS if isinstance(at, Jobs) else _plural(at)}{tail}" for at in self.resources]
+
+
+def _plural(resource: Resource[Any]) -> str:
+    return f"{resource.group}/{resource.plural}" if resource.group else resource.plural
+
+
+def _same(*fields: str, of: str = "") -> str:
+    """The fields, of the object or of its part `of`, are what they were."""
+    part = f".{of}" if of else ""
+    return f"{json.dumps([*fields])}.all(f, object{part}[?f] == oldObject{part}[?f])"
+
+
+def _kind_of(reference: str) -> str:
+    """`group/Kind` of an object that refers to another one."""
+    return f"{reference}.?apiVersion.orValue('').split('/')[0] + '/' + {reference}.?kind.orValue('')"
+
+
+OURS = "variables.ours"
+OURS_IN_WORDS = f"its controller is no job whose uid is its label {JOB_UID}"
+
+_SLOT = f"(['{ATTEMPT}'] + variables.kinds[variables.owner]).all(l, l in object.metadata.labels)"
+_HEADLESS = "object.spec.?clusterIP.orValue('') == 'None' && object.spec.?externalIPs.orValue([]).size() == 0"
+_UNTYPED = "object.?type.orValue('Opaque') == 'Opaque'"
+_EXPIRES = "[oldObject.spec, oldObject.spec.?runPolicy.orValue({})].exists(s, s.?ttlSecondsAfterFinished.hasValue())"
+_SAME_OWNERS = _same("ownerReferences", of="metadata")
+_NOTES_ONLY = (
+    f"[object, oldObject].all(one, one.metadata.?annotations.orValue({{}}).all(a, a in {json.dumps([*NOTES])}"
+    " || object.metadata.?annotations[?a] == oldObject.metadata.?annotations[?a]))"
+)
+_OLD, _NEW = (f"{one}.metadata.?ownerReferences.orValue([])" for one in ("oldObject", "object"))
+_ONLY_OWNED = (
+    f"{_OLD}.all(r, r in {_NEW}) && {_NEW}.all(r, r in {_OLD} || ({_kind_of('r')}) in variables.kinds)"
+    f" && {_same('labels', 'annotations', 'finalizers', of='metadata')} && {_same('spec')}"
+)
+_ABOUT_OURS = (
+    f"({_kind_of('object.regarding')}) in variables.kinds"
+    f" || ({_kind_of('object.regarding')}) in {json.dumps([f'{kind.group}/{kind.kind}' for kind in REQUESTS])}"
+)
+
+RULES = (
+    Rule("scheduler", "CREATE", (PODS,), f"{OURS} && {_SLOT}", f"{OURS_IN_WORDS}, or it lacks the labels of a slot"),
+    Rule("scheduler", "CREATE", (SERVICES,), f"{OURS} && {_HEADLESS}", f"{OURS_IN_WORDS}, or it is not headless"),
+    Rule("scheduler", "CREATE", (SECRETS,), f"{OURS} && {_UNTYPED}", f"{OURS_IN_WORDS}, or it is not Opaque"),
+    Rule(
+        "scheduler",
+        "UPDATE",
+        (PODS, SERVICES, SECRETS),
+        f"variables.take_over && {OURS} && {_same('annotations', 'finalizers', 'ownerReferences', of='metadata')}"
+        f" && {_same('spec', 'data', 'type', 'immutable')}",
+        "only labels change, of a job's objects, and only while jobs are taken over",
+    ),
+    Rule("scheduler", "DELETE", (PODS, SERVICES, SECRETS), OURS, OURS_IN_WORDS),
+    Rule("scheduler", "DELETE", (Jobs.EVERY,), _EXPIRES, "it has no time to live after its end"),
+    Rule("scaler", "CREATE", (CONFIGMAPS,), OURS, OURS_IN_WORDS),
+    Rule("scaler", "UPDATE", (CONFIGMAPS,), f"{OURS} && {_SAME_OWNERS}", f"{OURS_IN_WORDS}, or its owners change"),
+    Rule("scaler", "DELETE", (CONFIGMAPS,), OURS, OURS_IN_WORDS),
+    Rule(
+        "scaler",
+        "UPDATE",
+        (PODS,),
+        f"{OURS} && {_NOTES_ONLY} && {_same('labels', 'finalizers', 'ownerReferences', of='metadata')}"
+        f" && {_same('spec')}",
+        f"only the annotations {' and '.join(NOTES)} of a job's pods change",
+    ),
+    Rule(
+        "scaler",
+        "CONNECT",
+        (PODS,),
+        f"variables.exec && request.name.endsWith('-{LAUNCHER}')",
+        "commands run in launchers only, and nowhere where exec is off",
+        "exec",
+    ),
+    Rule("scaler", "UPDATE", (SCALEINS, SCALEOUTS), _ONLY_OWNED, "only a job of ours is added to its owners"),
+    Rule("status", "UPDATE", (Jobs.EVERY, SCALEINS, SCALEOUTS), subresource="status"),
+    Rule("status", "CREATE", (EVENTS,), _ABOUT_OURS, "it is not about a job or a scale request"),
+)
+"""The watcher has none: it writes nothing."""
+
+
+def labels_of_pods(kinds: Iterable[Framework]) -> dict[str, list[str]]:
+    """By `group/Kind` of job: the labels of its pods' slots, besides that of the attempt."""
+    return {f"{kind.resource.group}/{kind.resource.kind}": [kind.role_label, kind.index_label] for kind in kinds}
+
+
+def plurals(kinds: Iterable[Framework]) -> list[str]:
+    """`group/plural` of each kind of job."""
+    return [_plural(kind.resource) for kind in kinds]
+
+
+def closed_namespaces(home: str, scope: str) -> list[str]:
+    """The namespaces in which no service writes; an installation for its own namespace alone keeps that."""
+    return [*SYSTEM_NAMESPACES, *([home] if home != scope else [])]
+
+
+def settings(
+    kinds: Iterable[Framework], closed: Collection[str], *, taking_over: bool, commands: bool
+) -> list[Document]:
+    """The variables that differ between installations; the others read them."""
+    kinds = [*kinds]
+    return [
+        _variable("closed", _json([*closed])),
+        _variable("kinds", _json(labels_of_pods(kinds))),
+        _variable("jobs", _json(plurals(kinds))),
+        _variable("take_over", _json(taking_over)),
+        _variable("exec", _json(commands)),
+    ]
+
+
+def _json(value: Any) -> str:
+    """As Helm's `toJson` writes it; CEL reads it."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def _variable(name: str, expression: str) -> Document:
+    return {"name": name, "expression": expression}
+
+
+VARIABLES = (
+    _variable("it", "request.operation == 'DELETE' ? oldObject : object"),
+    _variable(
+        "plural", "(request.resource.group == '' ? '' : request.resource.group + '/') + request.resource.resource"
+    ),
+    _variable(
+        "call",
+        f"request.operation + ' ' + (variables.plural in variables.jobs ? '{JOBS}' : variables.plural)"
+        " + (has(request.subResource) && request.subResource != '' ? '/' + request.subResource : '')",
+    ),
+    _variable("within", "has(request.namespace) ? request.namespace : ''"),
+    _variable("where", "variables.within + '/' + (has(request.name) ? request.name : '')"),
+    _variable(
+        "controllers", "variables.it.metadata.?ownerReferences.orValue([]).filter(r, r.?controller.orValue(false))"
+    ),
+    _variable(
+        "owner",
+        f"variables.controllers.size() == 1 ? {_kind_of('variables.controllers[0]')} : ''",
+    ),
+    _variable("job_uid", f"variables.it.metadata.?labels[?'{JOB_UID}'].orValue('')"),
+    # What another operator made has no label of ours until it is taken over.
+    _variable(
+        "ours",
+        "variables.owner in variables.kinds && (variables.job_uid == variables.controllers[0].uid"
+        " || (variables.take_over && variables.job_uid == ''))",
+    ),
+)
+
+MATCH: Document = {
+    "matchPolicy": "Equivalent",
+    "namespaceSelector": {},
+    "objectSelector": {},
+    "resourceRules": [
+        {
+            "apiGroups": ["*"],
+            "apiVersions": ["*"],
+            "operations": ["CREATE", "UPDATE", "DELETE", "CONNECT"],
+            "resources": ["*/*"],
+            "scope": "*",
+        }
+    ],
+    # Who asks what it may do writes nothing.
+    "excludeResourceRules": [
+        {
+            "apiGroups": ["authentication.k8s.io", "authorization.k8s.io"],
+            "apiVersions": ["*"],
+            "operations": ["CREATE"],
+            "resources": ["*/*"],
+            "scope": "*",
+        }
+    ],
+}
+"""All writes; the defaults of the API server stand here, so that a policy reads as it was written."""
+
+
+def validations(services: Collection[Author]) -> list[Document]:
+    """What holds for every write of an account that serves these services."""
+    rules: dict[str, list[Rule]] = {}
+    for rule in RULES:
+        for call in rule.calls if rule.service in services else ():
+            rules.setdefault(call, []).append(rule)
+    asked: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for call, alternatives in rules.items():
+        if all(rule.condition for rule in alternatives):
+            asked.setdefault(tuple((rule.condition, rule.words) for rule in alternatives), []).append(call)
+    return [
+        _validation("!(variables.within in variables.closed)", "the namespace is closed to Muster"),
+        _validation(f"variables.call in {json.dumps([*rules])}", f"the {_among(services)} makes no such call"),
+        *(
+            _validation(
+                f"!(variables.call in {json.dumps(calls)}) || {' || '.join(f'({one})' for one, _ in conditions)}",
+                "; ".join(words for _, words in conditions),
+            )
+            for conditions, calls in asked.items()
+        ),
+    ]
+
+
+def _among(services: Collection[Author]) -> str:
+    return "status service" if [*services] == ["status"] else "/".join(services)
+
+
+def _validation(expression: str, why: str) -> Document:
+    said = why.replace("'", "\\'")
+    return {
+        "expression": expression,
+        "messageExpression": f"'Muster may not ' + variables.call + ' ' + variables.where + ': {said}'",
+        "reason": "Forbidden",
+    }
+
+
+def user(namespace: str, account: str) -> str:
+    """The name of a service account at the API server."""
+    return f"system:serviceaccount:{namespace}:{account}"
+
+
+def spec(namespace: str, account: str, services: Collection[Author], given: Iterable[Document]) -> Document:
+    """The policy of an account; `given` are its `settings`."""
+    return {
+        "failurePolicy": "Fail",
+        "matchConstraints": MATCH,
+        "matchConditions": [
+            {"name": "account", "expression": f"request.userInfo.username == '{user(namespace, account)}'"}
+        ],
+        "variables": [*given, *VARIABLES],
+        "validations": validations(services),
+    }

@@ -1,0 +1,94 @@
+"""The optional policy for whoever creates jobs and scale requests: it asks the authorizer about what these cause.
+
+Muster makes a job's pods and runs a request's script with its own rights.  With this policy the person, or the service
+account, who asks for that needs the same rights.  Pure.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from shared.frameworks.framework import Framework
+from shared.installation.permissions import REQUESTS
+
+Document = dict[str, Any]
+
+NAME = "requesters"
+
+_IN_NAMESPACE = "namespace(request.namespace)"
+_REPLICAS = (
+    "(type(variables.spec[f]) == map ? variables.spec[f].map(k, variables.spec[f][k])"
+    " : type(variables.spec[f]) == list ? variables.spec[f] : [])"
+)
+_ACCOUNTS = "[{0}.?template.?spec.?serviceAccountName.orValue(''), {0}.?template.?spec.?serviceAccount.orValue('')]"
+_MAY_USE = (
+    "{0}.all(n, n in ['', 'default']"
+    f" || authorizer.group('').resource('serviceaccounts').{_IN_NAMESPACE}.name(n).check('impersonate').allowed())"
+)
+"""Kubernetes has no verb for running a pod under an account; who may impersonate it may do all that the pod may."""
+
+
+def spec(kinds: Iterable[Framework]) -> Document:
+    """The policy for jobs of these kinds and for scale requests."""
+    kinds = [*kinds]
+    of_jobs = [_rule(kind.resource.group, kind.resource.plural) for kind in kinds]
+    of_requests = [_rule(request.group, request.plural) for request in REQUESTS]
+    return {
+        "failurePolicy": "Fail",
+        "matchConstraints": {
+            "matchPolicy": "Equivalent",
+            "namespaceSelector": {},
+            "objectSelector": {},
+            "resourceRules": [*of_jobs, *of_requests],
+        },
+        # Who changes labels, owners or a status causes nothing.
+        "matchConditions": [
+            {"name": "asked", "expression": "request.operation == 'CREATE' || object.spec != oldObject.spec"}
+        ],
+        "variables": VARIABLES,
+        "validations": VALIDATIONS,
+    }
+
+
+def _rule(group: str, plural: str) -> Document:
+    return {
+        "apiGroups": [group],
+        "apiVersions": ["*"],
+        "operations": ["CREATE", "UPDATE"],
+        "resources": [plural],
+        "scope": "*",
+    }
+
+
+VARIABLES = [
+    {"name": "spec", "expression": "dyn(object.?spec.orValue({}))"},
+    {
+        "name": "request",
+        "expression": f"request.resource.resource in {[request.plural for request in REQUESTS]!r}",
+    },
+]
+
+VALIDATIONS = [
+    {
+        "expression": "variables.request"
+        f" || authorizer.group('').resource('pods').{_IN_NAMESPACE}.check('create').allowed()",
+        "messageExpression": "'a job is pods: ask for the right to create pods in ' + request.namespace",
+        "reason": "Forbidden",
+    },
+    {
+        "expression": "!variables.request || variables.spec.?script.orValue('') == ''"
+        f" || authorizer.group('').resource('pods').subresource('exec').{_IN_NAMESPACE}.check('create').allowed()",
+        "messageExpression": "'a script is a command in a pod: ask for the right to create pods/exec in '"
+        " + request.namespace + ', or leave the script out'",
+        "reason": "Forbidden",
+    },
+    {
+        "expression": "variables.request || ("
+        + _MAY_USE.format(_ACCOUNTS.format("variables.spec"))
+        + f" && variables.spec.all(f, {_REPLICAS}.all(r, type(r) != map || "
+        + _MAY_USE.format(_ACCOUNTS.format("r"))
+        + ")))",
+        "messageExpression": "'a template names a service account: ask for the right to impersonate it in '"
+        " + request.namespace + ', or leave serviceAccountName out'",
+        "reason": "Forbidden",
+    },
+]

@@ -1,0 +1,74 @@
+"""The table of admission beside that of rights: each write that a role allows has a rule, and each rule a right."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from muster import permissions, policies
+from muster.commands import application
+from shared.frameworks.kinds import BUILT_IN
+from shared.installation.admission import JOBS, RULES, closed_namespaces, validations
+from shared.installation.permissions import needs
+from shared.job.events.event import Author
+
+OPERATIONS = {"create": "CREATE", "update": "UPDATE", "patch": "UPDATE", "delete": "DELETE"}
+ONLY_ASKED_ABOUT = ("DELETE kai.alibabacloud.com/scaleins", "DELETE kai.alibabacloud.com/scaleouts")
+"""Rights that another admission plugin asks for; no service makes these calls."""
+
+
+@pytest.mark.parametrize("service", permissions.SERVICE_ACCOUNTS)
+def test_every_write_that_a_role_allows_has_a_rule_and_every_rule_a_right(service: Author) -> None:
+    jobs = {(kind.resource.group, kind.resource.plural) for kind in BUILT_IN}
+    allowed = set()
+    for need in needs(service, taking_over=True):
+        plural, _, subresource = need.resource.partition("/")
+        if need.verb not in OPERATIONS or subresource == "finalizers":
+            continue
+        at = JOBS if (need.group, plural) in jobs else f"{need.group}/{plural}" if need.group else plural
+        operation = "CONNECT" if subresource == "exec" else OPERATIONS[need.verb]
+        allowed.add(f"{operation} {at}" + (f"/{subresource}" if subresource else ""))
+    ruled = {call for rule in RULES if rule.service == service for call in rule.calls}
+    assert ruled == allowed.difference(ONLY_ASKED_ABOUT)
+
+
+def test_an_account_of_several_services_may_do_what_one_of_them_may() -> None:
+    [_, first, *_] = validations(permissions.SERVICE_ACCOUNTS)
+    for service in permissions.SERVICE_ACCOUNTS:
+        [_, own, *_] = validations((service,))
+        assert calls(own["expression"]) <= calls(first["expression"])
+    [update] = [each for each in validations(("scheduler", "scaler")) if '["UPDATE pods"]' in each["expression"]]
+    assert "variables.take_over" in update["expression"]
+    assert "muster.dev/hosts-version" in update["expression"]
+
+
+def calls(expression: str) -> set[str]:
+    return set(json.loads(expression.removeprefix("variables.call in ")))
+
+
+@pytest.mark.parametrize(
+    ("home", "scope", "closed"),
+    [
+        pytest.param("muster", "", True, id="the whole cluster"),
+        pytest.param("muster", "team-a", True, id="another namespace"),
+        pytest.param("team-a", "team-a", False, id="its own namespace alone"),
+    ],
+)
+def test_the_namespace_of_an_installation_is_closed_unless_its_jobs_are_there(home: str, scope: str, closed: bool):
+    assert (home in closed_namespaces(home, scope)) == closed
+    assert "kube-system" in closed_namespaces(home, scope)
+
+
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [
+        pytest.param([], 4, id="the whole cluster"),
+        pytest.param(["--without-policies"], 0, id="left out"),
+        pytest.param(["-n", "team-a"], 0, id="an administrator of a namespace"),
+        pytest.param(["-n", "team-a", "--policies"], 4, id="as asked"),
+        pytest.param(["--requesters"], 5, id="with the one for requesters"),
+    ],
+)
+def test_the_command_prints_policies(words: list[str], count: int) -> None:
+    printed = CliRunner().invoke(application(), ["rbac", *words]).output
+    assert printed.count(f"kind: {policies.POLICY}\n") == printed.count(f"kind: {policies.BINDING}\n") == count
