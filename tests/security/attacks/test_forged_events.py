@@ -34,6 +34,7 @@ KINDS: tuple[Resource[Any], ...] = (PODS, SERVICES, CONFIGMAPS, SECRETS, SCALEIN
 OF_NOBODY = {"metadata": {"name": "bystander"}, "spec": {"containers": [{"name": "main", "image": "shop"}]}}
 
 
+@pytest.mark.attack("the watcher's password at NATS", "pods, Services, Secrets and ConfigMaps of others")
 @in_virtual_time
 async def test_a_forged_end_of_a_job_deletes_nothing():
     async with World() as world:
@@ -45,6 +46,7 @@ async def test_a_forged_end_of_a_job_deletes_nothing():
         assert everything(world) == before
 
 
+@pytest.mark.attack("the watcher's password at NATS", "a shell in a pod of others")
 @in_virtual_time
 async def test_a_forged_launcher_is_neither_changed_nor_entered():
     async with World() as world:
@@ -61,6 +63,7 @@ async def test_a_forged_launcher_is_neither_changed_nor_entered():
         assert everything(world) == before
 
 
+@pytest.mark.attack("the watcher's password at NATS", "scale requests of others")
 @in_virtual_time
 async def test_a_forged_request_takes_nobodys_request_away():
     async with World() as world:
@@ -74,6 +77,7 @@ async def test_a_forged_request_takes_nobodys_request_away():
         assert everything(world) == before
 
 
+@pytest.mark.attack("the watcher's password at NATS", "jobs of others")
 @in_virtual_time
 async def test_a_job_that_asks_for_no_time_to_live_is_not_deleted():
     async with World() as world:
@@ -96,6 +100,7 @@ async def test_a_job_that_asks_for_no_time_to_live_is_not_deleted():
         assert [known for known in everything(world) if known[0] == "TrainingJob"] == jobs
 
 
+@pytest.mark.attack("the watcher's password at NATS", "the progress of a job, for good")
 @in_virtual_time
 async def test_an_event_of_nonsense_stops_its_job_until_it_is_disowned():
     async with World() as world:

@@ -206,12 +206,14 @@ def without_a_slot(document: Document) -> None:
     del document["metadata"]["labels"]["muster.dev/attempt"]
 
 
+@pytest.mark.attack("the scheduler's token", "nodes, and Muster's own namespace")
 @pytest.mark.parametrize("namespace", [SYSTEM, HOME])
 async def test_a_scheduler_makes_no_pod_with_the_hosts_disk_where_the_system_lives(world: World, namespace: str):
     pod = world.ours("resnet-worker-9", slot=WORKER, spec={"containers": [CONTAINER], **HOST})
     await world.refused("scheduler", "POST", world.at("pods", namespace=namespace), pod, why="closed")
 
 
+@pytest.mark.attack("the scheduler's token", "pods that are no job's")
 @pytest.mark.parametrize("change", [of_replica_set, of_another_job, without_owner, without_a_slot])
 async def test_a_scheduler_makes_no_pod_that_is_not_a_jobs(world: World, change):
     pod = world.ours("resnet-worker-8", slot=WORKER, spec={"containers": [CONTAINER]})
@@ -230,17 +232,20 @@ async def test_a_scheduler_makes_and_deletes_what_is_a_jobs(world: World):
         await world.allowed("scheduler", "DELETE", world.at(plural, thing["metadata"]["name"]))
 
 
+@pytest.mark.attack("the scheduler's token", "tokens of other accounts")
 async def test_a_scheduler_makes_no_secret_that_becomes_the_token_of_an_account(world: World):
     token = world.ours("token", type="kubernetes.io/service-account-token")
     token["metadata"]["annotations"] = {"kubernetes.io/service-account.name": "default"}
     await world.refused("scheduler", "POST", world.at("secrets"), token, why="Opaque")
 
 
+@pytest.mark.attack("the scheduler's token", "addresses of others")
 async def test_a_scheduler_makes_no_service_that_takes_addresses_of_others(world: World):
     service = world.ours("taken", spec={"externalIPs": ["192.0.2.1"], "ports": [{"port": 443}]})
     await world.refused("scheduler", "POST", world.at("services"), service, why="headless")
 
 
+@pytest.mark.attack("the scheduler's token", "objects of others")
 @pytest.mark.parametrize(
     ("plural", "body"),
     [
@@ -265,6 +270,7 @@ async def test_a_scheduler_deletes_a_job_that_expires_outside_closed_namespaces(
     await world.refused("scheduler", "DELETE", world.at("trainingjobs", "resnet", api=group), why="time to live")
 
 
+@pytest.mark.attack("the scaler's token", "objects of others")
 @pytest.mark.parametrize("namespace", [SYSTEM, ""])
 async def test_a_scaler_patches_no_config_map_of_others(world: World, namespace: str):
     path = await world.made("configmaps", plain("coredns", data={"Corefile": "."}), namespace)
@@ -282,6 +288,7 @@ async def test_a_scaler_writes_the_hosts_files_of_a_job(world: World):
     await world.allowed("scaler", "DELETE", path)
 
 
+@pytest.mark.attack("the scaler's token", "the containers of a job's pods")
 async def test_a_scaler_patches_only_its_annotations_of_a_jobs_pods(world: World):
     pod = world.ours(
         "resnet-launcher", slot=Slot(attempt=0, role="launcher", index=0), spec={"containers": [CONTAINER]}
@@ -303,6 +310,7 @@ async def test_a_scaler_patches_only_its_annotations_of_a_jobs_pods(world: World
     await world.refused("scaler", "PATCH", theirs, patch, why="only the annotations")
 
 
+@pytest.mark.attack("the scaler's token", "a shell in a pod of others")
 async def test_a_scaler_runs_commands_in_launchers_only(world: World):
     pods = {
         world.at("pods", "web"): "launchers only",
@@ -317,6 +325,7 @@ async def test_a_scaler_runs_commands_in_launchers_only(world: World):
     assert answer.code == 404, answer
 
 
+@pytest.mark.attack("the scaler's token", "scale requests of others")
 async def test_a_scaler_changes_of_a_request_its_owner_alone(world: World):
     request = of_tenant(a_request("ScaleIn", "in", "resnet", toDelete={"count": 1}), world.namespace)
     await world.admin.create(SCALEINS, world.namespace, request)
@@ -330,6 +339,7 @@ async def test_a_scaler_changes_of_a_request_its_owner_alone(world: World):
     await world.refused("scaler", "DELETE", path, why="no such call")
 
 
+@pytest.mark.attack("the status service's token", "objects of others")
 async def test_a_status_service_writes_statuses_and_events_about_jobs(world: World):
     path = world.at("trainingjobs", "resnet", api=f"/apis/{TRAININGJOBS.api_version}")
     await world.allowed("status", "PATCH", f"{path}/status", {"status": {"phase": "Created"}})
@@ -339,6 +349,7 @@ async def test_a_status_service_writes_statuses_and_events_about_jobs(world: Wor
     await world.refused("status", "POST", path, an_event(world, {"kind": "Pod"}), why="not about a job")
 
 
+@pytest.mark.attack("the watcher's token", "objects of others")
 async def test_a_watcher_writes_nothing_whatever_its_role_is(world: World):
     pod = world.ours("resnet-worker-7", slot=WORKER, spec={"containers": [CONTAINER]})
     job = world.at("trainingjobs", "resnet", api=f"/apis/{TRAININGJOBS.api_version}")
@@ -387,6 +398,7 @@ def scaled_by(person: str, world: World, **more: Any) -> Document:
     return of_tenant(a_request("ScaleIn", name, "resnet", toDelete={"count": 1}, **more), world.namespace)
 
 
+@pytest.mark.attack("who may create jobs and scale requests", "pods and commands, with the policy for requesters")
 async def test_who_asks_for_pods_and_commands_has_to_be_allowed_to_make_them(world: World):
     api = f"/apis/{TRAININGJOBS.api_version}"
     jobs, requests = (world.at(plural, api=api) for plural in ("trainingjobs", "scaleins"))
@@ -398,6 +410,7 @@ async def test_who_asks_for_pods_and_commands_has_to_be_allowed_to_make_them(wor
     await world.allowed("ben", "POST", requests, scaled_by("ben", world, script="/opt/shrink.sh"))
 
 
+@pytest.mark.attack("who may create jobs and scale requests", "service accounts, with the policy for requesters")
 @pytest.mark.parametrize("field", ["serviceAccountName", "serviceAccount"])
 async def test_who_names_an_account_in_a_template_has_to_be_allowed_to_impersonate_it(world: World, field: str):
     jobs = world.at("trainingjobs", api=f"/apis/{TRAININGJOBS.api_version}")
@@ -407,6 +420,7 @@ async def test_who_names_an_account_in_a_template_has_to_be_allowed_to_impersona
     await world.allowed(ADMIN, "POST", jobs, job)
 
 
+@pytest.mark.attack("the scheduler's token", "objects of others, while taking over")
 async def test_who_takes_over_changes_labels_of_a_jobs_objects_and_nothing_else(world: World):
     """The last test: the scheduler's role and policy are those for taking over from here on."""
     secret = world.ours("of-another-operator", data={})

@@ -96,6 +96,7 @@ def _foreign(user: str, namespace: str) -> list[str]:
     return subjects if user == "status" else [*subjects, f"$KV.HEADS.{namespace}"]
 
 
+@pytest.mark.attack("the password of a service, or of the reader, at NATS", "events, leases and heads of others")
 @pytest.mark.parametrize("thief", THIEVES)
 async def test_no_answer_to_a_request_is_stored(nats_server: NatsServer, thief: str):
     """The reply subject of a request is an event, a lease or a head of somebody else."""
@@ -110,6 +111,7 @@ async def test_no_answer_to_a_request_is_stored(nats_server: NatsServer, thief: 
     assert await _changes(nats_server, thief, before) == {}
 
 
+@pytest.mark.attack("the password of a service, or of the reader, at NATS", "events, leases and heads of others")
 @pytest.mark.parametrize("thief", AUTHORS)
 async def test_no_acknowledgement_is_stored(nats_server: NatsServer, thief: str):
     namespace = a_namespace()
@@ -121,6 +123,7 @@ async def test_no_acknowledgement_is_stored(nats_server: NatsServer, thief: str)
     assert await _changes(nats_server, thief, before) == {"JOBS": (len(targets), 0)}
 
 
+@pytest.mark.attack("the password of a service, or of the reader, at NATS", "events, leases and heads of others")
 @pytest.mark.parametrize("thief", THIEVES)
 async def test_nothing_is_written_as_another(nats_server: NatsServer, thief: str):
     before = await _held(nats_server, thief)
@@ -131,6 +134,7 @@ async def test_nothing_is_written_as_another(nats_server: NatsServer, thief: str
     assert await _changes(nats_server, thief, before) == {}
 
 
+@pytest.mark.attack("the password of a service, or of the reader, at NATS", "the start of every service")
 @pytest.mark.parametrize("thief", THIEVES)
 async def test_no_user_makes_a_consumer(nats_server: NatsServer, thief: str):
     """A thousand of them kept every service from starting; one that pushes writes where it is told."""
@@ -149,6 +153,7 @@ async def test_no_user_makes_a_consumer(nats_server: NatsServer, thief: str):
     assert await _changes(nats_server, thief, before) == {}
 
 
+@pytest.mark.attack("the password of a service, or of the reader, at NATS", "what a service reads")
 @pytest.mark.parametrize("thief", THIEVES)
 async def test_no_reader_is_blinded(nats_server: NatsServer, thief: str):
     """The thief filters every consumer that is there to nothing, and sends the victim's account events of its own."""
@@ -182,6 +187,7 @@ async def test_no_reader_is_blinded(nats_server: NatsServer, thief: str):
             assert [event.sequence for event in (await anext(batches)).events] == [sequence]
 
 
+@pytest.mark.attack("the password of a service, or of the reader, at NATS", "room in the log")
 @pytest.mark.parametrize("thief", AUTHORS)
 async def test_a_message_is_no_larger_than_an_event_or_a_lease(nats_server: NatsServer, thief: str):
     before = await _held(nats_server, thief)
@@ -194,6 +200,7 @@ async def test_a_message_is_no_larger_than_an_event_or_a_lease(nats_server: Nats
     assert await _changes(nats_server, thief, before) == {}
 
 
+@pytest.mark.attack("the password of a service, or of the reader, at NATS", "room in the log")
 @pytest.mark.parametrize("thief", AUTHORS)
 async def test_a_log_that_a_service_fills_takes_leases_and_heads(tmp_path: Path, thief: str):
     """With the share of the disk that the chart gives to the log."""
