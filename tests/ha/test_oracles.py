@@ -181,7 +181,7 @@ def test_only_appends_count_as_acknowledged():
 
 
 def test_whom_a_server_of_the_log_says_it_leads_is_read():
-    line = "[7] 2030/01/01 00:00:10.500000 [INF] JetStream cluster new {} leader for '$G > {}'"
+    line = "[7] 2030/01/01 00:00:10.500000 [INF] JetStream cluster new {} leader for 'LOG > {}'"
     lines = [line.format("stream", "KV_LEASES"), line.format("consumer", "JOBS > status"), "[7] Starting nats-server"]
     (one,) = oracles.elections(lines)
     assert one.stream == "KV_LEASES"
