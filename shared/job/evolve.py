@@ -21,7 +21,7 @@ from shared.job.integrity import evolved
 from shared.job.membership import Members
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job, Phase, Refusal, with_attempt, without
-from shared.job.timers import BACK_OFF
+from shared.job.timers import BACK_OFF, JOB_WAIT
 from shared.job.views import each
 
 replace = msgspec.structs.replace
@@ -254,6 +254,8 @@ def _time_passed(job: Job, event: watcher.TimePassed, at: At) -> Job:
     if event.timer.startswith(BACK_OFF):
         # A back-off is kept in `Refusal.due`: the mapping would grow with each refusal, for weeks.
         return replace(job, refusals=refusals)
+    if event.timer == JOB_WAIT:
+        return requests.never_bound(job, event.anchor, at)
     timer = (event.anchor, event.timer)
     passed = job.timers_passed.get(timer, at.sequence)
     return replace(job, timers_passed={**job.timers_passed, timer: passed})

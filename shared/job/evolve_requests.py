@@ -20,7 +20,7 @@ from shared.job.events.status import JobScaling
 from shared.job.events.watcher import ScaleRequested, ScaleRequestGone
 from shared.job.evolve_disruption import departed, departures_seen
 from shared.job.membership import Members
-from shared.job.naming import Slot, Uid
+from shared.job.naming import NO_UID, Slot, Uid
 from shared.job.request import TIMED_OUT, DrainLook, Request, Script
 from shared.job.spec import WORKER, JobSpec
 from shared.job.state import Job, hosts_seen, with_attempt, with_scaling, without
@@ -33,6 +33,9 @@ DRAIN_FORCED = "DrainForced"
 """The reason of a `WorkersReleased` whose workers the launcher may still have used."""
 
 SCRIPT_OUTCOME_UNKNOWN = "ScriptOutcomeUnknown"
+
+JOB_NOT_FOUND = "JobNotFound"
+NEVER_BOUND = "no job of that name came within the timeout; create the request again once the job is there"
 
 
 def requested(job: Job, event: ScaleRequested, at: At) -> Job:
@@ -51,9 +54,20 @@ def request_gone(job: Job, event: ScaleRequestGone, at: At) -> Job:
     known = job.scaling.requests.get(event.uid)
     if known is None:
         return job
-    if known.phase == "Pending":
+    if known.phase == "Pending" or job.key.uid == NO_UID:
         return with_scaling(job, requests=without(job.scaling.requests, event.uid))
     return with_request(job, event.uid, gone=at.sequence)
+
+
+def never_bound(job: Job, order: int, at: At) -> Job:
+    """No job came within the timeouts of the requests whose first event is `order`."""
+    for request in job.scaling.requests.values():
+        if request.order == order and request.phase == "Pending":
+            reason, told = JOB_NOT_FOUND, NEVER_BOUND
+            if request.problems:
+                reason, told = request.problems[0].reason, ""
+            job = request_over(job, request.uid, at, success=False, reason=reason, told=told)
+    return job
 
 
 def accepted(job: Job, event: ScaleAccepted, at: At) -> Job:

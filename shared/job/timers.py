@@ -8,6 +8,7 @@ import msgspec
 from shared.job.state import Job
 
 SCALING_DEADLINE = "ScalingDeadline"
+JOB_WAIT = "JobWait"
 SCRIPT_DEADLINE = "ScriptDeadline"
 DRAIN = "Drain"
 DRAIN_CHECK = "DrainCheck"

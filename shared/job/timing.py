@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from shared.backoff import doubled
 from shared.job import timers
 from shared.job.events.event import At
+from shared.job.naming import NO_UID
 from shared.job.policies import replacement, restart
 from shared.job.policies.back_off import before_effect
 from shared.job.request import Request
@@ -24,6 +25,9 @@ UNSEEN_SECONDS = 5
 Working watches show a pod within a tenth of a second.
 """
 
+JOB_WAIT_SECONDS = 60
+"""How long a request with mistakes waits for its job; one without waits for its own timeout."""
+
 SCRIPT_GRACE_SECONDS = 5
 """How long after the script's own timeout its outcome is awaited."""
 
@@ -35,6 +39,8 @@ def next_due(job: Job) -> tuple[Timer, ...]:
     """The timers that run for `job` now, without those that expired."""
     if job.gone or job.halted:
         return ()
+    if job.key.uid == NO_UID:
+        return (*_of_requests_without_a_job(job),)
     found = [
         Timer(refusal.at.sequence, timers.BACK_OFF + effect, before_effect(refusal.count), since=refusal.at.time)
         for effect, refusal in job.refusals.items()
@@ -54,6 +60,13 @@ def next_due(job: Job) -> tuple[Timer, ...]:
     found += _of_the_end(job) if job.over else [*_of_limits(job), *_of_attempts(job)]
     # Workers that left in one event share a timer.
     return tuple(timer for timer in dict.fromkeys(found) if not passed(job, timer.anchor, timer.name))
+
+
+def _of_requests_without_a_job(job: Job) -> Iterator[Timer]:
+    for request in job.scaling.requests.values():
+        if request.phase == "Pending" and not request.gone:
+            seconds = request.spec.timeout_seconds if request.spec is not None else JOB_WAIT_SECONDS
+            yield promise(request.conditions[0].since, timers.JOB_WAIT, seconds)
 
 
 def _retried(job: Job, effect: str, refusal: Refusal) -> bool:

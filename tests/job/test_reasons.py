@@ -43,7 +43,7 @@ OTHER_WORDS = {
     },
     "timers": {
         *("ActiveDeadline", "DisruptionDrain", "Drain", "DrainCheck", "Restart", "ScalingDeadline", "Scheduling"),
-        *("ScriptDeadline", "Steady", "TimeToLive", "Unseen"),
+        *("JobWait", "ScriptDeadline", "Steady", "TimeToLive", "Unseen"),
     },
     "problems of a spec, which have a sentence of their own": {"RoleRemoved"},
     "policies": {"All", "Always", "Any", "ExitCode", "First", "Job", "Never", "None", "OnFailure", "Pod", "Pods"},

@@ -10,7 +10,7 @@ from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scaler import ScaleAccepted, ScaleFailed
 from shared.job.events.status import JobRunning, JobScaling
-from shared.job.naming import Slot
+from shared.job.naming import NO_UID, JobKey, Slot
 from shared.job.spec import WORKER
 from tests.kit.builders import R2, a_running_job, scale_out, scaling_out, workers
 from tests.kit.stories import given, scheduler
@@ -201,6 +201,24 @@ async def test_10_a_launcher_that_ends_during_a_scale_in_ends_the_request_too():
         await world.until(lambda: list(world.pods()) == ["resnet-launcher"], "the workers are cleaned up")
         await world.quiet()
         assert world.status(TRAININGJOBS, "resnet").get("currentScaler") is None
+
+
+@in_virtual_time
+async def test_a_request_whose_job_does_not_come_within_its_timeout_ends_and_scales_no_later_job():
+    async with World() as world:
+        world.apply(SCALEOUTS, a_scale_out(1, timeout=5))
+        await world.phase("Pending", SCALEOUTS, "out")
+        await world.restart("watcher")
+        await world.phase("ScaleFailed", SCALEOUTS, "out")
+        assert world.condition(SCALEOUTS, "out", "ScaleFailed") == ("True", "JobNotFound")
+        await world.trains(workers=2)
+        await world.quiet()
+        assert world.job().scaling.requests == {}
+        assert len(world.pods()) == 3
+        world.delete(SCALEOUTS, "out")
+        await world.until(lambda: world.count("ScaleRequestGone") == 1)
+        (room,) = (life.job for life in world._histories() if life.job.key == JobKey(NAMESPACE, "resnet", NO_UID))
+        assert room.scaling.requests == {}, "nothing is kept of it"
 
 
 @in_virtual_time
