@@ -157,7 +157,7 @@ async def _the_set_up_was_itself(platform: Platform) -> None:
 
 async def _the_doctor_sees(platform: Platform) -> None:
     """Everything through the real API server, and each trouble in one line; applying the base again mends it."""
-    password = (await platform.get("secret muster-nats-reader -n muster"))["data"]["reader"]
+    password = (await platform.get("secret muster-nats-users -n muster"))["data"]["reader"]
     async with platform.forwarded("-n muster muster-nats-0", 4222) as port:
         known = f"NATS_URL=nats://127.0.0.1:{port} NATS_USER=reader NATS_PASSWORD={base64.b64decode(password).decode()}"
         ask = f"{known} muster doctor --json"
