@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from muster.reading import everything
-from shared.eventlog import Batch, api
+from shared.eventlog import Batch, api, reader
 from shared.eventlog.server import NatsServer
 from tests.kit.nats import READY, a_decision, a_namespace, a_server, connected, read_to_end, until
 from tests.kit.place import administrator, edit
@@ -88,26 +88,31 @@ async def test_an_end_that_no_server_can_read_is_an_end(tmp_path: Path):
         assert told == []
 
 
-async def test_a_slow_reader_is_sent_no_more_than_it_asked_for(nats_server: NatsServer):
-    namespace = a_namespace()
-    async with connected(nats_server) as log:
+async def test_a_reader_that_dawdles_keeps_a_bounded_number_and_misses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(reader, "_WINDOW", 100)
+    monkeypatch.setattr(reader, "BATCH", 50)
+    async with a_server(tmp_path) as server, connected(server) as log, connected(server) as writer:
+        feed = reader._Feed(log.connection, lambda end, after: None, after=0, subjects=())
+        await feed.start()
+        received = [event.sequence for event in (await feed.next()).events]
 
         async def write(job: str) -> None:
             sequence = 0
-            for number in range(60):
-                sequence = await log.append(a_decision(namespace, number, job=job), expect=sequence)
+            for number in range(20):
+                sequence = await writer.append(a_decision(number=number, job=job), expect=sequence)
 
-        await asyncio.gather(*(write(f"job-{number}") for number in range(60)))
-        received = []
-        async with asyncio.timeout(READY), aclosing(log.read(subjects=(f"jobs.{namespace}.>",))) as batches:
-            async for batch in batches:
-                received += [event.sequence for event in batch.events]
-                # While this reader dawdles the server could send all; it holds what was not requested.
-                await asyncio.gather(*(log.last(f"jobs.{namespace}.job-1.>") for _ in range(5)))
-                if batch.pending == 0:
-                    break
-    assert len(received) == 3_600
-    assert received == sorted(set(received))
+        await asyncio.gather(*(write(f"job-{number}") for number in range(20)))
+        # The server sent all of them again behind the last append; this answer is behind them.
+        end = await log.end()
+        await until(lambda: _same(feed._end, end))
+        assert len(feed._events) == 100
+        while received[-1] < end:
+            received += [event.sequence for event in (await feed.next()).events]
+            assert len(feed._events) <= 100
+        await feed.close()
+    assert received == list(range(1, end + 1))
 
 
 async def test_a_silent_connection_is_noticed_and_nothing_is_missed(nats_server: NatsServer):
