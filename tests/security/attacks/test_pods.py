@@ -45,6 +45,7 @@ async def pod(operator: Operator, name: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.attack("any service's token", "keys")
 @pytest.mark.parametrize("service", SERVICES)
 async def test_no_services_token_reads_a_key(operator: Operator, service: str):
     [name] = [name for name in await secrets(operator) if name.startswith(f"{JOB}-ssh-")]
@@ -57,12 +58,14 @@ async def test_no_services_token_reads_a_key(operator: Operator, service: str):
                 assert answer.status == 403, path
 
 
+@pytest.mark.attack("a program in a worker", "the launcher's key")
 async def test_a_worker_mounts_no_private_key_but_its_host_key(operator: Operator):
     [volume] = [known for known in (await pod(operator, f"{JOB}-worker-0"))["volumes"] if known["name"] == "muster-ssh"]
     host_key = {"ssh_host_ed25519_key", "ssh_host_ed25519_key.pub"}
     assert {item["key"] for item in volume["secret"]["items"]} == {"id_rsa.pub", *host_key}
 
 
+@pytest.mark.attack("a program in a pod", "a token of a service account")
 async def test_a_pod_of_a_template_without_wishes_has_no_token(operator: Operator):
     for name in (f"{JOB}-launcher", f"{JOB}-worker-0"):
         spec = await pod(operator, name)
@@ -70,6 +73,7 @@ async def test_a_pod_of_a_template_without_wishes_has_no_token(operator: Operato
         assert not [known for known in spec["volumes"] if "projected" in known], name
 
 
+@pytest.mark.attack("who kept a key of an earlier attempt", "keys")
 async def test_a_second_attempt_has_another_key(operator: Operator):
     [first] = [name for name in await secrets(operator) if name.startswith(f"{JOB}-ssh-")]
     before = await operator.kubectl("get", "secret", first, "-o", r"jsonpath={.data.id_rsa\.pub}")
