@@ -1,7 +1,8 @@
 """The scheduler decides which slots exist, and keeps a pod in each.
 
 Hears: every event.
-Says: `SlotsAssigned`, `SlotsReleased`, `JobRestarted`, `JobExpired`; `EffectRefused` of its own effects.
+Says: `SlotsAssigned`, `SlotsReleased`, `JobRestarted`, `JobExpired`; what it alone can know: `SecretMade`,
+`SecretGone`, `EffectRefused` of its own effects.
 Alone in writing: pods, Services and Secrets; it deletes jobs whose time to live is over.
 Not here: members (the scaler), phases (the status service).
 """

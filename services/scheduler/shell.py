@@ -3,9 +3,9 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
-from services.scheduler.core import effects
+from services.scheduler.core import effects, keys
 from services.scheduler.core.decide import decide
 from services.scheduler.core.withheld import without_values
 from services.scheduler.keypair import make_key_pair
@@ -16,10 +16,12 @@ from shared.errors import Conflict, Refused, Transient
 from shared.frameworks.attaching import ssh_secret
 from shared.frameworks.framework import PodContext, slot_labels
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.frameworks.templates import with_last_words
+from shared.frameworks.templates import with_last_words, with_token_if_asked
+from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import Author
+from shared.job.events.scheduler import SecretGone, SecretMade
 from shared.job.fold import History
-from shared.job.naming import ATTEMPT, JOB_UID, JobKey, Slot, secret_name
+from shared.job.naming import ATTEMPT, JOB_UID, JobKey, Slot, Uid
 from shared.job.spec import JobSpec
 from shared.job.state import Job
 from shared.job.steps import Effect, Step
@@ -27,6 +29,8 @@ from shared.process.dependencies import Dependencies
 from shared.runtime.acts import Context
 from shared.runtime.ownership import QUICK_SECONDS, conflict, is_controlled, is_there, must_be_controlled
 from shared.runtime.run import Runtime
+
+T = TypeVar("T", bound=Object)
 
 KEPT_RESOURCES = 256
 """Resources kept in memory, so that the pods of one job need one GET of its resource."""
@@ -61,7 +65,7 @@ class Scheduler:
     async def attend(self, runtime: Runtime) -> None:
         await asyncio.Event().wait()
 
-    async def act(self, effect: Effect, context: Context) -> None:
+    async def act(self, effect: Effect, context: Context) -> AnyEvent | None:
         match effect:
             case effects.CreatePod():
                 await self._create_pod(context.job, effect)
@@ -70,26 +74,29 @@ class Scheduler:
             case effects.CreateService():
                 await self._create_service(context.job, effect.slot)
             case effects.CreateSecret():
-                await self._create_secret(context.job)
+                return await self._create_secret(context.job, effect)
             case effects.DeletePod():
                 await self._delete(PODS, context.job, effect.name, effect.uid)
             case effects.DeleteService():
                 await self._delete(SERVICES, context.job, effect.name, effect.uid)
             case effects.DeleteSecret():
-                await self._delete(SECRETS, context.job, effect.name, effect.uid)
+                # No service may read a Secret; no other object has a name with this job's uid and an attempt.
+                await self._cluster.delete(SECRETS, context.job.key.namespace, effect.name, uid=effect.uid)
+                return SecretGone(attempt=effect.attempt)
             case effects.DeleteJob():
                 await self._delete_job(context.job)
             case _:
                 raise AssertionError(f"not an effect of the scheduler: {effect}")
+        return None
 
     async def _create_pod(self, job: Job, effect: effects.CreatePod) -> None:
         resource = await self._resource(job)
         assert job.spec is not None
         context = self._context(job, effect.slot, effect.scaleout)
-        manifest, name = self._kinds.of(job).pod(resource, job.spec, context), context.name
+        manifest, name = with_token_if_asked(self._kinds.of(job).pod(resource, job.spec, context)), context.name
         if self._last_words:
             manifest = with_last_words(manifest)
-        if await self._made(PODS, job, manifest):
+        if await self._made(PODS, job, manifest) is not None:
             return
         pod = await self._cluster.get(PODS, job.key.namespace, name)
         meta = pod.metadata if pod is not None else None
@@ -148,7 +155,13 @@ class Scheduler:
         sizes = Counter(known.role for known in job.attempt.unreleased)
         name = job.pod_name(slot)
         return PodContext(
-            key=job.key, slot=slot, name=name, sizes=sizes, cluster_domain=self._domain, scaleout=scaleout
+            key=job.key,
+            slot=slot,
+            name=name,
+            sizes=sizes,
+            cluster_domain=self._domain,
+            scaleout=scaleout,
+            ssh_secret=keys.secret(job),
         )
 
     async def _create_service(self, job: Job, slot: Slot | None) -> None:
@@ -156,14 +169,22 @@ class Scheduler:
         assert job.spec is not None
         context = self._context(job, slot) if slot is not None else None
         manifest = self._kinds.of(job).service(resource, job.spec, job.key, context)
-        if not await self._made(SERVICES, job, manifest):
+        if await self._made(SERVICES, job, manifest) is None:
             await self._settle(SERVICES, job, manifest["metadata"]["name"])
 
-    async def _create_secret(self, job: Job) -> None:
-        key = job.key
-        pair, name = make_key_pair(str(key)), secret_name(key.name)
+    async def _create_secret(self, job: Job, effect: effects.CreateSecret) -> SecretMade:
+        key, name = job.key, effect.name
+        pair, host = make_key_pair(str(key)), make_key_pair(f"{key} workers")
         try:
-            manifest = ssh_secret(self._kinds.of(job), key, private=pair.private, public=pair.public)
+            manifest = ssh_secret(
+                self._kinds.of(job),
+                key,
+                name,
+                private=pair.private,
+                public=pair.public,
+                host=host.private,
+                public_host=host.public,
+            )
             made = await self._made(SECRETS, job, manifest)
         except (Transient, Conflict) as trouble:
             raise Transient(f"create Secret {key.namespace}/{name}: {type(trouble).__name__}") from None
@@ -171,19 +192,18 @@ class Scheduler:
             # The API server's message may repeat the object, and a private key must not be logged.
             what = f"create Secret {key.namespace}/{name}: {refusal.reason}"
             raise Refused(what, reason=refusal.reason, field=refusal.field) from None
-        if not made:
-            await self._settle(SECRETS, job, name)
+        # A Secret that exists is the attempt's: nothing else gets its name.
+        return SecretMade(attempt=effect.attempt, uid=Uid(made.metadata.uid) if made is not None else Uid(""))
 
-    async def _made(self, resource: Resource[Any], job: Job, manifest: dict[str, Any]) -> bool:
-        """Create the object; return False if its name is taken."""
+    async def _made(self, resource: Resource[T], job: Job, manifest: dict[str, Any]) -> T | None:
+        """Create the object; return None if its name is taken."""
         try:
-            await self._cluster.create(resource, job.key.namespace, manifest)
+            return await self._cluster.create(resource, job.key.namespace, manifest)
         except Refused as refusal:
             if refusal.reason != "AlreadyExists":
                 what = f"create {resource.kind} {job.key.namespace}/{manifest['metadata']['name']}"
                 raise without_values(refusal, what, manifest) from None
-            return False
-        return True
+            return None
 
     async def _resource(self, job: Job) -> Custom:
         """The resource with its pod templates, read once per generation.

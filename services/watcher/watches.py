@@ -19,7 +19,7 @@ from services.watcher.core.vanished import counts, missing, too_many
 from services.watcher.core.views import inherited_pod, observed_child, observed_job, observed_pod, observed_request
 from services.watcher.deadlines import Deadlines
 from shared.cluster import Alive, Applied, Blind, Cluster, Deleted, Resource, Snapshot
-from shared.cluster.kinds import CONFIGMAPS, NODES, PODS, SECRETS, SERVICES
+from shared.cluster.kinds import CONFIGMAPS, NODES, PODS, SERVICES
 from shared.cluster.objects import Custom, Object, Pod
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
@@ -105,7 +105,6 @@ class Watches:
             *(partial(self._follow_inherited, theirs) for theirs in cache.inherited),
             lambda: self._follow_children(SERVICES, selector),
             lambda: self._follow_children(CONFIGMAPS, selector),
-            lambda: self._follow_children(SECRETS, selector),
         ]
         if not self._namespace:
             # Nodes are cluster-scoped; an installation in one namespace sees only the conditions of pods.

@@ -25,7 +25,7 @@ BASE_HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "Us
 
 METADATA = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
 METADATA_LIST = {"Accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}
-"""For kinds of which Muster reads only the metadata: the content of a Secret must not be sent.
+"""For kinds of which Muster reads only the metadata: their content must not be sent.
 
 There is no second media type, so that a server that cannot omit the content refuses.
 """

@@ -5,12 +5,13 @@ If a user's container already mounts something at one of these paths, the user's
 
 from base64 import b64encode
 from collections.abc import Mapping
-from posixpath import normpath
+from posixpath import basename, normpath
 
 from shared.frameworks.definition import Document
-from shared.frameworks.framework import PodRenderer, metadata
+from shared.frameworks.framework import PodContext, PodRenderer, metadata
 from shared.job import naming
-from shared.job.naming import JobKey, config_name, secret_name
+from shared.job.naming import JobKey, config_name
+from shared.job.spec import LAUNCHER, WORKER
 
 WORKER_COMMAND = ("sh", "-c", "/usr/sbin/sshd && sleep 365d")
 """The command of a worker whose template has neither command nor args: it waits for ssh."""
@@ -28,20 +29,40 @@ Host *
     ConnectTimeout 5
     ConnectionAttempts 5
 """
-"""The client's configuration: a worker's host key is as new as its pod, so it cannot be checked.
+"""The client's configuration for hosts whose keys Muster does not know.
 
 A worker's sshd may listen later than its container starts, so ssh retries.
 No port: 22 is the default, and an image whose sshd listens elsewhere says so in its own ssh_config.
 """
 
+_PINNED_SETTINGS = """\
+Host {workers}
+    StrictHostKeyChecking yes
+    UserKnownHostsFile ~/.ssh/known_hosts
+    CheckHostIP no
+"""
+"""Comes before `SSH_SETTINGS`: of two values ssh takes the first.  The key of a worker has to be the Secret's."""
+
+FLAT = "OMPI_MCA_plm_rsh_no_tree_spawn"
+"""With 1 Open MPI reaches every worker from the launcher; otherwise it reaches some of more than 64 from others."""
+
 _SSH_VOLUME = "muster-ssh"
-_SSH_FILES = {
+
+_OF_LAUNCHER = {
     naming.PRIVATE_KEY: naming.PRIVATE_KEY,
     naming.PUBLIC_KEY: naming.PUBLIC_KEY,
     naming.AUTHORIZED_KEYS: naming.PUBLIC_KEY,
     naming.SSH_CONFIG: naming.SSH_CONFIG,
 }
 """File → key of the Secret."""
+_PINNED = _OF_LAUNCHER | {naming.SSH_CONFIG: naming.PINNED_SSH_CONFIG, naming.KNOWN_HOSTS: naming.KNOWN_HOSTS}
+_OF_WORKER_OF_OTHER_KEYS = {naming.AUTHORIZED_KEYS: naming.PUBLIC_KEY}
+# The images of the MPI operator have `.ssh/id_rsa` as the host key of an sshd without root.
+_OF_WORKER = _OF_WORKER_OF_OTHER_KEYS | {
+    naming.PRIVATE_KEY: naming.HOST_KEY,
+    naming.PUBLIC_KEY: naming.PUBLIC_HOST_KEY,
+}
+_HOST_KEYS = {name: name for name in (naming.HOST_KEY, naming.PUBLIC_HOST_KEY)}
 
 
 def mount_hosts(
@@ -61,49 +82,90 @@ def mount_hosts(
         _mount(pod, volume, source, [{"mountPath": folder}], container)
 
 
-def ssh_secret(framework: PodRenderer, key: JobKey, *, private: bytes, public: bytes) -> Document:
-    """The Secret with the job's key pair.
+def ssh_secret(
+    framework: PodRenderer, key: JobKey, name: str, *, private: bytes, public: bytes, host: bytes, public_host: bytes
+) -> Document:
+    """The Secret with the launcher's key pair, and the workers' host key pair.
 
     It is not immutable: a kubelet with a pod of an earlier incarnation would go on serving the keys of an
     immutable Secret of that.
     """
-    contents = {naming.PRIVATE_KEY: private, naming.PUBLIC_KEY: public, naming.SSH_CONFIG: SSH_SETTINGS.encode()}
+    workers = f"{key.name}-{WORKER}-*"
+    pinned = _PINNED_SETTINGS.format(workers=workers) + SSH_SETTINGS
+    contents = {
+        naming.PRIVATE_KEY: private,
+        naming.PUBLIC_KEY: public,
+        naming.SSH_CONFIG: SSH_SETTINGS.encode(),
+        naming.HOST_KEY: host,
+        naming.PUBLIC_HOST_KEY: public_host,
+        # ssh writes a host whose port is not 22 in brackets.
+        naming.KNOWN_HOSTS: f"{workers},[{workers}]:* ".encode() + public_host,
+        naming.PINNED_SSH_CONFIG: pinned.encode(),
+    }
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": metadata(framework, key, secret_name(key.name)),
+        "metadata": metadata(framework, key, name),
         "type": "Opaque",
-        "data": {name: b64encode(content).decode() for name, content in contents.items()},
+        "data": {file: b64encode(content).decode() for file, content in contents.items()},
     }
 
 
 def mount_keys(
     pod: Document,
-    key: JobKey,
+    context: PodContext,
     theirs: str = "",
     folder: str = naming.SSH_FOLDER,
     *,
+    workers: Document,
     container: str = "",
     mode: int = FOR_OWNER_ONLY,
 ) -> None:
-    """Mount the ssh files in a container: from the user's Secret `theirs`, or from the job's own.
+    """Mount the ssh files in a container: from the user's Secret `theirs`, or from the attempt's.
 
+    The private key is the launcher's alone; a worker has the public key, and its own host key.  The launcher checks
+    host keys if the workers (`workers` is their template) have theirs from the Secret.
     The container is the one of that name, or the first.  A user's mount of the folder or of a file stays.
     Each file is mounted by itself.  A volume mounted as a folder has mode 1777, and sshd (`StrictModes`, on by default)
     ignores authorized_keys in a folder that others may write to; a folder that the runtime makes for a mount has 0755.
     A change of the Secret does not reach such mounts, but the Secret does not change.
     """
     taken = _taken(_container(pod, container))
-    files = {file: source for file, source in _SSH_FILES.items() if f"{folder}/{file}/" not in taken}
-    if not files or f"{folder}/" in taken:
+    secret, launches = theirs or context.ssh_secret, context.slot.role == LAUNCHER
+    own = secret == naming.secret_name(context.key, context.slot.attempt)
+    shares = not own and not theirs
+    pins = own and folder.endswith("/.ssh") and _takes_host_key(workers)
+    if launches or shares:
+        # The pods of an attempt with an older Secret go on as they began.
+        files = _PINNED if pins and f"{folder}/{naming.KNOWN_HOSTS}/" not in taken else _OF_LAUNCHER
+    else:
+        files = _OF_WORKER if own else _OF_WORKER_OF_OTHER_KEYS
+    sources = {f"{folder}/{file}": source for file, source in files.items()} if f"{folder}/" not in taken else {}
+    if pins and not launches:
+        sources |= {f"{naming.HOST_KEY_FOLDER}/{file}": file for file in _HOST_KEYS}
+    sources = {path: source for path, source in sources.items() if f"{path}/" not in taken}
+    if not sources:
         return
-    secret = {
-        "secretName": theirs or secret_name(key.name),
-        "defaultMode": mode,
-        "items": [{"key": source, "path": file} for file, source in files.items()],
-    }
-    mounts: list[Document] = [{"mountPath": f"{folder}/{file}", "subPath": file} for file in files]
-    _mount(pod, _SSH_VOLUME, {"secret": secret}, mounts, container)
+    items: list[Document] = [{"key": source, "path": basename(path)} for path, source in sources.items()]
+    for item in items:
+        if item["path"] == naming.HOST_KEY:
+            item["mode"] = FOR_OWNER_ONLY
+    volume = {"secretName": secret, "defaultMode": mode, "items": items}
+    mounts: list[Document] = [{"mountPath": path, "subPath": basename(path)} for path in sources]
+    _mount(pod, _SSH_VOLUME, {"secret": volume}, mounts, container)
+
+
+def _takes_host_key(workers: Document) -> bool:
+    """False if the workers bring host keys of their own, or if sshd would reject Muster's.
+
+    sshd rejects a host key that a group may read, and the kubelet has the pod's fsGroup read every file.
+    """
+    annotations, spec = (workers.get("metadata") or {}).get("annotations") or {}, workers.get("spec") or {}
+    paths = [path for container in spec.get("containers") or () for path in _taken(container)]
+    folder = f"{naming.HOST_KEY_FOLDER}/"
+    mounts = any(path.startswith(folder) or folder.startswith(path) for path in paths)
+    grouped = (spec.get("securityContext") or {}).get("fsGroup") is not None
+    return not (mounts or grouped or annotations.get(naming.HOST_KEYS) == "own")
 
 
 def _container(pod: Document, name: str) -> Document:

@@ -30,6 +30,8 @@ class PodContext(msgspec.Struct, frozen=True, kw_only=True):
     cluster_domain: str = "cluster.local"
     scaleout: str = ""
     """The name of the ScaleOut that added the pod; empty if none did."""
+    ssh_secret: str = ""
+    """The name of the Secret with the ssh keys of this attempt; `mount_keys` mounts them."""
 
 
 class Parser(ABC):

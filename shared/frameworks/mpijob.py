@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from shared.cluster.objects import Custom
-from shared.frameworks.attaching import FOR_OWNER_ONLY, mount_hosts, mount_keys
+from shared.frameworks.attaching import FLAT, FOR_OWNER_ONLY, mount_hosts, mount_keys
 from shared.frameworks.definition import Definition, Document, Scale, Version
 from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.kubeflow import JOB_ROLE, KubeflowJob, is_type
@@ -171,7 +171,8 @@ class MPIJob(KubeflowJob):
             mount_hosts(pod["spec"], context.key, _FOLDERS, name)
         folder = normpath(manifest.spec.get("sshAuthMountPath") or SSH_FOLDER)
         mode = FOR_OWNER_ONLY if folder == SSH_FOLDER else FOR_ALL_TO_READ
-        mount_keys(pod["spec"], context.key, folder=folder, container=name, mode=mode)
+        workers = self.template(manifest, WORKER) if spec.has(WORKER) else {}
+        mount_keys(pod["spec"], context, folder=folder, workers=workers, container=name, mode=mode)
         return pod
 
     def environment(self, replica: Replica) -> Mapping[str, str]:
@@ -251,6 +252,8 @@ def _reaching(spec: JobSpec) -> dict[str, str]:
             return {
                 "I_MPI_HYDRA_HOST_FILE": _HOSTS,
                 "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS": _TRIES,
+                # Flat: of more than 127 hosts some would be reached from others, which have no key.
+                "I_MPI_HYDRA_BRANCH_COUNT": "-1",
                 "I_MPI_PERHOST": slots,
             }
         case "MPICH":
@@ -260,7 +263,7 @@ def _reaching(spec: JobSpec) -> dict[str, str]:
             more = {"OMPI_MCA_orte_keep_fqdn_hostnames": "true", "OMPI_MCA_orte_set_default_slots": slots}
         case _:
             more = {}
-    return {"OMPI_MCA_orte_default_hostfile": _HOSTS, "OMPI_MCA_plm_rsh_args": _TRIES} | more
+    return {"OMPI_MCA_orte_default_hostfile": _HOSTS, "OMPI_MCA_plm_rsh_args": _TRIES, FLAT: "1"} | more
 
 
 def _takes_gpus(manifest: Custom, framework: KubeflowJob) -> bool:

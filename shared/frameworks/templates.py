@@ -48,6 +48,14 @@ def training_container(role: Fields, name: str = "", said: str = "") -> Fields |
     return training
 
 
+def with_token_if_asked(pod: dict[str, Any]) -> dict[str, Any]:
+    """The pod without a service account's token, unless its template asks for one or names the account."""
+    asks = ("automountServiceAccountToken", "serviceAccountName", "serviceAccount")
+    if any(pod["spec"].get(name) not in (None, "") for name in asks):
+        return pod
+    return pod | {"spec": pod["spec"] | {"automountServiceAccountToken": False}}
+
+
 def with_last_words(pod: dict[str, Any]) -> dict[str, Any]:
     """The pod with `FallbackToLogsOnError` in every container whose template has no terminationMessagePolicy.
 

@@ -12,7 +12,7 @@ import msgspec
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks import reading
-from shared.frameworks.attaching import WORKER_COMMAND, mount_hosts, mount_keys
+from shared.frameworks.attaching import FLAT, WORKER_COMMAND, mount_hosts, mount_keys
 from shared.frameworks.definition import Definition, Document
 from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.pods import pod_of
@@ -136,13 +136,17 @@ class TrainingJob(Framework):
             pod["metadata"]["labels"][SCALEOUT_NAME] = context.scaleout
         if context.slot.role == LAUNCHER:
             mount_hosts(pod["spec"], context.key, _HOSTS_FOLDERS)
-        else:
-            first, *others = pod["spec"]["containers"]
-            if not first.get("command") and not first.get("args"):
-                first = first | {"command": [*WORKER_COMMAND]}
-            pod["spec"]["containers"] = [first, *others]
+        first, *others = pod["spec"]["containers"]
+        if context.slot.role == LAUNCHER:
+            variables = first.get("env") or []
+            if all(known.get("name") != FLAT for known in variables):
+                first = first | {"env": [{"name": FLAT, "value": "1"}, *variables]}
+        elif not first.get("command") and not first.get("args"):
+            first = first | {"command": [*WORKER_COMMAND]}
+        pod["spec"]["containers"] = [first, *others]
         if spec.attach_mode == "ssh":
-            mount_keys(pod["spec"], context.key, spec.ssh_secret)
+            workers = manifest.spec["etReplicaSpecs"][WORKER]["template"]
+            mount_keys(pod["spec"], context, spec.ssh_secret, workers=workers)
         return pod
 
     def status(self, job: Job) -> Document:

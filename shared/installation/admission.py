@@ -95,9 +95,9 @@ RULES = (
     Rule(
         "scheduler",
         "UPDATE",
-        (PODS, SERVICES, SECRETS),
+        (PODS, SERVICES),
         f"variables.take_over && {OURS} && {_same('annotations', 'finalizers', 'ownerReferences', of='metadata')}"
-        f" && {_same('spec', 'data', 'type', 'immutable')}",
+        f" && {_same('spec')}",
         "only labels change, of a job's objects, and only while jobs are taken over",
     ),
     Rule("scheduler", "DELETE", (PODS, SERVICES, SECRETS), OURS, OURS_IN_WORDS),

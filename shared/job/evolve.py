@@ -58,7 +58,10 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
             )
         case watcher.JobGone():
             # `muster history accept` annotates the resource, and that is gone.
-            return replace(job, gone=job.gone or at.sequence, integrity=replace(job.integrity, doubt=None))
+            # The garbage collector deletes the Secret of release 0.1, and no watch shows that.
+            children = {known: child for known, child in job.children.items() if child.kind != "Secret"}
+            integrity = replace(job.integrity, doubt=None)
+            return replace(job, gone=job.gone or at.sequence, integrity=integrity, children=children)
         case watcher.JobOfAnother():
             return replace(job, another=True)
         case watcher.JobAdopted():
@@ -120,6 +123,12 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
             return _finished(job, "Succeeded", event, at)
         case status.JobFailed():
             return _finished(job, "Failed", event, at)
+        case scheduler.SecretMade():
+            uid = event.uid or job.secrets.get(event.attempt, event.uid)
+            refusals = without(job.refusals, "CreateSecret")
+            return replace(job, secrets={**job.secrets, event.attempt: uid}, refusals=refusals)
+        case scheduler.SecretGone():
+            return replace(job, secrets=without(job.secrets, event.attempt))
         case scheduler.JobExpired():
             return replace(job, expired=True)
         case watcher.HistoryBroken():

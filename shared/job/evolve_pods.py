@@ -20,7 +20,10 @@ replace = msgspec.structs.replace
 
 
 def in_epoch(job: Job, epoch: int) -> Job:
-    """The job in a newer epoch of the cluster's store: versions start anew, so every view of that store is newer."""
+    """The job in a newer epoch of the cluster's store: versions start anew, so every view of that store is newer.
+
+    That store may lack a Secret of the job, so that the scheduler makes it again.
+    """
     if epoch <= job.epoch:
         return job
     requests = {uid: replace(request, version=0) for uid, request in job.scaling.requests.items()}
@@ -30,6 +33,7 @@ def in_epoch(job: Job, epoch: int) -> Job:
         version=0,
         pods={uid: replace(pod, version=0) for uid, pod in job.pods.items()},
         children={at: replace(child, version=0) for at, child in job.children.items()},
+        secrets={},
     )
 
 

@@ -49,10 +49,19 @@ MPI_FOLDER = "/etc/mpi"
 PRIVATE_KEY = "id_rsa"
 PUBLIC_KEY = "id_rsa.pub"
 SSH_CONFIG = "config"
-"""The files in the Secret; ssh finds a key called `id_rsa` by itself, of any type."""
+"""The files in any Secret with ssh keys; ssh finds a key called `id_rsa` by itself, of any type."""
+HOST_KEY = "ssh_host_ed25519_key"
+PUBLIC_HOST_KEY = "ssh_host_ed25519_key.pub"
+KNOWN_HOSTS = "known_hosts"
+PINNED_SSH_CONFIG = "config-pinned"
+"""The files that the Secret of an attempt has besides."""
 AUTHORIZED_KEYS = "authorized_keys"
 SSH_FOLDER = "/root/.ssh"
-"""Where the launcher and the workers find these files."""
+"""Where the launcher and the workers find their files."""
+HOST_KEY_FOLDER = "/etc/ssh"
+"""Where sshd finds its host keys."""
+HOST_KEYS = "muster.dev/ssh-host-keys"
+"""An annotation of the workers' template: with `own` they keep their image's host keys, which no launcher checks."""
 
 
 class JobKey(msgspec.Struct, frozen=True, gc=False, order=True):
@@ -89,8 +98,13 @@ def config_name(job: str) -> str:
     return f"{job}-config"
 
 
-def secret_name(job: str) -> str:
-    """The name of the Secret with the ssh keys that Muster makes."""
+def secret_name(key: JobKey, attempt: int) -> str:
+    """The name of the Secret with the ssh keys of an attempt.  No other job and no other attempt ever has it."""
+    return f"{key.name}-ssh-{key.uid}-{attempt}"
+
+
+def older_secret_name(job: str) -> str:
+    """The name of the Secret that et-operator and release 0.1 made, one for all attempts of a job."""
     return job
 
 

@@ -119,6 +119,8 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Pods that will be evicted or lose their node, with the reason."""
     children: Mapping[tuple[str, str], ChildView] = {}
     """By (kind, name)."""
+    secrets: Mapping[int, Uid] = {}
+    """By attempt, the uid of its Secret with ssh keys; empty if it is unknown."""
     refusals: Mapping[str, Refusal] = {}
     """By effect."""
     timers_passed: Mapping[tuple[int, str], int] = {}

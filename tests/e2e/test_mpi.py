@@ -75,7 +75,8 @@ async def test_mpirun_reaches_every_worker_with_the_jobs_own_key(operator: Opera
     assert sorted(line for line in said if line.startswith("rank ")) == [
         f"rank {rank} of 4 on mpi-worker-{rank}" for rank in range(4)
     ]
-    encoded = await operator.kubectl("get", "secret", "mpi", "-o", r"jsonpath={.data.id_rsa\.pub}")
+    uid = await operator.kubectl("get", "trainingjob", "mpi", "-o", "jsonpath={.metadata.uid}")
+    encoded = await operator.kubectl("get", "secret", f"mpi-ssh-{uid}-0", "-o", r"jsonpath={.data.id_rsa\.pub}")
     ours = fingerprint(base64.b64decode(encoded).decode())
     assert ours.startswith("ED25519 ")
     for rank in range(4):
@@ -95,7 +96,37 @@ async def test_keys_of_the_users_own_are_used_instead(operator: Operator, tmp_pa
     mine = fingerprint((tmp_path / "id_rsa.pub").read_text())
     assert mine.startswith("RSA ")
     assert await accepted(operator, "own-worker-0") == {mine}
-    assert "NotFound" in await operator.kubectl("get", "secret", "own", fails=True)
+    assert "own-ssh-" not in await operator.kubectl("get", "secrets")
+
+
+async def test_the_launcher_reaches_no_worker_with_another_host_key(operator: Operator):
+    """As if another pod had taken the worker's name."""
+    another = "ssh-keygen -q -t ed25519 -N '' -f /tmp/another; " + LISTENING + " -h /tmp/another"
+    tries = "ssh -o BatchMode=yes %s-worker-0 hostname 2>&1; true"
+    for name, annotations in (("posing", {}), ("unpinned", {"muster.dev/ssh-host-keys": "own"})):
+        job = an_mpi_job(name, tries % name, workers=1)
+        template = job["spec"]["etReplicaSpecs"]["worker"]["template"]
+        template["metadata"] = {"annotations": annotations}
+        template["spec"]["containers"][0]["command"] = ["sh", "-c", another]
+        await operator.apply(job)
+        await operator.phase("Succeeded", TRAININGJOBS, name)
+    assert "Host key verification failed." in await operator.kubectl("logs", "posing-launcher")
+    assert "unpinned-worker-0" in (await operator.kubectl("logs", "unpinned-launcher")).splitlines()
+
+
+async def test_a_worker_reads_no_private_key_but_its_host_key(operator: Operator):
+    every = "for file in /root/.ssh/* /etc/ssh/ssh_host_ed25519_key; do ssh-keygen -y -f $file 2>/dev/null; done"
+    tells = (
+        "ssh-keygen -y -f /root/.ssh/id_rsa | cut -d' ' -f2; cut -d' ' -f3 /root/.ssh/known_hosts; "
+        f"ssh -o BatchMode=yes apart-worker-0 '{every}' | cut -d' ' -f2 | sort -u"
+    )
+    await operator.apply(an_mpi_job("apart", tells, workers=1))
+    await operator.phase("Succeeded", TRAININGJOBS, "apart")
+    said = (await operator.kubectl("logs", "apart-launcher")).splitlines()
+    # A login on this machine may have more to say.
+    launchers, host, *of_worker = (line for line in said if line.startswith("AAAA"))
+    assert of_worker == [host]
+    assert launchers != host
 
 
 def an_mpijob(name: str, version: str, script: str, *, workers: int = 2, **spec: Any) -> dict[str, Any]:

@@ -99,7 +99,7 @@ async def _lists(operator: Operator, job: str, *workers: int) -> bool:
 
 
 async def test_17_what_a_person_deletes_comes_back(operator: Operator):
-    children = ("service/tidy", "configmap/tidy-config", "secret/tidy")
+    children = ("service/tidy", "configmap/tidy-config")
 
     async def uids() -> list[str]:
         return [item["metadata"]["uid"] for item in (await got(operator, *children))["items"]]
@@ -132,7 +132,6 @@ FOREIGN = [
     foreign("Pod", "claim-pod-worker-1", spec={"containers": [WAITING_WORKER]}),
     foreign("Service", "claim-service", spec={"ports": [{"port": 80}]}),
     foreign("ConfigMap", "claim-configmap-config", data={"hostfile": "mine"}),
-    foreign("Secret", "claim-secret", data={"id_rsa": "bWluZQ=="}),
 ]
 
 

@@ -268,21 +268,28 @@ class TestPods:
         assert first(pod_for(custom(job), A_WORKER, MPIJOB))["command"] == ["/usr/sbin/sshd", "-De"]
         assert first(pod_for(custom(mpi_job()), A_WORKER, MPIJOB))["command"] == ["python", "train.py"]
 
-    def test_hosts_are_the_launchers_and_keys_are_everybodys(self):
+    def test_the_launcher_has_the_hosts_and_the_private_key_and_a_worker_its_host_key(self):
         job = custom(mpi_job(v2beta1=True))
-        keys = [f"/root/.ssh/{name}" for name in ("id_rsa", "id_rsa.pub", "authorized_keys", "config")]
+        launcher = ("id_rsa", "id_rsa.pub", "authorized_keys", "config", "known_hosts")
+        worker = ("authorized_keys", "id_rsa", "id_rsa.pub")
+        host_keys = [f"/etc/ssh/ssh_host_ed25519_key{suffix}" for suffix in ("", ".pub")]
 
         def mounts(slot: Slot) -> list[str]:
             return [mount["mountPath"] for mount in first(pod_for(job, slot, MPIJOB))["volumeMounts"]]
 
-        assert mounts(THE_LAUNCHER) == ["/etc/mpi", *keys]
-        assert mounts(A_WORKER) == keys
+        assert mounts(THE_LAUNCHER) == ["/etc/mpi", *(f"/root/.ssh/{name}" for name in launcher)]
+        assert mounts(A_WORKER) == [*(f"/root/.ssh/{name}" for name in worker), *host_keys]
+        [volume] = pod_for(job, A_WORKER, MPIJOB)["spec"]["volumes"]
+        sources = {item["path"]: item["key"] for item in volume["secret"]["items"]}
+        assert sources["id_rsa"] == "ssh_host_ed25519_key", "an image without root takes it for its sshd"
 
     def test_keys_go_where_the_job_wants_them_and_can_be_read_there(self):
         job = custom(changed(mpi_job(), "spec.sshAuthMountPath", "/home/mpiuser/.ssh/"))
         pod = pod_for(job, A_WORKER, MPIJOB)
-        assert first(pod)["volumeMounts"][0]["mountPath"] == "/home/mpiuser/.ssh/id_rsa"
+        assert first(pod)["volumeMounts"][1]["mountPath"] == "/home/mpiuser/.ssh/id_rsa"
         assert [volume["secret"]["defaultMode"] for volume in pod["spec"]["volumes"]] == [0o644]
+        modes = {item["path"]: item.get("mode") for item in pod["spec"]["volumes"][0]["secret"]["items"]}
+        assert modes["ssh_host_ed25519_key"] == 0o600, "sshd with root rejects its host key otherwise"
         root = pod_for(custom(mpi_job()), A_WORKER, MPIJOB)
         assert [volume["secret"]["defaultMode"] for volume in root["spec"]["volumes"]] == [0o600]
 

@@ -5,7 +5,7 @@ import pytest
 
 from shared.frameworks.attaching import WORKER_COMMAND, ssh_secret
 from shared.frameworks.training_job import SSH_KEYS, TRAININGJOB
-from shared.job.naming import HOSTS_VERSION, JobKey, Slot, Uid
+from shared.job.naming import HOSTS_VERSION, JobKey, Slot, Uid, secret_name
 from shared.job.spec import LAUNCHER, WORKER
 from tests.frameworks.documents import Document, changed, custom, training_job
 from tests.golden.compare import assert_golden
@@ -75,9 +75,13 @@ def test_the_service_as_a_whole() -> None:
 
 
 def test_the_secret_as_a_whole() -> None:
-    assert_golden(
-        "ssh_secret", ssh_secret(TRAININGJOB, KEY, private=b"the private half\n", public=b"the public half\n")
-    )
+    halves = {
+        "private": b"private\n",
+        "public": b"public\n",
+        "host": b"private of hosts\n",
+        "public_host": b"of hosts\n",
+    }
+    assert_golden("ssh_secret", ssh_secret(TRAININGJOB, KEY, secret_name(KEY, 0), **halves))
 
 
 @pytest.mark.parametrize("role", [LAUNCHER, WORKER])
@@ -91,9 +95,10 @@ def test_fields_that_muster_does_not_need_are_kept(role: str) -> None:
     }
     assert made["containers"][1:] == theirs["containers"][1:]
     first, given = made["containers"][0], theirs["containers"][0]
-    assert {name: value for name, value in first.items() if name != "volumeMounts"} == {
-        name: value for name, value in given.items() if name != "volumeMounts"
+    assert {name: value for name, value in first.items() if name not in ("volumeMounts", "env")} == {
+        name: value for name, value in given.items() if name not in ("volumeMounts", "env")
     }
+    assert first["env"][-1:] == given["env"]
     assert first["volumeMounts"][: len(given["volumeMounts"])] == given["volumeMounts"]
 
 
@@ -202,48 +207,120 @@ def test_workers_do_not_mount_the_hosts_files() -> None:
 
 
 SSH_FILES = ["id_rsa", "id_rsa.pub", "authorized_keys", "config"]
+OF_LAUNCHER = [*SSH_FILES, "known_hosts"]
+OF_WORKER = ["authorized_keys", "id_rsa", "id_rsa.pub"]
+HOST_KEYS = ["/etc/ssh/ssh_host_ed25519_key", "/etc/ssh/ssh_host_ed25519_key.pub"]
 
 
 def keys(made: Document) -> tuple[list[str], list[Document]]:
-    """The files below /root/.ssh in the first container, and the volume they come from."""
+    """The files below /root/.ssh and elsewhere in the first container, and the volume they come from."""
     mounts = made["spec"]["containers"][0].get("volumeMounts") or ()
     files = [mount["mountPath"].removeprefix("/root/.ssh/") for mount in mounts if mount["name"] == "muster-ssh"]
     return files, [volume["secret"] for volume in made["spec"].get("volumes") or () if volume["name"] == "muster-ssh"]
 
 
-@pytest.mark.parametrize("role", [LAUNCHER, WORKER])
-def test_launcher_and_workers_find_the_keys_where_ssh_looks(role: str) -> None:
+def sources(volume: Document) -> dict[str, str]:
+    """File → key of the Secret."""
+    return {item["path"]: item["key"] for item in volume["items"]}
+
+
+def launcher_for(workers: Document) -> Document:
+    """The launcher of a job whose workers have this template."""
+    return a_launcher(changed(training_job(), TEMPLATE.format(role=WORKER), workers))
+
+
+def worker_of(workers: Document) -> Document:
+    return a_worker(changed(training_job(), TEMPLATE.format(role=WORKER), workers))
+
+
+def test_the_launcher_has_the_private_key_and_knows_the_workers() -> None:
     """Each file by itself: below the folder of a Secret, which all may write to, sshd believes no authorized_keys."""
-    made = pod(training_job(), Slot(0, role, 0))
-    files, (volume,) = keys(made)
-    assert files == SSH_FILES
-    assert (volume["secretName"], volume["defaultMode"]) == ("resnet", 0o600)
-    assert {item["path"]: item["key"] for item in volume["items"]} == {
+    files, (volume,) = keys(a_launcher())
+    assert files == OF_LAUNCHER
+    assert (volume["secretName"], volume["defaultMode"]) == (secret_name(KEY, 0), 0o600)
+    assert sources(volume) == {
         "id_rsa": "id_rsa",
         "id_rsa.pub": "id_rsa.pub",
         "authorized_keys": "id_rsa.pub",
-        "config": "config",
+        "config": "config-pinned",
+        "known_hosts": "known_hosts",
     }
 
 
-@pytest.mark.parametrize("role", [LAUNCHER, WORKER])
-def test_keys_of_the_users_own_are_mounted_instead(role: str) -> None:
-    document = changed(training_job(), "metadata.annotations", {SSH_KEYS: "my-keys"})
-    files, (volume,) = keys(pod(document, Slot(0, role, 0)))
+def test_a_worker_has_the_public_key_and_its_own_host_key_also_where_the_mpi_operators_images_look() -> None:
+    files, (volume,) = keys(a_worker())
+    assert files == [*OF_WORKER, *HOST_KEYS]
+    assert sources(volume) == {
+        "authorized_keys": "id_rsa.pub",
+        "id_rsa": "ssh_host_ed25519_key",
+        "id_rsa.pub": "ssh_host_ed25519_key.pub",
+        "ssh_host_ed25519_key": "ssh_host_ed25519_key",
+        "ssh_host_ed25519_key.pub": "ssh_host_ed25519_key.pub",
+    }
+
+
+def test_the_launcher_starts_every_process_of_open_mpi_itself_unless_the_template_says_otherwise() -> None:
+    flat = {"name": "OMPI_MCA_plm_rsh_no_tree_spawn", "value": "1"}
+    assert a_launcher()["spec"]["containers"][0]["env"] == [flat]
+    tree = [flat | {"value": "0"}]
+    document = with_template(LAUNCHER, "spec.containers", [{"name": "main", "image": "horovod", "env": tree}])
+    assert a_launcher(document)["spec"]["containers"][0]["env"] == tree
+    assert "env" not in a_worker()["spec"]["containers"][0]
+
+
+CONTAINER = {"name": "main", "image": "horovod"}
+
+
+@pytest.mark.parametrize(
+    "workers",
+    [
+        pytest.param(
+            {"spec": {"containers": [CONTAINER | {"volumeMounts": [{"name": "keys", "mountPath": "/etc/ssh/"}]}]}},
+            id="the workers mount their settings",
+        ),
+        pytest.param(
+            {"spec": {"containers": [CONTAINER], "securityContext": {"fsGroup": 1000}}},
+            id="a group may read each file, and sshd rejects such a host key",
+        ),
+        pytest.param(
+            {"metadata": {"annotations": {"muster.dev/ssh-host-keys": "own"}}, "spec": {"containers": [CONTAINER]}},
+            id="the template says so",
+        ),
+    ],
+)
+def test_host_keys_are_not_checked_if(workers: Document) -> None:
+    files, (volume,) = keys(launcher_for(workers))
     assert files == SSH_FILES
+    assert sources(volume)["config"] == "config"
+    assert keys(worker_of(workers))[0] == OF_WORKER
+
+
+@pytest.mark.parametrize(("role", "files"), [(LAUNCHER, SSH_FILES), (WORKER, ["authorized_keys"])])
+def test_keys_of_the_users_own_are_mounted_instead(role: str, files: list[str]) -> None:
+    document = changed(training_job(), "metadata.annotations", {SSH_KEYS: "my-keys"})
+    found, (volume,) = keys(pod(document, Slot(0, role, 0)))
+    assert found == files
     assert volume["secretName"] == "my-keys"
 
 
 @pytest.mark.parametrize("role", [LAUNCHER, WORKER])
+def test_pods_of_an_attempt_with_an_older_secret_go_on_as_they_began(role: str) -> None:
+    found, (volume,) = keys(pod_for(custom(training_job()), Slot(0, role, 0), ssh_secret="resnet"))
+    assert found == SSH_FILES
+    assert volume["secretName"] == "resnet"
+
+
 @pytest.mark.parametrize(
-    ("mounted", "files"),
+    ("role", "mounted", "files"),
     [
-        pytest.param("/root/.ssh", [], id="the user's folder stays as it is"),
-        pytest.param("/root/.ssh/", [], id="a slash at the end is the same folder"),
-        pytest.param("/root/.ssh/config", SSH_FILES[:3], id="and so does the user's file"),
-        pytest.param("/root/.ssh/known_hosts", SSH_FILES, id="a file that is none of ours"),
-        pytest.param("/root", SSH_FILES, id="a home of the user's gets the files"),
-        pytest.param("/root/.sshd", SSH_FILES, id="names are compared whole"),
+        pytest.param(LAUNCHER, "/root/.ssh", [], id="the user's folder stays as it is"),
+        pytest.param(LAUNCHER, "/root/.ssh/", [], id="a slash at the end is the same folder"),
+        pytest.param(LAUNCHER, "/root/.ssh/config", [*SSH_FILES[:3], "known_hosts"], id="and so does the user's file"),
+        pytest.param(LAUNCHER, "/root/.ssh/known_hosts", SSH_FILES, id="hosts that the user knows are not ours"),
+        pytest.param(LAUNCHER, "/root", OF_LAUNCHER, id="a home of the user's gets the files"),
+        pytest.param(LAUNCHER, "/root/.sshd", OF_LAUNCHER, id="names are compared whole"),
+        pytest.param(WORKER, "/root/.ssh", HOST_KEYS, id="a worker's folder stays as it is"),
+        pytest.param(WORKER, "/root/.ssh/id_rsa", [OF_WORKER[0], OF_WORKER[2], *HOST_KEYS], id="and a worker's file"),
     ],
 )
 def test_what_the_user_mounts_among_the_keys_stays(role: str, mounted: str, files: list[str]) -> None:
@@ -253,7 +330,9 @@ def test_what_the_user_mounts_among_the_keys_stays(role: str, mounted: str, file
     made = pod(document, Slot(0, role, 0))
     assert made["spec"]["containers"][0]["volumeMounts"][0] == mount
     assert keys(made)[0] == files
-    assert [item["path"] for volume in keys(made)[1] for item in volume["items"]] == files
+    assert [item["path"] for volume in keys(made)[1] for item in volume["items"]] == [
+        file.rpartition("/")[2] for file in files
+    ]
 
 
 def test_only_the_first_container_has_the_keys() -> None:

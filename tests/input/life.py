@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from devcluster.apiserver.validation import validate
-from services.scheduler.core import effects
+from services.scheduler.core import effects, keys
 from services.scheduler.core.withheld import without_values
 from services.status.core.documents import document_of
 from services.watcher.core.observed import ObservedJob
@@ -15,7 +15,7 @@ from shared.errors import Refused
 from shared.eventlog import MAX_BODY
 from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.kinds import Kinds
-from shared.frameworks.templates import with_last_words
+from shared.frameworks.templates import with_last_words, with_token_if_asked
 from shared.job.events.catalog import AnyEvent
 from shared.job.steps import Effect
 from shared.job.upcast import read_event
@@ -62,7 +62,8 @@ class Life(Loop):
             case effects.CreatePod(slot=slot):
                 context = self._context(effect)
                 assert self.job.spec is not None
-                pod = with_last_words(self._framework.pod(self._manifest, self.job.spec, context))
+                pod = with_token_if_asked(self._framework.pod(self._manifest, self.job.spec, context))
+                pod = with_last_words(pod)
                 self._check(pod)
                 assert pod["spec"]["restartPolicy"] == "Never"
                 assert pod["metadata"]["labels"].items() >= self._framework.pod_labels(self.key, slot).items()
@@ -77,7 +78,8 @@ class Life(Loop):
         sizes: dict[str, int] = {}
         for known in self.job.attempt.unreleased:
             sizes[known.role] = sizes.get(known.role, 0) + 1
-        return PodContext(key=self.key, slot=effect.slot, name=self.job.pod_name(effect.slot), sizes=sizes)
+        name, secret = self.job.pod_name(effect.slot), keys.secret(self.job)
+        return PodContext(key=self.key, slot=effect.slot, name=name, sizes=sizes, ssh_secret=secret)
 
     def _check(self, made: dict[str, Any]) -> None:
         """It goes over the wire, has a name that Kubernetes takes, and can be refused without its secrets."""

@@ -118,6 +118,8 @@ EXAMPLES: tuple[AnyEvent, ...] = (
     refused.EffectRefused(effect="CreatePod", reason="Invalid", slots=WORKERS, field="spec.containers", permanent=True),
     scaler.ScriptFinished(request=Uid("request-1"), exit_code=1, reason="ScriptFailed"),
     scaler.DrainChecked(request=Uid("request-1"), in_use=(1, 2), reason="NoShell"),
+    scheduler.SecretMade(attempt=1, uid=Uid("secret-1")),
+    scheduler.SecretGone(attempt=1),
     scheduler.SlotsAssigned(because=11, slots=WORKERS, replaces=WORKERS, reason="WorkersReplaced"),
     scheduler.SlotsReleased(because=11, slots=WORKERS, reason="Suspended"),
     scheduler.JobRestarted(because=11, attempt=1, counted=False, reason="Resumed"),

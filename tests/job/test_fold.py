@@ -52,7 +52,8 @@ def test_a_whole_log_is_confirmed():
 def test_facts_and_decisions_are_guarded_apart():
     history = read(LOG)
     assert history.last_decision == LOG[-1].sequence
-    assert history.facts == {"watcher": LOG[FACT].sequence}
+    made = next(known.sequence for known in LOG if known.subject.endswith("SecretMade"))
+    assert history.facts == {"watcher": LOG[FACT].sequence, "scheduler": made}
     refused = stored(history, EffectRefused(effect="CreatePod", reason="Forbidden"))
     history.fold(refused)
     assert history.facts == {"watcher": LOG[FACT].sequence, "scheduler": refused.sequence}

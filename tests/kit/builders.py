@@ -4,10 +4,10 @@ from typing import Any
 
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import HostsPublished, ScaleAccepted
-from shared.job.events.scheduler import SlotsAssigned
+from shared.job.events.scheduler import SecretMade, SlotsAssigned
 from shared.job.events.status import JobCreated, JobRunning, JobScaling
 from shared.job.events.watcher import ChildrenObserved, JobObserved, PodsObserved, ScaleRequested
-from shared.job.naming import Slot, Uid, config_name, pod_name, secret_name, service_name
+from shared.job.naming import Slot, Uid, config_name, older_secret_name, pod_name, service_name
 from shared.job.spec import LAUNCHER, WORKER, CleanPodPolicy, JobSpec, RestartPolicy, RoleSpec, ScaleKind, ScaleSpec
 from shared.job.views import ChildView, Exit, Member, PodView, Slots, ranges
 from tests.kit.histories import KEY
@@ -102,13 +102,17 @@ def workers(*indices: int) -> Slots:
 
 
 def service() -> ChildrenObserved:
-    """What the pods of a job wait for: the Service of their names and the Secret of their keys."""
-    names = ChildView(kind="Service", name=service_name(KEY.name), uid=Uid("svc"), version=5, ours=True)
-    return ChildrenObserved(children=(names, *secret().children))
+    child = ChildView(kind="Service", name=service_name(KEY.name), uid=Uid("svc"), version=5, ours=True)
+    return ChildrenObserved(children=(child,))
 
 
-def secret() -> ChildrenObserved:
-    child = ChildView(kind="Secret", name=secret_name(KEY.name), uid=Uid("keys"), version=6, ours=True)
+def secret(attempt: int = 0) -> SecretMade:
+    return SecretMade(attempt=attempt, uid=Uid(f"keys-{attempt}"))
+
+
+def older_secret() -> ChildrenObserved:
+    """The Secret of release 0.1, whose watcher saw it."""
+    child = ChildView(kind="Secret", name=older_secret_name(KEY.name), uid=Uid("keys"), version=6, ours=True)
     return ChildrenObserved(children=(child,))
 
 
@@ -139,7 +143,7 @@ def a_created_job(workers: int = 2, **spec: object) -> list[AnyEvent]:
 
 def a_ready_job(workers: int = 2, **spec: object) -> list[AnyEvent]:
     """All workers Ready, hosts files not published yet."""
-    return [*a_created_job(workers, **spec), service(), pods(*(worker(index) for index in range(workers)))]
+    return [*a_created_job(workers, **spec), secret(), pods(*(worker(index) for index in range(workers)))]
 
 
 def a_running_job(workers: int = 2, **spec: object) -> list[AnyEvent]:
@@ -147,7 +151,7 @@ def a_running_job(workers: int = 2, **spec: object) -> list[AnyEvent]:
     return [
         *a_ready_job(workers, **spec),
         published(1, *range(workers)),
-        hosts_file(1),
+        ChildrenObserved(children=(*service().children, *hosts_file(1).children)),
         SlotsAssigned(slots=(Slots(0, LAUNCHER, ((0, 0),)),), reason="WorkersReady"),
         pods(launcher()),
         JobRunning(reason="TrainingJobRunning"),

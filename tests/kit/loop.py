@@ -14,6 +14,7 @@ from services.scaler.core import effects as scaler_effects
 from services.scaler.core.decide import decide as scaler
 from services.scaler.core.policy import Policy
 from services.scheduler.core import effects as scheduler_effects
+from services.scheduler.core import keys
 from services.scheduler.core.decide import decide as scheduler
 from services.status.core.decide import decide as status
 from services.watcher.core.cache import Cache
@@ -28,6 +29,7 @@ from shared.frameworks.kinds import Kinds
 from shared.frameworks.training_job import TRAININGJOB
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import DrainChecked, ScriptFinished
+from shared.job.events.scheduler import SecretGone, SecretMade
 from shared.job.events.watcher import TimePassed
 from shared.job.fold import History
 from shared.job.membership import Unknown
@@ -63,6 +65,7 @@ class Loop:
         self.version = self.resource.observed.version
         self.pods: dict[str, PodView] = {}
         self.children: dict[tuple[str, str], ChildView] = {}
+        self.secrets: dict[str, Uid] = {}
         self.listed_in_hosts: frozenset[int] = frozenset()
         self.requests: dict[Uid, ObservedRequest] = {}
         self.ran: list[Uid] = []
@@ -251,7 +254,9 @@ class Loop:
             case scheduler_effects.CreateService():
                 return ("Service", self._service(effect)) not in self.children and self.resource is not None
             case scheduler_effects.CreateSecret():
-                return ("Secret", self.key.name) not in self.children and self.resource is not None
+                return self.resource is not None
+            case scheduler_effects.DeleteSecret():
+                return True
             case scheduler_effects.DeletePod():
                 return any(pod.uid == effect.uid and not pod.deleting for pod in self.pods.values())
             case scaler_effects.WriteHosts():
@@ -278,6 +283,8 @@ class Loop:
             case scheduler_effects.CreatePod(slot=slot):
                 self.uids += 1
                 name = self.job.pod_name(slot)
+                mounts = self.job.spec is not None and self.job.spec.attach_mode == "ssh"
+                assert not mounts or keys.secret(self.job) in self.secrets, f"{name} mounts a Secret that is not there"
                 others = [pod.name for pod in self.pods.values() if pod.attempt != slot.attempt]
                 assert not others, f"{name} of attempt {slot.attempt} beside {others} of another one"
                 self.pods[name] = PodView(
@@ -294,9 +301,15 @@ class Loop:
                     kind="Service", name=name, uid=Uid(f"service-{name}"), version=self._next(), ours=True
                 )
             case scheduler_effects.CreateSecret():
-                self.children["Secret", self.key.name] = ChildView(
-                    kind="Secret", name=self.key.name, uid=Uid("secret"), version=self._next(), ours=True
-                )
+                self.uids += 1
+                # The answer may be lost, so that the next try only learns that the name is taken.
+                known = self.calm or effect.name not in self.secrets
+                self.secrets.setdefault(effect.name, Uid(f"secret-{self.uids}"))
+                self._append(SecretMade(attempt=effect.attempt, uid=self.secrets[effect.name] if known else Uid("")))
+            case scheduler_effects.DeleteSecret():
+                if self.secrets.get(effect.name) == effect.uid:
+                    del self.secrets[effect.name]
+                self._append(SecretGone(attempt=effect.attempt))
             case scheduler_effects.DeletePod(uid=uid):
                 pod = next(pod for pod in self.pods.values() if pod.uid == uid)
                 # Before a launcher of this attempt reads them, the files are those of the one before.

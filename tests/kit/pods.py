@@ -6,13 +6,19 @@ from typing import Any
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.training_job import TRAININGJOB
-from shared.job.naming import JobKey, Slot
+from shared.job.naming import JobKey, Slot, secret_name
 from shared.job.spec import JobSpec
 from shared.job.state import Job
 
 
 def context_of(
-    job: Custom, slot: Slot, framework: Framework, *, scaleout: str = "", sizes: Mapping[str, int]
+    job: Custom,
+    slot: Slot,
+    framework: Framework,
+    *,
+    scaleout: str = "",
+    ssh_secret: str = "",
+    sizes: Mapping[str, int],
 ) -> PodContext:
     spec = framework.parse(job)
     assert isinstance(spec, JobSpec), spec
@@ -20,7 +26,14 @@ def context_of(
     key = JobKey(meta.namespace, meta.name, meta.uid)  # type: ignore[arg-type]
     folded = Job(key=key, kind=framework.resource.kind, api_version=framework.resource.api_version, spec=spec)
     known = {role.name: role.replicas for role in spec.roles} | dict(sizes)
-    return PodContext(key=key, slot=slot, name=folded.pod_name(slot), sizes=known, scaleout=scaleout)
+    return PodContext(
+        key=key,
+        slot=slot,
+        name=folded.pod_name(slot),
+        sizes=known,
+        scaleout=scaleout,
+        ssh_secret=ssh_secret or secret_name(key, slot.attempt),
+    )
 
 
 def pod_for(
@@ -29,12 +42,14 @@ def pod_for(
     framework: Framework = TRAININGJOB,
     *,
     scaleout: str = "",
+    ssh_secret: str = "",
     sizes: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """The pod of a slot; `sizes` are those of roles that are not as the manifest says."""
     spec = framework.parse(job)
     assert isinstance(spec, JobSpec), spec
-    return framework.pod(job, spec, context_of(job, slot, framework, scaleout=scaleout, sizes=sizes or {}))
+    context = context_of(job, slot, framework, scaleout=scaleout, ssh_secret=ssh_secret, sizes=sizes or {})
+    return framework.pod(job, spec, context)
 
 
 def service_for(job: Custom, slot: Slot | None = None, framework: Framework = TRAININGJOB) -> dict[str, Any]:

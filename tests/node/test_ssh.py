@@ -1,15 +1,18 @@
 """The keys of a job as a real kubelet mounts them, and as sshd and ssh take them with their package's settings."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from shared.frameworks.training_job import TRAININGJOBS
+from services.scheduler.keypair import make_key_pair
+from shared.frameworks.attaching import SSH_SETTINGS
+from shared.frameworks.training_job import SSH_KEYS, TRAININGJOBS
 from tests.kit.operator import SHELL, Operator, a_job
 
 pytestmark = [pytest.mark.node, pytest.mark.asyncio(loop_scope="module")]
 
-FILES = ["authorized_keys", "config", "id_rsa", "id_rsa.pub"]
+FILES = ["authorized_keys", "config", "id_rsa", "id_rsa.pub", "known_hosts"]
 
 # On standard error, and so in the pod's log, it says what it takes and what it refuses.
 WORKER = {
@@ -47,10 +50,16 @@ async def test_the_launcher_reaches_its_workers_with_the_keys_as_they_are_mounte
     await operator.kubectl("delete", "trainingjob", "reach", "--wait=false")
 
 
-async def test_a_secret_mounted_as_the_folder_would_be_refused(operator: Operator):
+async def test_a_secret_mounted_as_the_folder_would_be_refused(operator: Operator, tmp_path: Path):
     """Why the keys are mounted file by file; where the user mounts the folder, that is how it is."""
+    pair = make_key_pair("folder")
+    (tmp_path / "id_rsa").write_bytes(pair.private)
+    (tmp_path / "id_rsa.pub").write_bytes(pair.public)
+    (tmp_path / "config").write_text(SSH_SETTINGS)
+    await operator.kubectl("create", "secret", "generic", "of-folder", f"--from-file={tmp_path}")
     job = a_job("folder", LOOKS_AND_TRIES, workers=1, cleanPodPolicy="None")
-    job["spec"]["etReplicaSpecs"]["worker"]["template"]["spec"] = mounting("folder", WORKER)
+    job["metadata"]["annotations"] = {SSH_KEYS: "of-folder"}
+    job["spec"]["etReplicaSpecs"]["worker"]["template"]["spec"] = mounting("of-folder", WORKER)
     await operator.apply(job)
     await operator.phase("Failed", TRAININGJOBS, "folder")
     assert "Permission denied (publickey" in await operator.kubectl("logs", "folder-launcher")

@@ -6,12 +6,13 @@ from services.scheduler.core.effects import DeleteJob, DeletePod, DeleteSecret, 
 from shared.job.events.scheduler import JobExpired, SlotsReleased
 from shared.job.events.status import JobSucceeded
 from shared.job.events.watcher import JobDeleting, JobGone, TimePassed
-from shared.job.naming import Uid
+from shared.job.naming import Uid, secret_name
 from shared.job.spec import LAUNCHER, CleanPodPolicy
 from shared.job.steps import Record
 from shared.job.timing import next_due
 from shared.job.views import Slots
 from tests.kit.builders import a_running_job, exited, launcher, pods, worker, workers
+from tests.kit.histories import KEY
 from tests.kit.stories import given, scheduler
 
 END = [pods(launcher(version=30, phase="Succeeded", exits=exited(0))), JobSucceeded(reason="TrainingJobSucceeded")]
@@ -64,7 +65,7 @@ def test_a_job_that_is_gone_leaves_nothing():
         DeletePod("resnet-launcher", Uid("pod-launcher")),
         DeletePod("resnet-worker-0", Uid("pod-0")),
         DeleteService("resnet", Uid("svc")),
-        DeleteSecret("resnet", Uid("keys")),
+        DeleteSecret(0, secret_name(KEY, 0), Uid("keys-0")),
     )
 
 

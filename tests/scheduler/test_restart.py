@@ -2,13 +2,13 @@
 
 import pytest
 
-from services.scheduler.core.effects import DeletePod
+from services.scheduler.core.effects import DeletePod, DeleteSecret
 from shared.job.because import because
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobCreated, JobRestarting, JobSuspended, JobSuspending
 from shared.job.events.watcher import PodsGone, TimePassed
-from shared.job.naming import Uid
+from shared.job.naming import Uid, secret_name
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.state import Job
 from shared.job.steps import Record
@@ -27,6 +27,7 @@ from tests.kit.builders import (
     worker,
     workers,
 )
+from tests.kit.histories import KEY
 from tests.kit.stories import given, scheduler
 
 FAILED = pods(launcher(version=30, phase="Failed", exits=exited(1)))
@@ -36,6 +37,8 @@ RELEASED = SlotsReleased(slots=ALL, reason="JobRestarting")
 GONE = PodsGone(uids=(Uid("pod-0"), Uid("pod-1"), Uid("pod-launcher")))
 GIVEN_UP = [*a_running_job(workers=2, restart="OnFailure"), FAILED, RESTARTING]
 AGAIN = JobRestarted(attempt=1, counted=True, reason="TrainingJobFailed")
+
+KEYS_GO = DeleteSecret(0, secret_name(KEY, 0), Uid("keys-0"))
 
 
 def waited(story: list[AnyEvent]) -> list[AnyEvent]:
@@ -62,7 +65,7 @@ def test_released_pods_go_and_the_back_off_is_waited_for():
 
 
 def test_then_the_next_attempt_begins():
-    given(*waited([*GIVEN_UP, RELEASED, GONE])).then(scheduler, Record(AGAIN))
+    given(*waited([*GIVEN_UP, RELEASED, GONE])).then(scheduler, Record(AGAIN), KEYS_GO)
 
 
 def test_it_begins_with_no_slot_before_the_old_pods_are_gone():
@@ -112,13 +115,13 @@ def test_each_restart_waits_longer(restarts: int, seconds: int):
 def test_a_restart_that_a_person_asked_for_waits_for_nothing_and_counts_for_nothing():
     asked = JobRestarting(reason="RestartRequested")
     again = JobRestarted(attempt=1, counted=False, reason="RestartRequested")
-    given(*a_running_job(), asked, RELEASED, GONE).then(scheduler, Record(again))
+    given(*a_running_job(), asked, RELEASED, GONE).then(scheduler, Record(again), KEYS_GO)
     assert given(*a_running_job(), asked, RELEASED, GONE, again).job.restarts == 0
 
 
 def test_asked_for_by_a_person_meanwhile_it_waits_no_longer_and_counts_all_the_same():
     asked = observed(a_spec(2, restart="OnFailure", word="now"))
-    given(*GIVEN_UP, RELEASED, GONE, asked).then(scheduler, Record(AGAIN))
+    given(*GIVEN_UP, RELEASED, GONE, asked).then(scheduler, Record(AGAIN), KEYS_GO)
     assert not given(*GIVEN_UP, RELEASED, GONE, asked, AGAIN).job.restart_wanted
 
 
@@ -129,7 +132,7 @@ SUSPENDING, SUSPENDED = JobSuspending(reason="TrainingJobSuspending"), JobSuspen
 def test_a_suspended_job_keeps_no_pod(pause: AnyEvent):
     let_go = SlotsReleased(slots=ALL, reason=type(pause).__name__)
     given(*a_running_job(), pause).then(scheduler, Record(let_go))
-    given(*a_running_job(), pause, let_go, GONE).then_nothing(scheduler)
+    given(*a_running_job(), pause, let_go, GONE).then(scheduler, KEYS_GO)
 
 
 def test_a_job_that_is_resumed_while_its_pods_are_going_begins_again_once_they_are_gone():

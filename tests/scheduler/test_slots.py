@@ -6,7 +6,7 @@ from shared.job.events.scaler import ScaleFailed, WorkersReleased
 from shared.job.events.scheduler import SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobCreated
 from shared.job.events.watcher import HistoryBroken, JobDeleting, JobObserved, PodsGone, TimePassed
-from shared.job.naming import Slot, Uid
+from shared.job.naming import Slot, Uid, secret_name
 from shared.job.spec import LAUNCHER, WORKER, Problem
 from shared.job.steps import Record
 from shared.job.views import Slots
@@ -25,9 +25,11 @@ from tests.kit.builders import (
     worker,
     workers,
 )
+from tests.kit.histories import KEY
 from tests.kit.stories import given, scheduler
 
 LAUNCHER_SLOT = Slots(0, LAUNCHER, ((0, 0),))
+CREATE_SECRET = CreateSecret(0, secret_name(KEY, 0))
 
 
 def pod(index: int, scaleout: str = "") -> CreatePod:
@@ -40,7 +42,7 @@ def test_nothing_is_made_before_status_took_the_job_on():
 
 def test_a_job_begins_with_its_worker_slots():
     given(observed(a_spec(2)), JobCreated(reason="TrainingJobCreated")).then(
-        scheduler, Record(SlotsAssigned(slots=(workers(0, 1),), reason="JobCreated")), CreateSecret()
+        scheduler, Record(SlotsAssigned(slots=(workers(0, 1),), reason="JobCreated")), CREATE_SECRET
     )
 
 
@@ -55,26 +57,26 @@ def test_of_a_resource_that_became_invalid_nothing_is_made():
 
 
 def test_a_job_that_is_suspended_from_the_start_has_no_slots():
-    given(observed(a_spec(2, suspend=True)), JobCreated(reason="TrainingJobCreated")).then(scheduler, CreateSecret())
+    given(observed(a_spec(2, suspend=True)), JobCreated(reason="TrainingJobCreated")).then(scheduler, CREATE_SECRET)
 
 
 def test_only_what_was_not_seen_is_made():
-    given(*a_created_job(workers=2), service(), pods(worker(0))).then(scheduler, pod(1))
+    given(*a_created_job(workers=2), service(), secret(), pods(worker(0))).then(scheduler, pod(1))
 
 
 def test_the_launcher_waits_for_the_hosts_files():
-    given(*a_ready_job(), published(1, 0, 1)).then_nothing(scheduler)
+    given(*a_ready_job(), service(), published(1, 0, 1)).then_nothing(scheduler)
 
 
 def test_the_launcher_comes_when_the_hosts_files_are_seen():
-    given(*a_ready_job(), published(1, 0, 1), hosts_file(1)).then(
+    given(*a_ready_job(), service(), published(1, 0, 1), hosts_file(1)).then(
         scheduler, Record(SlotsAssigned(slots=(LAUNCHER_SLOT,), reason="WorkersReady"))
     )
 
 
 def test_the_launcher_waits_for_a_worker_that_is_about_to_be_replaced():
     dead = pods(worker(1, version=40, phase="Failed"))
-    story = [*a_ready_job(of_workers="Always"), published(1, 0, 1), hosts_file(1), dead]
+    story = [*a_ready_job(of_workers="Always"), service(), published(1, 0, 1), hosts_file(1), dead]
     steps = given(*story, published(2, 0), hosts_file(2)).steps(scheduler)
     assert Record(SlotsAssigned(slots=(LAUNCHER_SLOT,), reason="WorkersReady")) not in steps
 
@@ -116,7 +118,12 @@ def test_a_worker_that_failed_is_left_for_people_to_look_at():
 
 
 def test_a_refusal_is_waited_out_and_then_probed_with_one_pod():
-    refused = [*a_created_job(workers=3), service(), EffectRefused(effect="CreatePod", reason="QuotaExceeded")]
+    refused = [
+        *a_created_job(workers=3),
+        service(),
+        secret(),
+        EffectRefused(effect="CreatePod", reason="QuotaExceeded"),
+    ]
     given(*refused).then_nothing(scheduler)
     due = [*refused, TimePassed(anchor=len(refused), timer="BackOff:CreatePod")]
     given(*due).then(scheduler, pod(0))
@@ -125,7 +132,7 @@ def test_a_refusal_is_waited_out_and_then_probed_with_one_pod():
 
 def test_what_is_refused_for_good_is_not_tried_again():
     refused = EffectRefused(effect="CreatePod", reason="Invalid", permanent=True)
-    given(*a_created_job(workers=2), service(), refused).then_nothing(scheduler)
+    given(*a_created_job(workers=2), service(), secret(), refused).then_nothing(scheduler)
 
 
 def test_of_a_job_that_runs_what_was_refused_for_good_is_tried_again():
@@ -146,6 +153,11 @@ def test_nothing_is_done_while_the_history_cannot_be_trusted():
 
 
 def test_a_place_that_is_given_up_ends_no_back_off_while_another_pod_is_missing():
-    refused = [*a_created_job(workers=3), service(), EffectRefused(effect="CreatePod", reason="QuotaExceeded")]
+    refused = [
+        *a_created_job(workers=3),
+        service(),
+        secret(),
+        EffectRefused(effect="CreatePod", reason="QuotaExceeded"),
+    ]
     released = SlotsReleased(slots=(workers(2),), reason="Test")
     given(*refused, released).then_nothing(scheduler)

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from devcluster.controlplane import ControlPlane
 from muster.stack import Stack
-from shared.cluster.kinds import PODS, SECRETS, SERVICES
+from shared.cluster.kinds import PODS, SERVICES
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOB, TRAININGJOBS
@@ -143,13 +143,12 @@ async def test_names_that_are_taken_are_looked_at(operator: Operator):
     foreign = {"schedulerName": "nobody", "containers": [container]}
     await kube.create(PODS, HERE, {"metadata": {"name": "taken-worker-0"}, "spec": foreign})
     await kube.create(SERVICES, HERE, {"metadata": {"name": "held"}, "spec": {"ports": [{"port": 80}]}})
-    await kube.create(SECRETS, HERE, {"metadata": {"name": "locked"}})
-    for name in ("taken", "held", "locked"):
+    for name in ("taken", "held"):
         await start(operator, name)
-    await until_asked(operator, *(Need("scheduler", "get", "", kind) for kind in ("pods", "services", "secrets")))
-    for name in ("taken", "held", "locked"):
+    await until_asked(operator, *(Need("scheduler", "get", "", kind) for kind in ("pods", "services")))
+    for name in ("taken", "held"):
         await remove(operator, TRAININGJOBS, name)
-    for resource, name in ((PODS, "taken-worker-0"), (SERVICES, "held"), (SECRETS, "locked")):
+    for resource, name in ((PODS, "taken-worker-0"), (SERVICES, "held")):
         await remove(operator, resource, name)
 
 

@@ -65,7 +65,7 @@ def test_a_part_is_held_to_what_it_did_and_who_takes_over_to_all_that_it_may(tmp
     part.write_text(line(Need("scheduler", "create", "", "nodes")))
     assert allowed(part).missing == {Need("scheduler", "create", "", "nodes")}
     part.write_text(line(Need("scheduler", "patch", "", "pods")))
-    assert allowed(part).in_vain == {Need("scheduler", "patch", "", kind) for kind in ("secrets", "services")}
+    assert allowed(part).in_vain == {Need("scheduler", "patch", "", "services")}
 
 
 @pytest.mark.parametrize("need", granted(documents("cluster")), ids=" ".join)
@@ -252,7 +252,7 @@ def test_every_effect_names_the_rights_it_needs(service: str):
 class TestTakingOver:
     """What is only needed while another operator's jobs are taken over is granted and asked for only then."""
 
-    MORE = frozenset(Need("scheduler", "patch", "", kind) for kind in ("pods", "services", "secrets"))
+    MORE = frozenset(Need("scheduler", "patch", "", kind) for kind in ("pods", "services"))
 
     @pytest.mark.parametrize("service", permissions.SERVICE_ACCOUNTS)
     def test_it_is_asked_for_and_granted_together(self, service: Author):

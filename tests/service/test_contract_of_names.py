@@ -46,7 +46,7 @@ async def test_every_child_has_the_names_labels_and_owner_of_the_contract():
             ("Pod", "resnet-worker-2"): worker | {"replica-index": "2", "scaleout-name": "more"},
             ("Service", "resnet"): ours,
             ("ConfigMap", "resnet-config"): ours,
-            ("Secret", "resnet"): ours,
+            ("Secret", f"resnet-ssh-{job.metadata['uid']}-0"): ours,
         }
         for resource in (PODS, SERVICES, CONFIGMAPS, SECRETS):
             for held in world.store.find(resource):
@@ -128,7 +128,6 @@ async def test_a_request_that_is_acted_upon_has_the_job_as_controller_owner(reso
         pytest.param(PODS, {"spec": {"containers": []}}, "resnet-launcher", id="the launcher's name"),
         pytest.param(SERVICES, {"spec": {}}, "resnet", id="the Service's name"),
         pytest.param(CONFIGMAPS, {"data": {"hostfile": "mine"}}, "resnet-config", id="the ConfigMap's name"),
-        pytest.param(SECRETS, {"data": {"id_rsa": "bWluZQ=="}}, "resnet", id="the Secret's name"),
     ],
 )
 @in_virtual_time
@@ -141,7 +140,7 @@ async def test_19_what_others_hold_is_never_touched_and_the_job_goes_on_when_it_
         world.apply(resource, {**manifest, "metadata": {"name": name, "labels": labels}})
         job = world.apply(TRAININGJOBS, a_training_job(workers=2))
         assert job.metadata["uid"] == labels["muster.dev/job-uid"]
-        shown = "WorkersCreated" if "worker" in name or resource is SECRETS else "LauncherCreated"
+        shown = "WorkersCreated" if "worker" in name else "LauncherCreated"
         await world.shows(shown, "NameConflict")
         await world.quiet()
         assert world.condition(TRAININGJOBS, "resnet", shown) == ("False", "NameConflict")

@@ -90,7 +90,7 @@ class Stage:
     [
         pytest.param(PODS, DeletePod("resnet-worker-0", EARLIER), id="pod"),
         pytest.param(SERVICES, DeleteService("resnet-worker-0", EARLIER), id="service"),
-        pytest.param(SECRETS, DeleteSecret("resnet-worker-0", EARLIER), id="secret"),
+        pytest.param(SECRETS, DeleteSecret(0, "resnet-worker-0", EARLIER), id="secret"),
     ],
 )
 async def test_a_late_delete_spares_who_has_the_name_now(

@@ -1,4 +1,4 @@
-"""The job's key pair: made once, for this job only, and never logged."""
+"""The ssh keys of an attempt: made once, for this attempt only, and never logged."""
 
 import base64
 from typing import Any
@@ -12,7 +12,9 @@ from shared.cluster.kinds import PODS, SECRETS
 from shared.errors import Refused, Transient
 from shared.frameworks.training_job import SSH_KEYS, TRAININGJOBS
 from shared.job.chain import Head
-from shared.job.naming import JobKey, Uid
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.scheduler import SecretMade
+from shared.job.naming import JobKey, Uid, secret_name
 from shared.runtime.acts import Context
 from tests.kit.builders import a_created_job
 from tests.kit.histories import a_history
@@ -32,15 +34,16 @@ class Making:
         self.store = MemoryStore()
         uid = self.store.create(TRAININGJOBS, NAMESPACE, a_training_job()).metadata["uid"]
         self.key = JobKey(NAMESPACE, "resnet", Uid(uid))
+        self.name = secret_name(self.key, 0)
         self._scheduler = Scheduler(MemoryCluster(self.store))
 
-    async def make(self) -> None:
+    async def make(self) -> AnyEvent | None:
         context = Context(a_history(a_created_job(), self.key).job, Head(7, "0" * 64), "2030-01-01T00:00:00.000Z")
-        await self._scheduler.act(CreateSecret(), context)
+        return await self._scheduler.act(CreateSecret(0, self.name), context)
 
     @property
     def secret(self) -> Held:
-        held = self.store.get(SECRETS, NAMESPACE, "resnet")
+        held = self.store.get(SECRETS, NAMESPACE, self.name)
         assert held is not None
         return held
 
@@ -48,50 +51,40 @@ class Making:
         return {name: base64.b64decode(value) for name, value in self.secret.manifest["data"].items()}
 
 
-async def test_the_secret_holds_one_pair_and_the_clients_settings():
+def pair_of(contents: dict[str, bytes], name: str) -> bytes:
+    """The public half of a pair whose halves belong together."""
+    private, public = load_ssh_private_key(contents[name], password=None), contents[f"{name}.pub"]
+    assert private.public_key() == load_ssh_public_key(public)
+    return public
+
+
+async def test_the_secret_has_the_launchers_pair_the_workers_host_key_and_the_clients_settings():
     making = Making()
-    await making.make()
+    made = await making.make()
+    assert made == SecretMade(attempt=0, uid=Uid(making.secret.metadata["uid"]))
     contents = making.contents()
-    assert contents.keys() == {"id_rsa", "id_rsa.pub", "config"}
-    private, public = (
-        load_ssh_private_key(contents["id_rsa"], password=None),
-        load_ssh_public_key(contents["id_rsa.pub"]),
-    )
-    assert private.public_key() == public
+    assert contents.keys() == {
+        *("id_rsa", "id_rsa.pub", "config", "config-pinned"),
+        *("known_hosts", "ssh_host_ed25519_key", "ssh_host_ed25519_key.pub"),
+    }
+    host = pair_of(contents, "ssh_host_ed25519_key")
+    assert pair_of(contents, "id_rsa") != host
+    assert contents["known_hosts"] == b"resnet-worker-*,[resnet-worker-*]:* " + host
     settings = dict(line.split() for line in contents["config"].decode().splitlines())
     assert (settings["StrictHostKeyChecking"], settings["UserKnownHostsFile"]) == ("no", "/dev/null")
+    pinned = contents["config-pinned"].decode()
+    assert pinned.startswith("Host resnet-worker-*\n    StrictHostKeyChecking yes\n")
+    assert pinned.endswith(contents["config"].decode())
     assert making.secret.manifest["type"] == "Opaque"
 
 
-async def test_a_pair_that_was_made_stays_as_it_is():
-    making = Making()
-    await making.make()
-    before = making.secret
-    await making.make()
-    assert making.secret == before
-
-
-async def test_a_pair_whose_answer_was_lost_counts_at_the_next_try():
+async def test_a_secret_whose_answer_was_lost_counts_at_the_next_try_and_stays_as_it_is():
     making = Making()
     making.store.faults.fail_next("create", Transient("lost"), plural="secrets", applied=True)
     with pytest.raises(Transient):
         await making.make()
     before = making.secret
-    await making.make()
-    assert making.secret == before
-
-
-@pytest.mark.parametrize(
-    "labels", [{}, {"training-job-name": "resnet", "muster.dev/job-uid": "00000001-0000-4000-8000-000000000000"}]
-)
-async def test_a_secret_of_another_owner_is_neither_used_nor_touched(labels: dict[str, str]):
-    """Line 19."""
-    making = Making()
-    making.store.create(SECRETS, NAMESPACE, {"metadata": {"name": "resnet", "labels": labels}, "data": {"mine": ""}})
-    before = making.secret
-    with pytest.raises(Refused) as refusal:
-        await making.make()
-    assert refusal.value.reason == "NameConflict"
+    assert await making.make() == SecretMade(attempt=0)
     assert making.secret == before
 
 
@@ -115,13 +108,10 @@ async def test_a_refusal_of_the_secret_may_repeat_it_and_is_not_logged():
 async def test_no_pod_is_made_before_the_keys_and_nothing_of_them_is_in_the_log():
     async with World() as world:
         at_first_pod: list[bool] = []
-        world.store.admit(
-            PODS, lambda *_: at_first_pod.append(world.store.get(SECRETS, NAMESPACE, "resnet") is not None)
-        )
+        world.store.admit(PODS, lambda *_: at_first_pod.append(bool(world.store.find(SECRETS))))
         await world.trains(workers=2)
         assert all(at_first_pod)
-        held = world.store.get(SECRETS, NAMESPACE, "resnet")
-        assert held is not None
+        [held] = world.store.find(SECRETS)
         private = held.manifest["data"]["id_rsa"]
         log = b"".join(stored.body for stored in world.journal.events).decode()
         assert private not in log
@@ -143,12 +133,28 @@ async def test_a_job_whose_user_brings_the_keys_makes_none():
 
 
 @in_virtual_time
-async def test_keys_that_vanish_are_made_again():
+async def test_a_second_attempt_has_other_keys_and_those_of_the_first_are_deleted():
     async with World() as world:
+        job = await world.trains(workers=1, restartPolicy="OnFailure")
+        [first] = world.store.find(SECRETS)
+        world.exit_codes["resnet-launcher"] = 1
+        await world.phase("Restarting")
+        await world.running()
+        await world.quiet()
+        [second] = world.store.find(SECRETS)
+        assert (first.at[1], second.at[1]) == tuple(f"resnet-ssh-{job.metadata['uid']}-{number}" for number in (0, 1))
+        assert first.manifest["data"]["id_rsa"] != second.manifest["data"]["id_rsa"]
+        for held in world.pods().values():
+            [volume] = (one for one in held.manifest["spec"]["volumes"] if one["name"] == "muster-ssh")
+            assert volume["secret"]["secretName"] == second.at[1]
+
+
+@in_virtual_time
+async def test_a_secret_that_a_person_made_before_with_the_jobs_name_is_neither_used_nor_touched():
+    async with World() as world:
+        mine = world.apply(SECRETS, {"metadata": {"name": "resnet"}, "data": {"id_rsa": ""}})
         await world.trains(workers=1)
-        first = world.store.find(SECRETS)[0].metadata["uid"]
-        world.delete(SECRETS, "resnet")
-        await world.until(lambda: [held.metadata["uid"] for held in world.store.find(SECRETS)] not in ([], [first]))
+        assert world.store.get(SECRETS, NAMESPACE, "resnet") == mine
 
 
 @in_virtual_time

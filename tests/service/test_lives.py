@@ -4,7 +4,7 @@ import pytest
 
 from services.status.shell import Status
 from services.watcher.shell import Watcher
-from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
+from shared.cluster.kinds import CONFIGMAPS, PODS, SERVICES
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.virtual_time import in_virtual_time
@@ -92,7 +92,7 @@ async def test_a_finished_request_that_was_orphaned_never_runs_again_either():
         assert world.status(SCALEOUTS, "out")["phase"] == "ScaleSucceeded"
         for name in world.pods():
             world.delete(PODS, name)
-        for resource, name in ((SERVICES, "resnet"), (SECRETS, "resnet"), (CONFIGMAPS, "resnet-config")):
+        for resource, name in ((SERVICES, "resnet"), (CONFIGMAPS, "resnet-config")):
             world.delete(resource, name)
         await world.until(lambda: not world.pods())
         await world.trains(workers=1)

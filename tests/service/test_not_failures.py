@@ -315,7 +315,7 @@ def crds() -> dict[str, Document]:
     return {document["spec"]["names"]["kind"]: document for document in documents}
 
 
-@pytest.mark.parametrize("kind", [SERVICES, CONFIGMAPS, SECRETS], ids=lambda kind: str(kind.plural))
+@pytest.mark.parametrize("kind", [SERVICES, CONFIGMAPS], ids=lambda kind: str(kind.plural))
 @in_virtual_time
 async def test_17_what_a_person_deletes_comes_back(kind: Any):
     async with World() as world:

@@ -46,11 +46,14 @@ async def test_a_running_job_goes_on_with_its_pods():
             "/etc/edl/hostfile": "/etc/mpi/hostfile",
             "/job/hostfile": "/etc/mpi/deepspeed-hostfile",
         }
-        for resource, names in ((PODS, ALL), (SERVICES, [*BOTH, "resnet"]), (SECRETS, ["resnet"])):
+        for resource, names in ((PODS, ALL), (SERVICES, [*BOTH, "resnet"])):
             for name in names:
                 held = world.store.get(resource, NAMESPACE, name)
                 assert held is not None
                 assert held.metadata["labels"]["muster.dev/job-uid"] == uid, (resource, name)
+        [secret] = world.store.find(SECRETS)
+        assert secret.at[1] == "resnet"
+        assert "labels" not in secret.metadata, "it stays as it is"
         assert (world.count("JobOfAnother"), world.count("JobAdopted"), world.count("SlotsAssigned")) == (1, 1, 0)
         assert world.count("EffectRefused") == 0
         # What is not ours in the files stays: the old launcher's volume names it.

@@ -202,7 +202,7 @@ async def test_as_many_as_it_takes_are_another_store(tmp_path: Path):
         await scene.until(lambda: scene.job.epoch == 1)
         assert (scene.job.version, replies.listed) == (30, LISTS_THAT_WENT_BACK)
         # A stream that did not break knows nothing of that by itself.
-        others = {"scaleins", "scaleouts", "pods", "services", "configmaps", "secrets"}
+        others = {"scaleins", "scaleouts", "pods", "services", "configmaps"}
         await scene.until(lambda: all(replies.others[plural] == 2 for plural in others))
 
 

@@ -14,8 +14,9 @@ def decide(job: Job) -> list[Step]:
     if job.deleting or job.phase == "":
         return []
     if job.over:
-        return [*cleanup.after_the_end(job), *cleanup.expiry(job), *slots.surplus(job), *slots.unclaimed(job)]
+        decisions = [*cleanup.after_the_end(job), *cleanup.expiry(job)]
+        return [*decisions, *slots.surplus(job), *slots.unclaimed(job), *keys.spent(job)]
     if job.between_attempts:
-        return [*restart.next_steps(job), *slots.surplus(job)]
+        return [*restart.next_steps(job), *slots.surplus(job), *keys.spent(job)]
     decisions = [*replacing.next_steps(job), *slots.assigned(job), *keys.missing(job)]
-    return [*decisions, *slots.missing(job), *slots.surplus(job), *slots.unclaimed(job)]
+    return [*decisions, *slots.missing(job), *slots.surplus(job), *slots.unclaimed(job), *keys.spent(job)]

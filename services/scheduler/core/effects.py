@@ -17,9 +17,14 @@ class CreateService(Effect, frozen=True):
 
 
 class CreateSecret(Effect, frozen=True):
-    """Create the Secret with the ssh key pair of the job's pods."""
+    """Create the Secret with the ssh keys of an attempt.  The outcome is a `SecretMade`."""
 
-    target: ClassVar[str] = "secret"
+    attempt: int
+    name: str
+
+    @property
+    def target(self) -> str:
+        return f"secret/{self.attempt}"
 
 
 class CreatePod(Effect, frozen=True):
@@ -68,12 +73,15 @@ class DeleteService(Effect, frozen=True):
 
 
 class DeleteSecret(Effect, frozen=True):
-    """Delete the Secret of a job that is gone, by uid."""
+    """Delete the Secret of an attempt by uid.  The outcome is a `SecretGone`."""
 
-    target: ClassVar[str] = "secret"
-
+    attempt: int
     name: str
     uid: Uid
+
+    @property
+    def target(self) -> str:
+        return f"secret/{self.attempt}"
 
 
 class DeleteJob(Effect, frozen=True):

@@ -1,29 +1,71 @@
-"""Decides whether a job needs a Secret with an ssh key pair for its launcher and workers.  Pure.
+"""Decides which Secret has the ssh keys of an attempt, and when it is created and deleted.  Pure.
 
-The shell generates the pair, in `keypair.py`: no decision and no event contains a secret.
+Each attempt has a Secret of its own.  No watch shows Secrets, so the scheduler records what it did: `SecretMade` and
+`SecretGone`.  The shell generates the keys, in `keypair.py`: no decision and no event contains a secret.
 """
 
-from services.scheduler.core.effects import CreateSecret
-from shared.job.naming import secret_name
+from services.scheduler.core.effects import CreateSecret, DeleteSecret
+from shared.job.naming import older_secret_name, secret_name
 from shared.job.state import Job
 from shared.job.steps import Step
+from shared.job.views import ended
+
+
+def secret(job: Job) -> str:
+    """The name of the Secret for the pods of this attempt; the kind decides whether they mount it."""
+    older = job.attempt.inherited or _keeps_older(job)
+    return older_secret_name(job.key.name) if older else secret_name(job.key, job.attempt.number)
 
 
 def ready(job: Job) -> bool:
-    """True if pods can be created: the Secret was seen, the user brings one, or the job uses no ssh."""
-    return not _needed(job) or ("Secret", secret_name(job.key.name)) in job.children
+    """True if pods can be created: the Secret exists, the user brings one, or the job uses no ssh."""
+    return not _needed(job) or job.attempt.number in job.secrets or _keeps_older(job)
+
+
+def settled(job: Job) -> bool:
+    """True if it is certain which Secret an attempt will have that begins now.
+
+    A job of release 0.1 has an older Secret, and an attempt that began without one of its own keeps that.
+    """
+    return ready(job) or not _older_seen(job)
 
 
 def missing(job: Job) -> list[Step]:
-    """Create the Secret as soon as the job is admitted: its pods wait for it.
-
-    A Secret that was deleted is created again with another pair, for the pods that follow.
-    """
+    """Create the Secret as soon as the job is admitted: its pods wait for it."""
     if ready(job) or not job.may_try("CreateSecret"):
         return []
-    return [CreateSecret()]
+    return [CreateSecret(job.attempt.number, secret(job))]
+
+
+def spent(job: Job) -> list[Step]:
+    """Delete the Secrets of attempts that are over, once no pod of theirs is left that may mount it."""
+    alive = {pod.attempt for pod in job.pods.values() if not ended(pod)}
+    over = {attempt for attempt in job.secrets if attempt not in alive and _is_over(job, attempt)}
+    return [step for step in everything(job) if step.attempt in over]
+
+
+def everything(job: Job) -> list[DeleteSecret]:
+    """Delete every Secret that the scheduler made for the job.
+
+    One whose uid is unknown is left to the garbage collector, and so is the older one.
+    """
+    return [DeleteSecret(attempt, secret_name(job.key, attempt), uid) for attempt, uid in job.secrets.items() if uid]
+
+
+def _is_over(job: Job, attempt: int) -> bool:
+    # A job that is suspended before its first slots goes on with the same attempt.
+    return attempt != job.attempt.number or job.over or (job.between_attempts and job.attempt.begun)
 
 
 def _needed(job: Job) -> bool:
     spec = job.spec
     return spec is not None and spec.attach_mode == "ssh" and not spec.ssh_secret
+
+
+def _older_seen(job: Job) -> bool:
+    return ("Secret", older_secret_name(job.key.name)) in job.children
+
+
+def _keeps_older(job: Job) -> bool:
+    """True if the attempt began with the Secret of release 0.1: pods of one attempt need the same keys."""
+    return job.attempt.begun and job.attempt.number not in job.secrets and _older_seen(job)

@@ -25,7 +25,7 @@ def assigned(job: Job) -> list[Step]:
     if not job.starting or job.spec is None or job.spec.suspend:
         return []
     if not job.attempt.begun:
-        return _first(job, job.spec) if _no_older_pod(job) else []
+        return _first(job, job.spec) if _no_older_pod(job) and keys.settled(job) else []
     if not job.spec.has_launcher:
         return []
     listed = job.listed_workers

@@ -20,8 +20,8 @@ T = TypeVar("T")
 Concerned = tuple[JobKey, ...]
 """The histories that a change concerns, in an order that every process agrees on."""
 
-CHILDREN = ("Service", "ConfigMap", "Secret")
-"""The kinds of a job's children besides pods."""
+CHILDREN = ("Service", "ConfigMap")
+"""The kinds of a job's children besides pods and Secrets, which no watch shows."""
 
 
 class Listing(dict[tuple[str, str], T]):

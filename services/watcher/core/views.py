@@ -231,7 +231,7 @@ def _begins_again(pod: Pod, end: Terminated) -> bool:
 def observed_child(
     kind: str, child: Object, kinds: Kinds = BUILT_IN, known: Known = nobody
 ) -> tuple[JobKey, ChildView] | None:
-    """A Service, ConfigMap or Secret and its job; None if its labels or its owner name none."""
+    """A Service or ConfigMap and its job; None if its labels or its owner name none."""
     meta = child.metadata
     key = _key(meta, kinds, known)
     if key is None:

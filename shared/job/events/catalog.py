@@ -7,14 +7,14 @@ from shared.job.events.event import Author, Event
 from shared.job.events.refused import EffectRefused
 from shared.job.events.setup import EventDisowned, LogCreated
 
-Fact = LogCreated | EventDisowned | watcher.Fact | scaler.Fact | EffectRefused
+Fact = LogCreated | EventDisowned | watcher.Fact | scheduler.Fact | scaler.Fact | EffectRefused
 Decision = scheduler.Decision | scaler.Decision | status.Decision
 AnyEvent = Fact | Decision
 
 _BY_AUTHOR: dict[Author, tuple[type[Event], ...]] = {
     "setup": (LogCreated, EventDisowned),
     "watcher": get_args(watcher.Fact),
-    "scheduler": (*get_args(scheduler.Decision), EffectRefused),
+    "scheduler": (*get_args(scheduler.Fact | scheduler.Decision), EffectRefused),
     "scaler": (*get_args(scaler.Fact | scaler.Decision), EffectRefused),
     "status": (*get_args(status.Decision), EffectRefused),
 }

@@ -1,7 +1,22 @@
-"""The scheduler's decisions: which slots exist, when an attempt begins, when the resource expires."""
+"""The scheduler's decisions on slots, attempts and expiry, and its facts about Secrets, which no watch shows."""
 
-from shared.job.events.event import Decided
+from shared.job.events.event import Decided, Event
+from shared.job.naming import Uid
 from shared.job.views import Slots
+
+
+class SecretMade(Event, frozen=True, tag="SecretMade"):
+    """The Secret with the ssh keys of an attempt exists."""
+
+    attempt: int
+    uid: Uid = Uid("")
+    """Empty if the API server's answer to an earlier try was lost."""
+
+
+class SecretGone(Event, frozen=True, tag="SecretGone"):
+    """The Secret with the ssh keys of an attempt was deleted."""
+
+    attempt: int
 
 
 class SlotsAssigned(Decided, frozen=True, tag="SlotsAssigned"):
@@ -34,5 +49,6 @@ class JobExpired(Decided, frozen=True, tag="JobExpired"):
     reason: str = "TTLExpired"
 
 
+Fact = SecretMade | SecretGone
 Decision = SlotsAssigned | SlotsReleased | JobRestarted | JobExpired
 """All decisions of this author; `catalog` takes them from here."""

@@ -14,7 +14,7 @@ from shared.cluster.objects import Custom
 from shared.frameworks.framework import PodContext
 from shared.frameworks.scale_requests import GROUP, VERSION
 from shared.frameworks.training_job import TRAININGJOB, TRAININGJOBS, parse_job
-from shared.job.naming import JOB_UID, JobKey, Slot, Uid, config_name, pod_name
+from shared.job.naming import JOB_UID, JobKey, Slot, Uid, config_name, pod_name, secret_name
 from shared.job.spec import LAUNCHER, WORKER, JobSpec
 from tests.bench.real.client import encode
 
@@ -127,7 +127,8 @@ class BareJob:
         return [(path, body.replace(_UID.encode(), self._uid)) for body in bodies]
 
     def _pod(self, slot: Slot) -> bytes:
-        context = PodContext(key=self._key, slot=slot, name=pod_name(self.name, slot), sizes={})
+        secret = secret_name(self._key, slot.attempt)
+        context = PodContext(key=self._key, slot=slot, name=pod_name(self.name, slot), sizes={}, ssh_secret=secret)
         return _bare(TRAININGJOB.pod(self._job, self._spec, context))
 
 

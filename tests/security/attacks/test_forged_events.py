@@ -41,7 +41,7 @@ async def test_a_forged_end_of_a_job_deletes_nothing():
         await robbed_of_the_watchers_password(world)
         before = everything(world)
         await forge(world, observed(a_spec()), pods_of_others(world), children_of_others(world), JobGone(version=9))
-        for effect in ("DeletePod", "DeleteService", "DeleteSecret", "DeleteHosts"):
+        for effect in ("DeletePod", "DeleteService", "DeleteHosts"):
             await refused(world, effect)
         assert everything(world) == before
 

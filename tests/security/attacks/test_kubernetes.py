@@ -423,9 +423,9 @@ async def test_who_names_an_account_in_a_template_has_to_be_allowed_to_impersona
 @pytest.mark.attack("the scheduler's token", "objects of others, while taking over")
 async def test_who_takes_over_changes_labels_of_a_jobs_objects_and_nothing_else(world: World):
     """The last test: the scheduler's role and policy are those for taking over from here on."""
-    secret = world.ours("of-another-operator", data={})
-    del secret["metadata"]["labels"]
-    path = await world.made("secrets", secret)
+    service = world.ours("of-another-operator", spec={"clusterIP": "None"})
+    del service["metadata"]["labels"]
+    path = await world.made("services", service)
     claim = {"metadata": {"labels": {JOB_UID: world.job.uid}}}
     assert (await world.ask("scheduler", "PATCH", path, claim)).code == 403
     _, role, _ = permissions.manifests("scheduler", taking_over=True)
@@ -439,13 +439,13 @@ async def test_who_takes_over_changes_labels_of_a_jobs_objects_and_nothing_else(
 
     await until(claimed)
     for patch in (
-        {"stringData": {"id_rsa": "mine"}},
+        {"spec": {"sessionAffinity": "ClientIP"}},
         {"metadata": {"annotations": {"a": "b"}}},
         {"metadata": {"ownerReferences": None}},
         {"metadata": {"labels": {JOB_UID: "another"}}},
     ):
         await world.refused("scheduler", "PATCH", path, patch, why="only labels change")
-    theirs = await world.made("secrets", plain("theirs", data={}))
+    theirs = await world.made("services", plain("theirs", spec={"clusterIP": "None"}))
     await world.refused("scheduler", "PATCH", theirs, claim, why="only labels change")
     await world.refused("scheduler", "DELETE", theirs, why="controller")
     await world.allowed("scheduler", "DELETE", path)
