@@ -22,13 +22,12 @@ from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import Author
 from shared.job.fold import History
 from shared.job.naming import HOSTS_LINKING, HOSTS_VERSION, JobKey, config_name
-from shared.job.reasons import NOT_OURS
 from shared.job.spec import OWNED_BY_ANOTHER
 from shared.job.state import Job
 from shared.job.steps import Effect, Step
 from shared.process.dependencies import Dependencies
 from shared.runtime.acts import Context
-from shared.runtime.ownership import is_controlled, is_there, must_be_controlled
+from shared.runtime.ownership import is_controlled, is_there, must_be_asked_of, must_be_controlled
 from shared.runtime.run import Runtime
 from shared.untrusted import whole_number
 
@@ -138,11 +137,6 @@ class Scaler:
 
     async def _own(self, job: Job, effect: effects.OwnRequest) -> None:
         resource, namespace, framework = REQUESTS[effect.kind], job.key.namespace, self._kinds.of(job)
-        owner = await self._cluster.get(framework.resource.by_metadata, namespace, job.key.name)
-        if owner is None or owner.metadata.uid != job.key.uid:
-            # The garbage collector would delete the request of an owner that does not exist.
-            message = f"{job.kind} {job.key.name} with uid {job.key.uid} is not there"
-            raise Refused(message, reason=NOT_OURS, words=message)
         request = await self._cluster.get(resource, namespace, effect.name)
         if request is None or request.metadata.uid != effect.uid or is_controlled(request.metadata, job.key):
             return
@@ -150,9 +144,7 @@ class Scaler:
         if meta.controller is not None:
             message = f"{effect.kind} {effect.name} belongs to {meta.controller.kind} {meta.controller.name}"
             raise Refused(message, reason=OWNED_BY_ANOTHER, words=message)
-        if selected(request) != job.key.name:
-            message = f"{effect.kind} {effect.name} names another job, and is left alone"
-            raise Refused(message, reason="NotAsked", words=message)
+        await must_be_asked_of(self._cluster, framework.resource, job, effect.kind, meta, selected(request))
         kept: list[dict[str, Any]] = msgspec.to_builtins(meta.owner_references or ())
         patch = {
             "metadata": {

@@ -20,6 +20,7 @@ from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Bucket
 from shared.eventlog.retry import backoff
 from shared.frameworks.kinds import BUILT_IN, Kinds
+from shared.frameworks.scale_requests import selected
 from shared.job.chain import Head
 from shared.job.events.event import Author
 from shared.job.fold import History, closed
@@ -28,6 +29,7 @@ from shared.job.state import Job
 from shared.job.steps import Effect, Step
 from shared.process.dependencies import Dependencies
 from shared.runtime.acts import Context
+from shared.runtime.ownership import must_be_asked_of
 from shared.runtime.run import Runtime
 
 EVENTS_LIVE = timedelta(hours=1)
@@ -150,6 +152,8 @@ class Status:
             if not forged and same(held.status, effect.document):
                 await self._done(effect, context.job, written)
                 return
+            if effect.uid != context.job.key.uid and (scaled := self._kinds.scaled) is not None:
+                await must_be_asked_of(self._cluster, scaled, context.job, effect.kind, held.metadata, selected(held))
             status = replacing(status, held.status)
         if effect.uid == context.job.key.uid:
             await self._checkpoints.reach(effect.uid, context.head)

@@ -17,7 +17,8 @@ from shared.cluster.objects import Custom
 from shared.frameworks.kinds import Kinds
 from shared.job.events.watcher import TimePassed
 from shared.job.fold import History
-from shared.job.naming import JobKey
+from shared.job.naming import NO_UID, JobKey
+from shared.job.state import Job
 from shared.job.timing import next_due
 
 STALL_SECONDS = 5.0
@@ -45,7 +46,7 @@ class Deadlines:
         self._clocks: Mapping[Resource[Custom], Clock] = {kind: Clock() for kind in cache.jobs}
         """One for each kind of job: the watch of one kind may be broken while the others work."""
         self._promises = Clock()
-        """For histories without a kind, such as those of orphaned requests."""
+        """For histories without a kind."""
         self._beat = inf
         """The time of the last heartbeat, on the loop's clock."""
 
@@ -70,13 +71,19 @@ class Deadlines:
                 clock.note_watches(sees=self._cache.sees(kind))
             loop.call_soon(self._wake_all)
 
+    def _clock_of(self, job: Job) -> Clock:
+        if job.key.uid == NO_UID:
+            # Whether a request has a job shows in the watch of these.
+            return self._clocks.get(self._cache.scaled, self._promises) if self._cache.scaled else self._promises
+        framework = self._kinds.find(job.api_version, job.kind)
+        return self._clocks[framework.resource] if framework is not None else self._promises
+
     def passed(self, history: History) -> list[TimePassed]:
         """The expired timers of this job, which is woken for the next one."""
         # After a stall the wake-up of a deadline may be the first thing to run.
         self._notice_stall()
         key, monotonic = history.job.key, asyncio.get_running_loop().time()
-        framework = self._kinds.find(history.job.api_version, history.job.kind)
-        clock = self._clocks[framework.resource] if framework is not None else self._promises
+        clock = self._clock_of(history.job)
         out, following = clock.measure(key, next_due(history.job), monotonic, self._now())
         if following is not None:
             self._wake_later(key, following + 0.001)

@@ -224,7 +224,7 @@ class _Feed:
         """Ask the leader where the log ends, and for the next event if that is not here."""
         self._next_look = asyncio.get_running_loop().time() + _LOOK
         empty, self._empty = self._empty, False
-        position = self._position
+        position, known = self._position, self._end
         end = await api.end(self._connection, STREAM)
         self._check_length(end, position)
         if end <= self._position:
@@ -235,7 +235,7 @@ class _Feed:
             if empty:
                 # The copy that answered lags.
                 await self._rest(backoff(1))
-        elif position == self._position:
+        elif position == self._position and known == self._end:
             # The rest is about other subjects, or the server cannot read it.
             self._end, self._pending = position, 0
 

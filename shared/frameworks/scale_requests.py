@@ -3,6 +3,7 @@
 Older definitions let anything through, so any JSON gives a spec or all its problems.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +26,8 @@ SCALEINS = Resource(GROUP, VERSION, "scaleins", "ScaleIn", Custom)
 SCALEOUTS = Resource(GROUP, VERSION, "scaleouts", "ScaleOut", Custom)
 REQUESTS = {known.kind: known for known in (SCALEINS, SCALEOUTS)}
 """By kind."""
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+
 MOST_NAMED = 1_000
 """The most pod names of a request: they fit into one event."""
 LONGEST_REQUEST_NAME = 63
@@ -61,8 +64,12 @@ def parse_scale(kind: ScaleKind, manifest: Custom) -> ScaleSpec | tuple[Problem,
 
 
 def selected(manifest: Custom) -> str:
-    """The name of the job that a request selects; empty if it names none."""
-    return Fields(manifest.spec, "spec", []).part("selector").text("name")
+    """The name of the job that a request selects, or its own name if it selects none.
+
+    The name becomes part of a subject: it has to be a valid Kubernetes name.
+    """
+    named = Fields(manifest.spec, "spec", []).part("selector").text("name")
+    return named if _NAME.fullmatch(named) else manifest.metadata.name
 
 
 def _to_delete(spec: Fields) -> tuple[int | None, tuple[str, ...]]:

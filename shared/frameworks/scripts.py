@@ -2,8 +2,8 @@
 
 A script is a file that the launcher has.  A request names it and gives it values; it must not bring code along, because
 who may create requests need not be the one who may run commands in the launcher.  So a script is no file that shows
-the request's own words, such as `/proc/self/environ`, and no variable has a value that some program runs.  `PATH` and
-`PYTHONPATH` only choose among the launcher's files, as the script's path does.
+the request's own words, such as `/proc/self/environ`, and no variable has a value that a program is known to run: such
+a list is never complete.  `PATH` and `PYTHONPATH` only choose among the launcher's files, as the script's path does.
 """
 
 import re
@@ -19,7 +19,8 @@ LINES = re.compile(r"[\n\r]")
 INTERPRETED = re.compile(
     r"(LD|BASH|DYLD|GIT|LESS)_.*|ENV|IFS|PS[0-9]|SHELLOPTS|BASHOPTS|PROMPT_COMMAND|GCONV_PATH|GLIBC_TUNABLES"
     r"|PERL5(OPT|DB)|RUBYOPT|NODE_OPTIONS|(JAVA_TOOL|_JAVA|JDK_JAVA)_OPTIONS"
-    r"|PYTHON(STARTUP|WARNINGS|BREAKPOINT|INSPECT)|BROWSER|EDITOR|VISUAL|PAGER|LESSOPEN|LESSCLOSE"
+    r"|PYTHON(STARTUP|WARNINGS|BREAKPOINT|INSPECT)|BROWSER|EDITOR|VISUAL|(MAN)?PAGER|LESSOPEN|LESSCLOSE"
+    r"|(OMPI|PMIX|PRTE|HYDRA|I_MPI|SLURM)_.*|TAR_OPTIONS|MAKEFLAGS|MFLAGS|RSYNC_.*|SSH_.*|SHELL|R_(PROFILE|ENVIRON).*"
 )
 """Variables whose values the loader, a shell or another interpreter runs or takes for options."""
 

@@ -19,6 +19,7 @@ from shared.job.evolve_adoption import adopted
 from shared.job.evolve_pods import in_epoch, noticed, pods_gone, pods_observed, with_minimum_checked
 from shared.job.integrity import evolved
 from shared.job.membership import Members
+from shared.job.naming import older_secret_name
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job, Phase, Refusal, with_attempt, without
 from shared.job.timers import BACK_OFF, JOB_WAIT
@@ -126,7 +127,9 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case scheduler.SecretMade():
             uid = event.uid or job.secrets.get(event.attempt, event.uid)
             refusals = without(job.refusals, "CreateSecret")
-            return replace(job, secrets={**job.secrets, event.attempt: uid}, refusals=refusals)
+            # From here on no attempt begins with the Secret of release 0.1.
+            children = without(job.children, ("Secret", older_secret_name(job.key.name)))
+            return replace(job, secrets={**job.secrets, event.attempt: uid}, refusals=refusals, children=children)
         case scheduler.SecretGone():
             return replace(job, secrets=without(job.secrets, event.attempt))
         case scheduler.JobExpired():

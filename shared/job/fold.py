@@ -31,6 +31,7 @@ Held = Literal[
     "HistoryDisputed",
     "BrokenInvariant",
     "TooLarge",
+    "Disowned",
 ]
 """Why a history is held."""
 
@@ -186,6 +187,10 @@ class History:
             self._note_held()
 
     def _disown(self, sequence: int) -> None:
+        if sequence not in self.nonsense:
+            why = f"an administrator disowned the event at {sequence}, and this release counts it"
+            self.hold("Disowned", why)
+            return
         self._holds = tuple(hold for hold in self._holds if not (hold.by_event and hold.sequence == sequence))
         self._note_held()
 
@@ -221,6 +226,8 @@ class Histories:
         self._held: dict[JobKey, History] = {}
         self.position = 0
         """The last sequence folded, of any job."""
+        self.failure: Exception | None = None
+        """The newest error of a fold, which holds its job."""
 
     def fold(self, stored: Stored) -> History | None:
         """Fold one event into its job's history and return that; None for an event that was folded before."""
@@ -233,7 +240,12 @@ class Histories:
         if history is None:
             history = self._by_prefix[prefix] = self[key_of(Subject.parse(stored.subject))]
         before = history.job
-        event = history.fold(stored)
+        try:
+            event = history.fold(stored)
+        except Exception as error:  # noqa: BLE001  the next start would meet the event again
+            history.hold("BrokenInvariant", f"a broken invariant at {stored.sequence}: {error!r}", by_event=True)
+            self.failure = error
+            return history
         if before.gone or history.job.gone:
             self._close(history)
         if self._measure is not None and event is not None:

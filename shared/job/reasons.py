@@ -225,6 +225,7 @@ REQUESTS = {
 HISTORIES = {
     "BeyondTheEnd": Reason("the head lies behind the end of this log", final=FINAL),
     "BrokenInvariant": Reason("a service failed on the job: an error in Muster", final=FINAL),
+    "Disowned": Reason("an administrator disowned an event that this release counts", final=FINAL, since="0.2"),
     "ForeignEvent": Reason("an event has an author who may not write it", final=FINAL),
     "HashMismatch": Reason("the log has another event where the head points", final=FINAL),
     "HistoryBroken": Reason("the log does not lead to the head in the resource or the checkpoint", final=FINAL),

@@ -66,7 +66,7 @@ def _of_requests_without_a_job(job: Job) -> Iterator[Timer]:
     for request in job.scaling.requests.values():
         if request.phase == "Pending" and not request.gone:
             seconds = request.spec.timeout_seconds if request.spec is not None else JOB_WAIT_SECONDS
-            yield promise(request.conditions[0].since, timers.JOB_WAIT, seconds)
+            yield Timer(request.order, timers.JOB_WAIT, seconds)
 
 
 def _retried(job: Job, effect: str, refusal: Refusal) -> bool:

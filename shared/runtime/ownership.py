@@ -9,7 +9,7 @@ from typing import Any
 from shared.cluster import Cluster, Resource
 from shared.cluster.objects import Metadata, OwnerReference
 from shared.errors import Refused, Transient
-from shared.job.naming import JOB_UID, JobKey
+from shared.job.naming import JOB_UID, NO_UID, JobKey
 from shared.job.reasons import NOT_OURS
 from shared.job.state import Job
 
@@ -59,6 +59,29 @@ async def is_there(cluster: Cluster, resource: Resource[Any], job: Job, name: st
         message = f"{resource.kind.lower()} {name} is not of this job by its controller and labels, and is left alone"
         raise Refused(message, reason=NOT_OURS, words=message)
     return True
+
+
+async def must_be_asked_of(
+    cluster: Cluster, resource: Resource[Any], job: Job, kind: str, request: Metadata, selected: str
+) -> None:
+    """What to do before a scale request is changed that selects the job with the name `selected`, of this resource.
+
+    Raises `Refused(reason="NotAsked")` if it is not this job, and `Refused(reason="NotOurs")` if no job of this uid is
+    there: the garbage collector would delete the request with such an owner.  A request without a job waits while one
+    of that name is there (`Transient`).
+    """
+    if is_controlled(request, job.key):
+        return
+    if selected != job.key.name:
+        message = f"{kind} {request.name} names another job, and is left alone"
+        raise Refused(message, reason="NotAsked", words=message)
+    held = await cluster.get(resource.by_metadata, job.key.namespace, job.key.name)
+    if job.key.uid == NO_UID:
+        if held is not None:
+            raise Transient(f"{kind} {request.name} has its job now", retry_after=QUICK_SECONDS)
+    elif held is None or held.metadata.uid != job.key.uid:
+        message = f"{job.kind} {job.key.name} with uid {job.key.uid} is not there"
+        raise Refused(message, reason=NOT_OURS, words=message)
 
 
 def conflict(what: str, meta: Metadata) -> Refused:

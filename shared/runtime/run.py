@@ -18,14 +18,13 @@ from uuid import uuid4
 import structlog
 
 from shared.errors import Transient
-from shared.eventlog import Batch, EventLog, Stored
+from shared.eventlog import Batch, EventLog
 from shared.eventlog.retry import backoff
-from shared.eventlog.subject import Subject
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import Author
 from shared.job.fold import Held, Histories, History
 from shared.job.metrics import JobMetrics
-from shared.job.naming import JobKey, key_of, namespace_filters
+from shared.job.naming import JobKey, namespace_filters
 from shared.job.state import Job
 from shared.job.steps import Effect, Record, Step
 from shared.runtime import log_lines
@@ -245,15 +244,16 @@ class Runtime:
                 self._slice.begin()
             try:
                 history = self.histories.fold(stored)
-            except Exception as error:  # noqa: BLE001  `_skip_or_hold` logs it, with its traceback
-                self._skip_or_hold(stored, error)
+            except ValueError:
+                log.warning("not an event of ours", subject=stored.subject, seq=stored.sequence)
                 continue
             if history is not None:
                 if self.appends.uncertain:
                     self.appends.read_back(history, stored)
                 changed[history.job.key] = None
                 if history.held and history.held_at == stored.sequence:
-                    log_lines.held(history, stored.sequence)
+                    log_lines.held(history, stored.sequence, self.histories.failure)
+                self.histories.failure = None
         if not self.current:
             self._catch_up()
             return
@@ -273,19 +273,6 @@ class Runtime:
             if not self._told_unmeasured:
                 self._told_unmeasured = True
                 log.error("not measured", type=type(event).__name__, job=str(after.key), exc_info=error)
-
-    def _skip_or_hold(self, stored: Stored, error: Exception) -> None:
-        """Skip an event with a foreign subject; hold the job of any other event that cannot be folded.
-
-        The process goes on: it would meet the event again after every restart.
-        """
-        try:
-            history = self.histories[key_of(Subject.parse(stored.subject))]
-        except ValueError:
-            log.warning("not an event of ours", subject=stored.subject, seq=stored.sequence)
-            return
-        history.hold("BrokenInvariant", f"a broken invariant at {stored.sequence}: {error!r}", by_event=True)
-        log_lines.held(history, stored.sequence, error)
 
     def _catch_up(self) -> None:
         if self.histories.position >= self._act_from:

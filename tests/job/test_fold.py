@@ -270,6 +270,30 @@ def test_each_nonsense_is_disowned_apart_and_nothing_else():
     assert history.held_for == "TooLarge", "no event holds it"
 
 
+def test_a_reader_that_counts_a_disowned_event_takes_no_further_step():
+    history = a_history(a_running_job())
+    read = history.sequence
+    history.fold(stored(history, EventDisowned(sequence=read, reason="of a later release")))
+    assert history.held_for == "Disowned"
+    assert history.nonsense == ()
+
+
+def test_an_event_that_no_rule_expects_holds_its_job_and_can_be_disowned(monkeypatch: pytest.MonkeyPatch):
+    histories = Histories()
+    for line in LOG[:-1]:
+        histories.fold(line)
+    broken = ValueError("a rule that fails")
+
+    def fails(*_: object) -> None:
+        raise broken
+
+    with monkeypatch.context() as patched:
+        patched.setattr("shared.job.fold.evolve", fails)
+        histories.fold(LOG[-1])
+    assert histories.failure is broken
+    assert histories[KEY].nonsense == (LOG[-1].sequence,)
+
+
 def test_a_held_job_is_folded_on():
     history = a_history(a_running_job())
     history.hold("TooLarge", "something")

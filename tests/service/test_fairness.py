@@ -92,5 +92,4 @@ async def seconds_until_running(crowd: int) -> float:
 async def test_a_crowd_of_another_namespace_delays_a_first_job_by_less_than_a_second():
     alone = await seconds_until_running(0)
     crowded = await seconds_until_running(120)
-    print(alone, crowded)
     assert crowded - alone < MOST_SECONDS, f"{crowded:.2f} s in the crowd and {alone:.2f} s alone"

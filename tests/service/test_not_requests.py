@@ -222,6 +222,18 @@ async def test_a_request_whose_job_does_not_come_within_its_timeout_ends_and_sca
 
 
 @in_virtual_time
+async def test_a_request_does_not_end_for_want_of_a_job_that_came_while_nobody_looked():
+    async with World() as world:
+        world.apply(SCALEOUTS, a_scale_out(1, timeout=5))
+        await world.phase("Pending", SCALEOUTS, "out")
+        await world.kill("watcher")
+        world.apply(TRAININGJOBS, a_training_job(workers=1))
+        await world.pass_seconds(60)
+        await world.start("watcher")
+        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+
+
+@in_virtual_time
 async def test_11_a_request_applied_before_its_job_is_adopted_when_the_job_comes():
     async with World() as world:
         world.apply(SCALEOUTS, a_scale_out(1))

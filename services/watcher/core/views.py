@@ -1,6 +1,5 @@
 """Views: Kubernetes objects reduced to the fields that decisions need.  Pure."""
 
-import re
 from collections.abc import Callable
 
 import msgspec
@@ -9,7 +8,7 @@ from services.watcher.core.observed import ObservedJob, ObservedRequest
 from shared.cluster.objects import Custom, Metadata, Object, OwnerReference, Pod, Terminated
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.frameworks.scale_requests import parse_scale
+from shared.frameworks.scale_requests import parse_scale, selected
 from shared.job import naming, text
 from shared.job.chain import Head
 from shared.job.events.watcher import JobObserved
@@ -45,8 +44,6 @@ _ANOTHERS = Problem(
     field="metadata.ownerReferences",
     message="create the request without a controller: its job becomes that",
 )
-
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
 def observed_job(framework: Framework, manifest: Custom) -> ObservedJob:
@@ -101,8 +98,7 @@ def observed_request(kind: ScaleKind, manifest: Custom, kinds: Kinds = BUILT_IN)
         uid=Uid(meta.uid),
         version=meta.version,
         created=meta.creation_timestamp or "",
-        # The name becomes part of a subject: it has to be a valid Kubernetes name.
-        job=named if isinstance(named, str) and _NAME.fullmatch(named) else meta.name,
+        job=selected(manifest),
         owner=Uid(owner.uid) if owner is not None else Uid(""),
         spec=answer if isinstance(answer, ScaleSpec) else None,
         problems=() if isinstance(answer, ScaleSpec) else answer[:MOST_PROBLEMS],

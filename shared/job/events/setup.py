@@ -10,7 +10,8 @@ class LogCreated(Event, frozen=True, tag="LogCreated"):
 class EventDisowned(Event, frozen=True, tag="EventDisowned"):
     """An event that holds its job counts for nothing: none of Muster's services wrote it, or wrote it well.
 
-    Nothing happens where the event at `sequence` holds nothing.  The chain goes on with its hash.
+    Where the event at `sequence` holds nothing, the job is held: readers of two releases would differ.  The hash of the
+    event stays in the chain.
     """
 
     sequence: int

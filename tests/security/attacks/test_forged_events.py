@@ -191,15 +191,15 @@ def children_of_others(world: World, hosts: int = 1) -> ChildrenObserved:
 
 
 def everything(world: World) -> list[tuple[str, str, dict[str, Any]]]:
-    """Every object but those of the invented job, without what a status changes."""
+    """Every object but those of the invented job, without the status of jobs, which goes on."""
     found = []
     for resource in KINDS:
         for held in world.store.find(resource):
             if INVENTED.uid not in str(held.metadata.get("ownerReferences")):
                 metadata = {name: part for name, part in held.metadata.items() if name != "resourceVersion"}
-                found.append(
-                    (resource.kind, held.metadata["name"], {**held.manifest, "metadata": metadata, "status": {}})
-                )
+                status = {} if resource is TRAININGJOBS else held.manifest.get("status")
+                manifest = {**held.manifest, "metadata": metadata, "status": status}
+                found.append((resource.kind, held.metadata["name"], manifest))
     return found
 
 
