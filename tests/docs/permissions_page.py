@@ -47,9 +47,7 @@ No rule names single objects: a job's are named after the job, and creating or l
 So a role lets the scaler, which writes two annotations of the launcher and runs a request's script in it, patch any pod
 in its scope and run commands in it.
 [Admission policies](tenants.md#what-musters-own-accounts-may-write) restrict that to the objects of jobs.
-Reading is restricted by roles alone: the watcher and the scheduler may read any Secret there; the narrower scope is a
-namespace.
-Of Secrets both ask for the metadata alone, so that no key of anybody is ever sent to them.
+Reading is restricted by roles alone, and no service may read a Secret.
 The owner references that the scheduler and the scaler write hold up the deletion of their owner.
 Where the admission plugin `OwnerReferencesPermissionEnforcement` is on, that asks for the right to update the owner's
 finalizers, and changing the owners of a request asks for the right to delete the request.

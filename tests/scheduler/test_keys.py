@@ -186,6 +186,13 @@ class TestTheSecretOfRelease01:
         )
         assert named(*restarted, secret(1)) == secret_name(KEY, 1)
 
+    def test_is_not_mixed_with_a_later_one_in_a_restored_store(self):
+        restarted = [*self.RUNNING, pods(worker(0), worker(1)), *ENDED, ALL_GONE, JobRestarted(attempt=1), secret(1)]
+        begun = [*restarted, SlotsAssigned(slots=(Slots(1, WORKER, ((0, 1),)),), reason="JobRestarted")]
+        restored = ChildrenObserved(children=(), epoch=1)
+        assert named(*begun, restored) == secret_name(KEY, 1)
+        given(*begun, restored).then(keys.missing, CreateSecret(1, secret_name(KEY, 1)))
+
     def test_of_another_kind_is_none(self):
         config = ChildView(kind="ConfigMap", name=KEY.name, uid=Uid("svc"), version=5, ours=True)
         assert not there(*a_created_job(), ChildrenObserved(children=(config,)))
