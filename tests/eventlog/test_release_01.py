@@ -22,10 +22,11 @@ async def test_it_gets_its_account_and_keeps_identity_sequences_and_events(tmp_p
         before = await log.identity(), await log.end(), await read_to_end(log)
         await log.close()
     server = NatsServer(tmp_path)
-    for _ in range(2):
+    for start in range(2):
         async with server:
             made = await set_up(server.url, password=server.users["admin"])
             assert (made.created, made.differences) == ((), ())
+            assert any("republish" in sentence for sentence in made.grown) is (start == 0), "it is mended once"
             async with connected(server, "status") as log:
                 assert (await log.identity(), await log.end(), await read_to_end(log)) == before
                 head = await (await log.bucket("HEADS")).get("a")

@@ -81,17 +81,16 @@ async def test_what_concerns_new_messages_alone_is_mended(tmp_path: Path):
         assert (await set_up(server.url, password=server.users["admin"])).grown == ()
 
 
-async def test_buckets_without_a_room_of_their_own_get_one(tmp_path: Path):
+async def test_the_streams_of_release_01_get_their_bounds(tmp_path: Path):
     async with old_release(tmp_path / "store") as url:
-        connection = await Connection.open(url, name="test")
-        for stream in ("KV_LEASES", "KV_HEADS"):
-            found = (await api.stream_info(connection, stream)).config
-            await api.call(connection, f"STREAM.UPDATE.{stream}", found | {"max_bytes": -1}, StreamInfo)
-        await connection.close()
         made = await set_up(url)
         assert [sentence.partition(" is ")[0] for sentence in made.grown] == [
+            "JOBS: max_msg_size",
+            "JOBS: republish",
             "KV_LEASES: max_bytes",
+            "KV_LEASES: max_msg_size",
             "KV_HEADS: max_bytes",
+            "KV_HEADS: max_msg_size",
         ]
         assert (await set_up(url)).grown == ()
 

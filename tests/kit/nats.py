@@ -12,11 +12,13 @@ import pytest
 
 from devcluster.child import Child
 from shared.errors import Transient
-from shared.eventlog import Entry, EventLog, Stored
+from shared.eventlog import Entry, EventLog, Stored, api
+from shared.eventlog.connection import Connection
 from shared.eventlog.durability import look
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.server import NatsServer, _program
-from shared.eventlog.setup import set_up
+from shared.eventlog.setup import STREAMS, set_up
+from shared.eventlog.streams import StreamInfo
 from shared.eventlog.tls import Tls
 from shared.ports import HOST, free_port
 
@@ -118,9 +120,22 @@ async def old_release(store: Path) -> AsyncIterator[str]:
     try:
         url = f"nats://{HOST}:{port}"
         await set_up(url)
+        await _without_bounds(url)
         yield url
     finally:
         await server.stop()
+
+
+async def _without_bounds(url: str) -> None:
+    """The streams as release 0.1 made them: nothing bounds them, and no event is published again."""
+    connection = await Connection.open(url, name="old", user="", password="")
+    try:
+        for stream in STREAMS:
+            config = (await api.stream_info(connection, stream)).config
+            old = config | {"max_bytes": -1, "max_msg_size": -1, "republish": None}
+            await api.call(connection, f"STREAM.UPDATE.{stream}", old, StreamInfo)
+    finally:
+        await connection.close()
 
 
 @asynccontextmanager
