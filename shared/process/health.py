@@ -53,7 +53,7 @@ IN_FLIGHT = Metric("muster_effects_in_flight", "gauge", ("service",), "Effects u
 GAUGES = (READY, OWNER, CONNECTED, POSITION, PENDING, BEHIND, HISTORIES, IN_FLIGHT)
 
 
-_SUBJECT = re.compile(r"\b(facts|jobs)\.[^\s:;,]+")
+_SUBJECT = re.compile(r"\b(facts|jobs)\.(?!none\.)[^\s:;,]+")
 """A subject of the log, which names a job."""
 
 

@@ -157,12 +157,12 @@ def _view(resource: Resource[Any], found: Any) -> None:
 
 
 def read_headers(data: bytes) -> None:
-    """The reply subject of a message, and below it its headers."""
-    reply, _, headers = data.partition(b"\n")
-    wire.position(reply)
+    """The headers of a message, below a line that counts for nothing."""
+    _, _, headers = data.partition(b"\n")
+    wire.place(headers)
     wire.status(headers)
     wire.status_line(headers)
-    for name in ("Nats-Last-Consumer", "Nats-Pending-Messages"):
+    for name in ("Nats-Last-Sequence", "Nats-Num-Pending"):
         wire.number(headers, name)
     for operation in (wire.OPERATION, wire.MESSAGE_ID):
         wire.header(headers, operation)

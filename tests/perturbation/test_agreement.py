@@ -9,7 +9,8 @@ from devcluster.cluster import DevelopmentCluster
 from services.watcher.core.views import observed_pod
 from shared.cluster.kinds import PODS
 from shared.cluster.objects import Pod
-from shared.frameworks.training_job import JOB_NAME, JOB_ROLE, REPLICA_INDEX
+from shared.frameworks.framework import owner_reference
+from shared.frameworks.training_job import JOB_NAME, JOB_ROLE, REPLICA_INDEX, TRAININGJOBS
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.watcher import ChildGone, JobDeleting, JobGone, LauncherLost, PodsGone, ScaleRequestGone
 from shared.job.naming import ATTEMPT, JOB_UID, Uid
@@ -54,7 +55,7 @@ def a_witness_of_a_pod(phase: str = "Running") -> tuple[Witness, PodView]:
     """And how a watcher would tell of that pod."""
     witness = Witness(cast(DevelopmentCluster, None))
     labels = {JOB_NAME: KEY.name, JOB_UID: KEY.uid, JOB_ROLE: WORKER, ATTEMPT: "0", REPLICA_INDEX: "7"}
-    owner = {"apiVersion": "v1", "kind": "TrainingJob", "name": KEY.name, "uid": KEY.uid, "controller": True}
+    owner = owner_reference(TRAININGJOBS, KEY)
     metadata = {"namespace": KEY.namespace, "name": "resnet-worker-7", "uid": POD, "resourceVersion": "30"}
     manifest = {"metadata": {**metadata, "labels": labels, "ownerReferences": [owner]}, "status": {"phase": phase}}
     shown: Any = witness.note(PODS, manifest)

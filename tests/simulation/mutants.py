@@ -10,6 +10,7 @@ import pytest
 from services.scaler import shell as scaler_shell
 from services.scaler.core import admission, drain, membership, queue
 from services.scaler.launcher_commands import LauncherCommands
+from services.scheduler import shell as scheduler_shell
 from services.scheduler.core import cleanup, slots
 from services.scheduler.core.effects import DeletePod
 from services.status import shell as status_shell
@@ -164,6 +165,11 @@ def _another_worker_leaves(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(admission, "_named", lambda job, names: admission.scale_in.victims(job, len(names)))
 
 
+async def anything(*_: object) -> bool:
+    """Whose an object is counts for nothing."""
+    return True
+
+
 def _pods_of_others(patch: pytest.MonkeyPatch) -> None:
     surplus, known = slots.surplus, dict[JobKey, Job]()
 
@@ -173,6 +179,7 @@ def _pods_of_others(patch: pytest.MonkeyPatch) -> None:
         return [*surplus(job), *(DeletePod(pod.name, pod.uid) for pod in others)]
 
     patch.setattr(slots, "surplus", greedy)
+    patch.setattr(scheduler_shell, "is_there", anything)
 
 
 def _whatever_has_the_name(patch: pytest.MonkeyPatch) -> None:
@@ -198,21 +205,21 @@ def _another_version(patch: pytest.MonkeyPatch) -> None:
 
 
 def _scripts_told(patch: pytest.MonkeyPatch) -> None:
-    command = LauncherCommands._command
+    read = LauncherCommands._read
 
     async def told(self: LauncherCommands, key: JobKey, effect: Any) -> list[str]:
-        words = await command(self, key, effect)
+        words = await read(self, key, effect)
         raise Refused("not started", reason=" ".join(words))
 
-    patch.setattr(LauncherCommands, "_command", told)
+    patch.setattr(LauncherCommands, "_read", told)
 
 
 def _scripts_again(patch: pytest.MonkeyPatch) -> None:
     run = LauncherCommands.run
 
-    async def twice(self: LauncherCommands, key: JobKey, effect: Any) -> Any:
-        ended = await run(self, key, effect)
-        return ended if ended.exit_code is not None else await run(self, key, effect)
+    async def twice(self: LauncherCommands, job: Job, effect: Any) -> Any:
+        ended = await run(self, job, effect)
+        return ended if ended.exit_code is not None else await run(self, job, effect)
 
     patch.setattr(LauncherCommands, "run", twice)
 
