@@ -153,7 +153,15 @@ class Status:
                 await self._done(effect, context.job, written)
                 return
             if effect.uid != context.job.key.uid and (scaled := self._kinds.scaled) is not None:
-                await must_be_asked_of(self._cluster, scaled, context.job, effect.kind, held.metadata, selected(held))
+                await must_be_asked_of(
+                    self._cluster,
+                    scaled,
+                    context.job,
+                    effect.kind,
+                    held.metadata,
+                    selected(held),
+                    over=effect.over,
+                )
             status = replacing(status, held.status)
         if effect.uid == context.job.key.uid:
             await self._checkpoints.reach(effect.uid, context.head)

@@ -62,13 +62,20 @@ async def is_there(cluster: Cluster, resource: Resource[Any], job: Job, name: st
 
 
 async def must_be_asked_of(
-    cluster: Cluster, resource: Resource[Any], job: Job, kind: str, request: Metadata, selected: str
+    cluster: Cluster,
+    resource: Resource[Any],
+    job: Job,
+    kind: str,
+    request: Metadata,
+    selected: str,
+    *,
+    over: bool = False,
 ) -> None:
     """What to do before a scale request is changed that selects the job with the name `selected`, of this resource.
 
     Raises `Refused(reason="NotAsked")` if it is not this job, and `Refused(reason="NotOurs")` if no job of this uid is
-    there: the garbage collector would delete the request with such an owner.  A request without a job waits while one
-    of that name is there (`Transient`).
+    there: the garbage collector would delete the request with such an owner.  A request without a job waits while a job
+    of that name is there (`Transient`), unless it is `over`.
     """
     if is_controlled(request, job.key):
         return
@@ -77,7 +84,7 @@ async def must_be_asked_of(
         raise Refused(message, reason="NotAsked", words=message)
     held = await cluster.get(resource.by_metadata, job.key.namespace, job.key.name)
     if job.key.uid == NO_UID:
-        if held is not None:
+        if held is not None and not over:
             raise Transient(f"{kind} {request.name} has its job now", retry_after=QUICK_SECONDS)
     elif held is None or held.metadata.uid != job.key.uid:
         message = f"{job.kind} {job.key.name} with uid {job.key.uid} is not there"
