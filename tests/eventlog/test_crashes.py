@@ -1,6 +1,10 @@
-"""kill -9 of the server under load: nothing acknowledged is lost, nothing is doubled, readers go on."""
+"""kill -9 of the server under load: nothing acknowledged is lost, nothing is doubled, readers go on.
+
+`MUSTER_KILLS=1000` kills it more often.
+"""
 
 import asyncio
+import os
 from contextlib import aclosing
 from pathlib import Path
 
@@ -13,9 +17,9 @@ from tests.kit.nats import READY, a_decision, a_server, connected, read_to_end, 
 
 pytestmark = pytest.mark.nats
 
+KILLS = int(os.environ.get("MUSTER_KILLS", "4"))
 JOBS = 10
-EACH = 150
-KILLS = 4
+EACH = max(150, 5 * KILLS)
 
 
 async def test_a_killed_server_loses_and_doubles_nothing_and_readers_go_on(tmp_path: Path):
@@ -47,7 +51,7 @@ async def test_a_killed_server_loses_and_doubles_nothing_and_readers_go_on(tmp_p
                     if len(seen) >= JOBS * EACH:
                         return
 
-        async with asyncio.timeout(2 * READY):
+        async with asyncio.timeout(2 * READY + 2 * KILLS):
             await asyncio.gather(kill(), follow(), *(write(f"job-{number}") for number in range(JOBS)))
         events = await read_to_end(log, "jobs.>")
 
