@@ -352,6 +352,11 @@ def test_the_set_up_job_stays_when_only_others_change() -> None:
             "nats.maxFileStore=11Gi", "nats.maxFileStore is 11Gi and nats.persistence.size is 10Gi", id="a small disk"
         ),
         pytest.param(
+            "setup.maxBytes=9600000000",
+            "setup.maxBytes is 9600000000 and the disk of NATS has room for 9579",
+            id="a log without room for leases",
+        ),
+        pytest.param(
             "nats.tls.enabled=true",
             "nats.tls.secret is empty: name a Secret with ca.crt, tls.crt and tls.key",
             id="TLS without certificates",
