@@ -47,7 +47,8 @@ def end_state(objects: Iterable[tuple[str, Manifest]], namespace: str) -> State:
     def plain(value: Any) -> Any:
         return accidents.sub(lambda found: names[found[0]], value) if isinstance(value, str) else value
 
-    end: State = {name: {path: plain(value) for path, value in _leaves(thing)} for name, thing in named.items()}
+    # A Secret has the uid of its job in its name.
+    end: State = {plain(name): {path: plain(value) for path, value in _leaves(thing)} for name, thing in named.items()}
     for event in sorted(events, key=lambda event: str(event["eventTime"])):
         about = event["regarding"]
         told = end.setdefault(f"{TOLD} {about['kind']} {about['name']}", {TOLD: []})[TOLD]
