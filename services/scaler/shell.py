@@ -17,7 +17,7 @@ from shared.cluster.kinds import CONFIGMAPS, PODS
 from shared.errors import Conflict, Refused, Transient
 from shared.frameworks.framework import owner_reference
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.frameworks.scale_requests import REQUESTS, selected
+from shared.frameworks.scale_requests import REQUESTS
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import Author
 from shared.job.fold import History
@@ -144,7 +144,7 @@ class Scaler:
         if meta.controller is not None:
             message = f"{effect.kind} {effect.name} belongs to {meta.controller.kind} {meta.controller.name}"
             raise Refused(message, reason=OWNED_BY_ANOTHER, words=message)
-        await must_be_asked_of(self._cluster, framework.resource, job, effect.kind, meta, selected(request))
+        await must_be_asked_of(self._cluster, framework.resource, job, effect.kind, request)
         kept: list[dict[str, Any]] = msgspec.to_builtins(meta.owner_references or ())
         patch = {
             "metadata": {

@@ -20,7 +20,6 @@ from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Bucket
 from shared.eventlog.retry import backoff
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.frameworks.scale_requests import selected
 from shared.job.chain import Head
 from shared.job.events.event import Author
 from shared.job.fold import History, closed
@@ -153,15 +152,7 @@ class Status:
                 await self._done(effect, context.job, written)
                 return
             if effect.uid != context.job.key.uid and (scaled := self._kinds.scaled) is not None:
-                await must_be_asked_of(
-                    self._cluster,
-                    scaled,
-                    context.job,
-                    effect.kind,
-                    held.metadata,
-                    selected(held),
-                    over=effect.over,
-                )
+                await must_be_asked_of(self._cluster, scaled, context.job, effect.kind, held, over=effect.over)
             status = replacing(status, held.status)
         if effect.uid == context.job.key.uid:
             await self._checkpoints.reach(effect.uid, context.head)

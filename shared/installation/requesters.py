@@ -40,7 +40,7 @@ def spec(kinds: Iterable[Framework]) -> Document:
             "objectSelector": {},
             "resourceRules": [*of_jobs, *of_requests],
         },
-        # Who changes labels, owners or a status causes nothing.
+        # An edit of metadata or of a status is not judged.
         "matchConditions": [
             {"name": "asked", "expression": "request.operation == 'CREATE' || object.spec != oldObject.spec"}
         ],

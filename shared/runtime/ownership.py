@@ -7,8 +7,9 @@ incarnation are waited for: the garbage collector deletes them.
 from typing import Any
 
 from shared.cluster import Cluster, Resource
-from shared.cluster.objects import Metadata, OwnerReference
+from shared.cluster.objects import Custom, Metadata, OwnerReference
 from shared.errors import Refused, Transient
+from shared.frameworks.scale_requests import selected
 from shared.job.naming import JOB_UID, NO_UID, JobKey
 from shared.job.reasons import NOT_OURS
 from shared.job.state import Job
@@ -66,26 +67,25 @@ async def must_be_asked_of(
     resource: Resource[Any],
     job: Job,
     kind: str,
-    request: Metadata,
-    selected: str,
+    request: Custom,
     *,
     over: bool = False,
 ) -> None:
-    """What to do before a scale request is changed that selects the job with the name `selected`, of this resource.
+    """What to do before a scale request is changed; `resource` is that of the jobs which requests select.
 
     Raises `Refused(reason="NotAsked")` if it is not this job, and `Refused(reason="NotOurs")` if no job of this uid is
     there: the garbage collector would delete the request with such an owner.  A request without a job waits while a job
     of that name is there (`Transient`), unless it is `over`.
     """
-    if is_controlled(request, job.key):
+    if is_controlled(request.metadata, job.key):
         return
-    if selected != job.key.name:
-        message = f"{kind} {request.name} names another job, and is left alone"
+    if selected(request) != job.key.name:
+        message = f"{kind} {request.metadata.name} names another job, and is left alone"
         raise Refused(message, reason="NotAsked", words=message)
     held = await cluster.get(resource.by_metadata, job.key.namespace, job.key.name)
     if job.key.uid == NO_UID:
         if held is not None and not over:
-            raise Transient(f"{kind} {request.name} has its job now", retry_after=QUICK_SECONDS)
+            raise Transient(f"{kind} {request.metadata.name} has its job now", retry_after=QUICK_SECONDS)
     elif held is None or held.metadata.uid != job.key.uid:
         message = f"{job.kind} {job.key.name} with uid {job.key.uid} is not there"
         raise Refused(message, reason=NOT_OURS, words=message)

@@ -139,6 +139,16 @@ async def _without_bounds(url: str) -> None:
 
 
 @asynccontextmanager
+async def at(server: NatsServer, user: str) -> AsyncIterator[Connection]:
+    """A bare connection of this user."""
+    connection = await Connection.open(server.url, name=user, user=user, password=server.users[user])
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+@asynccontextmanager
 async def connected(
     server: NatsServer | NatsCluster, user: str = "scheduler", *, url: str = "", patience: float = READY
 ) -> AsyncIterator[JetStreamEventLog]:

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,7 @@ from shared.eventlog.account import ADMIN, AUTHORS, GENESIS, HEADS, LEASES, READ
 from shared.eventlog.connection import Connection
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import LOG_CONFIG, must_fit
-from tests.kit.nats import a_decision, a_namespace, a_server, connected
+from tests.kit.nats import a_decision, a_namespace, a_server, at, connected
 
 pytestmark = pytest.mark.nats
 
@@ -25,15 +23,6 @@ Milliseconds on a quiet machine; on one that is busy with other tests both proce
 """
 STREAMS = ("JOBS", "KV_LEASES", "KV_HEADS")
 PEOPLE = (*AUTHORS, READER)
-
-
-@asynccontextmanager
-async def at(server: NatsServer, user: str) -> AsyncIterator[Connection]:
-    connection = await Connection.open(server.url, name=user, user=user, password=server.users[user])
-    try:
-        yield connection
-    finally:
-        await connection.close()
 
 
 async def is_refused(connection: Connection, subject: str, body: bytes = b"{}") -> None:

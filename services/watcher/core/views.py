@@ -34,8 +34,8 @@ Known = Callable[[JobKey], bool]
 """True for a job of which the log has events."""
 
 
-def nobody(_: JobKey) -> bool:
-    """The log has no events of any job."""
+def unknown(_: JobKey) -> bool:
+    """No job counts as one of which the log has events."""
     return False
 
 
@@ -107,7 +107,7 @@ def observed_request(kind: ScaleKind, manifest: Custom, kinds: Kinds = BUILT_IN)
 
 
 def observed_pod(
-    pod: Pod, kinds: Kinds = BUILT_IN, known: Known = nobody, *, last_words: bool = True
+    pod: Pod, kinds: Kinds = BUILT_IN, known: Known = unknown, *, last_words: bool = True
 ) -> tuple[JobKey, PodView] | None:
     """A pod and its job; None if its labels or its owner name none.
 
@@ -225,7 +225,7 @@ def _begins_again(pod: Pod, end: Terminated) -> bool:
 
 
 def observed_child(
-    kind: str, child: Object, kinds: Kinds = BUILT_IN, known: Known = nobody
+    kind: str, child: Object, kinds: Kinds = BUILT_IN, known: Known = unknown
 ) -> tuple[JobKey, ChildView] | None:
     """A Service or ConfigMap and its job; None if its labels or its owner name none."""
     meta = child.metadata

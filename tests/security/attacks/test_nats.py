@@ -5,8 +5,7 @@ The sender ignores every refusal and goes on.  In release 0.1 the attacks with c
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +17,7 @@ from shared.eventlog.account import ADMIN, AUTHORS, HEADS, LEASES, READER, STREA
 from shared.eventlog.connection import Connection
 from shared.eventlog.server import NatsServer, configuration
 from shared.eventlog.setup import STREAMS, set_up
-from tests.kit.nats import READY, a_decision, a_namespace, connected
+from tests.kit.nats import READY, a_decision, a_namespace, at, connected
 
 pytestmark = pytest.mark.nats
 
@@ -37,15 +36,6 @@ QUESTIONS = (
     "INFO",
 )
 """Requests of JetStream that answer to a subject of the sender's choice."""
-
-
-@asynccontextmanager
-async def at(server: NatsServer, user: str) -> AsyncIterator[Connection]:
-    connection = await Connection.open(server.url, name=user, user=user, password=server.users[user])
-    try:
-        yield connection
-    finally:
-        await connection.close()
 
 
 async def _tried(connection: Connection, subject: str, body: bytes, reply: str = "") -> None:
