@@ -190,7 +190,8 @@ def limit_mebibytes() -> int:
 
 def markdown(outcomes: list[Outcome]) -> str:
     most = limit_mebibytes()
-    head = f"| attack | minutes | made | highest memory of a service (limit {most:,} MiB) | log | slowest first pod of another |"
+    memory_of = f"most that a service held (limit {most:,} MiB)"
+    head = f"| attack | minutes | made | {memory_of} | log | slowest first pod of another |"
     lines = [head, "| --- | ---: | ---: | --- | ---: | ---: |"]
     for known in outcomes:
         service = max(known.peaks, key=known.peaks.__getitem__)
