@@ -125,7 +125,8 @@ PATCHES = (
         (
             (
                 KUBE,
-                "            if is_named_absence(failure.status):\n                return None\n            raise trouble(failure.status, what) from",
+                "            if is_named_absence(failure.status):\n                return None\n"
+                "            raise trouble(failure.status, what) from",
                 "            return None\n            raise trouble(failure.status, what) from",
             ),
         ),
