@@ -226,6 +226,50 @@ def test_the_notes_apply_one_file_as_the_page_does() -> None:
     assert (ROOT / path).is_file()
 
 
+@pytest.mark.parametrize(
+    ("options", "kinds", "trusted"),
+    [
+        pytest.param("", {"Secret"}, "muster-nats-tls", id="by default one of our own"),
+        pytest.param("nats.tls.issuerRef.name=internal", {"Certificate"}, "muster-nats-tls", id="by cert-manager"),
+        pytest.param("nats.tls.secret=mine", set(), "mine", id="given"),
+        pytest.param("nats.tls.enabled=false", set(), None, id="none"),
+        pytest.param(
+            "nats.enabled=false,nats.url=tls://x,nats.auth.existingSecret=p", set(), None, id="as the system trusts"
+        ),
+    ],
+)
+def test_every_client_trusts_the_authority_of_the_certificate(
+    options: str, kinds: set[str], trusted: str | None
+) -> None:
+    made = documents(render("--set", options))
+    ours = {one["kind"] for one in made if one["metadata"]["name"] in ("muster-nats-tls", "muster-nats-ca")}
+    assert ours == kinds
+    clients = [one for one in made if one["kind"] in ("Deployment", "Job")]
+    assert len(clients) == 5
+    for client in clients:
+        pod = client["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        given = {each["name"]: each.get("value") for each in container["env"]}
+        volumes = [each["secret"] for each in pod["volumes"] if each["name"] == "nats-ca"]
+        assert ("NATS_CA" in given) is (trusted is not None)
+        assert [each["secretName"] for each in volumes] == ([trusted] if trusted else [])
+        assert all([item["key"] for item in each["items"]] == ["ca.crt"] for each in volumes)
+        assert given["NATS_URL"].startswith("nats://" if options == "nats.tls.enabled=false" else "tls://")
+
+
+def test_the_monitor_of_nats_is_for_the_services_alone() -> None:
+    for options in ("", "networkPolicy.enabled=true"):
+        policy = next(
+            one
+            for one in documents(render("--set", options))
+            if (one["kind"], one["metadata"]["name"]) == ("NetworkPolicy", "muster-nats")
+        )
+        rules = [rule for rule in policy["spec"]["ingress"] if {"port": "monitor"} in rule["ports"]]
+        (peers,) = [rule["from"] for rule in rules]
+        (selector,) = [peer["podSelector"]["matchLabels"] for peer in peers]
+        assert selector == {"app.kubernetes.io/name": "muster", "app.kubernetes.io/instance": "muster"}
+
+
 def test_nats_may_run_elsewhere() -> None:
     options = "nodeSelector.pool=control,priorityClassName=high,nats.nodeSelector.disk=fast"
     for owner in documents(render("--set", options)):
@@ -339,7 +383,7 @@ def test_the_set_up_job_stays_when_only_others_change() -> None:
         ),
         pytest.param("nats.url=nats://x:4222", "for your own NATS set nats.enabled=false", id="NATS is in two places"),
         pytest.param(
-            "nats.enabled=false,nats.url=nats://x",
+            "nats.enabled=false,nats.url=tls://x",
             "nats.auth.existingSecret is empty: name a Secret with the passwords",
             id="own NATS without passwords",
         ),
@@ -357,9 +401,19 @@ def test_the_set_up_job_stays_when_only_others_change() -> None:
             id="a log without room for leases",
         ),
         pytest.param(
-            "nats.tls.enabled=true",
-            "nats.tls.secret is empty: name a Secret with ca.crt, tls.crt and tls.key",
-            id="TLS without certificates",
+            "nats.enabled=false,nats.auth.existingSecret=p,nats.url=tls://x\\,nats://y",
+            "write tls://, and name a Secret with the ca.crt of your servers in nats.tls.secret",
+            id="own NATS without TLS",
+        ),
+        pytest.param(
+            "nats.tls.secret=mine,nats.tls.issuerRef.name=internal",
+            "nats.tls.secret and nats.tls.issuerRef are both set",
+            id="two certificates",
+        ),
+        pytest.param(
+            "nats.enabled=false,nats.auth.existingSecret=p,nats.url=tls://x,nats.tls.issuerRef.name=internal",
+            "nats.tls.issuerRef is for the NATS that comes along",
+            id="a certificate for nobody",
         ),
         pytest.param(
             "mode=all-in-one,services.scaler.replicas=2",
@@ -398,7 +452,7 @@ def test_bad_values_are_refused_in_words(options: str, words: str) -> None:
         pytest.param("kinds={TFJob.kubeflow.org}", 'value: "TFJob.kubeflow.org"', id="a kind in capitals"),
         pytest.param("rbac.extraRules.status[0].resourceNames={one}", "resourceNames:\n  - one", id="a rule for one"),
         pytest.param(
-            "networkPolicy.enabled=true,nats.enabled=false,nats.url=nats://x,nats.auth.existingSecret=p,"
+            "networkPolicy.enabled=true,nats.enabled=false,nats.url=tls://x,nats.auth.existingSecret=p,"
             "nats.monitor=http://x:8333",
             "- port: 4222\n        - port: 8333",
             id="a way to the monitor",
