@@ -107,6 +107,9 @@ def rbac(
     commands: Annotated[
         bool, typer.Option("--exec/--without-exec", help="with the right to run commands that MUSTER_EXEC=false spares")
     ] = True,
+    keys: Annotated[
+        bool, typer.Option("--ssh/--without-ssh", help="with the right to make ssh keys that MUSTER_SSH=false spares")
+    ] = True,
     policies: Annotated[
         bool | None,
         typer.Option(
@@ -129,6 +132,7 @@ def rbac(
         installed().kinds,
         taking_over=take_over,
         commands=commands,
+        keys=keys,
         with_policies=policies,
         with_requesters=requesters,
     )

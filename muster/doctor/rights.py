@@ -18,6 +18,7 @@ COMPONENT = "app.kubernetes.io/component"
 TAKE_OVER = "MUSTER_TAKE_OVER"
 NAMESPACE = "MUSTER_NAMESPACE"
 EXEC = "MUSTER_EXEC"
+SSH = "MUSTER_SSH"
 
 TRUE = ("true", "1", "yes", "on", "t", "y")
 
@@ -37,6 +38,8 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     taking_over: bool = False
     commands: bool = True
     """False if its services run none in launchers."""
+    keys: bool = True
+    """False if its services make no Secrets with ssh keys."""
 
     @property
     def user(self) -> str:
@@ -112,6 +115,7 @@ def accounts(
                 scope=said.get(NAMESPACE, ""),
                 taking_over=said.get(TAKE_OVER, str(taking_over)).lower() in TRUE,
                 commands=said.get(EXEC, "true").lower() in TRUE,
+                keys=said.get(SSH, "true").lower() in TRUE,
             )
     for account in listed:
         name = (account.get("metadata") or {}).get("name", "")
@@ -140,7 +144,14 @@ def of_account(account: Account, kinds: Iterable[Framework]) -> list[Right]:
         dict.fromkeys(
             Right(need.verb, need.group, need.resource)
             for service in account.services
-            for need in needs(service, account.scope, kinds, taking_over=account.taking_over, commands=account.commands)
+            for need in needs(
+                service,
+                account.scope,
+                kinds,
+                taking_over=account.taking_over,
+                commands=account.commands,
+                keys=account.keys,
+            )
         )
     )
 
@@ -163,7 +174,7 @@ def findings(account: Account, kinds: Iterable[Framework], granted: Mapping[Righ
     vital = {
         Right(need.verb, need.group, need.resource)
         for service in account.services
-        for need in necessary(service, kinds, taking_over=account.taking_over)
+        for need in necessary(service, kinds, taking_over=account.taking_over, keys=account.keys)
     }
     missing = [right for right, may in granted.items() if not may]
     if not missing:

@@ -101,6 +101,10 @@ class Settings(BaseSettings):
     (`ExecOff`), a leaving worker gets the whole drain time, and the launcher of a job that was taken over keeps its own
     hosts files."""
 
+    ssh: bool = True
+    """False: the scheduler makes no Secrets with ssh keys, and needs no right to. A job whose launcher reaches its
+    workers by ssh does not start (`SshOff`), unless it brings a Secret of its own."""
+
     disruption_taints: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()
     """More keys of taints that announce the end of a node, besides the well-known ones."""
 

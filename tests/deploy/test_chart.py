@@ -57,6 +57,14 @@ def test_without_commands_no_account_may_run_any() -> None:
     assert {"name": "exec", "expression": "false"} in policy["spec"]["variables"]
 
 
+def test_without_ssh_no_account_may_write_a_secret() -> None:
+    [role] = of_kind("ClusterRole", "everything", "training-scheduler")
+    assert rights(role["rules"]) == rights(permissions.rules("scheduler", taking_over=True, keys=False))
+    assert not [right for right in rights(role["rules"]) if right[1] == "secrets"]
+    [policy] = of_kind(policies.POLICY, "everything", "training-scheduler.muster.muster.dev")
+    assert {"name": "ssh", "expression": "false"} in policy["spec"]["variables"]
+
+
 @pytest.mark.parametrize("name", [*SETS, "the Kustomize base"])
 @pytest.mark.parametrize("namespace", ["", permissions.HOME, "team-a"])
 def test_what_the_command_prints_changes_nothing_that_the_chart_makes(name: str, namespace: str) -> None:

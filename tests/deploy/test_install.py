@@ -5,6 +5,7 @@ Every service has its own account's rights and token, its own password at the lo
 
 import json
 from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -168,7 +169,9 @@ async def test_a_lone_server_from_what_it_lacks_at_first_to_three_servers(platfo
 
 async def _what_is_missing_is_said_and_made_up_for(platform: Platform) -> None:
     await platform.do("kubectl create namespace muster")
-    served = Authority(platform.folder / "pki").issue("server", host="*.muster-nats.muster.svc")
+    served = Authority(platform.folder / "pki").issue(
+        "server", host="*.muster-nats.muster.svc", life=timedelta(days=30)
+    )
     files = {"ca.crt": "pki/authority.crt", "tls.crt": served.certificate, "tls.key": served.key}
     words = " ".join(f"--from-file={name}={platform.folder / str(path)}" for name, path in files.items())
     await platform.do(f"kubectl -n muster create secret generic pki {words}")

@@ -260,6 +260,8 @@ def test_whose_the_accounts_are():
     assert (one.services, one.scope, one.taking_over) == (SERVICES, "team-a", True)
     (other,) = an_account("scaler", MUSTER_EXEC="false")
     assert not [right for right in rights.of_account(other, BUILT_IN) if right.resource == "pods/exec"]
+    (third,) = an_account("scheduler", MUSTER_SSH="false")
+    assert not [right for right in rights.of_account(third, BUILT_IN) if right.resource == "secrets"]
     assert an_account("nats") == an_account("setup") == []
     listed = [{"metadata": {"name": "default"}}, {"metadata": {"name": "scaler"}}]
     (other,) = rights.accounts(listed, [], home="muster", scope="team-b", taking_over=False)
@@ -290,6 +292,7 @@ def test_a_policy_of_this_release_is_well():
     [
         pytest.param({"take_over": "true"}, "take_over", id="taking over while the service does not"),
         pytest.param({"exec": "false"}, "exec", id="commands are off there and on here"),
+        pytest.param({"ssh": "false"}, "ssh", id="keys are off there and on here"),
         pytest.param({"closed": '["kube-system"]'}, "closed", id="a namespace was opened"),
         pytest.param({"closed": "[1"}, "closed", id="an expression that cannot be read"),
         pytest.param({"kinds": "{}"}, "kinds", id="kinds are missing"),

@@ -249,6 +249,16 @@ def test_every_effect_names_the_rights_it_needs(service: str):
     assert [effect for effect in effects if f"`{effect}`" not in named] == []
 
 
+@pytest.mark.parametrize("service", permissions.SERVICE_ACCOUNTS)
+def test_without_keys_no_right_on_secrets_is_needed_or_given(service: Author):
+    less = (
+        {Need("scheduler", verb, "", "secrets") for verb in ("create", "delete")} if service == "scheduler" else set()
+    )
+    assert {*needs(service)} - {*needs(service, keys=False)} == less
+    assert {*necessary(service)} - {*necessary(service, keys=False)} == less
+    assert "secrets" not in "".join(permissions.render(keys=False, with_policies=False).values())
+
+
 class TestTakingOver:
     """What is only needed while another operator's jobs are taken over is granted and asked for only then."""
 

@@ -209,6 +209,8 @@ imagePullSecrets:
   value: {{ .Values.clusterDomain | quote }}
 - name: MUSTER_EXEC
   value: {{ .Values.exec | quote }}
+- name: MUSTER_SSH
+  value: {{ .Values.ssh | quote }}
 - name: MUSTER_DRAIN
   value: {{ .Values.drain | int | quote }}
 - name: MUSTER_DISRUPTION_TAINTS
