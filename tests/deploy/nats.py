@@ -129,15 +129,16 @@ class Nats:
         if self.tls is not None:
             node.certify(self.tls)
         paths |= {"nats-server": _program(), "/etc/nats/nats.conf": str(config), "sleep 60": "sleep 1"}
-        command = [str(word) for word in self.container["command"]]
+        environment = self.environment(node)
+        command = [expand(str(word), environment) for word in self.container["command"]]
         for there, here in paths.items():
             command = [word.replace(there, here) for word in command]
-        node.child = Child(node.name, command, node.folder / "log", self.environment(node))
+        node.child = Child(node.name, command, node.folder / "log", environment)
 
     async def refusal(self, node: Node) -> str:
         """What keeps this pod's server from starting; nothing when it may."""
         for container in self.first:
-            words = [word.replace("/data", str(node.folder / "data")) for word in container["command"]]
+            words = [expand(word, {}).replace("/data", str(node.folder / "data")) for word in container["command"]]
             ended = await run(*words)
             if ended.code:
                 return ended.complaint

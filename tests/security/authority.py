@@ -69,6 +69,6 @@ class Authority:
             .issuer_name(self._name)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(ends - 10 * DAY)
+            .not_valid_before(min(ends, datetime.now(UTC)) - 9 * DAY)
             .not_valid_after(ends)
         )
