@@ -20,6 +20,8 @@ from shared.job.events.event import Author
 
 HOME = "muster"
 """The namespace of the service accounts."""
+JOBS = "team-a"
+"""The one namespace of jobs in `deploy/rbac/namespace/`."""
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 """The pod security level of that namespace, which the image meets; the Kustomize base has the same."""
 RBAC = "rbac.authorization.k8s.io"
@@ -87,13 +89,13 @@ def manifests(
     namespace: str = "",
     kinds: Iterable[Framework] = BUILT_IN,
     *,
+    home: str = HOME,
     taking_over: bool = False,
     commands: bool = True,
     keys: bool = True,
 ) -> list[Document]:
-    """The service account, the role and the binding, for one `namespace` or, without it, the whole cluster."""
+    """The service account in `home`; the role and the binding for one `namespace`, or without it the whole cluster."""
     scope = "" if namespace else "Cluster"
-    home = namespace or HOME
     name = role(service)
     metadata = {"name": name, "namespace": namespace} if namespace else {"name": name}
     return [
@@ -118,6 +120,7 @@ def render(
     namespace: str = "",
     kinds: Iterable[Framework] = BUILT_IN,
     *,
+    home: str = HOME,
     taking_over: bool = False,
     commands: bool = True,
     keys: bool = True,
@@ -132,18 +135,18 @@ def render(
     """
     kinds = [*kinds]
     files: dict[str, list[Document]] = {
-        service: manifests(service, namespace, kinds, taking_over=taking_over, commands=commands, keys=keys)
+        service: manifests(service, namespace, kinds, home=home, taking_over=taking_over, commands=commands, keys=keys)
         for service in SERVICE_ACCOUNTS
     }
     if not namespace:
         # An administrator of a namespace cannot create the namespace.
         files["namespace"] = [
-            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME, "labels": RESTRICTED}}
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": home, "labels": RESTRICTED}}
         ]
     if not namespace if with_policies is None else with_policies:
         files["policies"] = policies.of_services(
             SERVICE_ACCOUNTS,
-            namespace or HOME,
+            home,
             scope=namespace,
             kinds=kinds,
             taking_over=taking_over,
@@ -151,7 +154,7 @@ def render(
             keys=keys,
         )
     if with_requesters:
-        files["requesters"] = policies.of_requesters(namespace or HOME, kinds)
+        files["requesters"] = policies.of_requesters(home, kinds)
     return {
         f"{name}.yaml": HEADER + yaml.dump_all(files[name], Dumper=_Plain, sort_keys=False) for name in sorted(files)
     }
@@ -170,7 +173,7 @@ def of_chart() -> str:
                 "exec": _by_service(namespace, commands=True),
                 "ssh": _by_service(namespace, keys=True),
             }
-            for variant, namespace in (("cluster", ""), ("namespace", HOME))
+            for variant, namespace in (("cluster", ""), ("namespace", JOBS))
         }
         | {"setup": setup_rules()},
         Dumper=_Plain,
@@ -220,7 +223,7 @@ class _Plain(yaml.SafeDumper):
 def main() -> None:
     files = {
         f"deploy/rbac/{variant}/{name}": text
-        for variant, namespace in (("cluster", ""), ("namespace", HOME))
+        for variant, namespace in (("cluster", ""), ("namespace", JOBS))
         for name, text in render(namespace).items()
     }
     files |= {CHART: of_chart(), POLICIES: policies_of_chart(), CONF: render_users()}

@@ -189,6 +189,21 @@ def findings(account: Account, kinds: Iterable[Framework], granted: Mapping[Righ
     return found
 
 
+def among_tenants(accounts: Iterable[Account], pods_of_jobs: Iterable[str]) -> list[Finding]:
+    """The finding if the namespace of the accounts is that of jobs; `pods_of_jobs` are those that are there now."""
+    shown = [*pods_of_jobs][:3]
+    homes = sorted({each.namespace for each in accounts if shown or each.scope == each.namespace})
+    why = f"has pods of jobs ({', '.join(shown)})" if shown else "is that of the jobs"
+    return [
+        warn(
+            "rights.home",
+            f"the namespace {home}, where the services' accounts are, {why}: a pod there may run under these accounts",
+            "install Muster into a namespace of its own (docs/tenants.md)",
+        )
+        for home in homes
+    ]
+
+
 def no_accounts(home: str) -> Finding:
     """The finding if the namespace has no service account of Muster."""
     return unknown(

@@ -66,7 +66,7 @@ def test_without_ssh_no_account_may_write_a_secret() -> None:
 
 
 @pytest.mark.parametrize("name", [*SETS, "the Kustomize base"])
-@pytest.mark.parametrize("namespace", ["", permissions.HOME, "team-a"])
+@pytest.mark.parametrize("namespace", ["", permissions.JOBS, "team-b"])
 def test_what_the_command_prints_changes_nothing_that_the_chart_makes(name: str, namespace: str) -> None:
     texts = [golden(name).read_text()] if name in SETS else [path.read_text() for path in BASE.glob("*.yaml")]
     made = {_identity(found): found for text in texts for found in documents(text) if "metadata" in found}
@@ -142,7 +142,9 @@ def test_policies_on_a_server_without_them_are_refused() -> None:
 
 def test_an_installation_for_its_own_namespace_may_write_there() -> None:
     [policy, *_] = [
-        found for found in documents(render("--set", "scope.namespace=muster")) if found["kind"] == policies.POLICY
+        found
+        for found in documents(render("--is-upgrade", "--set", "scope.namespace=muster"))
+        if found["kind"] == policies.POLICY
     ]
     assert policy["spec"]["variables"][0]["expression"] == '["kube-system","kube-public","kube-node-lease"]'
 
@@ -422,6 +424,11 @@ def test_the_set_up_job_stays_when_only_others_change() -> None:
             "nats.enabled=false,nats.auth.existingSecret=p,nats.url=tls://x,nats.tls.issuerRef.name=internal",
             "nats.tls.issuerRef is for the NATS that comes along",
             id="a certificate for nobody",
+        ),
+        pytest.param(
+            "scope.namespace=muster",
+            "scope.namespace is muster, which is also where this release would have its service accounts",
+            id="accounts among tenants",
         ),
         pytest.param(
             "mode=all-in-one,services.scaler.replicas=2",

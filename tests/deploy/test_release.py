@@ -180,7 +180,7 @@ async def test_a_second_release_for_the_whole_cluster_is_refused(release: Releas
             refused.complaint
         )
         # Another life of its own it may have.
-        assert not (await other.install("--set", f"scope.namespace={other.name}")).code
+        assert not (await other.install("--set", "scope.namespace=default")).code
     finally:
         await other.helm("uninstall", other.name)
 
