@@ -5,6 +5,7 @@ RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 DEVELOPING := $(VENV)/.developing
 ATHERIS := $(VENV)/atheris
+SBOM := $(VENV)/sbom
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 ENGINE ?= $(firstword $(foreach engine,docker podman buildah,$(shell command -v $(engine))))
 WORKERS ?= 2
@@ -16,7 +17,7 @@ EPOCH = $(shell git log -1 --format=%ct)
 on = $(filter-out 0 no off false,$(1))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sim crash-matrix mutants attacks under-attack input fuzz perturb test-determinism test-real test-node test-k3s test-frameworks lint types fmt e2e bench bench-parts binaries control-plane crds rbac pages chart replay image ha soak lock clean
+.PHONY: help demo test sim crash-matrix mutants attacks under-attack input fuzz perturb test-determinism test-real test-node test-k3s test-frameworks lint types fmt e2e bench bench-parts binaries control-plane crds rbac pages chart replay image sbom ha soak lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -139,6 +140,10 @@ image: ## build muster:VERSION with ENGINE=docker|podman|buildah (BASE=python:3.
 	  $(if $(DOCKER),,--timestamp $(EPOCH)) $(if $(BASE),--build-arg BASE=$(BASE)) \
 	  --build-arg VERSION=$(VERSION) --build-arg REVISION=$(shell git rev-parse HEAD) .
 
+sbom: $(SBOM)/.ready ## list the image's packages with their hashes, as CycloneDX (INTO=FILE)
+	@PYTHONPATH=$(SBOM) $(RUN) -W ignore -m cyclonedx_py requirements --pyproject pyproject.toml --mc-type application \
+	  --output-reproducible -o $(or $(INTO),muster-$(VERSION).cdx.json) deploy/image/requirements.lock
+
 COMPILE := uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.11
 
 lock: ## resolve the dependencies anew, with hashes and without addresses (needs uv)
@@ -146,6 +151,7 @@ lock: ## resolve the dependencies anew, with hashes and without addresses (needs
 	$(COMPILE) -c requirements.lock --group dev -o requirements-dev.lock > /dev/null
 	$(COMPILE) -c requirements.lock pyproject.toml -o deploy/image/requirements.lock > /dev/null
 	$(COMPILE) -c requirements.lock --group image -o deploy/image/build.lock > /dev/null
+	$(COMPILE) --group sbom -o deploy/image/sbom.lock > /dev/null
 
 clean: ## remove the virtual environments, recorded histories and caches
 	rm -rf $(VENV) $(VENV)-3.* .histories .fuzz .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
@@ -166,6 +172,12 @@ endef
 $(ATHERIS)/.ready: tests/fuzz/requirements.txt $(READY)
 	@$(RUN) -m pip install -q --disable-pip-version-check --no-deps --only-binary :all: --require-hashes --upgrade \
 	  --target $(ATHERIS) -r tests/fuzz/requirements.txt
+	@touch $@
+
+# It lists the image's packages, and is not among them.
+$(SBOM)/.ready: deploy/image/sbom.lock $(READY)
+	@$(RUN) -m pip install -q --disable-pip-version-check --no-deps --only-binary :all: --require-hashes --upgrade \
+	  --target $(SBOM) -r $<
 	@touch $@
 
 # Without its mark an environment is half of one, left by an interruption: it is begun again from nothing.

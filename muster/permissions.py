@@ -20,6 +20,8 @@ from shared.job.events.event import Author
 
 HOME = "muster"
 """The namespace of the service accounts."""
+JOBS = "team-a"
+"""The one namespace of jobs in `deploy/rbac/namespace/`."""
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 """The pod security level of that namespace, which the image meets; the Kustomize base has the same."""
 RBAC = "rbac.authorization.k8s.io"
@@ -40,12 +42,13 @@ def rules(
     *,
     taking_over: bool = False,
     commands: bool = True,
+    keys: bool = True,
 ) -> list[Document]:
     """A service's rights as RBAC rules, without wildcards; resources with the same verbs are in one rule.
 
     No rule names objects: a job's objects are named after it, and RBAC cannot compare the names of creates and lists.
     """
-    return _together(needs(service, namespace, kinds, taking_over=taking_over, commands=commands))
+    return _together(needs(service, namespace, kinds, taking_over=taking_over, commands=commands, keys=keys))
 
 
 def _together(wanted: Iterable[Need]) -> list[Document]:
@@ -86,12 +89,13 @@ def manifests(
     namespace: str = "",
     kinds: Iterable[Framework] = BUILT_IN,
     *,
+    home: str = HOME,
     taking_over: bool = False,
     commands: bool = True,
+    keys: bool = True,
 ) -> list[Document]:
-    """The service account, the role and the binding, for one `namespace` or, without it, the whole cluster."""
+    """The service account in `home`; the role and the binding for one `namespace`, or without it the whole cluster."""
     scope = "" if namespace else "Cluster"
-    home = namespace or HOME
     name = role(service)
     metadata = {"name": name, "namespace": namespace} if namespace else {"name": name}
     return [
@@ -100,7 +104,7 @@ def manifests(
             "apiVersion": f"{RBAC}/v1",
             "kind": f"{scope}Role",
             "metadata": dict(metadata),
-            "rules": rules(service, namespace, kinds, taking_over=taking_over, commands=commands),
+            "rules": rules(service, namespace, kinds, taking_over=taking_over, commands=commands, keys=keys),
         },
         {
             "apiVersion": f"{RBAC}/v1",
@@ -116,8 +120,10 @@ def render(
     namespace: str = "",
     kinds: Iterable[Framework] = BUILT_IN,
     *,
+    home: str = HOME,
     taking_over: bool = False,
     commands: bool = True,
+    keys: bool = True,
     with_policies: bool | None = None,
     with_requesters: bool = False,
 ) -> dict[str, str]:
@@ -129,25 +135,26 @@ def render(
     """
     kinds = [*kinds]
     files: dict[str, list[Document]] = {
-        service: manifests(service, namespace, kinds, taking_over=taking_over, commands=commands)
+        service: manifests(service, namespace, kinds, home=home, taking_over=taking_over, commands=commands, keys=keys)
         for service in SERVICE_ACCOUNTS
     }
     if not namespace:
         # An administrator of a namespace cannot create the namespace.
         files["namespace"] = [
-            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME, "labels": RESTRICTED}}
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": home, "labels": RESTRICTED}}
         ]
     if not namespace if with_policies is None else with_policies:
         files["policies"] = policies.of_services(
             SERVICE_ACCOUNTS,
-            namespace or HOME,
+            home,
             scope=namespace,
             kinds=kinds,
             taking_over=taking_over,
             commands=commands,
+            keys=keys,
         )
     if with_requesters:
-        files["requesters"] = policies.of_requesters(namespace or HOME, kinds)
+        files["requesters"] = policies.of_requesters(home, kinds)
     return {
         f"{name}.yaml": HEADER + yaml.dump_all(files[name], Dumper=_Plain, sort_keys=False) for name in sorted(files)
     }
@@ -156,16 +163,17 @@ def render(
 def of_chart() -> str:
     """The rules of the Helm chart's roles, by service and for `all` in one process.
 
-    Those that are always needed, those for taking over and those for commands in launchers are separate.
+    Those that are always needed, those for taking over, for commands in launchers and for ssh keys are separate.
     """
     return HEADER + yaml.dump(
         {
             variant: {
-                "always": _by_service(namespace, commands=False),
-                "takeOver": _by_service(namespace, commands=False, taking_over=True),
+                "always": _by_service(namespace),
+                "takeOver": _by_service(namespace, taking_over=True),
                 "exec": _by_service(namespace, commands=True),
+                "ssh": _by_service(namespace, keys=True),
             }
-            for variant, namespace in (("cluster", ""), ("namespace", HOME))
+            for variant, namespace in (("cluster", ""), ("namespace", JOBS))
         }
         | {"setup": setup_rules()},
         Dumper=_Plain,
@@ -173,13 +181,16 @@ def of_chart() -> str:
     )
 
 
-def _by_service(namespace: str, *, commands: bool, taking_over: bool = False) -> dict[str, list[Document]]:
-    """The rules that are always needed, or those that only taking over or only commands need."""
+def _by_service(
+    namespace: str, *, taking_over: bool = False, commands: bool = False, keys: bool = False
+) -> dict[str, list[Document]]:
+    """The rules that are always needed, or those that one of the arguments adds."""
     wanted: dict[str, list[Need]] = {}
     for service in SERVICE_ACCOUNTS:
-        usual = needs(service, namespace, commands=False)
-        more = needs(service, namespace, taking_over=taking_over, commands=commands)
-        wanted[service] = [need for need in more if need not in usual] if taking_over or commands else usual
+        usual = needs(service, namespace, commands=False, keys=False)
+        more = needs(service, namespace, taking_over=taking_over, commands=commands, keys=keys)
+        only = taking_over or commands or keys
+        wanted[service] = [need for need in more if need not in usual] if only else usual
     everything = [need for found in wanted.values() for need in found]
     return {service: _together(found) for service, found in {**wanted, "all": everything}.items()}
 
@@ -212,7 +223,7 @@ class _Plain(yaml.SafeDumper):
 def main() -> None:
     files = {
         f"deploy/rbac/{variant}/{name}": text
-        for variant, namespace in (("cluster", ""), ("namespace", HOME))
+        for variant, namespace in (("cluster", ""), ("namespace", JOBS))
         for name, text in render(namespace).items()
     }
     files |= {CHART: of_chart(), POLICIES: policies_of_chart(), CONF: render_users()}

@@ -43,10 +43,11 @@ def manifests(
     kinds: Iterable[Framework] = BUILT_IN,
     taking_over: bool = False,
     commands: bool = True,
+    keys: bool = True,
 ) -> list[Document]:
     """The policy of the account in the namespace `home` that serves these services, and its binding."""
     closed = admission.closed_namespaces(home, scope)
-    given = admission.settings(kinds, closed, taking_over=taking_over, commands=commands)
+    given = admission.settings(kinds, closed, taking_over=taking_over, commands=commands, keys=keys)
     return bound(name(account, home), admission.spec(home, account, services, given))
 
 
@@ -63,6 +64,7 @@ def of_services(
     kinds: Iterable[Framework] = BUILT_IN,
     taking_over: bool = False,
     commands: bool = True,
+    keys: bool = True,
 ) -> list[Document]:
     """The policies of services that have an account each, called as the service."""
     kinds = [*kinds]
@@ -70,6 +72,6 @@ def of_services(
         document
         for service in services
         for document in manifests(
-            service, home, (service,), scope=scope, kinds=kinds, taking_over=taking_over, commands=commands
+            service, home, (service,), scope=scope, kinds=kinds, taking_over=taking_over, commands=commands, keys=keys
         )
     ]

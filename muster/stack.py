@@ -163,6 +163,7 @@ class Stack:
             "kinds": kinds(),
             "taking_over": self._settings.get("MUSTER_TAKE_OVER") == "true",
             "commands": self._settings.get("MUSTER_EXEC") != "false",
+            "keys": self._settings.get("MUSTER_SSH") != "false",
         }
         roles = [manifest for name in SERVICES for manifest in permissions.manifests(name, self._namespace, **given)]
         definitions = crds.manifests(kinds())

@@ -103,9 +103,13 @@ def crds() -> None:
 
 def rbac(
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="for one namespace, with Roles only")] = "",
+    home: Annotated[str, typer.Option(metavar="NAMESPACE", help="where the services' accounts are")] = "muster",
     take_over: Annotated[bool, typer.Option("--take-over", help="with the rights that MUSTER_TAKE_OVER needs")] = False,
     commands: Annotated[
         bool, typer.Option("--exec/--without-exec", help="with the right to run commands that MUSTER_EXEC=false spares")
+    ] = True,
+    keys: Annotated[
+        bool, typer.Option("--ssh/--without-ssh", help="with the right to make ssh keys that MUSTER_SSH=false spares")
     ] = True,
     policies: Annotated[
         bool | None,
@@ -119,6 +123,11 @@ def rbac(
     ] = False,
 ) -> None:
     """Print service accounts, roles and admission policies: `muster rbac | kubectl apply -f -`."""
+    if namespace == home:
+        raise typer.BadParameter(
+            f"the services' accounts would be in {home}, and whoever may make pods there may run them under these "
+            "accounts; name a namespace without jobs: --home NAMESPACE"
+        )
     from muster.permissions import render
     from shared.installation.plugins import installed
 
@@ -127,8 +136,10 @@ def rbac(
     files = render(
         namespace,
         installed().kinds,
+        home=home,
         taking_over=take_over,
         commands=commands,
+        keys=keys,
         with_policies=policies,
         with_requesters=requesters,
     )
@@ -141,7 +152,7 @@ def doctor(
         typer.Option(
             "--installation-namespace",
             metavar="NAMESPACE",
-            help="the services' namespace; by default that of this pod, then MUSTER_NAMESPACE, then muster",
+            help="the services' namespace; by default that of this pod, then muster",
         ),
     ] = "",
     release: Annotated[str, typer.Option(help="the Helm release, if a namespace has several")] = "",
@@ -153,6 +164,5 @@ def doctor(
     from muster.doctor.parts import Wishes, home
     from muster.reading import run as running
 
-    known = settings()
-    wishes = Wishes(installed_in or home(known.namespace), release, timeout)
+    known, wishes = settings(), Wishes(installed_in or home(), release, timeout)
     running(lambda: examine(known, wishes, as_json=as_json))

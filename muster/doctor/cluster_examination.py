@@ -26,6 +26,7 @@ from shared.errors import Refused, Trouble
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
 from shared.installation.plugins import chosen, installed
+from shared.job.naming import JOB_UID
 from shared.process import report
 from shared.process.settings import Settings
 from shared.release import this_release
@@ -75,6 +76,8 @@ class ClusterExamination:
         self._wishes = wishes
         self._found: list[dict[str, Any]] = []
         """The objects of the services' pods."""
+        self._of_jobs: list[str] = []
+        """Some pods of jobs in the namespace of the services."""
         self._accounts: list[Account] = []
         self._at_once = asyncio.Semaphore(AT_ONCE)
 
@@ -142,6 +145,8 @@ class ClusterExamination:
 
     async def _of_pods(self, cluster: KubeCluster) -> list[Finding]:
         found = await self._listed(cluster, "pods")
+        beside = await self._listed(cluster, "pods", JOB_UID, limit="3")
+        self._of_jobs = [pod["metadata"]["name"] for pod in beside]
         # Pods of the log and of the set-up have the same label, and are no services.
         self._found = [pod for pod in found if rights.services_of(pod)]
         shown = [services.pod(each) for each in self._found[:MOST_PODS]]
@@ -167,11 +172,14 @@ class ClusterExamination:
             return msgspec.structs.replace(pod, silence=f"its answer is malformed: {error}")
         return msgspec.structs.replace(pod, reports=reports)
 
-    async def _listed(self, cluster: KubeCluster, plural: str) -> list[dict[str, Any]]:
-        selector = OURS + (f",app.kubernetes.io/instance={self._wishes.release}" if self._wishes.release else "")
+    async def _listed(
+        self, cluster: KubeCluster, plural: str, selector: str = "", **query: str
+    ) -> list[dict[str, Any]]:
+        """By default the objects of this installation."""
+        ours = OURS + (f",app.kubernetes.io/instance={self._wishes.release}" if self._wishes.release else "")
         home = self._wishes.home
         path, what = f"/api/v1/namespaces/{quote(home, safe='')}/{plural}", f"list the {plural} in {home}"
-        answer = await cluster.ask(path, what=what, query={"labelSelector": selector})
+        answer = await cluster.ask(path, what=what, query={"labelSelector": selector or ours, **query})
         items = read_answer(_List, answer.body, what).items
         if not items and plural == "serviceaccounts" and not self._wishes.release:
             # The accounts of `muster rbac` have no labels.
@@ -202,7 +210,7 @@ class ClusterExamination:
             return [rights.no_accounts(self._wishes.home)]
         self._accounts = accounts
         answers = await asyncio.gather(*(self._granted(cluster, account, me, kinds) for account in accounts))
-        return [
+        return rights.among_tenants(accounts, self._of_jobs) + [
             finding
             for account, granted in zip(accounts, answers, strict=True)
             for finding in rights.findings(account, kinds, granted)

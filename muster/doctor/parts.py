@@ -21,9 +21,9 @@ class Wishes(NamedTuple):
     """Seconds that each server has for each part."""
 
 
-def home(namespace: str) -> str:
-    """The default of the installation's namespace; `namespace` is the one that it is limited to, if any."""
-    return pod_namespace() or namespace or HOME
+def home() -> str:
+    """The default of the installation's namespace."""
+    return pod_namespace() or HOME
 
 
 async def part(check: str, whose: str, work: Awaitable[list[Finding]], seconds: float) -> list[Finding]:

@@ -65,6 +65,7 @@ def _differences(account: Account, kinds: Iterable[Framework], policy: Document,
         kinds=kinds,
         taking_over=account.taking_over,
         commands=account.commands,
+        keys=account.keys,
     )
     wanted, there = _readable(made["spec"]), _readable(policy.get("spec") or {})
     differ = [part for part in (*wanted, *there) if wanted.get(part) != there.get(part)]

@@ -18,6 +18,7 @@ COMPONENT = "app.kubernetes.io/component"
 TAKE_OVER = "MUSTER_TAKE_OVER"
 NAMESPACE = "MUSTER_NAMESPACE"
 EXEC = "MUSTER_EXEC"
+SSH = "MUSTER_SSH"
 
 TRUE = ("true", "1", "yes", "on", "t", "y")
 
@@ -37,6 +38,8 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     taking_over: bool = False
     commands: bool = True
     """False if its services run none in launchers."""
+    keys: bool = True
+    """False if its services make no Secrets with ssh keys."""
 
     @property
     def user(self) -> str:
@@ -112,6 +115,7 @@ def accounts(
                 scope=said.get(NAMESPACE, ""),
                 taking_over=said.get(TAKE_OVER, str(taking_over)).lower() in TRUE,
                 commands=said.get(EXEC, "true").lower() in TRUE,
+                keys=said.get(SSH, "true").lower() in TRUE,
             )
     for account in listed:
         name = (account.get("metadata") or {}).get("name", "")
@@ -140,7 +144,14 @@ def of_account(account: Account, kinds: Iterable[Framework]) -> list[Right]:
         dict.fromkeys(
             Right(need.verb, need.group, need.resource)
             for service in account.services
-            for need in needs(service, account.scope, kinds, taking_over=account.taking_over, commands=account.commands)
+            for need in needs(
+                service,
+                account.scope,
+                kinds,
+                taking_over=account.taking_over,
+                commands=account.commands,
+                keys=account.keys,
+            )
         )
     )
 
@@ -163,7 +174,7 @@ def findings(account: Account, kinds: Iterable[Framework], granted: Mapping[Righ
     vital = {
         Right(need.verb, need.group, need.resource)
         for service in account.services
-        for need in necessary(service, kinds, taking_over=account.taking_over)
+        for need in necessary(service, kinds, taking_over=account.taking_over, keys=account.keys)
     }
     missing = [right for right, may in granted.items() if not may]
     if not missing:
@@ -176,6 +187,21 @@ def findings(account: Account, kinds: Iterable[Framework], granted: Mapping[Righ
         without = f"{who}: may not {_told(lacks)} {where}; it works without, and does less (docs/permissions.md)"
         found.append(warn(check, without, f"{remedy}, if that was not intended"))
     return found
+
+
+def among_tenants(accounts: Iterable[Account], pods_of_jobs: Iterable[str]) -> list[Finding]:
+    """The finding if the namespace of the accounts is that of jobs; `pods_of_jobs` are those that are there now."""
+    shown = [*pods_of_jobs][:3]
+    homes = sorted({each.namespace for each in accounts if shown or each.scope == each.namespace})
+    why = f"has pods of jobs ({', '.join(shown)})" if shown else "is that of the jobs"
+    return [
+        warn(
+            "rights.home",
+            f"the namespace {home}, where the services' accounts are, {why}: a pod there may run under these accounts",
+            "install Muster into a namespace of its own (docs/tenants.md)",
+        )
+        for home in homes
+    ]
 
 
 def no_accounts(home: str) -> Finding:

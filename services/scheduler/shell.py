@@ -17,11 +17,13 @@ from shared.frameworks.attaching import ssh_secret
 from shared.frameworks.framework import PodContext, slot_labels
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.templates import with_last_words, with_token_if_asked
+from shared.frameworks.training_job import SSH_KEYS
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import Author
 from shared.job.events.scheduler import SecretGone, SecretMade
 from shared.job.fold import History
 from shared.job.naming import ATTEMPT, JOB_UID, JobKey, Slot, Uid
+from shared.job.reasons import SSH_OFF
 from shared.job.spec import JobSpec
 from shared.job.state import Job
 from shared.job.steps import Effect, Step
@@ -31,6 +33,11 @@ from shared.runtime.ownership import QUICK_SECONDS, conflict, is_controlled, is_
 from shared.runtime.run import Runtime
 
 T = TypeVar("T", bound=Object)
+
+NO_KEYS = (
+    "ssh keys are switched off in this cluster; have them switched on (MUSTER_SSH), or name a Secret of its own in the "
+    f"annotation {SSH_KEYS} of a TrainingJob"
+)
 
 KEPT_RESOURCES = 256
 """Resources kept in memory, so that the pods of one job need one GET of its resource."""
@@ -48,9 +55,14 @@ class Scheduler:
         *,
         cluster_domain: str = "cluster.local",
         last_words: bool = True,
+        ssh: bool = True,
     ) -> None:
-        """`last_words`: the kubelet keeps the last lines of a container that fails, unless the template decides."""
+        """`last_words`: the kubelet keeps the last lines of a container that fails, unless the template decides.
+
+        Without `ssh` no Secret is made or deleted; those that are there go with their job.
+        """
         self._last_words = last_words
+        self._ssh = ssh
         self._cluster = cluster
         self._kinds = kinds
         self._domain = cluster_domain
@@ -73,6 +85,8 @@ class Scheduler:
                 await self._claim_pod(context.job, effect)
             case effects.CreateService():
                 await self._create_service(context.job, effect.slot)
+            case effects.CreateSecret() | effects.DeleteSecret() if not self._ssh:
+                raise Refused(NO_KEYS, reason=SSH_OFF, words=NO_KEYS)
             case effects.CreateSecret():
                 return await self._create_secret(context.job, effect)
             case effects.DeletePod():
@@ -186,14 +200,17 @@ class Scheduler:
                 public_host=host.public,
             )
             made = await self._made(SECRETS, job, manifest)
+            # A Secret that exists is the attempt's: nothing else gets its name.  No service may read it.
+            uid = made.metadata.uid if made else await self._cluster.would_delete(SECRETS, key.namespace, name)
         except (Transient, Conflict) as trouble:
             raise Transient(f"create Secret {key.namespace}/{name}: {type(trouble).__name__}") from None
         except Refused as refusal:
             # The API server's message may repeat the object, and a private key must not be logged.
             what = f"create Secret {key.namespace}/{name}: {refusal.reason}"
             raise Refused(what, reason=refusal.reason, field=refusal.field) from None
-        # A Secret that exists is the attempt's: nothing else gets its name.
-        return SecretMade(attempt=effect.attempt, uid=Uid(made.metadata.uid) if made is not None else Uid(""))
+        if uid is None:
+            raise Transient(f"create Secret {key.namespace}/{name}: it is deleted meanwhile")
+        return SecretMade(attempt=effect.attempt, uid=Uid(uid))
 
     async def _made(self, resource: Resource[T], job: Job, manifest: dict[str, Any]) -> T | None:
         """Create the object; return None if its name is taken."""
@@ -240,4 +257,5 @@ def build(dependencies: Dependencies) -> Scheduler:
         dependencies.kinds,
         cluster_domain=settings.cluster_domain,
         last_words=settings.termination_messages,
+        ssh=settings.ssh,
     )

@@ -91,7 +91,13 @@ _ABOUT_OURS = (
 RULES = (
     Rule("scheduler", "CREATE", (PODS,), f"{OURS} && {_SLOT}", f"{OURS_IN_WORDS}, or it lacks the labels of a slot"),
     Rule("scheduler", "CREATE", (SERVICES,), f"{OURS} && {_HEADLESS}", f"{OURS_IN_WORDS}, or it is not headless"),
-    Rule("scheduler", "CREATE", (SECRETS,), f"{OURS} && {_UNTYPED}", f"{OURS_IN_WORDS}, or it is not Opaque"),
+    Rule(
+        "scheduler",
+        "CREATE",
+        (SECRETS,),
+        f"variables.ssh && {OURS} && {_UNTYPED}",
+        f"{OURS_IN_WORDS}, or it is not Opaque, or ssh is off",
+    ),
     Rule(
         "scheduler",
         "UPDATE",
@@ -100,7 +106,8 @@ RULES = (
         f" && {_same('spec')}",
         "only labels change, of a job's objects, and only while jobs are taken over",
     ),
-    Rule("scheduler", "DELETE", (PODS, SERVICES, SECRETS), OURS, OURS_IN_WORDS),
+    Rule("scheduler", "DELETE", (PODS, SERVICES), OURS, OURS_IN_WORDS),
+    Rule("scheduler", "DELETE", (SECRETS,), f"variables.ssh && {OURS}", f"{OURS_IN_WORDS}, or ssh is off"),
     Rule("scheduler", "DELETE", (Jobs.EVERY,), _EXPIRES, "it has no time to live after its end"),
     Rule("scaler", "CREATE", (CONFIGMAPS,), OURS, OURS_IN_WORDS),
     Rule("scaler", "UPDATE", (CONFIGMAPS,), f"{OURS} && {_SAME_OWNERS}", f"{OURS_IN_WORDS}, or its owners change"),
@@ -144,7 +151,7 @@ def closed_namespaces(home: str, scope: str) -> list[str]:
 
 
 def settings(
-    kinds: Iterable[Framework], closed: Collection[str], *, taking_over: bool, commands: bool
+    kinds: Iterable[Framework], closed: Collection[str], *, taking_over: bool, commands: bool, keys: bool
 ) -> list[Document]:
     """The variables that differ between installations; the others read them."""
     kinds = [*kinds]
@@ -154,6 +161,7 @@ def settings(
         _variable("jobs", _json(plurals(kinds))),
         _variable("take_over", _json(taking_over)),
         _variable("exec", _json(commands)),
+        _variable("ssh", _json(keys)),
     ]
 
 

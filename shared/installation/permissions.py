@@ -93,7 +93,6 @@ PERMISSIONS = (
     Permission("scheduler", ("get",), (Jobs.EVERY,), "the pod templates, read once per generation"),
     Permission("scheduler", ("create",), (PODS,), "`CreatePod`"),
     Permission("scheduler", ("create",), (SERVICES,), "`CreateService`"),
-    Permission("scheduler", ("create",), (SECRETS,), "`CreateSecret`"),
     Permission("scheduler", ("get",), (PODS, SERVICES), f"every `Create`: {TAKEN}; every `Delete`: {WHOSE}"),
     Permission(
         "scheduler",
@@ -104,7 +103,6 @@ PERMISSIONS = (
     ),
     Permission("scheduler", ("delete",), (PODS,), "`DeletePod`"),
     Permission("scheduler", ("delete",), (SERVICES,), "`DeleteService`"),
-    Permission("scheduler", ("delete",), (SECRETS,), "`DeleteSecret`"),
     Permission("scheduler", ("delete",), (Jobs.THAT_EXPIRE,), "`DeleteJob`: its time to live after the end is over"),
     Permission("scheduler", ("update",), (Jobs.EVERY,), FINALIZERS, "finalizers"),
     Permission("scaler", ("get",), (CONFIGMAPS,), f"`WriteHosts`: its version; `WriteHosts`, `DeleteHosts`: {WHOSE}"),
@@ -136,7 +134,9 @@ PERMISSIONS = (
         )
         for service in SERVICES_OF_A_CLUSTER
     ),
-    # Last, as the chart adds it to the others.
+    # Last, as the chart adds them to the others.
+    Permission("scheduler", ("create",), (SECRETS,), "`CreateSecret`: the ssh keys of an attempt"),
+    Permission("scheduler", ("delete",), (SECRETS,), "`DeleteSecret`"),
     Permission(
         "scaler",
         ("get", "create"),
@@ -156,20 +156,24 @@ def needs(
     *,
     taking_over: bool = False,
     commands: bool = True,
+    keys: bool = True,
 ) -> list[Need]:
     """Every right of a service; without a `namespace` those of an installation for the whole cluster.
 
-    Without `commands` it runs none in launchers (`MUSTER_EXEC=false`).
+    Without `commands` it runs none in launchers (`MUSTER_EXEC=false`), without `keys` it makes no Secrets with ssh keys
+    (`MUSTER_SSH=false`).
     """
-    found = [known for known in _of(service, taking_over) if not (namespace and known.everywhere)]
+    found = [known for known in _of(service, taking_over, keys) if not (namespace and known.everywhere)]
     found, kinds = [known for known in found if commands or known.subresource != "exec"], [*kinds]
     return [need for known in found for need in known.needs(kinds)]
 
 
-def necessary(service: Author, kinds: Iterable[Framework] = BUILT_IN, *, taking_over: bool = False) -> list[Need]:
+def necessary(
+    service: Author, kinds: Iterable[Framework] = BUILT_IN, *, taking_over: bool = False, keys: bool = True
+) -> list[Need]:
     """The rights without which a service cannot begin if these `kinds` of job are served."""
-    found, kinds = [known for known in _of(service, taking_over) if not (known.everywhere or known.helpful)], [*kinds]
-    return [need for known in found for need in known.needs(kinds)]
+    known, kinds = _of(service, taking_over, keys), [*kinds]
+    return [need for each in known if not (each.everywhere or each.helpful) for need in each.needs(kinds)]
 
 
 def set_up(kinds: Iterable[Framework] = BUILT_IN) -> list[Right]:
@@ -187,5 +191,6 @@ def set_up(kinds: Iterable[Framework] = BUILT_IN) -> list[Right]:
     ]
 
 
-def _of(service: Author, taking_over: bool) -> list[Permission]:
-    return [known for known in PERMISSIONS if known.service == service and (taking_over or not known.taking_over)]
+def _of(service: Author, taking_over: bool, keys: bool) -> list[Permission]:
+    own = [known for known in PERMISSIONS if known.service == service and (taking_over or not known.taking_over)]
+    return [known for known in own if keys or SECRETS not in known.resources]

@@ -33,6 +33,7 @@ JOB_SUSPENDED = "JobSuspended"
 NOT_OURS = "NotOurs"
 NO_LAUNCHER = "NoLauncher"
 EXEC_OFF = "ExecOff"
+SSH_OFF = "SshOff"
 REQUEST_DELETED = "RequestDeleted"
 SCALING_START = "ScalingStart"
 SCHEDULING_TIMEOUT = "SchedulingTimeout"
@@ -161,6 +162,7 @@ REFUSALS = {
     "NotAsked": Reason("the resource does not ask for what the log says it does", since="0.2"),
     NOT_OURS: Reason("an object that the log calls the job's is not, by its controller and labels", since="0.2"),
     "QuotaExceeded": Reason("the namespace's quota is used up"),
+    SSH_OFF: Reason("the job needs ssh keys, which are switched off in this cluster", since="0.2"),
 }
 """Why the API server, or Muster itself, did not carry out an effect."""
 

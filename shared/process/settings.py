@@ -101,6 +101,10 @@ class Settings(BaseSettings):
     (`ExecOff`), a leaving worker gets the whole drain time, and the launcher of a job that was taken over keeps its own
     hosts files."""
 
+    ssh: bool = True
+    """False: the scheduler makes no Secrets with ssh keys, and needs no right to. A job whose launcher reaches its
+    workers by ssh does not start (`SshOff`), unless it brings a Secret of its own."""
+
     disruption_taints: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()
     """More keys of taints that announce the end of a node, besides the well-known ones."""
 
@@ -108,14 +112,14 @@ class Settings(BaseSettings):
     """What a failed container prints last, at most 2 KiB, becomes part of the history and of the job's status. False:
     pods are made without `terminationMessagePolicy: FallbackToLogsOnError`, and no termination message is recorded."""
 
-    jobs_per_minute: int = Field(default=1_200, ge=0)
+    jobs_per_minute: int = Field(default=3_000, ge=0)
     """For the watcher. How many new jobs of one namespace are taken on a minute; after a pause as many at once. The
     others wait for their turn (`OverBudget` in their status). 0: no bound."""
 
-    requests_per_minute: int = Field(default=1_200, ge=0)
+    requests_per_minute: int = Field(default=3_000, ge=0)
     """The same for the scale requests of one namespace."""
 
-    events_per_minute: int = Field(default=30_000, ge=0)
+    events_per_minute: int = Field(default=60_000, ge=0)
     """The same for what else the watcher records of one namespace: changes of pods, children and specs. What has to
     wait is merged; the end of a job or a pod does not wait."""
 

@@ -5,6 +5,7 @@ every minute whether their certificates were renewed.
 """
 
 import asyncio
+import base64
 import shutil
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -55,14 +56,26 @@ class Node:
         return f"http://127.0.0.1:{self.monitor}"
 
 
+def files(secret: Mapping[str, Any], folder: Path) -> Tls:
+    """The Secret's certificate as a kubelet mounts it."""
+    folder.mkdir(parents=True)
+    for name, content in secret["data"].items():
+        (folder / name).write_bytes(base64.b64decode(content))
+    return Tls(ca=folder / "ca.crt", certificate=folder / "tls.crt", key=folder / "tls.key")
+
+
 class Nats:
-    """What `helm template` with `options` says of NATS, with the Secret's passwords `users`."""
+    """What `helm template` with `options` says of NATS, with the Secret's passwords `users`.
+
+    The certificate is the one that the chart makes, or `tls`.
+    """
 
     def __init__(self, folder: Path, users: Mapping[str, str], *options: str, tls: Tls | None = None) -> None:
         self.users = users
-        self.tls = tls
         found = documents(render("--set", "nats.auth.existingSecret=mine", *options))
         self.objects = {(each["kind"], each["metadata"]["name"]): each for each in found}
+        made = self.objects.get(("Secret", f"{NAME}-tls"))
+        self.tls = tls or (made and files(made, folder / "made"))
         stateful: dict[str, Any] = self.objects["StatefulSet", NAME]["spec"]
         pod = stateful["template"]["spec"]
         (self.container,) = pod["containers"]
@@ -70,6 +83,11 @@ class Nats:
         self.nodes = [Node(number, folder) for number in range(stateful["replicas"])]
         for node in self.nodes:
             self._write(node)
+
+    @property
+    def trusted(self) -> Tls | None:
+        """What a client needs, if anything."""
+        return self.tls and Tls(ca=self.tls.ca)
 
     @property
     def url(self) -> str:
@@ -111,15 +129,16 @@ class Nats:
         if self.tls is not None:
             node.certify(self.tls)
         paths |= {"nats-server": _program(), "/etc/nats/nats.conf": str(config), "sleep 60": "sleep 1"}
-        command = [str(word) for word in self.container["command"]]
+        environment = self.environment(node)
+        command = [expand(str(word), environment) for word in self.container["command"]]
         for there, here in paths.items():
             command = [word.replace(there, here) for word in command]
-        node.child = Child(node.name, command, node.folder / "log", self.environment(node))
+        node.child = Child(node.name, command, node.folder / "log", environment)
 
     async def refusal(self, node: Node) -> str:
         """What keeps this pod's server from starting; nothing when it may."""
         for container in self.first:
-            words = [word.replace("/data", str(node.folder / "data")) for word in container["command"]]
+            words = [expand(word, {}).replace("/data", str(node.folder / "data")) for word in container["command"]]
             ended = await run(*words)
             if ended.code:
                 return ended.complaint

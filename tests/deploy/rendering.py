@@ -1,6 +1,6 @@
 """The Helm chart as helm renders it; `make chart` writes `deploy/kustomize/base/` from it.
 
-People without Helm use that base.  It has no Secret: its passwords would be the same everywhere.
+People without Helm use that base.  It has no Secret: its passwords and keys would be the same everywhere.
 """
 
 import subprocess
@@ -46,7 +46,9 @@ def documents(text: str) -> list[Document]:
 def base() -> dict[str, str]:
     """The files of the Kustomize base by name: one for each component."""
     files: dict[str, list[Document]] = {"namespace": [_namespace()]}
-    for document in documents(render("--set", f"nats.auth.existingSecret={NAME}-nats-users")):
+    for document in documents(render()):
+        if document["kind"] == "Secret":
+            continue
         component = document["metadata"]["labels"][_COMPONENT]
         for metadata in _metadata(document):
             metadata.get("labels", {}).pop(_BY_HELM, None)

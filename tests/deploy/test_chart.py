@@ -57,8 +57,16 @@ def test_without_commands_no_account_may_run_any() -> None:
     assert {"name": "exec", "expression": "false"} in policy["spec"]["variables"]
 
 
+def test_without_ssh_no_account_may_write_a_secret() -> None:
+    [role] = of_kind("ClusterRole", "everything", "training-scheduler")
+    assert rights(role["rules"]) == rights(permissions.rules("scheduler", taking_over=True, keys=False))
+    assert not [right for right in rights(role["rules"]) if right[1] == "secrets"]
+    [policy] = of_kind(policies.POLICY, "everything", "training-scheduler.muster.muster.dev")
+    assert {"name": "ssh", "expression": "false"} in policy["spec"]["variables"]
+
+
 @pytest.mark.parametrize("name", [*SETS, "the Kustomize base"])
-@pytest.mark.parametrize("namespace", ["", permissions.HOME, "team-a"])
+@pytest.mark.parametrize("namespace", ["", permissions.JOBS, "team-b"])
 def test_what_the_command_prints_changes_nothing_that_the_chart_makes(name: str, namespace: str) -> None:
     texts = [golden(name).read_text()] if name in SETS else [path.read_text() for path in BASE.glob("*.yaml")]
     made = {_identity(found): found for text in texts for found in documents(text) if "metadata" in found}
@@ -134,7 +142,9 @@ def test_policies_on_a_server_without_them_are_refused() -> None:
 
 def test_an_installation_for_its_own_namespace_may_write_there() -> None:
     [policy, *_] = [
-        found for found in documents(render("--set", "scope.namespace=muster")) if found["kind"] == policies.POLICY
+        found
+        for found in documents(render("--is-upgrade", "--set", "scope.namespace=muster"))
+        if found["kind"] == policies.POLICY
     ]
     assert policy["spec"]["variables"][0]["expression"] == '["kube-system","kube-public","kube-node-lease"]'
 
@@ -224,6 +234,50 @@ def numbers(value: Any, inside: str = "") -> Iterator[str]:
 def test_the_notes_apply_one_file_as_the_page_does() -> None:
     (path,) = re.findall(r"apply -f (\S+)", (CHART / "templates/NOTES.txt").read_text())
     assert (ROOT / path).is_file()
+
+
+@pytest.mark.parametrize(
+    ("options", "kinds", "trusted"),
+    [
+        pytest.param("", {"Secret"}, "muster-nats-tls", id="by default one of our own"),
+        pytest.param("nats.tls.issuerRef.name=internal", {"Certificate"}, "muster-nats-tls", id="by cert-manager"),
+        pytest.param("nats.tls.secret=mine", set(), "mine", id="given"),
+        pytest.param("nats.tls.enabled=false", set(), None, id="none"),
+        pytest.param(
+            "nats.enabled=false,nats.url=tls://x,nats.auth.existingSecret=p", set(), None, id="as the system trusts"
+        ),
+    ],
+)
+def test_every_client_trusts_the_authority_of_the_certificate(
+    options: str, kinds: set[str], trusted: str | None
+) -> None:
+    made = documents(render("--set", options))
+    ours = {one["kind"] for one in made if one["metadata"]["name"] in ("muster-nats-tls", "muster-nats-ca")}
+    assert ours == kinds
+    clients = [one for one in made if one["kind"] in ("Deployment", "Job")]
+    assert len(clients) == 5
+    for client in clients:
+        pod = client["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        given = {each["name"]: each.get("value") for each in container["env"]}
+        volumes = [each["secret"] for each in pod["volumes"] if each["name"] == "nats-ca"]
+        assert ("NATS_CA" in given) is (trusted is not None)
+        assert [each["secretName"] for each in volumes] == ([trusted] if trusted else [])
+        assert all([item["key"] for item in each["items"]] == ["ca.crt"] for each in volumes)
+        assert given["NATS_URL"].startswith("nats://" if options == "nats.tls.enabled=false" else "tls://")
+
+
+def test_the_monitor_of_nats_is_for_the_services_alone() -> None:
+    for options in ("", "networkPolicy.enabled=true"):
+        policy = next(
+            one
+            for one in documents(render("--set", options))
+            if (one["kind"], one["metadata"]["name"]) == ("NetworkPolicy", "muster-nats")
+        )
+        rules = [rule for rule in policy["spec"]["ingress"] if {"port": "monitor"} in rule["ports"]]
+        (peers,) = [rule["from"] for rule in rules]
+        (selector,) = [peer["podSelector"]["matchLabels"] for peer in peers]
+        assert selector == {"app.kubernetes.io/name": "muster", "app.kubernetes.io/instance": "muster"}
 
 
 def test_nats_may_run_elsewhere() -> None:
@@ -339,7 +393,7 @@ def test_the_set_up_job_stays_when_only_others_change() -> None:
         ),
         pytest.param("nats.url=nats://x:4222", "for your own NATS set nats.enabled=false", id="NATS is in two places"),
         pytest.param(
-            "nats.enabled=false,nats.url=nats://x",
+            "nats.enabled=false,nats.url=tls://x",
             "nats.auth.existingSecret is empty: name a Secret with the passwords",
             id="own NATS without passwords",
         ),
@@ -357,9 +411,24 @@ def test_the_set_up_job_stays_when_only_others_change() -> None:
             id="a log without room for leases",
         ),
         pytest.param(
-            "nats.tls.enabled=true",
-            "nats.tls.secret is empty: name a Secret with ca.crt, tls.crt and tls.key",
-            id="TLS without certificates",
+            "nats.enabled=false,nats.auth.existingSecret=p,nats.url=tls://x\\,nats://y",
+            "write tls://, and name a Secret with the ca.crt of your servers in nats.tls.secret",
+            id="own NATS without TLS",
+        ),
+        pytest.param(
+            "nats.tls.secret=mine,nats.tls.issuerRef.name=internal",
+            "nats.tls.secret and nats.tls.issuerRef are both set",
+            id="two certificates",
+        ),
+        pytest.param(
+            "nats.enabled=false,nats.auth.existingSecret=p,nats.url=tls://x,nats.tls.issuerRef.name=internal",
+            "nats.tls.issuerRef is for the NATS that comes along",
+            id="a certificate for nobody",
+        ),
+        pytest.param(
+            "scope.namespace=muster",
+            "scope.namespace is muster, which is also where this release would have its service accounts",
+            id="accounts among tenants",
         ),
         pytest.param(
             "mode=all-in-one,services.scaler.replicas=2",
@@ -398,7 +467,7 @@ def test_bad_values_are_refused_in_words(options: str, words: str) -> None:
         pytest.param("kinds={TFJob.kubeflow.org}", 'value: "TFJob.kubeflow.org"', id="a kind in capitals"),
         pytest.param("rbac.extraRules.status[0].resourceNames={one}", "resourceNames:\n  - one", id="a rule for one"),
         pytest.param(
-            "networkPolicy.enabled=true,nats.enabled=false,nats.url=nats://x,nats.auth.existingSecret=p,"
+            "networkPolicy.enabled=true,nats.enabled=false,nats.url=tls://x,nats.auth.existingSecret=p,"
             "nats.monitor=http://x:8333",
             "- port: 4222\n        - port: 8333",
             id="a way to the monitor",

@@ -34,6 +34,7 @@ from tests.kit.controlplane import require_control_plane
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docker-compose.yml"
 FOLDER = ROOT / "deploy" / "compose"
+CREDENTIALS = Path("/credentials")
 
 
 def test_docker_compose_itself_takes_the_file():
@@ -55,9 +56,21 @@ def test_a_service_understands_its_environment(name: str, monkeypatch: pytest.Mo
     settings = Settings()
     assert _known(given), "every variable is one of a setting"
     assert settings.nats_user == name
-    assert f"'{settings.nats_password}'" == _service("nats")["environment"][f"{name.upper()}_PASSWORD"]
-    assert settings.kubeconfig == Path(f"/kube/{name}.yaml")
+    assert settings.nats_password_file == CREDENTIALS / "password"
+    assert settings.kubeconfig == CREDENTIALS / "kubeconfig.yaml"
     assert _service(name)["entrypoint"] == [f"muster-{name}"]
+    # Its own, and no other's.
+    assert _service(name)["volumes"] == [f"{name}:{CREDENTIALS}:ro"]
+
+
+def test_the_administrators_kubeconfig_is_for_the_set_up_alone():
+    holders = {
+        name: [mount for mount in service.get("volumes", ()) if mount.split(":")[0] in ("kube", "admin")]
+        for name, service in _compose()["services"].items()
+    }
+    assert {name for name, mounts in holders.items() if mounts} == {"passwords", "nats", "k3s", "kubeconfigs", "setup"}
+    # Only the password is there when NATS begins, and NATS alone reads it.
+    assert holders["nats"] == ["admin:/credentials/admin:ro"]
 
 
 def test_no_lasting_container_uses_the_network_of_another():
@@ -111,16 +124,27 @@ async def test_its_log_lets_each_user_in_and_keeps_what_it_acknowledged(tmp_path
         assert old in text
         text = text.replace(old, new)
     (tmp_path / "nats.conf").write_text(text)
+    credentials = tmp_path / "credentials"
+    for user in USERS:
+        (credentials / user).mkdir(parents=True)
+    for _ in range(2):
+        done = await run("/bin/sh", str(FOLDER / "passwords.sh"), str(credentials))
+        assert done.code == 0, done.complaint
+        given = {user: (credentials / user / "password").read_text() for user in USERS}
+        assert len({*given.values()}) == len(USERS)
+        assert all(re.fullmatch("[0-9a-f]{32}", password) for password in given.values())
+    assert _mounts("passwords", "") == _mounts("nats", ":ro") == {f"{user}:/credentials/{user}" for user in USERS}
     users = ROOT / "deploy" / "helm" / "muster" / "files" / "nats-users.conf"
     assert f"./{users.relative_to(ROOT)}:/etc/nats/users.conf:ro" in _service("nats")["volumes"]
     shutil.copy(users, tmp_path / "users.conf")
-    environment = _service("nats")["environment"]
-    command = [_program(), "--config", str(tmp_path / "nats.conf")]
-    server = Child("NATS", command, tmp_path / "server.log", environment)
+    (script,) = _service("nats")["command"]
+    # Compose makes one dollar of two.
+    script = script.replace("$$", "$").replace("/credentials/*", f"{credentials}/*").replace("/data", str(tmp_path))
+    script = script.replace("nats-server --config /etc/nats/nats.conf", f"{_program()} --config {tmp_path}/nats.conf")
+    server = Child("NATS", ["sh", "-c", script], tmp_path / "server.log", {"PATH": os.environ["PATH"]})
     server.start()
     try:
         url = f"nats://127.0.0.1:{port}"
-        given = {user: environment[f"{user.upper()}_PASSWORD"].strip("'") for user in USERS}
         await set_up(url, user="admin", password=given["admin"])
         for user in USERS:
             log = await JetStreamEventLog.connect(url, name="test", user=user, password=given[user])
@@ -136,21 +160,20 @@ async def test_its_log_lets_each_user_in_and_keeps_what_it_acknowledged(tmp_path
 @pytest.mark.real
 async def test_each_service_gets_a_kubeconfig_with_its_own_rights_only(tmp_path: Path):
     require_control_plane()
-    tools, kube = tmp_path / "tools", tmp_path / "kube"
-    tools.mkdir()
-    kube.mkdir()
+    tools, credentials = tmp_path / "tools", tmp_path / "credentials"
+    for folder in (tools, *(credentials / name for name in ("admin", *SERVICES))):
+        folder.mkdir(parents=True)
     (tools / "kubectl").symlink_to(binaries.kubectl())
     async with ControlPlane(tmp_path / "plane", nodes=0) as plane:
-        shutil.copy(plane.kubeconfig(CLUSTER_ADMIN), kube / "kubeconfig.yaml")
         path = {"PATH": f"{tools}:{os.environ['PATH']}"}
         server = f"https://localhost:{urlsplit(plane.url).port}"
-        words = [str(kube), str(ROOT / "deploy" / "rbac" / "cluster"), server]
+        words = [str(plane.kubeconfig(CLUSTER_ADMIN)), str(credentials), str(ROOT / "deploy/rbac/cluster"), server]
         for _ in range(2):
             # Once more with what the first time left, as `docker compose up` does.
             done = await run("/bin/sh", str(FOLDER / "kubeconfigs.sh"), *words, environment=path)
             assert done.code == 0, done.complaint
         for name in SERVICES:
-            file = kube / f"{name}.yaml"
+            file = credentials / name / "kubeconfig.yaml"
             assert stat.S_IMODE(file.stat().st_mode) == 0o644
             assert yaml.safe_load(file.read_text())["clusters"][0]["cluster"]["server"] == server
             said = await run(str(tools / "kubectl"), "--kubeconfig", str(file), "auth", "whoami", "-o", "yaml")
@@ -162,6 +185,12 @@ def _compose() -> dict[str, Any]:
     text = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", FILE.read_text())
     loaded: dict[str, Any] = yaml.safe_load(text)
     return loaded
+
+
+def _mounts(name: str, ending: str) -> set[str]:
+    """The volumes of credentials, each with where it is."""
+    found = [mount.removesuffix(ending) for mount in _service(name)["volumes"] if mount.endswith(ending)]
+    return {mount for mount in found if mount.partition(":")[2].startswith(f"{CREDENTIALS}/")}
 
 
 def _service(name: str) -> dict[str, Any]:

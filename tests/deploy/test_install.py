@@ -5,6 +5,7 @@ Every service has its own account's rights and token, its own password at the lo
 
 import json
 from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,6 +17,7 @@ from tests.kit.next_release import FIELD, next_release
 from tests.kit.operator import a_job
 from tests.kit.platform import ROOT, Platform, a_platform
 from tests.kit.walking import steps
+from tests.security.authority import Authority
 
 pytestmark = pytest.mark.real
 
@@ -153,8 +155,8 @@ async def test_a_lone_server_from_what_it_lacks_at_first_to_three_servers(platfo
     )
     await platform.walk(RUNBOOK, LARGER, patience=PATIENCE)
     async with platform.forwarded("-n muster muster-nats-0", 4222) as port:
-        admin = {"NATS_URL": f"nats://127.0.0.1:{port}", "NATS_USER": "admin", "NATS_PASSWORD": "of-admin"}
-        platform.environment |= admin
+        where = {"NATS_URL": f"tls://127.0.0.1:{port}", "NATS_CA": str(platform.folder / "pki" / "authority.crt")}
+        platform.environment |= where | {"NATS_USER": "admin", "NATS_PASSWORD": "of-admin"}
         await platform.walk(RUNBOOK, MOVED, patience=PATIENCE)
 
     copies = "kubectl -n muster exec deploy/muster-status -- muster doctor | grep 'JOBS 3, KV_LEASES 3, KV_HEADS 3'"
@@ -166,7 +168,15 @@ async def test_a_lone_server_from_what_it_lacks_at_first_to_three_servers(platfo
 
 
 async def _what_is_missing_is_said_and_made_up_for(platform: Platform) -> None:
-    await platform.do(f"{INSTALL} --set setup.enabled=false --set nats.auth.existingSecret=passwords {FEW_RESOURCES}")
+    await platform.do("kubectl create namespace muster")
+    served = Authority(platform.folder / "pki").issue(
+        "server", host="*.muster-nats.muster.svc", life=timedelta(days=30)
+    )
+    files = {"ca.crt": "pki/authority.crt", "tls.crt": served.certificate, "tls.key": served.key}
+    words = " ".join(f"--from-file={name}={platform.folder / str(path)}" for name, path in files.items())
+    await platform.do(f"kubectl -n muster create secret generic pki {words}")
+    given = "--set nats.auth.existingSecret=passwords,nats.tls.secret=pki"
+    await platform.do(f"{INSTALL} --set setup.enabled=false {given} {FEW_RESOURCES}")
     failed = "events --namespace muster --field-selector=reason=Failed"
     await platform.until(failed, lambda events: 'secret "passwords" not found' in warnings(events))
 

@@ -2,8 +2,10 @@
 
 import asyncio
 import secrets
+import shutil
 import ssl
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -51,10 +53,9 @@ def passwords() -> dict[str, str]:
 
 
 async def connect(nats: Nats, user: str, password: str = "", *, patience: float = READY) -> JetStreamEventLog:
-    trusted = nats.tls and Tls(ca=nats.tls.ca)
     given = password or nats.users[user]
     return await JetStreamEventLog.connect(
-        nats.url, name=user, user=user, password=given, tls=trusted, patience=patience
+        nats.url, name=user, user=user, password=given, tls=nats.trusted, patience=patience
     )
 
 
@@ -115,7 +116,7 @@ async def test_one_server_with_strange_passwords(tmp_path: Path) -> None:
     async with running(Nats(tmp_path, STRANGE)) as nats:
         (node,) = nats.nodes
         assert not fsync_trouble(await varz(node.monitoring))
-        made = await set_up(nats.url, password=STRANGE[ADMIN])
+        made = await set_up(nats.url, password=STRANGE[ADMIN], tls=nats.trusted)
         assert made.differences == ()
         for user in USERS:
             log = await connect(nats, user)
@@ -124,13 +125,13 @@ async def test_one_server_with_strange_passwords(tmp_path: Path) -> None:
             await log.close()
             with pytest.raises(Refused, match="does not know this user and password"):
                 await connect(nats, user, "wrong")
-        assert (await set_up(nats.url, password=STRANGE[ADMIN])).created == ()
+        assert (await set_up(nats.url, password=STRANGE[ADMIN], tls=nats.trusted)).created == ()
 
 
 @pytest.mark.nats
 async def test_each_user_may_do_its_own_and_nothing_else(tmp_path: Path) -> None:
     async with running(Nats(tmp_path, passwords())) as nats:
-        await set_up(nats.url, password=nats.users[ADMIN])
+        await set_up(nats.url, password=nats.users[ADMIN], tls=nats.trusted)
         for user in (*AUTHORS, READER):
             log = await connect(nats, user)
             await _only_its_own(log.connection, user)
@@ -156,37 +157,77 @@ async def _only_its_own(connection: Connection, user: str) -> None:
 @pytest.mark.nats
 async def test_three_servers_with_tls_lose_one_after_the_other(tmp_path: Path) -> None:
     """Each is drained or killed in its turn while events are appended: all that was acknowledged is there."""
-    authority = Authority(tmp_path / "pki")
-    issued = authority.issue("server")
-    served = Tls(ca=authority.path, certificate=issued.certificate, key=issued.key)
-    options = ("--set", "nats.replicas=3,nats.tls.enabled=true,nats.tls.secret=pki")
-    async with running(Nats(tmp_path / "nats", passwords(), *options, tls=served)) as nats:
-        trusted = Tls(ca=authority.path)
-        await set_up(nats.url, password=nats.users[ADMIN], tls=trusted, replicas=3)
+    async with running(Nats(tmp_path / "nats", passwords(), "--set", "nats.replicas=3")) as nats:
+        await set_up(nats.url, password=nats.users[ADMIN], tls=nats.trusted, replicas=3)
         log = await connect(nats, "scheduler")
-        acknowledged: dict[str, int] = {}
-        going = asyncio.create_task(_append(log, acknowledged))
-        for number, node in enumerate(nats.nodes):
-            await _more(acknowledged, 20)
-            if number:
-                node.child.kill()
-            else:
-                await nats.drain(node)
-            await until(lambda node=node: _ended(node))  # type: ignore[misc]
-            await _more(acknowledged, 20)
-            node.child.start()
-            await until(node.is_ready)
-        going.cancel()
-        await asyncio.gather(going, return_exceptions=True)
-        kept = {event.event_id: event.sequence for event in await read_to_end(log, "jobs.>")}
-        assert acknowledged.items() <= kept.items()
-        assert len(kept) <= len(acknowledged) + 1, "the last may have been stored without an answer"
+        async with _all_is_kept(log) as acknowledged:
+            await _each_is_lost_once(nats, acknowledged)
 
         async def no_risk() -> bool:
             return await risks_now(log, [node.monitoring for node in nats.nodes]) == []
 
         await until(no_risk)
         await log.close()
+
+
+@pytest.mark.nats
+async def test_another_authority_under_load_costs_no_event(tmp_path: Path) -> None:
+    """The servers have their certificate first, the clients whom to trust a while later, and then all connect anew."""
+    first, second, options = tmp_path / "first", tmp_path / "second", ("--set", "nats.replicas=3")
+    async with running(Nats(first, passwords(), *options)) as nats:
+        new = Nats(second, nats.users, *options).tls
+        assert nats.tls is not None
+        assert nats.tls.ca is not None
+        assert new is not None
+        assert new.ca is not None
+        await set_up(nats.url, password=nats.users[ADMIN], tls=nats.trusted, replicas=3)
+        log = await connect(nats, "scheduler")
+        async with _all_is_kept(log) as acknowledged:
+            await _more(acknowledged, 20)
+            before = {node.child.pid for node in nats.nodes}
+            for node in nats.nodes:
+                node.certify(new)
+
+            async def renewed() -> bool:
+                try:
+                    return await _served(nats, new) == {NAME}
+                except ssl.SSLError:
+                    return False
+
+            await until(renewed)
+            assert {node.child.pid for node in nats.nodes} == before
+            # The connection that is there goes on.
+            await _more(acknowledged, 20)
+            shutil.copy(new.ca, nats.tls.ca)
+            await _each_is_lost_once(nats, acknowledged)
+        await log.close()
+
+
+@asynccontextmanager
+async def _all_is_kept(log: JetStreamEventLog) -> AsyncIterator[Mapping[str, int]]:
+    """Events are appended all the time; at the end each that was acknowledged is there, in its place."""
+    acknowledged: dict[str, int] = {}
+    going = asyncio.create_task(_append(log, acknowledged))
+    yield acknowledged
+    going.cancel()
+    await asyncio.gather(going, return_exceptions=True)
+    kept = {event.event_id: event.sequence for event in await read_to_end(log, "jobs.>")}
+    assert acknowledged.items() <= kept.items()
+    assert len(kept) <= len(acknowledged) + 1, "the last may have been stored without an answer"
+
+
+async def _each_is_lost_once(nats: Nats, acknowledged: Mapping[str, int]) -> None:
+    """The first server is drained, the others are killed; each is back before the next one goes."""
+    for number, node in enumerate(nats.nodes):
+        await _more(acknowledged, 20)
+        if number:
+            node.child.kill()
+        else:
+            await nats.drain(node)
+        await until(lambda node=node: _ended(node))  # type: ignore[misc]
+        await _more(acknowledged, 20)
+        node.child.start()
+        await until(node.is_ready)
 
 
 @pytest.mark.nats
@@ -197,9 +238,9 @@ async def test_renewed_certificates_are_served_without_a_restart(tmp_path: Path)
         Tls(ca=authority.path, certificate=issued.certificate, key=issued.key)
         for issued in (authority.issue("first"), authority.issue("second"))
     )
-    options = ("--set", "nats.replicas=3,nats.tls.enabled=true,nats.tls.secret=pki")
+    options = ("--set", "nats.replicas=3,nats.tls.secret=pki")
     async with running(Nats(tmp_path / "nats", passwords(), *options, tls=first)) as nats:
-        await set_up(nats.url, password=nats.users[ADMIN], tls=Tls(ca=authority.path), replicas=3)
+        await set_up(nats.url, password=nats.users[ADMIN], tls=nats.trusted, replicas=3)
         log = await connect(nats, "scheduler")
         assert await _served(nats, first) == {"first"}
         before = {node.child.pid for node in nats.nodes}

@@ -4,12 +4,14 @@ The server has no nodes, so that nothing runs: what is tested is what helm and t
 """
 
 import json
+import re
 from base64 import b64decode
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 from uuid import uuid4
 
 import pytest
+from cryptography import x509
 
 from devcluster.cluster import ADMIN
 from devcluster.controlplane import ControlPlane
@@ -114,6 +116,35 @@ async def test_the_passwords_of_release_01_are_kept_in_a_secret_for_each_user(re
         await release.kubectl("delete", "secret", f"{release.name}-nats-users", "--ignore-not-found")
 
 
+async def test_an_upgrade_signs_another_certificate_with_the_authority_that_is_there(release: Release) -> None:
+    made = []
+    for again in (release.install, release.upgrade):
+        await again()
+        found = {
+            name: json.loads(await release.kubectl("get", "secret", f"{release.name}-nats-{name}", "-o", "json"))
+            for name in ("ca", "tls")
+        }
+        assert found["ca"]["data"]["tls.crt"] == found["tls"]["data"]["ca.crt"]
+        made.append(found)
+    first, second = made
+    assert first["ca"]["data"] == second["ca"]["data"]
+    assert first["tls"]["data"]["tls.key"] != second["tls"]["data"]["tls.key"]
+    authority, ours = (
+        x509.load_pem_x509_certificate(b64decode(second["tls"]["data"][name])) for name in ("ca.crt", "tls.crt")
+    )
+    ours.verify_directly_issued_by(authority)
+
+
+async def test_three_servers_that_run_are_not_changed_to_tls(release: Release) -> None:
+    done = await release.install("--set", "nats.replicas=3,nats.tls.enabled=false")
+    assert not done.code, done.complaint
+    refused = await release.helm("upgrade", release.name, str(CHART), "--set", "nats.replicas=3")
+    assert "nats.tls.enabled is true and is not so at the three servers that run" in refused.complaint
+    (command,) = re.findall(r"`kubectl (.*?)`", refused.complaint)
+    await release.kubectl(*command.split())
+    await release.upgrade("--set", "nats.replicas=3", "--force-conflicts")
+
+
 async def test_three_servers_with_a_log_of_release_01_are_not_upgraded(release: Release) -> None:
     done = await release.install("--set", "nats.replicas=3")
     assert not done.code, done.complaint
@@ -149,7 +180,7 @@ async def test_a_second_release_for_the_whole_cluster_is_refused(release: Releas
             refused.complaint
         )
         # Another life of its own it may have.
-        assert not (await other.install("--set", f"scope.namespace={other.name}")).code
+        assert not (await other.install("--set", "scope.namespace=default")).code
     finally:
         await other.helm("uninstall", other.name)
 

@@ -28,7 +28,7 @@ def helm() -> None:
 
 
 def servers(folder: Path, users: dict[str, str], number: int) -> Nats:
-    return Nats(folder, users, "--set", f"nats.replicas={number}")
+    return Nats(folder, users, "--set", f"nats.replicas={number},nats.tls.enabled=false")
 
 
 async def events(nats: Nats, *, more: int = 0) -> tuple[str, list[Stored]]:

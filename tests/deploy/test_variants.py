@@ -35,10 +35,10 @@ SETUP = "-l app.kubernetes.io/component=setup --tail=-1"
 ACCOUNT = "system:serviceaccount:{}:muster-setup"
 DEFINITIONS = "customresourcedefinitions"
 USERS = ("admin", "reader", "watcher", "scheduler", "scaler", "status")
-WITH_TLS = "--set nats.tls.enabled=true,nats.tls.secret=pki,nats.auth.existingSecret=passwords"
+WITH_TLS = "--set nats.tls.secret=pki,nats.auth.existingSecret=passwords"
 ONE = f"helm install muster {CHART} -n one --set mode=all-in-one,scope.namespace=team-a,nats.persistence.enabled=false"
 TWO = f"helm install muster {CHART} -n two --set scope.namespace=team-b,nats.enabled=false,nats.url={LOG}"
-PASSWORDS, *_ = re.findall(r"^```sh\n(.*?)^```$", (ROOT / "deploy/kustomize/README.md").read_text(), re.DOTALL | re.M)
+SECRETS, *_ = re.findall(r"^```sh\n(.*?)^```$", (ROOT / "deploy/kustomize/README.md").read_text(), re.DOTALL | re.M)
 KUSTOMIZE = "kubectl apply -k deploy/kustomize/base"
 """Without an overlay, as the nodes have the image."""
 
@@ -65,7 +65,7 @@ async def test_one_namespace_another_on_its_log_and_then_the_whole_cluster(platf
     await asyncio.gather(*(_trains(platform, team) for team in ("team-a", "team-b")))
     await _the_set_up_was_itself(platform)
 
-    await platform.do(PASSWORDS.replace("users.env", str(platform.folder / "users.env")))
+    await platform.do(f"set -e; cd {platform.folder}; {SECRETS}")
     await platform.do(KUSTOMIZE)
     await platform.says(f"-n muster {SETUP}", "the namespace team-a has the log .*the namespace team-b has the log")
     await platform.says("-n muster deploy/muster-watcher", "stream not found")
@@ -157,9 +157,10 @@ async def _the_set_up_was_itself(platform: Platform) -> None:
 
 async def _the_doctor_sees(platform: Platform) -> None:
     """Everything through the real API server, and each trouble in one line; applying the base again mends it."""
-    password = (await platform.get("secret muster-nats-users -n muster"))["data"]["reader"]
+    password = (await platform.get("secret muster-nats-reader -n muster"))["data"]["reader"]
     async with platform.forwarded("-n muster muster-nats-0", 4222) as port:
-        known = f"NATS_URL=nats://127.0.0.1:{port} NATS_USER=reader NATS_PASSWORD={base64.b64decode(password).decode()}"
+        where = f"NATS_URL=tls://127.0.0.1:{port} NATS_CA={platform.folder}/ca.crt"
+        known = f"{where} NATS_USER=reader NATS_PASSWORD={base64.b64decode(password).decode()}"
         ask = f"{known} muster doctor --json"
         well = await _examined(platform, ask, code=0)
         told = [finding["message"] for finding in well]

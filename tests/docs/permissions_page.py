@@ -56,8 +56,9 @@ That last one gives nothing away: who may change an object's owners can have the
 ## In one namespace
 
 `MUSTER_NAMESPACE` restricts the services to one namespace.
-Roles are enough then: `muster rbac --namespace team-a` prints them, with the accounts in the same namespace;
-`deploy/rbac/namespace/` holds them for the namespace `muster`.
+Roles are enough then: `muster rbac --namespace team-a` prints them, as `deploy/rbac/namespace/` has them.
+The accounts are in another namespace, `muster` or that of `--home`: who may make a pod beside them may run it under one
+of them, so that the namespace of the jobs itself is refused.
 The definitions of our kinds belong to the whole cluster, and so does a namespace: an administrator installs the
 first and makes the second.
 

@@ -32,7 +32,7 @@ async def own(real_server: ControlPlane) -> AsyncIterator[Accounts]:
     """A namespace with the accounts and roles of an installation there."""
     async with accounts(real_server) as own:
         for service in SERVICES:
-            await own.apply(permissions.manifests(service, own.namespace))
+            await own.apply(permissions.manifests(service, own.namespace, home=own.namespace))
         yield own
 
 

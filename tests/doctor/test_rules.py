@@ -260,10 +260,27 @@ def test_whose_the_accounts_are():
     assert (one.services, one.scope, one.taking_over) == (SERVICES, "team-a", True)
     (other,) = an_account("scaler", MUSTER_EXEC="false")
     assert not [right for right in rights.of_account(other, BUILT_IN) if right.resource == "pods/exec"]
+    (third,) = an_account("scheduler", MUSTER_SSH="false")
+    assert not [right for right in rights.of_account(third, BUILT_IN) if right.resource == "secrets"]
     assert an_account("nats") == an_account("setup") == []
     listed = [{"metadata": {"name": "default"}}, {"metadata": {"name": "scaler"}}]
     (other,) = rights.accounts(listed, [], home="muster", scope="team-b", taking_over=False)
     assert (other.user, other.services, other.scope) == ("system:serviceaccount:muster:scaler", ("scaler",), "team-b")
+
+
+@pytest.mark.parametrize(
+    ("namespace", "pods", "words"),
+    [
+        pytest.param("", [], None, id="the whole cluster, and no job beside them"),
+        pytest.param("team-a", [], None, id="another namespace"),
+        pytest.param("", ["resnet-launcher"], "has pods of jobs (resnet-launcher)", id="a job beside them"),
+        pytest.param("muster", [], "is that of the jobs", id="their own namespace"),
+    ],
+)
+def test_accounts_among_tenants_are_told(namespace: str, pods: list[str], words: str | None):
+    found = rights.among_tenants(an_account("all", MUSTER_NAMESPACE=namespace), pods)
+    assert [finding.status for finding in found] == (["warn"] if words else [])
+    assert [words for finding in found if words and words not in finding.message] == []
 
 
 def policies_of(account: rights.Account, **changed: Any) -> list[Finding]:
@@ -290,6 +307,7 @@ def test_a_policy_of_this_release_is_well():
     [
         pytest.param({"take_over": "true"}, "take_over", id="taking over while the service does not"),
         pytest.param({"exec": "false"}, "exec", id="commands are off there and on here"),
+        pytest.param({"ssh": "false"}, "ssh", id="keys are off there and on here"),
         pytest.param({"closed": '["kube-system"]'}, "closed", id="a namespace was opened"),
         pytest.param({"closed": "[1"}, "closed", id="an expression that cannot be read"),
         pytest.param({"kinds": "{}"}, "kinds", id="kinds are missing"),
@@ -339,13 +357,13 @@ def test_who_examines_itself(me: str, services: tuple[str, ...] | None):
 
 
 def test_a_pod_of_the_chart_knows_where_muster_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    assert (home(""), home("team-a")) == ("muster", "team-a")
+    assert home() == "muster"
     own = tmp_path / "namespace"
     own.write_text("operators")
     monkeypatch.setattr(access, "POD_NAMESPACE", own)
     monkeypatch.setenv(access.IN_CLUSTER, "10.0.0.1")
     # Also where its services work in another namespace.
-    assert (home(""), home("team-a")) == ("operators", "operators")
+    assert home() == "operators"
 
 
 def test_a_right_that_a_service_can_do_without_is_a_warning():

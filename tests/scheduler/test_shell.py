@@ -6,16 +6,18 @@ from typing import Any
 
 import pytest
 
-from services.scheduler.core.effects import CreatePod
+from services.scheduler.core.effects import CreatePod, CreateSecret, DeleteSecret
 from services.scheduler.shell import Scheduler
-from shared.cluster.kinds import PODS
+from shared.cluster.kinds import PODS, SECRETS
 from shared.errors import Refused, Transient
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.chain import Head
 from shared.job.naming import JobKey, Slot, Uid
+from shared.job.reasons import SSH_OFF
 from shared.job.spec import WORKER
+from shared.job.steps import Effect
 from shared.runtime.acts import Context
-from tests.kit.builders import a_running_job
+from tests.kit.builders import a_created_job, a_running_job
 from tests.kit.histories import a_history
 from tests.kit.world import NAMESPACE, a_training_job
 from tests.memory.cluster import MemoryCluster
@@ -83,6 +85,21 @@ async def test_a_container_s_last_lines_are_asked_for_where_its_template_does_no
     spec = pod.manifest["spec"]
     made = [*spec["initContainers"], *spec["containers"]]
     assert [each.get("terminationMessagePolicy") for each in made] == policies
+
+
+@pytest.mark.parametrize(
+    "effect", [CreateSecret(0, "resnet-ssh"), DeleteSecret(0, "resnet-ssh", Uid("u"))], ids=["made", "deleted"]
+)
+async def test_where_ssh_is_off_no_secret_is_made_or_deleted(effect: Effect):
+    store = MemoryStore()
+    uid = Uid(store.create(TRAININGJOBS, NAMESPACE, a_training_job()).metadata["uid"])
+    job = a_history(a_created_job(), JobKey(NAMESPACE, "resnet", uid)).job
+    context = Context(job, Head(7, "0" * 64), "2030-01-01T00:00:00.000Z")
+    with pytest.raises(Refused) as refused:
+        await Scheduler(MemoryCluster(store), ssh=False).act(effect, context)
+    assert refused.value.reason == SSH_OFF
+    assert "have them switched on" in refused.value.words
+    assert store.get(SECRETS, NAMESPACE, "resnet-ssh") is None
 
 
 async def test_the_words_of_a_refusal_come_without_a_value_of_the_environment():

@@ -33,11 +33,17 @@ class Authority:
         self.path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
     def issue(
-        self, name: str, *, expired: bool = False, of_clients: Path | None = None, host: str = "localhost"
+        self,
+        name: str,
+        *,
+        expired: bool = False,
+        of_clients: Path | None = None,
+        host: str = "localhost",
+        life: timedelta = DAY,
     ) -> Tls:
         """A certificate and its key; `of_clients` is the authority that the clients' own must come from."""
         key = ec.generate_private_key(ec.SECP256R1())
-        ends = datetime.now(UTC) + (-DAY if expired else DAY)
+        ends = datetime.now(UTC) + (-DAY if expired else life)
         usual = x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1")), x509.DNSName(host)])
         certificate = (
             self._begin(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]), key, ends)
@@ -63,6 +69,6 @@ class Authority:
             .issuer_name(self._name)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(ends - 10 * DAY)
+            .not_valid_before(min(ends, datetime.now(UTC)) - 9 * DAY)
             .not_valid_after(ends)
         )

@@ -43,7 +43,7 @@ BODIES: dict[str, dict[str, Any]] = {
 
 def without(service: Author, namespace: str, verb: str, resource: str) -> list[dict[str, Any]]:
     """A service's manifests with one right less."""
-    account, role, binding = permissions.manifests(service, namespace)
+    account, role, binding = permissions.manifests(service, namespace, home=namespace)
     rules = []
     for rule in role["rules"]:
         left = [name for name in rule["resources"] if name != resource]
@@ -127,7 +127,7 @@ async def world(plane: ControlPlane) -> AsyncIterator[tuple[KubeCluster, Account
 
 async def grant_all(admin: KubeCluster, service: Author, namespace: str) -> None:
     """The role as it is shipped."""
-    _, role, _ = permissions.manifests(service, namespace)
+    _, role, _ = permissions.manifests(service, namespace, home=namespace)
     await admin.patch(ROLES, namespace, role["metadata"]["name"], {"rules": role["rules"]})
 
 

@@ -84,7 +84,7 @@ async def test_a_token_that_was_rotated_is_read_again(
 ):
     file = tmp_path / "token"
     async with accounts(control_plane) as own:
-        await own.apply(permissions.manifests("watcher", own.namespace))
+        await own.apply(permissions.manifests("watcher", own.namespace, home=own.namespace))
         first = await own.token("watcher")
         file.write_text(first)
         async with (
@@ -105,7 +105,7 @@ async def test_a_token_that_was_rotated_is_read_again(
 async def test_a_watch_waits_for_a_token_that_comes_late(control_plane: ControlPlane, tmp_path: Path):
     file = tmp_path / "token"
     async with accounts(control_plane) as own:
-        await own.apply(permissions.manifests("watcher", own.namespace))
+        await own.apply(permissions.manifests("watcher", own.namespace, home=own.namespace))
         file.write_text("a token that is none")
         async with (
             by_kubeconfig(control_plane, file, tmp_path) as cluster,
@@ -224,7 +224,7 @@ async def test_what_a_quota_forbids_is_not_asked_twice(tmp_path: Path):
 @pytest.mark.real
 async def test_a_restart_of_the_real_server_refuses_nothing(control_plane: ControlPlane, tmp_path: Path):
     async with accounts(control_plane) as own:
-        await own.apply(permissions.manifests("scheduler", own.namespace))
+        await own.apply(permissions.manifests("scheduler", own.namespace, home=own.namespace))
         async with own.client("scheduler", tmp_path) as cluster:
             await until(lambda: cluster.may(Right("get", "", "pods"), own.namespace))
             served = asyncio.Event()

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from muster import permissions, policies
@@ -72,3 +73,12 @@ def test_the_namespace_of_an_installation_is_closed_unless_its_jobs_are_there(ho
 def test_the_command_prints_policies(words: list[str], count: int) -> None:
     printed = CliRunner().invoke(application(), ["rbac", *words]).output
     assert printed.count(f"kind: {policies.POLICY}\n") == printed.count(f"kind: {policies.BINDING}\n") == count
+
+
+def test_the_command_puts_no_account_among_the_pods_of_jobs() -> None:
+    refused = CliRunner().invoke(application(), ["rbac", "-n", "team-a", "--home", "team-a"])
+    assert refused.exit_code == 2
+    assert "name a namespace without jobs: --home NAMESPACE" in " ".join(refused.output.replace("│", " ").split())
+    printed = CliRunner().invoke(application(), ["rbac", "-n", "team-a", "--home", "away"]).output
+    accounts = [found for found in yaml.safe_load_all(printed) if found["kind"] == "ServiceAccount"]
+    assert {found["metadata"]["namespace"] for found in accounts} == {"away"}

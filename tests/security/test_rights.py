@@ -166,7 +166,7 @@ class TestKindByKind:
         assert "swarmjobs" not in permissions.render()["status.yaml"]
 
 
-@pytest.mark.parametrize(("variant", "namespace"), [("cluster", ""), ("namespace", permissions.HOME)])
+@pytest.mark.parametrize(("variant", "namespace"), [("cluster", ""), ("namespace", permissions.JOBS)])
 def test_the_folders_hold_what_the_source_says(variant: str, namespace: str):
     folder = ROOT / "deploy" / "rbac" / variant
     written = {path.name: path.read_text() for path in folder.iterdir()}
@@ -192,7 +192,7 @@ def test_the_page_holds_what_the_source_says():
 
 def test_both_variants_grant_the_same_accounts_what_their_scope_has():
     cluster, namespace = granted(documents("cluster")), granted(documents("namespace"))
-    for scope, given in (("", cluster), (permissions.HOME, namespace)):
+    for scope, given in (("", cluster), (permissions.JOBS, namespace)):
         assert set(given) == {need for service in permissions.SERVICE_ACCOUNTS for need in needs(service, scope)}
     of_no_namespace = (NODES.plural, DEFINITIONS.plural)
     assert [need for need in cluster if need.resource not in of_no_namespace] == namespace
@@ -235,9 +235,10 @@ def test_no_right_is_a_wildcard_or_given_twice():
 def test_nothing_of_the_namespace_variant_reaches_beyond_it():
     found = documents("namespace")
     assert {document["kind"] for document in found} == {"ServiceAccount", "Role", "RoleBinding"}
-    elsewhere = permissions.manifests("watcher", "team-a")
-    places = [document["metadata"]["namespace"] for document in elsewhere]
-    assert {*places, *(subject["namespace"] for subject in elsewhere[-1]["subjects"])} == {"team-a"}
+    account, role, binding = permissions.manifests("watcher", "team-a", home="away")
+    places = [document["metadata"]["namespace"] for document in (account, role, binding)]
+    assert places == ["away", "team-a", "team-a"]
+    assert [subject["namespace"] for subject in binding["subjects"]] == ["away"]
 
 
 @pytest.mark.parametrize("service", ["scheduler", "scaler", "status"])
@@ -247,6 +248,16 @@ def test_every_effect_names_the_rights_it_needs(service: str):
     named = " ".join(permission.call for permission in PERMISSIONS if permission.service == service)
     assert effects
     assert [effect for effect in effects if f"`{effect}`" not in named] == []
+
+
+@pytest.mark.parametrize("service", permissions.SERVICE_ACCOUNTS)
+def test_without_keys_no_right_on_secrets_is_needed_or_given(service: Author):
+    less = (
+        {Need("scheduler", verb, "", "secrets") for verb in ("create", "delete")} if service == "scheduler" else set()
+    )
+    assert {*needs(service)} - {*needs(service, keys=False)} == less
+    assert {*necessary(service)} - {*necessary(service, keys=False)} == less
+    assert "secrets" not in "".join(permissions.render(keys=False, with_policies=False).values())
 
 
 class TestTakingOver:

@@ -34,9 +34,9 @@ _LATER = {
 class PerMinute(msgspec.Struct, frozen=True, kw_only=True):
     """The budgets of each namespace; 0 sets no bound."""
 
-    jobs: int = 1_200
-    requests: int = 1_200
-    events: int = 30_000
+    jobs: int = 3_000
+    requests: int = 3_000
+    events: int = 60_000
 
 
 def budget_of(job: Job, fact: Fact) -> Budget | None:

@@ -93,6 +93,13 @@ true
 {{- .root.Values.nats.auth.existingSecret | default (printf "%s-nats-%s" (include "muster.fullname" .root) .user) -}}
 {{- end -}}
 
+{{/* The Secret with the authority of the servers' certificate; empty: the system's authorities, or no TLS at all. */}}
+{{- define "muster.natsTlsSecret" -}}
+{{- if .Values.nats.tls.enabled -}}
+{{- .Values.nats.tls.secret | default (ternary (printf "%s-nats-tls" (include "muster.fullname" .)) "" .Values.nats.enabled) -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Environment, mounts and volumes of a client of the log: (dict "root" $ "users" (list "watcher")). */}}
 {{- define "muster.natsEnv" -}}
 - name: NATS_URL
@@ -110,7 +117,7 @@ true
 - name: NATS_PASSWORD_FILE
   value: /etc/muster/nats/{{ first .users }}
 {{- end }}
-{{- if .root.Values.nats.tls.enabled }}
+{{- if include "muster.natsTlsSecret" .root }}
 - name: NATS_CA
   value: /etc/muster/nats-ca/ca.crt
 {{- end }}
@@ -120,7 +127,7 @@ true
 - name: nats-users
   mountPath: /etc/muster/nats
   readOnly: true
-{{- if .root.Values.nats.tls.enabled }}
+{{- if include "muster.natsTlsSecret" .root }}
 - name: nats-ca
   mountPath: /etc/muster/nats-ca
   readOnly: true
@@ -141,10 +148,10 @@ true
             - key: {{ . }}
               path: {{ . }}
       {{- end }}
-{{- if .root.Values.nats.tls.enabled }}
+{{- with include "muster.natsTlsSecret" .root }}
 - name: nats-ca
   secret:
-    secretName: {{ .root.Values.nats.tls.secret | quote }}
+    secretName: {{ . | quote }}
     defaultMode: 0440
     items:
       - key: ca.crt
@@ -202,6 +209,8 @@ imagePullSecrets:
   value: {{ .Values.clusterDomain | quote }}
 - name: MUSTER_EXEC
   value: {{ .Values.exec | quote }}
+- name: MUSTER_SSH
+  value: {{ .Values.ssh | quote }}
 - name: MUSTER_DRAIN
   value: {{ .Values.drain | int | quote }}
 - name: MUSTER_DISRUPTION_TAINTS
