@@ -200,14 +200,17 @@ class Scheduler:
                 public_host=host.public,
             )
             made = await self._made(SECRETS, job, manifest)
+            # A Secret that exists is the attempt's: nothing else gets its name.  No service may read it.
+            uid = made.metadata.uid if made else await self._cluster.would_delete(SECRETS, key.namespace, name)
         except (Transient, Conflict) as trouble:
             raise Transient(f"create Secret {key.namespace}/{name}: {type(trouble).__name__}") from None
         except Refused as refusal:
             # The API server's message may repeat the object, and a private key must not be logged.
             what = f"create Secret {key.namespace}/{name}: {refusal.reason}"
             raise Refused(what, reason=refusal.reason, field=refusal.field) from None
-        # A Secret that exists is the attempt's: nothing else gets its name.
-        return SecretMade(attempt=effect.attempt, uid=Uid(made.metadata.uid) if made is not None else Uid(""))
+        if uid is None:
+            raise Transient(f"create Secret {key.namespace}/{name}: it is deleted meanwhile")
+        return SecretMade(attempt=effect.attempt, uid=Uid(uid))
 
     async def _made(self, resource: Resource[T], job: Job, manifest: dict[str, Any]) -> T | None:
         """Create the object; return None if its name is taken."""

@@ -78,13 +78,13 @@ class Deadlines:
         framework = self._kinds.find(job.api_version, job.kind)
         return self._clocks[framework.resource] if framework is not None else self._promises
 
-    def passed(self, history: History) -> list[TimePassed]:
-        """The expired timers of this job, which is woken for the next one."""
+    def passed(self, history: History, *, late: bool) -> list[TimePassed]:
+        """The expired timers of this job, which is woken for the next one; `late` if facts about it wait."""
         # After a stall the wake-up of a deadline may be the first thing to run.
         self._notice_stall()
         key, monotonic = history.job.key, asyncio.get_running_loop().time()
         clock = self._clock_of(history.job)
-        out, following = clock.measure(key, next_due(history.job), monotonic, self._now())
+        out, following = clock.measure(key, next_due(history.job), monotonic, self._now(), late=late)
         if following is not None:
             self._wake_later(key, following + 0.001)
         return [TimePassed(anchor=timer.anchor, timer=timer.name) for timer in out]

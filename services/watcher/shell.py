@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import structlog
 
 from services.watcher.asking import Asking
+from services.watcher.core.budgets import Budgets, PerMinute, allowed
 from services.watcher.core.cache import Cache
 from services.watcher.core.observe import observe
 from services.watcher.core.pace import coalesces, pause
@@ -27,6 +28,9 @@ from shared.job.steps import Effect, Record, Step
 from shared.process.dependencies import Dependencies
 from shared.runtime.acts import Context
 from shared.runtime.run import Runtime
+
+TELL_SECONDS = 1.0
+"""Seconds between two looks at the budgets."""
 
 log = structlog.get_logger()
 
@@ -50,6 +54,7 @@ class Watcher:
         self._warned: dict[JobKey, tuple[str, str]] = {}
         self._paused: set[JobKey] = set()
         """Jobs whose changes of pods are being coalesced."""
+        self._budgets = Budgets(options.per_minute)
         self._tasks = asyncio.TaskGroup()
         self._asking = Asking(cluster, eventlog, heads, kinds, self._tasks, self._wake_later)
         self._deadlines = Deadlines(self._cache, kinds, now, self._wake_later, self._wake_all)
@@ -70,11 +75,23 @@ class Watcher:
         seen = observe(history.job, self._cache, answers, self._runtime.histories, pods=key not in self._paused)
         self._asking.ask(history, seen.questions)
         self._warn(history.job, seen.warning)
-        self._pause_after(history, seen.facts)
+        facts, waits = self._allowed(history, seen.facts)
+        self._pause_after(history, facts)
         for other in seen.wakes:
             self._runtime.wake_later(other, 0.0)
-        timers = self._deadlines.passed(history) if seen.trusted else []
-        return [*map(Record, seen.facts), *map(Record, timers)]
+        timers = self._deadlines.passed(history, late=waits) if seen.trusted else []
+        return [*map(Record, facts), *map(Record, timers)]
+
+    def _allowed(self, history: History, facts: tuple[Fact, ...]) -> tuple[tuple[Fact, ...], bool]:
+        """The facts to record, and whether others wait for their budget or for room in the log."""
+        if self._runtime.appends.busy(history):
+            # None is recorded before the last one was read back, which wakes the job.
+            return facts, False
+        now, full = asyncio.get_running_loop().time(), self._runtime.reserved()
+        found = allowed(history.job, facts, self._budgets, now, full=full)
+        if found.seconds:
+            self._runtime.wake_later(history.job.key, found.seconds + 0.001)
+        return found.facts, found.seconds > 0
 
     def _warn(self, job: Job, warning: tuple[str, str] | None) -> None:
         """Log a warning once while it holds."""
@@ -106,12 +123,28 @@ class Watcher:
     async def attend(self, runtime: Runtime) -> None:
         """Watch every resource; each change wakes the jobs it concerns."""
         self._runtime = runtime
+        runtime.metrics.waiting = self._budgets.waiting
         # A LIST is compared with the state of the log before its request.
         await runtime.folded.wait()
         self._asking.began = runtime.histories.position
         async with self._tasks as tasks:
             tasks.create_task(self._deadlines.notice_stalls())
+            tasks.create_task(self._tell_of_budgets())
             self._watches.begin(runtime)
+
+    async def _tell_of_budgets(self) -> None:
+        """Log which budgets are met; wake every job once the log has room again."""
+        told: set[tuple[str, str]] = set()
+        full = False
+        while True:
+            waiting = set(self._budgets.waiting)
+            for namespace, budget in sorted(waiting - told):
+                log.warning("over budget", namespace=namespace, budget=budget)
+            told, before, full = waiting, full, self._runtime.reserved()
+            if before and not full:
+                log.info("log has room again")
+                self._wake_all()
+            await asyncio.sleep(TELL_SECONDS)
 
 
 def build(dependencies: Dependencies) -> Watcher:
@@ -123,5 +156,8 @@ def build(dependencies: Dependencies) -> Watcher:
         takes_over=settings.take_over,
         disruption_taints=settings.disruption_taints,
         last_words=settings.termination_messages,
+        per_minute=PerMinute(
+            jobs=settings.jobs_per_minute, requests=settings.requests_per_minute, events=settings.events_per_minute
+        ),
     )
     return Watcher(dependencies.cluster, dependencies.eventlog, dependencies.heads, dependencies.kinds, options)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, get_args
 import msgspec
 import structlog
 
+from services.watcher.core.budgets import PerMinute
 from services.watcher.core.cache import Cache, Concerned, Listing
 from services.watcher.core.disruption import observed_node, tolerations
 from services.watcher.core.epochs import Known
@@ -58,6 +59,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Further keys of taints that announce the removal of a node."""
     last_words: bool = True
     """False if no termination message is recorded."""
+    per_minute: PerMinute = PerMinute()
 
 
 DEFAULTS = Options()

@@ -118,6 +118,9 @@ class Cluster(Protocol):
     async def delete(self, resource: Resource[T], namespace: str, name: str, *, uid: str) -> None:
         """Delete the object (background propagation) if it still has this uid; any other outcome is success too."""
 
+    async def would_delete(self, resource: Resource[T], namespace: str, name: str) -> str | None:
+        """The uid of the object that a deletion would reach, or None: for what may be deleted and not read."""
+
     async def execute(
         self,
         namespace: str,

@@ -53,6 +53,21 @@ class FailedRequest(Exception):  # noqa: N818  always turned into a Trouble by t
         self.status = status
 
 
+class _Identity(msgspec.Struct, frozen=True):
+    uid: str = ""
+
+
+class Deletion(msgspec.Struct, frozen=True):
+    """The answer to a deletion: a `Status` with details, or the object while it is held back."""
+
+    metadata: _Identity = _Identity()
+    details: _Identity = _Identity()
+
+    @property
+    def uid(self) -> str:
+        return self.details.uid or self.metadata.uid
+
+
 _read = msgspec.json.Decoder(Status).decode
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from shared.cluster import MOST_OUTPUT, Execution, Manifest, Resource, Seen
 from shared.cluster.access import find_cluster
-from shared.cluster.answers import FailedRequest, Status, is_named_absence, trouble
+from shared.cluster.answers import Deletion, FailedRequest, Status, is_named_absence, trouble
 from shared.cluster.calls import METADATA, Access, Answered, Caller, Timeouts, path_of
 from shared.cluster.decoding import encode, read_answer, read_object
 from shared.cluster.examination import Review, Right
@@ -163,6 +163,18 @@ class KubeCluster:
             # 409 is the uid precondition: another object has the name, and this one is gone.
             if not is_named_absence(failure.status) and failure.status.code != 409:
                 raise trouble(failure.status, what, method="DELETE") from failure
+
+    async def would_delete(self, resource: Resource[T], namespace: str, name: str) -> str | None:
+        what = f"try to delete {resource.kind} {namespace}/{name}"
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "dryRun": ["All"]}
+        try:
+            path = path_of(resource, namespace, name)
+            answer = await self._caller.request("DELETE", path, what=what, body=encode(options))
+        except FailedRequest as failure:
+            if is_named_absence(failure.status):
+                return None
+            raise trouble(failure.status, what, method="DELETE") from failure
+        return read_answer(Deletion, answer.body, what).uid
 
     def change_only_while(self, allowed: Callable[[], bool]) -> None:
         """Check `allowed` before every request that changes or executes something, right before it is sent.

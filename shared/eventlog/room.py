@@ -1,11 +1,18 @@
 """The size of streams and disks against their bounds: a full log takes no event and no lease.  Pure."""
 
+from collections.abc import Iterable
+
 import msgspec
 
+from shared.eventlog.account import STREAM
 from shared.eventlog.streams import StreamInfo
 
 FULL = 0.8
 """The share of the allowed bytes from which there is a warning."""
+
+
+SERVER = "NATS "
+"""Before the name of a server, whose disk holds all streams."""
 
 
 class Room(msgspec.Struct, frozen=True):
@@ -27,6 +34,15 @@ class Room(msgspec.Struct, frozen=True):
     def risk(self) -> str:
         """One sentence, which stays the same while the use grows."""
         return f"{self.of}: at least {FULL:.0%} of the {size(self.most)} that it may have are used; {self.remedy}"
+
+
+def reserved(rooms: Iterable[Room], reserve: float) -> bool:
+    """True if of the room for events no more than the share `reserve` is left."""
+    return any(
+        room.most > 0 and room.used >= (1 - reserve) * room.most
+        for room in rooms
+        if room.of == STREAM or room.of.startswith(SERVER)
+    )
 
 
 def of_stream(stream: StreamInfo) -> Room:

@@ -32,6 +32,7 @@ def training_container(role: Fields, name: str = "", said: str = "") -> Fields |
     spec = template.part("spec")
     spec.parts("volumes")
     spec.part("dnsConfig").texts("searches")
+    spec.part("securityContext")
     containers = spec.parts("containers")
     if not containers:
         which = f"the one called {said or name}" if name else "the first one"
@@ -44,7 +45,6 @@ def training_container(role: Fields, name: str = "", said: str = "") -> Fields |
     if training is None:
         spec.refuse("NoTrainingContainer", f"call the container that trains {said or name}", "containers")
         return None
-    training.parts("volumeMounts")
     return training
 
 
@@ -85,6 +85,7 @@ def gpus(container: Fields, *, most: int) -> int | None:
 
 
 def _check_container(container: Fields, names: set[str]) -> None:
+    container.parts("volumeMounts")
     name = container.text("name")
     if not name:
         container.refuse("NoContainerName", "give the container a name", "name")

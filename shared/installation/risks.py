@@ -9,7 +9,8 @@ from shared.errors import Trouble
 from shared.eventlog.durability import Look
 from shared.process.health import Health
 
-EVERY_SECONDS = 60.0
+EVERY_SECONDS = 10.0
+"""What is appended meanwhile has to fit into the log's reserve."""
 
 log = structlog.get_logger()
 

@@ -35,8 +35,10 @@ class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Slots that have a pod or will get one: assigned or accepted, and neither released nor spent."""
     spent: SortedSet[Slot] = SortedSet()
     """Slots whose pod ended or vanished without a release.  The pod may still exist."""
-    next_index: int = 0
-    """The highest worker index that the attempt ever used, plus one."""
+    spoilt: int = 0
+    """The highest index that no worker gets again, plus one: of released workers that had failed, were lost or had not
+    been seen.
+    """
     vacancies: Mapping[Slot, Vacancy] = {}
     """Spent slots that were neither replaced nor released, without the launcher's."""
     refilled: Mapping[Slot, Refill] = {}
@@ -66,7 +68,7 @@ class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def begun(self) -> bool:
         """True once the attempt has its first slots."""
-        return self.next_index > 0 or self.assigned is not None
+        return self.assigned is not None
 
     @property
     def unreleased(self) -> SortedSet[Slot]:

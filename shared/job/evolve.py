@@ -125,11 +125,11 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case status.JobFailed():
             return _finished(job, "Failed", event, at)
         case scheduler.SecretMade():
-            uid = event.uid or job.secrets.get(event.attempt, event.uid)
             refusals = without(job.refusals, "CreateSecret")
             # From here on no attempt begins with the Secret of release 0.1.
             children = without(job.children, ("Secret", older_secret_name(job.key.name)))
-            return replace(job, secrets={**job.secrets, event.attempt: uid}, refusals=refusals, children=children)
+            secrets = {**job.secrets, event.attempt: event.uid}
+            return replace(job, secrets=secrets, refusals=refusals, children=children)
         case scheduler.SecretGone():
             return replace(job, secrets=without(job.secrets, event.attempt))
         case scheduler.JobExpired():

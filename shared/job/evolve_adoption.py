@@ -39,7 +39,8 @@ def adopted(job: Job, event: JobAdopted, at: At) -> Job:
         assigned=began if slots or lost else None,
         slots=slots,
         spent=lost,
-        next_index=event.next_index,
+        # A log that was lost knew which workers had failed.
+        spoilt=0 if taken_over else event.next_index,
         inherited=SortedSet(job.pods) if taken_over else SortedSet(),
     )
     job = replace(

@@ -10,7 +10,7 @@ from shared.job.events.event import At
 from shared.job.events.scaler import WorkersReleased
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobCreated, JobRestarting, JobSuspended, JobSuspending
-from shared.job.evolve_requests import next_index, released, with_edit, with_request
+from shared.job.evolve_requests import released, spoiling, with_edit, with_request
 from shared.job.losses import Refill, Vacancy
 from shared.job.membership import Unknown
 from shared.job.milestones import MILESTONES
@@ -44,7 +44,6 @@ def assigned(job: Job, event: SlotsAssigned, at: At) -> Job:
         job.attempt,
         slots=job.attempt.slots | slots,
         spent=job.attempt.spent - slots,
-        next_index=next_index(job, slots),
         assigned=at if first else job.attempt.assigned,
         vacancies={slot: vacancy for slot, vacancy in vacancies.items() if slot not in replaced},
         refilled=refilled,
@@ -98,7 +97,7 @@ def workers_released(job: Job, event: WorkersReleased, at: At) -> Job:
     if event.request:
         return released(job, event.slots)
     slots = each(event.slots) & job.attempt.unreleased
-    job = released(job, event.slots)
+    job = spoiling(released(job, event.slots), slots)
     vacancies = {
         slot: Vacancy(at=at, reason=event.reason, disrupted=True, losses=losses_before(job, slot)) for slot in slots
     }

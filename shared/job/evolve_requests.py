@@ -101,7 +101,7 @@ def accepted(job: Job, event: ScaleAccepted, at: At) -> Job:
     return replace(
         job,
         conditions=conditions,
-        attempt=replace(job.attempt, slots=slots, next_index=next_index(job, added), news=news),
+        attempt=replace(job.attempt, slots=slots, news=news),
         scaling=replace(job.scaling, requests={**job.scaling.requests, event.request: request}, open=event.request),
     )
 
@@ -292,12 +292,20 @@ def released(job: Job, groups: tuple[Slots, ...]) -> Job:
     if not slots:
         return job
     vacancies = {slot: vacancy for slot, vacancy in job.attempt.vacancies.items() if slot not in slots}
-    job = with_attempt(job, slots=job.attempt.slots - slots, spent=job.attempt.spent - slots, vacancies=vacancies)
+    job = with_attempt(
+        spoiling(job, [slot for slot in slots if slot in job.attempt.spent or slot not in job.attempt.news]),
+        slots=job.attempt.slots - slots,
+        spent=job.attempt.spent - slots,
+        vacancies=vacancies,
+    )
     if not job.attempt.slots - {pod.slot for pod in job.pods.values()}:
         # Without missing pods the back-off of their creation ends.
         job = replace(job, refusals=without(job.refusals, "CreatePod"))
     return job
 
 
-def next_index(job: Job, slots: Iterable[Slot]) -> int:
-    return max([job.attempt.next_index, *(slot.index + 1 for slot in slots if slot.role == WORKER)])
+def spoiling(job: Job, lost: Iterable[Slot]) -> Job:
+    """The job in whose attempt no later worker gets the index of one of these."""
+    return with_attempt(
+        job, spoilt=max([job.attempt.spoilt, *(slot.index + 1 for slot in lost if slot.role == WORKER)])
+    )

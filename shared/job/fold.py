@@ -208,7 +208,7 @@ def closed(job: Job) -> bool:
     """
     if not job.gone or job.pods or job.children or job.scaling.open_request is not None:
         return False
-    if any(job.secrets.values()) and not job.orphan:
+    if job.secrets and not job.orphan:
         return False
     return not any(request.shown for request in job.scaling.requests.values())
 

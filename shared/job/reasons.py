@@ -55,6 +55,9 @@ PHASES = {
         "the job was deleted, and its finalizers keep it ({finalizers}); its pods stay until it is gone",
         since="0.2",
     ),
+    "OverBudget": Reason(
+        "the namespace has more new jobs a minute than it may; this one waits for its turn", since="0.2"
+    ),
     "FieldIgnored": Reason("a field of the spec has no effect", "{field} has no effect: {instead}", since="0.2"),
     "{kind}Suspending": Reason("the job is being suspended: its pods are deleted", since="0.2"),
     "{kind}Suspended": Reason("the job is suspended"),
@@ -206,6 +209,9 @@ REQUESTS = {
     NOT_OURS: Reason("the launcher is not this job's by its controller and labels", final=FINAL, since="0.2"),
     "NothingToAdd": Reason("it asks for no worker", final=FINAL),
     "NothingToDelete": Reason("there is no worker to delete", final=FINAL),
+    "OverBudget": Reason(
+        "the namespace has more new requests a minute than it may; this one waits for its turn", since="0.2"
+    ),
     "OwnedByAnother": Reason("the request belongs to another controller", final=FINAL),
     "RequestChanged": Reason("it was changed after it had been accepted, and its script was not run", final=FINAL),
     REQUEST_DELETED: Reason("the request was deleted", final=FINAL),

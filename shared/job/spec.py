@@ -4,6 +4,7 @@
 Events hold it: a new field has a default, and no field is renamed or removed.
 """
 
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 import msgspec
@@ -25,6 +26,9 @@ UNLIMITED = 2**31 - 1
 OWNED_BY_ANOTHER = "OwnedByAnother"
 """The problem of a request with another controller than a job, which the job cannot own."""
 
+OVER_BUDGET = "OverBudget"
+"""The problem of a new job or request beyond its namespace's budget; it goes once its turn comes."""
+
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """A reason why a spec cannot be acted upon."""
@@ -35,6 +39,11 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """Its path, such as `spec.etReplicaSpecs.worker.template.spec.containers`."""
     message: str = ""
     """A sentence for the user, without the user's values, because they may be secret."""
+
+
+def is_over_budget(problems: Iterable[Problem]) -> bool:
+    """True if the job or the request waits for its turn."""
+    return any(problem.reason == OVER_BUDGET for problem in problems)
 
 
 class Ignored(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ A process answers from its start: while it waits for its log it is alive and not
 """
 
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import get_args
@@ -50,6 +50,19 @@ HELD = Metric(
     "muster_histories_held", "gauge", ("service", "reason"), "Histories on which this process does not act, and why"
 )
 IN_FLIGHT = Metric("muster_effects_in_flight", "gauge", ("service",), "Effects under way, those that wait included")
+WAITING = Metric(
+    "muster_jobs_over_budget",
+    "gauge",
+    ("service", "job_namespace", "budget"),
+    "Jobs about which the watcher has facts that wait: for a budget of their namespace, or for room in the log",
+)
+BUDGETS = {
+    "jobs": "{jobs} wait to be taken on, as MUSTER_JOBS_PER_MINUTE allows their namespaces",
+    "requests": "scale requests of {jobs} wait, as MUSTER_REQUESTS_PER_MINUTE allows their namespaces",
+    "events": "changes of {jobs} wait to be recorded, as MUSTER_EVENTS_PER_MINUTE allows their namespaces",
+    "room": "changes of {jobs} wait for room in the log: the rest is for decisions (MUSTER_LOG_RESERVE); give it room",
+}
+"""What jobs wait for, with a sentence about them."""
 GAUGES = (READY, OWNER, CONNECTED, POSITION, PENDING, BEHIND, HISTORIES, IN_FLIGHT)
 
 
@@ -91,8 +104,15 @@ class Health:
             jobs=len(runtime.histories) if runtime else 0,
             held=self._held(runtime) if runtime else {},
             trouble=trouble if self.names else _SUBJECT.sub(r"\1.*", trouble),
-            warnings=self.warnings,
+            warnings=(*self.warnings, *self._waiting()),
         )
+
+    def _waiting(self) -> Iterator[str]:
+        for budget, sentence in BUDGETS.items():
+            waiting = {of: number for (of, known), number in self.metrics.waiting.items() if known == budget}
+            if waiting:
+                names = f"{', '.join(sorted(waiting))}: " if self.names else ""
+                yield names + sentence.format(jobs=counted(sum(waiting.values()), "job"))
 
     def _held(self, runtime: Runtime) -> dict[str, str]:
         if self.names:
@@ -127,6 +147,12 @@ class Health:
         for reason in get_args(Held):
             held.add(self.service, reason, by=known.get(reason, 0))
         found.append(held)
+        waiting = Count(WAITING)
+        for budget in BUDGETS:
+            waiting.add(self.service, "", budget, by=0)
+        for (namespace, budget), number in metrics.waiting.items():
+            waiting.add(self.service, namespace if self.names else "", budget, by=number)
+        found.append(waiting)
         used, most = Count(LOG_BYTES), Count(LOG_MAX_BYTES)
         for room in self.rooms:
             used.add(self.service, room.of, by=room.used)

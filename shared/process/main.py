@@ -21,6 +21,7 @@ from shared.errors import Refused, Transient, Trouble
 from shared.eventlog.account import HEADS, LEASES
 from shared.eventlog.durability import look
 from shared.eventlog.jetstream import JetStreamEventLog
+from shared.eventlog.room import reserved
 from shared.eventlog.setup import must_fit
 from shared.installation.exclusive_leases import ExclusiveLeases, lease_key
 from shared.installation.permissions import necessary
@@ -170,6 +171,7 @@ async def _own(
         eventlog,
         namespace=settings.namespace,
         owns=lease.held,
+        reserved=lambda: reserved(health.rooms, settings.log_reserve),
         metrics=health.metrics,
         # Every service folds the same log; the status service alone reports metrics of jobs.
         job_metrics=JobMetrics(names=settings.tell_names) if author == "status" else None,

@@ -112,6 +112,21 @@ class Settings(BaseSettings):
     """What a failed container prints last, at most 2 KiB, becomes part of the history and of the job's status. False:
     pods are made without `terminationMessagePolicy: FallbackToLogsOnError`, and no termination message is recorded."""
 
+    jobs_per_minute: int = Field(default=3_000, ge=0)
+    """For the watcher. How many new jobs of one namespace are taken on a minute; after a pause as many at once. The
+    others wait for their turn (`OverBudget` in their status). 0: no bound."""
+
+    requests_per_minute: int = Field(default=3_000, ge=0)
+    """The same for the scale requests of one namespace."""
+
+    events_per_minute: int = Field(default=60_000, ge=0)
+    """The same for what else the watcher records of one namespace: changes of pods, children and specs. What has to
+    wait is merged; the end of a job or a pod does not wait."""
+
+    log_reserve: float = Field(default=0.1, ge=0, lt=1)
+    """The share of the log's room (`max_bytes` of its stream, the disk of a NATS server) that is left to decisions and
+    to the ends of jobs and pods. From there on the watcher records nothing that begins."""
+
     tell_names: bool = False
     """True: `/readyz` names the jobs that the service does not act on, and metrics of jobs have the label
     `job_namespace`. False: neither names a job or a namespace, as any pod of the cluster may read them."""

@@ -1,6 +1,7 @@
 """The metrics of one process: effects, appends, and how long they take.  They begin anew with the process."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -65,6 +66,8 @@ class ProcessMetrics:
         self._requests = Count(REQUESTS)
         self.series: tuple[Series, ...] = tuple(each for each in vars(self).values() if isinstance(each, Series))
         """Every metric above."""
+        self.waiting: Counter[tuple[str, str]] = Counter()
+        """How many jobs of each namespace wait for each budget, or for room in the log; the watcher's alone."""
         self._last_read = ""
         """The time of the last event read."""
         self.pending = 0

@@ -36,6 +36,15 @@ async def test_another_life_is_left_alone(under_test: ClusterUnderTest) -> None:
     assert await cluster.get(WIDGETS, namespace, "w") == second
 
 
+async def test_what_a_deletion_would_reach_is_told_and_stays(under_test: ClusterUnderTest) -> None:
+    cluster, namespace = under_test.cluster, under_test.namespace
+    for resource, manifest in ((WIDGETS, a_widget()), (CONFIGMAPS, a_config("w")), (PODS, a_pod("w"))):
+        assert await cluster.would_delete(resource, namespace, "w") is None
+        created = await cluster.create(resource, namespace, manifest)
+        assert await cluster.would_delete(resource, namespace, "w") == created.metadata.uid
+        assert await cluster.get(resource, namespace, "w") == created
+
+
 async def test_dependents_follow_their_owner(under_test: ClusterUnderTest) -> None:
     cluster, namespace = under_test.cluster, under_test.namespace
     owner = await cluster.create(WIDGETS, namespace, a_widget())

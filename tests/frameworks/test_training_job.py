@@ -217,6 +217,15 @@ def test_accepted(path: str, value: object) -> None:
         ),
         pytest.param(f"{WORKER_CONTAINER}.volumeMounts", {"a": 1}, "InvalidValue", "", id="mounts that are no list"),
         pytest.param(
+            f"{ROLES}.worker.template.spec.containers",
+            [{"name": "main", "image": "a"}, {"name": "side", "image": "b", "volumeMounts": 7}],
+            "InvalidValue", f"{ROLES}.worker.template.spec.containers[1].volumeMounts",
+            id="mounts of a sidecar that are no list",
+        ),
+        pytest.param(
+            f"{ROLES}.worker.template.spec.securityContext", "root", "InvalidValue", "", id="no security context"
+        ),
+        pytest.param(
             f"{WORKER_CONTAINER}.resources.limits", {"nvidia.com/gpu": "1.5"}, "InvalidValue",
             f"{WORKER_CONTAINER}.resources.limits.nvidia.com/gpu", id="half a GPU",
         ),

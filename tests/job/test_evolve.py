@@ -242,14 +242,6 @@ def test_only_the_newest_failures_are_kept():
     assert len(given(*a_running_job(workers=count), gone).job.failures) == KEPT_FAILURES
 
 
-def test_an_index_is_never_used_again_in_an_attempt():
-    job = given(*a_running_job(workers=2), *scaling_out(2, 3)).job
-    assert job.attempt.next_index == 4
-    failed = ScaleFailed(request=R1, reason="DeadlineExceeded", released=(workers(2, 3),))
-    assert evolve(job, failed, AT).attempt.next_index == 4
-    assert evolve(job, JobRestarted(attempt=1), AT).attempt.next_index == 0
-
-
 def test_a_launcher_of_a_job_that_is_over_is_not_lost():
     lost = LauncherLost(uid=Uid("pod-launcher"))
     assert evolve(STAGES["running"], lost, AT).attempt.launcher_lost

@@ -302,10 +302,8 @@ class Loop:
                 )
             case scheduler_effects.CreateSecret():
                 self.uids += 1
-                # The answer may be lost, so that the next try only learns that the name is taken.
-                known = self.calm or effect.name not in self.secrets
-                self.secrets.setdefault(effect.name, Uid(f"secret-{self.uids}"))
-                self._append(SecretMade(attempt=effect.attempt, uid=self.secrets[effect.name] if known else Uid("")))
+                uid = self.secrets.setdefault(effect.name, Uid(f"secret-{self.uids}"))
+                self._append(SecretMade(attempt=effect.attempt, uid=uid))
             case scheduler_effects.DeleteSecret():
                 if self.secrets.get(effect.name) == effect.uid:
                     del self.secrets[effect.name]

@@ -150,6 +150,13 @@ class MemoryCluster:
             lambda: self._of(resource).delete(resource, namespace, name, uid=uid),
         )
 
+    async def would_delete(self, resource: Resource[T], namespace: str, name: str) -> str | None:
+        def look() -> str | None:
+            held = self._of(resource).get(resource, namespace, name)
+            return held.metadata["uid"] if held is not None else None
+
+        return await self._call(Call("delete", resource.plural, namespace, name), look)
+
     async def execute(
         self,
         namespace: str,

@@ -125,8 +125,9 @@ PATCHES = (
         (
             (
                 KUBE,
-                "            if is_named_absence(failure.status):\n                return None\n",
-                "            return None\n",
+                "            if is_named_absence(failure.status):\n                return None\n"
+                "            raise trouble(failure.status, what) from",
+                "            return None\n            raise trouble(failure.status, what) from",
             ),
         ),
         ("tests/cluster/test_kube.py",),

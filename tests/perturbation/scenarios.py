@@ -55,6 +55,13 @@ async def restart(stage: Stage) -> None:
     await stage.phase(TRAININGJOBS, JOB, "Running")
 
 
+async def fail(stage: Stage) -> None:
+    """The launcher fails for good, and the job's pods go."""
+    await _running(stage, restartPolicy="Never", cleanPodPolicy="All")
+    await stage.end_pod(LAUNCHER, 1)
+    await stage.phase(TRAININGJOBS, JOB, "Failed")
+
+
 async def delete(stage: Stage) -> None:
     await _running(stage)
     await stage.delete(TRAININGJOBS, JOB)
@@ -75,6 +82,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "scale-out": scale_out,
     "scale-in": scale_in,
     "restart": restart,
+    "fail": fail,
     "delete": delete,
     "suspend": suspend,
 }

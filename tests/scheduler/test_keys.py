@@ -6,7 +6,7 @@ from services.scheduler.core import keys
 from services.scheduler.core.effects import CreatePod, CreateSecret, DeleteSecret
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused
-from shared.job.events.scheduler import JobRestarted, SecretGone, SecretMade, SlotsAssigned, SlotsReleased
+from shared.job.events.scheduler import JobRestarted, SecretGone, SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobCreated, JobRestarting, JobSucceeded, JobSuspended
 from shared.job.events.watcher import ChildrenObserved, JobAdopted, JobDeleting, JobGone, PodsGone, TimePassed
 from shared.job.fold import closed
@@ -64,11 +64,6 @@ def test_the_name_of_a_secret_has_the_uid_of_its_job_and_the_attempt():
 def test_a_secret_that_was_made_is_not_made_again():
     given(*a_created_job(), secret()).then_nothing(keys.missing)
     assert there(*a_created_job(), secret())
-
-
-def test_a_secret_whose_uid_is_unknown_counts_and_keeps_the_uid_that_another_replica_learned():
-    assert there(*a_created_job(), SecretMade(attempt=0))
-    assert a_history([*a_created_job(), secret(), SecretMade(attempt=0)]).job.secrets == {0: Uid("keys-0")}
 
 
 @pytest.mark.parametrize(
@@ -142,11 +137,6 @@ class TestAJobThatIsGone:
         assert not closed(a_history(gone).job)
         assert closed(a_history([*gone, SecretGone(attempt=0), SecretGone(attempt=1)]).job)
 
-    def test_leaves_secrets_of_unknown_uid_to_the_garbage_collector(self):
-        gone = [*a_created_job(), SecretMade(attempt=0), JobGone()]
-        given(*gone).then_nothing(scheduler)
-        assert closed(a_history(gone).job)
-
     def test_leaves_the_secrets_that_are_orphaned(self):
         gone = [*a_created_job(), secret(), JobDeleting(version=9, orphan=True), JobGone()]
         given(*gone).then_nothing(scheduler)
@@ -207,4 +197,4 @@ class TestTheSecretOfAnotherOperator:
 
     def test_serves_the_attempt_that_it_began_and_is_made_only_if_it_is_missing(self):
         given(*self.TAKEN_OVER).then(keys.missing, CreateSecret(0, KEY.name))
-        assert named(*self.TAKEN_OVER, SecretMade(attempt=0)) == KEY.name
+        assert named(*self.TAKEN_OVER, secret()) == KEY.name

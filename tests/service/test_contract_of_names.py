@@ -90,14 +90,14 @@ async def test_the_launcher_comes_when_all_workers_are_running_and_ready():
 
 
 @in_virtual_time
-async def test_an_index_is_not_used_again():
+async def test_new_workers_come_after_the_highest_that_is_there():
     async with World() as world:
         await world.trains(workers=2)
         world.apply(SCALEINS, a_scale_in(1))
         await world.phase("ScaleSucceeded", SCALEINS, "in")
-        world.apply(SCALEOUTS, a_scale_out(1))
+        world.apply(SCALEOUTS, a_scale_out(2))
         await world.phase("ScaleSucceeded", SCALEOUTS, "out")
-        assert world.hosts() == ["resnet-worker-0", "resnet-worker-2"]
+        assert world.hosts() == ["resnet-worker-0", "resnet-worker-1", "resnet-worker-2"]
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from shared.process import health
 from shared.release import this_release
 from shared.runtime.acts import Context
 from shared.runtime.run import Runtime
+from shared.telemetry.metrics import Count
 from tests.kit.virtual_time import until
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 
@@ -163,3 +164,16 @@ def test_without_a_host_it_answers_at_the_addresses_of_both_families(run: Callab
                 assert (await asked(port, "/healthz", host))[0] == 200
 
     run(both())
+
+
+async def test_jobs_that_wait_for_a_budget_are_counted_and_named_on_request_alone():
+    known = context(Runtime(Idle(), MemoryEventLog(MemoryJournal())))
+    known.metrics.waiting.update({("team-a", "jobs"): 2, ("team-b", "jobs"): 1, ("team-b", "room"): 4})
+    jobs, room = known.report().warnings
+    assert jobs.startswith("3 jobs wait to be taken on")
+    assert "room in the log" in room
+    known.names = True
+    assert known.report().warnings[0].startswith("team-a, team-b: 3 jobs")
+    (waiting,) = (each for each in known.current_metrics() if each.metric is health.WAITING)
+    assert isinstance(waiting, Count)
+    assert waiting.values["status", "team-b", "room"] == 4

@@ -84,7 +84,7 @@ async def test_a_secret_whose_answer_was_lost_counts_at_the_next_try_and_stays_a
     with pytest.raises(Transient):
         await making.make()
     before = making.secret
-    assert await making.make() == SecretMade(attempt=0)
+    assert await making.make() == SecretMade(attempt=0, uid=Uid(before.metadata["uid"]))
     assert making.secret == before
 
 

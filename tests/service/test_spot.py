@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from shared.cluster.kinds import NODES, PODS
+from shared.job.policies.numbering import new_workers
 from shared.job.policies.replacement import STEADY_SECONDS
+from tests.kit.builders import workers
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, TRAININGJOBS, World, a_training_job
 
@@ -156,4 +158,4 @@ async def test_where_workers_are_taken_as_soon_as_they_stand_they_come_ever_late
             for name in [name for name in world.pods() if name not in ("resnet-launcher", "resnet-worker-0")]:
                 world.store.remove(PODS, NAMESPACE, name)
             await world.pass_seconds(1)
-        assert world.job().attempt.next_index == 9, "seven came, after 0, 10, 20, 40, 80, 160 and 300 s"
+        assert new_workers(world.job(), 1) == workers(9), "seven came, after 0, 10, 20, 40, 80, 160 and 300 s"

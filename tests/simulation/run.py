@@ -5,7 +5,7 @@ outcome = simulate(plan_of(7))
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from random import Random
 from typing import Any
@@ -65,10 +65,13 @@ class Outcome(msgspec.Struct, frozen=True):
     reached: frozenset[str]
 
 
-def simulate(plan: steps.Plan) -> Outcome:
-    """Run a plan; the same plan gives the same outcome in every process."""
+def simulate(plan: steps.Plan, *listeners: Callable[[Stored], None]) -> Outcome:
+    """Run a plan; the same plan gives the same outcome in every process.
+
+    Each event of the log is told to `listeners`.
+    """
     with asyncio.Runner(loop_factory=SimulatedLoop) as runner, _silence(), nothing_real():
-        return runner.run(Simulation(plan).run())
+        return runner.run(Simulation(plan, listeners).run())
 
 
 @contextmanager
@@ -92,8 +95,9 @@ def _drop(*_: object) -> Any:
 class Simulation:
     """One run."""
 
-    def __init__(self, plan: steps.Plan) -> None:
+    def __init__(self, plan: steps.Plan, listeners: Sequence[Callable[[Stored], None]] = ()) -> None:
         self._plan = plan
+        self._listeners = listeners
         self._hash = hashlib.sha256()
         self._actor = ""
         self._acts_for: JobKey | None = None
@@ -105,7 +109,7 @@ class Simulation:
         loop.set_exception_handler(self._broken)
         self._checker = Checker("log", KINDS)
         self._journal = MemoryJournal(identity="log", clock=loop.time)
-        self._journal.listeners.append(self._appended)
+        self._journal.listeners += [self._appended, *self._listeners]
         self._store = MemoryStore(now=wall_clock)
         # No API server counts from zero.
         self._store.version = 1

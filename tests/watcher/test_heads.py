@@ -309,4 +309,3 @@ def test_after_the_acceptance_the_job_goes_on_with_what_was_there():
     assert not history.held
     assert not history.job.halted
     assert history.job.attempt.slots == {Slot(0, WORKER, 0), Slot(0, WORKER, 1), Slot(0, LAUNCHER, 0)}
-    assert history.job.attempt.next_index == 2

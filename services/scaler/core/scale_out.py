@@ -11,7 +11,7 @@ from shared.job import reasons
 from shared.job.events.scaler import ScaleCancelled, ScaleFailed, ScaleSucceeded
 from shared.job.membership import Unknown
 from shared.job.naming import Slot
-from shared.job.policies import replacement
+from shared.job.policies import numbering, replacement
 from shared.job.request import Request
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import WORKER
@@ -29,11 +29,10 @@ def filled(job: Job) -> SortedSet[Slot]:
 def new_slots(job: Job, count: int) -> tuple[Slots, ...]:
     """Slots for `count` new workers.
 
-    Their indices are new in this attempt: frameworks remember the name of a dead host.  A kind that replaces pods
-    under their own names uses the lowest free indices.
+    A kind that replaces pods under their own names uses the lowest free indices.
     """
     if job.spec is None or not job.spec.handling.in_place:
-        return (Slots(job.attempt.number, WORKER, ((job.attempt.next_index, job.attempt.next_index + count - 1),)),)
+        return (numbering.new_workers(job, count),)
     # A terminating pod keeps its name until it is gone.
     there = job.attempt.unreleased | {pod.slot for pod in job.pods.values()}
     taken = {slot.index for slot in there if (slot.attempt, slot.role) == (job.attempt.number, WORKER)}

@@ -45,11 +45,8 @@ def spent(job: Job) -> list[Step]:
 
 
 def everything(job: Job) -> list[DeleteSecret]:
-    """Delete every Secret that the scheduler made for the job.
-
-    One whose uid is unknown is left to the garbage collector, and so is the older one.
-    """
-    return [DeleteSecret(attempt, secret_name(job.key, attempt), uid) for attempt, uid in job.secrets.items() if uid]
+    """Delete every Secret that the scheduler made for the job; the older one is left to the garbage collector."""
+    return [DeleteSecret(attempt, secret_name(job.key, attempt), uid) for attempt, uid in job.secrets.items()]
 
 
 def _is_over(job: Job, attempt: int) -> bool:

@@ -6,12 +6,11 @@
 from services.scheduler.core.effects import DeletePod
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.naming import Slot
-from shared.job.policies import replacement
-from shared.job.spec import WORKER
+from shared.job.policies import numbering, replacement
 from shared.job.state import Job
 from shared.job.steps import Record, Step
 from shared.job.verdict import verdict
-from shared.job.views import Slots, spans
+from shared.job.views import spans
 
 
 def next_steps(job: Job) -> list[Step]:
@@ -22,8 +21,7 @@ def next_steps(job: Job) -> list[Step]:
         return []
     if job.spec is not None and job.spec.handling.in_place:
         return _in_place(job, due)
-    # Each index is new in this attempt: frameworks remember the name of a dead host.
-    new = Slots(job.attempt.number, WORKER, ((job.attempt.next_index, job.attempt.next_index + len(due) - 1),))
+    new = numbering.new_workers(job, len(due))
     return [Record(SlotsAssigned(slots=(new,), replaces=spans(due), reason="WorkersReplaced"))]
 
 

@@ -26,15 +26,18 @@ class Clock:
         return changed
 
     def measure(
-        self, key: JobKey, timers: Iterable[Timer], monotonic: float, wall: datetime
+        self, key: JobKey, timers: Iterable[Timer], monotonic: float, wall: datetime, *, late: bool = False
     ) -> tuple[list[Timer], float | None]:
-        """The expired timers of a job, and the seconds until the next one expires (None without one)."""
+        """The expired timers of a job, and the seconds until the next one expires (None without one).
+
+        While the job's facts are `late`, its judgements stand still as with a blind watch.
+        """
         timers = tuple(timers)
         measured, running = self._due.get(key, (self._outages, {}))
-        seen = measured == self._outages
+        seen = measured == self._outages and not late
         kept = {timer: due for timer, due in running.items() if timer in timers and (seen or timer.since)}
         for timer in timers:
-            if timer not in kept and (timer.since or self._sees):
+            if timer not in kept and (timer.since or (self._sees and not late)):
                 kept[timer] = monotonic + _remaining(timer, wall)
         if kept:
             self._due[key] = self._outages, kept

@@ -89,24 +89,25 @@ def _facts(
         # Another replica recorded a new epoch: until this one lists again, its cache is old.
         return []
     events = [*_resource(job, cache, presence)]
-    if events or not job.generation:
+    if not job.generation or (events and job.gone):
         # Pods and requests follow after the job itself.
         return events
     if cache.epoch > job.epoch and not job.gone:
         # After a restore of etcd, the job first: whether it still exists decides what the absence of its pods means.
-        return []
+        return events
     if missing(job, cache) and not _confirmed(presence, there=True):
         # The garbage collector takes pods and children of a deleted job: none of them failed, or is made again.
-        return []
+        return events
     if job.another:
-        if not cache.takes_over or not cache.has_inherited(job) or not cache.pods.listed:
-            return []
+        if events or not cache.takes_over or not cache.has_inherited(job) or not cache.pods.listed:
+            return events
         # First its pods, in any phase; no service acts on the job before it is adopted.
         return [*_pods(job, cache, launchers, presence)] or [*takeover.adopted(job, cache)]
     views = _pods(job, cache, launchers, presence) if pods else ()
     # A request scales a job of one kind, whatever its owner reference names.
     scaled = requests.changed(job, cache, histories) if cache.listing_of(job) is cache.scalable else ()
-    return [*_disruptions(job, cache), *views, *_children(job, cache), *scaled]
+    # An edit that waits for its turn does not keep back what happens to the pods.
+    return [*events, *_disruptions(job, cache), *views, *_children(job, cache), *scaled]
 
 
 def _end(job: Job, cache: Cache, presence: Presence | None) -> Iterator[watcher.JobGone]:

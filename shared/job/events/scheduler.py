@@ -9,8 +9,7 @@ class SecretMade(Event, frozen=True, tag="SecretMade"):
     """The Secret with the ssh keys of an attempt exists."""
 
     attempt: int
-    uid: Uid = Uid("")
-    """Empty if the API server's answer to an earlier try was lost."""
+    uid: Uid
 
 
 class SecretGone(Event, frozen=True, tag="SecretGone"):

@@ -56,6 +56,7 @@ class JobAdopted(Event, frozen=True, tag="JobAdopted"):
     slots: tuple[Slots, ...] = ()
     """Slots that have a pod, running or ended, or will get one."""
     next_index: int = 0
+    """The highest worker index that is there or lost, plus one."""
     reason: str = "Adopted"
     lost: tuple[Slots, ...] = ()
     """Slots whose pod vanished while the watcher was down."""

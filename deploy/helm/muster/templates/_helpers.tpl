@@ -217,6 +217,14 @@ imagePullSecrets:
   value: {{ join "," .Values.disruptionTaints | quote }}
 - name: MUSTER_TERMINATION_MESSAGES
   value: {{ .Values.terminationMessages | quote }}
+- name: MUSTER_JOBS_PER_MINUTE
+  value: {{ .Values.budgets.jobs | int | quote }}
+- name: MUSTER_REQUESTS_PER_MINUTE
+  value: {{ .Values.budgets.requests | int | quote }}
+- name: MUSTER_EVENTS_PER_MINUTE
+  value: {{ .Values.budgets.events | int | quote }}
+- name: MUSTER_LOG_RESERVE
+  value: {{ .Values.logReserve | quote }}
 - name: MUSTER_TELL_NAMES
   value: {{ .Values.metrics.names | quote }}
 {{- /* Every address: a pod has one of IPv4, one of IPv6 or both, and is probed at any of them. */}}

@@ -1,0 +1,181 @@
+"""Budgets: how many jobs, requests and events of a namespace the watcher records a minute.  Pure: "now" is an argument.
+
+A fact beyond its budget waits for its turn and is then observed afresh, so that changes merge and none is lost.
+Only facts that begin something wait.  A fact that ends something is free: the log has at most one for each beginning.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from math import inf
+from typing import Literal, get_args
+
+import msgspec
+
+from shared.job.events import watcher
+from shared.job.events.catalog import Fact
+from shared.job.naming import JobKey
+from shared.job.spec import OVER_BUDGET, Problem, is_over_budget
+from shared.job.state import Job
+from shared.job.views import ended
+
+replace = msgspec.structs.replace
+
+Budget = Literal["jobs", "requests", "events", "room"]
+"""What a fact waits for: its share of a minute, or room in the log."""
+
+BUDGETS: tuple[Budget, ...] = get_args(Budget)
+
+_LATER = {
+    "jobs": "the namespace has begun as many jobs within a minute as it may; this one waits for its turn",
+    "requests": "the namespace has made as many requests within a minute as it may; this one waits for its turn",
+}
+
+
+class PerMinute(msgspec.Struct, frozen=True, kw_only=True):
+    """The budgets of each namespace; 0 sets no bound."""
+
+    jobs: int = 3_000
+    requests: int = 3_000
+    events: int = 60_000
+
+
+def budget_of(job: Job, fact: Fact) -> Budget | None:
+    """The budget that pays for the fact; None if the fact is free."""
+    match fact:
+        case watcher.JobObserved():
+            return "jobs" if not job.generation or is_over_budget(job.problems) else "events"
+        case watcher.ScaleRequested(uid=uid):
+            known = job.scaling.requests.get(uid)
+            return "requests" if known is None or is_over_budget(known.problems) else "events"
+        case watcher.PodsObserved(pods=pods):
+            running = {uid for uid, pod in job.pods.items() if not ended(pod)}
+            return None if any(ended(pod) and pod.uid in running for pod in pods) else "events"
+        case watcher.JobDeleting() | watcher.JobGone() | watcher.LauncherLost() | watcher.PodsGone():
+            return None
+        case watcher.ChildGone() | watcher.ScaleRequestGone():
+            return None
+        case watcher.HistoryBroken() | watcher.HistoryAccepted():
+            # Services must not act on a doubtful history, and a person ended that state.
+            return None
+        case _:
+            return "events"
+
+
+class Budgets:
+    """The budgets of all namespaces.  A new one is full: a minute's worth may come at once."""
+
+    def __init__(self, per_minute: PerMinute) -> None:
+        self._rates = {"jobs": per_minute.jobs, "requests": per_minute.requests, "events": per_minute.events}
+        self._used: dict[tuple[str, Budget], tuple[float, float]] = {}
+        """What each namespace has taken and promised, and when that was so; it falls by the rate."""
+        self._places: dict[JobKey, dict[Budget, float]] = {}
+        """When the turn of each job that waits comes."""
+        self.waiting: Counter[tuple[str, str]] = Counter()
+        """How many jobs of each namespace wait."""
+
+    def wait(self, key: JobKey, budget: Budget, now: float) -> float:
+        """Seconds until the job's turn comes, first come, first served; 0 if it has come, and then it is used."""
+        rate = self._rates[budget]
+        if not rate:
+            return 0.0
+        due = self._places.get(key, {}).get(budget)
+        if due is None:
+            used = self._take(key.namespace, budget, 1, now)
+            due = now + max(used - rate, 0.0) * 60 / rate
+            if due > now:
+                self._enter(key, budget, due)
+        if due > now:
+            return due - now
+        self._leave(key, budget)
+        return 0.0
+
+    def wait_for_room(self, key: JobKey) -> float:
+        if "room" not in self._places.get(key, {}):
+            self._enter(key, "room", inf)
+        return inf
+
+    def keep(self, key: JobKey, wanted: Iterable[Budget], now: float) -> None:
+        """The job waits for none but the `wanted` ones: the turns that it gives up go back to its namespace."""
+        for budget in self._places.get(key, {}).keys() - {*wanted}:
+            self._leave(key, budget)
+            if budget != "room":
+                self._take(key.namespace, budget, -1, now)
+
+    def _take(self, namespace: str, budget: Budget, number: int, now: float) -> float:
+        if (namespace, budget) not in self._used:
+            # Those that are full again are as good as new.
+            self._used = {each: known for each, known in self._used.items() if self._in_use(each, now)}
+        used = max(self._in_use((namespace, budget), now) + number, 0.0)
+        self._used[namespace, budget] = used, now
+        return used
+
+    def _in_use(self, of: tuple[str, Budget], now: float) -> float:
+        used, at = self._used.get(of, (0.0, now))
+        return max(used - (now - at) * self._rates[of[1]] / 60, 0.0)
+
+    def _enter(self, key: JobKey, budget: Budget, due: float) -> None:
+        self._places.setdefault(key, {})[budget] = due
+        self.waiting[key.namespace, budget] += 1
+
+    def _leave(self, key: JobKey, budget: Budget) -> None:
+        places = self._places.get(key, {})
+        if places.pop(budget, None) is None:
+            return
+        if not places:
+            del self._places[key]
+        self.waiting[key.namespace, budget] -= 1
+        if not self.waiting[key.namespace, budget]:
+            del self.waiting[key.namespace, budget]
+
+
+class Allowed(msgspec.Struct, frozen=True):
+    """What may be recorded now."""
+
+    facts: tuple[Fact, ...]
+    """The first one is paid for; the others ask again in their turns."""
+    seconds: float = 0.0
+    """Until the turn of a fact that waits; 0 if none waits, and infinite while it waits for room in the log."""
+
+
+def allowed(job: Job, facts: Iterable[Fact], budgets: Budgets, now: float, *, full: bool = False) -> Allowed:
+    """The facts that their budgets, and the room of a `full` log, allow; the others wait.
+
+    A new job or request that waits is recorded in brief, as an event, so that its status says why.
+    """
+    found: list[Fact] = []
+    seconds: list[float] = []
+    wanted: set[Budget] = set()
+    for fact in facts:
+        budget = budget_of(job, fact)
+        if budget is None:
+            found.append(fact)
+            continue
+        wanted.add("room" if full else budget)
+        if full:
+            seconds.append(budgets.wait_for_room(job.key))
+        elif found:
+            found.append(fact)
+        elif wait := budgets.wait(job.key, budget, now):
+            seconds.append(wait)
+            brief = _in_brief(job, fact, budget)
+            if brief is not None:
+                wanted.add("events")
+                if late := budgets.wait(job.key, "events", now):
+                    seconds.append(late)
+                else:
+                    found.append(brief)
+        else:
+            found.append(fact)
+    budgets.keep(job.key, wanted, now)
+    return Allowed(tuple(found), min(seconds, default=0.0))
+
+
+def _in_brief(job: Job, fact: Fact, budget: Budget) -> Fact | None:
+    """The fact that this job or request waits, until the log has it."""
+    match fact:
+        case watcher.JobObserved() if budget == "jobs" and not job.generation:
+            return replace(fact, spec=None, problems=(Problem(reason=OVER_BUDGET, message=_LATER[budget]),))
+        case watcher.ScaleRequested(uid=uid) if budget == "requests" and uid not in job.scaling.requests:
+            return replace(fact, spec=None, problems=(Problem(reason=OVER_BUDGET, message=_LATER[budget]),))
+        case _:
+            return None

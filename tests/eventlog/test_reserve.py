@@ -1,0 +1,103 @@
+"""The reserve of a log that fills up: what begins waits for room, and running jobs end as they should."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from shared.eventlog.account import ADMIN, STREAM
+from shared.eventlog.durability import look
+from shared.eventlog.jetstream import JetStreamEventLog
+from shared.eventlog.room import Room, reserved
+from shared.eventlog.server import NatsServer
+from shared.eventlog.setup import set_up
+from shared.frameworks.training_job import TRAININGJOBS
+from tests.kit.services import AUTHORS
+from tests.kit.world import World, a_training_job
+
+ROOM = 400_000
+RESERVE = 0.3
+CROWD = 60
+"""Jobs whose events do not fit into the log."""
+
+
+def a_room(of: str, used: int, most: int = 100) -> Room:
+    return Room(of, used, most, "")
+
+
+@pytest.mark.parametrize(
+    ("rooms", "begun"),
+    [
+        pytest.param([a_room(STREAM, 89)], False, id="more than a tenth is left"),
+        pytest.param([a_room(STREAM, 90)], True, id="a tenth is left"),
+        pytest.param([a_room(STREAM, 5), a_room("NATS n1", 95)], True, id="of the disk of a server"),
+        pytest.param([a_room("KV_HEADS", 99)], False, id="the heads have a room of their own"),
+        pytest.param([a_room(STREAM, 99, 0)], False, id="nothing bounds the log"),
+        pytest.param([], False, id="nothing is known yet"),
+    ],
+)
+def test_reserved(rooms: Sequence[Room], begun: bool):
+    assert reserved(rooms, 0.1) is begun
+
+
+class Watched(World):
+    """A world whose watcher sees how full the log is, at each turn."""
+
+    def __init__(self, logs: dict[str, JetStreamEventLog]) -> None:
+        super().__init__(logs=logs)
+        self.rooms: list[Room] = []
+
+    async def start(self, author: str) -> None:
+        await super().start(author)
+        self._running[author][0].reserved = lambda: reserved(self.rooms, RESERVE)
+
+    @property
+    def used(self) -> int:
+        return next(room.used for room in self.rooms if room.of == STREAM)
+
+
+@asynccontextmanager
+async def a_small_log(folder: Path) -> AsyncIterator[tuple[NatsServer, Watched]]:
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(NatsServer(folder))
+        await set_up(server.url, user=ADMIN, password=server.users[ADMIN], max_bytes=ROOM)
+        logs = {
+            user: await JetStreamEventLog.connect(server.url, name=user, user=user, password=server.users[user])
+            for user in AUTHORS
+        }
+        for log in logs.values():
+            stack.push_async_callback(log.close)
+        world = await stack.enter_async_context(Watched(logs))
+
+        async def follow() -> None:
+            while True:
+                world.rooms = (await look(logs["watcher"], ())).rooms
+                await asyncio.sleep(0.02)
+
+        following = asyncio.create_task(follow())
+        stack.callback(following.cancel)
+        yield server, world
+
+
+@pytest.mark.nats
+async def test_a_log_that_tenants_filled_still_takes_the_ends_of_jobs(tmp_path: Path):
+    async with a_small_log(tmp_path) as (server, world):
+        await world.trains(workers=1)
+        for number in range(CROWD):
+            world.apply(TRAININGJOBS, a_training_job(f"theirs-{number}", workers=1), "team-b")
+        watcher = world._running["watcher"][0]
+        await world.until(lambda: watcher.metrics.waiting["team-b", "room"] > 0, "the reserve has begun")
+        world.apply(TRAININGJOBS, a_training_job("late", workers=1), "team-b")
+        await asyncio.sleep(1)
+        before = world.used
+        assert (1 - RESERVE) * ROOM <= before < 0.95 * ROOM
+        assert world.status(TRAININGJOBS, "late", "team-b") == {}
+        world.exit_codes["resnet-launcher"] = 0
+        await world.phase("Succeeded")
+        await world.until(lambda: list(world.pods()) == ["resnet-launcher"], "the workers are cleaned up")
+        await asyncio.sleep(0.1)
+        assert before < world.used < ROOM
+        await set_up(server.url, user=ADMIN, password=server.users[ADMIN], max_bytes=20 * ROOM)
+        await world.phase("Running", TRAININGJOBS, "late", "team-b")

@@ -1,0 +1,257 @@
+"""The budgets of a namespace: what they count, whose turn comes when, and what does not wait."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from services.watcher.core.budgets import Budgets, PerMinute, allowed, budget_of
+from services.watcher.shell import Watcher
+from services.watcher.watches import Options
+from shared.frameworks.scale_requests import SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOBS
+from shared.job.events.catalog import AnyEvent, Fact
+from shared.job.events.watcher import (
+    HeadForged,
+    HistoryAccepted,
+    HistoryBroken,
+    JobDeleting,
+    JobGone,
+    JobObserved,
+    PodsGone,
+    PodsObserved,
+    ScaleRequestGone,
+)
+from shared.job.naming import JobKey, Uid
+from shared.job.spec import OVER_BUDGET, Problem
+from shared.job.state import Job
+from tests.kit.builders import a_running_job, a_spec, launcher, observed, scale_out, worker
+from tests.kit.histories import KEY, a_history
+from tests.kit.virtual_time import in_virtual_time
+from tests.kit.world import NAMESPACE, World, a_scale_out, a_training_job
+
+NEW = Job(key=KEY)
+LATER = (Problem(reason=OVER_BUDGET),)
+
+
+def a_job(number: int, namespace: str = "team-a") -> JobKey:
+    return JobKey(namespace, f"job-{number}", Uid(f"uid-{number}"))
+
+
+REQUEST = scale_out(1)
+
+
+def folded(*events: AnyEvent) -> Job:
+    return a_history(events).job
+
+
+def running() -> Job:
+    return folded(*a_running_job(workers=2))
+
+
+@pytest.mark.parametrize(
+    ("job", "fact", "budget"),
+    [
+        pytest.param(NEW, observed(a_spec()), "jobs", id="a new job"),
+        pytest.param(
+            folded(msgspec.structs.replace(observed(a_spec()), spec=None, problems=LATER)),
+            observed(a_spec()),
+            "jobs",
+            id="a job whose turn comes",
+        ),
+        pytest.param(running(), observed(a_spec(3), generation=2), "events", id="an edit"),
+        pytest.param(running(), REQUEST, "requests", id="a new request"),
+        pytest.param(folded(*a_running_job(), REQUEST), REQUEST, "events", id="a known request"),
+        pytest.param(running(), PodsObserved(pods=(worker(0, ready=False),)), "events", id="a change of a pod"),
+        pytest.param(running(), PodsObserved(pods=(worker(0, phase="Failed"),)), None, id="the end of a pod is free"),
+        pytest.param(
+            NEW, PodsObserved(pods=(worker(0, phase="Failed"),)), "events", id="but not of a pod never seen to run"
+        ),
+        pytest.param(running(), PodsGone(uids=(Uid("pod-0"),)), None, id="a pod that is gone is free"),
+        pytest.param(running(), JobDeleting(version=9), None, id="a deletion is free"),
+        pytest.param(running(), JobGone(version=9), None, id="and its end"),
+        pytest.param(running(), ScaleRequestGone(uid=Uid("request-1")), None, id="the end of a request is free"),
+    ],
+)
+def test_budget_of(job: Job, fact: Fact, budget: str | None):
+    assert budget_of(job, fact) == budget
+
+
+class TestTurns:
+    def test_a_minute_s_worth_comes_at_once_and_the_rest_in_the_order_in_which_it_came(self):
+        budgets = Budgets(PerMinute(jobs=60))
+        assert [budgets.wait(a_job(number), "jobs", 0.0) for number in range(62)] == [0.0] * 60 + [1.0, 2.0]
+
+    def test_a_job_that_asks_again_keeps_its_place(self):
+        budgets = Budgets(PerMinute(jobs=1))
+        budgets.wait(a_job(0), "jobs", 0.0)
+        assert [budgets.wait(a_job(1), "jobs", now) for now in (0.0, 20.0, 60.0)] == [60.0, 40.0, 0.0]
+        assert not budgets.waiting
+
+    def test_another_namespace_does_not_wait(self):
+        budgets = Budgets(PerMinute(jobs=1))
+        for number in range(100):
+            budgets.wait(a_job(number), "jobs", 0.0)
+        assert budgets.wait(a_job(0, "team-b"), "jobs", 0.0) == 0.0
+        assert budgets.waiting == {("team-a", "jobs"): 99}
+
+    def test_a_turn_that_is_given_up_goes_back_to_the_namespace(self):
+        budgets = Budgets(PerMinute(jobs=1))
+        for number in range(3):
+            budgets.wait(a_job(number), "jobs", 0.0)
+        budgets.keep(a_job(2), (), 0.0)
+        assert budgets.wait(a_job(3), "jobs", 0.0) == 120.0
+        assert budgets.waiting == {("team-a", "jobs"): 2}
+
+    def test_a_pause_fills_no_more_than_a_minute_s_worth(self):
+        budgets = Budgets(PerMinute(jobs=2))
+        budgets.wait(a_job(0), "jobs", 0.0)
+        assert [budgets.wait(a_job(number), "jobs", 9_000.0) for number in range(1, 4)] == [0.0, 0.0, 30.0]
+
+    def test_zero_sets_no_bound(self):
+        budgets = Budgets(PerMinute(jobs=0))
+        assert {budgets.wait(a_job(number), "jobs", 0.0) for number in range(10_000)} == {0.0}
+
+    def test_namespaces_that_do_nothing_are_forgotten(self):
+        budgets = Budgets(PerMinute(jobs=1))
+        for number in range(100):
+            budgets.wait(a_job(0, f"team-{number}"), "jobs", number * 60.0)
+        assert len(budgets._used) == 1
+
+
+class TestAllowed:
+    def test_a_job_that_waits_is_recorded_in_brief_once(self):
+        budgets, fact = Budgets(PerMinute(jobs=1)), observed(a_spec())
+        budgets.wait(a_job(0, KEY.namespace), "jobs", 0.0)
+        found = allowed(NEW, [fact], budgets, 0.0)
+        (brief,) = found.facts
+        assert isinstance(brief, JobObserved)
+        assert (brief.spec, brief.problems[0].reason, found.seconds) == (None, OVER_BUDGET, 60.0)
+        waiting = folded(brief)
+        assert allowed(waiting, [fact], budgets, 1.0).facts == ()
+        assert allowed(waiting, [fact], budgets, 60.0).facts == (fact,)
+
+    def test_the_brief_record_waits_for_the_budget_of_events(self):
+        budgets = Budgets(PerMinute(jobs=1, events=1))
+        for budget in ("jobs", "events"):
+            budgets.wait(a_job(0, KEY.namespace), budget, 0.0)
+        found = allowed(NEW, [observed(a_spec())], budgets, 0.0)
+        assert (found.facts, found.seconds) == ((), 60.0)
+
+    def test_an_end_does_not_wait_behind_an_edit(self):
+        budgets = Budgets(PerMinute(events=1))
+        budgets.wait(a_job(0, KEY.namespace), "events", 0.0)
+        end = PodsObserved(pods=(launcher(phase="Succeeded"),))
+        found = allowed(running(), [observed(a_spec(3), generation=2), end], budgets, 0.0)
+        assert found.facts == (end,)
+
+    def test_only_the_fact_that_is_recorded_is_paid_for(self):
+        budgets = Budgets(PerMinute(events=2))
+        facts = [PodsObserved(pods=(worker(each, ready=False),)) for each in (0, 1)]
+        assert allowed(running(), facts, budgets, 0.0).facts == (*facts,)
+        assert allowed(running(), facts[1:], budgets, 0.0).facts == (facts[1],)
+
+    def test_a_full_log_takes_ends_and_doubts_alone(self):
+        budgets = Budgets(PerMinute())
+        free: list[Fact] = [
+            PodsObserved(pods=(launcher(phase="Succeeded"),)),
+            HistoryBroken(log="", sequence=1, hash="", reason="OtherLog"),
+            HistoryAccepted(sequence=1, hash=""),
+        ]
+        found = allowed(
+            running(),
+            [observed(a_spec(3), generation=2), HeadForged(log="", sequence=1, hash=""), *free],
+            budgets,
+            0,
+            full=True,
+        )
+        assert found.facts == (*free,)
+        assert budgets.waiting == {(KEY.namespace, "room"): 1}
+        allowed(running(), [], budgets, 1.0)
+        assert not budgets.waiting
+
+
+class Bounded(World):
+    """A world whose watcher has these budgets."""
+
+    def __init__(self, per_minute: PerMinute, **more: Any) -> None:
+        super().__init__(**more)
+        self._per_minute = per_minute
+
+    def options(self) -> Options:
+        return msgspec.structs.replace(super().options(), per_minute=self._per_minute)
+
+
+@in_virtual_time
+async def test_jobs_beyond_the_budget_say_that_they_wait_and_run_in_their_turns():
+    async with Bounded(PerMinute(jobs=2)) as world:
+        for number in range(4):
+            world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
+        await world.running("job-0")
+        await world.running("job-1")
+        assert world.condition(TRAININGJOBS, "job-2", "Created") == ("False", "OverBudget")
+        assert world.status(TRAININGJOBS, "job-3")["phase"] == ""
+        await asyncio.sleep(60)
+        await world.running("job-3")
+        assert world.condition(TRAININGJOBS, "job-3", "Created") == ("True", "TrainingJobCreated")
+        assert world.kubernetes_events().count(("OverBudget", "job-3")) == 1
+
+
+@in_virtual_time
+async def test_another_namespace_does_not_notice():
+    async with Bounded(PerMinute(jobs=1)) as world:
+        for number in range(20):
+            world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
+        await asyncio.sleep(1)
+        world.apply(TRAININGJOBS, a_training_job(workers=1), "team-b")
+        await asyncio.sleep(1)
+        assert world.status(TRAININGJOBS, "resnet", "team-b")["phase"] == "Running"
+
+
+@in_virtual_time
+async def test_a_request_beyond_the_budget_waits_for_its_turn_and_is_carried_out():
+    async with Bounded(PerMinute(requests=1)) as world:
+        await world.trains(workers=1)
+        world.apply(SCALEOUTS, a_scale_out(1, name="first"))
+        await world.phase("ScaleSucceeded", SCALEOUTS, "first")
+        world.apply(SCALEOUTS, a_scale_out(1, name="second"))
+        await world.phase("Pending", SCALEOUTS, "second")
+        assert world.condition(SCALEOUTS, "second", "Pending") == ("True", "OverBudget")
+        await asyncio.sleep(60)
+        await world.phase("ScaleSucceeded", SCALEOUTS, "second")
+
+
+@in_virtual_time
+async def test_a_job_that_is_deleted_while_it_waits_leaves_its_turn_to_the_next():
+    async with Bounded(PerMinute(jobs=1)) as world:
+        for number in range(3):
+            world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
+        await world.running("job-0")
+        world.delete(TRAININGJOBS, "job-1")
+        await world.until(lambda: world.count("JobGone") == 1)
+        world.apply(TRAININGJOBS, a_training_job("job-3", workers=1))
+        await asyncio.sleep(125)
+        await world.running("job-3")
+
+
+@in_virtual_time
+async def test_a_job_whose_pods_are_recorded_late_does_not_fail_for_that():
+    """The timers of a job wait with its facts: its pods were Ready in time."""
+    async with Bounded(PerMinute(events=2)) as world:
+        world.apply(TRAININGJOBS, a_training_job(workers=2, schedulingTimeoutSeconds=20))
+        await asyncio.sleep(1_200)
+        assert world.status(TRAININGJOBS, "resnet")["phase"] == "Running"
+        assert "TimePassed" not in world.types()
+
+
+@in_virtual_time
+async def test_the_end_of_a_job_does_not_wait():
+    async with Bounded(PerMinute(events=1_000)) as world:
+        await world.trains(workers=1)
+        watcher = world._running["watcher"][0].service
+        assert isinstance(watcher, Watcher)
+        for number in range(5_000):
+            watcher._budgets.wait(a_job(number, NAMESPACE), "events", asyncio.get_running_loop().time())
+        world.exit_codes["resnet-launcher"] = 0
+        await world.phase("Succeeded")
