@@ -17,7 +17,7 @@ EPOCH = $(shell git log -1 --format=%ct)
 on = $(filter-out 0 no off false,$(1))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sim crash-matrix mutants attacks input fuzz perturb test-determinism test-real test-node test-k3s test-frameworks lint types fmt e2e bench bench-parts binaries control-plane crds rbac pages chart replay image sbom ha soak lock clean
+.PHONY: help demo test sim crash-matrix mutants attacks under-attack input fuzz perturb test-determinism test-real test-node test-k3s test-frameworks lint types fmt e2e bench bench-parts binaries control-plane crds rbac pages chart replay image sbom ha soak lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -40,6 +40,10 @@ mutants: $(DEVELOPING) ## known-bad behaviours, planted one by one: which tests 
 
 attacks: $(DEVELOPING) binaries ## what stolen credentials and tenants try, and what they reach (INTO=FILE)
 	@$(RUN) -m pytest tests/security/attacks -m "real or not real" $(if $(INTO),--attacks-into $(INTO))
+
+under-attack: $(DEVELOPING) ## what each service holds while a tenant attacks (MINUTES=10 of each, ONLY="jobs owners", INTO=FILE)
+	@$(RUN) -m devcluster.binaries control-plane bench
+	@$(RUN) -m tests.security.under_attack $(ONLY) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(INTO),--into $(INTO))
 
 input: $(DEVELOPING) ## documents of each kind, from its definition and hostile ones, through the whole core (DOCUMENTS=10000)
 	@MUSTER_DOCUMENTS=$(or $(DOCUMENTS),10000) $(RUN) -m pytest tests/input $(PARALLEL)

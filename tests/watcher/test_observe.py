@@ -550,6 +550,14 @@ class TestRequests:
             ScaleRequestGone(uid=Uid("second"), reason="Bound"),
         ]
 
+    def test_one_whose_job_has_come_does_not_fail_for_its_absence(self):
+        watching = Watching()
+        watching.show_requests(a_request("out"))
+        watching.settle(WAITING)
+        assert watching.look(WAITING).trusted
+        watching.show(a_resource())
+        assert not watching.look(WAITING).trusted
+
     def test_one_that_is_deleted_while_it_waits_is_deleted(self):
         watching = Watching()
         watching.show_requests(a_request("out"))

@@ -5,7 +5,7 @@ Only facts that begin something wait.  A fact that ends something is free: the l
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from math import inf
 from typing import Literal, get_args
 
@@ -94,9 +94,9 @@ class Budgets:
             self._enter(key, "room", inf)
         return inf
 
-    def keep(self, key: JobKey, wanted: Iterable[Budget], now: float) -> None:
+    def keep(self, key: JobKey, wanted: Collection[Budget], now: float) -> None:
         """The job waits for none but the `wanted` ones: the turns that it gives up go back to its namespace."""
-        for budget in self._places.get(key, {}).keys() - {*wanted}:
+        for budget in [each for each in self._places.get(key, {}) if each not in wanted]:
             self._leave(key, budget)
             if budget != "room":
                 self._take(key.namespace, budget, -1, now)
@@ -144,13 +144,13 @@ def allowed(job: Job, facts: Iterable[Fact], budgets: Budgets, now: float, *, fu
     """
     found: list[Fact] = []
     seconds: list[float] = []
-    wanted: set[Budget] = set()
+    wanted: list[Budget] = []
     for fact in facts:
         budget = budget_of(job, fact)
         if budget is None:
             found.append(fact)
             continue
-        wanted.add("room" if full else budget)
+        wanted.append("room" if full else budget)
         if full:
             seconds.append(budgets.wait_for_room(job.key))
         elif found:
@@ -159,7 +159,7 @@ def allowed(job: Job, facts: Iterable[Fact], budgets: Budgets, now: float, *, fu
             seconds.append(wait)
             brief = _in_brief(job, fact, budget)
             if brief is not None:
-                wanted.add("events")
+                wanted.append("events")
                 if late := budgets.wait(job.key, "events", now):
                     seconds.append(late)
                 else:

@@ -37,7 +37,8 @@ class Observed(msgspec.Struct, frozen=True):
     questions: tuple[Question, ...] = ()
     """The questions about the job, answered or not."""
     trusted: bool = True
-    """False until the history was compared with the resource and the checkpoint: until then there are no facts."""
+    """False while no timer counts: until the history was compared with the resource and the checkpoint, and while
+    requests move to the history of their job."""
     wakes: tuple[JobKey, ...] = ()
     """Other histories to observe now."""
     warning: tuple[str, str] | None = None
@@ -53,7 +54,9 @@ def observe(
     """
     histories = histories if histories is not None else Histories()
     if job.key.uid == NO_UID:
-        return Observed((*requests.changed(job, cache, histories),))
+        # Once their job is there, requests do not fail for its absence, while they move to its history.
+        there = (job.key.namespace, job.key.name) in cache.scalable
+        return Observed((*requests.changed(job, cache, histories),), trusted=not there)
     compare = [*heads.questions(job, cache)]
     confirm = vanished.question(job, cache)
     asked: tuple[Question, ...] = (*compare, confirm) if confirm is not None else (*compare,)

@@ -211,7 +211,8 @@ def _path(manifest: dict[str, Any]) -> str:
     version, namespace = manifest["apiVersion"], manifest["metadata"].get("namespace")
     base = f"/apis/{version}" if "/" in version else f"/api/{version}"
     scope = f"/namespaces/{namespace}" if namespace else ""
-    return f"{base}{scope}/{manifest['kind'].lower()}s"
+    kind = manifest["kind"].lower()
+    return f"{base}{scope}/{kind.removesuffix('y')}ies" if kind.endswith("y") else f"{base}{scope}/{kind}s"
 
 
 async def _served(client: Client, path: str) -> None:
