@@ -22,12 +22,6 @@ class Effect(msgspec.Struct, frozen=True):
     The watcher usually sees the outcome within a tenth of a second; the repetition covers a lost one.
     """
 
-    rests: ClassVar[bool] = False
-    """True if a further change of the target waits for a pause.
-
-    It is for documents that change often and are written whole: the API server gets fewer, newer versions.
-    """
-
     apart: ClassVar[bool] = False
     """True if another program decides how long it takes: it does not use one of the places for effects in flight.
 
@@ -42,8 +36,11 @@ class Effect(msgspec.Struct, frozen=True):
         """
         return 0
 
-    def urgent(self, last: "Effect") -> bool:
-        """True if it does not wait for the pause of its target after `last`."""
+    def can_wait(self, last: "Effect") -> bool:
+        """True if nobody acts upon what it changes after `last`, so that a later effect on its target may include it.
+
+        It is for documents that change often and are written whole: the API server gets fewer, newer versions.
+        """
         return False
 
     @property
