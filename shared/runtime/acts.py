@@ -99,14 +99,19 @@ class Acts:
         self._lanes: defaultdict[JobKey, _Lane] = defaultdict(lambda: _Lane(self._leisure))
         self._turns = Turns(EFFECTS_IN_FLIGHT)
 
-    def begin(self, history: History, wanted: list[Effect]) -> Iterator[Coroutine[None, None, None]]:
-        """Mark the effects of `wanted` that are due as running; yield the coroutines that carry them out."""
+    def begin(
+        self, history: History, wanted: list[Effect], *, all_of_them: bool
+    ) -> Iterator[Coroutine[None, None, None]]:
+        """Mark the effects of `wanted` that are due as running; yield the coroutines that carry them out.
+
+        What is not wanted is forgotten, if these are `all_of_them`.
+        """
         key = history.job.key
         allowed = [effect for effect in wanted if self._may_begin(key, effect)]
         if not allowed and key not in self._lanes:
             return
         lane = self._lanes[key]
-        due = lane.in_flight.due(allowed, self._time(), history.sequence)
+        due = lane.in_flight.due(allowed, self._time(), history.sequence, all_of_them=all_of_them)
         self._requeue_after(key, max(lane.in_flight.next_due() - self._time(), 0.0))
         if not lane.in_flight:
             del self._lanes[key]

@@ -195,12 +195,14 @@ class InFlight:
     def __len__(self) -> int:
         return len(self._by_target)
 
-    def due(self, wanted: list[Effect], now: float, sequence: int) -> list[Item]:
-        """The effects of `wanted` to carry out now, marked as running; unwanted ones are forgotten."""
+    def due(self, wanted: list[Effect], now: float, sequence: int, *, all_of_them: bool = True) -> list[Item]:
+        """The effects of `wanted` to carry out now, marked as running.
+
+        Others are forgotten, if these are `all_of_them`.
+        """
         targets = {effect.target: effect for effect in wanted}
-        for target in [
-            target for target, item in self._by_target.items() if target not in targets and not item.running
-        ]:
+        unwanted = [target for target, item in self._by_target.items() if target not in targets and not item.running]
+        for target in unwanted if all_of_them else ():
             del self._by_target[target]
         return [item for effect in targets.values() if (item := self._begin(effect, now, sequence)) is not None]
 

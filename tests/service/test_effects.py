@@ -55,6 +55,15 @@ def test_what_is_wanted_is_begun_once():
     assert due(effects, WEST, EAST) == []
 
 
+def test_a_decision_that_comes_first_lets_nothing_be_forgotten():
+    effects = InFlight(Leisure())
+    succeeded(begun(effects, Once("west")), 1.0)
+    assert effects.due([], 1.0, 1, all_of_them=False) == []
+    assert due(effects, Once("west"), now=2.0) == []
+    assert due(effects, now=3.0) == []
+    assert due(effects, Once("west"), now=4.0) == [Once("west")]
+
+
 def test_of_two_effects_on_one_target_the_later_counts():
     assert due(InFlight(Leisure()), WEST, BLUE) == [BLUE]
 
