@@ -17,7 +17,7 @@ class Effect(msgspec.Struct, frozen=True):
     """A change of the cluster that is safe to repeat: if it is there already, the effect succeeds."""
 
     settle: ClassVar[float] = 5.0
-    """Seconds of cool-down after its success, before `decide` returning the same effect repeats it.
+    """Seconds after its success before `decide` returning the same effect repeats it.
 
     The watcher usually sees the outcome within a tenth of a second; the repetition covers a lost one.
     """

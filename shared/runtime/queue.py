@@ -1,7 +1,8 @@
 """The work queue of a service: which jobs it decides next, and which effects of each job are in flight.
 
 `WorkQueue` holds keys of jobs: each once, by priority, now or at a due time.  `InFlight` holds the effects of one job
-by target, with their back-off and cool-down.  Losing either costs calls, never correctness: effects are safe to repeat.
+by target, with their back-off and the times of what can wait.  Losing either costs calls, never correctness: effects
+are safe to repeat.
 """
 
 import asyncio
