@@ -139,6 +139,7 @@ class Status:
         namespace = context.job.key.namespace
         written, shape, forged = self._written[context.job.key], _shape(effect, context.job), False
         status = with_head(effect.document, self._identity, context.head, context.time)
+        version = ""
         if shape not in written:
             stays = effect.over and not effect.repair
             if stays and await self._checkpoints.shows(effect.uid, effect.document, context.job.epoch):
@@ -153,13 +154,14 @@ class Status:
                 return
             if effect.uid != context.job.key.uid and (scaled := self._kinds.scaled) is not None:
                 await must_be_asked_of(self._cluster, scaled, context.job, effect.kind, held, over=effect.over)
-            status = replacing(status, held.status)
+            status, version = replacing(status, held.status), held.metadata.resource_version
         if effect.uid == context.job.key.uid:
             await self._checkpoints.reach(effect.uid, context.head)
         if forged:
             # The API server lets a head only grow: a forged one has to be removed first.
-            await self._write(resource, namespace, effect, {"history": None})
-        await self._write(resource, namespace, effect, status)
+            await self._write(resource, namespace, effect, {"history": None}, version)
+            version = ""
+        await self._write(resource, namespace, effect, status, version)
         await self._done(effect, context.job, written)
 
     async def _done(self, effect: PatchStatus, job: Job, written: set[_Shape]) -> None:
@@ -169,9 +171,11 @@ class Status:
             await self._checkpoints.shown(effect.uid, effect.document, job.epoch)
 
     async def _write(
-        self, resource: Resource[Custom], namespace: str, effect: PatchStatus, status: dict[str, Any]
+        self, resource: Resource[Custom], namespace: str, effect: PatchStatus, status: dict[str, Any], version: str
     ) -> None:
-        patch = {"metadata": {"uid": effect.uid}, "status": status}
+        """Write over the `version` that was read, or that this process wrote last."""
+        guard = {"uid": effect.uid} | ({"resourceVersion": version} if version else {})
+        patch = {"metadata": guard, "status": status}
         try:
             await self._cluster.patch(resource, namespace, effect.name, patch, subresource="status")
         except Conflict:

@@ -100,8 +100,15 @@ class KubeCluster:
         self, resource: Resource[T], namespace: str, name: str, manifest: Manifest, *, subresource: str = ""
     ) -> T:
         guard = manifest.get("metadata") or {}
-        if subresource and guard.get("uid") and not guard.get("resourceVersion"):
-            return await self._patch_if_uid(resource, namespace, name, manifest, subresource)
+        if subresource and guard.get("uid"):
+            if not guard.get("resourceVersion"):
+                return await self._patch_if_uid(resource, namespace, name, manifest, subresource)
+            patched = await self._patch(resource, namespace, name, manifest, subresource)
+            self._keep(resource, patched)
+            return patched
+        return await self._patch(resource, namespace, name, manifest, subresource)
+
+    async def _patch(self, resource: Resource[T], namespace: str, name: str, manifest: Manifest, subresource: str) -> T:
         what = f"patch {resource.kind} {namespace}/{name} {subresource}".rstrip()
         path = path_of(resource, namespace, name, subresource)
         try:
@@ -132,14 +139,11 @@ class KubeCluster:
                 version = held.metadata.resource_version
             guarded = {**manifest, "metadata": {**metadata, "resourceVersion": version}}
             try:
-                patched = await self.patch(resource, namespace, name, guarded, subresource=subresource)
+                return await self.patch(resource, namespace, name, guarded, subresource=subresource)
             except Conflict:
                 # Another writer came in between; the caller's precondition is about the uid alone.
                 if attempt == UID_TRIES:
                     raise
-                continue
-            self._keep(resource, patched)
-            return patched
         raise AssertionError("the last try returns or raises")
 
     def _keep(self, resource: Resource[Any], patched: Object) -> None:

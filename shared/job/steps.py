@@ -17,15 +17,9 @@ class Effect(msgspec.Struct, frozen=True):
     """A change of the cluster that is safe to repeat: if it is there already, the effect succeeds."""
 
     settle: ClassVar[float] = 5.0
-    """Seconds of cool-down after its success, before `decide` returning the same effect repeats it.
+    """Seconds after its success before `decide` returning the same effect repeats it.
 
     The watcher usually sees the outcome within a tenth of a second; the repetition covers a lost one.
-    """
-
-    rests: ClassVar[bool] = False
-    """True if a further change of the target waits for a pause.
-
-    It is for documents that change often and are written whole: the API server gets fewer, newer versions.
     """
 
     apart: ClassVar[bool] = False
@@ -42,8 +36,11 @@ class Effect(msgspec.Struct, frozen=True):
         """
         return 0
 
-    def urgent(self, last: "Effect") -> bool:
-        """True if it does not wait for the pause of its target after `last`."""
+    def can_wait(self, last: "Effect") -> bool:
+        """True if nobody acts upon what it changes after `last`, so that a later effect on its target may include it.
+
+        It is for documents that change often and are written whole: the API server gets fewer, newer versions.
+        """
         return False
 
     @property

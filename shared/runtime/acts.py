@@ -23,7 +23,7 @@ from shared.job.steps import Effect
 from shared.job.views import spans
 from shared.runtime import log_lines
 from shared.runtime.appends import Appends
-from shared.runtime.queue import InFlight, Item, WorkQueue, failed, refused, succeeded
+from shared.runtime.queue import InFlight, Item, Leisure, WorkQueue, failed, refused, succeeded
 from shared.telemetry.process_metrics import ProcessMetrics
 from shared.turns import Turns
 
@@ -51,8 +51,8 @@ class Context(msgspec.Struct, frozen=True):
 class _Lane:
     """The effects of one job that are in flight."""
 
-    def __init__(self) -> None:
-        self.in_flight = InFlight()
+    def __init__(self, leisure: Leisure) -> None:
+        self.in_flight = InFlight(leisure)
         self.slots = asyncio.Semaphore(EFFECTS_PER_JOB)
 
 
@@ -95,17 +95,24 @@ class Acts:
         self._alarm = alarm
         self._chance = chance
         self._metrics = metrics
-        self._lanes: defaultdict[JobKey, _Lane] = defaultdict(_Lane)
+        self._leisure = Leisure()
+        self._lanes: defaultdict[JobKey, _Lane] = defaultdict(lambda: _Lane(self._leisure))
         self._turns = Turns(EFFECTS_IN_FLIGHT)
 
-    def begin(self, history: History, wanted: list[Effect]) -> Iterator[Coroutine[None, None, None]]:
-        """Mark the effects of `wanted` that are due as running; yield the coroutines that carry them out."""
+    def begin(
+        self, history: History, wanted: list[Effect], *, all_of_them: bool
+    ) -> Iterator[Coroutine[None, None, None]]:
+        """Mark the effects of `wanted` that are due as running; yield the coroutines that carry them out.
+
+        What is not wanted is forgotten, if these are `all_of_them`.
+        """
         key = history.job.key
         allowed = [effect for effect in wanted if self._may_begin(key, effect)]
         if not allowed and key not in self._lanes:
             return
         lane = self._lanes[key]
-        due = lane.in_flight.due(allowed, self._time(), history.sequence)
+        due = lane.in_flight.due(allowed, self._time(), history.sequence, all_of_them=all_of_them)
+        self._requeue_after(key, max(lane.in_flight.next_due() - self._time(), 0.0))
         if not lane.in_flight:
             del self._lanes[key]
         if together := [item for item in due if not item.effect.apart]:
@@ -183,13 +190,16 @@ class Acts:
                 self._alarm()
                 after = trouble.retry_after
             log_lines.retried(item.effect, context.job, context.head, trouble)
-            self._requeue_after(key, failed(item, self._time(), self._chance(), after))
+            conflict = isinstance(trouble, Conflict)
+            self._requeue_after(key, failed(item, self._time(), self._chance(), after, conflict=conflict))
             return None
         except Exception as error:  # noqa: BLE001  logged there, with its traceback
             history.hold("BrokenInvariant", f"{item.effect.target}: {error!r}")
             log_lines.held(history, history.sequence, error)
             return None
-        self._requeue_after(key, succeeded(item, self._time()))
+        now = self._time()
+        self._leisure.observe(now - item.begun)
+        succeeded(item, now)
         self._requeue_after(key, item.effect.settle)
         return None
 

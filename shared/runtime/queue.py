@@ -1,14 +1,15 @@
 """The work queue of a service: which jobs it decides next, and which effects of each job are in flight.
 
 `WorkQueue` holds keys of jobs: each once, by priority, now or at a due time.  `InFlight` holds the effects of one job
-by target, with their back-off and cool-down.  Losing either costs calls, never correctness: effects are safe to repeat.
+by target, with their back-off and the times of what can wait.  Losing either costs calls, never correctness: effects
+are safe to repeat.
 """
 
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterable
 from enum import IntEnum
-from math import ceil, isfinite
+from math import ceil, inf, isfinite
 from typing import Generic, TypeVar
 
 import msgspec
@@ -29,10 +30,16 @@ SLICE_KEYS = 100
 
 FIRST_RETRY_SECONDS = 0.2
 LONGEST_RETRY_SECONDS = 30.0
-SHORTEST_COOL_DOWN_SECONDS = 0.1
-LONGEST_COOL_DOWN_SECONDS = 1.0
-COOL_DOWN = 5.0
-"""A target's cool-down, as a multiple of its last change's duration: a slow API server gets fewer calls."""
+FIRST_RETRY_AFTER_CONFLICT_SECONDS = 0.01
+"""Another writer came in between, which is no overload (as in client-go, `retry.DefaultRetry`)."""
+
+SOONEST_SECONDS = 0.25
+LATEST_SECONDS = 10.0
+"""What can wait is carried out between these two times after it was wanted first."""
+SHARE = 0.8
+"""The effects that could wait have this many calls in flight on the average: an API server that answers slowly gets
+fewer of them.
+"""
 
 
 class Priority(IntEnum):
@@ -154,39 +161,67 @@ class Item(msgspec.Struct, gc=False):
     """The loop's time before which the effect is not repeated."""
     not_below: int = 0
     """The sequence of its recorded refusal, which has to be folded before the effect is repeated."""
-    cool_until: float = 0.0
-    """The loop's time before which only an urgent effect changes its target again."""
+    due: float = 0.0
+    """The loop's time at which a change that can wait is carried out; 0 without one."""
     tries: int = 0
     """Transient failures in a row."""
     refusals: int = 0
     """Refusals in a row."""
 
 
-class InFlight:
-    """The effects of one job that run, wait for a watch to show them, cool down or back off."""
+class Leisure:
+    """When effects that can wait are carried out: one after the other, at the pace of the API server."""
 
     def __init__(self) -> None:
+        self._next = 0.0
+        self._took = 0.0
+
+    def observe(self, seconds: float) -> None:
+        """An effect of the kind that may wait took so long."""
+        self._took += (seconds - self._took) / 8
+
+    def place(self, now: float) -> float:
+        """The time at which another one is carried out."""
+        self._next = max(self._next, now + SOONEST_SECONDS) + self._took / SHARE
+        return min(self._next, now + LATEST_SECONDS)
+
+
+class InFlight:
+    """The effects of one job that run, wait for a watch to show them or for their time, or back off."""
+
+    def __init__(self, leisure: Leisure) -> None:
+        self._leisure = leisure
         self._by_target: dict[str, Item] = {}
 
     def __len__(self) -> int:
         return len(self._by_target)
 
-    def due(self, wanted: list[Effect], now: float, sequence: int) -> list[Item]:
-        """The effects of `wanted` to carry out now, marked as running; unwanted ones are forgotten."""
+    def due(self, wanted: list[Effect], now: float, sequence: int, *, all_of_them: bool = True) -> list[Item]:
+        """The effects of `wanted` to carry out now, marked as running.
+
+        Others are forgotten, if these are `all_of_them`.
+        """
         targets = {effect.target: effect for effect in wanted}
-        for target in [
-            target for target, item in self._by_target.items() if target not in targets and not item.running
-        ]:
+        unwanted = [target for target, item in self._by_target.items() if target not in targets and not item.running]
+        for target in unwanted if all_of_them else ():
             del self._by_target[target]
         return [item for effect in targets.values() if (item := self._begin(effect, now, sequence)) is not None]
+
+    def next_due(self) -> float:
+        """The loop's time at which the first change that can wait is carried out; infinite without one."""
+        return min((item.due for item in self._by_target.values() if item.due), default=inf)
 
     def _begin(self, effect: Effect, now: float, sequence: int) -> Item | None:
         known = self._by_target.get(effect.target)
         if known is not None:
             if known.running or sequence < known.not_below:
                 return None
-            if now < known.cool_until and not effect.urgent(known.effect):
-                return None
+            if effect == known.effect:
+                known.due = 0.0
+            elif not known.tries and not known.refusals and effect.can_wait(known.effect):
+                known.due = known.due or self._leisure.place(now)
+                if now < known.due:
+                    return None
             # After a transient failure any effect on that target waits; after success only the same one.
             if now < known.not_before and (known.tries or known.effect == effect):
                 return None
@@ -197,21 +232,15 @@ class InFlight:
         return item
 
 
-def succeeded(item: Item, now: float) -> float:
-    """The effect succeeded; return the seconds of its target's cool-down.
-
-    The same effect is not repeated before a watch had time to show its outcome.
-    """
-    took = (now - item.begun) * COOL_DOWN
-    cool = min(max(took, SHORTEST_COOL_DOWN_SECONDS), LONGEST_COOL_DOWN_SECONDS) if item.effect.rests else 0.0
+def succeeded(item: Item, now: float) -> None:
+    """The effect succeeded; the same one is not repeated before a watch had time to show its outcome."""
     item.running, item.tries, item.refusals, item.not_before = False, 0, 0, now + item.effect.settle
-    item.cool_until = now + cool
-    return cool
 
 
-def failed(item: Item, now: float, jitter: float, retry_after: float | None) -> float:
+def failed(item: Item, now: float, jitter: float, retry_after: float | None, *, conflict: bool = False) -> float:
     """The effect failed transiently; return the seconds until the next try.  `jitter` is between 0 and 1."""
-    delay = doubled(FIRST_RETRY_SECONDS, item.tries + 1, LONGEST_RETRY_SECONDS) * (0.5 + jitter)
+    first = FIRST_RETRY_AFTER_CONFLICT_SECONDS if conflict else FIRST_RETRY_SECONDS
+    delay = doubled(first, item.tries + 1, LONGEST_RETRY_SECONDS) * (0.5 + jitter)
     delay = max(delay, retry_after or 0.0)
     item.running, item.tries, item.not_before = False, item.tries + 1, now + delay
     return delay

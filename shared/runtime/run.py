@@ -305,7 +305,9 @@ class Runtime:
             self.appends.nothing_to_record(history)
         elif (work := self.appends.record(self.histories[key], record.event)) is not None:
             self._start(work)
-        for work in self._acts.begin(history, [step for step in steps if isinstance(step, Effect)]):
+        # A decision may come instead of effects, which are wanted again after it.
+        effects = [step for step in steps if isinstance(step, Effect)]
+        for work in self._acts.begin(history, effects, all_of_them=record is None):
             self._start(work)
         if history.job.gone:
             self.appends.forget(history)

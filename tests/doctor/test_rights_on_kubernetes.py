@@ -25,6 +25,8 @@ PERSON = "auditor"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 SERVICES = ("watcher", "scheduler", "scaler", "status")
 ALL = {f"rights.{service}" for service in SERVICES}
+AMONG_JOBS = {"rights.home": "warn"}
+"""The accounts are in the namespace of the jobs, for want of another one."""
 
 
 @pytest.fixture
@@ -89,7 +91,7 @@ async def test_an_administrator_learns_all_and_what_is_missing(own: Accounts, na
         return wrong(found) == []
 
     await until(well)
-    assert statuses(found) == dict.fromkeys(ALL, "ok")
+    assert statuses(found) == dict.fromkeys(ALL, "ok") | AMONG_JOBS
     assert of(found, "definitions.kinds")[0].status == "ok"
     # What the API server adds to a definition makes it none of another release.
     assert of(found, "definitions.release") == []
@@ -120,7 +122,7 @@ async def test_who_may_impersonate_learns_all(own: Accounts, nats_server: NatsSe
     kubeconfig = await a_person(own, tmp_path, LOOKING, IMPERSONATING)
 
     async def told() -> bool:
-        return statuses(await examined(own, nats_server, kubeconfig)) == dict.fromkeys(ALL, "ok")
+        return statuses(await examined(own, nats_server, kubeconfig)) == dict.fromkeys(ALL, "ok") | AMONG_JOBS
 
     await until(told)
 
@@ -130,7 +132,7 @@ async def test_who_may_only_look_learns_what_to_ask_for(own: Accounts, nats_serv
 
     async def told() -> bool:
         found = await examined(own, nats_server, kubeconfig)
-        return wrong(found) == [] and statuses(found) == dict.fromkeys(ALL, "unknown")
+        return wrong(found) == [] and statuses(found) == dict.fromkeys(ALL, "unknown") | AMONG_JOBS
 
     await until(told)
 
@@ -140,6 +142,6 @@ async def test_a_service_account_examines_itself(own: Accounts, nats_server: Nat
 
     async def told() -> bool:
         found = await examined(own, nats_server, kubeconfig)
-        return wrong(found) == [] and statuses(found) == {"rights.watcher": "ok"}
+        return wrong(found) == [] and statuses(found) == {"rights.watcher": "ok"} | AMONG_JOBS
 
     await until(told)

@@ -310,7 +310,7 @@ class World(Services, Kubelet):
             lambda: (self.condition(resource, name, kind) or ("", ""))[1] == reason, f"{name} shows {kind} {reason}"
         )
 
-    async def quiet(self, seconds: float = 0.15) -> None:
+    async def quiet(self, seconds: float = 0.4) -> None:
         """Wait until neither log nor cluster changed for a while."""
         loop = asyncio.get_running_loop()
         before, since, deadline = (-1, -1), loop.time(), loop.time() + PATIENCE_SECONDS

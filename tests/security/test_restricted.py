@@ -25,8 +25,15 @@ pytestmark = pytest.mark.real
 OF_POD = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
 OF_CONTAINER = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 ENFORCED = {"pod-security.kubernetes.io/enforce": "restricted"}
-AS_IT_STANDS = ("mpi/intel.yaml",)
-"""The examples that pass the profile as they stand."""
+AS_ROOT = {
+    "horovod/training_job.yaml",
+    "mpi/elastic.yaml",
+    "mpi/launcher_works.yaml",
+    "mpi/mpi_job_v1.yaml",
+    "mpi/mpi_job_v2beta1.yaml",
+    "mpi/training_job.yaml",
+}
+"""The examples whose image has an sshd that lets a launcher in only as root; `mpi/intel.yaml` shows the other way."""
 
 
 def framework_of(example: Example) -> Framework | None:
@@ -86,11 +93,6 @@ async def test_what_muster_adds_to_a_restricted_template_is_restricted(control_p
     assert await refusals(control_plane, hardened(example.manifest)) == []
 
 
-@pytest.mark.parametrize("file", AS_IT_STANDS)
-async def test_an_example_passes_as_it_stands(control_plane: ControlPlane, file: str):
-    [example] = [known for known in JOBS if known.file == file]
-    assert await refusals(control_plane, example.manifest) == []
-
-
-async def test_the_profile_is_enforced(control_plane: ControlPlane):
-    assert await refusals(control_plane, JOBS[0].manifest)
+@pytest.mark.parametrize("example", JOBS, ids=lambda example: example.file)
+async def test_an_example_passes_as_it_stands_unless_it_needs_root(control_plane: ControlPlane, example: Example):
+    assert bool(await refusals(control_plane, example.manifest)) == (example.file in AS_ROOT)

@@ -1,4 +1,4 @@
-"""Effects in flight: a decision does not repeat at once what runs, settles, cools down or backs off."""
+"""Effects in flight: a decision does not repeat at once what runs, settles, waits for its time or backs off."""
 
 from itertools import pairwise
 from math import inf
@@ -8,13 +8,15 @@ import pytest
 
 from shared.job.steps import Effect
 from shared.runtime.queue import (
-    COOL_DOWN,
+    FIRST_RETRY_AFTER_CONFLICT_SECONDS,
     FIRST_RETRY_SECONDS,
-    LONGEST_COOL_DOWN_SECONDS,
+    LATEST_SECONDS,
     LONGEST_RETRY_SECONDS,
-    SHORTEST_COOL_DOWN_SECONDS,
+    SHARE,
+    SOONEST_SECONDS,
     InFlight,
     Item,
+    Leisure,
     failed,
     refused,
     succeeded,
@@ -48,59 +50,89 @@ def begun(effects: InFlight, effect: Effect, now: float = 0.0, sequence: int = 1
 
 
 def test_what_is_wanted_is_begun_once():
-    effects = InFlight()
+    effects = InFlight(Leisure())
     assert due(effects, WEST, EAST) == [WEST, EAST]
     assert due(effects, WEST, EAST) == []
 
 
+def test_a_decision_that_comes_first_lets_nothing_be_forgotten():
+    effects = InFlight(Leisure())
+    succeeded(begun(effects, Once("west")), 1.0)
+    assert effects.due([], 1.0, 1, all_of_them=False) == []
+    assert due(effects, Once("west"), now=2.0) == []
+    assert due(effects, now=3.0) == []
+    assert due(effects, Once("west"), now=4.0) == [Once("west")]
+
+
 def test_of_two_effects_on_one_target_the_later_counts():
-    assert due(InFlight(), WEST, BLUE) == [BLUE]
+    assert due(InFlight(Leisure()), WEST, BLUE) == [BLUE]
 
 
 def test_a_target_is_changed_by_one_at_a_time():
-    effects = InFlight()
+    effects = InFlight(Leisure())
     begun(effects, WEST)
     assert due(effects, BLUE) == []
 
 
-class Slow(Paint, frozen=True):
+class Shade(Paint, frozen=True):
+    """Nobody acts upon another shade; black is no shade."""
+
     settle: ClassVar[float] = inf
-    rests: ClassVar[bool] = True
 
-    def urgent(self, last: Effect) -> bool:
-        return self.colour == "black"
-
-
-def test_a_target_cools_down_the_longer_the_longer_its_change_took():
-    effects = InFlight()
-    assert succeeded(begun(effects, Slow("west"), now=10.0), 10.1) == pytest.approx(0.1 * COOL_DOWN)
-    assert due(effects, Slow("west", "blue"), now=10.59) == []
-    assert due(effects, Slow("west", "red"), now=10.61) == [Slow("west", "red")]
+    def can_wait(self, last: Effect) -> bool:
+        return self.colour != "black"
 
 
-def test_a_cool_down_after_a_quick_change_is_short():
-    assert succeeded(begun(InFlight(), Slow("west"), now=10.0), 10.001) == SHORTEST_COOL_DOWN_SECONDS
+LIGHT, DARK, BLACK = Shade("west", "light"), Shade("west", "dark"), Shade("west", "black")
 
 
-def test_an_urgent_effect_waits_for_no_cool_down():
-    effects = InFlight()
-    succeeded(begun(effects, Slow("west"), now=10.0), 10.4)
-    assert due(effects, Slow("west", "black"), now=10.4) == [Slow("west", "black")]
+def test_what_can_wait_is_begun_in_its_time_and_once():
+    effects = InFlight(Leisure())
+    succeeded(begun(effects, LIGHT, now=10.0), 10.1)
+    assert due(effects, DARK, now=10.2) == []
+    assert effects.next_due() == 10.2 + SOONEST_SECONDS
+    assert due(effects, DARK, now=10.3) == []
+    assert due(effects, DARK, now=10.2 + SOONEST_SECONDS) == [DARK]
 
 
-def test_no_cool_down_is_longer_than_a_person_waits():
-    effects = InFlight()
-    assert succeeded(begun(effects, Slow("west"), now=10.0), 40.0) == LONGEST_COOL_DOWN_SECONDS
+def test_what_cannot_wait_includes_what_could():
+    effects = InFlight(Leisure())
+    succeeded(begun(effects, LIGHT, now=10.0), 10.1)
+    assert due(effects, DARK, now=10.2) == []
+    assert due(effects, BLACK, now=10.21) == [BLACK]
+    assert effects.next_due() == inf
 
 
-def test_other_targets_do_not_cool_down():
-    effects = InFlight()
-    assert succeeded(begun(effects, WEST, now=10.0), 10.4) == 0.0
-    assert due(effects, BLUE, now=10.4) == [BLUE]
+def test_what_is_as_it_was_again_waits_for_nothing():
+    effects = InFlight(Leisure())
+    succeeded(begun(effects, LIGHT, now=10.0), 10.1)
+    assert due(effects, DARK, now=10.2) == []
+    assert due(effects, LIGHT, now=10.3) == []
+    assert effects.next_due() == inf
+
+
+def test_what_follows_a_failure_does_not_wait_for_leisure():
+    effects = InFlight(Leisure())
+    after = failed(begun(effects, LIGHT), 0.0, 0.5, None)
+    assert due(effects, DARK, now=after) == [DARK]
+
+
+def test_the_targets_of_all_jobs_share_the_leisure_of_a_slow_api_server():
+    leisure = Leisure()
+    for _ in range(100):
+        leisure.observe(0.4)
+    first, second, third = (leisure.place(10.0) for _ in range(3))
+    assert second - first == third - second == pytest.approx(0.4 / SHARE, rel=0.001)
+    last = [leisure.place(10.0) for _ in range(100)][-1]
+    assert last == 10.0 + LATEST_SECONDS
+
+
+def test_a_conflict_is_no_overload():
+    assert failed(begun(InFlight(Leisure()), WEST), 0.0, 0.5, None, conflict=True) == FIRST_RETRY_AFTER_CONFLICT_SECONDS
 
 
 def test_after_success_the_same_is_repeated_only_when_its_outcome_should_have_been_seen():
-    effects = InFlight()
+    effects = InFlight(Leisure())
     item = begun(effects, WEST)
     succeeded(item, 10.0)
     assert not item.running
@@ -109,34 +141,34 @@ def test_after_success_the_same_is_repeated_only_when_its_outcome_should_have_be
 
 
 def test_after_success_another_effect_need_not_wait():
-    effects = InFlight()
+    effects = InFlight(Leisure())
     succeeded(begun(effects, WEST), 10.0)
     assert due(effects, BLUE, now=10.0) == [BLUE]
 
 
 def test_what_settles_for_ever_is_not_repeated():
-    effects = InFlight()
+    effects = InFlight(Leisure())
     succeeded(begun(effects, Once("west")), 10.0)
     assert due(effects, Once("west"), now=10.0**9) == []
     assert due(effects, Once("west", "blue"), now=11.0) == [Once("west", "blue")]
 
 
 def test_what_is_no_longer_wanted_is_forgotten():
-    effects = InFlight()
+    effects = InFlight(Leisure())
     succeeded(begun(effects, Once("west")), 10.0)
     assert due(effects, EAST, now=10.0) == [EAST]
     assert due(effects, Once("west"), EAST, now=10.0) == [Once("west")]
 
 
 def test_what_is_running_is_not_forgotten_when_it_is_wanted_no_more():
-    effects = InFlight()
+    effects = InFlight(Leisure())
     begun(effects, WEST)
     assert due(effects) == []
     assert due(effects, WEST) == [], "two at a time on one target"
 
 
 def test_after_a_failure_any_effect_on_that_target_waits():
-    effects = InFlight()
+    effects = InFlight(Leisure())
     delay = failed(begun(effects, WEST), 10.0, 0.5, None)
     assert due(effects, WEST, now=10.0 + delay - 0.01) == []
     assert due(effects, BLUE, now=10.0 + delay - 0.01) == []
@@ -144,7 +176,7 @@ def test_after_a_failure_any_effect_on_that_target_waits():
 
 
 def test_waits_grow_from_failure_to_failure_and_have_an_end():
-    effects, now, delays = InFlight(), 0.0, []
+    effects, now, delays = InFlight(Leisure()), 0.0, []
     for _ in range(30):
         delays.append(failed(begun(effects, WEST, now), now, 0.5, None))
         now += delays[-1]
@@ -154,13 +186,13 @@ def test_waits_grow_from_failure_to_failure_and_have_an_end():
 
 
 def test_a_changed_effect_does_not_start_the_waits_over():
-    effects = InFlight()
+    effects = InFlight(Leisure())
     first = failed(begun(effects, WEST), 0.0, 0.5, None)
     assert failed(begun(effects, BLUE, 10.0), 10.0, 0.5, None) > first
 
 
 def test_success_starts_them_over():
-    effects = InFlight()
+    effects = InFlight(Leisure())
     for now in (0.0, 10.0, 20.0):
         failed(begun(effects, WEST, now), now, 0.5, None)
     succeeded(begun(effects, WEST, 30.0), 30.0)
@@ -178,7 +210,7 @@ def test_an_answer_that_names_a_delay_gets_it():
 
 
 def test_a_refused_effect_waits_until_its_refusal_was_read():
-    effects = InFlight()
+    effects = InFlight(Leisure())
     refused(begun(effects, WEST, sequence=5), 0.0, 9)
     assert due(effects, WEST, now=10.0**6, sequence=8) == []
     assert due(effects, WEST, now=10.0**6, sequence=9) == [WEST]
@@ -186,7 +218,7 @@ def test_a_refused_effect_waits_until_its_refusal_was_read():
 
 def test_a_decider_that_insists_is_slowed_down():
     # The log is not flooded with the same refusal when, say, a role lacks a permission for a day.
-    effects, now, delays = InFlight(), 0.0, []
+    effects, now, delays = InFlight(Leisure()), 0.0, []
     for _ in range(12):
         delays.append(refused(begun(effects, WEST, now, sequence=9), now, 9))
         assert due(effects, WEST, now=now + delays[-1] - 0.01, sequence=99) == []
@@ -195,14 +227,14 @@ def test_a_decider_that_insists_is_slowed_down():
 
 
 def test_another_effect_may_fare_better_and_is_tried_once_the_refusal_was_read():
-    effects = InFlight()
+    effects = InFlight(Leisure())
     refused(begun(effects, WEST), 0.0, 9)
     assert due(effects, BLUE, now=0.0, sequence=8) == []
     assert due(effects, BLUE, now=0.0, sequence=9) == [BLUE]
 
 
 def test_a_decider_that_waited_by_itself_begins_anew():
-    effects = InFlight()
+    effects = InFlight(Leisure())
     refused(begun(effects, WEST), 0.0, 9)
     assert due(effects, now=0.1, sequence=9) == []
     assert due(effects, WEST, now=1.0, sequence=10) == [WEST]

@@ -219,6 +219,7 @@ async def test_a_group_comes_to_the_wanted_size_with_a_crash_at_every_event(auth
                 world.scale(size)
                 await world.until(lambda size=size: sorted(world.pods()) == workers(*range(size)))  # type: ignore[misc]
                 await world.has_workers(size)
+            await world.until(lambda: world.count("PodsGone") == 1)
             world.delete(PODS, "mnist-worker-0")
             await world.until(lambda: world.count("PodsGone") == 2)
             await world.has_workers(3)

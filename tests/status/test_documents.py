@@ -43,6 +43,7 @@ from tests.kit.builders import (
     workers,
 )
 from tests.kit.histories import KEY, a_history
+from tests.kit.replicas import a_running_replicated_job, ended, led_by_workers
 from tests.kit.stories import given
 
 replace = msgspec.structs.replace
@@ -334,15 +335,35 @@ def test_a_forged_head_is_a_reason_to_write():
     assert patch.repair == len(a_running_job()) + 1
 
 
-def test_another_phase_is_urgent_and_other_counts_are_not():
-    (ready,) = of_job(given(*a_ready_job(workers=2)).job)
-    (running,) = of_job(given(*a_running_job(workers=2)).job)
-    (fewer,) = of_job(given(*a_running_job(workers=2), pods(worker(1, version=90, phase="Failed"))).job)
-    assert isinstance(running, PatchStatus)
-    assert isinstance(fewer, PatchStatus)
-    assert running.urgent(ready)
-    assert fewer != running
-    assert not fewer.urgent(running)
+def patch_of(*events: AnyEvent) -> PatchStatus:
+    (patch,) = of_job(given(*events).job)
+    assert isinstance(patch, PatchStatus)
+    return patch
+
+
+ENDED = pods(worker(1, version=90, phase="Failed"))
+
+
+def test_a_phase_does_not_wait():
+    assert not patch_of(*a_running_job()).can_wait(patch_of(*a_ready_job()))
+
+
+def test_how_far_an_attempt_that_starts_has_come_can_wait():
+    ready, created = patch_of(*a_ready_job()), patch_of(*a_created_job())
+    assert ready.document != created.document
+    assert ready.can_wait(created)
+
+
+def test_the_end_of_a_worker_waits_for_the_hosts_files_without_it():
+    running, lost = patch_of(*a_running_job()), patch_of(*a_running_job(), ENDED)
+    assert lost.document != running.document
+    assert lost.can_wait(running)
+    assert not patch_of(*a_running_job(), ENDED, published(2, 0)).can_wait(running)
+
+
+def test_the_end_of_a_worker_without_hosts_files_does_not_wait():
+    running = a_running_replicated_job(led_by_workers("All"))
+    assert not patch_of(*running, ended("worker", 1, 3)).can_wait(patch_of(*running))
 
 
 def patched(*events: AnyEvent) -> list[str]:

@@ -8,7 +8,7 @@ from shared.job.steps import Record, Step
 
 
 def decide(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
-    """The next phase; without one the status documents.  In both cases the Kubernetes Events."""
+    """The next phase; without one the status documents and the Kubernetes Events."""
     if job.halted or job.gone:
         return []
     if job.key.uid == NO_UID:
@@ -17,7 +17,6 @@ def decide(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
         return []
     phase = phases.next_phase(job)
     if phase is not None:
-        # The phase comes first: a document without it would be old within a millisecond.  The Events stay among the
-        # steps: the runtime forgets an effect that is missing once, and would repeat it.
-        return [Record(phase), *announce.announcements(job, kinds)]
+        # The phase comes first: a document without it would be old within a millisecond.
+        return [Record(phase)]
     return [*documents.of_job(job, kinds), *documents.of_requests(job), *announce.announcements(job, kinds)]

@@ -8,11 +8,12 @@ from services.status.core.effects import PatchStatus
 from shared.errors import Refused
 from shared.frameworks.definition import Document
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.frameworks.scale_requests import REQUESTS, request_status
+from shared.frameworks.scale_requests import REQUESTS, request_status, waiting_for
 from shared.frameworks.statuses import whole_seconds
 from shared.job import text
 from shared.job.chain import Head
 from shared.job.events.refused import EffectRefused
+from shared.job.milestones import MILESTONES
 from shared.job.reasons import FRAMEWORK_FAILED
 from shared.job.state import Job
 from shared.job.steps import Record, Step
@@ -38,7 +39,27 @@ def of_job(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
         if words == failed:
             return []
         return [Record(EffectRefused(effect="PatchStatus", reason=FRAMEWORK_FAILED, permanent=True, message=words))]
-    return [PatchStatus(job.api_version, job.kind, job.key.name, job.key.uid, document, job.integrity.repair, job.over)]
+    return [
+        PatchStatus(
+            job.api_version,
+            job.kind,
+            job.key.name,
+            job.key.uid,
+            document,
+            job.integrity.repair,
+            job.over,
+            news_of_job(job),
+        )
+    ]
+
+
+def news_of_job(job: Job) -> tuple[object, ...]:
+    """What people and programs act upon: not how far an attempt that starts has come, nor how many pods are active."""
+    conditions = tuple(known for known in job.conditions if known.type not in MILESTONES)
+    # A worker that ended leaves the hosts files within milliseconds: one document tells of both.
+    hosts = job.spec is not None and job.spec.handling.hosts_files
+    members = job.listed_workers if hosts and not job.starting else ()
+    return job.phase, job.generation, conditions, members, () if hosts else job.attempt.tallies
 
 
 def of_requests(job: Job) -> list[Step]:
@@ -55,6 +76,7 @@ def of_requests(job: Job) -> list[Step]:
             _encoder.encode(request_status(job, request)),
             repair,
             job.over or request.over,
+            (request.phase, request.conditions, waiting_for(job, request) if request.phase == "Pending" else ""),
         )
         for request in job.scaling.requests.values()
         if request.shown

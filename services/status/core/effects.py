@@ -3,8 +3,6 @@
 from math import inf
 from typing import ClassVar
 
-import msgspec
-
 from shared.job.naming import Uid
 from shared.job.steps import Effect
 
@@ -14,7 +12,6 @@ class PatchStatus(Effect, frozen=True):
 
     settle: ClassVar[float] = inf
     """Never repeated: only the status service writes it, and the next document replaces it."""
-    rests: ClassVar[bool] = True
 
     api_version: str
     kind: str
@@ -26,14 +23,15 @@ class PatchStatus(Effect, frozen=True):
     """The sequence at which a forged head was noticed, which is removed first; 0 if there is none."""
     over: bool = False
     """True if the job or the request has ended: this document usually is its last."""
+    news: tuple[object, ...] = ()
+    """What people and programs act upon; the rest of the document are counts that move."""
 
     @property
     def target(self) -> str:
         return f"status/{self.uid}"
 
-    def urgent(self, last: Effect) -> bool:
-        """True if the phase changes: people and scripts wait for that, while counts can wait a moment."""
-        return isinstance(last, PatchStatus) and _phase(last) != _phase(self)
+    def can_wait(self, last: Effect) -> bool:
+        return isinstance(last, PatchStatus) and last.news == self.news and last.repair == self.repair
 
 
 class Announce(Effect, frozen=True):
@@ -54,11 +52,3 @@ class Announce(Effect, frozen=True):
     @property
     def target(self) -> str:
         return f"event/{self.uid}/{self.sequence}/{self.reason}"
-
-
-class _Document(msgspec.Struct):
-    phase: str = ""
-
-
-def _phase(patch: PatchStatus) -> str:
-    return msgspec.json.decode(patch.document, type=_Document).phase

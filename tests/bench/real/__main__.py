@@ -8,13 +8,14 @@ import uvloop
 
 from devcluster.binaries import MissingProgram
 from shared.telemetry.logs import configure
-from tests.bench.real import footprint, reactions, scaling, services, starts
+from tests.bench.real import footprint, lives, reactions, scaling, services, starts
 from tests.bench.real.table import Figure, markdown
 from tests.bench.real.world import progress
 from tests.kit.tables import Place
 
 FIGURES = {
     "start": starts.one_job,
+    "lives": lives.lives,
     "jobs": footprint.many_jobs,
     "thousand": footprint.a_thousand_jobs,
     "reaction": reactions.reactions,

@@ -38,22 +38,25 @@ class Pod(msgspec.Struct, frozen=True):
 
 
 class Counts(msgspec.Struct, frozen=True):
+    active: int = 0
     failed: int = 0
 
 
 class JobStatus(msgspec.Struct, frozen=True, rename="camel"):
     phase: str = ""
     replica_statuses: dict[str, Counts] = {}
+    current_workers: tuple[str, ...] = ()
 
 
 class Job(msgspec.Struct, frozen=True):
     metadata: Meta = Meta()
     status: JobStatus = JobStatus()
 
-    @property
-    def failed(self) -> int:
-        """Workers that failed, as the status says."""
-        return self.status.replica_statuses.get("Worker", Counts()).failed
+    def tells_of(self, failed: int) -> bool:
+        """True if all of the status has the end of so many workers, those of the lowest indices."""
+        counts = self.status.replica_statuses.get("Worker", Counts())
+        lost = {f"{self.metadata.name}-worker-{index}" for index in range(failed)}
+        return counts.failed >= failed and not lost.intersection(self.status.current_workers)
 
 
 class Plain(msgspec.Struct, frozen=True):

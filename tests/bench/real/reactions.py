@@ -1,6 +1,7 @@
-"""A worker fails → the status counts it, ten times a second over fifty jobs; alone, and while a job of 400 starts.
+"""A worker fails → the status tells it all, ten times a second over fifty jobs; alone, and while a job of 400 starts.
 
-The clock starts when the pod's status is about to be written and stops when a watch shows the job's status.
+The clock starts when the pod's status is about to be written and stops when a watch shows a job's status that counts
+the worker and no longer lists it: until then a part of the truth is out.
 The bare client sees the pod in a watch and writes a status of the same shape, and nothing else; Muster also takes
 the worker out of the hosts files and tells its launcher.
 """
@@ -129,7 +130,9 @@ async def _change(world: World, jobs: Watch[Job], namespace: str, job: str, work
     """Fail this worker, all of lower index having failed before; seconds until the job's status says so."""
     seen = jobs.seen(
         1,
-        lambda _, found: found.failed > worker and found.metadata.name == job and found.metadata.namespace == namespace,
+        lambda _, found: (
+            found.metadata.name == job and found.metadata.namespace == namespace and found.tells_of(worker + 1)
+        ),
     )
     ended = {"name": "main", "state": {"terminated": {"exitCode": 1, "reason": "Error"}}, "ready": False}
     ended |= {"image": "registry.example/train:1", "imageID": "", "restartCount": 0}

@@ -5,7 +5,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -16,6 +16,7 @@ from devcluster.child import Child
 from devcluster.cluster import ADMIN as CLUSTER_ADMIN
 from devcluster.controlplane import ControlPlane
 from muster.stack import SERVICES
+from shared.eventlog import Stored
 from shared.eventlog.account import ADMIN, READER
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.server import NatsServer
@@ -58,8 +59,12 @@ async def patiently(awaited: Awaitable[T]) -> T:
 class World:
     """`async with World() as world`: everything is up and empty; nothing is left after."""
 
-    def __init__(self, *, muster: bool = True, together: bool = False) -> None:
-        """Without `muster` no service runs; `together` all four do in one process, as of `muster run`."""
+    def __init__(self, *, muster: bool = True, together: bool = False, audits: bool = False) -> None:
+        """Without `muster` no service runs; `together` all four do in one process, as of `muster run`.
+
+        With `audits` the API server writes a line for each call, which costs it time.
+        """
+        self._audits = audits
         self._muster = muster
         self._together = together
         self._stack = AsyncExitStack()
@@ -91,7 +96,10 @@ class World:
         enter = self._stack.enter_async_context
         folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="muster-bench-")))
         more = {"kube-scheduler": RAISED, "kube-controller-manager": RAISED}
-        plane = ControlPlane(folder / "cluster", users=(*SERVICES, BARE), nodes=0, more=more)
+        self.audit = folder / "audit.jsonl"
+        audit = self.audit if self._audits else None
+        plane = ControlPlane(folder / "cluster", users=(*SERVICES, BARE), nodes=0, more=more, audit=audit)
+        self._plane = plane
         self.nats = NatsServer(folder / "nats")
         await asyncio.gather(enter(plane), enter(self.nats))
         admin = await enter(Client(plane.kubeconfig(CLUSTER_ADMIN)))
@@ -191,6 +199,24 @@ class World:
         end = -1
         while end != (end := await self._log.end()):
             await asyncio.sleep(QUIET)
+
+    async def log_end(self) -> int:
+        """The sequence of the newest event."""
+        return await self._log.end()
+
+    async def events_since(self, sequence: int) -> list[Stored]:
+        """The events after `sequence`, up to the newest."""
+        found = list[Stored]()
+        async with aclosing(self._log.read(after=sequence)) as batches:
+            async for batch in batches:
+                found += batch.events
+                if not batch.pending:
+                    return found
+        return found
+
+    def apiserver_used(self) -> float:
+        """Processor seconds of kube-apiserver so far."""
+        return processor([self._plane.apiserver.pid])
 
     def used(self) -> dict[str, float]:
         """Processor seconds of each service so far."""
