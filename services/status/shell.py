@@ -173,7 +173,7 @@ class Status:
     async def _write(
         self, resource: Resource[Custom], namespace: str, effect: PatchStatus, status: dict[str, Any], version: str
     ) -> None:
-        """Write over the `version` that was read, or that this process wrote last."""
+        """Write over the `version` that was read; over any version where it is empty."""
         guard = {"uid": effect.uid} | ({"resourceVersion": version} if version else {})
         patch = {"metadata": guard, "status": status}
         try:
