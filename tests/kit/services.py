@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
@@ -54,6 +55,9 @@ async def a_service(
 class Services(ABC):
     """Services that share this process, and each of them a cluster and a log as it reaches them."""
 
+    clock: Callable[[], float] = staticmethod(time.perf_counter)
+    """What measures how long they hold the loop."""
+
     def __init__(
         self, kinds: Kinds, *, policy: Policy, namespace: str = "", now: Callable[[], datetime] = wall_clock
     ) -> None:
@@ -82,7 +86,7 @@ class Services(ABC):
         service = await a_service(
             author, cluster, log, self._kinds, policy=self._policy, options=self.options(), now=self._now
         )
-        runtime = Runtime(service, log, namespace=self.namespace, now=self._now)
+        runtime = Runtime(service, log, namespace=self.namespace, now=self._now, clock=self.clock)
         self._running[author] = (runtime, asyncio.create_task(runtime.run()))
 
     async def kill(self, author: str) -> None:

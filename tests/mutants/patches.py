@@ -100,7 +100,7 @@ PATCHES = (
             ),
             (
                 STATUS,
-                '        patch = {"metadata": {"uid": effect.uid}, "status": status}\n',
+                '        patch = {"metadata": guard, "status": status}\n',
                 '        patch = {"status": status}\n',
             ),
         ),
@@ -423,9 +423,9 @@ PATCHES = (
             ),
             (
                 STATUS_DECIDE,
-                "        return [Record(phase), *announce",
+                "        return [Record(phase)]",
                 '        ahead = msgspec.structs.replace(job, phase=type(phase).__name__.removeprefix("Job"))\n'
-                "        return [Record(phase), *documents.of_job(ahead, kinds), *announce",
+                "        return [Record(phase), *documents.of_job(ahead, kinds)]",
             ),
         ),
         ("tests/status/test_documents.py",),

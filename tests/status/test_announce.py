@@ -4,7 +4,6 @@ import msgspec
 import pytest
 
 from services.status.core.announce import announcements
-from services.status.core.decide import decide
 from services.status.core.effects import Announce
 from services.status.shell import event_name
 from shared.job.events.catalog import AnyEvent
@@ -14,7 +13,6 @@ from shared.job.events.status import JobCreated, JobFailed, JobRunning, JobSucce
 from shared.job.events.watcher import JobDeleting, PodsGone, ScaleRequestGone
 from shared.job.naming import Uid
 from shared.job.spec import Ignored, Problem
-from shared.job.steps import Record
 from tests.kit.builders import (
     R1,
     R2,
@@ -50,16 +48,6 @@ def announced(*events: AnyEvent) -> list[Announce]:
 
 def reasons(*events: AnyEvent) -> list[str]:
     return [step.reason for step in announced(*events)]
-
-
-def test_what_was_announced_stays_wanted_while_a_phase_is_owed():
-    # A wish that is gone for a moment would be forgotten, and the Event made a second time.
-    before = a_ready_job(workers=2)
-    told = [step for step in decide(given(*before).job) if isinstance(step, Announce)]
-    owing = decide(given(*before, pods(launcher())).job)
-    assert any(isinstance(step, Record) for step in owing)
-    assert told
-    assert all(step in owing for step in told)
 
 
 def news(before: list[AnyEvent], event: AnyEvent) -> list[Announce]:

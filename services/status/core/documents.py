@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from services.status.core.effects import PatchStatus
+from services.status.core.effects import News, PatchStatus
 from shared.errors import Refused
 from shared.frameworks.definition import Document
 from shared.frameworks.kinds import BUILT_IN, Kinds
@@ -15,6 +15,7 @@ from shared.job.chain import Head
 from shared.job.events.refused import EffectRefused
 from shared.job.milestones import MILESTONES
 from shared.job.reasons import FRAMEWORK_FAILED
+from shared.job.sorted_set import SortedSet
 from shared.job.state import Job
 from shared.job.steps import Record, Step
 
@@ -53,13 +54,13 @@ def of_job(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
     ]
 
 
-def news_of_job(job: Job) -> tuple[object, ...]:
+def news_of_job(job: Job) -> News:
     """What people and programs act upon: not how far an attempt that starts has come, nor how many pods are active."""
     conditions = tuple(known for known in job.conditions if known.type not in MILESTONES)
     # A worker that ended leaves the hosts files within milliseconds: one document tells of both.
     hosts = job.spec is not None and job.spec.handling.hosts_files
-    members = job.listed_workers if hosts and not job.starting else ()
-    return job.phase, job.generation, conditions, members, () if hosts else job.attempt.tallies
+    members = job.listed_workers if hosts and not job.starting else SortedSet[int]()
+    return News(job.phase, job.generation, conditions, members, {} if hosts else job.attempt.tallies)
 
 
 def of_requests(job: Job) -> list[Step]:
@@ -76,7 +77,11 @@ def of_requests(job: Job) -> list[Step]:
             _encoder.encode(request_status(job, request)),
             repair,
             job.over or request.over,
-            (request.phase, request.conditions, waiting_for(job, request) if request.phase == "Pending" else ""),
+            News(
+                request.phase,
+                conditions=request.conditions,
+                waits_for=waiting_for(job, request) if request.phase == "Pending" else "",
+            ),
         )
         for request in job.scaling.requests.values()
         if request.shown

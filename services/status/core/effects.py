@@ -1,10 +1,28 @@
 """The status service's effects on the cluster, as data."""
 
+from collections.abc import Mapping
 from math import inf
 from typing import ClassVar
 
+import msgspec
+
+from shared.job.conditions import Condition
+from shared.job.losses import Tally
 from shared.job.naming import Uid
+from shared.job.sorted_set import SortedSet
 from shared.job.steps import Effect
+
+
+class News(msgspec.Struct, frozen=True):
+    """What people and programs act upon in a status; the rest of it are counts that move."""
+
+    phase: str = ""
+    generation: int = 0
+    conditions: tuple[Condition, ...] = ()
+    members: SortedSet[int] = SortedSet()
+    tallies: Mapping[str, Tally] = {}
+    waits_for: str = ""
+    """Why a request waits."""
 
 
 class PatchStatus(Effect, frozen=True):
@@ -23,8 +41,7 @@ class PatchStatus(Effect, frozen=True):
     """The sequence at which a forged head was noticed, which is removed first; 0 if there is none."""
     over: bool = False
     """True if the job or the request has ended: this document usually is its last."""
-    news: tuple[object, ...] = ()
-    """What people and programs act upon; the rest of the document are counts that move."""
+    news: News = News()
 
     @property
     def target(self) -> str:
