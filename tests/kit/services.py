@@ -57,6 +57,8 @@ class Services(ABC):
 
     clock: Callable[[], float] = staticmethod(time.perf_counter)
     """What measures how long they hold the loop."""
+    chance: Callable[[], float] = staticmethod(random.random)
+    """What spreads their retries."""
 
     def __init__(
         self, kinds: Kinds, *, policy: Policy, namespace: str = "", now: Callable[[], datetime] = wall_clock
@@ -86,7 +88,7 @@ class Services(ABC):
         service = await a_service(
             author, cluster, log, self._kinds, policy=self._policy, options=self.options(), now=self._now
         )
-        runtime = Runtime(service, log, namespace=self.namespace, now=self._now, clock=self.clock)
+        runtime = Runtime(service, log, namespace=self.namespace, now=self._now, clock=self.clock, chance=self.chance)
         self._running[author] = (runtime, asyncio.create_task(runtime.run()))
 
     async def kill(self, author: str) -> None:

@@ -36,9 +36,10 @@ class Counting(Calm):
 
 
 class Counted(World):
-    """A world with the calls of its services, which no machine is too slow for."""
+    """A world with the calls of its services, in which nothing depends on chance or on the machine."""
 
     clock = staticmethod(lambda: 0.0)
+    chance = staticmethod(lambda: 0.5)
 
     def __init__(self) -> None:
         self.calls = Counter[str]()
