@@ -24,7 +24,7 @@ from shared.job.events.scheduler import SecretGone, SecretMade
 from shared.job.fold import History
 from shared.job.naming import ATTEMPT, JOB_UID, JobKey, Slot, Uid
 from shared.job.reasons import SSH_OFF
-from shared.job.spec import JobSpec
+from shared.job.spec import LAUNCHER, JobSpec
 from shared.job.state import Job
 from shared.job.steps import Effect, Step
 from shared.process.dependencies import Dependencies
@@ -176,6 +176,8 @@ class Scheduler:
             cluster_domain=self._domain,
             scaleout=scaleout,
             ssh_secret=keys.secret(job),
+            # The kubelet mounts at least this version, so that no nudge is needed.
+            hosts=job.hosts.hosts if slot.role == LAUNCHER and job.hosts is not None else 0,
         )
 
     async def _create_service(self, job: Job, slot: Slot | None) -> None:

@@ -179,7 +179,10 @@ class Status:
         try:
             await self._cluster.patch(resource, namespace, effect.name, patch, subresource="status")
         except Conflict:
-            if not await self._gone(resource, namespace, effect):
+            if version:
+                # Another writer came in between, such as the scaler with the owner of a request.
+                await self._write(resource, namespace, effect, status, "")
+            elif not await self._gone(resource, namespace, effect):
                 raise
         except Refused as refusal:
             if refusal.reason == "Invalid" and "history" in refusal.field:

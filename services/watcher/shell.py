@@ -13,7 +13,7 @@ from services.watcher.asking import Asking
 from services.watcher.core.budgets import Budgets, PerMinute, allowed
 from services.watcher.core.cache import Cache
 from services.watcher.core.observe import observe
-from services.watcher.core.pace import coalesces, pause
+from services.watcher.core.pace import coalesces, pause, wait, waits_for_the_rest
 from services.watcher.deadlines import Deadlines
 from services.watcher.watches import DEFAULTS, Options, Watches
 from shared.cluster import Cluster
@@ -55,6 +55,8 @@ class Watcher:
         self._paused: set[JobKey] = set()
         """Jobs whose changes of pods are being coalesced."""
         self._budgets = Budgets(options.per_minute)
+        self._early: dict[JobKey, dict[type[Fact], float]] = {}
+        """Until when facts of a starting job wait for others, by their type."""
         self._tasks = asyncio.TaskGroup()
         self._asking = Asking(cluster, eventlog, heads, kinds, self._tasks, self._wake_later)
         self._deadlines = Deadlines(self._cache, kinds, now, self._wake_later, self._wake_all)
@@ -75,7 +77,7 @@ class Watcher:
         seen = observe(history.job, self._cache, answers, self._runtime.histories, pods=key not in self._paused)
         self._asking.ask(history, seen.questions)
         self._warn(history.job, seen.warning)
-        facts, waits = self._allowed(history, seen.facts)
+        facts, waits = self._allowed(history, self._without_early(history.job, seen.facts))
         self._pause_after(history, facts)
         for other in seen.wakes:
             self._runtime.wake_later(other, 0.0)
@@ -92,6 +94,18 @@ class Watcher:
         if found.seconds:
             self._runtime.wake_later(history.job.key, found.seconds + 0.001)
         return found.facts, found.seconds > 0
+
+    def _without_early(self, job: Job, facts: Sequence[Fact]) -> tuple[Fact, ...]:
+        """The facts that do not wait for others, or have waited long enough."""
+        now, before = asyncio.get_running_loop().time(), self._early.pop(job.key, {})
+        early = {type(fact) for fact in facts if waits_for_the_rest(fact, job, self._cache)}
+        if early:
+            seconds = wait(len(self._early))
+            self._early[job.key] = waits = {kind: before.get(kind, now + seconds) for kind in early}
+            if early - before.keys():
+                self._wake_later(job.key, seconds + 0.001)
+            early = {kind for kind in early if now < waits[kind]}
+        return tuple(fact for fact in facts if type(fact) not in early)
 
     def _warn(self, job: Job, warning: tuple[str, str] | None) -> None:
         """Log a warning once while it holds."""

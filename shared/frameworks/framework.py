@@ -32,6 +32,8 @@ class PodContext(msgspec.Struct, frozen=True, kw_only=True):
     """The name of the ScaleOut that added the pod; empty if none did."""
     ssh_secret: str = ""
     """The name of the Secret with the ssh keys of this attempt; `mount_keys` mounts them."""
+    hosts: int = 0
+    """The version of the hosts files that the cluster has; 0 for a pod that reads none."""
 
 
 class Parser(ABC):

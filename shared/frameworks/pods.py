@@ -22,6 +22,8 @@ def pod_of(framework: PodRenderer, template: Document, context: PodContext, *, s
     meta = metadata(framework, key, context.name)
     meta["labels"] = (theirs.get("labels") or {}) | slot_labels(framework, key, context.slot)
     annotations = {name: value for name, value in (theirs.get("annotations") or {}).items() if name != HOSTS_VERSION}
+    if context.hosts:
+        annotations[HOSTS_VERSION] = str(context.hosts)
     if annotations:
         meta["annotations"] = annotations
     spec = template["spec"] | {"restartPolicy": "Never"}

@@ -15,16 +15,16 @@ KEY = JobKey("team-a", "resnet", Uid("uid-1"))
 TEMPLATE = "spec.etReplicaSpecs.{role}.template"
 
 
-def pod(document: Document, slot: Slot, *, scaleout: str = "") -> Document:
-    return pod_for(custom(document), slot, scaleout=scaleout)
+def pod(document: Document, slot: Slot, *, scaleout: str = "", hosts: int = 0) -> Document:
+    return pod_for(custom(document), slot, scaleout=scaleout, hosts=hosts)
 
 
 def a_worker(document: Document | None = None, *, scaleout: str = "") -> Document:
     return pod(document or training_job(), Slot(0, WORKER, 3), scaleout=scaleout)
 
 
-def a_launcher(document: Document | None = None) -> Document:
-    return pod(document or training_job(), Slot(0, LAUNCHER, 0))
+def a_launcher(document: Document | None = None, *, hosts: int = 0) -> Document:
+    return pod(document or training_job(), Slot(0, LAUNCHER, 0), hosts=hosts)
 
 
 def with_template(role: str, path: str, value: object) -> Document:
@@ -130,6 +130,11 @@ def test_labels_of_ours_win_over_the_templates() -> None:
 def test_a_template_cannot_say_which_hosts_files_were_loaded() -> None:
     document = with_template(LAUNCHER, "metadata", {"annotations": {HOSTS_VERSION: "999", "note": "kept"}})
     assert a_launcher(document)["metadata"]["annotations"] == {"note": "kept"}
+
+
+def test_a_launcher_carries_the_version_of_the_hosts_files_that_were_there_before_it() -> None:
+    document = with_template(LAUNCHER, "metadata", {"annotations": {HOSTS_VERSION: "999"}})
+    assert a_launcher(document, hosts=3)["metadata"]["annotations"] == {HOSTS_VERSION: "3"}
 
 
 def test_the_job_is_the_controller_of_its_pods() -> None:

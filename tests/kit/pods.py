@@ -18,6 +18,7 @@ def context_of(
     *,
     scaleout: str = "",
     ssh_secret: str = "",
+    hosts: int = 0,
     sizes: Mapping[str, int],
 ) -> PodContext:
     spec = framework.parse(job)
@@ -33,6 +34,7 @@ def context_of(
         sizes=known,
         scaleout=scaleout,
         ssh_secret=ssh_secret or secret_name(key, slot.attempt),
+        hosts=hosts,
     )
 
 
@@ -43,12 +45,13 @@ def pod_for(
     *,
     scaleout: str = "",
     ssh_secret: str = "",
+    hosts: int = 0,
     sizes: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """The pod of a slot; `sizes` are those of roles that are not as the manifest says."""
     spec = framework.parse(job)
     assert isinstance(spec, JobSpec), spec
-    context = context_of(job, slot, framework, scaleout=scaleout, ssh_secret=ssh_secret, sizes=sizes or {})
+    context = context_of(job, slot, framework, scaleout=scaleout, ssh_secret=ssh_secret, hosts=hosts, sizes=sizes or {})
     return framework.pod(job, spec, context)
 
 

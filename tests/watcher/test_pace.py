@@ -1,22 +1,40 @@
 """A large job's pods are told of in bunches; a small one's at once; and in the end all is known."""
 
 import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import pytest
 
-from services.watcher.core.pace import LONGEST_IN_A_CROWD_SECONDS, LONGEST_SECONDS, SHORTEST_SECONDS, pause
+from services.watcher.core.pace import (
+    LONGEST_IN_A_CROWD_SECONDS,
+    LONGEST_SECONDS,
+    LONGEST_START_SECONDS,
+    MOST_WAITED_FOR,
+    SHORTEST_SECONDS,
+    START_SECONDS,
+    pause,
+    wait,
+    waits_for_the_rest,
+)
 from shared.cluster.kinds import PODS
 from shared.cluster.objects import Custom
 from shared.eventlog import Entry
 from shared.frameworks.training_job import TRAININGJOBS
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.watcher import PodsObserved
 from shared.job.naming import Slot
 from shared.job.spec import WORKER
+from shared.job.views import PodView
+from tests.kit.builders import a_created_job, a_running_job, worker
 from tests.kit.pods import pod_for
 from tests.kit.virtual_time import in_virtual_time
-from tests.kit.world import NAMESPACE, a_training_job
+from tests.kit.world import NAMESPACE, World, a_training_job
 from tests.memory.eventlog import MemoryEventLog
 from tests.watcher.test_shell import Cluster
+from tests.watcher.watching import Watching, a_resource
 
 PACE_SECONDS = 0.002
 """Between two pods."""
@@ -38,6 +56,71 @@ APPEND_SECONDS = 0.2
 )
 def test_pause(pods, append, others, seconds):
     assert pause(pods, append, others) == pytest.approx(seconds)
+
+
+NOT_YET: dict[str, Any] = {"phase": "Pending", "ready": False}
+NEW = PodsObserved(pods=())
+STARTING = a_created_job(workers=2)
+
+
+def waits(*shown: PodView, events: Sequence[AnyEvent] = STARTING) -> bool:
+    watching = Watching(*events)
+    watching.show(a_resource(version=1))
+    watching.show_pods(*shown)
+    return waits_for_the_rest(NEW, watching.job(), watching.cache)
+
+
+@pytest.mark.parametrize(
+    ("shown", "waiting"),
+    [
+        pytest.param([worker(0, **NOT_YET)], True, id="one of two pods waits for the other"),
+        pytest.param([worker(0), worker(1, **NOT_YET)], True, id="one that runs waits for one that does not"),
+        pytest.param([worker(0), worker(1)], False, id="two that run are all"),
+        pytest.param([worker(0, deleting=True)], False, id="a pod that leaves waits for nothing"),
+        pytest.param([worker(0, phase="Failed", ready=False)], False, id="nor does one that failed"),
+        pytest.param([worker(0, disruption="EvictionByEvictionAPI")], False, id="nor one that is disrupted"),
+    ],
+)
+def test_pods_of_a_start_wait_for_the_rest(shown: list[PodView], waiting: bool):
+    assert waits(*shown) == waiting
+
+
+def test_a_job_that_runs_waits_for_nothing():
+    assert not waits(worker(0, **NOT_YET), events=a_running_job(workers=2))
+
+
+def test_a_job_with_more_pods_than_are_compared_each_time_does_not_wait():
+    assert not waits(worker(0), events=a_created_job(workers=MOST_WAITED_FOR + 1))
+
+
+@pytest.mark.parametrize(
+    ("others", "seconds"),
+    [
+        pytest.param(0, START_SECONDS, id="alone"),
+        pytest.param(20, 0.6, id="among others"),
+        pytest.param(1_000, LONGEST_START_SECONDS, id="with an end"),
+    ],
+)
+def test_a_start_waits_the_longer_the_more_jobs_start(others: int, seconds: float):
+    assert wait(others) == pytest.approx(seconds)
+
+
+@in_virtual_time
+async def test_a_start_costs_ten_events_and_no_nudge():
+    async with World() as world:
+        world.apply(TRAININGJOBS, a_training_job(workers=4))
+        await world.running()
+        await asyncio.sleep(60)
+        once = (
+            "LogCreated",
+            "JobObserved",
+            "JobCreated",
+            "SecretMade",
+            "ChildrenObserved",
+            "HostsPublished",
+            "JobRunning",
+        )
+        assert Counter(world.types()) == Counter(once) | {"SlotsAssigned": 2, "PodsObserved": 2}
 
 
 async def _come_one_by_one(cluster: Cluster, workers: int, *, pace: float = PACE_SECONDS) -> None:

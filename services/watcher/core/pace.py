@@ -1,12 +1,18 @@
-"""How long the watcher coalesces changes of one job's pods.  Pure.
+"""How long the watcher coalesces changes of one job's pods and children.  Pure.
 
 An event with views of pods costs an append, and every service a decision over all pods of the job.
 """
 
 from collections.abc import Iterable
 
+from services.watcher.core.cache import Cache
 from shared.job.events.catalog import Fact
-from shared.job.events.watcher import PodsGone, PodsObserved
+from shared.job.events.watcher import ChildrenObserved, PodsGone, PodsObserved
+from shared.job.membership import Members
+from shared.job.naming import config_name
+from shared.job.spec import LAUNCHER
+from shared.job.state import Job
+from shared.job.views import PodView, alive
 
 SECONDS_PER_POD = 0.0001
 """The pause for each pod of the job: about ten times what the four services need to fold and decide."""
@@ -25,6 +31,52 @@ LONGEST_IN_A_CROWD_SECONDS = 0.25
 
 SHORTEST_SECONDS = 0.005
 """The shortest pause, during which jobs that change at the same time are counted."""
+
+START_SECONDS = 0.25
+"""The longest wait of a job alone for the rest of its start: its status tells of a part no later than this."""
+
+LONGEST_START_SECONDS = 2.0
+"""The longest such wait if many jobs start at once."""
+
+MOST_WAITED_FOR = 64
+"""The slots of a job that waits so; each change of a pod compares all of them."""
+
+
+def waits_for_the_rest(fact: Fact, job: Job, cache: Cache) -> bool:
+    """True if the job starts, all goes well, and no decision follows from this fact before the rest is there.
+
+    The rest of pods are all others, running; the rest of children are the hosts files.
+    """
+    if not job.starting or not 0 < len(job.attempt.slots) <= MOST_WAITED_FOR:
+        return False
+    match fact:
+        case PodsObserved():
+            pods = cache.pods_of(job.key).values()
+            up = {pod.slot for pod in pods if _is_up(pod)}
+            return not job.attempt.slots <= up and all(alive(pod) and not pod.disruption for pod in pods)
+        case ChildrenObserved():
+            return _comes_with_hosts_files(job) and not _has_hosts_files(job, cache)
+        case _:
+            return False
+
+
+def wait(others: int) -> float:
+    """Seconds to wait for the rest of a start while so many other jobs wait for theirs."""
+    return min(max(others * SECONDS_PER_JOB, START_SECONDS), LONGEST_START_SECONDS)
+
+
+def _is_up(pod: PodView) -> bool:
+    # A job runs as soon as its launcher does, Ready or not.
+    return pod.ready or (pod.role == LAUNCHER and pod.phase == "Running")
+
+
+def _comes_with_hosts_files(job: Job) -> bool:
+    return job.spec is not None and job.spec.handling.hosts_files
+
+
+def _has_hosts_files(job: Job, cache: Cache) -> bool:
+    held = cache.children_of(job.key).get(("ConfigMap", config_name(job.key.name)))
+    return isinstance(job.membership, Members) and held is not None and held.hosts >= job.membership.version
 
 
 def coalesces(facts: Iterable[Fact]) -> bool:
