@@ -85,8 +85,11 @@ class Scheduler:
                 await self._claim_pod(context.job, effect)
             case effects.CreateService():
                 await self._create_service(context.job, effect.slot)
-            case effects.CreateSecret() | effects.DeleteSecret() if not self._ssh:
+            case effects.CreateSecret() if not self._ssh:
                 raise Refused(NO_KEYS, reason=SSH_OFF, words=NO_KEYS)
+            case effects.DeleteSecret() if not self._ssh:
+                # It goes with its owner, the job.
+                return SecretGone(attempt=effect.attempt)
             case effects.CreateSecret():
                 return await self._create_secret(context.job, effect)
             case effects.DeletePod():

@@ -128,7 +128,11 @@ class Status:
     async def act(self, effect: Effect, context: Context) -> None:
         match effect:
             case PatchStatus():
-                await self._patch(effect, context)
+                try:
+                    await self._patch(effect, context)
+                except Conflict:
+                    # Another writer came in between, such as the scaler with the owner of a request: read once more.
+                    await self._patch(effect, context)
             case Announce():
                 await self._announce(effect, context.job.key.namespace)
             case _:
@@ -179,10 +183,7 @@ class Status:
         try:
             await self._cluster.patch(resource, namespace, effect.name, patch, subresource="status")
         except Conflict:
-            if version:
-                # Another writer came in between, such as the scaler with the owner of a request.
-                await self._write(resource, namespace, effect, status, "")
-            elif not await self._gone(resource, namespace, effect):
+            if version or not await self._gone(resource, namespace, effect):
                 raise
         except Refused as refusal:
             if refusal.reason == "Invalid" and "history" in refusal.field:

@@ -85,7 +85,7 @@ class Watcher:
         return [*map(Record, facts), *map(Record, timers)]
 
     def _allowed(self, history: History, facts: tuple[Fact, ...]) -> tuple[tuple[Fact, ...], bool]:
-        """The facts to record, and whether others wait for their budget or for room in the log."""
+        """The facts to record, and whether others wait by which deadlines are judged."""
         if self._runtime.appends.busy(history):
             # None is recorded before the last one was read back, which wakes the job.
             return facts, False
@@ -93,7 +93,7 @@ class Watcher:
         found = allowed(history.job, facts, self._budgets, now, full=full)
         if found.seconds:
             self._runtime.wake_later(history.job.key, found.seconds + 0.001)
-        return found.facts, found.seconds > 0
+        return found.facts, found.late
 
     def _without_early(self, job: Job, facts: Sequence[Fact]) -> tuple[Fact, ...]:
         """The facts that do not wait for others, or have waited long enough."""

@@ -45,6 +45,7 @@ def assigned(job: Job, event: SlotsAssigned, at: At) -> Job:
         slots=job.attempt.slots | slots,
         spent=job.attempt.spent - slots,
         assigned=at if first else job.attempt.assigned,
+        news={slot: sequence for slot, sequence in job.attempt.news.items() if slot not in slots - replaced},
         vacancies={slot: vacancy for slot, vacancy in vacancies.items() if slot not in replaced},
         refilled=refilled,
         replaced=job.attempt.replaced + own_fault,

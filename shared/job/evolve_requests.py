@@ -93,7 +93,9 @@ def accepted(job: Job, event: ScaleAccepted, at: At) -> Job:
         if holds(conditions, kind):
             conditions = with_condition(conditions, kind, at, status=False, reason=reasons.SCALING_START)
     slots = job.attempt.slots | added
-    news = job.attempt.news
+    # Who had these indices before is another worker.
+    news = {slot: sequence for slot, sequence in job.attempt.news.items() if slot not in added}
+    refilled = {slot: filled for slot, filled in job.attempt.refilled.items() if slot not in added}
     if len(news) > len(slots) + len(job.attempt.spent):
         # No decision depends on pods of released slots once they are gone.
         kept = {*slots, *job.attempt.spent, *(pod.slot for pod in job.pods.values())}
@@ -101,7 +103,7 @@ def accepted(job: Job, event: ScaleAccepted, at: At) -> Job:
     return replace(
         job,
         conditions=conditions,
-        attempt=replace(job.attempt, slots=slots, news=news),
+        attempt=replace(job.attempt, slots=slots, news=news, refilled=refilled),
         scaling=replace(job.scaling, requests={**job.scaling.requests, event.request: request}, open=event.request),
     )
 

@@ -107,9 +107,13 @@ class Health:
             warnings=(*self.warnings, *self._waiting()),
         )
 
+    def _waits(self) -> dict[tuple[str, str], int]:
+        """What the owner has waiting; a replica that was one keeps what it had."""
+        return self.metrics.waiting if self.owner() else {}
+
     def _waiting(self) -> Iterator[str]:
         for budget, sentence in BUDGETS.items():
-            waiting = {of: number for (of, known), number in self.metrics.waiting.items() if known == budget}
+            waiting = {of: number for (of, known), number in self._waits().items() if known == budget}
             if waiting:
                 names = f"{', '.join(sorted(waiting))}: " if self.names else ""
                 yield names + sentence.format(jobs=counted(sum(waiting.values()), "job"))
@@ -150,7 +154,7 @@ class Health:
         waiting = Count(WAITING)
         for budget in BUDGETS:
             waiting.add(self.service, "", budget, by=0)
-        for (namespace, budget), number in metrics.waiting.items():
+        for (namespace, budget), number in self._waits().items():
             waiting.add(self.service, namespace if self.names else "", budget, by=number)
         found.append(waiting)
         used, most = Count(LOG_BYTES), Count(LOG_MAX_BYTES)

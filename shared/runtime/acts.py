@@ -104,7 +104,7 @@ class Acts:
     ) -> Iterator[Coroutine[None, None, None]]:
         """Mark the effects of `wanted` that are due as running; yield the coroutines that carry them out.
 
-        What is not wanted is forgotten, if these are `all_of_them`.
+        What is not wanted is forgotten, if these are `all_of_them`: a decision that comes first hides the others.
         """
         key = history.job.key
         allowed = [effect for effect in wanted if self._may_begin(key, effect)]
@@ -177,7 +177,9 @@ class Acts:
                 else:
                     async with self._lanes[key].slots, self._turns.turn(key.namespace):
                         self._must_own()
+                        began = self._time()
                         fact = await self._act(item.effect, context)
+                        self._leisure.observe(self._time() - began)
             if fact is not None:
                 await self._appends.append_until_stored(history, fact)
         except Refused as refusal:
@@ -197,9 +199,7 @@ class Acts:
             history.hold("BrokenInvariant", f"{item.effect.target}: {error!r}")
             log_lines.held(history, history.sequence, error)
             return None
-        now = self._time()
-        self._leisure.observe(now - item.begun)
-        succeeded(item, now)
+        succeeded(item, self._time())
         self._requeue_after(key, item.effect.settle)
         return None
 

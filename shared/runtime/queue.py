@@ -177,13 +177,13 @@ class Leisure:
         self._took = 0.0
 
     def observe(self, seconds: float) -> None:
-        """An effect of the kind that may wait took so long."""
+        """An effect took so long."""
         self._took += (seconds - self._took) / 8
 
     def place(self, now: float) -> float:
         """The time at which another one is carried out."""
-        self._next = max(self._next, now + SOONEST_SECONDS) + self._took / SHARE
-        return min(self._next, now + LATEST_SECONDS)
+        self._next = min(max(self._next, now + SOONEST_SECONDS) + self._took / SHARE, now + LATEST_SECONDS)
+        return self._next
 
 
 class InFlight:

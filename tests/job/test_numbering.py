@@ -7,6 +7,7 @@ from shared.job.naming import Uid
 from shared.job.policies.numbering import new_workers
 from tests.kit.builders import (
     R1,
+    R2,
     a_running_job,
     exited,
     hosts_file,
@@ -84,3 +85,9 @@ def test_the_name_of_a_worker_that_lost_its_node_does_not_come_again_in_the_atte
         PodsGone(uids=(Uid("pod-1"),)),
     ]
     assert first_new(*evicted) == 2
+
+
+def test_a_name_that_comes_again_is_unseen_again():
+    again = [*GONE, *scaling_out(1, request=R2)]
+    failed = ScaleFailed(request=R2, reason="DeadlineExceeded", released=(workers(1),))
+    assert first_new(*again, failed) == 2, "its pod may still come"

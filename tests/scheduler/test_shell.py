@@ -12,10 +12,10 @@ from shared.cluster.kinds import PODS, SECRETS
 from shared.errors import Refused, Transient
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.chain import Head
+from shared.job.events.scheduler import SecretGone
 from shared.job.naming import JobKey, Slot, Uid
 from shared.job.reasons import SSH_OFF
 from shared.job.spec import WORKER
-from shared.job.steps import Effect
 from shared.runtime.acts import Context
 from tests.kit.builders import a_created_job, a_running_job
 from tests.kit.histories import a_history
@@ -87,19 +87,21 @@ async def test_a_container_s_last_lines_are_asked_for_where_its_template_does_no
     assert [each.get("terminationMessagePolicy") for each in made] == policies
 
 
-@pytest.mark.parametrize(
-    "effect", [CreateSecret(0, "resnet-ssh"), DeleteSecret(0, "resnet-ssh", Uid("u"))], ids=["made", "deleted"]
-)
-async def test_where_ssh_is_off_no_secret_is_made_or_deleted(effect: Effect):
+async def test_where_ssh_is_off_no_secret_is_made_and_one_that_is_there_goes_with_its_job():
     store = MemoryStore()
     uid = Uid(store.create(TRAININGJOBS, NAMESPACE, a_training_job()).metadata["uid"])
+    kept = store.create(SECRETS, NAMESPACE, {"metadata": {"name": "resnet-ssh"}})
     job = a_history(a_created_job(), JobKey(NAMESPACE, "resnet", uid)).job
     context = Context(job, Head(7, "0" * 64), "2030-01-01T00:00:00.000Z")
+    scheduler = Scheduler(MemoryCluster(store), ssh=False)
     with pytest.raises(Refused) as refused:
-        await Scheduler(MemoryCluster(store), ssh=False).act(effect, context)
+        await scheduler.act(CreateSecret(0, "resnet-ssh"), context)
     assert refused.value.reason == SSH_OFF
     assert "have them switched on" in refused.value.words
-    assert store.get(SECRETS, NAMESPACE, "resnet-ssh") is None
+    # The owner reference is enough; a service without the right asks for nothing, and the history can close.
+    gone = await scheduler.act(DeleteSecret(0, "resnet-ssh", Uid(kept.metadata["uid"])), context)
+    assert gone == SecretGone(attempt=0)
+    assert store.get(SECRETS, NAMESPACE, "resnet-ssh") == kept
 
 
 async def test_the_words_of_a_refusal_come_without_a_value_of_the_environment():

@@ -125,6 +125,9 @@ def test_the_targets_of_all_jobs_share_the_leisure_of_a_slow_api_server():
     assert second - first == third - second == pytest.approx(0.4 / SHARE, rel=0.001)
     last = [leisure.place(10.0) for _ in range(100)][-1]
     assert last == 10.0 + LATEST_SECONDS
+    for _ in range(100):
+        leisure.observe(0.0)
+    assert leisure.place(last) == pytest.approx(last + SOONEST_SECONDS)
 
 
 def test_a_conflict_is_no_overload():

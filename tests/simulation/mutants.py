@@ -27,7 +27,7 @@ from shared.job.outcome import Verdict
 from shared.job.state import Job
 from tests.memory.eventlog import MemoryJournal
 from tests.simulation.loop import PROCESS
-from tests.simulation.plan import Apply, End, Plan, Restore
+from tests.simulation.plan import Apply, Delete, End, Plan, Restore, Scale
 from tests.simulation.platform import Platform, Workload
 
 
@@ -51,6 +51,18 @@ OVER_AND_RESTORED = Plan(
     ),
     workload=Workload(hang=100, fail=0, unready=0),
 )
+
+
+A_SLOW_SCRIPT = Plan(
+    seed=0,
+    steps=(
+        Apply(at=0.1, job="resnet", kind="TrainingJob", workers=1),
+        Scale(at=2.0, name="out", job="resnet", by=1, more={"script": "out", "timeout": 2}),
+        Delete(at=9.0, job="none"),
+    ),
+    workload=Workload(hang=100, fail=0, unready=0, slow_scripts=100),
+)
+"""It takes longer than its request has time."""
 
 
 def _two_attempts(patch: pytest.MonkeyPatch) -> None:
@@ -183,7 +195,7 @@ def _pods_of_others(patch: pytest.MonkeyPatch) -> None:
 
 
 def _whatever_has_the_name(patch: pytest.MonkeyPatch) -> None:
-    async def write(self: Any, resource: Any, namespace: str, effect: Any, status: Any) -> None:
+    async def write(self: Any, resource: Any, namespace: str, effect: Any, status: Any, _: str) -> None:
         with suppress(Refused):
             await self._cluster.patch(resource, namespace, effect.name, {"status": status}, subresource="status")
 
@@ -269,7 +281,7 @@ MUTANTS = (
     Mutant("the scheduler deletes the pods of other jobs", "I26", _pods_of_others),
     Mutant("a status goes to whatever object has the name", "I8", _whatever_has_the_name),
     Mutant("the words of a script are told", "I18", _scripts_told),
-    Mutant("a script whose end was not seen runs again", "I12", _scripts_again),
+    Mutant("a script whose end was not seen runs again", "I12", _scripts_again, A_SLOW_SCRIPT),
     Mutant("hosts files have a version that no decision published", "I10", _another_version),
     Mutant("a worker is listed before it is Ready", "I7", _listed_at_once),
     Mutant("a script that failed counts as a success", "I10", _scripts_that_succeed),

@@ -7,7 +7,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
@@ -247,7 +246,8 @@ class Platform:
         if len(command) == 2:
             job = pod.rpartition("-launcher")[0]
             files = self._store.get(CONFIGMAPS, namespace, config_name(job))
-            return Execution(0, files.manifest["data"][Path(command[1]).name].encode() if files is not None else b"")
+            # The script that discovers hosts prints this file.
+            return Execution(0, files.manifest["data"]["hostfile"].encode() if files is not None else b"")
         if LINK in command:
             return Execution(0, b"")
         request = command[command.index("sh", len(script.QUIETLY)) + 1]
@@ -255,7 +255,7 @@ class Platform:
         chance = self._draw((namespace, pod))
         slow = not self.calm and chance.random() * 100 < self._workload.slow_scripts
         await asyncio.sleep((SLOW_SCRIPT_SECONDS if slow else 0.5) * chance.random())
-        code = 0 if self.calm else chance.choice((0, 0, 0, 1))
+        code = 0 if self.calm or not self._workload.fail else chance.choice((0, 0, 0, 1))
         if not code:
             self._scripts.done(namespace, request)
         return Execution(code, SECRET.encode())

@@ -10,7 +10,8 @@ import pytest
 
 from tests.kit.services import AUTHORS
 from tests.simulation.loop import PROCESS, Process, SimulatedLoop
-from tests.simulation.matrix import cells
+from tests.simulation.matrix import PROTOCOLS, cells
+from tests.simulation.matrix import plan_of as broken_plan_of
 from tests.simulation.mutants import MUTANTS, Mutant
 from tests.simulation.plan import plan_of
 from tests.simulation.run import simulate
@@ -34,6 +35,12 @@ def test_what_must_hold_holds(first: int):
         outcome = simulate(plan)
         assert not outcome.faults, as_test(plan, outcome.faults)
         assert {"JobObserved", "JobCreated", "SlotsAssigned", "PodsObserved"} <= outcome.reached
+
+
+def test_each_protocol_comes_to_its_end_undisturbed():
+    ends = {"create": "JobRunning", "restart": "JobRestarted", "delete": "JobGone"}
+    for protocol in PROTOCOLS:
+        assert ends.get(protocol, "ScaleSucceeded") in simulate(broken_plan_of(protocol)).reached
 
 
 def test_each_protocol_holds_when_it_is_broken_at_any_of_its_events():

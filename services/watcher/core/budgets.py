@@ -25,6 +25,9 @@ Budget = Literal["jobs", "requests", "events", "room"]
 
 BUDGETS: tuple[Budget, ...] = get_args(Budget)
 
+JUDGED = (watcher.PodsObserved, watcher.ChildrenObserved, watcher.DisruptionNoticed)
+"""What happens to pods and children decides whether a job or a request is in time."""
+
 _LATER = {
     "jobs": "the namespace has begun as many jobs within a minute as it may; this one waits for its turn",
     "requests": "the namespace has made as many requests within a minute as it may; this one waits for its turn",
@@ -135,6 +138,8 @@ class Allowed(msgspec.Struct, frozen=True):
     """The first one is paid for; the others ask again in their turns."""
     seconds: float = 0.0
     """Until the turn of a fact that waits; 0 if none waits, and infinite while it waits for room in the log."""
+    late: bool = False
+    """True if one of them waits by which deadlines are judged."""
 
 
 def allowed(job: Job, facts: Iterable[Fact], budgets: Budgets, now: float, *, full: bool = False) -> Allowed:
@@ -144,6 +149,7 @@ def allowed(job: Job, facts: Iterable[Fact], budgets: Budgets, now: float, *, fu
     """
     found: list[Fact] = []
     seconds: list[float] = []
+    late = False
     wanted: list[Budget] = []
     for fact in facts:
         budget = budget_of(job, fact)
@@ -153,21 +159,23 @@ def allowed(job: Job, facts: Iterable[Fact], budgets: Budgets, now: float, *, fu
         wanted.append("room" if full else budget)
         if full:
             seconds.append(budgets.wait_for_room(job.key))
+            late = late or isinstance(fact, JUDGED)
         elif found:
             found.append(fact)
         elif wait := budgets.wait(job.key, budget, now):
             seconds.append(wait)
+            late = late or isinstance(fact, JUDGED)
             brief = _in_brief(job, fact, budget)
             if brief is not None:
                 wanted.append("events")
-                if late := budgets.wait(job.key, "events", now):
-                    seconds.append(late)
+                if longer := budgets.wait(job.key, "events", now):
+                    seconds.append(longer)
                 else:
                     found.append(brief)
         else:
             found.append(fact)
     budgets.keep(job.key, wanted, now)
-    return Allowed(tuple(found), min(seconds, default=0.0))
+    return Allowed(tuple(found), min(seconds, default=0.0), late)
 
 
 def _in_brief(job: Job, fact: Fact, budget: Budget) -> Fact | None:
