@@ -5,7 +5,7 @@ import secrets
 import shutil
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -266,17 +266,20 @@ async def _served(nats: Nats, ours: Tls) -> set[str]:
     found = set()
     for node in nats.nodes:
         reader, writer = await asyncio.open_connection("127.0.0.1", node.client)
-        assert (await reader.readline()).startswith(b"INFO ")
-        await writer.start_tls(trust, server_hostname="localhost")
-        found.add(_shown(writer))
+        # Also where a server does not speak TLS just now.
+        with closing(writer):
+            assert (await reader.readline()).startswith(b"INFO ")
+            await writer.start_tls(trust, server_hostname="localhost")
+            found.add(_shown(writer))
         # Between servers TLS comes before the first word.
-        found.add(_shown((await asyncio.open_connection("localhost", node.route, ssl=trust))[1]))
+        _, writer = await asyncio.open_connection("localhost", node.route, ssl=trust)
+        with closing(writer):
+            found.add(_shown(writer))
     return found
 
 
 def _shown(writer: asyncio.StreamWriter) -> str:
     shown = x509.load_der_x509_certificate(writer.get_extra_info("ssl_object").getpeercert(binary_form=True))
-    writer.close()
     (name,) = shown.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(name.value)
 
