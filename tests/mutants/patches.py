@@ -44,6 +44,7 @@ HEADS = "services/watcher/core/heads.py"
 JETSTREAM = "shared/eventlog/jetstream.py"
 KUBE = "shared/cluster/kube.py"
 LAUNCHER_COMMANDS = "services/scaler/launcher_commands.py"
+NUMBERING = "shared/job/policies/numbering.py"
 OBSERVE = "services/watcher/core/observe.py"
 PODS = "shared/job/evolve_pods.py"
 QUEUE = "services/scaler/core/queue.py"
@@ -286,7 +287,7 @@ PATCHES = (
                 "    if job.spec is None:\n",
             ),
             (
-                SCALE_OUT,
+                NUMBERING,
                 "    there = job.attempt.unreleased | {pod.slot for pod in job.pods.values()}\n",
                 "    there = job.attempt.unreleased\n",
             ),

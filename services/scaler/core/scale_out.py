@@ -33,10 +33,7 @@ def new_slots(job: Job, count: int) -> tuple[Slots, ...]:
     """
     if job.spec is None or not job.spec.handling.in_place:
         return (numbering.new_workers(job, count),)
-    # A terminating pod keeps its name until it is gone.
-    there = job.attempt.unreleased | {pod.slot for pod in job.pods.values()}
-    taken = {slot.index for slot in there if (slot.attempt, slot.role) == (job.attempt.number, WORKER)}
-    free = islice(filterfalse(taken.__contains__, numbers()), count)
+    free = islice(filterfalse(numbering.taken(job).__contains__, numbers()), count)
     return spans(job.attempt.worker_slot(index) for index in free)
 
 

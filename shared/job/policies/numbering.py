@@ -4,6 +4,7 @@ A name may come again once its worker left in order and its pod is gone.  That o
 not come again in the attempt, as Horovod trusts no host that failed; nor does one whose pod was not seen and may come.
 """
 
+from shared.job.sorted_set import SortedSet
 from shared.job.spec import WORKER
 from shared.job.state import Job
 from shared.job.views import Slots
@@ -11,8 +12,11 @@ from shared.job.views import Slots
 
 def new_workers(job: Job, count: int) -> Slots:
     """Slots for `count` new workers, all of them after the highest."""
-    attempt = job.attempt
-    there = attempt.unreleased | {pod.slot for pod in job.pods.values()}
-    ours = (slot.index + 1 for slot in there if (slot.attempt, slot.role) == (attempt.number, WORKER))
-    first = max([attempt.spoilt, *ours])
-    return Slots(attempt.number, WORKER, ((first, first + count - 1),))
+    first = max([job.attempt.spoilt, *(index + 1 for index in taken(job))])
+    return Slots(job.attempt.number, WORKER, ((first, first + count - 1),))
+
+
+def taken(job: Job) -> SortedSet[int]:
+    """The indices of workers that are there: a terminating pod keeps its name until it is gone."""
+    there = job.attempt.unreleased | {pod.slot for pod in job.pods.values()}
+    return SortedSet(slot.index for slot in there if (slot.attempt, slot.role) == (job.attempt.number, WORKER))

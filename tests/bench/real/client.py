@@ -38,7 +38,6 @@ class Pod(msgspec.Struct, frozen=True):
 
 
 class Counts(msgspec.Struct, frozen=True):
-    active: int = 0
     failed: int = 0
 
 
