@@ -177,3 +177,5 @@ async def test_jobs_that_wait_for_a_budget_are_counted_and_named_on_request_alon
     (waiting,) = (each for each in known.current_metrics() if each.metric is health.WAITING)
     assert isinstance(waiting, Count)
     assert waiting.values["status", "team-b", "room"] == 4
+    known.owner = lambda: False
+    assert known.report().warnings == (), "a replica that lost its lease tells nothing of what it had waiting"

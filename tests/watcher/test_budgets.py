@@ -198,6 +198,12 @@ async def test_jobs_beyond_the_budget_say_that_they_wait_and_run_in_their_turns(
         assert world.kubernetes_events().count(("OverBudget", "job-3")) == 1
 
 
+def test_deadlines_run_on_while_an_edit_waits_and_not_while_pods_do():
+    edit, change = observed(a_spec(3), generation=2), PodsObserved(pods=(worker(0, ready=False),))
+    assert not allowed(running(), [edit], Budgets(PerMinute()), 0.0, full=True).late
+    assert allowed(running(), [edit, change], Budgets(PerMinute()), 0.0, full=True).late
+
+
 @in_virtual_time
 async def test_another_namespace_does_not_notice():
     async with Bounded(PerMinute(jobs=1)) as world:
