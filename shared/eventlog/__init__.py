@@ -49,9 +49,10 @@ class Batch(msgspec.Struct, frozen=True):
 
     events: tuple[Stored, ...]
     pending: int
-    """How many more events the log held when the last of these was sent.
+    """How many more events the log held when the last of these was sent, by the copy that sent it.
 
-    0 means that the reader has read all that the stream's leader had when the reading began.
+    A copy that lags knows of fewer; it is 0 only if the reader has read all that the stream's leader had when the
+    reading began.
     """
 
 

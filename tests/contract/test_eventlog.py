@@ -243,7 +243,9 @@ async def test_filters_select_and_keep_the_order(world: World, log: EventLog) ->
     assert [event.sequence for event in found] == wanted
 
 
-async def test_a_backlog_comes_whole_in_order_and_in_bounded_batches(world: World, log: EventLog) -> None:
+async def test_a_backlog_comes_whole_in_order_and_in_bounded_batches(
+    world: World, log: EventLog, server: NatsServer | NatsCluster | None
+) -> None:
     written: list[int] = []
 
     async def write(job: str) -> None:
@@ -258,7 +260,9 @@ async def test_a_backlog_comes_whole_in_order_and_in_bounded_batches(world: Worl
         async for batch in batches:
             assert len(batch.events) <= 1_000
             read += [event.sequence for event in batch.events]
-            assert batch.pending == len(written) - len(read)
+            left = len(written) - len(read)
+            # Of several servers a copy that lags may answer, which knows of fewer.
+            assert 0 < batch.pending <= left if isinstance(server, NatsCluster) and left else batch.pending == left
             if batch.pending == 0:
                 break
     assert read == sorted(written)
