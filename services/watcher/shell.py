@@ -90,7 +90,8 @@ class Watcher:
             # None is recorded before the last one was read back, which wakes the job.
             return facts, False
         now, full = asyncio.get_running_loop().time(), self._runtime.reserved()
-        found = allowed(history.job, facts, self._budgets, now, full=full)
+        recorded = history.facts.get(self.author, 0)
+        found = allowed(history.job, facts, self._budgets, now, recorded=recorded, full=full)
         if found.seconds:
             self._runtime.wake_later(history.job.key, found.seconds + 0.001)
         return found.facts, found.late
