@@ -55,11 +55,11 @@ async def get(settings: Settings, wish: Wish) -> None:
 async def texts(log: EventLog, wish: Wish, kinds: Kinds) -> AsyncGenerator[str, None]:
     """The pieces of the output; with a watch there is no end.
 
-    Exits with one line if the log does not have the job.
+    Raises `Refused` if the log does not have the job.
     """
     subjects = subjects_of(wish.asked, wish.namespace) if wish.asked else namespace_filters(wish.namespace)
     histories, _ = await everything(log, subjects)
-    chosen = [find(histories, wish.asked, wish.namespace)[1]] if wish.asked else _listed(histories, gone=wish.gone)
+    chosen = [find(histories, wish.asked, wish.namespace)[1]] if wish.asked else listed(histories, gone=wish.gone)
     if wish.asked:
         subjects = history_filters(chosen[0].job.key)
     shown = [Shown.of(history, kinds) for history in chosen]
@@ -80,7 +80,7 @@ async def texts(log: EventLog, wish: Wish, kinds: Kinds) -> AsyncGenerator[str, 
                     yield text
 
 
-def _listed(histories: Histories, *, gone: bool) -> list[History]:
+def listed(histories: Histories, *, gone: bool) -> list[History]:
     """The histories to show, by namespace, name and uid."""
     known = (history for history in histories if history.job.key.uid != NO_UID and (gone or not history.job.gone))
     return sorted(known, key=lambda history: history.job.key)
@@ -154,6 +154,22 @@ def _note(job: Job, short: Summary) -> str:
     return waits.message if waits is not None else ""
 
 
+def cells(one: Shown) -> dict[str, str]:
+    """A job's cells by column; the note is not among them."""
+    return {
+        "NAMESPACE": one.namespace,
+        "KIND": one.called,
+        "NAME": one.name,
+        "PHASE": one.phase or "-",
+        "READY": "-" if one.over or one.gone else f"{one.ready}/{one.wanted}",
+        "RESTARTS": str(one.restarts),
+        "ATTEMPT": str(one.attempt),
+        "REQUESTS": f"{one.requests_over}/{one.requests}" if one.requests else "-",
+        "EVENTS AT": str(one.sequence),
+        "UID": one.uid,
+    }
+
+
 class _Table:
     """Rows below a heading.  A watch keeps the widths of its first rows."""
 
@@ -175,23 +191,11 @@ class _Table:
         return self._line(self._cells(shown), shown.note)
 
     def _cells(self, one: Shown) -> Sequence[str]:
-        ready = "-" if one.over or one.gone else f"{one.ready}/{one.wanted}"
-        cells = {
-            "NAMESPACE": one.namespace,
-            "KIND": one.called,
-            "NAME": one.name,
-            "PHASE": one.phase or "-",
-            "READY": ready,
-            "RESTARTS": str(one.restarts),
-            "ATTEMPT": str(one.attempt),
-            "REQUESTS": f"{one.requests_over}/{one.requests}" if one.requests else "-",
-            "EVENTS AT": str(one.sequence),
-            "UID": one.uid,
-        }
-        return [cells[column] for column in self._columns]
+        known = cells(one)
+        return [known[column] for column in self._columns]
 
-    def _line(self, cells: Sequence[str], note: str) -> str:
-        padded = [cell.ljust(width) for cell, width in zip(cells, self._widths, strict=True)]
+    def _line(self, row: Sequence[str], note: str) -> str:
+        padded = [cell.ljust(width) for cell, width in zip(row, self._widths, strict=True)]
         return "  ".join([*padded, note]).rstrip()
 
 

@@ -3,7 +3,7 @@
 `muster history accept` accepts a lost history, `muster history disown` an event that is nonsense.
 """
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Any
@@ -18,6 +18,7 @@ from muster.saved import line_of
 from muster.targets import Asked, Target, fail, find, subjects_of
 from muster.words import one_line
 from shared.cluster import Cluster
+from shared.errors import Refused
 from shared.eventlog import Entry, EventLog, Stored
 from shared.eventlog.account import ADMIN
 from shared.eventlog.subject import Subject, is_decision
@@ -56,20 +57,17 @@ async def lines(
 ) -> AsyncGenerator[str, None]:
     """A job's events, one a line, up to the sequence or time of `part`; with `follow` there is no end.
 
-    Exits with one line if the log does not have the job, or no event of it up to that point.
+    Raises `Refused` if the log does not have the job, or no event of it up to that point.
     """
     histories, events = await everything(log, subjects_of(asked, namespace))
     _, history = find(histories, asked, namespace)
     mine = [stored for stored in events if of_history(stored, history)]
     if early is not None:
-        first = mine[0]
-        mine = [stored for stored in mine if early(stored)]
-        if not mine:
-            raise fail(f"nothing of it was known then; it begins at {first.sequence}, {first.time}")
+        mine = up_to(early, mine)
     for line in _told(mine, part):
         yield line
     if early is not None:
-        yield _state(history, mine)
+        yield state_after(history, mine)
     if not part.follow:
         return
     async with aclosing(log.read(after=histories.position, subjects=history_filters(history.job.key))) as batches:
@@ -97,6 +95,15 @@ def until(at: str) -> Callable[[Stored], bool]:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return lambda stored: datetime.fromisoformat(stored.time) <= moment
+
+
+def up_to(early: Callable[[Stored], bool], events: Sequence[Stored]) -> list[Stored]:
+    """The events of a history that are early enough.  Raises `Refused` if there is none."""
+    found = [stored for stored in events if early(stored)]
+    if not found:
+        words = f"nothing of it was known then; it begins at {events[0].sequence}, {events[0].time}"
+        raise Refused(words, reason="NotFound")
+    return found
 
 
 async def accept(asked: Asked, namespace: str, settings: Settings) -> None:
@@ -184,7 +191,8 @@ def _told(events: Iterable[Stored], part: Part) -> Iterator[str]:
             yield line_of(stored) if part.as_json else one_line(stored)
 
 
-def _state(history: History, events: Iterable[Stored]) -> str:
+def state_after(history: History, events: Iterable[Stored]) -> str:
+    """The state of the job after these events, as JSON."""
     then = History(history.job.key)
     for stored in events:
         then.fold(stored)
