@@ -2,27 +2,36 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import yaml
 
+from devcluster.binaries import kubectl
 from devcluster.certificates import make_server
-from devcluster.cluster import ADMIN, DevelopmentCluster
+from devcluster.cluster import DevelopmentCluster
 from muster import aggregation
 from services.history.__main__ import serving
 from shared.eventlog import Entry, EventLog
-from shared.eventlog.account import HISTORY
+from shared.eventlog.account import ADMIN, HISTORY
 from shared.eventlog.server import NatsServer
+from shared.eventlog.setup import set_up
 from shared.eventlog.subject import Subject
 from shared.job.events.catalog import AnyEvent
+from shared.job.events.watcher import JobGone
 from shared.job.fold import History
-from shared.job.naming import JobKey
+from shared.job.naming import JobKey, Uid
 from shared.process.settings import Settings
+from tests.kit.builders import a_running_job
 from tests.kit.commands import Ended, run
 from tests.kit.histories import stored
+from tests.kit.nats import connected
 
 HOME = "muster"
+USERS = ("history", "viewer-a", "viewer-b", "nobody")
+RESNET = "/apis/history.muster.dev/v1/namespaces/team-a/jobhistories/trainingjob.resnet"
 PATIENCE_SECONDS = 60.0
 
 
@@ -42,16 +51,44 @@ async def record(log: EventLog, key: JobKey, events: Sequence[AnyEvent]) -> Hist
 
 
 class Site:
-    """A cluster with the service, and users of it."""
+    """A cluster with the service, which can be stopped and started, and users of it."""
 
-    def __init__(self, cluster: DevelopmentCluster) -> None:
+    def __init__(self, cluster: DevelopmentCluster, nats: NatsServer, folder: Path) -> None:
         self.cluster = cluster
+        self.nats = nats
+        self.port = 0
+        self._certificates = folder / "history"
+        self._service: AsyncExitStack | None = None
 
-    async def kubectl(self, user: str, *words: str) -> Ended:
+    @property
+    def authority(self) -> bytes:
+        """The authority of the service's certificate."""
+        return (self._certificates / "ca.crt").read_bytes()
+
+    async def start(self) -> None:
+        """Start the service, as the cluster's account `history`."""
+        self._certificates.mkdir(exist_ok=True)
+        make_server(self._certificates, [aggregation.server_name(HOME)])
+        settings = Settings(
+            kubeconfig=self.cluster.kubeconfig("history"),
+            nats_url=self.nats.url,
+            nats_user=HISTORY,
+            nats_password=self.nats.users[HISTORY],
+            history_port=self.port,
+            history_cert=self._certificates / "server.crt",
+            history_key=self._certificates / "server.key",
+        )
+        self._service = AsyncExitStack()
+        self.port = (await self._service.enter_async_context(serving(settings))).port
+
+    async def stop(self) -> None:
+        if self._service is not None:
+            await self._service.aclose()
+            self._service = None
+
+    async def kubectl(self, user: str, *words: str, given: str = "") -> Ended:
         """What `kubectl` says to a user."""
-        from devcluster.binaries import kubectl
-
-        return await run(str(kubectl()), "--kubeconfig", str(self.cluster.kubeconfig(user)), *words)
+        return await run(str(kubectl()), "--kubeconfig", str(self.cluster.kubeconfig(user)), *words, given=given)
 
     async def until(self, user: str, *words: str, code: int = 0) -> Ended:
         """The answer once a command ends so: an API server learns of an API, a role or an outage a little later."""
@@ -60,30 +97,31 @@ class Site:
                 await asyncio.sleep(0.2)
         return ended
 
+    async def apply(self, *manifests: dict[str, Any]) -> None:
+        ended = await self.kubectl("admin", "apply", "--validate=false", "-f", "-", given=yaml.safe_dump_all(manifests))
+        assert ended.code == 0, ended.complaint
+
 
 @asynccontextmanager
-async def the_service(cluster: DevelopmentCluster, nats: NatsServer, folder: Path, port: int = 0) -> AsyncIterator[int]:
-    """The service as the cluster's account `history`; gives its port."""
-    certificates = folder / "history"
-    certificates.mkdir(exist_ok=True)
-    make_server(certificates, [aggregation.server_name(HOME)])
-    settings = Settings(
-        kubeconfig=cluster.kubeconfig("history"),
-        history_port=port,
-        nats_url=nats.url,
-        nats_user=HISTORY,
-        nats_password=nats.users[HISTORY],
-        history_cert=certificates / "server.crt",
-        history_key=certificates / "server.key",
-    )
-    async with serving(settings) as listening:
-        yield listening.port
-
-
-def authority(folder: Path) -> bytes:
-    """The authority of the service's certificate."""
-    return (folder / "history" / "ca.crt").read_bytes()
-
-
-def administrator(cluster: DevelopmentCluster) -> Path:
-    return cluster.kubeconfig(ADMIN)
+async def a_site(cluster: DevelopmentCluster, folder: Path) -> AsyncIterator[Site]:
+    """A log with jobs of two teams, one of them gone, and the service in front of it, in a cluster."""
+    nats = NatsServer(folder / "nats")
+    async with nats:
+        await set_up(nats.url, user=ADMIN, password=nats.users[ADMIN])
+        async with connected(nats, ADMIN) as log:
+            await record(log, JobKey("team-a", "resnet", Uid("uid-1")), a_running_job(2))
+            await record(log, JobKey("team-a", "bygone", Uid("uid-2")), [*a_running_job(2), JobGone(version=9)])
+            await record(log, JobKey("team-b", "other", Uid("uid-3")), a_running_job(2))
+        site = Site(cluster, nats, folder)
+        spaces = [
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in (HOME, "team-a", "team-b")
+        ]
+        await site.apply(*spaces, *aggregation.rights("history", HOME))
+        try:
+            await site.start()
+            service = {"type": "ExternalName", "externalName": "localhost"}
+            await site.apply(*aggregation.api(HOME, site.authority, service, site.port))
+            await site.until("admin", "get", "--raw", "/apis/history.muster.dev/v1")
+            yield site
+        finally:
+            await site.stop()

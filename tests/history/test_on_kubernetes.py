@@ -2,89 +2,26 @@
 
 import json
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
-import yaml
 
 from devcluster.controlplane import ControlPlane
 from muster import aggregation
-from shared.eventlog.account import ADMIN
-from shared.eventlog.server import NatsServer
-from shared.eventlog.setup import set_up
-from shared.job.events.watcher import JobGone
-from shared.job.naming import JobKey, Uid
-from tests.history.conftest import HOME, Site, authority, record, the_service
-from tests.kit.builders import a_running_job
-from tests.kit.commands import run
+from tests.history.conftest import HOME, RESNET, USERS, Site, a_site
 from tests.kit.controlplane import require_control_plane
-from tests.kit.nats import connected
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 
-USERS = ("history", "viewer-a", "viewer-b", "nobody")
-RAW = "/apis/history.muster.dev/v1/namespaces/team-a/jobhistories/trainingjob.resnet"
-
-
-class Real(Site):
-    """A site whose service can be stopped and started."""
-
-    def __init__(self, cluster: ControlPlane, nats: NatsServer, folder: Path) -> None:
-        super().__init__(cluster)
-        self.nats = nats
-        self._folder = folder
-        self._service: AsyncExitStack | None = None
-        self._port = 0
-
-    async def start(self) -> int:
-        self._service = AsyncExitStack()
-        self._port = await self._service.enter_async_context(
-            the_service(self.cluster, self.nats, self._folder, self._port)
-        )
-        return self._port
-
-    async def stop(self) -> None:
-        if self._service is not None:
-            await self._service.aclose()
-            self._service = None
-
-    async def apply(self, *manifests: dict[str, Any]) -> None:
-        from devcluster.binaries import kubectl
-
-        text = yaml.safe_dump_all(manifests)
-        ended = await run(
-            str(kubectl()), "--kubeconfig", str(self.cluster.kubeconfig("admin")), "apply", "-f", "-", given=text
-        )
-        assert ended.code == 0, ended.complaint
-
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Real]:
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     require_control_plane()
-    tmp_path = tmp_path_factory.mktemp("site")
-    nats = NatsServer(tmp_path / "nats")
-    async with nats, ControlPlane(tmp_path / "plane", USERS, nodes=0) as cluster:
-        await set_up(nats.url, user=ADMIN, password=nats.users[ADMIN])
-        async with connected(nats, ADMIN) as log:
-            await record(log, JobKey("team-a", "resnet", Uid("uid-1")), a_running_job(2))
-            await record(log, JobKey("team-a", "bygone", Uid("uid-2")), [*a_running_job(2), JobGone(version=9)])
-            await record(log, JobKey("team-b", "other", Uid("uid-3")), a_running_job(2))
-        site = Real(cluster, nats, tmp_path)
-        spaces = [
-            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in (HOME, "team-a", "team-b")
-        ]
-        await site.apply(*spaces, *aggregation.rights("history", HOME), *map(viewer, ("a", "b")))
-        try:
-            port = await site.start()
-            service = {"type": "ExternalName", "externalName": "localhost"}
-            await site.apply(*aggregation.api(HOME, authority(tmp_path), service, port))
-            await site.until("admin", "get", "--raw", "/apis/history.muster.dev/v1")
-            yield site
-        finally:
-            await site.stop()
+    folder = tmp_path_factory.mktemp("site")
+    async with ControlPlane(folder / "plane", USERS, nodes=0) as cluster, a_site(cluster, folder) as site:
+        await site.apply(viewer("a"), viewer("b"))
+        yield site
 
 
 def viewer(of: str) -> dict[str, Any]:
@@ -98,7 +35,7 @@ def viewer(of: str) -> dict[str, Any]:
     }
 
 
-async def test_who_may_view_a_namespace_may_read_its_histories_and_no_others(site: Real):
+async def test_who_may_view_a_namespace_may_read_its_histories_and_no_others(site: Site):
     listed = await site.until("viewer-a", "get", "jobhistories", "-n", "team-a")
     assert [line.split()[:3] for line in listed.out.splitlines()] == [
         ["NAME", "PHASE", "READY"],
@@ -109,27 +46,27 @@ async def test_who_may_view_a_namespace_may_read_its_histories_and_no_others(sit
         refused = await site.kubectl(user, "get", "jobhistories", "-n", "team-a")
         assert "forbidden" in refused.complaint.lower()
         for part in ("", "/events", "/why", "/at/4"):
-            assert (await site.kubectl(user, "get", "--raw", f"{RAW}{part}")).code == 1
+            assert (await site.kubectl(user, "get", "--raw", f"{RESNET}{part}")).code == 1
     assert (await site.kubectl("viewer-a", "get", "jobhistories", "-A")).code == 1
     assert "team-b" in (await site.kubectl("admin", "get", "jobhistories", "-A")).out
     assert (await site.kubectl("viewer-b", "get", "jh", "-n", "team-b")).code == 0
 
 
-async def test_its_documents_are_those_of_the_command_line(site: Real):
-    why = await site.until("viewer-a", "get", "--raw", f"{RAW}/why?output=text")
+async def test_its_documents_are_those_of_the_command_line(site: Site):
+    why = await site.until("viewer-a", "get", "--raw", f"{RESNET}/why?output=text")
     assert why.out.startswith("trainingjob/resnet (uid-1): Running, 2 of 2 workers in the hosts files\n")
-    assert json.loads((await site.kubectl("viewer-a", "get", "--raw", f"{RAW}/why")).out)[0]["question"]
-    events = (await site.kubectl("viewer-a", "get", "--raw", f"{RAW}/events")).out.splitlines()
+    assert json.loads((await site.kubectl("viewer-a", "get", "--raw", f"{RESNET}/why")).out)[0]["question"]
+    events = (await site.kubectl("viewer-a", "get", "--raw", f"{RESNET}/events")).out.splitlines()
     assert json.loads(events[0])["subject"].startswith("facts.team-a.resnet.uid-1.watcher")
-    assert json.loads((await site.kubectl("viewer-a", "get", "--raw", f"{RAW}/at/4")).out)["phase"] == "Created"
+    assert json.loads((await site.kubectl("viewer-a", "get", "--raw", f"{RESNET}/at/4")).out)["phase"] == "Created"
     one = await site.kubectl("viewer-a", "get", "jobhistory", "trainingjob.bygone", "-n", "team-a", "-o", "json")
     assert json.loads(one.out)["job"]["gone"] is True
     absent = await site.kubectl("viewer-a", "get", "jobhistory", "trainingjob.none", "-n", "team-a")
     assert "the log knows no TrainingJob team-a/none" in absent.complaint
 
 
-async def test_a_log_that_is_away_is_said_with_what_to_do_and_mends_by_itself(site: Real):
-    await site.until("viewer-a", "get", "--raw", f"{RAW}/why")
+async def test_a_log_that_is_away_is_said_with_what_to_do_and_mends_by_itself(site: Site):
+    await site.until("viewer-a", "get", "--raw", f"{RESNET}/why")
     site.nats.stop()
     away = await site.kubectl("viewer-a", "get", "jobhistories", "-n", "team-a")
     assert "the history cannot be read now, jobs run on" in away.complaint
@@ -138,7 +75,7 @@ async def test_a_log_that_is_away_is_said_with_what_to_do_and_mends_by_itself(si
     await site.until("viewer-a", "get", "jobhistories", "-n", "team-a")
 
 
-async def test_the_service_away_costs_others_no_command_and_holds_up_the_end_of_namespaces(site: Real):
+async def test_the_service_away_costs_others_no_command_and_holds_up_the_end_of_namespaces(site: Site):
     await site.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one", "namespace": "team-b"}})
     await site.stop()
     await site.until("viewer-a", "get", "jobhistories", "-n", "team-a", code=1)
