@@ -1,20 +1,24 @@
 """`muster get`: the jobs in the log, as a table, as JSON or as YAML."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from typing import Any
 
 import msgspec
 import typer
 import yaml
 
+from muster.asking import LOOK_SECONDS, ask, by_cluster
 from muster.following import condition_of
 from muster.kinds import known_kinds, word_of
-from muster.reading import everything, open_log
+from muster.reading import everything, open_cluster, open_log
 from muster.summary import Output, Summary, summary
 from muster.targets import Asked, find, subjects_of
+from shared.cluster.kube import KubeCluster
 from shared.eventlog import EventLog
 from shared.frameworks.kinds import Kinds
+from shared.history_api import Question
 from shared.job.fold import Histories, History
 from shared.job.milestones import hindered
 from shared.job.naming import NO_UID, history_filters, namespace_filters
@@ -45,11 +49,39 @@ class Wish(msgspec.Struct, frozen=True):
     """True to go on with each change."""
 
 
-async def get(settings: Settings, wish: Wish) -> None:
+async def get(settings: Settings, wish: Wish, *, nats: bool = False) -> None:
     """Print jobs, and with a watch each change."""
-    async with open_log(settings) as log, aclosing(texts(log, wish, known_kinds())) as shown:
-        async for text in shown:
+    async with AsyncExitStack() as stack:
+        if by_cluster(settings, nats=nats):
+            told = texts_by_cluster(await stack.enter_async_context(open_cluster(settings)), wish)
+        else:
+            told = texts(await stack.enter_async_context(open_log(settings)), wish, known_kinds())
+        async for text in await stack.enter_async_context(aclosing(told)):
             typer.echo(text)
+
+
+async def texts_by_cluster(cluster: KubeCluster, wish: Wish) -> AsyncGenerator[str, None]:
+    """The pieces of the output as `texts` gives them, from `history.muster.dev`."""
+    shown = [one for one in await _shown_by_cluster(cluster, wish) if wish.asked or wish.gone or not one.gone]
+    renderer = _renderer(wish, shown)
+    for text in renderer.all(shown):
+        yield text
+    before = {one.uid: renderer.one(one) for one in shown}
+    while wish.watch:
+        await asyncio.sleep(LOOK_SECONDS)
+        for one in await _shown_by_cluster(cluster, wish):
+            text = renderer.one(one)
+            if before.get(one.uid) != text and (one.uid in before or wish.gone or not one.gone):
+                before[one.uid] = text
+                yield text
+
+
+async def _shown_by_cluster(cluster: KubeCluster, wish: Wish) -> "list[Shown]":
+    if wish.asked:
+        answer = await ask(cluster, Question(wish.namespace, wish.asked.word))
+        return [msgspec.json.decode(answer, type=_Item).job]
+    answer = await ask(cluster, Question(wish.namespace, every=True))
+    return [item.job for item in msgspec.json.decode(answer, type=_Items).items]
 
 
 async def texts(log: EventLog, wish: Wish, kinds: Kinds) -> AsyncGenerator[str, None]:
@@ -63,7 +95,7 @@ async def texts(log: EventLog, wish: Wish, kinds: Kinds) -> AsyncGenerator[str, 
     if wish.asked:
         subjects = history_filters(chosen[0].job.key)
     shown = [Shown.of(history, kinds) for history in chosen]
-    renderer = _Table(wish, shown) if wish.output in (Output.table, Output.wide) else _Documents(wish)
+    renderer = _renderer(wish, shown)
     for text in renderer.all(shown):
         yield text
     if not wish.watch:
@@ -135,6 +167,16 @@ class Shown(msgspec.Struct, frozen=True, rename="camel"):
             note=history.held or _note(job, short),
             status=short.status,
         )
+
+
+class _Item(msgspec.Struct):
+    """A history as `history.muster.dev` shows it."""
+
+    job: Shown
+
+
+class _Items(msgspec.Struct):
+    items: list[_Item]
 
 
 def _note(job: Job, short: Summary) -> str:
@@ -217,6 +259,10 @@ class _Documents:
         if self._wish.output is Output.yaml:
             return f"---\n{_yaml(msgspec.to_builtins(shown))}"
         return msgspec.json.encode(shown).decode()
+
+
+def _renderer(wish: Wish, shown: Sequence[Shown]) -> "_Table | _Documents":
+    return _Table(wish, shown) if wish.output in (Output.table, Output.wide) else _Documents(wish)
 
 
 def _yaml(plain: Any) -> str:

@@ -80,6 +80,14 @@ class Asked(msgspec.Struct, frozen=True):
     def is_request(self) -> bool:
         return self.targets[0].is_request
 
+    @property
+    def word(self) -> str:
+        """`KIND.NAME`, as `history.muster.dev` calls it."""
+        if len(self.targets) == 1:
+            return self.targets[0].label.replace("/", ".")
+        kind = self.kind.lower()
+        return f"{kind}.{self.name}"
+
 
 def parse_target(text: str, kinds: Kinds | None = None) -> Asked:
     """Parse `tfjob/digits`, or only `digits` for a job of any kind; the output of `kubectl get -o name` works, too."""

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import typer
 
+from muster.asking import ask, by_cluster
 from muster.causes.chains import Chain, of_job, of_request, of_slot, request_of, request_state, slot_of, slot_state
 from muster.causes.link import Link
 from muster.causes.walk import Causes
@@ -13,11 +14,12 @@ from muster.causes.words import of_at_most
 from muster.following import condition_of
 from muster.history import of_history
 from muster.kinds import known_kinds
-from muster.reading import everything, open_log
+from muster.reading import everything, open_cluster, open_log
 from muster.summary import Summary, summary
 from muster.targets import Asked, Target, find, subjects_of
 from shared.errors import Refused
 from shared.eventlog import EventLog, Stored
+from shared.history_api import Question
 from shared.job.fold import Histories
 from shared.job.naming import NO_UID, JobKey
 from shared.job.spec import LAUNCHER
@@ -27,8 +29,15 @@ from shared.job.views import ranges
 from shared.process.settings import Settings
 
 
-async def why(asked: Asked, about: str, namespace: str, settings: Settings, *, uid: str, as_json: bool) -> None:
+async def why(
+    asked: Asked, about: str, namespace: str, settings: Settings, *, uid: str, as_json: bool, nats: bool = False
+) -> None:
     """Print why the job, or the worker or request `about`, is in its state."""
+    if by_cluster(settings, nats=nats):
+        question = Question(namespace, asked.word, "why", about=about, uid=uid, text=not as_json)
+        async with open_cluster(settings) as cluster:
+            typer.echo((await ask(cluster, question)).decode(), nl=False)
+        return
     async with open_log(settings) as log:
         for line in await answer(log, asked, about, namespace, uid=uid, as_json=as_json):
             typer.echo(line)

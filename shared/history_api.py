@@ -1,6 +1,10 @@
 """The names and paths of the aggregated API of histories; their form tells kube-apiserver what is asked for.  Pure."""
 
+from collections.abc import Mapping
+
 import msgspec
+
+from shared.untrusted import whole_number
 
 GROUP = "history.muster.dev"
 VERSION = "v1"
@@ -28,6 +32,8 @@ class Question(msgspec.Struct, frozen=True):
     """Of `why`: a pod or a request of the job."""
     uid: str = ""
     """An earlier job of the name; empty for the newest."""
+    after: int = 0
+    """Of `events`: only those after this sequence."""
     text: bool = False
     """True for lines of text in place of JSON."""
     every: bool = False
@@ -39,11 +45,30 @@ class Question(msgspec.Struct, frozen=True):
         return "get" if self.name else "list"
 
 
+def query_of(question: Question) -> dict[str, str]:
+    """The query of a question."""
+    words = {"about": question.about, "uid": question.uid, "after": str(question.after or "")}
+    words |= {"output": "text" if question.text else "", "every": "true" if question.every else ""}
+    return {name: word for name, word in words.items() if word}
+
+
 def path_of(question: Question) -> str:
-    """The path of a question; `about` and the other options are its query."""
+    """The path of a question; the other options are its query."""
     where = f"/namespaces/{question.namespace}" if question.namespace else ""
     steps = filter(None, (question.name, question.part, question.at))
     return "/".join((f"{ROOT}{where}/{PLURAL}", *steps))
+
+
+def with_query(question: Question, query: Mapping[str, str]) -> Question:
+    """The question with the options of its query; unknown ones are ignored."""
+    return msgspec.structs.replace(
+        question,
+        about=query.get("about", ""),
+        uid=query.get("uid", ""),
+        after=whole_number(query.get("after", "")) or 0,
+        text=query.get("output") == "text",
+        every=query.get("every") == "true",
+    )
 
 
 def parse(path: str) -> Question | None:

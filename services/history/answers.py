@@ -156,9 +156,10 @@ def _render(question: Question, asked: Asked | None, fold: _Fold, kinds: Kinds, 
     mine = [stored for stored in events if of_history(stored, history)]
     match question.part:
         case "events":
-            return _text(map(line_of, mine), "application/x-ndjson")
+            later = (stored for stored in mine if stored.sequence > question.after)
+            return _text(map(line_of, later), "application/x-ndjson")
         case "at":
-            return _text([state_after(history, up_to(_moment(question.at), mine))], "application/json")
+            return _text([state_after(history.job.key, up_to(_moment(question.at), mine))], "application/json")
     kept = Kept(Shown.of(history, kinds), history.time)
     return _json(documents.table([kept]) if as_table else kept.document)
 

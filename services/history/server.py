@@ -19,7 +19,7 @@ from services.history.answers import COME_AGAIN_SECONDS, Answers, Busy
 from services.history.core.trust import Person, Trust
 from services.history.documents import AGGREGATED
 from shared.errors import Refused, Trouble
-from shared.history_api import GROUP, PLURAL, Question, parse
+from shared.history_api import GROUP, PLURAL, Question, parse, with_query
 
 OPEN = ("/healthz", "/livez", "/readyz")
 """The paths of probes."""
@@ -138,13 +138,7 @@ def _question(request: web.Request) -> Question | None:
     question, query = parse(request.path), request.query
     if question is None or query.get("watch") in ("1", "true"):
         return None
-    return msgspec.structs.replace(
-        question,
-        about=query.get("about", ""),
-        uid=query.get("uid", ""),
-        text=query.get("output") == "text",
-        every=query.get("every") == "true",
-    )
+    return with_query(question, query)
 
 
 def _document(document: documents.Json, aggregated: str) -> web.Response:

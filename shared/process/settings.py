@@ -156,6 +156,11 @@ class Settings(BaseSettings):
     """At `info` a service writes one line for each decision; `debug` adds every fact."""
 
     @property
+    def names_log(self) -> bool:
+        """True if a setting says where the log is, or who asks there."""
+        return any(name.startswith("nats_") for name in self.model_fields_set)
+
+    @property
     def nats_tls(self) -> Tls | None:
         """The TLS files for the log; None without any, and then the URL alone decides."""
         files = Tls(ca=self.nats_ca, certificate=self.nats_cert, key=self.nats_key)

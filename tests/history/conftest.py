@@ -1,6 +1,7 @@
 """The history service in the test's own process, on a log of its own, behind an API server."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -35,9 +36,9 @@ RESNET = "/apis/history.muster.dev/v1/namespaces/team-a/jobhistories/trainingjob
 PATIENCE_SECONDS = 60.0
 
 
-async def record(log: EventLog, key: JobKey, events: Sequence[AnyEvent]) -> History:
-    """Append a job's events as their authors would."""
-    history = History(key)
+async def record(log: EventLog, events: Sequence[AnyEvent], history: History) -> None:
+    """Append a job's events as their authors would; `history` is the fold of those before, and of these."""
+    key = history.job.key
     for event in events:
         known = stored(history, event)
         subject = Subject.parse(known.subject)
@@ -47,7 +48,6 @@ async def record(log: EventLog, key: JobKey, events: Sequence[AnyEvent]) -> Hist
         place = await log.append(entry, expect=scope)
         history.fold(msgspec.structs.replace(known, sequence=place, event_id=event_id))
     assert not history.held, history.held
-    return history
 
 
 class Site:
@@ -90,6 +90,13 @@ class Site:
         """What `kubectl` says to a user."""
         return await run(str(kubectl()), "--kubeconfig", str(self.cluster.kubeconfig(user)), *words, given=given)
 
+    async def muster(self, user: str, *words: str, nats: str = "") -> Ended:
+        """What `muster` says to a user of the cluster, who is `nats` at the log or nobody there."""
+        environment = {"KUBECONFIG": str(self.cluster.kubeconfig(user))}
+        if nats:
+            environment |= {"NATS_URL": self.nats.url, "NATS_USER": nats, "NATS_PASSWORD": self.nats.users[nats]}
+        return await run(sys.executable, "-m", "muster", *words, environment=environment)
+
     async def until(self, user: str, *words: str, code: int = 0) -> Ended:
         """The answer once a command ends so: an API server learns of an API, a role or an outage a little later."""
         async with asyncio.timeout(PATIENCE_SECONDS):
@@ -109,9 +116,10 @@ async def a_site(cluster: DevelopmentCluster, folder: Path) -> AsyncIterator[Sit
     async with nats:
         await set_up(nats.url, user=ADMIN, password=nats.users[ADMIN])
         async with connected(nats, ADMIN) as log:
-            await record(log, JobKey("team-a", "resnet", Uid("uid-1")), a_running_job(2))
-            await record(log, JobKey("team-a", "bygone", Uid("uid-2")), [*a_running_job(2), JobGone(version=9)])
-            await record(log, JobKey("team-b", "other", Uid("uid-3")), a_running_job(2))
+            gone = [*a_running_job(2), JobGone(version=9)]
+            await record(log, a_running_job(2), History(JobKey("team-a", "resnet", Uid("uid-1"))))
+            await record(log, gone, History(JobKey("team-a", "bygone", Uid("uid-2"))))
+            await record(log, a_running_job(2), History(JobKey("team-b", "other", Uid("uid-3"))))
         site = Site(cluster, nats, folder)
         spaces = [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in (HOME, "team-a", "team-b")

@@ -52,6 +52,17 @@ async def test_who_may_view_a_namespace_may_read_its_histories_and_no_others(sit
     assert (await site.kubectl("viewer-b", "get", "jh", "-n", "team-b")).code == 0
 
 
+async def test_the_command_line_needs_a_kubeconfig_alone_and_shows_what_its_user_may_see(site: Site):
+    said = await site.muster("viewer-a", "why", "resnet", "-n", "team-a")
+    assert said.out.startswith("trainingjob/resnet (uid-1): Running"), said
+    assert "resnet" in (await site.muster("viewer-a", "get", "-n", "team-a")).out
+    for words in ("get -n team-a", "why resnet -n team-a", "history resnet -n team-a", "get -A"):
+        refused = await site.muster("viewer-b", *words.split())
+        assert (refused.code, refused.complaint.count("\n")) == (1, 1)
+        assert 'cannot list resource "jobhistories"' in refused.complaint or "cannot get resource" in refused.complaint
+    assert "team-b" in (await site.muster("admin", "get", "-A")).out
+
+
 async def test_its_documents_are_those_of_the_command_line(site: Site):
     why = await site.until("viewer-a", "get", "--raw", f"{RESNET}/why?output=text")
     assert why.out.startswith("trainingjob/resnet (uid-1): Running, 2 of 2 workers in the hosts files\n")
