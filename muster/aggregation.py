@@ -1,20 +1,17 @@
-"""The objects with which a cluster serves `history.muster.dev`: the API, its Service, and the rights.  Pure.
+"""The rights for `history.muster.dev`: those of the history service, and those of its readers.  Pure.
 
-`python -m muster.permissions` writes the rights for the chart.
+`muster rbac --history` prints them; `python -m muster.permissions` writes the rules of the chart's roles.
 """
 
-from base64 import b64encode
 from typing import Any
 
-from shared.history_api import GROUP, PARTS, PLURAL, VERSION
+from shared.history_api import GROUP, PARTS, PLURAL
 
-NAME = "muster-history"
-"""The Service, and in the chart all that belongs to it."""
+ACCOUNT = "history"
 ROLE = "muster:history"
-VIEW = "muster-view"
+VIEW = "muster:view"
+"""The names of the roles; the chart uses other names, so that both can be applied."""
 RBAC = "rbac.authorization.k8s.io"
-API_SERVICE = f"{VERSION}.{GROUP}"
-PORT = 443
 
 Document = dict[str, Any]
 
@@ -30,11 +27,11 @@ VIEW_RULES: list[Document] = [
 """The rights of who may read the histories of a namespace."""
 
 
-def rights(account: str, home: str) -> list[Document]:
-    """The role of the service, and that of its readers, which the cluster adds to `view`, `edit` and `admin`."""
-    account_of = [{"kind": "ServiceAccount", "name": account, "namespace": home}]
+def rights(home: str) -> list[Document]:
+    """The account and role of the service, and the role of its readers, which the cluster adds to `view`."""
+    account_of = [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": home}]
     return [
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account, "namespace": home}},
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT, "namespace": home}},
         _rbac("ClusterRole", ROLE, rules=RULES),
         _rbac("ClusterRoleBinding", ROLE, roleRef=_role("ClusterRole", ROLE), subjects=account_of),
         _rbac(
@@ -46,31 +43,6 @@ def rights(account: str, home: str) -> list[Document]:
         ),
         _rbac("ClusterRole", VIEW, labels={f"{RBAC}/aggregate-to-view": "true"}, rules=VIEW_RULES),
     ]
-
-
-def api(home: str, authority: bytes, service: Document, port: int = PORT) -> list[Document]:
-    """The Service of this spec, and the API that is asked there, whose certificate `authority` has issued."""
-    return [
-        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": NAME, "namespace": home}, "spec": service},
-        {
-            "apiVersion": "apiregistration.k8s.io/v1",
-            "kind": "APIService",
-            "metadata": {"name": API_SERVICE},
-            "spec": {
-                "group": GROUP,
-                "version": VERSION,
-                "service": {"name": NAME, "namespace": home, "port": port},
-                "caBundle": b64encode(authority).decode(),
-                "groupPriorityMinimum": 1000,
-                "versionPriority": 10,
-            },
-        },
-    ]
-
-
-def server_name(home: str) -> str:
-    """The name that kube-apiserver expects in the service's certificate."""
-    return f"{NAME}.{home}.svc"
 
 
 def _rbac(kind: str, name: str, *, namespace: str = "", labels: Document | None = None, **content: Any) -> Document:

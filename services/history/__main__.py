@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from services.history.access import Access
 from services.history.answers import Answers
 from services.history.core.trust import NAME, NAMESPACE, Trust
-from services.history.server import Listening, Server
+from services.history.server import Listening, Server, probes
 from shared.cluster.kube import KubeCluster
 from shared.errors import Refused, Transient, Trouble
 from shared.eventlog.account import HISTORY
@@ -69,7 +69,8 @@ async def serving(settings: Settings) -> AsyncIterator[Listening]:
             log.info("serving", port=listening.port)
             renewing = asyncio.create_task(certificates.renew(listening))
             try:
-                yield listening
+                async with probes(settings.health_host, settings.health_port):
+                    yield listening
             finally:
                 renewing.cancel()
                 await asyncio.gather(renewing, return_exceptions=True)

@@ -20,9 +20,7 @@ from services.history.core.trust import Person, Trust
 from services.history.documents import AGGREGATED
 from shared.errors import Refused, Trouble
 from shared.history_api import GROUP, PLURAL, Question, parse, with_query
-
-OPEN = ("/healthz", "/livez", "/readyz")
-"""The paths of probes."""
+from shared.telemetry import prometheus
 
 CODES = {"NotFound": 404, "Ambiguous": 400, "Invalid": 400, "TooLarge": 413}
 """The HTTP status of a refusal; any other one is the log's."""
@@ -54,8 +52,6 @@ class Server:
             await runner.cleanup()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        if request.path in OPEN:
-            return web.Response(text="ok")
         person = self._trust().person(_common_name(request), request.headers.items())
         if person is None:
             return _failed(401, "Unauthorized", "ask kube-apiserver, which passes the question on")
@@ -84,6 +80,34 @@ class Server:
         except Trouble as trouble:
             return _away(trouble, question)
         return web.Response(body=answer.body, content_type=answer.media, charset="utf-8")
+
+
+@asynccontextmanager
+async def probes(host: str, port: int) -> AsyncIterator[None]:
+    """Answer probes and scrapers while the context lasts; port 0 opens none.
+
+    The service is ready while it serves, also without the log: who asks then is told what is wrong.
+    """
+    if not port:
+        yield
+        return
+
+    async def ok(_: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    app = web.Application()
+    app.add_routes([web.get("/healthz", ok), web.get("/readyz", ok), web.get("/metrics", prometheus.handler(tuple))])
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, host or None, port).start()
+        except OSError as error:
+            words = f"answer probes on {host}:{port}: {error.strerror}; set MUSTER_HEALTH_PORT and MUSTER_HEALTH_HOST"
+            raise Refused(words, reason="NoPort") from error
+        yield
+    finally:
+        await runner.cleanup()
 
 
 class Listening:

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from base64 import b64encode
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from shared.eventlog.account import ADMIN, HISTORY
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
 from shared.eventlog.subject import Subject
+from shared.history_api import GROUP, VERSION
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.watcher import JobGone
 from shared.job.fold import History
@@ -31,6 +33,8 @@ from tests.kit.histories import stored
 from tests.kit.nats import connected
 
 HOME = "muster"
+NAME = "muster-history"
+API_SERVICE = f"{VERSION}.{GROUP}"
 USERS = ("history", "viewer-a", "viewer-b", "nobody")
 RESNET = "/apis/history.muster.dev/v1/namespaces/team-a/jobhistories/trainingjob.resnet"
 PATIENCE_SECONDS = 60.0
@@ -68,7 +72,7 @@ class Site:
     async def start(self) -> None:
         """Start the service, as the cluster's account `history`."""
         self._certificates.mkdir(exist_ok=True)
-        make_server(self._certificates, [aggregation.server_name(HOME)])
+        make_server(self._certificates, [f"{NAME}.{HOME}.svc"])
         settings = Settings(
             kubeconfig=self.cluster.kubeconfig("history"),
             nats_url=self.nats.url,
@@ -109,6 +113,29 @@ class Site:
         assert ended.code == 0, ended.complaint
 
 
+def the_api(authority: bytes, port: int) -> list[dict[str, Any]]:
+    """The API at a port of this machine."""
+    named = {"name": NAME, "namespace": HOME}
+    spec = {
+        "group": GROUP,
+        "version": VERSION,
+        "service": {**named, "port": port},
+        "caBundle": b64encode(authority).decode(),
+        "groupPriorityMinimum": 1000,
+        "versionPriority": 10,
+    }
+    here = {"type": "ExternalName", "externalName": "localhost"}
+    return [
+        {"apiVersion": "v1", "kind": "Service", "metadata": named, "spec": here},
+        {
+            "apiVersion": "apiregistration.k8s.io/v1",
+            "kind": "APIService",
+            "metadata": {"name": API_SERVICE},
+            "spec": spec,
+        },
+    ]
+
+
 @asynccontextmanager
 async def a_site(cluster: DevelopmentCluster, folder: Path) -> AsyncIterator[Site]:
     """A log with jobs of two teams, one of them gone, and the service in front of it, in a cluster."""
@@ -124,11 +151,10 @@ async def a_site(cluster: DevelopmentCluster, folder: Path) -> AsyncIterator[Sit
         spaces = [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in (HOME, "team-a", "team-b")
         ]
-        await site.apply(*spaces, *aggregation.rights("history", HOME))
+        await site.apply(*spaces, *aggregation.rights(HOME))
         try:
             await site.start()
-            service = {"type": "ExternalName", "externalName": "localhost"}
-            await site.apply(*aggregation.api(HOME, site.authority, service, site.port))
+            await site.apply(*the_api(site.authority, site.port))
             await site.until("admin", "get", "--raw", "/apis/history.muster.dev/v1")
             yield site
         finally:

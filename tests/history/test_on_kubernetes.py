@@ -8,8 +8,7 @@ import pytest
 import pytest_asyncio
 
 from devcluster.controlplane import ControlPlane
-from muster import aggregation
-from tests.history.conftest import HOME, RESNET, USERS, Site, a_site
+from tests.history.conftest import API_SERVICE, HOME, RESNET, USERS, Site, a_site
 from tests.kit.controlplane import require_control_plane
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
@@ -90,7 +89,7 @@ async def test_the_service_away_costs_others_no_command_and_holds_up_the_end_of_
     await site.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one", "namespace": "team-b"}})
     await site.stop()
     await site.until("viewer-a", "get", "jobhistories", "-n", "team-a", code=1)
-    await site.until("admin", "wait", "--for=condition=Available=False", f"apiservice/{aggregation.API_SERVICE}")
+    await site.until("admin", "wait", "--for=condition=Available=False", f"apiservice/{API_SERVICE}")
     assert (await site.kubectl("viewer-a", "get", "pods", "-n", "team-a")).code == 0
     assert (await site.kubectl("viewer-a", "get", "jobhistories", "-n", "team-a")).code == 1
     # Its content goes at once; the namespace itself waits for the discovery of every API, as with any other one.
