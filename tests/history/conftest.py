@@ -69,18 +69,31 @@ class Site:
         """The authority of the service's certificate."""
         return (self._certificates / "ca.crt").read_bytes()
 
-    async def start(self) -> None:
-        """Start the service, as the cluster's account `history`."""
+    def environment(self) -> dict[str, str]:
+        """That of the service, as the cluster's account `history`."""
         self._certificates.mkdir(exist_ok=True)
         make_server(self._certificates, [f"{NAME}.{HOME}.svc"])
+        return {
+            "KUBECONFIG": str(self.cluster.kubeconfig("history")),
+            "NATS_URL": self.nats.url,
+            "NATS_USER": HISTORY,
+            "NATS_PASSWORD": self.nats.users[HISTORY],
+            "MUSTER_HISTORY_PORT": str(self.port),
+            "MUSTER_HISTORY_CERT": str(self._certificates / "server.crt"),
+            "MUSTER_HISTORY_KEY": str(self._certificates / "server.key"),
+        }
+
+    async def start(self) -> None:
+        """Start the service in this process."""
+        given = self.environment()
         settings = Settings(
-            kubeconfig=self.cluster.kubeconfig("history"),
-            nats_url=self.nats.url,
-            nats_user=HISTORY,
-            nats_password=self.nats.users[HISTORY],
+            KUBECONFIG=given["KUBECONFIG"],
+            NATS_URL=given["NATS_URL"],
+            NATS_USER=given["NATS_USER"],
+            NATS_PASSWORD=given["NATS_PASSWORD"],
             history_port=self.port,
-            history_cert=self._certificates / "server.crt",
-            history_key=self._certificates / "server.key",
+            history_cert=Path(given["MUSTER_HISTORY_CERT"]),
+            history_key=Path(given["MUSTER_HISTORY_KEY"]),
         )
         self._service = AsyncExitStack()
         self.port = (await self._service.enter_async_context(serving(settings))).port
