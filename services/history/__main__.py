@@ -156,12 +156,18 @@ class Connection:
         if loop.time() < self._again:
             raise Transient(self._trouble)
         try:
-            return await JetStreamEventLog.connect(
+            connected = await JetStreamEventLog.connect(
                 self._settings.nats_url, name=HISTORY, patience=LOG_SECONDS, **self._settings.nats_login
             )
         except Trouble as trouble:
+            if str(trouble) != self._trouble:
+                log.warning("log not reached", why=str(trouble))
             self._trouble, self._again = str(trouble), loop.time() + PAUSE_SECONDS
             raise
+        if self._trouble:
+            log.info("log reached again")
+        self._trouble = ""
+        return connected
 
     async def close(self) -> None:
         log, self._log = self._log, None

@@ -41,6 +41,10 @@ KEPT_BYTES = 32 * 1024 * 1024
 COME_AGAIN_SECONDS = 2
 
 
+_Key = tuple[str, Question, bool]
+"""The log, the question, and whether it was asked for as a table."""
+
+
 class Busy(Transient):
     """Too many requests wait already."""
 
@@ -57,7 +61,7 @@ class Answers:
         self._kinds = kinds
         self._folds = asyncio.Semaphore(FOLDS)
         self._waiting = 0
-        self._kept: OrderedDict[tuple[Question, bool], tuple[int, Answer]] = OrderedDict()
+        self._kept: OrderedDict[_Key, tuple[int, Answer]] = OrderedDict()
         self._bytes = 0
 
     async def answer(self, question: Question, *, as_table: bool = False) -> Answer:
@@ -86,7 +90,8 @@ class Answers:
             if asked is None
             else subjects_of(asked, question.namespace, uid=question.uid)
         )
-        log, key = await self._log(), (question, as_table)
+        log = await self._log()
+        key = (await log.identity(), question, as_table)
         end = await log.end(subjects)
         if (known := self._known(key, end)) is not None:
             return known
@@ -95,20 +100,26 @@ class Answers:
             if (known := self._known(key, end)) is not None:
                 return known
             fold = _Fold(keep=asked is not None)
-            await fold_to_end(log, fold.fold, subjects)
+            try:
+                await fold_to_end(log, fold.fold, subjects)
+            except Refused as refusal:
+                if refusal.reason == "LogReplaced":
+                    # The next question connects to the other one.
+                    await log.close()
+                raise
             # In a thread, so that the loop answers others meanwhile.
             answer = await asyncio.to_thread(_render, question, asked, fold, self._kinds, as_table)
         self._keep(key, fold.histories.position, answer)
         return answer
 
-    def _known(self, key: tuple[Question, bool], end: int) -> Answer | None:
+    def _known(self, key: _Key, end: int) -> Answer | None:
         kept = self._kept.get(key)
-        if kept is None or kept[0] < end:
+        if kept is None or kept[0] != end:
             return None
         self._kept.move_to_end(key)
         return kept[1]
 
-    def _keep(self, key: tuple[Question, bool], end: int, answer: Answer) -> None:
+    def _keep(self, key: _Key, end: int, answer: Answer) -> None:
         before = self._kept.pop(key, None)
         self._bytes += len(answer.body) - (len(before[1].body) if before else 0)
         self._kept[key] = end, answer

@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
-import structlog
 from aiohttp import web
 
 from services.history import documents
@@ -25,8 +24,6 @@ from shared.telemetry import prometheus
 CODES = {"NotFound": 404, "Ambiguous": 400, "Invalid": 400, "TooLarge": 413}
 """The HTTP status of a refusal; any other one is the log's."""
 REASONS = {400: "BadRequest", 404: "NotFound", 413: "RequestEntityTooLarge"}
-
-log = structlog.get_logger()
 
 
 class Server:
@@ -181,7 +178,6 @@ def _forbidden(person: Person, question: Question) -> str:
 
 
 def _away(trouble: Trouble, question: Question) -> web.Response:
-    log.warning("not answered", why=str(trouble))
     words = f"the history cannot be read now, jobs run on; ask again, or tell an administrator: {trouble}"
     # Without `Retry-After`: kubectl would ask ten times before it shows the words.
     return _failed(503, "ServiceUnavailable", words, question.name)

@@ -91,7 +91,10 @@ async def test_the_service_away_costs_others_no_command_and_holds_up_the_end_of_
     await site.until("viewer-a", "get", "jobhistories", "-n", "team-a", code=1)
     await site.until("admin", "wait", "--for=condition=Available=False", f"apiservice/{API_SERVICE}")
     assert (await site.kubectl("viewer-a", "get", "pods", "-n", "team-a")).code == 0
-    assert (await site.kubectl("viewer-a", "get", "jobhistories", "-n", "team-a")).code == 1
+    away = await site.kubectl("viewer-a", "get", "jobhistories", "-n", "team-a")
+    assert "the server is currently unable to handle the request" in away.complaint
+    said = await site.muster("viewer-a", "why", "resnet", "-n", "team-a")
+    assert "an administrator asks the log itself, with --nats" in said.complaint
     # Its content goes at once; the namespace itself waits for the discovery of every API, as with any other one.
     assert (await site.kubectl("admin", "delete", "namespace", "team-b", "--timeout=5s")).code == 1
     await site.until("admin", "get", "configmap", "one", "-n", "team-b", code=1)
