@@ -21,7 +21,7 @@ from shared.errors import Refused
 from shared.eventlog import EventLog, Stored
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
-from shared.job.chain import Head
+from shared.job.chain import Head, shown_in
 from shared.job.fold import Histories, History
 from shared.job.naming import NO_UID, JobKey, Uid, namespace_filters
 from shared.job.state import Job
@@ -126,17 +126,8 @@ async def _listed(cluster: Cluster, kinds: Kinds, namespace: str) -> dict[JobKey
     for framework, resource in await every(cluster, kinds, namespace):
         meta = resource.metadata
         status = resource.status if isinstance(resource.status, dict) else {}
-        found[JobKey(meta.namespace, meta.name, Uid(meta.uid))] = _Shown(framework, resource, *_head_of(status))
+        found[JobKey(meta.namespace, meta.name, Uid(meta.uid))] = _Shown(framework, resource, *shown_in(status))
     return found
-
-
-def _head_of(status: dict[str, Any]) -> tuple[str, Head | None]:
-    """The log and the head in a status; None for a status without a head."""
-    match status.get("history"):
-        case {"log": str(log), "sequence": int(sequence), "hash": str(digest)}:
-            return log, Head(sequence, digest)
-        case _:
-            return "", None
 
 
 def _of_resources(

@@ -20,7 +20,7 @@ from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Bucket
 from shared.eventlog.retry import backoff
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.job.chain import Head
+from shared.job.chain import Head, shown_in
 from shared.job.events.event import Author
 from shared.job.fold import History, closed
 from shared.job.naming import JobKey, Uid
@@ -44,9 +44,9 @@ T = TypeVar("T")
 
 log = structlog.get_logger()
 
-_Shape = tuple[Uid, int, bool, int]
-"""An object, and what the set of fields of its status depends on: the job's generation, whether that is valid, and the
-newest acceptance of a head.
+_Shape = tuple[int, bool, int]
+"""What the set of fields of a status depends on: the job's generation, whether that is valid, and the newest acceptance
+of a head.
 """
 
 
@@ -72,8 +72,11 @@ class Status:
         self._kinds = kinds
         self._now = now
         self._chance = chance
-        self._written: defaultdict[JobKey, set[_Shape]] = defaultdict(set)
-        """Objects whose status this process wrote, by job: the next write of the same shape needs no GET."""
+        self._written: defaultdict[JobKey, dict[Uid, tuple[_Shape | None, str]]] = defaultdict(dict)
+        """The objects of a job whose status this process wrote: its shape, and the version of the object since then.
+
+        The next write of this shape is made on this version, without a GET.
+        """
         self._closed = asyncio.Queue[History]()
         """Histories of closed jobs, whose entries in the bucket are to be removed."""
         self._acts = asyncio.Event()
@@ -131,7 +134,7 @@ class Status:
                 try:
                     await self._patch(effect, context)
                 except Conflict:
-                    # Another writer came in between, such as the scaler with the owner of a request: read once more.
+                    # Somebody wrote in between, such as a user, or the scaler the owner of a request: read once more.
                     await self._patch(effect, context)
             case Announce():
                 await self._announce(effect, context.job.key.namespace)
@@ -139,59 +142,52 @@ class Status:
                 raise AssertionError(f"not an effect of the status service: {effect}")
 
     async def _patch(self, effect: PatchStatus, context: Context) -> None:
-        resource = self._kinds.resource(effect.api_version, effect.kind)
-        namespace = context.job.key.namespace
-        written, shape, forged = self._written[context.job.key], _shape(effect, context.job), False
-        status = with_head(effect.document, self._identity, context.head, context.time)
-        version = ""
-        if shape not in written:
+        job, head = context.job, context.head
+        resource, namespace = self._kinds.resource(effect.api_version, effect.kind), job.key.namespace
+        status = with_head(effect.document, self._identity, head, context.time)
+        # If the write fails, the version has to be read again.
+        shape, version = self._written[job.key].pop(effect.uid, (None, ""))
+        if shape != _shape(effect, job):
             stays = effect.over and not effect.repair
-            if stays and await self._checkpoints.shows(effect.uid, effect.document, context.job.epoch):
-                written.add(shape)
+            if stays and await self._checkpoints.shows(effect.uid, effect.document, job.epoch):
                 return
             held = await self._cluster.get(resource, namespace, effect.name)
             if held is None or held.metadata.uid != effect.uid:
                 return
-            forged = bool(effect.repair) and not _shows_ours(held.status, self._identity, context)
-            if not forged and same(held.status, effect.document):
-                await self._done(effect, context.job, written)
-                return
-            if effect.uid != context.job.key.uid and (scaled := self._kinds.scaled) is not None:
-                await must_be_asked_of(self._cluster, scaled, context.job, effect.kind, held, over=effect.over)
-            status, version = replacing(status, held.status), held.metadata.resource_version
-        if effect.uid == context.job.key.uid:
-            await self._checkpoints.reach(effect.uid, context.head)
-        if forged:
-            # The API server lets a head only grow: a forged one has to be removed first.
-            await self._write(resource, namespace, effect, {"history": None}, version)
-            version = ""
-        await self._write(resource, namespace, effect, status, version)
-        await self._done(effect, context.job, written)
-
-    async def _done(self, effect: PatchStatus, job: Job, written: set[_Shape]) -> None:
-        """The object shows the document: neither this process nor, of one that is over, the next one has to look."""
-        written.add(_shape(effect, job))
-        if effect.over:
-            await self._checkpoints.shown(effect.uid, effect.document, job.epoch)
-
-    async def _write(
-        self, resource: Resource[Custom], namespace: str, effect: PatchStatus, status: dict[str, Any], version: str
-    ) -> None:
-        """Write over the `version` that was read; over any version where it is empty."""
-        guard = {"uid": effect.uid} | ({"resourceVersion": version} if version else {})
-        patch = {"metadata": guard, "status": status}
-        try:
-            await self._cluster.patch(resource, namespace, effect.name, patch, subresource="status")
-        except Conflict:
-            if version or not await self._gone(resource, namespace, effect):
-                raise
-        except Refused as refusal:
-            if refusal.reason == "Invalid" and "history" in refusal.field:
+            version, shown = held.metadata.resource_version, self._head_in(held.status)
+            newer = shown is not None and shown.sequence > head.sequence
+            if newer and not effect.repair:
                 # A replica that has read more of the log wrote first: this document is old.
                 return
+            forged = effect.repair and (shown is None or newer or shown in job.integrity.accepted)
+            if not forged and same(held.status, effect.document):
+                await self._done(effect, job, version)
+                return
+            if effect.uid != job.key.uid and (scaled := self._kinds.scaled) is not None:
+                await must_be_asked_of(self._cluster, scaled, job, effect.kind, held, over=effect.over)
+            status = replacing(status, held.status)
+        if effect.uid == job.key.uid:
+            await self._checkpoints.reach(effect.uid, head)
+        patch = {"metadata": {"resourceVersion": version}, "status": status}
+        try:
+            patched = await self._cluster.patch(resource, namespace, effect.name, patch, subresource="status")
+        except Refused as refusal:
             # NotFound may also mean the kind, or come from a proxy.
             if refusal.reason != "NotFound" or not await self._gone(resource, namespace, effect):
                 raise
+        else:
+            await self._done(effect, job, patched.metadata.resource_version)
+
+    def _head_in(self, status: Any) -> Head | None:
+        """The head of this log in a status."""
+        log, head = shown_in(status)
+        return head if log == self._identity else None
+
+    async def _done(self, effect: PatchStatus, job: Job, version: str) -> None:
+        """The object shows the document: neither this process nor, of one that is over, the next one has to look."""
+        self._written[job.key][effect.uid] = (_shape(effect, job), version)
+        if effect.over:
+            await self._checkpoints.shown(effect.uid, effect.document, job.epoch)
 
     async def _gone(self, resource: Resource[Custom], namespace: str, effect: PatchStatus) -> bool:
         """True if the object is gone, or its name has another uid; the watcher records that."""
@@ -242,14 +238,5 @@ def build(dependencies: Dependencies) -> Status:
     return Status(dependencies.cluster, dependencies.heads, dependencies.identity, dependencies.kinds)
 
 
-def _shows_ours(status: Any, log: str, context: Context) -> bool:
-    """True if the status shows a head of this log that the present one may follow, and none that a person accepted."""
-    shown = status.get("history") if isinstance(status, dict) else None
-    if not isinstance(shown, dict) or shown.get("log") != log or not isinstance(shown.get("sequence"), int):
-        return False
-    accepted = Head(shown["sequence"], str(shown.get("hash"))) in context.job.integrity.accepted
-    return not accepted and shown["sequence"] <= context.head.sequence
-
-
 def _shape(effect: PatchStatus, job: Job) -> _Shape:
-    return effect.uid, job.generation, bool(job.problems), effect.repair
+    return job.generation, bool(job.problems), effect.repair

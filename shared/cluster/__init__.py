@@ -112,7 +112,8 @@ class Cluster(Protocol):
     ) -> T:
         """Merge-patch it (RFC 7396).
 
-        A `metadata.resourceVersion` or `metadata.uid` in the patch is a precondition; unmet, it is a `Conflict`.
+        A `metadata.resourceVersion` in the patch is a precondition; unmet, it is a `Conflict`.  So is a `metadata.uid`,
+        but not in a patch of a subresource: of the metadata there, custom resources heed the version alone.
         """
 
     async def delete(self, resource: Resource[T], namespace: str, name: str, *, uid: str) -> None:

@@ -21,15 +21,10 @@ from shared.cluster.limiter import Limiter
 from shared.cluster.objects import Object
 from shared.cluster.reflector import Pace, Reflector
 from shared.cluster.wire import Lines
-from shared.errors import Conflict, Refused
 
 T = TypeVar("T", bound=Object)
 
 MERGE_PATCH = "application/merge-patch+json"
-UID_TRIES = 4
-"""How often a subresource is patched again after other writers changed the object."""
-KEPT_VERSIONS = 10_000
-"""Objects whose version is remembered from the last patch; other objects are read before a patch."""
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
@@ -56,8 +51,6 @@ class KubeCluster:
         self.url = access.url
         self._caller = Caller(access, timeouts=timeouts or Timeouts(), limiter=Limiter(), answered=answered)
         self._pace = pace or Pace()
-        self._patched: dict[tuple[str, str, str], tuple[str, str]] = {}
-        """The uid and version of each patched object, by plural, namespace and name."""
 
     @classmethod
     async def connect(
@@ -99,16 +92,6 @@ class KubeCluster:
     async def patch(
         self, resource: Resource[T], namespace: str, name: str, manifest: Manifest, *, subresource: str = ""
     ) -> T:
-        guard = manifest.get("metadata") or {}
-        if subresource and guard.get("uid"):
-            if not guard.get("resourceVersion"):
-                return await self._patch_if_uid(resource, namespace, name, manifest, subresource)
-            patched = await self._patch(resource, namespace, name, manifest, subresource)
-            self._keep(resource, patched)
-            return patched
-        return await self._patch(resource, namespace, name, manifest, subresource)
-
-    async def _patch(self, resource: Resource[T], namespace: str, name: str, manifest: Manifest, subresource: str) -> T:
         what = f"patch {resource.kind} {namespace}/{name} {subresource}".rstrip()
         path = path_of(resource, namespace, name, subresource)
         try:
@@ -118,39 +101,6 @@ class KubeCluster:
         except FailedRequest as failure:
             raise trouble(failure.status, what, method="PATCH") from failure
         return read_object(resource, answer.body)
-
-    async def _patch_if_uid(
-        self, resource: Resource[T], namespace: str, name: str, manifest: Manifest, subresource: str
-    ) -> T:
-        """Patch a subresource if the object still has the patch's uid.
-
-        In a status patch of a custom resource the API server ignores all metadata except the resourceVersion.
-        """
-        what, metadata = f"patch {resource.kind} {namespace}/{name} {subresource}", manifest["metadata"]
-        # If there was no other writer, the last patch tells the version to expect.
-        uid, version = self._patched.pop((resource.plural, namespace, name), ("", ""))
-        for attempt in range(1, UID_TRIES + 1):
-            if attempt > 1 or uid != metadata["uid"]:
-                held = await self.get(resource, namespace, name)
-                if held is None:
-                    raise Refused(f"{what}: it does not exist", reason="NotFound")
-                if held.metadata.uid != metadata["uid"]:
-                    raise Conflict(f"{what}: its uid is {held.metadata.uid}, not {metadata['uid']}")
-                version = held.metadata.resource_version
-            guarded = {**manifest, "metadata": {**metadata, "resourceVersion": version}}
-            try:
-                return await self.patch(resource, namespace, name, guarded, subresource=subresource)
-            except Conflict:
-                # Another writer came in between; the caller's precondition is about the uid alone.
-                if attempt == UID_TRIES:
-                    raise
-        raise AssertionError("the last try returns or raises")
-
-    def _keep(self, resource: Resource[Any], patched: Object) -> None:
-        while len(self._patched) >= KEPT_VERSIONS:
-            del self._patched[next(iter(self._patched))]
-        meta = patched.metadata
-        self._patched[resource.plural, meta.namespace, meta.name] = (meta.uid, meta.resource_version)
 
     async def delete(self, resource: Resource[T], namespace: str, name: str, *, uid: str) -> None:
         what = f"delete {resource.kind} {namespace}/{name}"

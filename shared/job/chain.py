@@ -47,3 +47,12 @@ def checkpointed(text: str) -> tuple[str, Head | None]:
     sequence, _, digest = head.partition(":")
     at = whole_number(sequence)
     return (log, Head(at, digest)) if log and at is not None and digest else ("", None)
+
+
+def shown_in(status: object) -> tuple[str, Head | None]:
+    """The log and the head that a resource's status shows; `("", None)` if it shows none that can be read."""
+    match status:
+        case {"history": {"log": str(log), "sequence": int(sequence), "hash": str(digest)}}:
+            return log, Head(sequence, digest)
+        case _:
+            return "", None

@@ -44,6 +44,14 @@ class Effect(msgspec.Struct, frozen=True):
         return False
 
     @property
+    def lasting(self) -> bool:
+        """True if it makes an object that lasts as long as its job: one that vanishes is made again, but not in a loop.
+
+        The same effect is then `settle` seconds apart, even if `decide` did not return it in between.
+        """
+        return False
+
+    @property
     def target(self) -> str:
         """The object that it changes: a job has one effect in flight for each target."""
         # A Struct cannot be an abstract class.

@@ -202,7 +202,11 @@ class InFlight:
         Others are forgotten, if these are `all_of_them`.
         """
         targets = {effect.target: effect for effect in wanted}
-        unwanted = [target for target, item in self._by_target.items() if target not in targets and not item.running]
+        unwanted = [
+            target
+            for target, item in self._by_target.items()
+            if target not in targets and not item.running and not (item.effect.lasting and now < item.not_before)
+        ]
         for target in unwanted if all_of_them else ():
             del self._by_target[target]
         return [item for effect in targets.values() if (item := self._begin(effect, now, sequence)) is not None]

@@ -44,34 +44,6 @@ class TestCalls:
         assert (asked.method, asked.path) == ("PATCH", "/api/v1/namespaces/team-a/pods/p/status")
         assert asked.headers["Content-Type"] == "application/merge-patch+json"
 
-    async def test_after_our_own_patch_the_next_one_needs_no_look(
-        self, cluster: KubeCluster, server: ScriptedApiServer
-    ) -> None:
-        patch = {"metadata": {"uid": "uid-p"}, "status": {"phase": None}}
-        server.answers += [ok(a_pod("p", 5)), ok(a_pod("p", 6)), ok(a_pod("p", 7))]
-        for _ in range(2):
-            await cluster.patch(PODS, "team-a", "p", patch, subresource="status")
-        assert [asked.method for asked in server.asked] == ["GET", "PATCH", "PATCH"]
-        assert [asked.body["metadata"]["resourceVersion"] for asked in server.asked[1:]] == ["5", "6"]
-
-    async def test_after_another_writer_it_looks_again(self, cluster: KubeCluster, server: ScriptedApiServer) -> None:
-        patch = {"metadata": {"uid": "uid-p"}, "status": {"phase": None}}
-        server.answers += [ok(a_pod("p", 5)), ok(a_pod("p", 6))]
-        await cluster.patch(PODS, "team-a", "p", patch, subresource="status")
-        server.answers += [status(409, "Conflict"), ok(a_pod("p", 8)), ok(a_pod("p", 9))]
-        await cluster.patch(PODS, "team-a", "p", patch, subresource="status")
-        assert [asked.method for asked in server.asked[2:]] == ["PATCH", "GET", "PATCH"]
-        assert server.asked[-1].body["metadata"]["resourceVersion"] == "8"
-
-    async def test_another_life_under_the_name_is_looked_at_and_left_alone(
-        self, cluster: KubeCluster, server: ScriptedApiServer
-    ) -> None:
-        server.answers += [ok(a_pod("p", 5)), ok(a_pod("p", 6)), ok(a_pod("p", 6))]
-        await cluster.patch(PODS, "team-a", "p", {"metadata": {"uid": "uid-p"}}, subresource="status")
-        with pytest.raises(Conflict, match="its uid is uid-p"):
-            await cluster.patch(PODS, "team-a", "p", {"metadata": {"uid": "another"}}, subresource="status")
-        assert [asked.method for asked in server.asked[2:]] == ["GET"]
-
     async def test_a_delete_names_the_uid(self, cluster: KubeCluster, server: ScriptedApiServer) -> None:
         server.answers.append(ok(a_pod("p", 5)))
         await cluster.delete(PODS, "team-a", "p", uid="uid-p")

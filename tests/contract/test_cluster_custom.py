@@ -88,7 +88,7 @@ async def test_a_transition_rule_compares_with_before(api: Api) -> None:
     assert (await api.client.merge(api.path("gadgets", "g"), {"spec": {"fixed": None}})).code == 200
 
 
-async def test_a_stale_status_is_fenced(api: Api) -> None:
+async def test_a_transition_rule_holds_in_a_status_too(api: Api) -> None:
     await api.client.create(api.path("gadgets"), a_gadget())
     status = api.path("gadgets", "g") + "/status"
     assert (await api.client.merge(status, {"status": {"sequence": 5}})).code == 200

@@ -175,24 +175,6 @@ async def test_a_request_never_changes(judge: Judge) -> None:
         assert await judge.refusals(changed(old, "status", {"phase": "Scaling"}), old) == []
 
 
-@pytest.mark.parametrize("document", [training_job(), scale_in(), scale_out()], ids=lambda document: document["kind"])
-@pytest.mark.parametrize(
-    ("now", "admitted"),
-    [
-        pytest.param(HISTORY | {"sequence": 8}, True, id="a newer head"),
-        pytest.param(HISTORY, True, id="the same head"),
-        pytest.param(HISTORY | {"sequence": 6}, False, id="an older head"),
-        pytest.param(HISTORY | {"sequence": 1, "log": "log-2"}, True, id="a head of another log"),
-        pytest.param(ABSENT, True, id="no head, so that a forged one can go"),
-    ],
-)
-async def test_the_fence_of_history(judge: Judge, document: Document, now: object, admitted: bool) -> None:
-    old = changed(document, "status", {"phase": "Running", "history": HISTORY})
-    causes = await judge.refusals(changed(old, "status.history", now), old)
-    assert (causes == []) is admitted
-    assert admitted or causes[0].startswith("status.history: ")
-
-
 async def test_a_status_can_be_written_for_a_job_from_before_these_rules() -> None:
     old = changed(training_job(name="7b" * 30), f"{WORKER}.template", ABSENT)
     now = changed(old, "status", {"phase": "", "conditions": [{"type": "Created", "status": "False"}]})

@@ -161,19 +161,3 @@ async def test_a_list_of_roles_is_kept_as_a_whole(judge: Judge, phase: str, free
     old = changed(a_band(), "status", {"phase": phase})
     causes = await judge.refusals(changed(old, "spec[0].template", TEMPLATE), old)
     assert (causes == []) is free
-
-
-@pytest.mark.parametrize("document", [a_choir(), a_band()], ids=["any status is kept", "a status with a schema"])
-@pytest.mark.parametrize(
-    ("now", "admitted"),
-    [
-        pytest.param(HISTORY | {"sequence": 8}, True, id="a newer head"),
-        pytest.param(HISTORY | {"sequence": 6}, False, id="an older head"),
-        pytest.param(HISTORY | {"sequence": 1, "log": "log-2"}, True, id="a head of another log"),
-        pytest.param(ABSENT, True, id="no head, so that a forged one can go"),
-    ],
-)
-async def test_the_fence_of_history(judge: Judge, document: Document, now: object, admitted: bool):
-    old = changed(document, "status", {"history": HISTORY})
-    causes = await judge.refusals(changed(old, "status.history", now), old)
-    assert (causes == []) is admitted

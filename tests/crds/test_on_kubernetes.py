@@ -1,8 +1,7 @@
-"""Our definitions on a real API server: applied in every way people apply them, and the fence of heads as it holds."""
+"""Our definitions on a real API server, applied in every way people apply them."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -10,20 +9,12 @@ import pytest
 from devcluster.cluster import ADMIN
 from devcluster.controlplane import ControlPlane
 from muster.crds import render
-from services.status.core.effects import PatchStatus
-from services.status.shell import Status
 from shared.cluster.kube import KubeCluster
-from shared.eventlog.account import HEADS
 from shared.frameworks.training_job import TRAININGJOBS
-from shared.job.chain import Head
-from shared.job.naming import JobKey, Uid
-from shared.job.state import Job
-from shared.runtime.acts import Context
 from tests.crds.kubectl import CRDS, conditions, install, kubectl, tried
 from tests.frameworks.documents import training_job
 from tests.kit.clusters import NAMESPACES, eventually
 from tests.kit.controlplane import require_control_plane
-from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 
 pytestmark = pytest.mark.real
 
@@ -119,76 +110,3 @@ async def test_a_job_is_scaled_like_a_deployment_within_its_bounds(installed: Co
     found = await kubectl(installed, "autoscale", *job, "--max=6", "--dry-run=server", "-o", "name")
     assert "horizontalpodautoscaler" in found
     await cluster.close()
-
-
-# The fence: an older head of the same log never overwrites a newer one, a forged one is overwritten in two writes.
-
-
-class Stage:
-    """One job on the real server, and the status service's hand."""
-
-    def __init__(self, cluster: KubeCluster, key: JobKey, status: Status) -> None:
-        self.cluster = cluster
-        self.key = key
-        self.status = status
-
-    async def held(self) -> Mapping[str, Any]:
-        found = await self.cluster.get(TRAININGJOBS, self.key.namespace, self.key.name)
-        assert found is not None
-        return {"version": found.metadata.version, **(found.status or {})}
-
-    async def write(self, phase: str, sequence: int, *, repair: int = 0) -> None:
-        """As the status service does when its fold is at `sequence`."""
-        document = b'{"phase":"%s","conditions":[],"replicaStatuses":{},"restartCount":0}' % phase.encode()
-        effect = PatchStatus(TRAININGJOBS.api_version, TRAININGJOBS.kind, self.key.name, self.key.uid, document, repair)
-        context = Context(Job(key=self.key), Head(sequence, f"hash-{sequence}"), "2030-01-01T00:00:00.000Z")
-        await self.status.act(effect, context)
-
-
-@pytest.fixture
-async def stage(installed: ControlPlane) -> AsyncIterator[Stage]:
-    cluster = await KubeCluster.connect(installed.kubeconfig(ADMIN))
-    namespace = f"fence-{uuid4().hex[:8]}"
-    await cluster.create(NAMESPACES, "", {"metadata": {"name": namespace}})
-    manifest = training_job() | {"metadata": {"name": "resnet"}}
-    made = await cluster.create(TRAININGJOBS, namespace, manifest)
-    log = MemoryEventLog(MemoryJournal())
-    service = Status(cluster, await log.bucket(HEADS), "log-1")
-    yield Stage(cluster, JobKey(namespace, "resnet", Uid(made.metadata.uid)), service)
-    await cluster.close()
-
-
-async def test_an_older_head_never_overwrites_a_newer_one(stage: Stage) -> None:
-    await stage.write("Created", 7)
-    await stage.write("Running", 9)
-    before = await stage.held()
-    assert (before["phase"], before["history"]["sequence"]) == ("Running", 9)
-    # A replica that was paused wakes up and writes what it knew: no error, and no harm.
-    await stage.write("Created", 8)
-    assert await stage.held() == before
-
-
-async def test_a_forged_head_goes_in_two_writes(stage: Stage) -> None:
-    await stage.write("Running", 9)
-    forged = {"log": "log-1", "sequence": 2**60, "hash": "forged"}
-    await stage.cluster.patch(
-        TRAININGJOBS, stage.key.namespace, stage.key.name, {"status": {"history": forged}}, subresource="status"
-    )
-    await stage.write("Running", 10)
-    assert (await stage.held())["history"] == forged, "without a repair the fence stands"
-    before = await stage.held()
-    await stage.write("Running", 11, repair=10)
-    after = await stage.held()
-    assert after["history"] == {"log": "log-1", "sequence": 11, "hash": "hash-11"}
-    assert after["version"] > before["version"]
-    # The fence stands again.
-    await stage.write("Created", 10)
-    assert await stage.held() == after
-
-
-async def test_a_head_of_another_log_takes_the_place(stage: Stage) -> None:
-    await stage.write("Running", 9)
-    another = Status(stage.cluster, await MemoryEventLog(MemoryJournal()).bucket(HEADS), "log-2")
-    stage.status = another
-    await stage.write("Created", 3)
-    assert (await stage.held())["history"] == {"log": "log-2", "sequence": 3, "hash": "hash-3"}

@@ -143,7 +143,7 @@ class MemoryStore:
             raise Refused(f"{what} {subresource}".rstrip() + ": not found", reason="NotFound")
         manifest = _own(manifest)
         wanted = manifest.get("metadata") or {}
-        for field in ("uid", "resourceVersion"):
+        for field in ("resourceVersion",) if subresource else ("uid", "resourceVersion"):
             if wanted.get(field) not in (None, held.metadata[field]):
                 raise Conflict(f"{what}: its {field} is {held.metadata[field]}, not {wanted[field]}")
         if wanted.get("name", name) != name or wanted.get("namespace", namespace) != namespace:

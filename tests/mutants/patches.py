@@ -101,10 +101,15 @@ PATCHES = (
             ),
             (
                 STATUS,
-                '        patch = {"metadata": guard, "status": status}\n',
+                '        patch = {"metadata": {"resourceVersion": version}, "status": status}\n',
                 '        patch = {"status": status}\n',
             ),
         ),
+        ("tests/service/test_fences.py",),
+    ),
+    Patch(
+        "a replica that was paused sets back a status",
+        ((STATUS, "            if newer and not effect.repair:\n", "            if newer and effect.repair:\n"),),
         ("tests/service/test_fences.py",),
     ),
     Patch(

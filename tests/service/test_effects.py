@@ -74,6 +74,28 @@ def test_a_target_is_changed_by_one_at_a_time():
     assert due(effects, BLUE) == []
 
 
+class Stone(Paint, frozen=True):
+    @property
+    def lasting(self) -> bool:
+        return True
+
+
+def test_what_lasts_is_not_made_again_as_soon_as_it_vanishes():
+    effects, stone = InFlight(Leisure()), Stone("west", "grey")
+    succeeded(begun(effects, stone, now=10.0), 10.0)
+    assert due(effects, now=10.1) == []
+    assert due(effects, stone, now=10.2) == []
+    assert due(effects, stone, now=10.0 + stone.settle) == [stone]
+
+
+def test_what_lasted_is_forgotten_and_made_again_at_once():
+    effects, stone = InFlight(Leisure()), Stone("west", "grey")
+    succeeded(begun(effects, stone, now=10.0), 10.0)
+    assert due(effects, now=10.0 + stone.settle) == []
+    assert len(effects) == 0
+    assert due(effects, stone, now=16.0) == [stone]
+
+
 class Shade(Paint, frozen=True):
     """Nobody acts upon another shade; black is no shade."""
 

@@ -239,3 +239,55 @@ async def test_a_status_of_what_is_gone_is_let_go():
     )
     stage.store.delete(TRAININGJOBS, NAMESPACE, "resnet")
     await status.act(a_patch(stage.uid, b'{"phase":"Failed"}'), stage.context)
+
+
+def at(stage: Stage, sequence: int) -> Context:
+    return msgspec.structs.replace(stage.context, head=Head(sequence, f"hash-{sequence}"))
+
+
+def shown(stage: Stage) -> tuple[str, int]:
+    """The phase and the head's sequence in the cluster."""
+    status = stage.held(TRAININGJOBS, "resnet").manifest["status"]
+    return status["phase"], status["history"]["sequence"]
+
+
+RUNNING, CREATED = b'{"phase":"Running"}', b'{"phase":"Created"}'
+
+
+async def test_a_replica_that_woke_up_does_not_set_back_a_status():
+    stage = Stage()
+    heads = await MemoryEventLog(MemoryJournal(), user="status").bucket(HEADS)
+    slept, awake = (Status(stage.cluster, heads, "memory") for _ in range(2))
+    await slept.act(a_patch(stage.uid, CREATED), at(stage, 7))
+    await awake.act(a_patch(stage.uid, RUNNING), at(stage, 9))
+    await slept.act(a_patch(stage.uid, b'{"phase":"Late"}'), at(stage, 8))
+    assert shown(stage) == ("Running", 9)
+
+
+async def test_a_status_is_written_although_a_user_wrote_meanwhile():
+    stage = Stage()
+    status = Status(stage.cluster, await MemoryEventLog(MemoryJournal(), user="status").bucket(HEADS), "memory")
+    await status.act(a_patch(stage.uid, CREATED), at(stage, 7))
+    stage.cluster.meanwhile = (TRAININGJOBS, "resnet", {"metadata": {"labels": {"team": "a"}}})
+    await status.act(a_patch(stage.uid, RUNNING), at(stage, 9))
+    assert shown(stage) == ("Running", 9)
+
+
+async def test_a_forged_head_stands_until_it_was_noticed():
+    stage = Stage()
+    status = Status(stage.cluster, await MemoryEventLog(MemoryJournal(), user="status").bucket(HEADS), "memory")
+    await status.act(a_patch(stage.uid, CREATED), at(stage, 7))
+    forged = {"status": {"history": {"log": "memory", "sequence": 2**60, "hash": "forged"}}}
+    stage.store.patch(TRAININGJOBS, NAMESPACE, "resnet", forged, subresource="status")
+    await status.act(a_patch(stage.uid, RUNNING), at(stage, 9))
+    assert shown(stage) == ("Created", 2**60), "it may be that of a replica that has read more"
+    await status.act(msgspec.structs.replace(a_patch(stage.uid, RUNNING), repair=10), at(stage, 10))
+    assert shown(stage) == ("Running", 10)
+
+
+async def test_a_head_of_another_log_takes_the_place():
+    stage = Stage()
+    for log, document, sequence in (("memory", RUNNING, 9), ("another", CREATED, 3)):
+        heads = await MemoryEventLog(MemoryJournal(), user="status").bucket(HEADS)
+        await Status(stage.cluster, heads, log).act(a_patch(stage.uid, document), at(stage, sequence))
+    assert shown(stage) == ("Created", 3)

@@ -1,9 +1,12 @@
 """Jobs and requests deleted, made again under their names, and left behind."""
 
+import asyncio
+
 import pytest
 
 from services.status.shell import Status
 from services.watcher.shell import Watcher
+from shared.cluster import Manifest
 from shared.cluster.kinds import CONFIGMAPS, PODS, SERVICES
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
@@ -151,7 +154,8 @@ async def test_of_jobs_that_are_gone_nothing_is_kept_but_their_histories():
         for name in names:
             world.delete(TRAININGJOBS, name)
         await world.until(lambda: all(world.life(uid).gone for uid in uids))
-        await world.quiet()
+        # What was made last is remembered for some seconds.
+        await world.pass_seconds(6)
         assert kept_of_jobs(world) == dict.fromkeys(kept_of_jobs(world), 0)
 
 
@@ -169,3 +173,19 @@ def kept_of_jobs(world: World) -> dict[str, int]:
             kept["answers"] = len(service._asking._answers)
             kept["jobs that were there at the start"] = len(service._cache.found)
     return kept
+
+
+@in_virtual_time
+async def test_a_hosts_file_that_vanishes_whenever_it_is_made_is_not_made_in_a_loop():
+    async with World() as world:
+        await world.trains(workers=1)
+        made: list[str] = []
+
+        def vanish(_: object, after: Manifest) -> None:
+            made.append(after["metadata"]["uid"])
+            asyncio.get_running_loop().call_soon(world.store.delete, CONFIGMAPS, NAMESPACE, "resnet-config")
+
+        world.store.admit(CONFIGMAPS, vanish)
+        world.store.delete(CONFIGMAPS, NAMESPACE, "resnet-config")
+        await world.pass_seconds(20)
+        assert 2 <= len(made) <= 5

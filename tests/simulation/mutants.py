@@ -1,7 +1,6 @@
 """Faults planted into the product, each with the rule that a run with it breaks."""
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -177,7 +176,7 @@ def _another_worker_leaves(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(admission, "_named", lambda job, names: admission.scale_in.victims(job, len(names)))
 
 
-async def anything(*_: object) -> bool:
+async def anything(*_: object, **__: object) -> bool:
     """Whose an object is counts for nothing."""
     return True
 
@@ -195,11 +194,15 @@ def _pods_of_others(patch: pytest.MonkeyPatch) -> None:
 
 
 def _whatever_has_the_name(patch: pytest.MonkeyPatch) -> None:
-    async def write(self: Any, resource: Any, namespace: str, effect: Any, status: Any, _: str) -> None:
-        with suppress(Refused):
-            await self._cluster.patch(resource, namespace, effect.name, {"status": status}, subresource="status")
+    write = status_shell.Status._patch
 
-    patch.setattr(status_shell.Status, "_write", write)
+    async def to_the_name(self: Any, effect: Any, context: Any) -> None:
+        resource = self._kinds.resource(effect.api_version, effect.kind)
+        if held := await self._cluster.get(resource, context.job.key.namespace, effect.name):
+            await write(self, msgspec.structs.replace(effect, uid=held.metadata.uid), context)
+
+    patch.setattr(status_shell.Status, "_patch", to_the_name)
+    patch.setattr(status_shell, "must_be_asked_of", anything)
 
 
 def _released_too_early(patch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,6 @@ from shared.eventlog.subject import Subject
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.job.naming import ACCEPT_HISTORY, JOB_UID, JobKey
 from tests.kit.services import AUTHORS, wall_clock
-from tests.kit.world import must_grow
 from tests.memory.eventlog import MemoryJournal
 from tests.memory.store import MemoryStore
 from tests.memory.watching import Held
@@ -114,8 +113,6 @@ class Simulation:
         # No API server counts from zero.
         self._store.version = 1
         self._store.listeners.append(self._changed)
-        for resource in RESOURCES.values():
-            self._store.admit(resource, must_grow)
         self._platform = Platform(self._store, plan.seed, plan.workload, self._checker)
         self._replicas = {
             f"{author}-{number}": self._replica(author, number) for author in AUTHORS for number in range(2)

@@ -16,6 +16,10 @@ class WriteHosts(Effect, frozen=True):
     members: tuple[int, ...]
     """Worker indices, ascending."""
 
+    @property
+    def lasting(self) -> bool:
+        return True
+
 
 class NudgeLauncher(Effect, frozen=True):
     """Annotate the launcher pod: its kubelet then updates the hosts files at once, not within a minute."""

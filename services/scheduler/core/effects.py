@@ -15,6 +15,10 @@ class CreateService(Effect, frozen=True):
     def target(self) -> str:
         return f"service/{self.slot.role}/{self.slot.index}" if self.slot is not None else "service"
 
+    @property
+    def lasting(self) -> bool:
+        return self.slot is None
+
 
 class CreateSecret(Effect, frozen=True):
     """Create the Secret with the ssh keys of an attempt.  The outcome is a `SecretMade`."""

@@ -10,7 +10,7 @@ from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.scale_requests import parse_scale, selected
 from shared.job import naming, text
-from shared.job.chain import Head
+from shared.job.chain import shown_in
 from shared.job.events.watcher import JobObserved
 from shared.job.naming import JobKey, Slot, Uid
 from shared.job.spec import OWNED_BY_ANOTHER, JobSpec, Problem, ScaleKind, ScaleSpec
@@ -51,7 +51,7 @@ def observed_job(framework: Framework, manifest: Custom) -> ObservedJob:
     meta = manifest.metadata
     answer = framework.parse(manifest)
     spec = answer if isinstance(answer, JobSpec) else None
-    log, head = _head(manifest.status)
+    log, head = shown_in(manifest.status)
     accept = (meta.annotations or {}).get(naming.ACCEPT_HISTORY, "")
     return ObservedJob(
         key=JobKey(meta.namespace, meta.name, Uid(meta.uid)),
@@ -245,13 +245,6 @@ def _key(meta: Metadata, kinds: Kinds, known: Known) -> JobKey | None:
         return None
     key = JobKey(meta.namespace, owner.name, Uid(uid))
     return key if _known_kind(owner, kinds) is not None or known(key) else None
-
-
-def _head(status: object) -> tuple[str, Head | None]:
-    log, sequence, digest = (_at(status, "history", field) for field in ("log", "sequence", "hash"))
-    if isinstance(log, str) and isinstance(sequence, int) and isinstance(digest, str):
-        return log, Head(sequence, digest)
-    return "", None
 
 
 def _at(value: object, *path: str) -> object:

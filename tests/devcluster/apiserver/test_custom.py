@@ -41,16 +41,6 @@ SCHEMA = {
             "properties": {
                 "phase": {"type": "string"},
                 "replicas": {"type": "integer"},
-                "history": {
-                    "type": "object",
-                    "x-kubernetes-validations": [
-                        {
-                            "rule": "self.log != oldSelf.log || self.sequence >= oldSelf.sequence",
-                            "message": "sequence goes back",
-                        }
-                    ],
-                    "properties": {"log": {"type": "string"}, "sequence": {"type": "integer"}},
-                },
             },
         },
     },
@@ -192,17 +182,6 @@ async def test_a_transition_rule_compares_with_before(jobs):
     # Where there was nothing before, there is nothing to compare with.
     assert (await jobs.merge(f"{JOBS}/mnist", {"spec": {"framework": None}})).code == 200
     assert (await jobs.merge(f"{JOBS}/mnist", {"spec": {"framework": "jax"}})).code == 200
-
-
-async def test_a_stale_status_writer_is_fenced_by_a_rule(jobs):
-    await jobs.create(JOBS, a_job())
-    history = {"log": "a", "sequence": 7}
-    assert (await jobs.merge(f"{JOBS}/mnist/status", {"status": {"history": history}})).code == 200
-    stale = await jobs.merge(f"{JOBS}/mnist/status", {"status": {"history": {"sequence": 6}}})
-    assert stale.code == 422
-    assert "status.history: Invalid value: sequence goes back" in stale.body["message"]
-    other_log = await jobs.merge(f"{JOBS}/mnist/status", {"status": {"history": {"log": "b", "sequence": 1}}})
-    assert other_log.code == 200
 
 
 async def test_generation_counts_changes_of_the_spec_alone(jobs):
