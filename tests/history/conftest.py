@@ -83,18 +83,22 @@ class Site:
             "MUSTER_HISTORY_KEY": str(self._certificates / "server.key"),
         }
 
-    async def start(self) -> None:
-        """Start the service in this process."""
+    def settings(self, **more: Any) -> Settings:
+        """Those of the service in this process."""
         given = self.environment()
-        settings = Settings(
+        return Settings(
             KUBECONFIG=given["KUBECONFIG"],
             NATS_URL=given["NATS_URL"],
             NATS_USER=given["NATS_USER"],
             NATS_PASSWORD=given["NATS_PASSWORD"],
-            history_port=self.port,
             history_cert=Path(given["MUSTER_HISTORY_CERT"]),
             history_key=Path(given["MUSTER_HISTORY_KEY"]),
+            **more,
         )
+
+    async def start(self) -> None:
+        """Start the service in this process."""
+        settings = self.settings(history_port=self.port)
         self._service = AsyncExitStack()
         self.port = (await self._service.enter_async_context(serving(settings))).port
 

@@ -3,13 +3,17 @@
 import json
 import ssl
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import aiohttp
 import pytest
 import pytest_asyncio
 
 from devcluster.start import Devcluster
+from services.history.__main__ import serving
+from shared.errors import Refused
 from shared.history_api import GROUP
+from shared.ports import free_port
 from tests.history.conftest import RESNET, USERS, Site, a_site
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -65,3 +69,21 @@ async def test_only_questions_are_answered(site: Site):
     assert (await site.kubectl("admin", "get", "--raw", f"{RESNET}/log")).code == 1
     groups = await site.kubectl("admin", "api-resources", "--api-group", GROUP)
     assert "jobhistories" in groups.out
+
+
+async def test_it_is_ready_while_the_log_is_away_and_not_without_a_certificate(site: Site):
+    port = free_port()
+    alone = site.settings(health_port=port).model_copy(update={"nats_url": f"nats://127.0.0.1:{free_port()}"})
+    async with serving(alone), aiohttp.ClientSession() as session:
+        for path in ("healthz", "readyz", "metrics"):
+            async with session.get(f"http://127.0.0.1:{port}/{path}") as answer:
+                assert answer.status == 200
+    for lacking, words in (
+        ({"history_cert": None}, "name the certificate in MUSTER_HISTORY_CERT"),
+        ({"history_cert": Path("/no/such/file")}, "/no/such/file cannot be read"),
+        ({"history_key": alone.history_cert}, "cannot be used"),
+        ({"history_port": site.port}, "set MUSTER_HISTORY_PORT"),
+    ):
+        with pytest.raises(Refused, match=words):
+            async with serving(alone.model_copy(update=lacking)):
+                pass
