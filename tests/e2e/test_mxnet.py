@@ -45,6 +45,24 @@ async def test_the_scheduler_may_stand_anywhere_and_its_end_is_the_jobs(operator
     await operator.selects("mx_job_name=mx-any-order")
 
 
+async def test_a_worker_of_mx_operator_restarts_after_exit_0_too(operator: Operator):
+    job = an_example("mxnet/any_order")
+    job["metadata"]["name"] = "mx-exits"
+    worker = job["spec"]["replicaSpecs"][0]["template"]["spec"]
+    del worker["restartPolicy"]
+    worker["containers"][0]["command"] = ["sh", "-c", "sleep 3"]
+    await operator.apply(job)
+    await comes_to(operator, FIORAVANZO_MXJOB.resource, "mx-exits", "Running", "Running")
+    name = "mx-exits-worker-demo-0"
+    first = await operator.kubectl("get", "pod", name, "-o", "jsonpath={.metadata.uid}")
+    await operator.kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", f"pod/{name}", "--timeout=60s")
+    await operator.kubectl("wait", "--for=delete", f"pod/{name}", "--timeout=60s")
+    await operator.kubectl("wait", "--for=create", f"pod/{name}", "--timeout=60s")
+    assert await operator.kubectl("get", "pod", name, "-o", "jsonpath={.metadata.uid}") != first
+    await comes_to(operator, FIORAVANZO_MXJOB.resource, "mx-exits", "Running", "Running")
+    await operator.kubectl("delete", "mxjobs.fioravanzo.org", "mx-exits")
+
+
 async def test_a_local_job_and_its_columns(operator: Operator):
     await operator.apply(an_example("mxnet/local"))
     await comes_to(operator, MLKUBE_MXJOB.resource, "mx-alone", "Done", "Succeeded")
