@@ -86,6 +86,7 @@ class ParameterServer(Replicated):
     port_field: ClassVar[str] = ""
     """The field with the port of an entry; empty without one."""
     clean_pod_policy: ClassVar[CleanPodPolicy] = "Running"
+    reports_result = True
 
     @abstractmethod
     def task_labels(self, manifest: Custom, context: PodContext) -> Mapping[str, str]:

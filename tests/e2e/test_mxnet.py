@@ -89,9 +89,22 @@ async def test_a_spec_that_is_a_list(operator: Operator):
     await operator.apply(an_example("mxnet/list"))
     status = await comes_to(operator, MPBA_MXJOB.resource, "mx-list", "Done", "Failed")
     assert "scheduler-mx-list-0 exited with 3" in status["reason"]
+    said = "scheduler scheduler-mx-list-0:9000"
+    assert status["result"] == {"pod": "scheduler-mx-list-0", "exitCode": 3, "message": said}
     # What still ran is gone, what had ended stays.
     await operator.selects("job_name=mx-list", "scheduler-mx-list-0")
     assert await operator.kubectl("logs", "scheduler-mx-list-0") == "scheduler scheduler-mx-list-0:9000\n"
+
+
+async def test_what_a_scheduler_leaves_as_its_termination_message_is_the_result_of_the_job(operator: Operator):
+    job = an_example("mxnet/list")
+    job["metadata"]["name"] = "mx-result"
+    (container,) = job["spec"][0]["template"]["spec"]["containers"]
+    container["terminationMessagePath"] = "/tmp/result"  # noqa: S108 -- a file of the container
+    container["command"] = ["sh", "-c", "sleep 1; echo accuracy 0.93 > /tmp/result"]
+    await operator.apply(job)
+    status = await comes_to(operator, MPBA_MXJOB.resource, "mx-result", "Done", "Succeeded")
+    assert status["result"] == {"pod": "scheduler-mx-result-0", "exitCode": 0, "message": "accuracy 0.93"}
 
 
 async def test_a_tuners_end_is_that_of_a_tuning_job(operator: Operator):

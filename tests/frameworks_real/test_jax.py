@@ -21,7 +21,7 @@ async def test_the_complete_framework_of_the_documentation_trains(training: Trai
     definitions = yaml.safe_load_all(await operator.muster("crds"))
     await operator.apply(*definitions)
     await operator.kubectl("wait", "--for=condition=Established", "crd", "--all")
-    job = await training.start("jax/jax_job.yaml")
+    job = await training.start("jax/own_kind.yaml")
     await training.succeeds(job)
     await training.learnt("jax-own-worker-0", processes="processes=3")
     await training.end(job)
