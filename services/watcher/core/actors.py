@@ -36,8 +36,8 @@ def writers(meta: CustomMetadata) -> tuple[Writer, ...]:
 
 def sole(known: tuple[Writer, ...]) -> Actor | None:
     """The only client that has fields of the spec; None if there are several, or none."""
-    found = {writer.actor for writer in known if writer.spec}
-    return found.pop() if len(found) == 1 else None
+    found = [*dict.fromkeys(writer.actor for writer in known if writer.spec)]
+    return found[0] if len(found) == 1 else None
 
 
 def of_write(before: tuple[Writer, ...], now: tuple[Writer, ...]) -> Actor | None:
