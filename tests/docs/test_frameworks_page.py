@@ -17,8 +17,10 @@ import muster.frameworks
 import shared.frameworks
 import shared.job
 from muster.frameworks import REPLICATED, KubeflowJob, ReplicaType
+from shared.frameworks.definition import Definition
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN, Kinds
+from shared.frameworks.scale_requests import REQUEST_DEFINITIONS
 from shared.installation import plugins
 from shared.job.naming import Slot
 from shared.job.spec import Succeeds
@@ -76,6 +78,30 @@ def test_a_built_in_kind_has_a_row_here_and_a_section_in_the_page_about_compatib
             f"write a section `# {resource.kind} (`{resource.api_version}`)` into {COMPATIBILITY.name}: what its users "
             "keep, and what differs"
         )
+
+
+def fields(schema: dict[str, Any]) -> Iterator[str]:
+    """The names of all fields of a spec; a pod template's are Kubernetes' own."""
+    for name, field in schema.get("properties", {}).items():
+        yield name
+        if name != "template":
+            yield from fields(field)
+    for inner in (schema.get("items"), schema.get("additionalProperties")):
+        if isinstance(inner, dict):
+            yield from fields(inner)
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        *(pytest.param(version.definition, id=version.name) for kind in BUILT_IN for version in (kind, *kind.others)),
+        *(pytest.param(definition, id=kind.kind) for kind, definition in REQUEST_DEFINITIONS.items()),
+    ],
+)
+def test_the_page_about_compatibility_says_of_every_field_whether_it_is_acted_upon(definition: Definition):
+    page = COMPATIBILITY.read_text()
+    unsaid = {name for name in fields(definition.spec) if not re.search(rf"`[^`]*\b{name}\b[^`]*`", page)}
+    assert not unsaid, f"say of these fields in {COMPATIBILITY.name} what they do"
 
 
 def one_of_your_own() -> str:
