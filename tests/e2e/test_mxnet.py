@@ -1,5 +1,6 @@
 """MXNet jobs of four operators as their users see them: the published examples, with kubectl."""
 
+import copy
 import json
 from typing import Any
 
@@ -9,7 +10,11 @@ from shared.cluster import Resource
 from shared.frameworks.fioravanzo import FIORAVANZO_MXJOB
 from shared.frameworks.mlkube import MLKUBE_MXJOB
 from shared.frameworks.mpba import MPBA_MXJOB
-from tests.kit.operator import Operator, an_example
+from shared.frameworks.mxnet import runtime_id
+from tests.frameworks.documents import custom
+from tests.frameworks.test_fioravanzo import PUBLISHED as OF_MX_OPERATOR
+from tests.frameworks.test_mpba import PUBLISHED as OF_DL_OPERATOR
+from tests.kit.operator import SHELL, Operator, an_example
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
@@ -18,6 +23,44 @@ async def comes_to(operator: Operator, resource: Resource[Any], job: str, phase:
     return await operator.shows(
         resource, job, lambda status: (status.get("phase"), status.get("state")) == (phase, state), state
     )
+
+
+@pytest.mark.parametrize(
+    ("published", "resource", "pods"),
+    [
+        pytest.param(
+            OF_MX_OPERATOR,
+            FIORAVANZO_MXJOB.resource,
+            ("mx-test-dist-scheduler-{}-0", "mx-test-dist-server-{}-0", "mx-test-dist-worker-{}-0"),
+            id="mx-operator",
+        ),
+        pytest.param(
+            OF_DL_OPERATOR,
+            MPBA_MXJOB.resource,
+            ("scheduler-test02-0", "server-test02-0", "worker-test02-0"),
+            id="dl-operator",
+        ),
+    ],
+)
+async def test_the_published_example_is_created_as_its_page_says_runs_and_succeeds(
+    operator: Operator, published: dict[str, Any], resource: Resource[Any], pods: tuple[str, ...]
+):
+    job = copy.deepcopy(published)
+    # The image is theirs; here its command is ours.
+    script = "test $DMLC_ROLE = scheduler || exec sleep 1000; sleep 3"
+    for entry in job["spec"] if isinstance(job["spec"], list) else job["spec"]["replicaSpecs"]:
+        (container,) = entry["template"]["spec"]["containers"]
+        container |= {"image": SHELL, "imagePullPolicy": "IfNotPresent", "command": ["sh", "-c", script]}
+    name = job["metadata"]["name"]
+    assert f"{name} created" in await operator.kubectl("create", "-f", "-", given=job)
+    await comes_to(operator, resource, name, "Running", "Running")
+    uid = await operator.kubectl("get", f"{resource.plural}.{resource.group}", name, "-o", "jsonpath={.metadata.uid}")
+    made = custom({**job, "metadata": {"name": name, "uid": uid}})
+    for pod in pods:
+        await operator.kubectl("get", "pod", pod.format(runtime_id(made)))
+    status = await comes_to(operator, resource, name, "Done", "Succeeded")
+    assert (status["result"]["exitCode"], len(status["replicaStatuses"])) == (0, 3)
+    await operator.kubectl("delete", f"{resource.plural}.{resource.group}", name)
 
 
 async def test_the_scheduler_may_stand_anywhere_and_its_end_is_the_jobs(operator: Operator):
