@@ -25,8 +25,10 @@ GENESIS = str(Subject("facts", "none", "none", "none", "setup", "LogCreated"))
 
 ADMIN = "admin"
 READER = "reader"
+HISTORY = "history"
+"""The history service, which reads as the reader does."""
 AUTHORS = ("watcher", "scheduler", "scaler", "status")
-USERS = (ADMIN, READER, *AUTHORS)
+USERS = (ADMIN, READER, HISTORY, *AUTHORS)
 
 
 def stream_of(bucket: str) -> str:

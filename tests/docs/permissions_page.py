@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from muster.permissions import SERVICE_ACCOUNTS
-from shared.eventlog.account import AUTHORS, READER, asks, listens, publishes
+from shared.eventlog.account import AUTHORS, HISTORY, READER, asks, listens, publishes
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.scale_requests import GROUP
 from shared.installation.permissions import PERMISSIONS, Jobs, Permission
@@ -80,6 +80,7 @@ one of them, or deletes a message.
 Each other user is in an account of its own, which has no JetStream and reaches of `LOG` what stands here, and nothing
 else: the answer to a request stays in the account of the user who asked, so that no answer becomes an event.
 No service and no reader makes a consumer, or anything else, at the server.
+`history` is the history service, which reads as a reader does.
 
 | user | publishes to | listens to |
 | --- | --- | --- |
@@ -96,7 +97,9 @@ Where the log is shared, an administrator can narrow `facts.*` and `jobs.*` to t
 def page() -> str:
     """`docs/permissions.md`."""
     tables = "\n".join(_table(service) for service in SERVICE_ACCOUNTS)
-    users = "\n".join(_row(f"`{user}`", _codes(publishes(user)), _codes(listens(user))) for user in (*AUTHORS, READER))
+    users = "\n".join(
+        _row(f"`{user}`", _codes(publishes(user)), _codes(listens(user))) for user in (*AUTHORS, READER, HISTORY)
+    )
     questions = "\n".join(f"- `{subject}`" for subject in asks(READER))
     kinds = "\n".join(
         _row(
