@@ -6,14 +6,13 @@
 import asyncio
 from typing import Any, NamedTuple
 
-import msgspec
 import typer
 
 from muster.crds import manifests
 from muster.crds.compare import Verdict, compare, merged
 from shared.cluster import Cluster, Manifest, scope
 from shared.cluster.kinds import DEFINITIONS
-from shared.cluster.objects import Custom
+from shared.cluster.objects import Custom, plain
 from shared.errors import Conflict, Refused, Transient
 from shared.frameworks.kinds import Kinds
 from shared.release import MARK, is_older, this_release
@@ -41,10 +40,10 @@ def step(found: Custom | None, ours: Manifest, *, take: bool) -> _Step:
     """The step of a set-up; with `take` a person allows it to replace the installed definition."""
     if found is None:
         return _Step("created", dict(ours["spec"]))
-    verdict, why = compare(msgspec.to_builtins(found), ours)
+    verdict, why = compare(plain(found), ours)
     if verdict is Verdict.SAME:
         return _Step("unchanged")
-    new = merged(msgspec.to_builtins(found), ours)
+    new = merged(plain(found), ours)
     if verdict is Verdict.OLDER:
         return _Step("upgraded", new, why)
     if take:

@@ -9,6 +9,7 @@ from shared.cluster.objects import Custom
 from shared.frameworks.definition import Definition, Document, Scale, Version
 from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.kubeflow import KubeflowJob, OfTrainingOperator
+from shared.frameworks.mpba import MpbaJob
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import ContainerProperties, Replica, Replicated, ReplicaType
 from shared.frameworks.takeover import TakeOver
@@ -31,6 +32,7 @@ __all__ = [
     "JobKey",
     "JobSpec",
     "KubeflowJob",
+    "MpbaJob",
     "OfTrainingOperator",
     "PodContext",
     "Problem",

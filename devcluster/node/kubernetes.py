@@ -21,7 +21,7 @@ from shared.cluster.calls import Caller, Timeouts
 from shared.cluster.connections import AbruptResponse
 from shared.cluster.kubeconfig import current_context
 from shared.cluster.limiter import Limiter
-from shared.cluster.objects import Custom, CustomMetadata
+from shared.cluster.objects import Custom, CustomMetadata, plain
 from shared.cluster.reflector import Pace, Reflector
 from shared.errors import Transient
 
@@ -131,11 +131,11 @@ class Kubernetes:
                         gone(uid)
                     known = present
                     for each in objects:
-                        changed(msgspec.to_builtins(each))
+                        changed(plain(each))
                     listed.set()
                 case Applied(object=one):
                     known.add(one.metadata.uid)
-                    changed(msgspec.to_builtins(one))
+                    changed(plain(one))
                 case Deleted(object=one):
                     known.discard(one.metadata.uid)
                     gone(one.metadata.uid)

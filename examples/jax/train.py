@@ -1,7 +1,7 @@
 """One computation over the devices of all processes: jax.distributed, with a coordinator that everybody can name.
 
-Every replica runs this program (`python train.py`) with COORDINATOR_ADDRESS (`host:port`, of process 0), NUM_PROCESSES
-and PROCESS_ID.
+Every replica runs this program (`python train.py`) with COORDINATOR_ADDRESS (of process 0: `host:port`, or the host
+alone beside COORDINATOR_PORT, as in a JAXJob), NUM_PROCESSES and PROCESS_ID.
 """
 
 import os
@@ -45,9 +45,9 @@ def step(network: Network, places: jax.Array, inside: jax.Array) -> tuple[Networ
 
 def main() -> int:
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    jax.distributed.initialize(
-        os.environ["COORDINATOR_ADDRESS"], int(os.environ["NUM_PROCESSES"]), int(os.environ["PROCESS_ID"])
-    )
+    port = os.environ.get("COORDINATOR_PORT")
+    coordinator = os.environ["COORDINATOR_ADDRESS"] + (f":{port}" if port else "")
+    jax.distributed.initialize(coordinator, int(os.environ["NUM_PROCESSES"]), int(os.environ["PROCESS_ID"]))
     processes = jax.process_count()
     split = NamedSharding(Mesh(np.array(jax.devices()), ("points",)), PartitionSpec("points"))
     places, inside = (

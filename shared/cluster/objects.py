@@ -150,3 +150,9 @@ class Custom(Object, frozen=True, kw_only=True, rename="camel"):
     metadata: CustomMetadata = CustomMetadata()
     spec: Any = None
     status: Any = None
+
+
+def plain(resource: Custom) -> dict[str, Any]:
+    """The resource as JSON-like values, raw fields too."""
+    found: dict[str, Any] = msgspec.to_builtins(resource, enc_hook=msgspec.json.decode)
+    return found

@@ -8,13 +8,13 @@ import msgspec
 from shared.cluster.objects import Custom
 from shared.frameworks.definition import Definition, Document
 from shared.frameworks.framework import PodContext
-from shared.frameworks.mxnet import SCHEDULER, ParameterServer, check_runtime_id, runtime_id
+from shared.frameworks.mxnet import SCHEDULER, ParameterServer, check_runtime_id, runtime_id, template_policy
 from shared.frameworks.mxnet_schemas import FIXED_RUNTIME_ID, RUNTIME_ID, columns, entries_schema, named
 from shared.frameworks.mxnet_status import job_status, schema
 from shared.frameworks.reading import Fields, ignored
 from shared.frameworks.replicated import ContainerProperties, ReplicaType
 from shared.frameworks.schemas import TEXT, number
-from shared.job.spec import JobSpec, Problem, RoleSpec
+from shared.job.spec import JobSpec, Problem, RestartPolicy, RoleSpec
 from shared.job.state import Job
 
 LONGEST_STEM = 40
@@ -35,6 +35,11 @@ class FioravanzoMXJob(ParameterServer):
     port_field = "mxPort"
     container_properties = ContainerProperties(name="mxnet", port_name="mx-port", port=9000)
     clean_pod_policy = "None"
+    replica_types = (
+        ReplicaType("SCHEDULER", least=1, most=1, restart_policy="ExitCode"),
+        ReplicaType("SERVER", restart_policy="Always"),
+        ReplicaType("WORKER", restart_policy="Always"),
+    )
     counted = LONGEST_STEM
     announcements = MappingProxyType({"WorkersCreated": "SuccessfulCreate", "Refused": "FailedCreate"})
 
@@ -62,6 +67,14 @@ class FioravanzoMXJob(ParameterServer):
 
     def stem(self, manifest: Custom, kind: ReplicaType) -> str:
         return f"{manifest.metadata.name[:LONGEST_STEM]}-{kind.role}-{runtime_id(manifest)}-"
+
+    def restart_policy(self, kind: ReplicaType, fields: Fields) -> RestartPolicy:
+        """Servers and workers restart when they exit: with their template's OnFailure or Never not after 0.
+
+        mx-operator left this to the kubelet, but for failed pods, which it replaced itself.
+        """
+        theirs = template_policy(fields)
+        return "OnFailure" if kind.role != SCHEDULER and theirs in ("OnFailure", "Never") else kind.restart_policy
 
     def spec_of(self, manifest: Custom, spec: Fields, roles: tuple[RoleSpec, ...]) -> JobSpec:
         check_runtime_id(spec)

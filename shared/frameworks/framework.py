@@ -109,6 +109,8 @@ class StatusRenderer(ABC):
     announcements: Mapping[str, str] = MappingProxyType({})
     """The kind's own reason of a Kubernetes Event, by key: the type of a condition, `WorkerFailed`, or `Refused`.
     Refusals are announced only for kinds that have the key `Refused`."""
+    reports_result: bool = False
+    """True if the status has the termination message of a role's first pod that succeeded: the log then keeps it."""
 
     @abstractmethod
     def status(self, job: Job) -> Document:

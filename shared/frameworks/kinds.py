@@ -7,14 +7,17 @@ from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks.fioravanzo import FIORAVANZO_MXJOB
 from shared.frameworks.framework import Framework
+from shared.frameworks.jaxjob import JAXJOB
 from shared.frameworks.mlkube import MLKUBE_MXJOB
 from shared.frameworks.mpba import MPBA_MXJOB
 from shared.frameworks.mpijob import MPIJOB
 from shared.frameworks.mxjob import MXJOB
+from shared.frameworks.paddlejob import PADDLEJOB
 from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.scale_requests import REQUESTS
 from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.training_job import TRAININGJOB
+from shared.frameworks.xgboostjob import XGBOOSTJOB
 from shared.job.state import Job
 
 
@@ -69,5 +72,10 @@ class Kinds:
         return self._frameworks[api_version.partition("/")[0], kind].resource
 
 
-BUILT_IN = Kinds((TRAININGJOB, TFJOB, PYTORCHJOB, MXJOB, MPIJOB, FIORAVANZO_MXJOB, MPBA_MXJOB, MLKUBE_MXJOB))
+BUILT_IN = Kinds(
+    (
+        *(TRAININGJOB, TFJOB, PYTORCHJOB, MXJOB, MPIJOB, JAXJOB, PADDLEJOB, XGBOOSTJOB),
+        *(FIORAVANZO_MXJOB, MPBA_MXJOB, MLKUBE_MXJOB),
+    )
+)
 """The kinds that Muster has without plug-ins."""

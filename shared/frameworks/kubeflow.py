@@ -1,4 +1,4 @@
-"""The common base of the kinds of `kubeflow.org/v1`: TFJob, PyTorchJob, MXJob, MPIJob.  Pure.
+"""The common base of the kinds of `kubeflow.org/v1`: TFJob, PyTorchJob, MXJob, MPIJob, JAXJob and so on.  Pure.
 
 They share `runPolicy`, labels, names and Services; `kubeflow_status.py` renders their status.
 """

@@ -9,7 +9,7 @@ import msgspec
 from shared.frameworks.definition import Document
 from shared.frameworks.replicated import Replicated
 from shared.frameworks.statuses import condition, counts, whole_seconds, with_losses
-from shared.job import text
+from shared.job import reasons, text
 from shared.job.conditions import Condition
 from shared.job.events.event import At
 from shared.job.milestones import hindered
@@ -89,6 +89,9 @@ def _in_their_words(job: Job, known: Condition) -> Condition:
     message = known.message or f"{job.kind} {job.key} {_SENTENCES[known.type]}"
     if known.reason not in (reason, f"{job.kind}Resumed"):
         message = f"{known.reason}: {known.message}" if known.message else known.reason
+    if known.type == "Created" and job.spec is not None and job.spec.ignored:
+        # The Event about them is gone after an hour.
+        message = text.first(f"{message}; {reasons.without_effect(job.spec.ignored)}")
     updated = known.updated
     if known.type == "Created" and job.starting and (waits := hindered(job)) is not None:
         told = waits.reason in waits.message

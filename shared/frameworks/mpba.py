@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from shared.cluster.objects import Custom
 from shared.frameworks.definition import Definition, Document
 from shared.frameworks.framework import PodContext
-from shared.frameworks.mxnet import SCHEDULER, ParameterServer
+from shared.frameworks.mxnet import SCHEDULER, ParameterServer, template_policy
 from shared.frameworks.mxnet_schemas import columns, entries_schema, named
 from shared.frameworks.mxnet_status import job_status, schema
 from shared.frameworks.reading import LONGEST_POD_NAME, Fields
@@ -14,9 +14,6 @@ from shared.frameworks.schemas import TIME
 from shared.frameworks.statuses import whole_seconds
 from shared.job.spec import Problem, RestartPolicy
 from shared.job.state import Job
-
-_OF_PODS: tuple[RestartPolicy, ...] = ("Never", "OnFailure", "Always")
-"""The restart policies of Kubernetes; by default a worker that succeeded is not replaced."""
 
 
 class MpbaJob(ParameterServer):
@@ -51,10 +48,7 @@ class MpbaJob(ParameterServer):
 
     def restart_policy(self, kind: ReplicaType, fields: Fields) -> RestartPolicy:
         """The template's restartPolicy holds for the pod; a scheduler's is at least ExitCode."""
-        template = fields.raw("template")
-        spec = template.get("spec") if isinstance(template, dict) else None
-        theirs = spec.get("restartPolicy") if isinstance(spec, dict) else None
-        known = next((policy for policy in _OF_PODS if policy == theirs), kind.restart_policy)
+        known = template_policy(fields) or kind.restart_policy
         return known if known == "Never" or kind.role != SCHEDULER else kind.restart_policy
 
     def task_labels(self, manifest: Custom, context: PodContext) -> Mapping[str, str]:

@@ -28,6 +28,9 @@ RESERVED = frozenset({"DMLC_ROLE", "DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT", "DML
 
 MOST_PORT = 65_535
 
+_OF_PODS: tuple[RestartPolicy, ...] = ("Never", "OnFailure", "Always")
+"""The restart policies of Kubernetes."""
+
 LONGEST_RUNTIME_ID = 16
 """Characters of a RuntimeId: the name of a pod has it and the job's name."""
 
@@ -83,6 +86,7 @@ class ParameterServer(Replicated):
     port_field: ClassVar[str] = ""
     """The field with the port of an entry; empty without one."""
     clean_pod_policy: ClassVar[CleanPodPolicy] = "Running"
+    reports_result = True
 
     @abstractmethod
     def task_labels(self, manifest: Custom, context: PodContext) -> Mapping[str, str]:
@@ -153,6 +157,14 @@ class ParameterServer(Replicated):
 
     def _type(self, name: str | None) -> ReplicaType | None:
         return next((kind for kind in self.replica_types if kind.name == (name or self.default_type)), None)
+
+
+def template_policy(fields: Fields) -> RestartPolicy | None:
+    """The restartPolicy of an entry's pod template; None if it has none that Kubernetes knows."""
+    template = fields.raw("template")
+    spec = template.get("spec") if isinstance(template, dict) else None
+    theirs = spec.get("restartPolicy") if isinstance(spec, dict) else None
+    return next((policy for policy in _OF_PODS if policy == theirs), None)
 
 
 def check_runtime_id(spec: Fields) -> None:

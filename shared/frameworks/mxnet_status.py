@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from shared.frameworks.definition import Document
 from shared.frameworks.schemas import OPEN, TEXT
+from shared.job import text
 from shared.job.policies import replacement
 from shared.job.spec import RoleSpec
 from shared.job.state import Job
@@ -23,6 +24,7 @@ def job_status(job: Job, *, type_field: str, waiting: str) -> Document:
         "phase": phase(job),
         "state": state(job),
         "reason": reason(job),
+        "result": result(job),
         "replicaStatuses": [
             {type_field: role.name.upper(), **_states(job, role, waiting)}
             for role in (job.spec.roles if job.spec is not None else ())
@@ -46,6 +48,11 @@ def schema(type_field: str, **more: Document) -> Document:
         "phase": TEXT,
         "state": TEXT,
         "reason": TEXT,
+        "result": {
+            "type": "object",
+            "description": "How the pod ended whose end is the job's.",
+            "properties": {"pod": TEXT, "exitCode": {"type": "integer", "format": "int32"}, "message": TEXT},
+        },
         "replicaStatuses": {"type": "array", "items": replicas},
         "observedGeneration": {"type": "integer", "format": "int64"},
     }
@@ -98,6 +105,21 @@ def reason(job: Job) -> str:
         if known.type == told and known.message and (known.status or told == "WorkersReady"):
             return f"{known.reason}: {known.message}"[:LONGEST_REASON]
     return ""
+
+
+def result(job: Job) -> Document | None:
+    """How the pod ended whose end is the job's: its exit code, and its termination message if it has one.
+
+    None while it runs, and if its exit was not seen.
+    """
+    leader = job.spec.handling.leader if job.spec is not None else ""
+    ended = {slot: end for slot, end in job.attempt.vacancies.items() if slot.role == leader and end.code is not None}
+    if not ended:
+        return None
+    slot = min(ended)
+    message = text.last(ended[slot].message, text.LAST_WORDS_SHOWN)
+    found = {"pod": job.pod_name(slot), "exitCode": ended[slot].code}
+    return found | ({"message": message} if message else {})
 
 
 def successes(job: Job) -> int:

@@ -7,6 +7,7 @@ port of its container (`container_properties`), and the environment of each pod 
 import re
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 import msgspec
@@ -47,13 +48,18 @@ class ReplicaType(NamedTuple):
 
 
 class ContainerProperties(NamedTuple):
-    """The name and the port of a framework's training container."""
+    """The name, the port and the mounts of a framework's training container."""
 
     name: str = ""
     """Empty means the first container."""
     port_name: str = ""
     port: int = 0
     """The port unless the container has a port of that name; 0 if it has none."""
+    mount_paths: Mapping[str, str] = MappingProxyType({})
+    """Names of volumes → where they are mounted, unless the container mounts another volume there.
+
+    A volume that the pod template lacks is an empty directory of the pod's.
+    """
 
 
 class Replica(msgspec.Struct, frozen=True, kw_only=True):
@@ -213,6 +219,8 @@ class Replicated(Framework):
             else container
             for container in pod["spec"]["containers"]
         ]
+        for volume, path in self.container_properties.mount_paths.items():
+            pod["spec"] |= _mounted(pod["spec"], volume, path, name)
         return pod
 
     def ports(self, manifest: Custom, spec: JobSpec, context: PodContext | None) -> list[Document]:
@@ -291,3 +299,18 @@ class Replicated(Framework):
         if port and not any(known.get("name") == properties.port_name for known in ports):
             ports = [*ports, {"name": properties.port_name, "containerPort": port}]
         return container | {"env": [*ours, *theirs]} | ({"ports": ports} if ports else {})
+
+
+def _mounted(spec: Document, volume: str, path: str, name: str) -> Document:
+    """The containers and volumes of a pod whose container of that name mounts a volume at a path."""
+    volumes: list[Any] = spec.get("volumes") or []
+    if not any(known.get("name") == volume for known in volumes):
+        volumes = [*volumes, {"name": volume, "emptyDir": {}}]
+
+    def mounting(container: Document) -> Document:
+        mounts: list[Any] = container.get("volumeMounts") or []
+        if container["name"] != name or any(mount.get("mountPath") == path for mount in mounts):
+            return container
+        return container | {"volumeMounts": [*mounts, {"name": volume, "mountPath": path}]}
+
+    return {"containers": [mounting(container) for container in spec["containers"]], "volumes": volumes}

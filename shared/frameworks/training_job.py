@@ -229,7 +229,10 @@ def _launcher(roles: reading.Fields) -> RoleSpec:
         return RoleSpec(name=LAUNCHER, replicas=1)
     if role.has("replicas") and role.raw("replicas") != 1:
         role.refuse("NotOneLauncher", "set 1 or leave it out: a job has one launcher", "replicas")
-    return RoleSpec(name=LAUNCHER, replicas=1, restart_policy=_restart_policy(role), container=_container(role)[0])
+    name, container = _container(role)
+    if container is not None:
+        container.parts("env")
+    return RoleSpec(name=LAUNCHER, replicas=1, restart_policy=_restart_policy(role), container=name)
 
 
 def _worker(roles: reading.Fields, *, slots_given: bool) -> tuple[RoleSpec, int | None]:

@@ -40,6 +40,7 @@ class Guarded(Framework):
         self.resource = inner.resource
         self.role_label, self.index_label = _as(tuple[str, str], (inner.role_label, inner.index_label))
         self.take_over = _GuardedTakeOver(self, inner.take_over)
+        self.reports_result = _as(bool, inner.reports_result)
         self.announcements = _as(dict[str, str], {**inner.announcements})
         self._definition = inner.definition
         self._others = tuple(Guarded(other) for other in inner.others)

@@ -4,9 +4,11 @@ Conditions, Kubernetes Events, `muster why` and `docs/reasons.md` (`make pages`)
 from here.  What is wrong with a spec has a sentence of its own, beside the field (`Problem`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
+
+from shared.job.spec import Ignored
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -285,3 +287,9 @@ def of_request(word: str) -> str:
 def told(part: Mapping[str, Reason], word: str, **values: object) -> str:
     """The sentence of a condition with these values put in."""
     return part[word].told.format(**values)
+
+
+def without_effect(fields: Iterable[Ignored]) -> str:
+    """The sentences about fields of a spec that Muster does not act upon."""
+    told_of = (told(PHASES, "FieldIgnored", field=known.field, instead=known.message) for known in fields)
+    return "; ".join(told_of)

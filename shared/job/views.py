@@ -40,7 +40,8 @@ class Exit(msgspec.Struct, frozen=True, gc=False):
     code: int
     reason: str = ""
     message: str = ""
-    """What a failed container said last, at most 2 KiB; empty where MUSTER_TERMINATION_MESSAGES is false."""
+    """What a failed container said last, or one that succeeded left as its result where the kind reports it, at most
+    2 KiB; empty where MUSTER_TERMINATION_MESSAGES is false."""
 
 
 class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):

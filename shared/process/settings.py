@@ -109,8 +109,9 @@ class Settings(BaseSettings):
     """More keys of taints that announce the end of a node, besides the well-known ones."""
 
     termination_messages: bool = True
-    """What a failed container prints last, at most 2 KiB, becomes part of the history and of the job's status. False:
-    pods are made without `terminationMessagePolicy: FallbackToLogsOnError`, and no termination message is recorded."""
+    """What a failed container prints last, at most 2 KiB, becomes part of the history and of the job's status, and so
+    does the termination message of an MXJob's scheduler. False: pods are made without
+    `terminationMessagePolicy: FallbackToLogsOnError`, and no termination message is recorded."""
 
     jobs_per_minute: int = Field(default=3_000, ge=0)
     """For the watcher. How many new jobs of one namespace are taken on a minute; after a pause as many at once. The

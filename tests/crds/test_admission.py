@@ -13,8 +13,8 @@ EXAMPLES = [
     pytest.param(document, id=f"{path.parent.name}/{path.stem}")
     for path in sorted((Path(__file__).parents[2] / "examples").glob("*/*.yaml"))
     for document in yaml.safe_load_all(path.read_text())
-    # What stands beside a job, such as an autoscaler, is of Kubernetes' own kinds; JAXJob is a package's own.
-    if not document["apiVersion"].startswith("autoscaling/") and document["kind"] != "JAXJob"
+    # What stands beside a job, such as an autoscaler, is of Kubernetes' own kinds; FlaxJob is a package's own.
+    if not document["apiVersion"].startswith("autoscaling/") and document["kind"] != "FlaxJob"
 ]
 ROLES = "spec.etReplicaSpecs"
 WORKER = f"{ROLES}.worker"

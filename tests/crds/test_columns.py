@@ -10,15 +10,18 @@ from tests.crds.judges import real
 from tests.frameworks.documents import (
     changed,
     fioravanzo_job,
+    jax_job,
     kubeflow_mx_job,
     mlkube_job,
     mpba_job,
     mpi_job,
+    paddle_job,
     pytorch_job,
     scale_in,
     scale_out,
     tf_job,
     training_job,
+    xgboost_job,
 )
 
 COLUMNS = {
@@ -106,6 +109,24 @@ TABLE = [
             **{"Reason": "JobRunning", "Message": "it is Running"},
         },
         id="MXJob of kubeflow.org",
+    ),
+    pytest.param(
+        changed(jax_job(), "status", counted(Worker=2)),
+        {"State": "Running", "Age": None, "Workers": 2, "Failed": 1},
+        {"Reason": "JobRunning", "Message": "it is Running"},
+        id="JAXJob",
+    ),
+    pytest.param(
+        changed(paddle_job(Master=1, Worker=2), "status", counted(Worker=2, Master=1)),
+        {"State": "Running", "Age": None, "Workers": 2, "Failed": 1},
+        {"Master": 1, "Reason": "JobRunning", "Message": "it is Running"},
+        id="PaddleJob",
+    ),
+    pytest.param(
+        changed(xgboost_job(), "status", counted(Worker=2, Master=1)),
+        {"State": "Running", "Age": None, "Workers": 2, "Failed": 1},
+        {"Master": 1, "Reason": "JobRunning", "Message": "it is Running"},
+        id="XGBoostJob",
     ),
     pytest.param(
         changed(fioravanzo_job(), "status", listed("mx_replica_type")),

@@ -13,13 +13,16 @@ from tests.frameworks.documents import (
     changed,
     custom,
     fioravanzo_job,
+    jax_job,
     kubeflow_mx_job,
     mlkube_job,
     mpba_job,
     mpi_job,
+    paddle_job,
     pytorch_job,
     tf_job,
     training_job,
+    xgboost_job,
 )
 
 ELASTIC = pytorch_job(policy={"minReplicas": 2, "maxReplicas": 4}, Worker=3)
@@ -155,7 +158,15 @@ async def test_no_pod_can_be_made_of(judge: Judge, job: Document, container: str
 
 @pytest.mark.parametrize(
     ("job", "specs"),
-    [(tf_job(), TF), (pytorch_job(Worker=2), TORCH), (mpi_job(), MPI), (kubeflow_mx_job(), "spec.mxReplicaSpecs")],
+    [
+        (tf_job(), TF),
+        (pytorch_job(Worker=2), TORCH),
+        (mpi_job(), MPI),
+        (kubeflow_mx_job(), "spec.mxReplicaSpecs"),
+        (jax_job(), "spec.jaxReplicaSpecs"),
+        (paddle_job(), "spec.paddleReplicaSpecs"),
+        (xgboost_job(), "spec.xgbReplicaSpecs"),
+    ],
     ids=lambda value: value["kind"] if isinstance(value, dict) else "",
 )
 @pytest.mark.parametrize("part", ["template", "template.spec", "template.spec.containers"])

@@ -23,7 +23,7 @@ EXAMPLES = [
     path
     for path in sorted((Path(__file__).parents[2] / "examples").glob("*/*.yaml"))
     # That of the frameworks page is a package's own.
-    if "kind: JAXJob" not in path.read_text()
+    if "kind: FlaxJob" not in path.read_text()
 ]
 CLIENT_SIDE = ("apply", "-f", str(CRDS))
 SERVER_SIDE = ("apply", "--server-side", "-f", str(CRDS))

@@ -1,5 +1,6 @@
 """`docs/frameworks.md`: its framework is complete, and trains as it stands there; its package can be installed."""
 
+import json
 import pkgutil
 import re
 import subprocess
@@ -16,10 +17,15 @@ import muster.frameworks
 import shared.frameworks
 import shared.job
 from muster.frameworks import REPLICATED, KubeflowJob, ReplicaType
+from shared.frameworks.definition import Definition
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN, Kinds
+from shared.frameworks.scale_requests import REQUEST_DEFINITIONS
 from shared.installation import plugins
+from shared.job.naming import Slot
 from shared.job.spec import Succeeds
+from tests.frameworks.documents import changed, custom, mx_job, mx_replicas
+from tests.kit.pods import pod_for
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import World
 
@@ -31,11 +37,11 @@ FEW = 30
 MANIFEST: dict[str, Any] = {
     "metadata": {"name": "resnet"},
     "spec": {
-        "jaxReplicaSpecs": {
+        "flaxReplicaSpecs": {
             "Worker": {
                 "replicas": 3,
                 "restartPolicy": "OnFailure",
-                "template": {"spec": {"containers": [{"name": "jax", "image": "jax"}]}},
+                "template": {"spec": {"containers": [{"name": "flax", "image": "flax"}]}},
             }
         }
     },
@@ -47,14 +53,14 @@ def listings(language: str) -> list[str]:
 
 
 def the_code() -> str:
-    code, _test = listings("python")
+    code, _its_test, _ported = listings("python")
     return code
 
 
 def the_framework() -> Framework:
     names: dict[str, Any] = {}
     exec(the_code(), names)  # noqa: S102 -- the text of our own page, which users copy
-    framework: Framework = names["JAXJob"]()
+    framework: Framework = names["FlaxJob"]()
     return framework
 
 
@@ -72,6 +78,30 @@ def test_a_built_in_kind_has_a_row_here_and_a_section_in_the_page_about_compatib
             f"write a section `# {resource.kind} (`{resource.api_version}`)` into {COMPATIBILITY.name}: what its users "
             "keep, and what differs"
         )
+
+
+def fields(schema: dict[str, Any]) -> Iterator[str]:
+    """The names of all fields of a spec; a pod template's are Kubernetes' own."""
+    for name, field in schema.get("properties", {}).items():
+        yield name
+        if name != "template":
+            yield from fields(field)
+    for inner in (schema.get("items"), schema.get("additionalProperties")):
+        if isinstance(inner, dict):
+            yield from fields(inner)
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        *(pytest.param(version.definition, id=version.name) for kind in BUILT_IN for version in (kind, *kind.others)),
+        *(pytest.param(definition, id=kind.kind) for kind, definition in REQUEST_DEFINITIONS.items()),
+    ],
+)
+def test_the_page_about_compatibility_says_of_every_field_whether_it_is_acted_upon(definition: Definition):
+    page = COMPATIBILITY.read_text()
+    unsaid = {name for name in fields(definition.spec) if not re.search(rf"`[^`]*\b{name}\b[^`]*`", page)}
+    assert not unsaid, f"say of these fields in {COMPATIBILITY.name} what they do"
 
 
 def one_of_your_own() -> str:
@@ -132,7 +162,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The page's package, built by its own `pyproject.toml` and installed for this process."""
     source, installed = tmp_path / "source", tmp_path / "installed"
     source.mkdir()
-    (source / "jaxjob.py").write_text(the_code())
+    (source / "flaxjob.py").write_text(the_code())
     [about] = listings("toml")
     (source / "pyproject.toml").write_text(about)
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
@@ -144,32 +174,32 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     plugins.installed.cache_clear()
     yield installed
     plugins.installed.cache_clear()
-    sys.modules.pop("jaxjob", None)
+    sys.modules.pop("flaxjob", None)
 
 
 def test_its_package_brings_the_kind(package: Path):
-    assert (package / "jaxjob.py").is_file()
+    assert (package / "flaxjob.py").is_file()
     assert plugins.installed().left_out == ()
-    assert "JAXJob.kubeflow.org" in [kind.name for kind in plugins.kinds()]
+    assert "FlaxJob.kubeflow.org" in [kind.name for kind in plugins.kinds()]
 
 
 def test_its_own_test_passes(package: Path):
-    _code, its_test = listings("python")
+    _code, its_test, _ported = listings("python")
     names: dict[str, Any] = {}
     exec(its_test, names)  # noqa: S102 -- our own page, too
     [run] = [value for name, value in names.items() if name.startswith("test_")]
     run()
-    assert sys.modules["jaxjob"].__file__ == str(package / "jaxjob.py")
+    assert sys.modules["flaxjob"].__file__ == str(package / "flaxjob.py")
 
 
 @in_virtual_time
 async def test_a_job_of_it_runs_loses_a_worker_and_succeeds():
-    jax = the_framework()
-    async with World(kinds=Kinds([*BUILT_IN, jax])) as world:
-        world.apply(jax.resource, MANIFEST)
+    flax = the_framework()
+    async with World(kinds=Kinds([*BUILT_IN, flax])) as world:
+        world.apply(flax.resource, MANIFEST)
 
         def conditions() -> dict[str, str]:
-            known = world.status(jax.resource, "resnet").get("conditions", ())
+            known = world.status(flax.resource, "resnet").get("conditions", ())
             return {condition["type"]: condition["status"] for condition in known}
 
         def uid() -> str:
@@ -190,3 +220,36 @@ async def test_a_job_of_it_runs_loses_a_worker_and_succeeds():
         await world.quiet()
         world.exit_codes["resnet-worker-0"] = 0
         await world.until(lambda: conditions().get("Succeeded") == "True", "it succeeds")
+
+
+def test_the_tensorflow_example_of_dl_operator_is_carried_over_as_the_page_says():
+    _code, _its_test, ported = listings("python")
+    names: dict[str, Any] = {}
+    exec(ported, names)  # noqa: S102 -- our own page, too
+    job = custom(mx_job("mpba.fbk.eu/v1", mx_replicas("replicaType", PS=1, WORKER=2), kind="TFJob"))
+    (container,) = pod_for(job, Slot(0, "worker", 1), names["TFJob"]())["spec"]["containers"]
+    (variable,) = container["env"]
+    assert json.loads(variable["value"]) == {
+        "cluster": {"ps": ["ps-mnist-0:2222"], "worker": ["worker-mnist-0:2222", "worker-mnist-1:2222"]},
+        "task": {"type": "worker", "index": 1},
+    }
+    assert container["ports"] == [{"name": "dlport0", "containerPort": 2222}]
+
+
+def test_a_framework_mounts_a_volume_where_its_container_expects_it():
+    flax = the_framework()
+    type(flax).container_properties = type(flax).container_properties._replace(mount_paths={"data": "/data"})
+    job = changed(MANIFEST, "metadata.uid", "uid-1")
+    spec = "spec.flaxReplicaSpecs.Worker.template.spec"
+
+    def pod(manifest: dict[str, Any]) -> tuple[object, object]:
+        made = pod_for(custom(manifest), Slot(0, "worker", 0), flax)["spec"]
+        return made["containers"][0].get("volumeMounts"), made.get("volumes")
+
+    mount = {"name": "data", "mountPath": "/data"}
+    assert pod(job) == ([mount], [{"name": "data", "emptyDir": {}}])
+    theirs = {"name": "data", "persistentVolumeClaim": {"claimName": "digits"}}
+    assert pod(changed(job, f"{spec}.volumes", [theirs])) == ([mount], [theirs])
+    own = {"name": "other", "mountPath": "/data"}
+    mounted = changed(job, f"{spec}.containers[0].volumeMounts", [own])
+    assert pod(changed(mounted, f"{spec}.volumes", [{"name": "other"}, theirs])) == ([own], [{"name": "other"}, theirs])

@@ -103,6 +103,7 @@ def test_with_the_rules_on_the_page_training_operators_dashboards_go_on():
     assert found
     rules = yaml.safe_load(found[1])["metric_relabel_configs"]
     words = {"TFJob": "tensorflow", "PyTorchJob": "pytorch", "MXJob": "mxnet", "MPIJob": "mpi"}
+    words |= {"JAXJob": "jax", "PaddleJob": "paddle", "XGBoostJob": "xgboost"}
     for kind, word in words.items():
         seen = set()
         for metric in ALL.values():

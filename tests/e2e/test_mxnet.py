@@ -1,5 +1,6 @@
 """MXNet jobs of four operators as their users see them: the published examples, with kubectl."""
 
+import copy
 import json
 from typing import Any
 
@@ -9,7 +10,11 @@ from shared.cluster import Resource
 from shared.frameworks.fioravanzo import FIORAVANZO_MXJOB
 from shared.frameworks.mlkube import MLKUBE_MXJOB
 from shared.frameworks.mpba import MPBA_MXJOB
-from tests.kit.operator import Operator, an_example
+from shared.frameworks.mxnet import runtime_id
+from tests.frameworks.documents import custom
+from tests.frameworks.test_fioravanzo import PUBLISHED as OF_MX_OPERATOR
+from tests.frameworks.test_mpba import PUBLISHED as OF_DL_OPERATOR
+from tests.kit.operator import SHELL, Operator, an_example
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
@@ -18,6 +23,44 @@ async def comes_to(operator: Operator, resource: Resource[Any], job: str, phase:
     return await operator.shows(
         resource, job, lambda status: (status.get("phase"), status.get("state")) == (phase, state), state
     )
+
+
+@pytest.mark.parametrize(
+    ("published", "resource", "pods"),
+    [
+        pytest.param(
+            OF_MX_OPERATOR,
+            FIORAVANZO_MXJOB.resource,
+            ("mx-test-dist-scheduler-{}-0", "mx-test-dist-server-{}-0", "mx-test-dist-worker-{}-0"),
+            id="mx-operator",
+        ),
+        pytest.param(
+            OF_DL_OPERATOR,
+            MPBA_MXJOB.resource,
+            ("scheduler-test02-0", "server-test02-0", "worker-test02-0"),
+            id="dl-operator",
+        ),
+    ],
+)
+async def test_the_published_example_is_created_as_its_page_says_runs_and_succeeds(
+    operator: Operator, published: dict[str, Any], resource: Resource[Any], pods: tuple[str, ...]
+):
+    job = copy.deepcopy(published)
+    # The image is theirs; here its command is ours.
+    script = "test $DMLC_ROLE = scheduler || exec sleep 1000; sleep 3"
+    for entry in job["spec"] if isinstance(job["spec"], list) else job["spec"]["replicaSpecs"]:
+        (container,) = entry["template"]["spec"]["containers"]
+        container |= {"image": SHELL, "imagePullPolicy": "IfNotPresent", "command": ["sh", "-c", script]}
+    name = job["metadata"]["name"]
+    assert f"{name} created" in await operator.kubectl("create", "-f", "-", given=job)
+    await comes_to(operator, resource, name, "Running", "Running")
+    uid = await operator.kubectl("get", f"{resource.plural}.{resource.group}", name, "-o", "jsonpath={.metadata.uid}")
+    made = custom({**job, "metadata": {"name": name, "uid": uid}})
+    for pod in pods:
+        await operator.kubectl("get", "pod", pod.format(runtime_id(made)))
+    status = await comes_to(operator, resource, name, "Done", "Succeeded")
+    assert (status["result"]["exitCode"], len(status["replicaStatuses"])) == (0, 3)
+    await operator.kubectl("delete", f"{resource.plural}.{resource.group}", name)
 
 
 async def test_the_scheduler_may_stand_anywhere_and_its_end_is_the_jobs(operator: Operator):
@@ -43,6 +86,24 @@ async def test_the_scheduler_may_stand_anywhere_and_its_end_is_the_jobs(operator
     assert "SuccessfulCreate" in await operator.kubectl("describe", "mxjobs.fioravanzo.org", "mx-any-order")
     await operator.kubectl("delete", "mxjobs.fioravanzo.org", "mx-any-order")
     await operator.selects("mx_job_name=mx-any-order")
+
+
+async def test_a_worker_of_mx_operator_restarts_after_exit_0_too(operator: Operator):
+    job = an_example("mxnet/any_order")
+    job["metadata"]["name"] = "mx-exits"
+    worker = job["spec"]["replicaSpecs"][0]["template"]["spec"]
+    del worker["restartPolicy"]
+    worker["containers"][0]["command"] = ["sh", "-c", "sleep 3"]
+    await operator.apply(job)
+    await comes_to(operator, FIORAVANZO_MXJOB.resource, "mx-exits", "Running", "Running")
+    name = "mx-exits-worker-demo-0"
+    first = await operator.kubectl("get", "pod", name, "-o", "jsonpath={.metadata.uid}")
+    await operator.kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", f"pod/{name}", "--timeout=60s")
+    await operator.kubectl("wait", "--for=delete", f"pod/{name}", "--timeout=60s")
+    await operator.kubectl("wait", "--for=create", f"pod/{name}", "--timeout=60s")
+    assert await operator.kubectl("get", "pod", name, "-o", "jsonpath={.metadata.uid}") != first
+    await comes_to(operator, FIORAVANZO_MXJOB.resource, "mx-exits", "Running", "Running")
+    await operator.kubectl("delete", "mxjobs.fioravanzo.org", "mx-exits")
 
 
 async def test_a_local_job_and_its_columns(operator: Operator):
@@ -71,9 +132,22 @@ async def test_a_spec_that_is_a_list(operator: Operator):
     await operator.apply(an_example("mxnet/list"))
     status = await comes_to(operator, MPBA_MXJOB.resource, "mx-list", "Done", "Failed")
     assert "scheduler-mx-list-0 exited with 3" in status["reason"]
+    said = "scheduler scheduler-mx-list-0:9000"
+    assert status["result"] == {"pod": "scheduler-mx-list-0", "exitCode": 3, "message": said}
     # What still ran is gone, what had ended stays.
     await operator.selects("job_name=mx-list", "scheduler-mx-list-0")
     assert await operator.kubectl("logs", "scheduler-mx-list-0") == "scheduler scheduler-mx-list-0:9000\n"
+
+
+async def test_what_a_scheduler_leaves_as_its_termination_message_is_the_result_of_the_job(operator: Operator):
+    job = an_example("mxnet/list")
+    job["metadata"]["name"] = "mx-result"
+    (container,) = job["spec"][0]["template"]["spec"]["containers"]
+    container["terminationMessagePath"] = "/tmp/result"  # noqa: S108 -- a file of the container
+    container["command"] = ["sh", "-c", "sleep 1; echo accuracy 0.93 > /tmp/result"]
+    await operator.apply(job)
+    status = await comes_to(operator, MPBA_MXJOB.resource, "mx-result", "Done", "Succeeded")
+    assert status["result"] == {"pod": "scheduler-mx-result-0", "exitCode": 0, "message": "accuracy 0.93"}
 
 
 async def test_a_tuners_end_is_that_of_a_tuning_job(operator: Operator):

@@ -132,6 +132,18 @@ def tf_job(**replicas: int) -> Document:
     return kubeflow_job("TFJob", "tfReplicaSpecs", "tensorflow", **(replicas or {"Worker": 2}))
 
 
+def jax_job(**replicas: int) -> Document:
+    return kubeflow_job("JAXJob", "jaxReplicaSpecs", "jax", **(replicas or {"Worker": 3}))
+
+
+def paddle_job(**replicas: int) -> Document:
+    return kubeflow_job("PaddleJob", "paddleReplicaSpecs", "paddle", **(replicas or {"Worker": 2}))
+
+
+def xgboost_job(**replicas: int) -> Document:
+    return kubeflow_job("XGBoostJob", "xgbReplicaSpecs", "xgboost", **(replicas or {"Master": 1, "Worker": 2}))
+
+
 def mx_job(group: str, spec: Any, *, kind: str = "MXJob", name: str = "mnist") -> Document:
     """A job of one of the MXNet operators; `group` with its version."""
     return {
@@ -179,6 +191,9 @@ def of_each_kind(workers: int) -> list[Document]:
         pytorch_job(Master=1, Worker=workers),
         mpi_job(Launcher=1, Worker=workers),
         kubeflow_mx_job(Scheduler=1, Server=2, Worker=workers),
+        jax_job(Worker=workers),
+        paddle_job(Master=2, Worker=workers),
+        xgboost_job(Master=1, Worker=workers),
         fioravanzo_job(SCHEDULER=1, SERVER=2, WORKER=workers),
         mpba_job(SCHEDULER=1, SERVER=2, WORKER=workers),
         mlkube_job(SCHEDULER=1, SERVER=2, WORKER=workers),

@@ -91,6 +91,23 @@ class TestManifests:
     def test_what_is_no_port_is_refused(self, port: object):
         assert reasons(changed(PUBLISHED, "spec.replicaSpecs[0].mxPort", port)) == ["InvalidValue"]
 
+    @pytest.mark.parametrize(
+        ("theirs", "held"),
+        [
+            pytest.param(ABSENT, "Always", id="as Kubernetes has it when absent"),
+            pytest.param("Always", "Always", id="Always"),
+            pytest.param("OnFailure", "OnFailure", id="OnFailure, as in the published examples"),
+            pytest.param("Never", "OnFailure", id="Never: the operator replaced pods that failed"),
+            pytest.param({"a": 1}, "Always", id="nonsense"),
+        ],
+    )
+    def test_servers_and_workers_restart_when_they_exit_as_their_template_says(self, theirs: object, held: str):
+        job = fioravanzo_job()
+        for index in range(3):
+            job = changed(job, f"spec.replicaSpecs[{index}].template.spec.restartPolicy", theirs)
+        spec = parsed(job)
+        assert [spec.policy(role) for role in ("scheduler", "server", "worker")] == ["ExitCode", held, held]
+
     def test_pods_stay_after_the_end(self):
         assert parsed(PUBLISHED).clean_pod_policy == "None"
 

@@ -56,6 +56,14 @@ class TestRunPolicy:
         assert [known.field for known in spec.ignored] == ["spec.runPolicy.schedulingPolicy"]
         assert msgspec.structs.replace(spec, ignored=()) == parsed(tf_job())
 
+    def test_a_field_without_effect_is_told_in_the_status_as_long_as_the_job_is_there(self):
+        spec = parsed(changed(tf_job(), "spec.runPolicy.schedulingPolicy", {"minAvailable": 2}))
+        observed = JobObserved(kind="TFJob", api_version="kubeflow.org/v1", generation=1, version=1, spec=spec)
+        created, running = JobCreated(reason="TFJobCreated"), JobRunning(reason="TFJobRunning")
+        job = a_history([observed, created, SlotsAssigned(slots=all_slots(spec), reason="JobCreated"), running]).job
+        (told,) = (known for known in TFJOB.status(job)["conditions"] if known["type"] == "Created")
+        assert "; spec.runPolicy.schedulingPolicy has no effect: no PodGroup is made" in told["message"]
+
     @pytest.mark.parametrize(
         ("path", "value", "reason"),
         [

@@ -1,23 +1,21 @@
-"""MXJob of mpba.fbk.eu: the spec is a list; and a kind of a user's own on the same shape, dl-operator's TFJob."""
+"""MXJob of mpba.fbk.eu: the spec is a list."""
 
-import json
-from collections.abc import Mapping
 from functools import partial
 
 import pytest
 import yaml
 
-from shared.frameworks.mpba import MPBA_MXJOB, MpbaJob
-from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
+from shared.frameworks.mpba import MPBA_MXJOB
+from shared.job.events.catalog import AnyEvent
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.status import JobCreated
-from shared.job.events.watcher import JobObserved
+from shared.job.events.watcher import JobObserved, PodsObserved
 from shared.job.naming import Slot
-from shared.job.spec import REPLICATED
-from tests.frameworks.documents import ABSENT, changed, custom, mpba_job, mx_job, mx_replicas, spec_of
+from shared.job.views import Exit
+from tests.frameworks.documents import ABSENT, changed, custom, mpba_job, spec_of
 from tests.kit.histories import a_history
 from tests.kit.pods import pod_for, service_for
-from tests.kit.replicas import all_slots
+from tests.kit.replicas import all_slots, replica
 
 PUBLISHED = yaml.safe_load("""
 apiVersion: "mpba.fbk.eu/v1"
@@ -110,29 +108,18 @@ def test_its_status_says_what_theirs_never_did():
     }
 
 
-class TFJob(MpbaJob):
-    """What dl-operator has for TensorFlow, as a package of a user's would bring it."""
+def test_its_result_is_the_exit_code_of_the_scheduler_and_what_it_left():
+    spec = parsed(mpba_job(SCHEDULER=1, WORKER=1))
+    observed = JobObserved(kind="MXJob", api_version="mpba.fbk.eu/v1", generation=1, version=1, spec=spec)
+    begun = [observed, JobCreated(reason="MXJobCreated"), SlotsAssigned(slots=all_slots(spec), reason="JobCreated")]
 
-    job_type = "TFJob"
-    replica_types = (ReplicaType("PS"), ReplicaType("WORKER", least=1))
-    container_properties = ContainerProperties(port_name="dlport0", port=2222)
-    handling = REPLICATED
-    reserved = frozenset()
+    def result(*events: AnyEvent) -> object:
+        return MPBA_MXJOB.status(a_history([*begun, *events]).job)["result"]
 
-    def environment(self, replica: Replica) -> Mapping[str, str]:
-        cluster = {role.name: replica.hosts(role.name) for role in replica.spec.roles}
-        return {
-            "TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": replica.role, "index": replica.index}}),
-        }
+    def exited(code: int, message: str) -> PodsObserved:
+        exits = (Exit("mxnet", code, "", message),)
+        return PodsObserved(pods=(replica("scheduler", 0, version=50, phase="Failed", exits=exits),))
 
-
-def test_a_kind_for_tensorflow_is_a_few_lines_on_the_same_shape():
-    job = custom(mx_job("mpba.fbk.eu/v1", mx_replicas("replicaType", PS=1, WORKER=2), kind="TFJob"))
-    pod = pod_for(job, Slot(0, "worker", 1), TFJob())
-    (container,) = pod["spec"]["containers"]
-    (variable,) = container["env"]
-    assert json.loads(variable["value"]) == {
-        "cluster": {"ps": ["ps-mnist-0:2222"], "worker": ["worker-mnist-0:2222", "worker-mnist-1:2222"]},
-        "task": {"type": "worker", "index": 1},
-    }
-    assert container["ports"] == [{"name": "dlport0", "containerPort": 2222}]
+    assert result(PodsObserved(pods=(replica("scheduler", 0),))) is None
+    assert result(exited(0, "")) == {"pod": "scheduler-mnist-0", "exitCode": 0}
+    assert result(exited(3, "no data")) == {"pod": "scheduler-mnist-0", "exitCode": 3, "message": "no data"}

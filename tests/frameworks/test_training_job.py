@@ -196,6 +196,10 @@ def test_accepted(path: str, value: object) -> None:
         pytest.param("spec.backoffLimit", -1, "InvalidValue", "", id="a negative limit"),
         pytest.param("spec.suspend", "true", "InvalidValue", "", id="true in quotes"),
         pytest.param("spec.slotsPerWorker", 0, "InvalidValue", "", id="no slots"),
+        pytest.param(
+            f"{ROLES}.launcher.template.spec.containers[0].env", ["A=1"], "InvalidValue",
+            f"{ROLES}.launcher.template.spec.containers[0].env[0]", id="a launcher's variable that is no object",
+        ),
         pytest.param(f"{ROLES}.worker.template", ABSENT, "NoTemplate", "", id="no template"),
         pytest.param(
             f"{ROLES}.worker.template", {}, "NoContainers", f"{ROLES}.worker.template.spec.containers",

@@ -24,14 +24,14 @@ def image_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="session")
-def jaxjob(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def flaxjob(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """The framework of `docs/frameworks.md`, installed beside Muster for all processes that are started from here."""
     folder = tmp_path_factory.mktemp("packages")
-    (folder / "jaxjob.py").write_text(the_code())
-    about = folder / "jaxjob-1.0.dist-info"
+    (folder / "flaxjob.py").write_text(the_code())
+    about = folder / "flaxjob-1.0.dist-info"
     about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: jaxjob\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text(f"[{GROUP}]\njaxjob = jaxjob:JAXJob\n")
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: flaxjob\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(f"[{GROUP}]\nflaxjob = flaxjob:FlaxJob\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(folder))
         yield
@@ -39,7 +39,7 @@ def jaxjob(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest_asyncio.fixture(loop_scope="session", scope="session")
 async def training(
-    image_folders: dict[str, Path], jaxjob: None, tmp_path_factory: pytest.TempPathFactory
+    image_folders: dict[str, Path], flaxjob: None, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Training]:
     def make(data: Path, *, images: Mapping[str, Path], **more: Any) -> Devcluster:
         return Devcluster(data, images={**images, **image_folders}, **more)

@@ -42,8 +42,13 @@ def as_shown(document: bytes) -> str:
 
 
 def as_told(found: str | None, published: str) -> str | None:
-    """The document with the sentence of the release where it did not tell of lost workers, or of waiting (ADR 12)."""
+    """The document without what the release did not tell: how an MXNet job's leader ended, lost workers, and waiting
+    (ADR 12).
+    """
     document, before = msgspec.json.decode(found or "null"), msgspec.json.decode(published)
+    if isinstance(document, dict) and "result" not in before:
+        document.pop("result", None)
+        found = canonical(document).decode()
     if document is None or len(document.get("conditions", ())) != len(before.get("conditions", ())):
         return found
     for condition, known in zip(document.get("conditions", ()), before.get("conditions", ()), strict=True):

@@ -12,12 +12,15 @@ from tests.frameworks.documents import (
     Document,
     changed,
     fioravanzo_job,
+    jax_job,
     kubeflow_mx_job,
     mlkube_job,
     mpba_job,
     mpi_job,
+    paddle_job,
     pytorch_job,
     tf_job,
+    xgboost_job,
 )
 from tests.frameworks.full import FULL_IN, FULL_JOB, FULL_OUT, SECRET
 from tests.frameworks.test_pytorchjob import IN_FULL
@@ -81,6 +84,9 @@ FULL: Mapping[tuple[str, str], Document] = {
         _full(_MPI, "mpi", "mpi-port"),
         _full(mpi_job(v2beta1=True), "mpi", "mpi-port"),
         _full(kubeflow_mx_job(), "mxnet", "mxjob-port"),
+        _full(jax_job(), "jax", "jaxjob-port"),
+        _full(changed(paddle_job(Master=1, Worker=2), "spec.elasticPolicy", {"maxReplicas": 4}), "paddle", "master"),
+        _full(xgboost_job(), "xgboost", "xgboostjob-port"),
         _full(changed(fioravanzo_job(), "spec.terminationPolicy", _CHIEF), "mxnet", "mx-port", None),
         _full(mpba_job(), "mxnet", "mx-port", None),
         _full(changed(mlkube_job(), "spec.replicaSpecs[0].PsRootPort", 9092), "mxnet", "mx-port", None),

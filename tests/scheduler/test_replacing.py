@@ -56,7 +56,7 @@ def records(*story: AnyEvent) -> list[Step]:
         pytest.param("Never", KILLED, False, id="Never: a crash is reported"),
         pytest.param("Never", DELETED, False, id="Never: a deleted one too"),
         pytest.param("Never", EVICTED, True, id="Never: but what its node did is not the worker's end"),
-        pytest.param("Always", DONE, True, id="Always: even one that did its work"),
+        pytest.param("Always", DONE, False, id="Always: one that did its work waits first"),
         pytest.param("Always", BROKEN, True, id="Always: one that failed"),
         pytest.param("OnFailure", BROKEN, True, id="OnFailure: one that failed"),
         pytest.param("OnFailure", DONE, False, id="OnFailure: one that did its work is done"),
@@ -77,6 +77,14 @@ def records(*story: AnyEvent) -> list[Step]:
 def test_the_policy_says_who_is_replaced(policy: RestartPolicy, end: PodView, replaced: bool):
     story = [*a_running_job(of_workers=policy), pods(end)]
     assert records(*story) == ([assigned(2, replaces=(1,))] if replaced else [])
+
+
+def test_one_that_did_its_work_restarts_under_always_after_the_first_wait():
+    story = [*a_running_job(of_workers="Always"), pods(DONE)]
+    (timer,) = (timer for timer in next_due(given(*story).job) if timer.name.startswith(REPLACEMENT))
+    assert timer.seconds == 10
+    passed = TimePassed(anchor=timer.anchor, timer=timer.name)
+    assert records(*story, passed) == [assigned(2, replaces=(1,))]
 
 
 def test_14_a_worker_that_vanished_is_replaced():

@@ -9,10 +9,12 @@ from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.kubeflow import KubeflowJob
 from shared.frameworks.mpijob import MPIJOB, MPIJOB_V2BETA1
 from shared.frameworks.mxjob import MXJOB
+from shared.frameworks.paddlejob import PADDLEJOB
 from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.tfjob import TFJOB
+from shared.frameworks.xgboostjob import XGBOOSTJOB
 from shared.job.naming import RESTART
-from tests.frameworks.documents import kubeflow_mx_job, mpi_job, pytorch_job, tf_job
+from tests.frameworks.documents import kubeflow_mx_job, mpi_job, paddle_job, pytorch_job, tf_job, xgboost_job
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import Document
 from tests.service.kubeflow import Play, applied
@@ -50,10 +52,14 @@ def workers(name: str) -> tuple[str, str]:
 TF = Kind(TFJOB, tf_job(Chief=1, PS=1, Worker=2), "mnist-chief-0", ("mnist-ps-0", *workers("mnist")))
 PYTORCH = Kind(PYTORCHJOB, pytorch_job(), "mnist-master-0", workers("mnist"))
 MX = Kind(MXJOB, kubeflow_mx_job(), "mnist-scheduler-0", ("mnist-server-0", *workers("mnist")))
+PADDLE = Kind(PADDLEJOB, paddle_job(Master=1, Worker=2), "mnist-master-0", workers("mnist"))
+XGBOOST = Kind(XGBOOSTJOB, xgboost_job(), "mnist-master-0", workers("mnist"))
 MPI_V1 = Kind(MPIJOB, mpi_job(), "pi-launcher", workers("pi"))
 MPI = Kind(MPIJOB_V2BETA1, mpi_job(v2beta1=True), "pi-launcher", workers("pi"))
 each_kind = pytest.mark.parametrize(
-    "kind", [TF, PYTORCH, MX, MPI_V1, MPI], ids=lambda kind: f"{kind.word} {kind.framework.resource.version}"
+    "kind",
+    [TF, PYTORCH, MX, PADDLE, XGBOOST, MPI_V1, MPI],
+    ids=lambda kind: f"{kind.word} {kind.framework.resource.version}",
 )
 
 

@@ -11,7 +11,7 @@ from shared.frameworks.framework import Framework
 from shared.frameworks.mlkube import MLKUBE_MXJOB
 from shared.frameworks.mpba import MPBA_MXJOB
 from shared.frameworks.mxjob import MXJOB
-from tests.frameworks.documents import Document, changed, fioravanzo_job, kubeflow_mx_job, mlkube_job, mpba_job
+from tests.frameworks.documents import ABSENT, Document, changed, fioravanzo_job, kubeflow_mx_job, mlkube_job, mpba_job
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import World
 
@@ -103,6 +103,33 @@ async def test_a_scheduler_that_was_killed_begins_the_whole_job_again_and_one_th
         await world.quiet()
         # GPUs are not kept by pods that never end, except where people count on finding them.
         assert world.pods().keys() == (before.keys() if framework is FIORAVANZO_MXJOB else {scheduler})
+
+
+@in_virtual_time
+async def test_a_worker_of_mx_operator_that_ended_well_restarts_unless_the_job_ends_meanwhile():
+    job = applied(fioravanzo_job(**SIZES))
+    for index in range(3):
+        job = changed(job, f"spec.replicaSpecs[{index}].template.spec.restartPolicy", ABSENT)
+    worker, server, scheduler = (f"mnist-{role}-1kkf-0" for role in ("worker", "server", "scheduler"))
+    async with World() as world:
+        world.apply(FIORAVANZO_MXJOB.resource, job)
+        await reaches(world, FIORAVANZO_MXJOB, "Running", "Running")
+        await world.quiet()
+        before = uids(world)
+        for name in (worker, server):
+            world.exit_codes[name] = 0
+            await world.until(lambda name=name: uids(world).get(name, before[name]) != before[name], f"{name} is back")  # type: ignore[misc]
+        assert uids(world)[scheduler] == before[scheduler]
+        await reaches(world, FIORAVANZO_MXJOB, "Running", "Running")
+        await world.quiet()
+        before = uids(world)
+        # At the end of a training all processes exit at about the same time: none of them restarts.
+        world.exit_codes[worker] = world.exit_codes[server] = 0
+        await world.pass_seconds(1)
+        world.exit_codes[scheduler] = 0
+        await reaches(world, FIORAVANZO_MXJOB, "Done", "Succeeded")
+        await world.pass_seconds(600)
+        assert uids(world) == before
 
 
 @in_virtual_time

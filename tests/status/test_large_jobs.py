@@ -52,7 +52,9 @@ def a_pod(role: RoleSpec, index: int, *, failed: bool = False) -> PodView:
     )
 
 
-@pytest.mark.parametrize("number", range(8), ids=[str(each["apiVersion"]) for each in of_each_kind(2)])
+@pytest.mark.parametrize(
+    "number", [pytest.param(number, id=str(each["apiVersion"])) for number, each in enumerate(of_each_kind(2))]
+)
 def test_a_status_goes_through_the_pods_as_often_whether_there_are_few_or_many(
     number: int, monkeypatch: pytest.MonkeyPatch
 ):

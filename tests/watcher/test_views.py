@@ -9,7 +9,7 @@ from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.training_job import JOB_ROLE, REPLICA_INDEX, TRAININGJOB
 from shared.job.chain import Head
-from shared.job.naming import ACCEPT_HISTORY, ATTEMPT, HOSTS_VERSION, JOB_UID, Uid
+from shared.job.naming import ACCEPT_HISTORY, ATTEMPT, HOSTS_VERSION, INDEX, JOB_UID, Uid
 from shared.job.views import Exit, PodView
 from tests.frameworks.documents import changed, custom, training_job
 from tests.kit.histories import KEY
@@ -391,9 +391,26 @@ def test_what_would_move_a_terminal_s_cursor_is_not_kept():
     assert end.message == "[2Jline one\nline  two"
 
 
-def test_what_a_container_that_did_well_says_last_is_not_kept():
-    (end,) = view(**crashed("accuracy 0.9", code=0)).exits
-    assert end.message == ""
+@pytest.mark.parametrize(
+    ("owner", "index", "kept"),
+    [
+        pytest.param(
+            {"apiVersion": "mpba.fbk.eu/v1", "kind": "MXJob"}, "0", "accuracy 0.9", id="where the kind has it"
+        ),
+        pytest.param(
+            {"apiVersion": "mpba.fbk.eu/v1", "kind": "MXJob"}, "1", "", id="not those of thousands of workers"
+        ),
+        pytest.param({}, "0", "", id="of no other kind"),
+    ],
+)
+def test_what_a_container_that_did_well_says_last_is_kept_as_a_result_alone(
+    owner: dict[str, str], index: str, kept: str
+):
+    owners, labels = [{**owned_by(KEY.uid)[0], **owner}], {REPLICA_INDEX: index, INDEX: index}
+    known = observed_pod(a_pod(labels=labels, meta={"ownerReferences": owners}, **crashed("accuracy 0.9", code=0)))
+    assert known is not None
+    (end,) = known[1].exits
+    assert end.message == kept
 
 
 def test_last_words_are_left_out_where_the_setting_says_so():

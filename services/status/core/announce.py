@@ -106,11 +106,8 @@ def _of_ignored(job: Job) -> list[Announce]:
     admitted = next((known.since for known in job.conditions if known.type == "Created" and known.status), None)
     if admitted is None or job.spec is None or not job.spec.ignored:
         return []
-    told = [
-        reasons.told(reasons.PHASES, "FieldIgnored", field=known.field, instead=known.message)
-        for known in job.spec.ignored
-    ]
-    return [_of_job(job, admitted, "FieldIgnored", text.first("; ".join(told)), warning=True)]
+    told = text.first(reasons.without_effect(job.spec.ignored))
+    return [_of_job(job, admitted, "FieldIgnored", told, warning=True)]
 
 
 def _of_deletion(job: Job) -> list[Announce]:

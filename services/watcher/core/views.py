@@ -127,7 +127,9 @@ def observed_pod(
     index = whole_number(labels.get(at, "0"), DIGITS)
     if key is None or attempt is None or index is None:
         return None
-    return key, _view(pod, Slot(attempt, labels.get(role, ""), index), last_words=last_words)
+    slot = Slot(attempt, labels.get(role, ""), index)
+    result = framework is not None and framework.reports_result and index == 0
+    return key, _view(pod, slot, last_words=last_words, result=result)
 
 
 def inherited_pod(pod: Pod, kinds: Kinds, *, last_words: bool = True) -> tuple[JobKey, PodView] | None:
@@ -140,7 +142,7 @@ def inherited_pod(pod: Pod, kinds: Kinds, *, last_words: bool = True) -> tuple[J
     if told is None or _too_long(owner):
         return None
     key = JobKey(pod.metadata.namespace, owner.name, Uid(owner.uid))
-    return key, msgspec.structs.replace(_view(pod, Slot(0, *told), last_words=last_words), claimed=False)
+    return key, msgspec.structs.replace(_view(pod, Slot(0, *told), last_words=last_words, result=False), claimed=False)
 
 
 def _too_long(owner: OwnerReference) -> bool:
@@ -157,7 +159,7 @@ def _framework(owner: OwnerReference | None, kinds: Kinds) -> Framework | None:
     return kinds.find(owner.api_version, owner.kind) if owner is not None else None
 
 
-def _view(pod: Pod, slot: Slot, *, last_words: bool) -> PodView:
+def _view(pod: Pod, slot: Slot, *, last_words: bool, result: bool) -> PodView:
     meta = pod.metadata
     statuses = pod.status.container_statuses or ()
     conditions = pod.status.conditions or ()
@@ -172,7 +174,7 @@ def _view(pod: Pod, slot: Slot, *, last_words: bool) -> PodView:
         phase=_phase(pod),
         ready=any(c.type == "Ready" and c.status == "True" for c in conditions),
         exits=tuple(
-            _exit(s.name, s.state.terminated, last_words=last_words)
+            _exit(s.name, s.state.terminated, last_words=last_words, result=result)
             for s in statuses
             if s.state.terminated is not None and not _begins_again(pod, s.state.terminated)
         ),
@@ -199,9 +201,9 @@ def _hindrance(pod: Pod) -> tuple[str, str]:
     return next(((reason, message or "") for reason, message in told if reason), ("", ""))
 
 
-def _exit(container: str, end: Terminated, *, last_words: bool) -> Exit:
+def _exit(container: str, end: Terminated, *, last_words: bool, result: bool) -> Exit:
     # The termination message of a container that succeeded is its result, not a cause.
-    message = end.message if last_words and end.exit_code and end.message else ""
+    message = end.message if last_words and (end.exit_code or result) and end.message else ""
     return Exit(container, end.exit_code, end.reason or "", text.last(message, text.MOST_LAST_WORDS))
 
 

@@ -88,7 +88,8 @@ def delay(job: Job, slot: Slot, vacancy: Vacancy) -> int:
         return before_start(vacancy.losses)
     request = job.scaling.open_request
     replaced = request.replaced if request is not None and slot in job.scaling.arriving else job.attempt.replaced
-    return before_start(replaced)
+    # At the end of a training all pods exit with 0, the leader perhaps last: the job ends before one begins again.
+    return before_start(max(replaced, vacancy.succeeded))
 
 
 def due(job: Job, slot: Slot, vacancy: Vacancy) -> bool:

@@ -1,0 +1,32 @@
+"""PaddleJobs and XGBoostJobs as their users see them: the published examples, with kubectl."""
+
+import pytest
+
+from shared.frameworks.paddlejob import PADDLEJOB
+from shared.frameworks.xgboostjob import XGBOOSTJOB
+from tests.kit.operator import Operator, an_example, of_kubeflow
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+
+async def test_the_trainers_of_a_paddle_job_meet_at_the_first_one_and_all_have_to_end_well(operator: Operator):
+    await operator.apply(an_example("paddle/collective"))
+    status = await operator.comes_to("Succeeded", PADDLEJOB.resource, "paddle-collective")
+    assert status["replicaStatuses"]["Worker"]["succeeded"] == 2
+    first, second = await operator.selected(of_kubeflow("paddle-collective"))
+    address = await operator.kubectl("get", "pod", first, "-o", "jsonpath={.status.podIP}")
+    job = "of 2 in paddle-collective\n"
+    assert await operator.kubectl("logs", first) == f"meets at {address}:36543, {job}"
+    assert await operator.kubectl("logs", second) == f"meets at paddle-collective-worker-0:36543, {job}"
+
+
+async def test_the_masters_end_is_that_of_an_xgboost_job(operator: Operator):
+    await operator.apply(an_example("xgboost/environment"))
+    await operator.comes_to("Running", XGBOOSTJOB.resource, "xgboost-led")
+    await operator.comes_to("Succeeded", XGBOOSTJOB.resource, "xgboost-led")
+    await operator.selects(of_kubeflow("xgboost-led"), "xgboost-led-master-0")
+    machines = "xgboost-led-worker-0,xgboost-led-worker-1"
+    tracker = "xgboost-led-master-0:9999"
+    assert await operator.kubectl("logs", "xgboost-led-master-0") == (
+        f"rank 0 of 3, tracker {tracker}, machines {machines}\n"
+    )
