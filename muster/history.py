@@ -85,18 +85,20 @@ def _early(part: Part) -> Callable[[Stored], bool] | None:
 
 
 def until(at: str) -> Callable[[Stored], bool]:
-    """A predicate for events up to a sequence or a time; a time without a zone is UTC, as histories print it."""
+    """A predicate for events up to a sequence or a time."""
     if at.isdecimal():
         return lambda stored: stored.sequence <= int(at)
-    try:
-        moment = datetime.fromisoformat(at)
-    except ValueError as error:
-        raise typer.BadParameter(
-            f"--at {at!r} is neither a sequence (306) nor a time (2030-01-31T12:00:00Z)"
-        ) from error
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
+    moment = moment_of(at, f"--at {at!r} is neither a sequence (306) nor a time (2030-01-31T12:00:00Z)")
     return lambda stored: datetime.fromisoformat(stored.time) <= moment
+
+
+def moment_of(words: str, otherwise: str) -> datetime:
+    """A time in RFC 3339; one without a zone is UTC, as histories print it."""
+    try:
+        moment = datetime.fromisoformat(words)
+    except ValueError as error:
+        raise typer.BadParameter(otherwise) from error
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 async def accept(asked: Asked, namespace: str, settings: Settings) -> None:

@@ -57,7 +57,7 @@ def _field(name: str, value: Any) -> str:
             return counted(len(value), "pod")
         case "reason" | "slots" | "pods" | "children" | "spec" | "problems":
             return _plain(value)
-        case "added" | "released" | "replaces" | "lost" | "leaving" | "conditions" | "counts":
+        case "by" | "added" | "released" | "replaces" | "lost" | "leaving" | "conditions" | "counts":
             return f"{name} {_plain(value)}"
     if isinstance(value, bool):
         return f"{'' if value else 'not '}{name}"

@@ -21,7 +21,7 @@ from shared.cluster.calls import Caller, Timeouts
 from shared.cluster.connections import AbruptResponse
 from shared.cluster.kubeconfig import current_context
 from shared.cluster.limiter import Limiter
-from shared.cluster.objects import Custom, Metadata
+from shared.cluster.objects import Custom, CustomMetadata
 from shared.cluster.reflector import Pace, Reflector
 from shared.errors import Transient
 
@@ -38,7 +38,7 @@ FIRST_DELAY, LAST_DELAY = 0.1, 5.0
 log = structlog.get_logger()
 
 
-class WholeMetadata(Metadata, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class WholeMetadata(CustomMetadata, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """The metadata that a node reads; absent fields are not encoded."""
 
     deletion_grace_period_seconds: int | None = None

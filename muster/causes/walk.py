@@ -158,11 +158,12 @@ class Causes(Links):
     def _observed(self, event: watcher.JobObserved, before: Job, here: Link) -> None:
         was, now = before.spec, self.job.spec
         if event.problems:
-            self._keep(here.says(f"what was applied cannot be acted upon: {words.problem_line(event.problems)}"))
+            problem = words.problem_line(event.problems)
+            self._keep(here.says(f"what was applied{words.by(event.by)} cannot be acted upon: {problem}"))
         elif now is not None and was != now:
-            link = self._keep(
-                here.says(words.applied(now) if was is None else words.changed(was, now, event.generation))
-            )
+            by = event.by
+            edit = words.applied(now, by) if was is None else words.changed(was, now, event.generation, by)
+            link = self._keep(here.says(edit))
             for uid in self.job.scaling.requests:
                 if uid not in before.scaling.requests:
                     # An edit of the size waits in the queue of requests.

@@ -13,7 +13,7 @@ from shared.job.spec import LAUNCHER, UNLIMITED, WORKER, JobSpec, Problem, RoleS
 from shared.job.state import Job
 from shared.job.text import counted, range_words, with_words
 from shared.job.timers import BACK_OFF, REPLACEMENT
-from shared.job.views import PodView, ranges
+from shared.job.views import Actor, PodView, ranges
 
 _TIMERS = {
     "ActiveDeadline": "it was active for all the time that it may be{}",
@@ -58,12 +58,20 @@ def problem_line(problems: tuple[Problem, ...]) -> str:
     return f"{first.reason}{where}{sentence(first.message)}{more}"
 
 
-def applied(spec: JobSpec) -> str:
+def by(actors: Iterable[Actor]) -> str:
+    """Who wrote it, as the rest of a line: ` by kubectl-edit`; empty where that is not known."""
+    names = in_a_row([*map(str, actors)])
+    return f" by {names}" if names else ""
+
+
+def applied(spec: JobSpec, actors: Iterable[Actor] = ()) -> str:
     """The size and the roles that the job was applied with."""
     pause = ", suspended" if spec.suspend else ""
     roles = [_role(role, spec) for role in spec.roles if role.name != LAUNCHER and role.replicas]
     without = ", ".join(known.field for known in spec.ignored)
-    return f"the job was applied: {in_a_row(roles)}{pause}" + (f"; without effect: {without}" if without else "")
+    return f"the job was applied{by(actors)}: {in_a_row(roles)}{pause}" + (
+        f"; without effect: {without}" if without else ""
+    )
 
 
 def _role(role: RoleSpec, spec: JobSpec) -> str:
@@ -75,7 +83,7 @@ def _role(role: RoleSpec, spec: JobSpec) -> str:
     return counted(role.replicas, "worker") + (f" ({role.min_replicas} {most})" if spec.handling.elastic else "")
 
 
-def changed(was: JobSpec, now: JobSpec, generation: int) -> str:
+def changed(was: JobSpec, now: JobSpec, generation: int, actors: Iterable[Actor] = ()) -> str:
     """The changes of an edit of the resource."""
     wishes = []
     if now.suspend != was.suspend:
@@ -85,20 +93,20 @@ def changed(was: JobSpec, now: JobSpec, generation: int) -> str:
     if now.worker.replicas != was.worker.replicas:
         wishes.append(f"run {counted(now.worker.replicas, 'worker')} instead of {was.worker.replicas}")
     if not wishes:
-        return f"the job was edited (generation {generation})"
-    return f"the job was edited to {in_a_row(wishes)}"
+        return f"the job was edited{by(actors)} (generation {generation})"
+    return f"the job was edited{by(actors)} to {in_a_row(wishes)}"
 
 
 def scale_wish(event: ScaleRequested) -> str:
     """The workers that a scale request adds or removes."""
-    who = f"{event.kind} {event.name}"
+    created = f"{event.kind} {event.name} was created{by(event.by)}"
     if event.problems or event.spec is None:
-        return f"{who} was created, which cannot be acted upon: {problem_line(event.problems)}"
+        return f"{created}, which cannot be acted upon: {problem_line(event.problems)}"
     spec = event.spec
     if spec.pod_names:
-        return f"{who} was created: {', '.join(spec.pod_names)} to leave"
+        return f"{created}: {', '.join(spec.pod_names)} to leave"
     direction = "more worker" if spec.kind == "ScaleOut" else "fewer worker"
-    return f"{who} was created: {counted(spec.count or 0, direction)}"
+    return f"{created}: {counted(spec.count or 0, direction)}"
 
 
 def noticed(event: DisruptionNoticed, pods: Iterable[PodView]) -> str:

@@ -8,11 +8,28 @@ from typing import Annotated
 import typer
 
 from muster.commands.installing import crds, doctor, rbac, run, setup
-from muster.commands.looking import get, history, logs, replay, why
+from muster.commands.looking import audit, get, history, logs, replay, why
 from muster.commands.steering import restart, resume, scale, suspend
 from muster.commands.trying import demo
 
-COMMANDS = (demo, run, setup, crds, rbac, get, history, logs, replay, why, scale, suspend, resume, restart, doctor)
+COMMANDS = (
+    demo,
+    run,
+    setup,
+    crds,
+    rbac,
+    get,
+    history,
+    audit,
+    logs,
+    replay,
+    why,
+    scale,
+    suspend,
+    resume,
+    restart,
+    doctor,
+)
 
 
 def application(*, completion: bool = True) -> typer.Typer:

@@ -83,6 +83,26 @@ def history(
     running(lambda: show(job, namespace, settings(), part))
 
 
+def audit(
+    namespace: Namespace = "",
+    everywhere: Annotated[
+        bool, typer.Option("--all-namespaces", "-A", is_eager=True, help="the jobs of all namespaces")
+    ] = False,
+    since: Annotated[
+        str, typer.Option(metavar="AGE|TIME", help="only later ones: 30m, 2h, 7d or an RFC 3339 time")
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON object a line")] = False,
+) -> None:
+    """Show who changed jobs: what they wished for, when, and what became of it, from the log alone."""
+    from datetime import UTC, datetime
+
+    from muster.audit import audit as show
+    from muster.reading import run as running
+
+    where = "" if everywhere else namespace
+    running(lambda: show(settings(), where, since, datetime.now(UTC), as_json=as_json))
+
+
 def logs(
     target: JobName,
     namespace: Namespace = "",

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, get_args
 import msgspec
 import structlog
 
+from services.watcher.core import actors
 from services.watcher.core.budgets import PerMinute
 from services.watcher.core.cache import Cache, Concerned, Listing
 from services.watcher.core.disruption import observed_node, tolerations
@@ -134,11 +135,15 @@ class Watches:
     async def _follow_jobs(self, framework: Framework) -> None:
         kind = framework.resource
 
-        def seen(at: At, manifest: Custom | None) -> Concerned:
-            ours = manifest is not None and framework.ours(manifest)
-            return self._cache.set_job(kind, at, observed_job(framework, manifest) if manifest and ours else None)
+        listing = self._cache.jobs[kind]
 
-        await self._follow(kind, self._cache.jobs[kind], seen)
+        def seen(at: At, manifest: Custom | None) -> Concerned:
+            if manifest is None or not framework.ours(manifest):
+                return self._cache.set_job(kind, at, None)
+            job = actors.attributed(observed_job(framework, manifest), listing.get(at), listed=listing.at_once)
+            return self._cache.set_job(kind, at, job)
+
+        await self._follow(kind, listing, seen)
 
     async def _follow_pods(self, selector: str) -> None:
         def seen(at: At, pod: Pod | None) -> Concerned:
@@ -228,12 +233,13 @@ class Watches:
         now = {}
         async for place in self._runtime.in_slices(sorted(range(len(things)), key=versions.__getitem__)):
             now[_at(things[place])] = things[place]
+        listing.at_once = True
         async for at in self._runtime.in_slices([*listing]):
             if at not in now:
                 put(at, None)
         async for at, thing in self._runtime.in_slices(now.items()):
             put(at, thing)
-        listing.version, listing.blind, listing.outdated = seen.version, False, False
+        listing.version, listing.blind, listing.outdated, listing.at_once = seen.version, False, False, False
         if listing.absent:
             listing.absent = False
             log.info("kind is served", kind=_name(resource))

@@ -10,7 +10,7 @@ import msgspec
 import structlog
 
 from shared.cluster import Resource
-from shared.cluster.objects import Metadata, Object
+from shared.cluster.objects import Custom, CustomMetadata, Metadata, Object
 from shared.errors import Refused, Transient
 from shared.untrusted import MALFORMED, parts, whole_number
 
@@ -43,27 +43,24 @@ def read_object(resource: Resource[T], raw: bytes | msgspec.Raw) -> T:
     else:
         return must_be_ordered(resource, found)
     try:
-        metadata = must_be_ordered(resource, _metadata_alone(raw)).metadata
+        found = must_be_ordered(resource, resource.type(metadata=_metadata_alone(resource, raw)))
     except MALFORMED as error:
         raise Refused(f"read a {resource.kind}: {error}", reason=UNDECODABLE) from error
     log.warning(
         "object is read by its metadata alone",
         kind=resource.kind,
-        namespace=metadata.namespace,
-        name=metadata.name,
+        namespace=found.metadata.namespace,
+        name=found.metadata.name,
         why=why,
     )
-    return resource.type(metadata=metadata)
+    return found
 
 
-def _metadata_alone(raw: bytes | msgspec.Raw) -> Object:
-    try:
-        whole: Object = decoder(Object).decode(raw)
-    except RecursionError:
-        # The decoder follows even what it skips.
-        found = (part for name, part in parts(raw) if name == "metadata")
-        return Object(metadata=msgspec.json.decode(next(found, b"{}"), type=Metadata))
-    return whole
+def _metadata_alone(resource: Resource[Any], raw: bytes | msgspec.Raw) -> Metadata:
+    # A decoder of the whole object follows even what it skips, and nothing may be nested too deeply for it.
+    found = next((part for name, part in parts(raw) if name == "metadata"), b"")
+    kind = CustomMetadata if issubclass(resource.type, Custom) else Metadata
+    return msgspec.json.decode(found, type=kind)
 
 
 def must_be_ordered(resource: Resource[Any], found: T) -> T:

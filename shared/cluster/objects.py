@@ -119,8 +119,34 @@ class Node(Object, frozen=True, kw_only=True, rename="camel"):
     spec: NodeSpec = NodeSpec()
 
 
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+class ManagedFields(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The fields of an object that one client set."""
+
+    manager: str = ""
+    """The name that the client gave itself."""
+    operation: str = ""
+    """`Apply` or `Update`."""
+    api_version: str = ""
+    subresource: str = ""
+    time: str | None = None
+    """When the client last changed some of them, in whole seconds."""
+    fields_v1: msgspec.Raw = msgspec.Raw(b"{}")
+
+    def owns(self, field: str) -> bool:
+        """True if some of the fields are within this one of the whole object."""
+        return f"f:{field}" in _members(self.fields_v1)
+
+
+class CustomMetadata(Metadata, frozen=True, kw_only=True, rename="camel"):
+    managed_fields: tuple[ManagedFields, ...] | None = None
+
+
 class Custom(Object, frozen=True, kw_only=True, rename="camel"):
     """A custom resource: its spec and status are raw, for a framework to parse."""
 
+    metadata: CustomMetadata = CustomMetadata()
     spec: Any = None
     status: Any = None

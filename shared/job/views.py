@@ -19,6 +19,20 @@ class Slots(msgspec.Struct, frozen=True, gc=False):
         return (Slot(self.attempt, self.role, index) for low, high in self.ranges for index in range(low, high + 1))
 
 
+class Actor(msgspec.Struct, frozen=True, gc=False):
+    """A client that wrote a resource, as the API server names it in `managedFields`."""
+
+    manager: str
+    """The name that the client gave itself, such as `kubectl-edit`."""
+    operation: str = ""
+    """`Apply` or `Update`."""
+    subresource: str = ""
+    """`scale`, if it wrote through that."""
+
+    def __str__(self) -> str:
+        return self.manager + (f" ({self.subresource})" if self.subresource else "")
+
+
 class Exit(msgspec.Struct, frozen=True, gc=False):
     """How one container ended."""
 

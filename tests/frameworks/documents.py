@@ -73,7 +73,7 @@ def changed(document: Document, path: str, value: object) -> Document:
 
 
 def custom(document: Document) -> Custom:
-    return msgspec.convert(document, Custom)
+    return msgspec.json.decode(msgspec.json.encode(document), type=Custom)
 
 
 def spec_of(framework: Framework, document: Document) -> JobSpec:

@@ -14,7 +14,7 @@ Document = dict[str, Any]
 
 
 def read(document: Document, kind: type[T]) -> T:
-    return msgspec.convert(document, kind)
+    return msgspec.json.decode(msgspec.json.encode(document), type=kind)
 
 
 def owned_by(uid: str, *, controller: bool = True) -> list[Document]:

@@ -12,6 +12,7 @@ from shared.cluster.objects import (
     ContainerState,
     ContainerStatus,
     Custom,
+    CustomMetadata,
     Metadata,
     OwnerReference,
     Pod,
@@ -38,7 +39,7 @@ ADDED = ("Created", "WorkersCreated", "WorkersReady")
 
 def a_job(**status: Any) -> Custom:
     recording = recorded("et-operator-running")[0]
-    meta = Metadata(name=KEY.name, namespace=KEY.namespace, uid=KEY.uid, generation=1, resource_version="7")
+    meta = CustomMetadata(name=KEY.name, namespace=KEY.namespace, uid=KEY.uid, generation=1, resource_version="7")
     return Custom(metadata=meta, spec=recording["spec"], status=recording["status"] | status)
 
 
@@ -46,7 +47,7 @@ def a_pod(name: str, labels: dict[str, str], *, owner: str = KEY.uid, phase: str
     kind = OwnerReference(
         api_version=RESOURCE.api_version, kind="TrainingJob", name=KEY.name, uid=owner, controller=True
     )
-    meta = Metadata(
+    meta = CustomMetadata(
         name=name,
         namespace=KEY.namespace,
         uid=f"of-{name}",

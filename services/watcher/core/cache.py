@@ -33,6 +33,8 @@ class Listing(dict[tuple[str, str], T]):
         """The newest resourceVersion seen; 0 until the first complete LIST."""
         self.outdated = False
         """The store was restored since: the objects count for nothing until the next LIST."""
+        self.at_once = False
+        """A whole list is being put in, which shows many writes as one."""
         self.blind = True
         self.answered = False
         """The first LIST in this epoch has succeeded or failed."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from services.watcher.core import heads, requests, takeover, vanished
+from services.watcher.core import actors, heads, requests, takeover, vanished
 from services.watcher.core.cache import Cache
 from services.watcher.core.questions import UNANSWERED, Answers, Confirm, Presence, Question
 from services.watcher.core.vanished import missing
@@ -142,6 +142,7 @@ def _resource(job: Job, cache: Cache, presence: Presence | None) -> Iterator[Fac
             epoch=cache.epoch,
             spec=spec,
             problems=problems,
+            by=actors.since(job.version, resource.changes) if cache.epoch == job.epoch and not job.gone else (),
         )
     if resource.deleting and (not job.deleting or (resource.orphan and not job.orphan)):
         yield watcher.JobDeleting(version=seen.version, orphan=resource.orphan, finalizers=resource.finalizers)

@@ -8,6 +8,26 @@ from shared.job.chain import Head
 from shared.job.events.watcher import JobObserved
 from shared.job.naming import JobKey, Uid
 from shared.job.spec import Problem, ScaleKind, ScaleSpec
+from shared.job.views import Actor
+
+
+class Writer(msgspec.Struct, frozen=True, gc=False):
+    """A client that wrote a resource."""
+
+    actor: Actor
+    api_version: str
+    time: str
+    """When it last changed some of its fields, in whole seconds."""
+    spec: bool
+    """True if it has fields of the spec."""
+
+
+class Change(msgspec.Struct, frozen=True, gc=False):
+    """A change of what a resource wishes for, not recorded yet."""
+
+    version: int
+    actor: Actor | None = None
+    """None if it cannot be told."""
 
 
 class ObservedJob(msgspec.Struct, frozen=True):
@@ -26,6 +46,9 @@ class ObservedJob(msgspec.Struct, frozen=True):
     """The progress in its status, if it matters; None without any."""
     finalizers: tuple[str, ...] = ()
     """Of a resource that is being deleted."""
+    writers: tuple[Writer, ...] = ()
+    changes: tuple[Change, ...] = ()
+    """Those since the last record, and older ones."""
 
     @property
     def inherited(self) -> Inherited | None:
@@ -49,6 +72,8 @@ class ObservedRequest(msgspec.Struct, frozen=True):
     problems: tuple[Problem, ...]
     phase: str = ""
     """The phase in its status, which counts only after the history was lost."""
+    by: Actor | None = None
+    """Who created it; None if that cannot be told."""
 
 
 class ObservedNode(msgspec.Struct, frozen=True, kw_only=True):

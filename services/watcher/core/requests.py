@@ -59,6 +59,7 @@ def changed(job: Job, cache: Cache, histories: Histories) -> Iterator[ScaleReque
                 owner=request.owner,
                 spec=request.spec,
                 problems=request.problems,
+                by=(request.by,) if request.by is not None else (),
             )
     for known in job.scaling.requests.values():
         if known.gone or known.uid in now or known.resize is not None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from services.watcher.core import actors
 from services.watcher.core.observed import ObservedJob, ObservedRequest
 from shared.cluster.objects import Custom, Metadata, Object, OwnerReference, Pod, Terminated
 from shared.frameworks.framework import Framework
@@ -71,6 +72,7 @@ def observed_job(framework: Framework, manifest: Custom) -> ObservedJob:
         accept=accept,
         # With Muster's head only an acceptance needs it, and parsing a status takes time.
         reached=framework.take_over.status(manifest) if head is None or accept else None,
+        writers=actors.writers(meta),
     )
 
 
@@ -103,6 +105,8 @@ def observed_request(kind: ScaleKind, manifest: Custom, kinds: Kinds = BUILT_IN)
         spec=answer if isinstance(answer, ScaleSpec) else None,
         problems=() if isinstance(answer, ScaleSpec) else answer[:MOST_PROBLEMS],
         phase=phase if isinstance(phase := _at(manifest.status, "phase"), str) else "",
+        # A request never changes.
+        by=actors.sole(actors.writers(meta)),
     )
 
 

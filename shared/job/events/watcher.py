@@ -6,7 +6,7 @@ from shared.job.chain import Head
 from shared.job.events.event import Event
 from shared.job.naming import Uid
 from shared.job.spec import JobSpec, Problem, ScaleKind, ScaleSpec
-from shared.job.views import ChildView, Count, PodView, Reached, Slots
+from shared.job.views import Actor, ChildView, Count, PodView, Reached, Slots
 
 
 class JobObserved(Event, frozen=True, tag="JobObserved"):
@@ -19,6 +19,8 @@ class JobObserved(Event, frozen=True, tag="JobObserved"):
     epoch: int = 0
     spec: JobSpec | None = None
     problems: tuple[Problem, ...] = ()
+    by: tuple[Actor, ...] = ()
+    """Who changed it since the last record; empty if that cannot be told for certain."""
 
 
 class JobDeleting(Event, frozen=True, tag="JobDeleting"):
@@ -118,6 +120,8 @@ class ScaleRequested(Event, frozen=True, tag="ScaleRequested"):
     owner: Uid = Uid("")
     spec: ScaleSpec | None = None
     problems: tuple[Problem, ...] = ()
+    by: tuple[Actor, ...] = ()
+    """Who created it; empty if that cannot be told for certain."""
 
 
 class ScaleRequestGone(Event, frozen=True, tag="ScaleRequestGone"):

@@ -1,0 +1,158 @@
+"""`muster audit`: who changed what, when, and with what outcome, from the log alone."""
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+import typer
+
+from muster.causes import words
+from muster.history import moment_of
+from muster.kinds import known_kinds, word_of
+from muster.reading import everything, open_log
+from shared.eventlog import EventLog
+from shared.eventlog.subject import Subject
+from shared.frameworks.kinds import Kinds
+from shared.job import text
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.setup import EventDisowned
+from shared.job.events.watcher import HistoryAccepted, JobDeleting, JobGone, JobObserved, ScaleRequested
+from shared.job.fold import History
+from shared.job.naming import NO_UID, JobKey, key_of, namespace_filters
+from shared.job.reasons import plain
+from shared.job.request import Request
+from shared.job.state import Job
+from shared.job.views import Actor
+from shared.process.settings import Settings
+
+COLUMNS = ("SEQUENCE", "TIME", "JOB", "BY", "OUTCOME")
+CHANGE = "CHANGE"
+"""The last column, because its length is not bounded."""
+
+UNKNOWN = "unknown"
+"""In the place of clients that cannot be told for certain."""
+
+REFUSED, TAKEN = "refused", "taken"
+
+_AGO = re.compile(r"(\d{1,6})([smhd])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+class Change(msgspec.Struct, frozen=True, rename="camel"):
+    """What somebody wished for; `--json` has these fields."""
+
+    sequence: int
+    time: str
+    namespace: str
+    job: str
+    """The job as `kind/name`."""
+    uid: str
+    by: tuple[Actor, ...]
+    """Empty if they cannot be told for certain."""
+    change: str
+    outcome: str
+
+
+async def audit(settings: Settings, namespace: str, since: str, now: datetime, *, as_json: bool) -> None:
+    """Print the changes in a namespace, or in all without one, the oldest first."""
+    begin = begin_of(since, now)
+    async with open_log(settings) as log:
+        found = await changes(log, namespace, known_kinds())
+    shown = [change for change in found if begin is None or datetime.fromisoformat(change.time) >= begin]
+    for line in (msgspec.json.encode(change).decode() for change in shown) if as_json else table(shown, namespace):
+        typer.echo(line)
+
+
+def begin_of(since: str, now: datetime) -> datetime | None:
+    """The time that `--since` names, as an age (`90s`, `30m`, `2h`, `7d`) or in RFC 3339; None without one."""
+    if not since:
+        return None
+    if (age := _AGO.fullmatch(since)) is not None:
+        return now - timedelta(**{_UNITS[age[2]]: int(age[1])})
+    return moment_of(since, f"--since {since!r} is neither an age (30m, 2h, 7d) nor a time (2030-01-31T12:00:00Z)")
+
+
+async def changes(log: EventLog, namespace: str, kinds: Kinds) -> list[Change]:
+    """The changes that the log has, in its order."""
+    histories, events = await everything(log, namespace_filters(namespace))
+    then, found = dict[JobKey, History](), list[Change]()
+    for stored in events:
+        try:
+            key = key_of(Subject.parse(stored.subject))
+        except ValueError:
+            # The log's own events are of no job.
+            continue
+        history = then.setdefault(key, History(key))
+        before = history.job
+        event = history.fold(stored)
+        if event is None or key.uid == NO_UID:
+            continue
+        if (told := _told(before, event)) is not None:
+            now = histories[key].job
+            outcome = _outcome(event, stored.sequence, now)
+            job = f"{word_of(now, kinds)}/{key.name}"
+            by = event.by if isinstance(event, (JobObserved, ScaleRequested)) else ()
+            found.append(Change(stored.sequence, stored.time, key.namespace, job, key.uid, by, told, outcome))
+    return found
+
+
+def _told(before: Job, event: AnyEvent) -> str | None:
+    """The words of a change; None for an event that is none."""
+    match event:
+        case JobObserved(problems=problems) if problems and problems != before.problems:
+            return f"what was applied cannot be acted upon: {words.problem_line(problems)}"
+        case JobObserved(spec=now) if now is not None and now != before.spec:
+            return words.applied(now) if before.spec is None else words.changed(before.spec, now, event.generation)
+        case ScaleRequested() if event.uid not in before.scaling.requests:
+            return words.scale_wish(msgspec.structs.replace(event, by=()))
+        case JobDeleting() | JobGone() if not (before.deleting or before.gone or before.expired):
+            return "it was deleted"
+        case HistoryAccepted():
+            return "the loss of a part of its history was accepted"
+        case EventDisowned():
+            return f"the event {event.sequence} was disowned: {event.reason}"
+        case _:
+            return None
+
+
+def _outcome(event: AnyEvent, sequence: int, now: Job) -> str:
+    """What has become of it by the end of the log."""
+    match event:
+        case JobObserved(problems=problems) if problems:
+            return REFUSED
+        case JobObserved():
+            resizes = (each for each in now.scaling.requests.values() if each.resize is not None)
+            request = next((each for each in resizes if each.order == sequence), None)
+        case ScaleRequested():
+            request = now.scaling.requests.get(event.uid)
+        case JobDeleting() | JobGone():
+            return "gone" if now.gone else "waits"
+        case _:
+            return TAKEN
+    return _how_far(request) if request is not None else TAKEN
+
+
+def _how_far(request: Request) -> str:
+    if request.problems:
+        return REFUSED
+    return f"{request.phase.lower()} ({plain(request.reason)})" if request.phase == "Failed" else request.phase.lower()
+
+
+def table(shown: Sequence[Change], namespace: str) -> Iterator[str]:
+    """The changes as rows below a heading."""
+    if not shown:
+        yield f"no changes{f' in namespace {namespace}' if namespace else ''}"
+        return
+    rows = [COLUMNS, *(_cells(change, namespace) for change in shown)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row, last in zip(rows, (CHANGE, *(change.change for change in shown)), strict=True):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        # What people wrote may have control characters.
+        yield text.in_one_line(text.first("  ".join((*cells, last))))
+
+
+def _cells(change: Change, namespace: str) -> tuple[str, ...]:
+    where = "" if namespace else f"{change.namespace}/"
+    by = " and ".join(map(str, change.by)) or UNKNOWN
+    return str(change.sequence), change.time[:19], f"{where}{change.job}", by, change.outcome

@@ -1,0 +1,79 @@
+"""Who changed a resource, as far as its managed fields tell.  Pure.
+
+Kubernetes keeps for each client the fields that it set in an object, and when it last changed some of them
+(`metadata.managedFields`; Kubernetes, "Server-Side Apply", section "Field management").  A client names itself.
+
+Nobody is named on a guess: of a write that the watch showed, the writer is the one entry with a new time; of a list,
+which shows many writes as one, it is the only client that has fields of the spec.
+"""
+
+import msgspec
+
+from services.watcher.core.observed import Change, ObservedJob, Writer
+from shared.cluster.objects import CustomMetadata
+from shared.job.views import Actor
+
+MOST_CHANGES = 16
+"""The most changes of a job that are kept until they are recorded; of older ones the writer is not known."""
+
+STATUS = "status"
+"""The subresource that Muster writes, and that is no wish of anybody."""
+
+
+def writers(meta: CustomMetadata) -> tuple[Writer, ...]:
+    """Everybody who wrote anything but the status."""
+    return tuple(
+        Writer(
+            Actor(entry.manager, entry.operation, entry.subresource),
+            api_version=entry.api_version,
+            time=entry.time or "",
+            spec=entry.owns("spec"),
+        )
+        for entry in meta.managed_fields or ()
+        if entry.subresource != STATUS
+    )
+
+
+def sole(known: tuple[Writer, ...]) -> Actor | None:
+    """The only client that has fields of the spec; None if there are several, or none."""
+    found = [*dict.fromkeys(writer.actor for writer in known if writer.spec)]
+    return found[0] if len(found) == 1 else None
+
+
+def of_write(before: tuple[Writer, ...], now: tuple[Writer, ...]) -> Actor | None:
+    """The writer of the one write between two states; None if it cannot be told.
+
+    Somebody who writes twice within a second leaves no trace of the second time.
+    """
+    seen = {(writer.actor, writer.api_version, writer.time) for writer in before}
+    changed = [writer.actor for writer in now if (writer.actor, writer.api_version, writer.time) not in seen]
+    if not changed:
+        return sole(now)
+    return changed[0] if len(changed) == 1 else None
+
+
+def attributed(now: ObservedJob, before: ObservedJob | None, *, listed: bool) -> ObservedJob:
+    """`now` with the changes since the last record and their writers; `before` is the state that was known.
+
+    `listed` says that the watch did not show each write in between.
+    """
+    if before is None or before.key != now.key:
+        return msgspec.structs.replace(now, changes=(Change(now.observed.version, sole(now.writers)),))
+    changes = before.changes
+    if _wishes(now) != _wishes(before):
+        actor = sole(now.writers) if listed else of_write(before.writers, now.writers)
+        changes = (*changes, Change(now.observed.version, actor))
+    if len(changes) > MOST_CHANGES:
+        _, last, *newer = changes
+        changes = (Change(last.version), *newer)
+    return msgspec.structs.replace(now, changes=changes)
+
+
+def since(version: int, changes: tuple[Change, ...]) -> tuple[Actor, ...]:
+    """Everybody who changed the job after this version; empty if one of them is not known."""
+    found = [change.actor for change in changes if change.version > version]
+    return tuple(dict.fromkeys(actor for actor in found if actor is not None)) if all(found) else ()
+
+
+def _wishes(job: ObservedJob) -> tuple[object, ...]:
+    return job.observed.generation, job.observed.spec, job.observed.problems

@@ -1,0 +1,124 @@
+"""Who changed a job: nobody is named on a guess."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from services.watcher.core.actors import MOST_CHANGES, attributed, since
+from services.watcher.core.observed import ObservedJob
+from services.watcher.core.views import observed_job, observed_request
+from shared.frameworks.training_job import TRAININGJOB
+from shared.job.events.watcher import JobObserved
+from shared.job.views import Actor
+from tests.frameworks.documents import changed, custom, training_job
+from tests.watcher.objects import a_request
+from tests.watcher.watching import Watching
+
+EDIT, SCALE, ROBOT = Actor("kubectl-edit", "Update"), Actor("kubectl", "Update", "scale"), Actor("robot", "Apply")
+WORKERS = "spec.etReplicaSpecs.worker.replicas"
+
+
+def entry(actor: Actor, second: int, *fields: str) -> dict[str, Any]:
+    """As kube-apiserver 1.34 writes it."""
+    return {
+        "manager": actor.manager,
+        "operation": actor.operation,
+        "apiVersion": "kai.alibabacloud.com/v1alpha1",
+        "time": f"2030-01-01T00:00:{second:02}Z",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {f"f:{field}": {"f:within": {}} for field in fields},
+    } | ({"subresource": actor.subresource} if actor.subresource else {})
+
+
+def a_job(version: int, workers: int, *entries: Mapping[str, Any], generation: int = 1) -> ObservedJob:
+    document = changed(training_job(), WORKERS, workers)
+    meta = {"resourceVersion": str(version), "generation": generation, "managedFields": [*entries]}
+    return observed_job(TRAININGJOB, custom(document | {"metadata": document["metadata"] | meta}))
+
+
+def after(*states: ObservedJob, listed: bool = False) -> ObservedJob:
+    """The last state, if the first was listed and the watch showed the others, or a list each."""
+    job = attributed(states[0], None, listed=True)
+    for state in states[1:]:
+        job = attributed(state, job, listed=listed)
+    return job
+
+
+STATUS = entry(Actor("muster-status", "Update", "status"), 59, "status")
+CREATED = a_job(1, 2, entry(EDIT, 1, "spec", "metadata"), STATUS)
+
+
+def test_a_job_is_its_creators():
+    assert since(0, after(CREATED).changes) == (EDIT,)
+
+
+def test_a_job_that_two_clients_wrote_before_it_was_seen_is_nobodys():
+    seen = a_job(2, 2, entry(EDIT, 1, "spec"), entry(SCALE, 2, "spec"))
+    assert since(0, after(seen).changes) == ()
+
+
+def test_who_writes_labels_has_no_part_in_it():
+    seen = a_job(2, 2, entry(EDIT, 1, "spec"), entry(ROBOT, 2, "metadata"))
+    assert since(0, after(seen).changes) == (EDIT,)
+
+
+def test_a_change_is_of_the_client_with_a_new_time():
+    scaled = a_job(2, 3, entry(EDIT, 1, "spec"), entry(SCALE, 2, "spec"), STATUS)
+    assert since(1, after(CREATED, scaled).changes) == (SCALE,)
+
+
+def test_what_was_taken_over_by_force_is_the_takers():
+    taken = a_job(2, 3, entry(EDIT, 1, "metadata"), entry(ROBOT, 1, "spec"))
+    assert since(1, after(CREATED, taken).changes) == (ROBOT,)
+
+
+def test_changes_that_are_recorded_together_have_all_their_writers():
+    scaled = a_job(2, 3, entry(EDIT, 1, "spec"), entry(SCALE, 2, "spec"))
+    again = a_job(3, 4, entry(EDIT, 1, "spec"), entry(SCALE, 2, "spec"), entry(ROBOT, 3, "spec"))
+    both = after(CREATED, scaled, again).changes
+    assert since(1, both) == (SCALE, ROBOT)
+    assert since(2, both) == (ROBOT,)
+
+
+def test_a_second_write_within_a_second_is_nobodys_unless_the_spec_is_one_clients():
+    scaled = a_job(2, 3, entry(EDIT, 1, "spec"), entry(SCALE, 2, "spec"))
+    again = a_job(3, 4, entry(EDIT, 1, "spec"), entry(SCALE, 2, "spec"))
+    assert since(1, after(CREATED, scaled, again).changes) == ()
+    assert since(1, after(CREATED, a_job(2, 3, entry(EDIT, 1, "spec"))).changes) == (EDIT,)
+
+
+def test_what_a_list_shows_as_one_is_nobodys_if_several_have_fields_of_the_spec():
+    # kubectl scaled, and an editor wrote a label: the list shows both times new at once, or only the second.
+    scaled = a_job(3, 3, entry(EDIT, 3, "spec", "metadata"), entry(SCALE, 1, "spec"))
+    assert since(1, after(CREATED, scaled, listed=True).changes) == ()
+
+
+def test_a_write_that_changes_no_wish_is_none():
+    labelled = a_job(2, 2, entry(EDIT, 1, "spec"), entry(ROBOT, 2, "metadata"))
+    assert after(CREATED, labelled).changes == after(CREATED).changes
+
+
+def test_of_too_many_changes_the_oldest_writers_are_not_known():
+    states = [a_job(version, 2 + version % 2, entry(ROBOT, version, "spec")) for version in range(1, MOST_CHANGES + 3)]
+    changes = after(*states).changes
+    assert len(changes) == MOST_CHANGES
+    assert since(0, changes) == ()
+    assert since(10, changes) == (ROBOT,)
+
+
+def test_the_record_of_a_job_and_of_a_request_names_them():
+    watching = Watching()
+    watching.show(after(CREATED))
+    (fact,) = watching.settle()
+    assert isinstance(fact, JobObserved)
+    assert fact.by == (EDIT,)
+    request = a_request(managedFields=[entry(ROBOT, 1, "spec"), entry(SCALE, 2, "metadata")])
+    assert observed_request("ScaleOut", request).by == ROBOT
+
+
+@pytest.mark.parametrize("fields", [None, [], [{}], [{"manager": "x", "time": None, "fieldsV1": {}}]])
+def test_managed_fields_that_a_client_cleared_name_nobody(fields: Any):
+    document = training_job()
+    seen = observed_job(TRAININGJOB, custom(document | {"metadata": document["metadata"] | {"managedFields": fields}}))
+    assert since(0, after(seen).changes) == ()
