@@ -18,6 +18,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from shared.private import write_private
 
 LIFETIME = timedelta(days=3650)
+FRONT_PROXY = "front-proxy-client"
+"""The name in the client certificate with which an API server passes requests on to aggregated APIs."""
 NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 SIGNS = ("digital_signature", "key_cert_sign", "crl_sign")
 SIGNS_NOT = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
@@ -30,22 +32,26 @@ def server_context(folder: Path, *addresses: str) -> ssl.SSLContext:
 
     The certificate is valid for this machine's loopback addresses and for `addresses`.
     """
-    if not all((folder / name).exists() for name in ("ca.crt", "server.crt", "server.key")):
-        _make_server(folder, ["127.0.0.1", "::1", *addresses])
+    make_server(folder, NAMES, ["127.0.0.1", "::1", *addresses])
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "server.crt", folder / "server.key")
     return context
 
 
-def _make_server(folder: Path, addresses: Sequence[str]) -> None:
+def make_server(folder: Path, names: Sequence[str], addresses: Sequence[str] = ()) -> None:
+    """Write `ca.crt`, `server.crt` and `server.key` of a server, if one of them is missing in `folder`."""
+    if all((folder / name).exists() for name in ("ca.crt", "server.crt", "server.key")):
+        return
     authority, key = new_key(), new_key()
     usage = {**dict.fromkeys(SIGNS, True), **dict.fromkeys(SIGNS_NOT, False)}
     identifier = x509.SubjectKeyIdentifier.from_public_key(authority.public_key())
     signs = x509.KeyUsage(**usage, encipher_only=False, decipher_only=False)
     trusted = certificate("devcluster-ca", authority, AUTHORITY, signs, identifier)
     issuer = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier)
-    names = _alternatives(NAMES, addresses)
-    server = certificate("devcluster-apiserver", key, NO_AUTHORITY, names, issuer, issuer=(trusted.subject, authority))
+    alternatives = _alternatives(names, addresses)
+    server = certificate(
+        "devcluster-apiserver", key, NO_AUTHORITY, alternatives, issuer, issuer=(trusted.subject, authority)
+    )
     write_private(folder / "server.key", pem(key))
     (folder / "server.crt").write_bytes(server.public_bytes(serialization.Encoding.PEM))
     # Written last: other processes wait for this file.
@@ -123,15 +129,24 @@ class Credentials:
         self.kubelet_client_key = folder / "kubelet-client.key"
         self.kubelet_client = folder / "kubelet-client.crt"
         """The API server's client certificate for kubelets: self-signed, and so also the authority they trust."""
+        self.front_proxy_key = folder / "front-proxy.key"
+        self.front_proxy = folder / "front-proxy.crt"
+        """The API server's client certificate for aggregated APIs, self-signed as well."""
 
     def make(self) -> None:
         """Write the missing files."""
         if not self.accounts_key.exists():
             write_private(self.accounts_key, pem(new_key()))
         if not self.kubelet_client.exists():
-            key = new_key()
-            client = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
             name, group = "kube-apiserver-kubelet-client", "system:masters"
-            made = certificate(name, key, AUTHORITY, client, organization=group)
-            write_private(self.kubelet_client_key, pem(key))
-            self.kubelet_client.write_bytes(made.public_bytes(Encoding.PEM))
+            _make_client(self.kubelet_client, self.kubelet_client_key, name, group)
+        if not self.front_proxy.exists():
+            _make_client(self.front_proxy, self.front_proxy_key, FRONT_PROXY)
+
+
+def _make_client(path: Path, key_path: Path, name: str, organization: str = "") -> None:
+    key = new_key()
+    client = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
+    made = certificate(name, key, AUTHORITY, client, organization=organization)
+    write_private(key_path, pem(key))
+    path.write_bytes(made.public_bytes(Encoding.PEM))

@@ -1,20 +1,24 @@
 """`muster get`: the jobs in the log, as a table, as JSON or as YAML."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from typing import Any
 
 import msgspec
 import typer
 import yaml
 
+from muster.asking import LOOK_SECONDS, ask, by_cluster
 from muster.following import condition_of
 from muster.kinds import known_kinds, word_of
-from muster.reading import everything, open_log
+from muster.reading import everything, open_cluster, open_log
 from muster.summary import Output, Summary, summary
 from muster.targets import Asked, find, subjects_of
+from shared.cluster.kube import KubeCluster
 from shared.eventlog import EventLog
 from shared.frameworks.kinds import Kinds
+from shared.history_api import Question
 from shared.job.fold import Histories, History
 from shared.job.milestones import hindered
 from shared.job.naming import NO_UID, history_filters, namespace_filters
@@ -45,25 +49,53 @@ class Wish(msgspec.Struct, frozen=True):
     """True to go on with each change."""
 
 
-async def get(settings: Settings, wish: Wish) -> None:
+async def get(settings: Settings, wish: Wish, *, nats: bool = False) -> None:
     """Print jobs, and with a watch each change."""
-    async with open_log(settings) as log, aclosing(texts(log, wish, known_kinds())) as shown:
-        async for text in shown:
+    async with AsyncExitStack() as stack:
+        if by_cluster(settings, nats=nats):
+            told = texts_by_cluster(await stack.enter_async_context(open_cluster(settings)), wish)
+        else:
+            told = texts(await stack.enter_async_context(open_log(settings)), wish, known_kinds())
+        async for text in await stack.enter_async_context(aclosing(told)):
             typer.echo(text)
+
+
+async def texts_by_cluster(cluster: KubeCluster, wish: Wish) -> AsyncGenerator[str, None]:
+    """The pieces of the output as `texts` gives them, from `history.muster.dev`."""
+    shown = [one for one in await _shown_by_cluster(cluster, wish) if wish.asked or wish.gone or not one.gone]
+    renderer = _renderer(wish, shown)
+    for text in renderer.all(shown):
+        yield text
+    before = {one.uid: renderer.one(one) for one in shown}
+    while wish.watch:
+        await asyncio.sleep(LOOK_SECONDS)
+        for one in await _shown_by_cluster(cluster, wish):
+            text = renderer.one(one)
+            if before.get(one.uid) != text and (one.uid in before or wish.gone or not one.gone):
+                before[one.uid] = text
+                yield text
+
+
+async def _shown_by_cluster(cluster: KubeCluster, wish: Wish) -> "list[Shown]":
+    if wish.asked:
+        answer = await ask(cluster, Question(wish.namespace, wish.asked.word))
+        return [msgspec.json.decode(answer, type=_Item).job]
+    answer = await ask(cluster, Question(wish.namespace, every=True))
+    return [item.job for item in msgspec.json.decode(answer, type=_Items).items]
 
 
 async def texts(log: EventLog, wish: Wish, kinds: Kinds) -> AsyncGenerator[str, None]:
     """The pieces of the output; with a watch there is no end.
 
-    Exits with one line if the log does not have the job.
+    Raises `Refused` if the log does not have the job.
     """
     subjects = subjects_of(wish.asked, wish.namespace) if wish.asked else namespace_filters(wish.namespace)
     histories, _ = await everything(log, subjects)
-    chosen = [find(histories, wish.asked, wish.namespace)[1]] if wish.asked else _listed(histories, gone=wish.gone)
+    chosen = [find(histories, wish.asked, wish.namespace)[1]] if wish.asked else listed(histories, gone=wish.gone)
     if wish.asked:
         subjects = history_filters(chosen[0].job.key)
     shown = [Shown.of(history, kinds) for history in chosen]
-    renderer = _Table(wish, shown) if wish.output in (Output.table, Output.wide) else _Documents(wish)
+    renderer = _renderer(wish, shown)
     for text in renderer.all(shown):
         yield text
     if not wish.watch:
@@ -80,7 +112,7 @@ async def texts(log: EventLog, wish: Wish, kinds: Kinds) -> AsyncGenerator[str, 
                     yield text
 
 
-def _listed(histories: Histories, *, gone: bool) -> list[History]:
+def listed(histories: Histories, *, gone: bool) -> list[History]:
     """The histories to show, by namespace, name and uid."""
     known = (history for history in histories if history.job.key.uid != NO_UID and (gone or not history.job.gone))
     return sorted(known, key=lambda history: history.job.key)
@@ -137,6 +169,16 @@ class Shown(msgspec.Struct, frozen=True, rename="camel"):
         )
 
 
+class _Item(msgspec.Struct):
+    """A history as `history.muster.dev` shows it."""
+
+    job: Shown
+
+
+class _Items(msgspec.Struct):
+    items: list[_Item]
+
+
 def _note(job: Job, short: Summary) -> str:
     if job.integrity.doubt is not None:
         return job.integrity.sentence
@@ -152,6 +194,22 @@ def _note(job: Job, short: Summary) -> str:
         return str(condition_of(short.status, short.phase).get("message") or known)
     waits = hindered(job) if job.starting else None
     return waits.message if waits is not None else ""
+
+
+def cells(one: Shown) -> dict[str, str]:
+    """A job's cells by column; the note is not among them."""
+    return {
+        "NAMESPACE": one.namespace,
+        "KIND": one.called,
+        "NAME": one.name,
+        "PHASE": one.phase or "-",
+        "READY": "-" if one.over or one.gone else f"{one.ready}/{one.wanted}",
+        "RESTARTS": str(one.restarts),
+        "ATTEMPT": str(one.attempt),
+        "REQUESTS": f"{one.requests_over}/{one.requests}" if one.requests else "-",
+        "EVENTS AT": str(one.sequence),
+        "UID": one.uid,
+    }
 
 
 class _Table:
@@ -175,23 +233,11 @@ class _Table:
         return self._line(self._cells(shown), shown.note)
 
     def _cells(self, one: Shown) -> Sequence[str]:
-        ready = "-" if one.over or one.gone else f"{one.ready}/{one.wanted}"
-        cells = {
-            "NAMESPACE": one.namespace,
-            "KIND": one.called,
-            "NAME": one.name,
-            "PHASE": one.phase or "-",
-            "READY": ready,
-            "RESTARTS": str(one.restarts),
-            "ATTEMPT": str(one.attempt),
-            "REQUESTS": f"{one.requests_over}/{one.requests}" if one.requests else "-",
-            "EVENTS AT": str(one.sequence),
-            "UID": one.uid,
-        }
-        return [cells[column] for column in self._columns]
+        known = cells(one)
+        return [known[column] for column in self._columns]
 
-    def _line(self, cells: Sequence[str], note: str) -> str:
-        padded = [cell.ljust(width) for cell, width in zip(cells, self._widths, strict=True)]
+    def _line(self, row: Sequence[str], note: str) -> str:
+        padded = [cell.ljust(width) for cell, width in zip(row, self._widths, strict=True)]
         return "  ".join([*padded, note]).rstrip()
 
 
@@ -213,6 +259,10 @@ class _Documents:
         if self._wish.output is Output.yaml:
             return f"---\n{_yaml(msgspec.to_builtins(shown))}"
         return msgspec.json.encode(shown).decode()
+
+
+def _renderer(wish: Wish, shown: Sequence[Shown]) -> "_Table | _Documents":
+    return _Table(wish, shown) if wish.output in (Output.table, Output.wide) else _Documents(wish)
 
 
 def _yaml(plain: Any) -> str:

@@ -3,8 +3,9 @@
 `muster history accept` accepts a lost history, `muster history disown` an event that is nonsense.
 """
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Set
-from contextlib import aclosing
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import AsyncExitStack, aclosing
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
@@ -12,12 +13,15 @@ from uuid import uuid4
 import msgspec
 import typer
 
+from muster.asking import LOOK_SECONDS, by_cluster, events_of, folded
 from muster.kinds import known_kinds
 from muster.reading import everything, open_cluster, open_log
 from muster.saved import line_of
 from muster.targets import Asked, Target, fail, find, subjects_of
 from muster.words import one_line
 from shared.cluster import Cluster
+from shared.cluster.kube import KubeCluster
+from shared.errors import Refused
 from shared.eventlog import Entry, EventLog, Stored
 from shared.eventlog.account import ADMIN
 from shared.eventlog.subject import Subject, is_decision
@@ -25,7 +29,7 @@ from shared.frameworks.kinds import Kinds
 from shared.job import text
 from shared.job.events.setup import EventDisowned
 from shared.job.fold import History
-from shared.job.naming import ACCEPT_HISTORY, history_filters, key_of, subject_of
+from shared.job.naming import ACCEPT_HISTORY, JobKey, history_filters, key_of, subject_of
 from shared.job.state import Job
 from shared.process.settings import Settings
 
@@ -43,12 +47,33 @@ class Part(msgspec.Struct, frozen=True):
     """True for whole events, one JSON object a line."""
 
 
-async def show(asked: Asked, namespace: str, settings: Settings, part: Part) -> None:
+async def show(asked: Asked, namespace: str, settings: Settings, part: Part, *, nats: bool = False) -> None:
     """Print a job's events."""
     early = _early(part)
-    async with open_log(settings) as log, aclosing(lines(log, asked, namespace, part, early)) as shown:
-        async for line in shown:
+    async with AsyncExitStack() as stack:
+        if by_cluster(settings, nats=nats):
+            cluster = await stack.enter_async_context(open_cluster(settings))
+            told = lines_by_cluster(cluster, asked, namespace, part, early)
+        else:
+            told = lines(await stack.enter_async_context(open_log(settings)), asked, namespace, part, early)
+        async for line in await stack.enter_async_context(aclosing(told)):
             typer.echo(line)
+
+
+async def lines_by_cluster(
+    cluster: KubeCluster, asked: Asked, namespace: str, part: Part, early: Callable[[Stored], bool] | None = None
+) -> AsyncGenerator[str, None]:
+    """A job's events as `lines` gives them, from `history.muster.dev`."""
+    mine = await events_of(cluster, asked, namespace)
+    key = key_of(Subject.parse(mine[0].subject))
+    for line in _shown(key, mine, part, early):
+        yield line
+    while part.follow:
+        await asyncio.sleep(LOOK_SECONDS)
+        later = await events_of(cluster, asked, namespace, uid=key.uid, after=mine[-1].sequence)
+        for line in _told(later, part):
+            yield line
+        mine = later or mine
 
 
 async def lines(
@@ -56,20 +81,13 @@ async def lines(
 ) -> AsyncGenerator[str, None]:
     """A job's events, one a line, up to the sequence or time of `part`; with `follow` there is no end.
 
-    Exits with one line if the log does not have the job, or no event of it up to that point.
+    Raises `Refused` if the log does not have the job, or no event of it up to that point.
     """
     histories, events = await everything(log, subjects_of(asked, namespace))
     _, history = find(histories, asked, namespace)
     mine = [stored for stored in events if of_history(stored, history)]
-    if early is not None:
-        first = mine[0]
-        mine = [stored for stored in mine if early(stored)]
-        if not mine:
-            raise fail(f"nothing of it was known then; it begins at {first.sequence}, {first.time}")
-    for line in _told(mine, part):
+    for line in _shown(history.job.key, mine, part, early):
         yield line
-    if early is not None:
-        yield _state(history, mine)
     if not part.follow:
         return
     async with aclosing(log.read(after=histories.position, subjects=history_filters(history.job.key))) as batches:
@@ -101,14 +119,33 @@ def moment_of(words: str, otherwise: str) -> datetime:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
-async def accept(asked: Asked, namespace: str, settings: Settings) -> None:
+def _shown(key: JobKey, events: Sequence[Stored], part: Part, early: Callable[[Stored], bool] | None) -> Iterator[str]:
+    found = up_to(early, events) if early is not None else events
+    yield from _told(found, part)
+    if early is not None:
+        yield state_after(key, found)
+
+
+def up_to(early: Callable[[Stored], bool], events: Sequence[Stored]) -> list[Stored]:
+    """The events of a history that are early enough.  Raises `Refused` if there is none."""
+    found = [stored for stored in events if early(stored)]
+    if not found:
+        words = f"nothing of it was known then; it begins at {events[0].sequence}, {events[0].time}"
+        raise Refused(words, reason="NotFound")
+    return found
+
+
+async def accept(asked: Asked, namespace: str, settings: Settings, *, nats: bool = False) -> None:
     """Annotate the resource with the head that raised the doubt; the watcher records that a person accepted it."""
     if asked.is_request:
         raise fail("only a job has a history to accept; name the job")
-    async with open_log(settings) as log:
-        histories, _ = await everything(log, subjects_of(asked, namespace))
-    target, history = find(histories, asked, namespace)
     async with open_cluster(settings) as cluster:
+        if by_cluster(settings, nats=nats):
+            histories = folded(await events_of(cluster, asked, namespace))
+        else:
+            async with open_log(settings) as log:
+                histories, _ = await everything(log, subjects_of(asked, namespace))
+        target, history = find(histories, asked, namespace)
         typer.echo(await annotate(cluster, target, history.job, known_kinds()))
 
 
@@ -186,8 +223,9 @@ def _told(events: Iterable[Stored], part: Part) -> Iterator[str]:
             yield line_of(stored) if part.as_json else one_line(stored)
 
 
-def _state(history: History, events: Iterable[Stored]) -> str:
-    then = History(history.job.key)
+def state_after(key: JobKey, events: Iterable[Stored]) -> str:
+    """The state of the job after these events, as JSON."""
+    then = History(key)
     for stored in events:
         then.fold(stored)
     return as_json_text(then.job)

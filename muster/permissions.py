@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from muster import policies
+from muster import aggregation, policies
 from muster.nats_users import CONF, render_users
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
@@ -126,12 +126,13 @@ def render(
     keys: bool = True,
     with_policies: bool | None = None,
     with_requesters: bool = False,
+    with_history: bool = False,
 ) -> dict[str, str]:
     """The manifests as files by name; `kubectl apply -f` applies them in this order, with the namespace first.
 
     With `with_policies` the policies are among them, by default only of an installation for the whole cluster: policies
     belong to no namespace, and an administrator of a namespace cannot create them.  `with_requesters` adds the one for
-    who creates jobs.
+    who creates jobs, `with_history` the rights for `history.muster.dev`.
     """
     kinds = [*kinds]
     files: dict[str, list[Document]] = {
@@ -153,6 +154,8 @@ def render(
             commands=commands,
             keys=keys,
         )
+    if with_history:
+        files["history"] = aggregation.rights(home)
     if with_requesters:
         files["requesters"] = policies.of_requesters(home, kinds)
     return {
@@ -168,14 +171,14 @@ def of_chart() -> str:
     return HEADER + yaml.dump(
         {
             variant: {
-                "always": _by_service(namespace),
+                "always": _by_service(namespace) | ({} if namespace else {"history": aggregation.RULES}),
                 "takeOver": _by_service(namespace, taking_over=True),
                 "exec": _by_service(namespace, commands=True),
                 "ssh": _by_service(namespace, keys=True),
             }
             for variant, namespace in (("cluster", ""), ("namespace", JOBS))
         }
-        | {"setup": setup_rules()},
+        | {"setup": setup_rules(), "view": aggregation.VIEW_RULES},
         Dumper=_Plain,
         sort_keys=False,
     )

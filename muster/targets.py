@@ -10,6 +10,7 @@ import typer
 from muster.kinds import called, known_kinds, words_of
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
+from shared.errors import Refused
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
 from shared.frameworks.scale_requests import REQUESTS
@@ -79,6 +80,14 @@ class Asked(msgspec.Struct, frozen=True):
     def is_request(self) -> bool:
         return self.targets[0].is_request
 
+    @property
+    def word(self) -> str:
+        """`KIND.NAME`, as `history.muster.dev` calls it."""
+        if len(self.targets) == 1:
+            return self.targets[0].label.replace("/", ".")
+        kind = self.kind.lower()
+        return f"{kind}.{self.name}"
+
 
 def parse_target(text: str, kinds: Kinds | None = None) -> Asked:
     """Parse `tfjob/digits`, or only `digits` for a job of any kind; the output of `kubectl get -o name` works, too."""
@@ -103,7 +112,7 @@ def parse_target(text: str, kinds: Kinds | None = None) -> Asked:
 def chosen(asked: Asked, found: Iterable[Target], where: str) -> Target | None:
     """Of the targets that were `found`, the one whose kind has requests, or else the only one.
 
-    Exits with one line if there are several; returns None if there is none.
+    Raises `Refused` if there are several; returns None if there is none.
     """
     candidates = [*found]
     for target in candidates:
@@ -111,7 +120,7 @@ def chosen(asked: Asked, found: Iterable[Target], where: str) -> Target | None:
             return target
     if len(candidates) > 1:
         words = " or ".join(target.label for target in candidates)
-        raise fail(f"there are several jobs {where}/{asked.name}; say {words}")
+        raise Refused(f"there are several jobs {where}/{asked.name}; say {words}", reason="Ambiguous")
     return candidates[0] if candidates else None
 
 
@@ -119,14 +128,19 @@ def subjects_of(asked: Asked, namespace: str, *, uid: str = "") -> tuple[str, ..
     """The filters of all events about these objects, with any uid.
 
     A request's events have the name of its job, which is not known yet, so the filters cover the whole namespace.
-    Exits with one line for a word that cannot be a name in the log.
+    Raises `Refused` for a word that cannot be a name in the log.
     """
-    for word in filter(None, (namespace, asked.name, uid)):
-        if not set(word) <= NAME_CHARACTERS:
-            raise fail(f"{word!r} is no name that Kubernetes gives")
+    must_be_names(namespace, asked.name, uid)
     if asked.is_request:
         return namespace_filters(namespace)
     return history_filters(JobKey(namespace, asked.name, Uid(uid or ANY_UID)))
+
+
+def must_be_names(*words: str) -> None:
+    """Raise `Refused` for a word that is no name and could be a pattern in the log; an empty one is none."""
+    for word in filter(None, words):
+        if not set(word) <= NAME_CHARACTERS:
+            raise Refused(f"{word!r} is no name that Kubernetes gives", reason="Invalid")
 
 
 def find(
@@ -134,7 +148,7 @@ def find(
 ) -> tuple[Target, History]:
     """The newest history of that name, or the history of this uid.
 
-    Exits with one line if the log has none, or if jobs of several kinds have the name.
+    Raises `Refused` if the log has none, or if jobs of several kinds have the name.
     With `waiting`, the history of requests that wait for the job counts if there is no other.
     """
     known = [
@@ -153,9 +167,10 @@ def find(
     target = chosen(asked, {target: None for target, _ in there}, namespace)
     if target is None:
         which = f" with the uid {uid}" if uid else ""
-        raise fail(
+        raise Refused(
             f"the log knows no {asked.kind} {namespace}/{asked.name}{which}; "
-            "`muster get -A` lists what it knows, -n names another namespace"
+            "`muster get -A` lists what it knows, -n names another namespace",
+            reason="NotFound",
         )
     return target, max((history for meant, history in found if meant == target), key=lambda history: history.sequence)
 

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import typer
 
+from muster.asking import ask, by_cluster
 from muster.causes.chains import Chain, of_job, of_request, of_slot, request_of, request_state, slot_of, slot_state
 from muster.causes.link import Link
 from muster.causes.walk import Causes
@@ -13,10 +14,13 @@ from muster.causes.words import of_at_most
 from muster.following import condition_of
 from muster.history import of_history
 from muster.kinds import known_kinds
-from muster.reading import everything, open_log
+from muster.reading import everything, open_cluster, open_log
 from muster.summary import Summary, summary
-from muster.targets import Asked, Target, fail, find, subjects_of
+from muster.targets import Asked, Target, find, subjects_of
+from shared.errors import Refused
 from shared.eventlog import EventLog, Stored
+from shared.history_api import Question
+from shared.job.fold import Histories
 from shared.job.naming import NO_UID, JobKey
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job
@@ -25,8 +29,15 @@ from shared.job.views import ranges
 from shared.process.settings import Settings
 
 
-async def why(asked: Asked, about: str, namespace: str, settings: Settings, *, uid: str, as_json: bool) -> None:
+async def why(
+    asked: Asked, about: str, namespace: str, settings: Settings, *, uid: str, as_json: bool, nats: bool = False
+) -> None:
     """Print why the job, or the worker or request `about`, is in its state."""
+    if by_cluster(settings, nats=nats):
+        question = Question(namespace, asked.word, "why", about=about, uid=uid, text=not as_json)
+        async with open_cluster(settings) as cluster:
+            typer.echo((await ask(cluster, question)).decode(), nl=False)
+        return
     async with open_log(settings) as log:
         for line in await answer(log, asked, about, namespace, uid=uid, as_json=as_json):
             typer.echo(line)
@@ -35,12 +46,27 @@ async def why(asked: Asked, about: str, namespace: str, settings: Settings, *, u
 async def answer(
     log: EventLog, asked: Asked, about: str, namespace: str, *, uid: str = "", as_json: bool = False
 ) -> list[str]:
-    """The lines of the answer.  Exits with one line if the log does not have the job."""
+    """The lines of the answer.  Raises `Refused` if the log does not have the job."""
     histories, events = await everything(log, subjects_of(asked, namespace, uid=uid))
+    return answered(histories, events, asked, about, namespace, uid=uid, as_json=as_json)
+
+
+def answered(
+    histories: Histories,
+    events: Iterable[Stored],
+    asked: Asked,
+    about: str,
+    namespace: str,
+    *,
+    uid: str = "",
+    as_json: bool = False,
+) -> list[str]:
+    """The lines of the answer from the events under `subjects_of` and their fold.  Raises `Refused` as `answer`."""
     target, history = find(histories, asked, namespace, uid=uid, waiting=True)
     causes = caused(history.job.key, (stored for stored in events if of_history(stored, history)))
     if about and target.is_request:
-        raise fail(f"a {target.resource.kind} has no workers or requests; ask of trainingjob/{history.job.key.name}")
+        words = f"a {target.resource.kind} has no workers or requests; ask of trainingjob/{history.job.key.name}"
+        raise Refused(words, reason="Invalid")
     word = about or (f"{target.resource.kind}/{target.name}" if target.is_request else "")
     heading, chains = explained(causes, word, target)
     return as_lines(chains) if as_json else [*heading, *told(chains)]
@@ -67,7 +93,7 @@ def explained(causes: Causes, word: str, target: Target) -> tuple[list[str], lis
     if request is not None:
         state = f"{request.kind.lower()}/{request.name}: {request_state(causes, request)}"
         return [state, *_warnings(causes, target)], of_request(causes, request)
-    raise fail(f"{target.label} has no pod and no request {word!r}; it knows {_known(causes)}")
+    raise Refused(f"{target.label} has no pod and no request {word!r}; it knows {_known(causes)}", reason="NotFound")
 
 
 def told(chains: list[Chain]) -> Iterator[str]:

@@ -11,6 +11,7 @@ What it does not do, and answers with a clear error or simply leaves out:
 - admission webhooks, conversion webhooks, quotas, limit ranges, service account tokens;
 - field ownership: server-side apply merges, never conflicts and never removes; `managedFields` are not kept;
 - the validation of built-in kinds and of definitions beyond what this server and its nodes work with;
+- aggregated APIs at other Services than `ExternalName`;
 - ClusterIPs, `attach`, `portforward`, `binding`, SPDY, answers in protobuf, aggregated discovery, watch lists.
 
 `devcluster.start` runs it together with nodes.

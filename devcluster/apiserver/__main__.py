@@ -8,11 +8,12 @@ import signal
 from pathlib import Path
 from typing import Any
 
+from devcluster.apiserver.aggregation import Aggregation
 from devcluster.apiserver.call import read_tokens
 from devcluster.apiserver.objects import Objects
 from devcluster.apiserver.server import ApiServer, Audit
 from devcluster.apiserver.store import Journal, Store
-from devcluster.certificates import server_context
+from devcluster.certificates import Credentials, server_context
 
 
 def arguments() -> argparse.Namespace:
@@ -29,7 +30,10 @@ async def serve(options: argparse.Namespace) -> None:
     journal = Journal(options.data / "store.sqlite")
     store = Store(journal)
     audit = Audit(options.audit) if options.audit else None
-    server = ApiServer(Objects(store), read_tokens(options.tokens), os.environ.get("DEVCLUSTER_NODE_TOKEN", ""), audit)
+    objects = Objects(store)
+    node_token = os.environ.get("DEVCLUSTER_NODE_TOKEN", "")
+    aggregation = Aggregation(objects, Credentials(options.data))
+    server = ApiServer(objects, read_tokens(options.tokens), node_token, audit, aggregation)
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)

@@ -4,6 +4,8 @@
 document has the parameter `fieldValidation`.
 """
 
+from collections.abc import Iterable
+
 from devcluster.apiserver.errors import Json, no_such_path
 from devcluster.apiserver.resources import Registry, Resource
 
@@ -12,8 +14,10 @@ def core_versions() -> Json:
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
 
 
-def groups(registry: Registry) -> Json:
-    listed = [_group(group, versions) for group, versions in registry.groups().items() if group]
+def groups(registry: Registry, aggregated: Iterable[Json] = ()) -> Json:
+    """All groups; `aggregated` are those of other servers."""
+    listed = [*aggregated]
+    listed += [_group(group, versions) for group, versions in registry.groups().items() if group]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}
 
 

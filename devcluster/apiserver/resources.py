@@ -164,6 +164,7 @@ DEFINITIONS = Resource(
     categories=("api-extensions",),
     subresources=frozenset({"status"}),
 )
+API_SERVICES = Resource(group="apiregistration.k8s.io", plural="apiservices", kind="APIService", namespaced=False)
 SUBJECT_REVIEW = _review("authentication.k8s.io", "SelfSubjectReview")
 ACCESS_REVIEWS = tuple(
     _review(AUTHORIZATION, kind)
@@ -190,6 +191,7 @@ BUILT_IN = (
         group="scheduling.k8s.io", plural="priorityclasses", kind="PriorityClass", namespaced=False, short_names=("pc",)
     ),
     DEFINITIONS,
+    API_SERVICES,
     *ACCESS_REVIEWS,
     SUBJECT_REVIEW,
 )

@@ -14,6 +14,7 @@ import structlog
 from aiohttp import web
 
 from devcluster.apiserver import discovery
+from devcluster.apiserver.aggregation import Aggregation
 from devcluster.apiserver.binder import Binder
 from devcluster.apiserver.call import ANONYMOUS, BODY_LIMIT, Call, Target, User, authenticate, parse_path
 from devcluster.apiserver.collector import Collector
@@ -81,6 +82,7 @@ class ApiServer:
     """By token."""
     node_token: str = ""
     audit: Audit | None = None
+    aggregation: Aggregation | None = None
 
     def __post_init__(self) -> None:
         self.controllers: list[asyncio.Future[None]] = []
@@ -132,6 +134,8 @@ class ApiServer:
         try:
             if request.path not in OPEN_PATHS:
                 user = authenticate(request.headers.get("Authorization", ""), self.users)
+            if self.aggregation and (api := self.aggregation.of(request.path)):
+                return await self.aggregation.pass_on(request, user, api)
             target = parse_path(request.path)
             if target is None:
                 return self._meta(request)
@@ -179,8 +183,10 @@ class ApiServer:
             case ["api"]:
                 return answer(discovery.core_versions())
             case ["apis"]:
-                return answer(discovery.groups(registry))
+                return answer(discovery.groups(registry, self.aggregation.groups() if self.aggregation else ()))
             case ["apis", group]:
+                if self.aggregation and (aggregated := self.aggregation.group(group)):
+                    return answer({"kind": "APIGroup", "apiVersion": "v1", **aggregated})
                 return answer(discovery.group(registry, group))
             case ["api", version]:
                 return answer(discovery.resources(registry, "", version))

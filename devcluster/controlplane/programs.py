@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 
 from devcluster import binaries
-from devcluster.certificates import Credentials, server_context
+from devcluster.certificates import FRONT_PROXY, Credentials, server_context
 from devcluster.child import Child
 from devcluster.cluster import ADMIN, START_TIMEOUT, ApiServer, DevelopmentCluster, ServerProcess
 from shared.cluster.connections import AbruptResponse
@@ -90,6 +90,13 @@ class KubeApiServer(Program, ApiServer):
             f"--kubelet-client-certificate={credentials.kubelet_client}",
             f"--kubelet-client-key={credentials.kubelet_client_key}",
             "--kubelet-preferred-address-types=InternalIP",
+            f"--requestheader-client-ca-file={credentials.front_proxy}",
+            f"--requestheader-allowed-names={FRONT_PROXY}",
+            "--requestheader-username-headers=X-Remote-User",
+            "--requestheader-group-headers=X-Remote-Group",
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+            f"--proxy-client-cert-file={credentials.front_proxy}",
+            f"--proxy-client-key-file={credentials.front_proxy_key}",
         ]
         if not accounts:
             # Pods of training jobs need no token.

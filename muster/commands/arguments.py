@@ -52,6 +52,12 @@ Namespace = Annotated[
 ]
 JobName = Annotated[str, typer.Argument(metavar="KIND/NAME", help="the job: trainingjob/NAME, or only NAME")]
 """A string, which the command parses with `parse_target`: typer's help would show the name of another type."""
+Nats = Annotated[
+    bool,
+    typer.Option(
+        "--nats", help="ask the log itself, as with NATS_URL or NATS_USER set, and not the cluster's history.muster.dev"
+    ),
+]
 Wait = Annotated[bool, typer.Option(help="wait until it is done, and print each phase on the way")]
 Timeout = Annotated[
     int, typer.Option(min=0, metavar="SECONDS", help="how long to wait, 0 for ever; after that the exit code is 3")

@@ -128,6 +128,9 @@ def rbac(
     requesters: Annotated[
         bool, typer.Option("--requesters", help="a policy, too, for who creates jobs and requests (docs/tenants.md)")
     ] = False,
+    history: Annotated[
+        bool, typer.Option("--history", help="the rights, too, of the history service and its readers")
+    ] = False,
 ) -> None:
     """Print service accounts, roles and admission policies: `muster rbac | kubectl apply -f -`."""
     if namespace == home:
@@ -135,6 +138,8 @@ def rbac(
             f"the services' accounts would be in {home}, and whoever may make pods there may run them under these "
             "accounts; name a namespace without jobs: --home NAMESPACE"
         )
+    if history and namespace:
+        raise typer.BadParameter("the history service answers for the whole cluster; leave --namespace out")
     from muster.permissions import render
     from shared.installation.plugins import installed
 
@@ -149,6 +154,7 @@ def rbac(
         keys=keys,
         with_policies=policies,
         with_requesters=requesters,
+        with_history=history,
     )
     typer.echo("---\n".join(files.values()), nl=False)
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from muster.commands.arguments import JobName, Namespace, on_cluster, settings
+from muster.commands.arguments import JobName, Namespace, Nats, on_cluster, settings
 from muster.summary import Output
 from muster.targets import parse_target
 
@@ -44,6 +44,7 @@ def get(
         bool, typer.Option("--watch", "-w", help="go on with a line for each change, until Ctrl-C")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="the same as -o json")] = False,
+    nats: Nats = False,
 ) -> None:
     """Show the jobs in the log: phase, Ready and wanted pods, restarts."""
     from muster.get import Wish
@@ -57,7 +58,7 @@ def get(
         raise typer.BadParameter("`muster get` shows jobs; `muster why` explains a request")
     output = Output.json if as_json else output
     wish = Wish("" if everywhere else namespace, asked=asked, output=output, gone=gone, watch=watch)
-    running(lambda: show(settings(), wish))
+    running(lambda: show(settings(), wish, nats=nats))
 
 
 def history(
@@ -75,6 +76,7 @@ def history(
     decisions: Annotated[bool, typer.Option("--decisions", help="leave the facts out")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="whole events, one JSON object a line")] = False,
     reason: Annotated[str, typer.Option(help="why an event is disowned; it becomes part of the history")] = "",
+    nats: Nats = False,
 ) -> None:
     """Show the events of a job, one a line, from the log alone."""
     from muster.history import Part, accept, disown, show
@@ -84,7 +86,7 @@ def history(
         if not accepted:
             raise typer.BadParameter("accept whose loss? say `muster history accept trainingjob/NAME`")
         lost = parse_target(accepted)
-        running(lambda: accept(lost, namespace, settings()))
+        running(lambda: accept(lost, namespace, settings(), nats=nats))
         return
     if target == "disown":
         if not accepted.isdecimal() or not reason:
@@ -97,7 +99,7 @@ def history(
         raise typer.BadParameter(f"one KIND/NAME at a time; {accepted!r} is too many")
     job = parse_target(target)
     part = Part(follow=follow, at=at, decisions=decisions, as_json=as_json)
-    running(lambda: show(job, namespace, settings(), part))
+    running(lambda: show(job, namespace, settings(), part, nats=nats))
 
 
 def audit(
@@ -170,10 +172,11 @@ def why(
     namespace: Namespace = "",
     uid: Annotated[str, typer.Option(help="an earlier job of that name, by its uid; the newest without it")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="a list of events with their causes")] = False,
+    nats: Nats = False,
 ) -> None:
     """Explain the state of a job, a pod or a request: the causes back to the first, from the log alone."""
     from muster.reading import run as running
     from muster.why import why as say_why
 
     asked = parse_target(target)
-    running(lambda: say_why(asked, about, namespace, settings(), uid=uid, as_json=as_json))
+    running(lambda: say_why(asked, about, namespace, settings(), uid=uid, as_json=as_json, nats=nats))

@@ -87,9 +87,6 @@ class Scheduler:
                 await self._create_service(context.job, effect.slot)
             case effects.CreateSecret() if not self._ssh:
                 raise Refused(NO_KEYS, reason=SSH_OFF, words=NO_KEYS)
-            case effects.DeleteSecret() if not self._ssh:
-                # It goes with its owner, the job.
-                return SecretGone(attempt=effect.attempt)
             case effects.CreateSecret():
                 return await self._create_secret(context.job, effect)
             case effects.DeletePod():
@@ -97,8 +94,7 @@ class Scheduler:
             case effects.DeleteService():
                 await self._delete(SERVICES, context.job, effect.name, effect.uid)
             case effects.DeleteSecret():
-                # No service may read a Secret; no other object has a name with this job's uid and an attempt.
-                await self._cluster.delete(SECRETS, context.job.key.namespace, effect.name, uid=effect.uid)
+                await self._delete_secret(context.job, effect)
                 return SecretGone(attempt=effect.attempt)
             case effects.DeleteJob():
                 await self._delete_job(context.job)
@@ -216,6 +212,18 @@ class Scheduler:
         if uid is None:
             raise Transient(f"create Secret {key.namespace}/{name}: it is deleted meanwhile")
         return SecretMade(attempt=effect.attempt, uid=Uid(uid))
+
+    async def _delete_secret(self, job: Job, effect: effects.DeleteSecret) -> None:
+        if not self._ssh:
+            # It goes with its owner, the job.
+            return
+        try:
+            # No service may read a Secret; no other object has a name with this job's uid and an attempt.
+            await self._cluster.delete(SECRETS, job.key.namespace, effect.name, uid=effect.uid)
+        except Refused as refusal:
+            # In a namespace that was closed to Muster since: it goes with its owner, too, and no watch shows that.
+            if not job.gone or refusal.reason != "Forbidden":
+                raise
 
     async def _made(self, resource: Resource[T], job: Job, manifest: dict[str, Any]) -> T | None:
         """Create the object; return None if its name is taken."""

@@ -14,6 +14,7 @@ from services.watcher.core.budgets import Budgets, PerMinute, allowed
 from services.watcher.core.cache import Cache
 from services.watcher.core.observe import observe
 from services.watcher.core.pace import coalesces, pause, wait, waits_for_the_rest
+from services.watcher.core.requests import waiting_room
 from services.watcher.deadlines import Deadlines
 from services.watcher.watches import DEFAULTS, Options, Watches
 from shared.cluster import Cluster
@@ -31,6 +32,9 @@ from shared.runtime.run import Runtime
 
 TELL_SECONDS = 1.0
 """Seconds between two looks at the budgets."""
+
+UNSETTLED_SECONDS = 0.1
+"""Seconds between two looks at whether requests may move to their job."""
 
 log = structlog.get_logger()
 
@@ -74,7 +78,8 @@ class Watcher:
         # Another replica may have recorded a new epoch.
         self._watches.enter(history.job.epoch)
         answers = self._asking.answers(key)
-        seen = observe(history.job, self._cache, answers, self._runtime.histories, pods=key not in self._paused)
+        paused, settled = key in self._paused, self._settled(key)
+        seen = observe(history.job, self._cache, answers, self._runtime.histories, pods=not paused, settled=settled)
         self._asking.ask(history, seen.questions)
         self._warn(history.job, seen.warning)
         facts, waits = self._allowed(history, self._without_early(history.job, seen.facts))
@@ -84,13 +89,23 @@ class Watcher:
         timers = self._deadlines.passed(history, late=waits) if seen.trusted else []
         return [*map(Record, facts), *map(Record, timers)]
 
+    def _settled(self, key: JobKey) -> bool:
+        """False while a fact about the requests that wait for this job is under way; the job is then woken again."""
+        room = self._runtime.histories.get(waiting_room(key))
+        if room is None or not self._runtime.appends.busy(room):
+            return True
+        if key != room.job.key:
+            self._wake_later(key, UNSETTLED_SECONDS)
+        return False
+
     def _allowed(self, history: History, facts: tuple[Fact, ...]) -> tuple[tuple[Fact, ...], bool]:
         """The facts to record, and whether others wait by which deadlines are judged."""
         if self._runtime.appends.busy(history):
             # None is recorded before the last one was read back, which wakes the job.
             return facts, False
         now, full = asyncio.get_running_loop().time(), self._runtime.reserved()
-        found = allowed(history.job, facts, self._budgets, now, full=full)
+        recorded = history.facts.get(self.author, 0)
+        found = allowed(history.job, facts, self._budgets, now, recorded=recorded, full=full)
         if found.seconds:
             self._runtime.wake_later(history.job.key, found.seconds + 0.001)
         return found.facts, found.late

@@ -31,8 +31,10 @@ ADMIN = "admin"
 READER = "reader"
 """For people: `muster` reads histories, leases and heads with it."""
 SUBSCRIBER = "subscriber"
+HISTORY = "history"
+"""The history service, which reads as the reader does."""
 AUTHORS = ("watcher", "scheduler", "scaler", "status")
-USERS = (ADMIN, READER, SUBSCRIBER, *AUTHORS)
+USERS = (ADMIN, READER, SUBSCRIBER, HISTORY, *AUTHORS)
 
 FEED = "subscribers"
 """The consumer of the log that feeds the copy."""

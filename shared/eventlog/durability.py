@@ -15,7 +15,7 @@ from shared.errors import Transient
 from shared.eventlog import inspection
 from shared.eventlog.account import STREAM
 from shared.eventlog.jetstream import JetStreamEventLog
-from shared.eventlog.room import SERVER, Room, of_stream
+from shared.eventlog.room import Room, of_stream
 from shared.eventlog.setup import STREAMS, differences
 from shared.eventlog.streams import StreamInfo
 from shared.untrusted import MALFORMED
@@ -51,7 +51,7 @@ class Varz(msgspec.Struct, frozen=True):
         """The use of the server's disk."""
         most = self.jetstream.config.max_storage if self.jetstream.config else 0
         remedy = "give it a larger disk and raise max_file_store: a full one takes no event"
-        return Room(f"{SERVER}{self.server_name}", self.jetstream.stats.storage, max(most, 0), remedy)
+        return Room(f"NATS {self.server_name}", self.jetstream.stats.storage, max(most, 0), remedy, server=True)
 
 
 def fsync_trouble(varz: Varz) -> str:

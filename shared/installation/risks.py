@@ -7,10 +7,8 @@ import structlog
 
 from shared.errors import Trouble
 from shared.eventlog.durability import Look
+from shared.eventlog.room import SOONEST_SECONDS, LastKnown, seconds_to_next_check
 from shared.process.health import Health
-
-EVERY_SECONDS = 10.0
-"""What is appended meanwhile has to fit into the log's reserve."""
 
 log = structlog.get_logger()
 
@@ -21,9 +19,14 @@ def warn_unmonitored(monitors: Sequence[str]) -> None:
         log.warning("log not monitored", why=why)
 
 
-async def watch_risks(health: Health, look: Callable[[], Awaitable[Look]]) -> None:
-    """Call `look` for ever and log its findings.  Neither they nor its failures make the service unready."""
+async def watch_risks(health: Health, look: Callable[[], Awaitable[Look]], reserve: float) -> None:
+    """Call `look` for ever and log its findings.  Neither they nor its failures make the service unready.
+
+    The emptier the log, the rarer the calls; `reserve` is the share of its room for decisions and ends.
+    """
+    known = LastKnown()
     while True:
+        seconds = SOONEST_SECONDS
         try:
             found = await look()
         except Trouble:
@@ -33,8 +36,9 @@ async def watch_risks(health: Health, look: Callable[[], Awaitable[Look]]) -> No
             log.exception("risks not known")
         else:
             _log_changes(health, found.risks)
-            health.rooms = tuple(found.rooms)
-        await asyncio.sleep(EVERY_SECONDS)
+            health.rooms = known.rooms(found.rooms, asyncio.get_running_loop().time())
+            seconds = seconds_to_next_check(health.rooms, reserve)
+        await asyncio.sleep(seconds)
 
 
 def _log_changes(health: Health, found: list[str]) -> None:

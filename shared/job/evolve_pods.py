@@ -14,7 +14,7 @@ from shared.job.policies.replacement import losses_before
 from shared.job.policies.success import succeeded
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job, Refusal, exit_of, needed_workers, running_workers, with_attempt, with_scaling, without
-from shared.job.views import PodView, ended
+from shared.job.views import PodView, ended, is_succeeded
 
 replace = msgspec.structs.replace
 
@@ -59,7 +59,7 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
             launcher = launcher or replace(pod, disruption=disrupted.get(pod.uid, ""))
         awaited = slot in attempt.slots and slot not in over
         fresh += known is None and awaited
-        if known is None and ended(pod) and _succeeded_by(pods, pod):
+        if known is None and ended(pod) and is_succeeded(pods, pod):
             # The pod ended before its successor was created.
             continue
         if ended(pod) and awaited and not (known is not None and ended(known)):
@@ -98,11 +98,6 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
 def _course(pod: PodView) -> tuple[object, ...]:
     """The fields of a pod that decisions depend on."""
     return pod.phase, pod.ready, pod.exits, pod.deleting, pod.disruption
-
-
-def _succeeded_by(pods: Mapping[Uid, PodView], pod: PodView) -> bool:
-    """True if a newer pod has the same slot."""
-    return any(other.slot == pod.slot and other.version > pod.version for other in pods.values())
 
 
 def _counted(tally: Tally, pod: PodView) -> Tally:
@@ -156,7 +151,7 @@ def pods_gone(job: Job, uids: Iterable[Uid], at: At) -> Job:
         pod = pods.pop(uid, None)
         if pod is not None and pod.role == LAUNCHER and pod.attempt == attempt.number and launcher is None:
             launcher = replace(pod, disruption=pod.disruption or disrupted.get(pod.uid, ""))
-        if pod is not None and pod.slot in attempt.slots and pod.slot not in lost and not _succeeded_by(pods, pod):
+        if pod is not None and pod.slot in attempt.slots and pod.slot not in lost and not is_succeeded(pods, pod):
             # No decision released the slot, so the pod was lost.
             lost[pod.slot] = None
             if pod.role != LAUNCHER:

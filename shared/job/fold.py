@@ -5,6 +5,7 @@ process takes no step for the job.
 """
 
 from collections.abc import Callable, Iterator
+from traceback import format_exception
 from typing import Literal
 
 import msgspec
@@ -49,6 +50,8 @@ class Hold(msgspec.Struct, frozen=True, gc=False):
     why: str
     sequence: int
     by_event: bool
+    trace: str = ""
+    """The traceback of the error that broke a rule; as text, because an error keeps all that its frames know."""
 
 
 class History:
@@ -96,6 +99,11 @@ class History:
     def held_at(self) -> int:
         """The last sequence at that moment."""
         return self._holds[0].sequence if self._holds else 0
+
+    @property
+    def newest_trace(self) -> str:
+        """The traceback of the newest broken invariant; empty if the newest reason is another."""
+        return self._holds[-1].trace if self._holds else ""
 
     @property
     def nonsense(self) -> tuple[int, ...]:
@@ -180,10 +188,11 @@ class History:
             self._since_decision = {kept: held for kept, held in self._since_decision.items() if kept >= at}
         return True
 
-    def hold(self, reason: Held, why: str, *, by_event: bool = False) -> None:
+    def hold(self, reason: Held, why: str, *, by_event: bool = False, error: Exception | None = None) -> None:
         """Take no further step for this job in this process; `by_event`: because of its newest event."""
         if len(self._holds) < MOST_HOLDS:
-            self._holds = (*self._holds, Hold(reason, why, self.sequence, by_event))
+            trace = "".join(format_exception(error)) if error is not None else ""
+            self._holds = (*self._holds, Hold(reason, why, self.sequence, by_event, trace))
             self._note_held()
 
     def _disown(self, sequence: int) -> None:
@@ -226,8 +235,6 @@ class Histories:
         self._held: dict[JobKey, History] = {}
         self.position = 0
         """The last sequence folded, of any job."""
-        self.failure: Exception | None = None
-        """The newest error of a fold, which holds its job."""
 
     def fold(self, stored: Stored) -> History | None:
         """Fold one event into its job's history and return that; None for an event that was folded before."""
@@ -243,8 +250,8 @@ class Histories:
         try:
             event = history.fold(stored)
         except Exception as error:  # noqa: BLE001  the next start would meet the event again
-            history.hold("BrokenInvariant", f"a broken invariant at {stored.sequence}: {error!r}", by_event=True)
-            self.failure = error
+            why = f"a broken invariant at {stored.sequence}: {error!r}"
+            history.hold("BrokenInvariant", why, by_event=True, error=error)
             return history
         if before.gone or history.job.gone:
             self._close(history)

@@ -1,6 +1,6 @@
 """The values in events: views of slots, pods, children and members.  Pure; they change only as events may."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -82,6 +82,11 @@ def ended(pod: PodView) -> bool:
 def alive(pod: PodView | None) -> bool:
     """True if the pod exists, has not ended and is not being deleted."""
     return pod is not None and not ended(pod) and not pod.deleting
+
+
+def is_succeeded(pods: Mapping[Uid, PodView], pod: PodView) -> bool:
+    """True if a newer one of `pods` has the same slot."""
+    return any(other.slot == pod.slot and other.version > pod.version for other in pods.values())
 
 
 class ChildView(msgspec.Struct, frozen=True, gc=False, kw_only=True):

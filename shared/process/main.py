@@ -186,7 +186,8 @@ async def _own(
     looking = asyncio.create_task(look_after(health, runtime.alarm, lambda: found.must_be_usable(author)))
     turning = asyncio.create_task(_until_another_version(found))
     health.warnings, health.rooms = (), ()
-    telling = asyncio.create_task(watch_risks(health, lambda: look(eventlog, settings.nats_monitor)))
+    examined = watch_risks(health, lambda: look(eventlog, settings.nats_monitor), settings.log_reserve)
+    telling = asyncio.create_task(examined)
     try:
         log.info("started", holder=holder, log=found.dependencies.identity)
         done, _ = await asyncio.wait((keeping, running, looking, turning, telling), return_when=asyncio.FIRST_COMPLETED)

@@ -137,11 +137,28 @@ class Settings(BaseSettings):
     health_host: str = "127.0.0.1"
     """The address of that port. Empty: every address, of IPv4 and of IPv6, as a pod needs it."""
 
+    history_port: int = 0
+    """For the history service. The port where kube-apiserver asks it; 0 for any free one."""
+
+    history_host: str = "127.0.0.1"
+    """The address of that port. Empty: every address, as a pod needs it."""
+
+    history_cert: Path | None = None
+    """For the history service. Its certificate, which the APIService trusts."""
+
+    history_key: Path | None = None
+    """The private key of that certificate."""
+
     log_format: Literal["json", "console"] = "json"
     """`json`: one object a line, for machines. `console`: aligned text, for people."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """At `info` a service writes one line for each decision; `debug` adds every fact."""
+
+    @property
+    def names_log(self) -> bool:
+        """True if a setting says where the log is, or who asks there."""
+        return any(name.startswith("nats_") for name in self.model_fields_set)
 
     @property
     def nats_tls(self) -> Tls | None:

@@ -196,8 +196,8 @@ class Acts:
             self._requeue_after(key, failed(item, self._time(), self._chance(), after, conflict=conflict))
             return None
         except Exception as error:  # noqa: BLE001  logged there, with its traceback
-            history.hold("BrokenInvariant", f"{item.effect.target}: {error!r}")
-            log_lines.held(history, history.sequence, error)
+            history.hold("BrokenInvariant", f"{item.effect.target}: {error!r}", error=error)
+            log_lines.held(history, history.sequence)
             return None
         succeeded(item, self._time())
         self._requeue_after(key, item.effect.settle)

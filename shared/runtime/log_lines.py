@@ -44,15 +44,16 @@ def unexplained(job: Job, event: AnyEvent, error: Exception) -> None:
     log.error("decision unexplained", **_about(job), type=type(event).__name__, exc_info=error)
 
 
-def held(history: History, sequence: int, error: Exception | None = None) -> None:
+def held(history: History, sequence: int) -> None:
     """This process no longer acts on a job."""
+    trace = history.newest_trace
     log.error(
         "job held",
         **_about(history.job),
         seq=sequence,
         reason=history.held_for,
         why=history.held,
-        **({} if error is None else {"exc_info": error}),
+        **({"exception": trace} if trace else {}),
     )
 
 

@@ -255,8 +255,7 @@ class Runtime:
                     self.appends.read_back(history, stored)
                 changed[history.job.key] = None
                 if history.held and history.held_at == stored.sequence:
-                    log_lines.held(history, stored.sequence, self.histories.failure)
-                self.histories.failure = None
+                    log_lines.held(history, stored.sequence)
         if not self.current:
             self._catch_up()
             return
@@ -297,8 +296,8 @@ class Runtime:
         except Exception as error:  # noqa: BLE001  logged there, with its traceback
             # A broken invariant of one job must not stop the others.
             history = self.histories[key]
-            history.hold("BrokenInvariant", f"a broken invariant: {error!r}")
-            log_lines.held(history, history.sequence, error)
+            history.hold("BrokenInvariant", f"a broken invariant: {error!r}", error=error)
+            log_lines.held(history, history.sequence)
             return
         record = next((step for step in steps if isinstance(step, Record)), None)
         if record is None:

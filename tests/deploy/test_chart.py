@@ -1,15 +1,17 @@
 """What the chart renders: golden files, laws that hold for all of them, and what it refuses."""
 
 import re
+from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from cryptography.x509 import DNSName, SubjectAlternativeName, load_pem_x509_certificate
 from typer.testing import CliRunner
 
-from muster import permissions, policies
+from muster import aggregation, permissions, policies
 from muster.commands import application
 from tests.deploy.charts import FOLDER, SETS, golden, linted, rendered, require_helm, rewriting
 from tests.deploy.rendering import BASE, CHART, Document, NotRendered, base, documents, render
@@ -47,6 +49,33 @@ def test_a_role_of_the_chart_is_that_of_the_table() -> None:
     roles = {found["metadata"]["name"]: found["rules"] for found in of_kind("ClusterRole", "default")}
     for service in permissions.SERVICE_ACCOUNTS:
         assert roles[f"muster-{service}"] == permissions.rules(service)
+
+
+def test_the_history_service_is_there_when_it_is_asked_for() -> None:
+    assert not of_kind("APIService", "default")
+    assert not [each for each in of_kind("Deployment", "default") if "history" in each["metadata"]["name"]]
+    [api], [secret] = of_kind("APIService", "everything"), of_kind("Secret", "everything", "training-history-tls")
+    assert api["spec"]["caBundle"] == secret["data"]["ca.crt"]
+    [service] = of_kind("Service", "everything", api["spec"]["service"]["name"])
+    [deployment] = of_kind("Deployment", "everything", "training-history")
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert service["spec"]["selector"].items() <= labels.items()
+    [role] = of_kind("ClusterRole", "everything", "training-history")
+    [view] = of_kind("ClusterRole", "everything", "training-view")
+    table = {each["metadata"]["name"]: each for each in aggregation.rights("muster") if each["kind"] == "ClusterRole"}
+    assert (role["rules"], view["rules"]) == (table[aggregation.ROLE]["rules"], table[aggregation.VIEW]["rules"])
+    assert table[aggregation.VIEW]["metadata"]["labels"].items() <= view["metadata"]["labels"].items()
+
+
+def test_the_certificate_of_the_history_service_is_that_of_its_service() -> None:
+    rendered_ = documents(render("--set", "history.enabled=true"))
+    [secret] = [each for each in rendered_ if each["metadata"]["name"] == "muster-history-tls"]
+    [api] = [each for each in rendered_ if each["kind"] == "APIService"]
+    assert api["spec"]["caBundle"] == secret["data"]["ca.crt"]
+    served = load_pem_x509_certificate(b64decode(secret["data"]["tls.crt"]))
+    names = served.extensions.get_extension_for_class(SubjectAlternativeName).value
+    assert names.get_values_for_type(DNSName) == ["muster-history.muster.svc"]
+    served.verify_directly_issued_by(load_pem_x509_certificate(b64decode(secret["data"]["ca.crt"])))
 
 
 def test_without_commands_no_account_may_run_any() -> None:
@@ -431,6 +460,11 @@ def test_the_set_up_job_stays_when_only_others_change() -> None:
             id="accounts among tenants",
         ),
         pytest.param(
+            "scope.namespace=team-a,history.enabled=true",
+            "history.enabled is true and scope.namespace is team-a",
+            id="an API of the cluster for one namespace",
+        ),
+        pytest.param(
             "mode=all-in-one,services.scaler.replicas=2",
             "services.scaler is set and mode is all-in-one: there is one process for all",
             id="a service apart in one process",
@@ -464,6 +498,14 @@ def test_bad_values_are_refused_in_words(options: str, words: str) -> None:
         ),
         pytest.param("setup.release=true", "- --release", id="before it is uninstalled"),
         pytest.param(f"image.tag=1.0@sha256:{'a' * 64}", f"image: muster:1.0@sha256:{'a' * 64}", id="a digest"),
+        pytest.param(
+            "history.enabled=true,networkPolicy.enabled=true",
+            "- ports:\n        - port: https",
+            id="its port is open",
+        ),
+        pytest.param(
+            "history.enabled=true,nats.auth.existingSecret=p", "- key: history\n path: history", id="its own password"
+        ),
         pytest.param("kinds={TFJob.kubeflow.org}", 'value: "TFJob.kubeflow.org"', id="a kind in capitals"),
         pytest.param("rbac.extraRules.status[0].resourceNames={one}", "resourceNames:\n  - one", id="a rule for one"),
         pytest.param(

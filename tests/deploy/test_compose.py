@@ -8,6 +8,7 @@ import re
 import shutil
 import stat
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,6 +28,7 @@ from shared.eventlog.durability import fsync_trouble, varz
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.server import _program, configuration
 from shared.eventlog.setup import set_up
+from shared.eventlog.tls import Login, Tls
 from shared.ports import free_port
 from shared.process.settings import Settings
 from tests.kit.commands import run
@@ -58,6 +60,8 @@ def test_a_service_understands_its_environment(name: str, monkeypatch: pytest.Mo
     assert _known(given), "every variable is one of a setting"
     assert settings.nats_user == name
     assert settings.nats_password_file == CREDENTIALS / "password"
+    assert settings.nats_url.startswith("tls://")
+    assert settings.nats_tls == Tls(ca=CREDENTIALS / "ca.crt")
     assert settings.kubeconfig == CREDENTIALS / "kubeconfig.yaml"
     assert _service(name)["entrypoint"] == [f"muster-{name}"]
     # Its own, and no other's.
@@ -69,7 +73,8 @@ def test_the_administrators_kubeconfig_is_for_the_set_up_alone():
         name: [mount for mount in service.get("volumes", ()) if mount.split(":")[0] in ("kube", "admin")]
         for name, service in _compose()["services"].items()
     }
-    assert {name for name, mounts in holders.items() if mounts} == {"passwords", "nats", "k3s", "kubeconfigs", "setup"}
+    makers = {"passwords", "certificate", "nats", "k3s", "kubeconfigs"}
+    assert {name for name, mounts in holders.items() if mounts} == {*makers, "setup"}
     # Only the password is there when NATS begins, and NATS alone reads it.
     assert holders["nats"] == ["admin:/credentials/admin:ro"]
 
@@ -119,7 +124,10 @@ def test_every_server_that_we_bring_along_keeps_what_it_acknowledged_and_takes_a
 async def test_its_log_lets_each_user_in_and_keeps_what_it_acknowledged(tmp_path: Path):
     """The very files, but for the paths."""
     port, monitor = free_port(), free_port()
+    tls = tmp_path / "tls"
+    tls.mkdir()
     paths = {"0.0.0.0:4222": f"127.0.0.1:{port}", "0.0.0.0:8222": f"127.0.0.1:{monitor}", "/data": str(tmp_path)}
+    paths["/etc/nats/tls"] = str(tls)
     text = (FOLDER / "nats.conf").read_text()
     for old, new in paths.items():
         assert old in text
@@ -134,7 +142,11 @@ async def test_its_log_lets_each_user_in_and_keeps_what_it_acknowledged(tmp_path
         given = {user: (credentials / user / "password").read_text() for user in USERS}
         assert len({*given.values()}) == len(USERS)
         assert all(re.fullmatch("[0-9a-f]{32}", password) for password in given.values())
-    assert _mounts("passwords", "") == _mounts("nats", ":ro") == {f"{user}:/credentials/{user}" for user in USERS}
+    made = [await _certified(credentials, tls) for _ in range(2)]
+    assert made[0] == made[1], "what is there stays"
+    assert {f"tls:{place}" for place in ("/tls", "/etc/nats/tls:ro")} == {*_certificates()}
+    holders = _mounts("passwords", ""), _mounts("certificate", ""), _mounts("nats", ":ro")
+    assert all(mounts == {f"{user}:/credentials/{user}" for user in USERS} for mounts in holders)
     users = ROOT / "deploy" / "helm" / "muster" / "files" / "nats-users.conf"
     assert f"./{users.relative_to(ROOT)}:/etc/nats/users.conf:ro" in _service("nats")["volumes"]
     shutil.copy(users, tmp_path / "users.conf")
@@ -145,10 +157,12 @@ async def test_its_log_lets_each_user_in_and_keeps_what_it_acknowledged(tmp_path
     server = Child("NATS", ["sh", "-c", script], tmp_path / "server.log", {"PATH": os.environ["PATH"]})
     server.start()
     try:
-        url = f"nats://127.0.0.1:{port}"
-        await set_up(url, user="admin", password=given["admin"], subscribers=-1)
+        url = f"tls://localhost:{port}"
+        trusted = Tls(ca=credentials / "admin" / "ca.crt")
+        await set_up(url, user="admin", password=given["admin"], tls=trusted, subscribers=-1)
         for user in USERS:
-            log = await JetStreamEventLog.connect(url, name="test", user=user, password=given[user])
+            login: Login = {"user": user, "password": given[user], "tls": Tls(ca=credentials / user / "ca.crt")}
+            log = await JetStreamEventLog.connect(url, name="test", **login)
             try:
                 # A subscriber sees the copy, which may lag.
                 is_copy = "mirror" in (await api.stream_info(log.connection, STREAM)).config
@@ -181,6 +195,23 @@ async def test_each_service_gets_a_kubeconfig_with_its_own_rights_only(tmp_path:
             assert yaml.safe_load(file.read_text())["clusters"][0]["cluster"]["server"] == server
             said = await run(str(tools / "kubectl"), "--kubeconfig", str(file), "auth", "whoami", "-o", "yaml")
             assert yaml.safe_load(said.out)["status"]["userInfo"]["username"] == f"system:serviceaccount:muster:{name}"
+
+
+async def _certified(credentials: Path, tls: Path) -> dict[str, bytes]:
+    """What `certificate.py` made, by file."""
+    words = [str(FOLDER / "certificate.py"), str(credentials), str(tls)]
+    done = await run(sys.executable, *words)
+    assert done.code == 0, done.complaint
+    key = tls / "tls.key"
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    files = [key, tls / "tls.crt", *(credentials / user / "ca.crt" for user in USERS)]
+    return {str(file): file.read_bytes() for file in files}
+
+
+def _certificates() -> list[str]:
+    """Where the volume with the server's key is."""
+    services = _compose()["services"].values()
+    return [mount for service in services for mount in service.get("volumes", ()) if mount.startswith("tls:")]
 
 
 def _compose() -> dict[str, Any]:

@@ -19,7 +19,7 @@ from devcluster.child import Child
 from muster.nats_users import CONF, render_users
 from shared.errors import Refused
 from shared.eventlog import api
-from shared.eventlog.account import ADMIN, AUTHORS, LEASES, READER, STREAM, SUBSCRIBER, USERS, permissions
+from shared.eventlog.account import ADMIN, AUTHORS, HISTORY, LEASES, READER, STREAM, SUBSCRIBER, USERS, permissions
 from shared.eventlog.connection import Connection
 from shared.eventlog.durability import fsync_trouble, varz
 from shared.eventlog.jetstream import JetStreamEventLog
@@ -36,6 +36,7 @@ STRANGE = {
     "admin": "1234567890",
     "reader": "5e7",
     "subscriber": "off",
+    "history": "null",
     "watcher": 'a"b#c;d{e}\\f $(ADMIN_SECRET) $X',
     "scheduler": "true",
     "scaler": "0x12 // no comment",
@@ -135,10 +136,10 @@ async def test_one_server_with_strange_passwords(tmp_path: Path) -> None:
 async def test_each_user_may_do_its_own_and_nothing_else(tmp_path: Path) -> None:
     async with running(Nats(tmp_path, passwords())) as nats:
         await set_up(nats.url, password=nats.users[ADMIN], tls=nats.trusted)
-        for user in (*AUTHORS, READER):
+        for user in (*AUTHORS, READER, HISTORY):
             log = await connect(nats, user)
             await _only_its_own(log.connection, user)
-            if user != READER:
+            if user in AUTHORS:
                 leases = await log.bucket(LEASES)
                 assert await leases.put(user, b"me", ttl=5)
             assert await log.identity()

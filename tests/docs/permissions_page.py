@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from muster.permissions import SERVICE_ACCOUNTS
-from shared.eventlog.account import AUTHORS, READER, SUBSCRIBER, asks, listens, publishes
+from shared.eventlog.account import AUTHORS, HISTORY, READER, SUBSCRIBER, asks, listens, publishes
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.scale_requests import GROUP
 from shared.installation.permissions import PERMISSIONS, Jobs, Permission
@@ -81,6 +81,7 @@ Each other user is in an account of its own, which has no JetStream and reaches 
 else: the answer to a request stays in the account of the user who asked, so that no answer becomes an event.
 No service and no reader makes a consumer, or anything else, at the server.
 A [subscriber](events.md) makes consumers of a copy of the log, in the account `COPY`; no user is in that account.
+`history` is the history service, which reads as a reader does.
 
 | user | publishes to | listens to |
 | --- | --- | --- |
@@ -102,7 +103,8 @@ def page() -> str:
     """`docs/permissions.md`."""
     tables = "\n".join(_table(service) for service in SERVICE_ACCOUNTS)
     users = "\n".join(
-        _row(f"`{user}`", _codes(publishes(user)), _codes(listens(user))) for user in (*AUTHORS, READER, SUBSCRIBER)
+        _row(f"`{user}`", _codes(publishes(user)), _codes(listens(user)))
+        for user in (*AUTHORS, READER, SUBSCRIBER, HISTORY)
     )
     questions, copied = ("\n".join(f"- `{subject}`" for subject in asks(user)) for user in (READER, SUBSCRIBER))
     kinds = "\n".join(

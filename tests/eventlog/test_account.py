@@ -2,10 +2,10 @@
 
 import pytest
 
-from shared.eventlog.account import ACCOUNT, ADMIN, AUTHORS, READER, USERS, accounts, asks, listens, publishes
+from shared.eventlog.account import ACCOUNT, ADMIN, AUTHORS, HISTORY, READER, USERS, accounts, asks, listens, publishes
 from shared.eventlog.subject import covering, matches
 
-GUESTS = (*AUTHORS, READER)
+GUESTS = (*AUTHORS, READER, HISTORY)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_service_publishes_under_its_own_name_alone(author: str):
             assert allowed is (author == other)
 
 
-@pytest.mark.parametrize("author", [*AUTHORS, "reader"])
+@pytest.mark.parametrize("author", [*AUTHORS, READER, HISTORY])
 def test_only_the_administrator_changes_a_stream(author: str):
     forbidden = [
         f"$JS.API.STREAM.{verb}.{stream}"

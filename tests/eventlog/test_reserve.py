@@ -10,7 +10,7 @@ import pytest
 from shared.eventlog.account import ADMIN, STREAM
 from shared.eventlog.durability import look
 from shared.eventlog.jetstream import JetStreamEventLog
-from shared.eventlog.room import Room, reserved
+from shared.eventlog.room import SILENT_SECONDS, LastKnown, Room, reserved, seconds_to_next_check
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
 from shared.frameworks.training_job import TRAININGJOBS
@@ -27,12 +27,16 @@ def a_room(of: str, used: int, most: int = 100) -> Room:
     return Room(of, used, most, "")
 
 
+def a_disk(used: int, of: str = "NATS n1") -> Room:
+    return Room(of, used, 100, "", server=True)
+
+
 @pytest.mark.parametrize(
     ("rooms", "begun"),
     [
         pytest.param([a_room(STREAM, 89)], False, id="more than a tenth is left"),
         pytest.param([a_room(STREAM, 90)], True, id="a tenth is left"),
-        pytest.param([a_room(STREAM, 5), a_room("NATS n1", 95)], True, id="of the disk of a server"),
+        pytest.param([a_room(STREAM, 5), a_disk(95)], True, id="of the disk of a server"),
         pytest.param([a_room("KV_HEADS", 99)], False, id="the heads have a room of their own"),
         pytest.param([a_room(STREAM, 99, 0)], False, id="nothing bounds the log"),
         pytest.param([], False, id="nothing is known yet"),
@@ -40,6 +44,40 @@ def a_room(of: str, used: int, most: int = 100) -> Room:
 )
 def test_reserved(rooms: Sequence[Room], begun: bool):
     assert reserved(rooms, 0.1) is begun
+
+
+@pytest.mark.parametrize(
+    ("rooms", "seconds"),
+    [
+        pytest.param([a_room(STREAM, 5)], 60.0, id="plenty of room"),
+        pytest.param([a_room(STREAM, 70)], 30.0, id="the nearer the reserve, the sooner"),
+        pytest.param([a_room(STREAM, 5), a_disk(80)], 20.0, id="the fullest room counts"),
+        pytest.param([a_room(STREAM, 95)], 10.0, id="in the reserve"),
+        pytest.param([a_room(STREAM, 99, 0), a_room("KV_HEADS", 99)], 60.0, id="nothing bounds the log"),
+    ],
+)
+def test_seconds_to_next_check(rooms: Sequence[Room], seconds: float):
+    assert seconds_to_next_check(rooms, 0.1) == pytest.approx(seconds)
+    assert seconds_to_next_check(rooms, 0.0) == 60.0
+
+
+def test_a_full_server_whose_monitor_is_silent_counts_as_full_for_a_while():
+    known, full, stream = LastKnown(), a_disk(95), a_room(STREAM, 5)
+    assert known.rooms([stream, full], 0.0) == (stream, full)
+    assert known.rooms([stream], SILENT_SECONDS - 1) == (stream, full)
+    assert known.rooms([stream], SILENT_SECONDS) == (stream,)
+
+
+def test_the_newest_answer_of_a_monitor_counts():
+    known = LastKnown()
+    known.rooms([a_disk(95), a_disk(10, "NATS n2")], 0.0)
+    assert set(known.rooms([a_disk(20)], 1.0)) == {a_disk(20), a_disk(10, "NATS n2")}
+
+
+def test_a_stream_that_is_not_there_has_no_room():
+    known = LastKnown()
+    known.rooms([a_room(STREAM, 95)], 0.0)
+    assert known.rooms([], 1.0) == ()
 
 
 class Watched(World):

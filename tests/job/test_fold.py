@@ -290,7 +290,8 @@ def test_an_event_that_no_rule_expects_holds_its_job_and_can_be_disowned(monkeyp
     with monkeypatch.context() as patched:
         patched.setattr("shared.job.fold.evolve", fails)
         histories.fold(LOG[-1])
-    assert histories.failure is broken
+    assert "in fails" in histories[KEY].newest_trace
+    assert histories[KEY].newest_trace.endswith("ValueError: a rule that fails\n")
     assert histories[KEY].nonsense == (LOG[-1].sequence,)
 
 

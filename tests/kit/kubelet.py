@@ -13,8 +13,9 @@ from tests.memory.watching import Held
 NAMESPACE = "team-a"
 
 QUICK_SECONDS = 0.002
+IDLE_SECONDS = 0.02
 SLOW_SECONDS = 5.0
-"""How often the kubelet looks: while something is waited for, and while hours pass."""
+"""How often the kubelet looks: after a change, while something is waited for, and while hours pass."""
 
 
 class Kubelet:
@@ -45,13 +46,16 @@ class Kubelet:
         self._pace = QUICK_SECONDS
 
     async def obey(self) -> None:
+        seen, wait = 0, QUICK_SECONDS
         while True:
             for held in self.store.find(PODS):
                 if not self._left_alone(held):
                     self._care(held)
             if self.collecting:
                 self.store.collect_garbage()
-            await asyncio.sleep(self._pace)
+            wait = min(wait * 2, IDLE_SECONDS) if seen == self.store.version else QUICK_SECONDS
+            seen = self.store.version
+            await asyncio.sleep(max(wait, self._pace))
 
     def _left_alone(self, held: Held) -> bool:
         (namespace, name), going = held.at, held.metadata.get("deletionTimestamp")

@@ -262,7 +262,7 @@ class World(Services, Kubelet):
 
     async def until(self, holds: Callable[[], bool], what: str = "") -> None:
         """Wait until something holds; fail with the state of the world when it never does."""
-        deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+        deadline, wait = asyncio.get_running_loop().time() + PATIENCE_SECONDS, 0.002
         while not holds():
             for author, (_, task) in self._running.items():
                 if task.done():
@@ -271,7 +271,8 @@ class World(Services, Kubelet):
                     )
             if asyncio.get_running_loop().time() > deadline:
                 raise AssertionError(f"never: {what or holds}\n{self._describe()}")
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(wait)
+            wait = min(wait * 1.2, 0.02)
 
     async def running(self, name: str = "resnet") -> None:
         await self.phase("Running", TRAININGJOBS, name)

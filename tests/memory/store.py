@@ -48,6 +48,8 @@ class MemoryStore:
     def __init__(self, *, now: Callable[[], datetime] = lambda: EPOCH) -> None:
         self.version = 0
         """The newest resourceVersion; one count over all kinds, like etcd's revision."""
+        self._collected = -1
+        """The version at which there was no garbage."""
         self.pod_quota: dict[str, int] = {}
         """The most pods that a namespace may hold, ended ones not counted."""
         self.terminating: set[str] = set()
@@ -234,7 +236,7 @@ class MemoryStore:
         The dependents of an object stay until it is gone; a pod on a node takes its grace period first.
         """
         changed = 0
-        while True:
+        while self.version != self._collected:
             uids = {held.metadata["uid"] for _, held in self._everything()}
             orphaning = {
                 held.metadata["uid"]: (resource, held)
@@ -248,8 +250,9 @@ class MemoryStore:
                 kept = [name for name in held.metadata["finalizers"] if name != ORPHAN]
                 self.patch(resource, *held.at, {"metadata": {"finalizers": kept or None}})
             if self.version == before:
-                return changed
+                self._collected = before
             changed += self.version - before
+        return changed
 
     def compact(self) -> None:
         """Drop the history: a watch that has not read all of it lists again."""

@@ -6,6 +6,7 @@ import typer
 from muster.targets import chosen, find, parse_target
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
+from shared.errors import Refused
 from shared.frameworks.definition import Definition
 from shared.frameworks.kinds import Kinds
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
@@ -77,18 +78,15 @@ def test_what_is_no_kind_and_name_is_wrong_usage(text: str):
         parse_target(text, KINDS)
 
 
-def test_of_several_the_training_job_is_meant_and_else_the_only_one(capsys: pytest.CaptureFixture[str]):
+def test_of_several_the_training_job_is_meant_and_else_the_only_one():
     asked = parse_target("a", KINDS)
     training, choir, band, other, _ = asked.targets
     assert chosen(asked, [band, training, choir], "team") == training
     assert chosen(asked, [other], "team") == other
     assert chosen(asked, [], "team") is None
-    with pytest.raises(typer.Exit) as end:
+    with pytest.raises(Refused) as refused:
         chosen(asked, [choir, band], "team")
-    assert end.value.exit_code == 1
-    assert capsys.readouterr().err == (
-        "muster: there are several jobs team/a; say choir/a or band.bands.test.muster.dev/a\n"
-    )
+    assert str(refused.value) == "there are several jobs team/a; say choir/a or band.bands.test.muster.dev/a"
 
 
 class Log:
@@ -122,17 +120,14 @@ def test_a_name_finds_the_training_job_or_the_only_one_whatever_its_kind():
     assert found(log, "choir/resnet") == ("choir/resnet", "1")
 
 
-def test_the_same_kind_of_two_groups_has_to_be_told_apart_only_where_both_are_there(
-    capsys: pytest.CaptureFixture[str],
-):
+def test_the_same_kind_of_two_groups_has_to_be_told_apart_only_where_both_are_there():
     log = Log().has(BANDS, "1").has(OtherBand.resource, "2", name="vgg")
     assert found(log, "band/resnet") == ("band.bands.test.muster.dev/resnet", "1")
     log.has(OtherBand.resource, "3")
-    with pytest.raises(typer.Exit):
+    with pytest.raises(
+        Refused, match=r"say band\.bands\.test\.muster\.dev/resnet or band\.other\.test\.muster\.dev/resnet"
+    ):
         found(log, "band/resnet")
-    complaint = capsys.readouterr().err
-    assert "say band.bands.test.muster.dev/resnet or band.other.test.muster.dev/resnet" in complaint
-    assert complaint.count("\n") == 1
     assert found(log, "band.other.test.muster.dev/resnet") == ("band.other.test.muster.dev/resnet", "3")
 
 
@@ -152,10 +147,9 @@ def test_a_later_life_of_the_name_is_meant():
 @pytest.mark.parametrize(
     ("text", "what"), [("choir/vgg", "Choir"), ("vgg", "job"), ("scaleout/vgg", "ScaleOut"), ("band/vgg", "job")]
 )
-def test_what_the_log_does_not_know_is_one_line(text: str, what: str, capsys: pytest.CaptureFixture[str]):
-    with pytest.raises(typer.Exit):
+def test_what_the_log_does_not_know_is_one_line(text: str, what: str):
+    with pytest.raises(Refused, match=f"^the log knows no {what} team-a/vgg; "):
         found(Log().has(CHOIRS, "1"), text)
-    assert capsys.readouterr().err.startswith(f"muster: the log knows no {what} team-a/vgg; ")
 
 
 def test_requests_are_no_jobs():

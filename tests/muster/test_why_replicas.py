@@ -5,12 +5,12 @@ What whole answers look like is in `tests/golden/why`.
 
 import msgspec
 import pytest
-import typer
 
 from muster.causes.walk import Causes
 from muster.causes.words import OWN_OUTPUT
 from muster.targets import parse_target
 from muster.why import caused, explained, told
+from shared.errors import Refused
 from shared.frameworks.kinds import BUILT_IN
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import HostsPublished
@@ -182,14 +182,12 @@ def test_a_pod_is_named_as_people_do(word: str, slot: str):
     assert said(a_job_with_servers(), word).startswith(f"{slot}, attempt 1: Ready")
 
 
-def test_who_is_not_known_is_said_with_those_who_are(capsys: pytest.CaptureFixture[str]):
+def test_who_is_not_known_is_said_with_those_who_are():
     for word in ("ps", "ps-3", "launcher"):
-        with pytest.raises(typer.Exit):
+        with pytest.raises(Refused) as refused:
             said(a_job_with_servers(), word)
-        complaint = capsys.readouterr().err
-        assert complaint == (
-            f"muster: tfjob/resnet has no pod and no request {word!r}; it knows chief 0, ps 0-2, worker 0-1\n"
-        )
+        complaint = f"tfjob/resnet has no pod and no request {word!r}; it knows chief 0, ps 0-2, worker 0-1"
+        assert str(refused.value) == complaint
 
 
 def test_a_place_that_is_filled_again_tells_of_its_new_pod_alone():

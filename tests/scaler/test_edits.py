@@ -10,7 +10,7 @@ from shared.job.events.scheduler import JobRestarted, SlotsReleased
 from shared.job.events.status import JobRestarting, JobRunning, JobScaling, JobSucceeded, JobSuspended
 from shared.job.events.watcher import JobObserved, PodsGone
 from shared.job.naming import Uid
-from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, RestartPolicy
+from shared.job.spec import LAUNCHER, OVER_BUDGET, WORKER, JobSpec, Problem, RestartPolicy
 from shared.job.steps import Record, Step
 from shared.job.views import Member, Slots
 from tests.kit.builders import (
@@ -99,6 +99,14 @@ def test_an_edit_waits_its_turn():
 
 def test_a_request_after_an_edit_waits_for_it():
     given(*a_running_job(workers=2), sized(3), scale_out(1)).then(scaler, grows(2))
+
+
+def test_an_edit_waits_behind_a_request_that_is_over_budget():
+    request = scale_out(1)
+    over = replace(request, spec=None, problems=(Problem(reason=OVER_BUDGET),))
+    waiting = [*a_running_job(workers=2), over, sized(5)]
+    given(*waiting).then_nothing(scaler)
+    given(*waiting, request).then(scaler, grows(2, request=R1, deadline=60))
 
 
 def test_only_the_newest_of_the_edits_that_wait_counts():

@@ -8,7 +8,18 @@ import pytest
 
 from shared.errors import Refused, Trouble
 from shared.eventlog import api
-from shared.eventlog.account import ADMIN, AUTHORS, GENESIS, HEADS, LEASES, READER, inbox_of, stream_of, subject_of
+from shared.eventlog.account import (
+    ADMIN,
+    AUTHORS,
+    GENESIS,
+    HEADS,
+    HISTORY,
+    LEASES,
+    READER,
+    inbox_of,
+    stream_of,
+    subject_of,
+)
 from shared.eventlog.connection import Connection
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import LOG_CONFIG, must_fit
@@ -22,7 +33,7 @@ AT_ONCE = 10.0
 Milliseconds on a quiet machine; on one that is busy with other tests both processes may wait for their turn.
 """
 STREAMS = ("JOBS", "KV_LEASES", "KV_HEADS")
-PEOPLE = (*AUTHORS, READER)
+PEOPLE = (*AUTHORS, READER, HISTORY)
 
 
 async def is_refused(connection: Connection, subject: str, body: bytes = b"{}") -> None:
@@ -57,7 +68,7 @@ async def test_each_publishes_under_its_own_name_alone(nats_server: NatsServer, 
             await is_refused(connection, subject)
         assert await admin.last(f"facts.{namespace}.>") is None
         assert await admin.last(f"jobs.{namespace}.>") is None
-        if user != READER:
+        if user in AUTHORS:
             for family in ("facts", "jobs"):
                 await api.publish(connection, f"{family}.{namespace}.resnet.u-1.{user}.Own", b"{}", {})
             await api.publish(connection, f"$KV.LEASES.{user}.{namespace}", b"me", {})

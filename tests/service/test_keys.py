@@ -14,13 +14,14 @@ from shared.frameworks.training_job import SSH_KEYS, TRAININGJOBS
 from shared.job.chain import Head
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scheduler import SecretMade
+from shared.job.fold import closed
 from shared.job.naming import JobKey, Uid, secret_name
 from shared.runtime.acts import Context
 from tests.kit.builders import a_created_job
 from tests.kit.histories import a_history
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World, a_training_job
-from tests.memory.cluster import MemoryCluster
+from tests.memory.cluster import Call, Calm, MemoryCluster
 from tests.memory.store import MemoryStore
 from tests.memory.watching import Held
 
@@ -165,3 +166,25 @@ async def test_of_a_deleted_job_no_keys_stay():
         await world.trains(workers=1)
         world.delete(TRAININGJOBS, "resnet")
         await world.until(lambda: world.store.find(SECRETS) == [], "the Secret is gone")
+
+
+class Closed(Calm):
+    """An API server whose policy refuses every write of a service once the namespace is closed to it."""
+
+    closed = False
+
+    async def before(self, call: Call) -> None:
+        await super().before(call)
+        if self.closed and call.verb in ("create", "patch", "delete"):
+            raise Refused(f"Muster may not {call.verb} {call.plural}: the namespace is closed", reason="Forbidden")
+
+
+@in_virtual_time
+async def test_a_job_in_a_namespace_that_was_closed_to_muster_since_goes_with_all_that_it_had():
+    weather = Closed()
+    async with World(weather=lambda author: weather if author == "scheduler" else None) as world:
+        uid = (await world.trains(workers=1)).metadata["uid"]
+        weather.closed = True
+        world.delete(TRAININGJOBS, "resnet")
+        await world.until(lambda: closed(world.life(uid)))
+        assert world.count("SecretGone") == 1

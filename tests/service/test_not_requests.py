@@ -1,10 +1,12 @@
 """What must not happen to scale requests: the lines of the contract's list that speak of them."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from shared.cluster.kinds import CONFIGMAPS
+from shared.eventlog import Entry
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.events.refused import EffectRefused
@@ -16,6 +18,7 @@ from tests.kit.builders import R2, a_running_job, scale_out, scaling_out, worker
 from tests.kit.stories import given, scheduler
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World, a_scale_in, a_scale_out, a_training_job
+from tests.memory.eventlog import MemoryEventLog
 
 
 def a_scale_in_of(*names: str, name: str = "in") -> dict[str, Any]:
@@ -139,10 +142,13 @@ async def test_8_a_scaling_that_hangs_ends_at_its_timeout_and_the_next_one_is_se
         world.apply(SCALEOUTS, a_scale_out(1, name="next"))
         await world.phase("ScaleFailed", SCALEOUTS, "hangs")
         assert world.condition(SCALEOUTS, "hangs", "ScaleFailed") == ("True", "DeadlineExceeded")
-        # The pod that hung was taken back, and its name comes again.
+        # The pod that hung was taken back; its name comes again if it is gone by then.
         world.stuck.clear()
         await world.phase("ScaleSucceeded", SCALEOUTS, "next")
-        assert world.hosts() == ["resnet-worker-0", "resnet-worker-1", "resnet-worker-2"]
+        await world.until(lambda: sorted(world.pods())[1:] == world.hosts())
+        *left, added = world.hosts()
+        assert left == ["resnet-worker-0", "resnet-worker-1"]
+        assert added in ("resnet-worker-2", "resnet-worker-3")
 
 
 @in_virtual_time
@@ -220,6 +226,35 @@ async def test_a_request_whose_job_does_not_come_within_its_timeout_ends_and_sca
         await world.until(lambda: world.count("ScaleRequestGone") == 1)
         (room,) = (life.job for life in world._histories() if life.job.key == JobKey(NAMESPACE, "resnet", NO_UID))
         assert room.scaling.requests == {}, "nothing is kept of it"
+
+
+class SlowTimers(MemoryEventLog):
+    """A log that takes long to store that a timer expired."""
+
+    async def append(self, entry: Entry, *, expect: int) -> int:
+        if entry.subject.endswith(".TimePassed"):
+            await asyncio.sleep(3.0)
+        return await super().append(entry, expect=expect)
+
+
+class WithSlowTimers(World):
+    def log(self, author: str) -> MemoryEventLog:
+        return SlowTimers(self.journal, user=author)
+
+
+@in_virtual_time
+async def test_a_request_whose_timeout_passed_before_its_job_came_ends_once():
+    async with WithSlowTimers() as world:
+        world.apply(SCALEOUTS, a_scale_out(1, timeout=5))
+        await world.phase("Pending", SCALEOUTS, "out")
+        await world.pass_seconds(6)
+        assert "TimePassed" not in world.types(), "under way"
+        await world.trains(workers=1)
+        await world.phase("ScaleFailed", SCALEOUTS, "out")
+        await world.quiet()
+        assert world.condition(SCALEOUTS, "out", "ScaleFailed") == ("True", "JobNotFound")
+        assert world.status(TRAININGJOBS, "resnet")["phase"] == "Running"
+        assert "ScaleAccepted" not in world.types(), "and it is not carried out all the same"
 
 
 @in_virtual_time

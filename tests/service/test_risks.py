@@ -6,8 +6,8 @@ from structlog.testing import capture_logs
 
 from shared.errors import Transient
 from shared.eventlog.durability import Look
-from shared.eventlog.room import Room
-from shared.installation.risks import EVERY_SECONDS, warn_unmonitored, watch_risks
+from shared.eventlog.room import LATEST_SECONDS, SOONEST_SECONDS, Room
+from shared.installation.risks import warn_unmonitored, watch_risks
 from shared.process.health import Health
 from tests.kit.virtual_time import in_virtual_time
 
@@ -31,10 +31,10 @@ async def test_each_risk_is_told_once_and_what_goes_wrong_with_a_look_ends_nothi
 
     health = Health("status")
     with capture_logs() as said:
-        telling = asyncio.create_task(watch_risks(health, look))
-        await asyncio.sleep(3.5 * EVERY_SECONDS)
+        telling = asyncio.create_task(watch_risks(health, look, 0.1))
+        await asyncio.sleep(2 * SOONEST_SECONDS + 1.5 * LATEST_SECONDS)
         assert (health.warnings, health.rooms) == (("one copy",), (room,))
-        await asyncio.sleep(EVERY_SECONDS)
+        await asyncio.sleep(LATEST_SECONDS)
         assert (health.warnings, health.rooms) == ((), ())
         assert not telling.done()
         telling.cancel()

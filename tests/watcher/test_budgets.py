@@ -9,6 +9,8 @@ import pytest
 from services.watcher.core.budgets import Budgets, PerMinute, allowed, budget_of
 from services.watcher.shell import Watcher
 from services.watcher.watches import Options
+from shared.errors import Transient
+from shared.eventlog import Entry
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.events.catalog import AnyEvent, Fact
@@ -26,10 +28,12 @@ from shared.job.events.watcher import (
 from shared.job.naming import JobKey, Uid
 from shared.job.spec import OVER_BUDGET, Problem
 from shared.job.state import Job
-from tests.kit.builders import a_running_job, a_spec, launcher, observed, scale_out, worker
+from shared.job.views import PodView
+from tests.kit.builders import a_created_job, a_running_job, a_spec, launcher, observed, scale_out, worker
 from tests.kit.histories import KEY, a_history
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World, a_scale_out, a_training_job
+from tests.memory.eventlog import MemoryEventLog
 
 NEW = Job(key=KEY)
 LATER = (Problem(reason=OVER_BUDGET),)
@@ -50,6 +54,11 @@ def running() -> Job:
     return folded(*a_running_job(workers=2))
 
 
+def another_worker(version: int = 11) -> PodView:
+    """A second pod in the slot of the first worker, which failed."""
+    return msgspec.structs.replace(worker(0, version=version, phase="Failed"), uid=Uid("another"))
+
+
 @pytest.mark.parametrize(
     ("job", "fact", "budget"),
     [
@@ -66,7 +75,25 @@ def running() -> Job:
         pytest.param(running(), PodsObserved(pods=(worker(0, ready=False),)), "events", id="a change of a pod"),
         pytest.param(running(), PodsObserved(pods=(worker(0, phase="Failed"),)), None, id="the end of a pod is free"),
         pytest.param(
-            NEW, PodsObserved(pods=(worker(0, phase="Failed"),)), "events", id="but not of a pod never seen to run"
+            NEW, PodsObserved(pods=(worker(0, phase="Failed"),)), "events", id="but not of a pod that no slot waits for"
+        ),
+        pytest.param(
+            folded(*a_created_job(workers=2)),
+            PodsObserved(pods=(worker(0, phase="Failed"),)),
+            None,
+            id="the first pod of a slot, seen at its end, is free",
+        ),
+        pytest.param(
+            folded(*a_created_job(workers=2), PodsObserved(pods=(worker(0, phase="Failed"),))),
+            PodsObserved(pods=(another_worker(),)),
+            "events",
+            id="but not the next one: its slot waits for none any more",
+        ),
+        pytest.param(
+            folded(*a_created_job(workers=2), PodsObserved(pods=(worker(0, version=90),))),
+            PodsObserved(pods=(another_worker(version=80),)),
+            "events",
+            id="nor one whose slot has a newer pod",
         ),
         pytest.param(running(), PodsGone(uids=(Uid("pod-0"),)), None, id="a pod that is gone is free"),
         pytest.param(running(), JobDeleting(version=9), None, id="a deletion is free"),
@@ -149,8 +176,19 @@ class TestAllowed:
     def test_only_the_fact_that_is_recorded_is_paid_for(self):
         budgets = Budgets(PerMinute(events=2))
         facts = [PodsObserved(pods=(worker(each, ready=False),)) for each in (0, 1)]
-        assert allowed(running(), facts, budgets, 0.0).facts == (*facts,)
-        assert allowed(running(), facts[1:], budgets, 0.0).facts == (facts[1],)
+        assert allowed(running(), facts, budgets, 0.0, recorded=1).facts == (*facts,)
+        assert allowed(running(), facts[1:], budgets, 0.0, recorded=2).facts == (facts[1],)
+
+    def test_a_fact_whose_append_failed_is_not_paid_for_again(self):
+        budgets, fact = Budgets(PerMinute(events=1)), PodsObserved(pods=(worker(0, ready=False),))
+        assert [allowed(running(), [fact], budgets, 0.0, recorded=1).facts for _ in range(3)] == [(fact,)] * 3
+        assert allowed(running(), [fact], budgets, 0.0, recorded=2).seconds == 60.0, "the next one is"
+
+    def test_what_a_fact_paid_that_is_no_longer_true_goes_back_to_the_namespace(self):
+        budgets, fact = Budgets(PerMinute(events=1)), PodsObserved(pods=(worker(0, ready=False),))
+        allowed(running(), [fact], budgets, 0.0)
+        allowed(running(), [], budgets, 0.0)
+        assert budgets.wait(a_job(0, KEY.namespace), "events", 0.0) == 0.0
 
     def test_a_full_log_takes_ends_and_doubts_alone(self):
         budgets = Budgets(PerMinute())
@@ -202,6 +240,32 @@ def test_deadlines_run_on_while_an_edit_waits_and_not_while_pods_do():
     edit, change = observed(a_spec(3), generation=2), PodsObserved(pods=(worker(0, ready=False),))
     assert not allowed(running(), [edit], Budgets(PerMinute()), 0.0, full=True).late
     assert allowed(running(), [edit, change], Budgets(PerMinute()), 0.0, full=True).late
+
+
+class Unanswering(MemoryEventLog):
+    """A log that answers none of the first appends."""
+
+    left = 5
+
+    async def append(self, entry: Entry, *, expect: int) -> int:
+        if self.left:
+            self.left -= 1
+            raise Transient("no answer")
+        return await super().append(entry, expect=expect)
+
+
+class OnABadLog(Bounded):
+    def log(self, author: str) -> MemoryEventLog:
+        return (Unanswering if author == "watcher" else MemoryEventLog)(self.journal, user=author)
+
+
+@in_virtual_time
+async def test_a_job_pays_once_however_often_its_append_fails():
+    async with OnABadLog(PerMinute(jobs=2)) as world:
+        world.apply(TRAININGJOBS, a_training_job("job-0", workers=1))
+        await world.running("job-0")
+        world.apply(TRAININGJOBS, a_training_job("job-1", workers=1))
+        await world.running("job-1")
 
 
 @in_virtual_time

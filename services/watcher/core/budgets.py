@@ -1,7 +1,8 @@
 """Budgets: how many jobs, requests and events of a namespace the watcher records a minute.  Pure: "now" is an argument.
 
 A fact beyond its budget waits for its turn and is then observed afresh, so that changes merge and none is lost.
-Only facts that begin something wait.  A fact that ends something is free: the log has at most one for each beginning.
+Only facts that begin something wait.  A fact that ends something is free: the log has at most one for each beginning,
+and for each slot.
 """
 
 from collections import Counter
@@ -16,7 +17,7 @@ from shared.job.events.catalog import Fact
 from shared.job.naming import JobKey
 from shared.job.spec import OVER_BUDGET, Problem, is_over_budget
 from shared.job.state import Job
-from shared.job.views import ended
+from shared.job.views import PodView, ended, is_succeeded
 
 replace = msgspec.structs.replace
 
@@ -51,8 +52,7 @@ def budget_of(job: Job, fact: Fact) -> Budget | None:
             known = job.scaling.requests.get(uid)
             return "requests" if known is None or is_over_budget(known.problems) else "events"
         case watcher.PodsObserved(pods=pods):
-            running = {uid for uid, pod in job.pods.items() if not ended(pod)}
-            return None if any(ended(pod) and pod.uid in running for pod in pods) else "events"
+            return None if any(ended(pod) and _ends_something(job, pod) for pod in pods) else "events"
         case watcher.JobDeleting() | watcher.JobGone() | watcher.LauncherLost() | watcher.PodsGone():
             return None
         case watcher.ChildGone() | watcher.ScaleRequestGone():
@@ -64,6 +64,14 @@ def budget_of(job: Job, fact: Fact) -> Budget | None:
             return "events"
 
 
+def _ends_something(job: Job, pod: PodView) -> bool:
+    """True if a known pod ended, or the first pod of a slot that still waits for one: its end empties the slot."""
+    known = job.pods.get(pod.uid)
+    if known is not None:
+        return not ended(known)
+    return pod.slot in job.attempt.slots and not is_succeeded(job.pods, pod)
+
+
 class Budgets:
     """The budgets of all namespaces.  A new one is full: a minute's worth may come at once."""
 
@@ -73,13 +81,24 @@ class Budgets:
         """What each namespace has taken and promised, and when that was so; it falls by the rate."""
         self._places: dict[JobKey, dict[Budget, float]] = {}
         """When the turn of each job that waits comes."""
+        self._paid: dict[JobKey, tuple[int, set[Budget]]] = {}
+        """What each job has paid since its last recorded fact: an append that failed is not paid again."""
         self.waiting: Counter[tuple[str, str]] = Counter()
         """How many jobs of each namespace wait."""
 
-    def wait(self, key: JobKey, budget: Budget, now: float) -> float:
-        """Seconds until the job's turn comes, first come, first served; 0 if it has come, and then it is used."""
+    def note_recorded(self, key: JobKey, recorded: int) -> None:
+        """`recorded` is the sequence of the job's last fact: what was paid before a newer one is used up."""
+        if key in self._paid and self._paid[key][0] != recorded:
+            del self._paid[key]
+
+    def wait(self, key: JobKey, budget: Budget, now: float, recorded: int = 0) -> float:
+        """Seconds until the job's turn comes, first come, first served; 0 if it has come, and then it is used.
+
+        The next fact after `recorded` pays once, however often its append fails.
+        """
         rate = self._rates[budget]
-        if not rate:
+        _, paid = self._paid.get(key, (recorded, ()))
+        if not rate or budget in paid:
             return 0.0
         due = self._places.get(key, {}).get(budget)
         if due is None:
@@ -90,6 +109,7 @@ class Budgets:
         if due > now:
             return due - now
         self._leave(key, budget)
+        self._paid.setdefault(key, (recorded, set()))[1].add(budget)
         return 0.0
 
     def wait_for_room(self, key: JobKey) -> float:
@@ -98,11 +118,17 @@ class Budgets:
         return inf
 
     def keep(self, key: JobKey, wanted: Collection[Budget], now: float) -> None:
-        """The job waits for none but the `wanted` ones: the turns that it gives up go back to its namespace."""
+        """The job wants only the `wanted` ones: turns and payments for others go back to its namespace."""
         for budget in [each for each in self._places.get(key, {}) if each not in wanted]:
             self._leave(key, budget)
             if budget != "room":
                 self._take(key.namespace, budget, -1, now)
+        _, paid = self._paid.get(key, (0, set[Budget]()))
+        for budget in paid - {*wanted}:
+            paid.remove(budget)
+            self._take(key.namespace, budget, -1, now)
+        if not paid:
+            self._paid.pop(key, None)
 
     def _take(self, namespace: str, budget: Budget, number: int, now: float) -> float:
         if (namespace, budget) not in self._used:
@@ -142,15 +168,19 @@ class Allowed(msgspec.Struct, frozen=True):
     """True if one of them waits by which deadlines are judged."""
 
 
-def allowed(job: Job, facts: Iterable[Fact], budgets: Budgets, now: float, *, full: bool = False) -> Allowed:
+def allowed(
+    job: Job, facts: Iterable[Fact], budgets: Budgets, now: float, *, recorded: int = 0, full: bool = False
+) -> Allowed:
     """The facts that their budgets, and the room of a `full` log, allow; the others wait.
 
+    `recorded` is the sequence of the job's last fact.
     A new job or request that waits is recorded in brief, as an event, so that its status says why.
     """
     found: list[Fact] = []
     seconds: list[float] = []
     late = False
     wanted: list[Budget] = []
+    budgets.note_recorded(job.key, recorded)
     for fact in facts:
         budget = budget_of(job, fact)
         if budget is None:
@@ -162,13 +192,13 @@ def allowed(job: Job, facts: Iterable[Fact], budgets: Budgets, now: float, *, fu
             late = late or isinstance(fact, JUDGED)
         elif found:
             found.append(fact)
-        elif wait := budgets.wait(job.key, budget, now):
+        elif wait := budgets.wait(job.key, budget, now, recorded):
             seconds.append(wait)
             late = late or isinstance(fact, JUDGED)
             brief = _in_brief(job, fact, budget)
             if brief is not None:
                 wanted.append("events")
-                if longer := budgets.wait(job.key, "events", now):
+                if longer := budgets.wait(job.key, "events", now, recorded):
                     seconds.append(longer)
                 else:
                     found.append(brief)

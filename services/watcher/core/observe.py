@@ -46,9 +46,17 @@ class Observed(msgspec.Struct, frozen=True):
 
 
 def observe(
-    job: Job, cache: Cache, answers: Answers = UNANSWERED, histories: Histories | None = None, *, pods: bool = True
+    job: Job,
+    cache: Cache,
+    answers: Answers = UNANSWERED,
+    histories: Histories | None = None,
+    *,
+    pods: bool = True,
+    settled: bool = True,
 ) -> Observed:
     """Compare a folded job with the cache; `pods` is False while changes of its pods are coalesced.
+
+    `settled` is False while a fact about the requests that wait for the job is under way.
 
     `histories` are those of all jobs: a request that was seen before its job keeps its place in the queue.
     """
@@ -56,14 +64,14 @@ def observe(
     if job.key.uid == NO_UID:
         # Once their job is there, requests do not fail for its absence, while they move to its history.
         there = (job.key.namespace, job.key.name) in cache.scalable
-        return Observed((*requests.changed(job, cache, histories),), trusted=not there)
+        return Observed((*requests.changed(job, cache, histories, settled=settled),), trusted=not there)
     compare = [*heads.questions(job, cache)]
     confirm = vanished.question(job, cache)
     asked: tuple[Question, ...] = (*compare, confirm) if confirm is not None else (*compare,)
     if compare and answers.evidence is None:
         return Observed(questions=asked, trusted=False)
     return Observed(
-        facts=(*_facts(job, cache, answers, confirm, histories, pods=pods),),
+        facts=(*_facts(job, cache, answers, confirm, histories, pods=pods, settled=settled),),
         questions=asked,
         wakes=requests.leaving(job, histories),
         warning=heads.warning(job) or takeover.warning(job, cache),
@@ -71,7 +79,14 @@ def observe(
 
 
 def _facts(
-    job: Job, cache: Cache, answers: Answers, confirm: Confirm | None, histories: Histories, *, pods: bool
+    job: Job,
+    cache: Cache,
+    answers: Answers,
+    confirm: Confirm | None,
+    histories: Histories,
+    *,
+    pods: bool,
+    settled: bool,
 ) -> Iterable[Fact]:
     resource, presence = cache.job(job.key), answers.of(confirm)
     launchers = confirm.launchers if confirm is not None else ()
@@ -108,7 +123,8 @@ def _facts(
         return [*_pods(job, cache, launchers, presence)] or [*takeover.adopted(job, cache)]
     views = _pods(job, cache, launchers, presence) if pods else ()
     # A request scales a job of one kind, whatever its owner reference names.
-    scaled = requests.changed(job, cache, histories) if cache.listing_of(job) is cache.scalable else ()
+    scalable = cache.listing_of(job) is cache.scalable
+    scaled = requests.changed(job, cache, histories, settled=settled) if scalable else ()
     # An edit that waits for its turn does not keep back what happens to the pods.
     return [*events, *_disruptions(job, cache), *views, *_children(job, cache), *scaled]
 

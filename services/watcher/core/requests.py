@@ -19,8 +19,14 @@ OVER = ("ScaleSucceeded", "ScaleFailed")
 _UNKNOWN = (Problem(reason="HistoryLost", message="create the request again: how far it got is not known"),)
 
 
-def changed(job: Job, cache: Cache, histories: Histories) -> Iterator[ScaleRequested | ScaleRequestGone]:
-    """The facts that the log lacks about requests of this history, in the order of the queue."""
+def changed(
+    job: Job, cache: Cache, histories: Histories, *, settled: bool
+) -> Iterator[ScaleRequested | ScaleRequestGone]:
+    """The facts that the log lacks about requests of this history, in the order of the queue.
+
+    `settled` is False while a fact about requests that wait for this job is under way: it may be their end, so that
+    none of them moves.
+    """
     if not (cache.scalable.listed and all(listing.listed for listing in cache.requests.values())):
         return
     now = cache.requests_of(job.key)
@@ -42,6 +48,8 @@ def changed(job: Job, cache: Cache, histories: Histories) -> Iterator[ScaleReque
         known = job.scaling.requests.get(request.uid)
         if known is None and (request.uid in elsewhere or (request.uid not in order and request.phase in OVER)):
             # The request ran under another incarnation of its job, or in events that the log has lost.
+            continue
+        if known is None and request.uid in order and not settled:
             continue
         if known is not None and request.version < known.version and cache.epoch <= job.epoch:
             continue

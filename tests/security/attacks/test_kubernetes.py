@@ -260,6 +260,20 @@ async def test_a_scheduler_deletes_nothing_of_others(world: World, plural: str, 
     await world.allowed(ADMIN, "GET", path)
 
 
+@pytest.mark.attack("the scheduler's token", "objects of others")
+async def test_a_scheduler_does_not_even_try_to_delete_a_secret_of_others(world: World):
+    """The answer to a deletion in dry run is the whole Secret while a finalizer keeps that."""
+    kept = plain("theirs", data={"key": "c2VjcmV0"})
+    kept["metadata"]["finalizers"] = ["muster.dev/kept"]
+    path = await world.made("secrets", kept)
+    tried = {"kind": "DeleteOptions", "apiVersion": "v1", "dryRun": ["All"]}
+    await world.refused("scheduler", "DELETE", f"{path}?dryRun=All", why="controller")
+    await world.refused("scheduler", "DELETE", path, tried, why="controller")
+    async with world.plane.session(ADMIN) as session, session.request("DELETE", path, json=tried) as answer:
+        assert (await read(answer))["data"] == kept["data"], "what it would have read"
+    await world.allowed(ADMIN, "PATCH", path, {"metadata": {"finalizers": []}})
+
+
 async def test_a_scheduler_deletes_a_job_that_expires_outside_closed_namespaces(world: World):
     for namespace in (world.namespace, SYSTEM):
         job = of_tenant(a_job("expired", "true", ttlSecondsAfterFinished=1), namespace)

@@ -28,6 +28,16 @@ app.kubernetes.io/component: {{ .component }}
 {{- if eq .Values.mode "all-in-one" -}}all{{- else -}}watcher scheduler scaler status{{- end -}}
 {{- end -}}
 
+{{/* Those, and the history service. */}}
+{{- define "muster.deployments" -}}
+{{ include "muster.components" . }}{{ if .Values.history.enabled }} history{{ end }}
+{{- end -}}
+
+{{/* The Secret with the certificate of the history service. */}}
+{{- define "muster.historyTlsSecret" -}}
+{{ include "muster.fullname" . }}-history-tls
+{{- end -}}
+
 {{/* Not empty if the API server serves admission policies; without one, where only versions are known, by its version. */}}
 {{- define "muster.servesPolicies" -}}
 {{- if .Capabilities.APIVersions.Has "v1/Pod" | ternary (.Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy") (semverCompare ">=1.30-0" .Capabilities.KubeVersion.Version) -}}

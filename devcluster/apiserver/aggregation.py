@@ -1,0 +1,110 @@
+"""Aggregated APIs: what an APIService names is asked at its Service, with the front proxy's certificate.
+
+As kube-apiserver does, with one kind of Service, `ExternalName`: this process reaches no addresses of pods.
+There is no authorization here, and no look whether an API is available; a server that is away is a 503.
+"""
+
+import base64
+import ssl
+from urllib.parse import quote
+
+import aiohttp
+from aiohttp import web
+
+from devcluster.apiserver.call import User
+from devcluster.apiserver.entry import Entry, Place
+from devcluster.apiserver.errors import ApiError, Json
+from devcluster.apiserver.objects import Objects, Write
+from devcluster.apiserver.resources import API_SERVICES, CONFIG_MAPS, SERVICES
+from devcluster.certificates import FRONT_PROXY, Credentials
+
+NAMESPACE, NAME = "kube-system", "extension-apiserver-authentication"
+SECONDS = 60.0
+HOP_BY_HOP = ("connection", "content-length", "host", "transfer-encoding", "upgrade", "authorization")
+PREFIX = "x-remote-"
+PASSED_BACK = ("Content-Type", "Retry-After")
+
+
+class Aggregation:
+    def __init__(self, objects: Objects, credentials: Credentials) -> None:
+        """Publishes the authority of the front proxy, which aggregated servers believe."""
+        self._store = objects.store
+        self._credentials = credentials
+        credentials.make()
+        data = {
+            "requestheader-client-ca-file": credentials.front_proxy.read_text(),
+            "requestheader-allowed-names": f'["{FRONT_PROXY}"]',
+            "requestheader-username-headers": '["X-Remote-User"]',
+            "requestheader-group-headers": '["X-Remote-Group"]',
+            "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
+        }
+        if not objects.store.get(CONFIG_MAPS.key, Place(NAMESPACE, NAME)):
+            objects.create(CONFIG_MAPS, NAMESPACE, {"metadata": {"name": NAME}, "data": data}, Write())
+
+    def groups(self) -> list[Json]:
+        """The groups for discovery."""
+        return [self._group(entry) for entry in self._store.all(API_SERVICES.key)]
+
+    def group(self, name: str) -> Json | None:
+        return next((group for group in self.groups() if group["name"] == name), None)
+
+    def of(self, path: str) -> Entry | None:
+        """The APIService of a path `/apis/<group>/<version>/...`."""
+        match path.split("/"):
+            case ["", "apis", group, version, *_] if group and version:
+                return self._store.get(API_SERVICES.key, Place("", f"{version}.{group}"))
+        return None
+
+    async def pass_on(self, request: web.BaseRequest, user: User, entry: Entry) -> web.StreamResponse:
+        spec = entry.object()["spec"]
+        target = self._target(spec["service"])
+        headers = [(name, value) for name, value in request.headers.items() if _passes(name)]
+        headers += [("X-Remote-User", user.name)]
+        headers += [("X-Remote-Group", group) for group in (*user.groups, "system:authenticated")]
+        url = f"{target}{quote(request.path, safe='/:')}"
+        service = spec["service"]
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=SECONDS)) as session,
+                session.request(
+                    request.method,
+                    url,
+                    params=request.query,
+                    headers=headers,
+                    data=await request.read(),
+                    ssl=self._context(spec),
+                    server_hostname=f"{service['name']}.{service['namespace']}.svc",
+                ) as answer,
+            ):
+                body = await answer.read()
+                kept = {
+                    name: answer.headers[name] for name in ("Content-Type", "Retry-After") if name in answer.headers
+                }
+                return web.Response(body=body, status=answer.status, headers=kept)
+        except (TimeoutError, aiohttp.ClientError) as error:
+            raise ApiError(503, "ServiceUnavailable", f"error trying to reach service: {error}") from error
+
+    def _target(self, named: Json) -> str:
+        service = self._store.get(SERVICES.key, Place(named["namespace"], named["name"]))
+        host = service.field("spec.externalName") if service is not None else ""
+        if not host:
+            words = f"service {named['namespace']}/{named['name']} is no ExternalName, and this server reaches no other"
+            raise ApiError(503, "ServiceUnavailable", words)
+        return f"https://{host}:{named.get('port', 443)}"
+
+    def _context(self, spec: Json) -> ssl.SSLContext:
+        authority = base64.b64decode(spec.get("caBundle") or "").decode()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(cadata=authority)
+        context.load_cert_chain(self._credentials.front_proxy, self._credentials.front_proxy_key)
+        return context
+
+    def _group(self, entry: Entry) -> Json:
+        spec = entry.object()["spec"]
+        version = {"groupVersion": f"{spec['group']}/{spec['version']}", "version": spec["version"]}
+        return {"name": spec["group"], "versions": [version], "preferredVersion": version}
+
+
+def _passes(name: str) -> bool:
+    # A client may not say who it is.
+    return name.lower() not in HOP_BY_HOP and not name.lower().startswith(PREFIX)

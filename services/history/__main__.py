@@ -1,0 +1,179 @@
+"""`muster-history`, or `python -m services.history`: the history service as a process."""
+
+import asyncio
+import ssl
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+import structlog
+import uvloop
+from pydantic import ValidationError
+
+from services.history.access import Access
+from services.history.answers import Answers
+from services.history.core.trust import NAME, NAMESPACE, Trust
+from services.history.server import Listening, Server, probes
+from shared.cluster.kube import KubeCluster
+from shared.errors import Refused, Transient, Trouble
+from shared.eventlog.account import HISTORY
+from shared.eventlog.jetstream import JetStreamEventLog
+from shared.installation import plugins
+from shared.process.main import until_stopped
+from shared.process.settings import Settings, complaint
+from shared.telemetry.logs import configure
+from shared.untrusted import MALFORMED
+
+LOOK_SECONDS = 30.0
+"""Seconds between two looks whether a certificate was renewed."""
+
+LOG_SECONDS = 2.0
+"""Seconds for a connection to the log."""
+PAUSE_SECONDS = 2.0
+"""Seconds after a failed one until the next request tries again; those meanwhile are told the same."""
+
+log = structlog.get_logger()
+
+
+def run() -> None:
+    """The entry point: serve until SIGTERM or Ctrl-C; exit 0 then, 1 after a fault."""
+    try:
+        settings = Settings()
+    except ValidationError as error:
+        sys.exit(f"{HISTORY}: {complaint(error)}")
+    configure(HISTORY, style=settings.log_format, level=settings.log_level)
+    plugins.log_frameworks()
+    try:
+        uvloop.run(until_stopped(_forever(settings)))
+    except Trouble as trouble:
+        log.error("ended", why=str(trouble))
+        sys.exit(1)
+
+
+async def _forever(settings: Settings) -> None:
+    async with serving(settings):
+        await asyncio.Event().wait()
+
+
+@asynccontextmanager
+async def serving(settings: Settings) -> AsyncIterator[Listening]:
+    """Serve while the context lasts.  Raises `Trouble` if it cannot begin: the log may be away, the cluster may not."""
+    cluster = await KubeCluster.connect(settings.kubeconfig)
+    connection = Connection(settings)
+    try:
+        certificates = Certificates(cluster, settings)
+        await certificates.read()
+        server = Server(Answers(connection.log, plugins.kinds()), Access(cluster), lambda: certificates.trust)
+        async with server.serving(settings.history_host, settings.history_port, certificates.tls) as listening:
+            log.info("serving", port=listening.port)
+            renewing = asyncio.create_task(certificates.renew(listening))
+            try:
+                async with probes(settings.health_host, settings.health_port):
+                    yield listening
+            finally:
+                renewing.cancel()
+                await asyncio.gather(renewing, return_exceptions=True)
+    finally:
+        await connection.close()
+        await cluster.close()
+
+
+class _ConfigMap(msgspec.Struct):
+    data: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class Certificates:
+    """The server's certificate, and the front proxy's authority."""
+
+    def __init__(self, cluster: KubeCluster, settings: Settings) -> None:
+        self._cluster = cluster
+        self._certificate, self._key = settings.history_cert, settings.history_key
+        self.trust = Trust("")
+        self._shown = b""
+
+    async def read(self) -> bool:
+        """Read both; True if one of them changed.  Raises `Trouble`."""
+        what = f"read the front proxy's authority in the ConfigMap {NAMESPACE}/{NAME}"
+        answer = await self._cluster.ask(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{NAME}", what=what)
+        try:
+            trust = Trust.read(msgspec.json.decode(answer.body, type=_ConfigMap).data)
+        except MALFORMED as error:
+            raise Transient(f"{what}: {error}") from error
+        if self._certificate is None:
+            words = "name the certificate in MUSTER_HISTORY_CERT and its key in MUSTER_HISTORY_KEY"
+            raise Refused(words, reason="NoCertificate")
+        try:
+            shown = self._certificate.read_bytes()
+        except OSError as error:
+            words = f"the certificate {self._certificate} cannot be read: {error.strerror}; mount the Secret there"
+            raise Refused(words, reason="NoCertificate") from error
+        changed = (trust, shown) != (self.trust, self._shown)
+        self.trust, self._shown = trust, shown
+        return changed
+
+    def tls(self) -> ssl.SSLContext:
+        """A client may show a certificate of the front proxy's authority; probes show none."""
+        assert self._certificate is not None, "it was read"
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_verify_locations(cadata=self.trust.authority)
+        context.load_cert_chain(self._certificate, self._key)
+        context.verify_mode = ssl.CERT_OPTIONAL
+        return context
+
+    async def renew(self, listening: Listening) -> None:
+        """Use a renewed certificate or authority soon after it is there."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                if await self.read():
+                    await listening.begin()
+                    log.info("certificates renewed")
+            except Trouble as trouble:
+                log.warning("certificates not read", why=str(trouble))
+
+
+class Connection:
+    """The connection to the log, made when it is asked for; it reconnects by itself until the log turns it away."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._log: JetStreamEventLog | None = None
+        self._connecting = asyncio.Lock()
+        self._trouble = ""
+        self._again = 0.0
+
+    async def log(self) -> JetStreamEventLog:
+        """The log.  Raises `Trouble` if it cannot be reached."""
+        async with self._connecting:
+            if self._log is not None and not self._log.connected:
+                await self.close()
+            if self._log is None:
+                self._log = await self._connect(asyncio.get_running_loop())
+            return self._log
+
+    async def _connect(self, loop: asyncio.AbstractEventLoop) -> JetStreamEventLog:
+        if loop.time() < self._again:
+            raise Transient(self._trouble)
+        try:
+            connected = await JetStreamEventLog.connect(
+                self._settings.nats_url, name=HISTORY, patience=LOG_SECONDS, **self._settings.nats_login
+            )
+        except Trouble as trouble:
+            if str(trouble) != self._trouble:
+                log.warning("log not reached", why=str(trouble))
+            self._trouble, self._again = str(trouble), loop.time() + PAUSE_SECONDS
+            raise
+        if self._trouble:
+            log.info("log reached again")
+        self._trouble = ""
+        return connected
+
+    async def close(self) -> None:
+        log, self._log = self._log, None
+        if log is not None:
+            await log.close()
+
+
+if __name__ == "__main__":
+    run()

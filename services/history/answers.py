@@ -1,0 +1,204 @@
+"""Answers questions from the log, with the code of the command line: few at once, and each within bounds.
+
+An answer is kept until the log has a newer event under its subjects, in bounded memory.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable
+
+import msgspec
+import typer
+
+from muster.get import Shown, listed
+from muster.history import of_history, state_after, until, up_to
+from muster.reading import fold_to_end
+from muster.saved import line_of
+from muster.targets import Asked, find, must_be_names, parse_target, subjects_of
+from muster.why import answered
+from services.history import documents
+from services.history.documents import Kept
+from shared.errors import Refused, Transient
+from shared.eventlog import EventLog, Stored
+from shared.frameworks.kinds import Kinds
+from shared.history_api import Question, words_of
+from shared.job.fold import Histories
+from shared.job.naming import namespace_filters
+
+FOLDS = 2
+"""Folds at once: each has events in memory, and one core does not go faster with more."""
+WAITING = 200
+"""Requests that wait for a fold; more are told to come again."""
+MOST_SECONDS = 25.0
+"""Seconds for one answer, the wait included: kube-apiserver gives up after 60."""
+MOST_BYTES = 16 * 1024 * 1024
+"""The most bytes of events in memory for one answer: some 40,000 events."""
+MOST_JOBS = 10_000
+"""The most jobs of a list, those that are gone included: each is folded in memory."""
+KEPT_BYTES = 32 * 1024 * 1024
+"""The most bytes of answers that are kept."""
+
+COME_AGAIN_SECONDS = 2
+
+
+_Key = tuple[str, Question, bool]
+"""The log, the question, and whether it was asked for as a table."""
+
+
+class Busy(Transient):
+    """Too many requests wait already."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    body: bytes
+    media: str = "application/json"
+
+
+class Answers:
+    def __init__(self, log: Callable[[], Awaitable[EventLog]], kinds: Kinds) -> None:
+        """`log` gives the connected log, or raises `Trouble`."""
+        self._log = log
+        self._kinds = kinds
+        self._folds = asyncio.Semaphore(FOLDS)
+        self._waiting = 0
+        self._kept: OrderedDict[_Key, tuple[int, Answer]] = OrderedDict()
+        self._bytes = 0
+
+    async def answer(self, question: Question, *, as_table: bool = False) -> Answer:
+        """The answer; `as_table` for a list or a job as rows.
+
+        Raises `Refused` with a reason such as `NotFound`, `Invalid`, `TooLarge` or one of the log; `Busy` or another
+        `Transient` if the same question may be answered later.
+        """
+        if self._waiting >= WAITING:
+            raise Busy(f"{WAITING} questions wait already; ask again", retry_after=COME_AGAIN_SECONDS)
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(MOST_SECONDS):
+                return await self._answer(question, as_table)
+        except TimeoutError as late:
+            words = f"no answer within {MOST_SECONDS:g} s; ask for less, such as one job"
+            raise Transient(words, retry_after=COME_AGAIN_SECONDS) from late
+        finally:
+            self._waiting -= 1
+
+    async def _answer(self, question: Question, as_table: bool) -> Answer:
+        asked = _asked(question, self._kinds) if question.name else None
+        must_be_names(question.namespace)
+        subjects = (
+            namespace_filters(question.namespace)
+            if asked is None
+            else subjects_of(asked, question.namespace, uid=question.uid)
+        )
+        log = await self._log()
+        key = (await log.identity(), question, as_table)
+        end = await log.end(subjects)
+        if (known := self._known(key, end)) is not None:
+            return known
+        async with self._folds:
+            # Others may have asked the same meanwhile.
+            if (known := self._known(key, end)) is not None:
+                return known
+            fold = _Fold(keep=asked is not None)
+            try:
+                await fold_to_end(log, fold.fold, subjects)
+            except Refused as refusal:
+                if refusal.reason == "LogReplaced":
+                    # The next question connects to the other one.
+                    await log.close()
+                raise
+            # In a thread, so that the loop answers others meanwhile.
+            answer = await asyncio.to_thread(_render, question, asked, fold, self._kinds, as_table)
+        self._keep(key, fold.histories.position, answer)
+        return answer
+
+    def _known(self, key: _Key, end: int) -> Answer | None:
+        kept = self._kept.get(key)
+        if kept is None or kept[0] != end:
+            return None
+        self._kept.move_to_end(key)
+        return kept[1]
+
+    def _keep(self, key: _Key, end: int, answer: Answer) -> None:
+        before = self._kept.pop(key, None)
+        self._bytes += len(answer.body) - (len(before[1].body) if before else 0)
+        self._kept[key] = end, answer
+        while self._bytes > KEPT_BYTES:
+            _, (_, dropped) = self._kept.popitem(last=False)
+            self._bytes -= len(dropped.body)
+
+
+class _Fold:
+    """The fold of some subjects, within bounds."""
+
+    def __init__(self, *, keep: bool) -> None:
+        """With `keep` the events are kept, too."""
+        self.histories = Histories()
+        self.events: list[Stored] = []
+        self._keep = keep
+        self._bytes = 0
+
+    def fold(self, stored: Stored) -> None:
+        self.histories.fold(stored)
+        if self._keep:
+            self._bytes += len(stored.body)
+            self.events.append(stored)
+        if self._bytes > MOST_BYTES or len(self.histories) > MOST_JOBS:
+            what = f"{MOST_BYTES >> 20} MiB of events" if self._keep else f"{MOST_JOBS} jobs"
+            words = f"it has more than {what}; ask the log itself: `muster get`, `why` or `history` with --nats"
+            raise Refused(words, reason="TooLarge")
+
+
+def _render(question: Question, asked: Asked | None, fold: _Fold, kinds: Kinds, as_table: bool) -> Answer:
+    histories, events = fold.histories, fold.events
+    if asked is None:
+        found = [Kept(Shown.of(each, kinds), each.time) for each in listed(histories, gone=True)]
+        if not question.every:
+            newest = {(each.shown.namespace, each.name): each for each in sorted(found, key=_age)}
+            found = [each for each in found if newest[each.shown.namespace, each.name] is each]
+        return _json(documents.table(found) if as_table else documents.listed(found))
+    if question.part == "why":
+        as_json = not question.text
+        lines = answered(
+            histories, events, asked, question.about, question.namespace, uid=question.uid, as_json=as_json
+        )
+        return _text(lines, "text/plain" if question.text else "application/json")
+    _, history = find(histories, asked, question.namespace, uid=question.uid)
+    mine = [stored for stored in events if of_history(stored, history)]
+    match question.part:
+        case "events":
+            later = (stored for stored in mine if stored.sequence > question.after)
+            return _text(map(line_of, later), "application/x-ndjson")
+        case "at":
+            return _text([state_after(history.job.key, up_to(_moment(question.at), mine))], "application/json")
+    kept = Kept(Shown.of(history, kinds), history.time)
+    return _json(documents.table([kept]) if as_table else kept.document)
+
+
+def _moment(at: str) -> Callable[[Stored], bool]:
+    try:
+        return until(at)
+    except typer.BadParameter as error:
+        raise Refused(error.message, reason="Invalid") from error
+
+
+def _age(kept: Kept) -> int:
+    return kept.shown.sequence
+
+
+def _asked(question: Question, kinds: Kinds) -> Asked:
+    for words in words_of(question.name):
+        try:
+            return parse_target(words, kinds)
+        except typer.BadParameter:
+            continue
+    words = f"{question.name!r} is no KIND.NAME of a kind that is known here; say for example trainingjob.digits"
+    raise Refused(words, reason="NotFound")
+
+
+def _json(document: documents.Json) -> Answer:
+    return Answer(msgspec.json.encode(document) + b"\n")
+
+
+def _text(lines: Iterable[str], media: str) -> Answer:
+    return Answer("".join(f"{line}\n" for line in lines).encode(), media)

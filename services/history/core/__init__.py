@@ -1,0 +1,1 @@
+"""The rules of the history service: whom it believes.  Pure."""

@@ -1,0 +1,191 @@
+"""The HTTPS server: who asks, whether they may, and the answer.
+
+A request without the front proxy's certificate is refused.  Discovery needs no right beyond that, and no log: it
+answers while the log is away, because `kubectl` and the deletion of namespaces need the discovery of every API.
+"""
+
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from services.history import documents
+from services.history.access import Access
+from services.history.answers import COME_AGAIN_SECONDS, Answers, Busy
+from services.history.core.trust import Person, Trust
+from services.history.documents import AGGREGATED
+from shared.errors import Refused, Trouble
+from shared.history_api import GROUP, PLURAL, Question, parse, with_query
+from shared.telemetry import prometheus
+
+CODES = {"NotFound": 404, "Ambiguous": 400, "Invalid": 400, "TooLarge": 413}
+"""The HTTP status of a refusal; any other one is the log's."""
+REASONS = {400: "BadRequest", 404: "NotFound", 413: "RequestEntityTooLarge"}
+
+
+class Server:
+    """The handler of all requests; `trust` is that of now."""
+
+    def __init__(self, answers: Answers, access: Access, trust: Callable[[], Trust]) -> None:
+        self._answers = answers
+        self._access = access
+        self._trust = trust
+
+    @asynccontextmanager
+    async def serving(self, host: str, port: int, tls: Callable[[], ssl.SSLContext]) -> AsyncIterator["Listening"]:
+        """Serve while the context lasts; `tls` makes the context of the certificates of now."""
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", self.handle)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        listening = Listening(runner, host, port, tls)
+        try:
+            await listening.begin()
+            yield listening
+        finally:
+            await runner.cleanup()
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        person = self._trust().person(_common_name(request), request.headers.items())
+        if person is None:
+            return _failed(401, "Unauthorized", "ask kube-apiserver, which passes the question on")
+        if request.method != "GET":
+            return _failed(405, "MethodNotAllowed", "a history can only be read")
+        found = documents.discovery(request.path, aggregated := _aggregated(request))
+        if found is not None:
+            return _document(found, aggregated if "items" in found else "")
+        question = _question(request)
+        if question is None:
+            return _failed(404, "NotFound", "the server could not find the requested resource")
+        return await self._answer(request, person, question)
+
+    async def _answer(self, request: web.Request, person: Person, question: Question) -> web.StreamResponse:
+        as_table = not question.part and "as=Table" in request.headers.get("Accept", "")
+        try:
+            if not await self._access.allows(person, question):
+                return _failed(403, "Forbidden", _forbidden(person, question), question.name)
+            answer = await self._answers.answer(question, as_table=as_table)
+        except Refused as refusal:
+            if code := CODES.get(refusal.reason):
+                return _failed(code, REASONS[code], str(refusal), question.name)
+            return _away(refusal, question)
+        except Busy as busy:
+            return _failed(429, "TooManyRequests", str(busy), question.name, COME_AGAIN_SECONDS)
+        except Trouble as trouble:
+            return _away(trouble, question)
+        return web.Response(body=answer.body, content_type=answer.media, charset="utf-8")
+
+
+@asynccontextmanager
+async def probes(host: str, port: int) -> AsyncIterator[None]:
+    """Answer probes and scrapers while the context lasts; port 0 opens none.
+
+    The service is ready while it serves, also without the log: who asks then is told what is wrong.
+    """
+    if not port:
+        yield
+        return
+
+    async def ok(_: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    app = web.Application()
+    app.add_routes([web.get("/healthz", ok), web.get("/readyz", ok), web.get("/metrics", prometheus.handler(tuple))])
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, host or None, port).start()
+        except OSError as error:
+            words = f"answer probes on {host}:{port}: {error.strerror}; set MUSTER_HEALTH_PORT and MUSTER_HEALTH_HOST"
+            raise Refused(words, reason="NoPort") from error
+        yield
+    finally:
+        await runner.cleanup()
+
+
+class Listening:
+    """The open port."""
+
+    def __init__(self, runner: web.AppRunner, host: str, port: int, tls: Callable[[], ssl.SSLContext]) -> None:
+        self._runner = runner
+        self._host = host
+        self._tls = tls
+        self._site: web.TCPSite | None = None
+        self.port = port
+
+    async def begin(self) -> None:
+        """Accept connections with the certificates of now; those that are open go on.
+
+        Raises `Refused` if the port is taken, or a certificate cannot be used.
+        """
+        try:
+            tls = self._tls()
+        except OSError as error:
+            words = f"the certificates of MUSTER_HISTORY_CERT and MUSTER_HISTORY_KEY cannot be used: {error}"
+            raise Refused(words, reason="NoCertificate") from error
+        if self._site is not None:
+            await self._site.stop()
+        self._site = web.TCPSite(self._runner, self._host or None, self.port, ssl_context=tls, reuse_address=True)
+        try:
+            await self._site.start()
+        except OSError as error:
+            words = f"answer on {self._host}:{self.port}: {error.strerror}; set MUSTER_HISTORY_PORT"
+            raise Refused(words, reason="NoPort") from error
+        self.port = int(self._runner.addresses[0][1])
+
+
+def _common_name(request: web.Request) -> str | None:
+    """The name in the client's certificate, whose authority the handshake has checked; None without one."""
+    shown: Any = request.transport.get_extra_info("peercert") if request.transport is not None else None
+    if not shown:
+        return None
+    return next((value for part in shown["subject"] for name, value in part if name == "commonName"), "")
+
+
+def _aggregated(request: web.Request) -> str:
+    """The version of aggregated discovery that the client accepts first; empty for the other form."""
+    accept = request.headers.get("Accept", "")
+    if "as=APIGroupDiscoveryList" not in accept:
+        return ""
+    versions = [part.strip() for media in accept.split(",") for part in media.split(";")]
+    return next((part[2:] for part in versions if part.startswith("v=") and part[2:] in AGGREGATED), "")
+
+
+def _question(request: web.Request) -> Question | None:
+    question, query = parse(request.path), request.query
+    if question is None or query.get("watch") in ("1", "true"):
+        return None
+    return with_query(question, query)
+
+
+def _document(document: documents.Json, aggregated: str) -> web.Response:
+    response = web.Response(body=msgspec.json.encode(document))
+    form = f";g=apidiscovery.k8s.io;v={aggregated};as=APIGroupDiscoveryList" if aggregated else ""
+    response.headers["Content-Type"] = f"application/json{form}"
+    return response
+
+
+def _forbidden(person: Person, question: Question) -> str:
+    resource = f"{PLURAL}/{question.part}" if question.part else PLURAL
+    what = f'"{question.name}" is forbidden' if question.name else "is forbidden"
+    where = f'in the namespace "{question.namespace}"' if question.namespace else "at the cluster scope"
+    cannot = f'User "{person.name}" cannot {question.verb} resource "{resource}" in API group "{GROUP}" {where}'
+    return f"{PLURAL}.{GROUP} {what}: {cannot}"
+
+
+def _away(trouble: Trouble, question: Question) -> web.Response:
+    words = f"the history cannot be read now, jobs run on; ask again, or tell an administrator: {trouble}"
+    # Without `Retry-After`: kubectl would ask ten times before it shows the words.
+    return _failed(503, "ServiceUnavailable", words, question.name)
+
+
+def _failed(code: int, reason: str, message: str, name: str = "", retry_after: int = 0) -> web.Response:
+    body = documents.status(code, reason, message, name=name, retry_after=retry_after)
+    response = web.Response(body=msgspec.json.encode(body), status=code, content_type="application/json")
+    if retry_after:
+        response.headers["Retry-After"] = str(retry_after)
+    return response

@@ -1,0 +1,174 @@
+"""Answers from the log: the documents of the command line, within bounds, and never older than the log."""
+
+import asyncio
+import json
+
+import msgspec
+import pytest
+
+from muster.get import Wish, texts
+from muster.history import Part, lines
+from muster.kinds import known_kinds
+from muster.summary import Output
+from muster.targets import parse_target
+from muster.why import answer
+from services.history import answers
+from services.history.answers import Answer, Answers, Busy
+from shared.errors import Refused, Transient
+from shared.eventlog import EventLog
+from shared.history_api import Question
+from shared.job.events.status import JobFailed
+from shared.job.events.watcher import JobGone
+from tests.kit.builders import a_running_job
+from tests.memory.eventlog import MemoryEventLog
+from tests.muster.test_get import Log
+
+RESNET = Question("team-a", "trainingjob.resnet")
+ASKED = parse_target("trainingjob/resnet")
+
+
+@pytest.fixture
+def log() -> Log:
+    made = Log()
+    made.add(*a_running_job(2))
+    made.add(*a_running_job(2), JobGone(version=9), name="bygone", uid="uid-2")
+    made.add(*a_running_job(2), name="other", namespace="team-b", uid="uid-3")
+    return made
+
+
+def of(log: Log) -> Answers:
+    return Answers(lambda: _reached(log), known_kinds())
+
+
+def reader(log: Log) -> MemoryEventLog:
+    return MemoryEventLog(log.journal, user="history")
+
+
+async def _reached(log: Log) -> EventLog:
+    return reader(log)
+
+
+def ask(**more: object) -> Question:
+    return msgspec.structs.replace(RESNET, **more)
+
+
+async def told(log: Log, question: Question) -> str:
+    return (await of(log).answer(question)).body.decode()
+
+
+async def test_its_words_are_those_of_the_command_line(log: Log):
+    printed = "".join(f"{line}\n" for line in await answer(reader(log), ASKED, "", "team-a"))
+    assert await told(log, ask(part="why", text=True)) == printed
+    [why] = await answer(reader(log), ASKED, "worker-1", "team-a", as_json=True)
+    assert await told(log, ask(part="why", about="worker-1")) == f"{why}\n"
+    events = [line async for line in lines(reader(log), ASKED, "team-a", Part(as_json=True))]
+    assert (await told(log, ask(part="events"))).splitlines() == events
+    *_, state = [line async for line in lines(reader(log), ASKED, "team-a", Part(at="4"), lambda e: e.sequence <= 4)]
+    assert await told(log, ask(part="at", at="4")) == f"{state}\n"
+    wish = Wish("team-a", asked=ASKED, output=Output.json)
+    [shown] = [text async for text in texts(reader(log), wish, known_kinds())]
+    assert json.loads(await told(log, RESNET))["job"] == json.loads(shown)
+
+
+async def test_a_list_has_the_jobs_of_its_namespace_and_those_that_are_gone(log: Log):
+    listed = json.loads(await told(log, Question("team-a")))
+    assert [item["metadata"]["name"] for item in listed["items"]] == ["trainingjob.bygone", "trainingjob.resnet"]
+    assert [item["job"]["gone"] for item in listed["items"]] == [True, False]
+    everywhere = json.loads(await told(log, Question()))
+    assert {item["metadata"]["namespace"] for item in everywhere["items"]} == {"team-a", "team-b"}
+
+
+async def test_of_several_jobs_of_a_name_a_list_has_the_newest_and_a_uid_finds_the_others(log: Log):
+    log.add(*a_running_job(4), uid="uid-9")
+    listed = json.loads(await told(log, Question("team-a")))
+    assert [item["metadata"]["uid"] for item in listed["items"]] == ["uid-2", "uid-9"]
+    every = json.loads(await told(log, Question("team-a", every=True)))
+    assert [item["metadata"]["uid"] for item in every["items"]] == ["uid-2", "uid-1", "uid-9"]
+    assert json.loads(await told(log, RESNET))["metadata"]["uid"] == "uid-9"
+    assert json.loads(await told(log, ask(uid="uid-1")))["metadata"]["uid"] == "uid-1"
+
+
+async def test_a_table_has_the_columns_of_kubectl(log: Log):
+    table = json.loads((await of(log).answer(Question("team-a"), as_table=True)).body)
+    shown = [each["name"] for each in table["columnDefinitions"] if not each["priority"]]
+    assert shown == ["Name", "Phase", "Ready", "Restarts", "Last Event", "Note"]
+    assert [row["cells"][:3] for row in table["rows"]] == [
+        ["trainingjob.bygone", "Running", "-"],
+        ["trainingjob.resnet", "Running", "3/3"],
+    ]
+
+
+async def test_an_answer_is_kept_until_the_job_has_a_newer_event(log: Log, monkeypatch: pytest.MonkeyPatch):
+    answering = of(log)
+    first = await answering.answer(RESNET)
+    log.add(*a_running_job(2), name="another", uid="uid-8")
+    assert await answering.answer(RESNET) is first
+    log.add(JobFailed(reason="JobFailed"))
+    assert json.loads((await answering.answer(RESNET)).body)["job"]["phase"] == "Failed"
+    # Nothing is kept beyond the bound.
+    monkeypatch.setattr(answers, "KEPT_BYTES", 0)
+    kept = await answering.answer(ask(part="events"))
+    assert await answering.answer(ask(part="events")) is not kept
+
+
+@pytest.mark.parametrize(
+    ("question", "reason"),
+    [
+        pytest.param(ask(name="trainingjob.none"), "NotFound", id="no such job"),
+        pytest.param(ask(name="choir.resnet"), "NotFound", id="no such kind"),
+        pytest.param(ask(name="resnet"), "NotFound", id="no kind"),
+        pytest.param(ask(uid="uid-0"), "NotFound", id="no such uid"),
+        pytest.param(ask(part="why", about="worker-9"), "NotFound", id="no such worker"),
+        pytest.param(ask(part="at", at="0"), "NotFound", id="before it began"),
+        pytest.param(ask(part="at", at="yesterday"), "Invalid", id="no moment"),
+        pytest.param(ask(namespace="team.>"), "Invalid", id="a namespace that is a pattern"),
+        pytest.param(ask(name="trainingjob.>"), "Invalid", id="a name that is a pattern"),
+        pytest.param(ask(uid="*"), "Invalid", id="a uid that is a pattern"),
+        pytest.param(Question("*"), "Invalid", id="a list of namespaces that is a pattern"),
+    ],
+)
+async def test_what_cannot_be_answered_is_refused_in_a_word(log: Log, question: Question, reason: str):
+    with pytest.raises(Refused) as refused:
+        await of(log).answer(question)
+    assert refused.value.reason == reason
+
+
+async def test_a_history_beyond_the_bound_is_refused_with_what_to_do(log: Log, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(answers, "MOST_BYTES", 100)
+    with pytest.raises(Refused, match="ask the log itself") as refused:
+        await of(log).answer(RESNET)
+    assert refused.value.reason == "TooLarge"
+    monkeypatch.setattr(answers, "MOST_JOBS", 1)
+    with pytest.raises(Refused, match="more than 1 jobs"):
+        await of(log).answer(Question("team-a"))
+
+
+async def test_few_fold_at_once_and_those_beyond_the_queue_are_told_to_come_again(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(answers, "WAITING", 3)
+    let: asyncio.Event = asyncio.Event()
+
+    async def slow() -> EventLog:
+        await let.wait()
+        return reader(log)
+
+    answering = Answers(slow, known_kinds())
+    asked = [asyncio.ensure_future(answering.answer(RESNET)) for _ in range(3)]
+    await asyncio.sleep(0)
+    with pytest.raises(Busy):
+        await answering.answer(RESNET)
+    let.set()
+    assert len({answered.body for answered in await asyncio.gather(*asked)}) == 1
+    assert isinstance(await answering.answer(RESNET), Answer)
+
+
+async def test_an_answer_that_takes_too_long_ends(log: Log, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(answers, "MOST_SECONDS", 0.01)
+
+    async def never() -> EventLog:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    with pytest.raises(Transient, match="ask for less"):
+        await Answers(never, known_kinds()).answer(RESNET)

@@ -1,0 +1,113 @@
+"""`muster get`, `why` and `history` with nothing but a kubeconfig: their words are those with a user at the log."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from devcluster.binaries import kubectl
+from devcluster.start import Devcluster
+from shared.eventlog.account import ADMIN, READER
+from shared.job.events.status import JobFailed
+from shared.job.fold import History
+from shared.job.naming import JobKey, Uid
+from tests.history.conftest import USERS, Site, a_site, record
+from tests.kit.builders import a_running_job
+from tests.kit.commands import run
+from tests.kit.nats import connected
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    folder = tmp_path_factory.mktemp("site")
+    async with Devcluster(folder / "cluster", USERS, nodes=0) as cluster, a_site(cluster, folder) as site:
+        yield site
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param("get -n team-a", id="the jobs"),
+        pytest.param("get -n team-a --gone -o wide", id="those that are gone as well"),
+        pytest.param("get -A -o json", id="of all namespaces, as JSON"),
+        pytest.param("get -n nowhere", id="none"),
+        pytest.param("get trainingjob/resnet -n team-a -o yaml", id="a job"),
+        pytest.param("get bygone -n team-a", id="a job that is gone, by its name alone"),
+        pytest.param("why tj/resnet -n team-a", id="why"),
+        pytest.param("why resnet worker-1 -n team-a --json", id="why of a worker, as JSON"),
+        pytest.param("why trainingjob.kai.alibabacloud.com/bygone -n team-a --uid uid-2", id="why by uid"),
+        pytest.param("history resnet -n team-a", id="events"),
+        pytest.param("history resnet -n team-a --json", id="whole events"),
+        pytest.param("history resnet -n team-a --at 4 --decisions", id="a moment"),
+        pytest.param("get none -n team-a", id="a job that never was"),
+        pytest.param("why resnet worker-9 -n team-a", id="a worker that never was"),
+        pytest.param("why scaleout/none -n team-a", id="a request that never was"),
+        pytest.param("history resnet -n team-a --at 1970-01-01", id="before it began"),
+        pytest.param("history accept resnet -n team-a", id="a loss that is none"),
+    ],
+)
+async def test_a_kubeconfig_is_enough_and_the_words_are_the_same(site: Site, words: str):
+    by_cluster, by_log = await asyncio.gather(
+        site.muster("viewer-a", *words.split()), site.muster("viewer-a", *words.split(), nats=READER)
+    )
+    assert by_cluster == by_log
+    assert by_cluster.out or by_cluster.complaint
+
+
+async def test_nats_asks_the_log_although_nothing_says_where_it_is(site: Site):
+    asked = await site.muster("viewer-a", "get", "-n", "team-a", "--nats")
+    assert (asked.code, asked.complaint.count("nats://127.0.0.1:4222")) == (1, 1)
+
+
+async def test_kubectl_muster_needs_no_more(site: Site):
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {"KUBECONFIG": str(site.cluster.kubeconfig("viewer-a")), "PATH": path}
+    said = await run(str(kubectl()), "muster", "why", "resnet", "-n", "team-a", environment=environment)
+    assert said.out.startswith("trainingjob/resnet (uid-1): Running")
+
+
+async def test_later_events_and_rows_are_followed(site: Site):
+    history = History(JobKey("team-c", "vgg", Uid("uid-c")))
+    async with connected(site.nats, ADMIN) as log:
+        await record(log, a_running_job(2), history)
+        environment = {**os.environ, "KUBECONFIG": str(site.cluster.kubeconfig("viewer-a"))}
+        command = [sys.executable, "-m", "muster"]
+        following = [
+            await asyncio.create_subprocess_exec(
+                *command, *words.split(), "-n", "team-c", stdout=asyncio.subprocess.PIPE, env=environment
+            )
+            for words in ("history vgg -f", "get -w")
+        ]
+        try:
+            for process, line in zip(following, (b"JobRunning", b"Running"), strict=True):
+                await until_line(process, line)
+            await record(log, [JobFailed(reason="JobFailed")], history)
+            for process, line in zip(following, (b"JobFailed", b"Failed"), strict=True):
+                await until_line(process, line)
+        finally:
+            for process in following:
+                process.kill()
+                await process.wait()
+
+
+async def until_line(process: asyncio.subprocess.Process, word: bytes) -> None:
+    assert process.stdout is not None
+    async with asyncio.timeout(60):
+        while word not in (line := await process.stdout.readline()):
+            assert line, "it ended"
+
+
+async def test_a_cluster_without_the_service_says_what_to_do(site: Site, tmp_path: Path):
+    async with Devcluster(tmp_path / "cluster", ["viewer-a"], nodes=0) as cluster:
+        other = Site(cluster, site.nats, tmp_path)
+        for words in ("get -n team-a", "why resnet -n team-a", "history resnet -n team-a"):
+            said = await other.muster("viewer-a", *words.split())
+            assert (said.code, said.complaint.count("\n")) == (1, 1)
+            assert "does not serve history.muster.dev" in said.complaint
+            assert "NATS_URL" in said.complaint

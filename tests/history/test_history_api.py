@@ -1,0 +1,50 @@
+"""The paths of the API, and what kube-apiserver is asked about each."""
+
+import pytest
+
+from shared.history_api import Question, parse, path_of, words_of
+
+ROOT = "/apis/history.muster.dev/v1"
+NAMED = f"{ROOT}/namespaces/team-a/jobhistories/trainingjob.resnet"
+
+
+@pytest.mark.parametrize(
+    ("path", "question", "verb"),
+    [
+        pytest.param(f"{ROOT}/jobhistories", Question(), "list", id="all namespaces"),
+        pytest.param(f"{ROOT}/namespaces/team-a/jobhistories", Question("team-a"), "list", id="a namespace"),
+        pytest.param(NAMED, Question("team-a", "trainingjob.resnet"), "get", id="a job"),
+        pytest.param(f"{NAMED}/why", Question("team-a", "trainingjob.resnet", "why"), "get", id="why"),
+        pytest.param(f"{NAMED}/events", Question("team-a", "trainingjob.resnet", "events"), "get", id="events"),
+        pytest.param(f"{NAMED}/at/4", Question("team-a", "trainingjob.resnet", "at", "4"), "get", id="a sequence"),
+    ],
+)
+def test_a_path_is_a_question_and_back(path: str, question: Question, verb: str):
+    assert parse(path) == question
+    assert path_of(question) == path
+    assert question.verb == verb
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(ROOT, id="the API"),
+        pytest.param(f"{ROOT}/pods", id="another resource"),
+        pytest.param(f"{NAMED}/at", id="no moment"),
+        pytest.param(f"{NAMED}/log", id="another subresource"),
+        pytest.param(f"{NAMED}/why/more", id="more than a subresource"),
+        pytest.param(f"{ROOT}/namespaces//jobhistories", id="no namespace"),
+        pytest.param("/apis/history.muster.dev/v2/jobhistories", id="another version"),
+    ],
+)
+def test_any_other_path_is_none(path: str):
+    assert parse(path) is None
+
+
+def test_of_a_name_with_dots_the_longest_kind_comes_first():
+    assert words_of("mxjob.kubeflow.org.vgg") == [
+        "mxjob.kubeflow.org/vgg",
+        "mxjob.kubeflow/org.vgg",
+        "mxjob/kubeflow.org.vgg",
+    ]
+    assert words_of("resnet") == []

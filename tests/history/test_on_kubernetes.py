@@ -1,0 +1,106 @@
+"""The history service behind kube-apiserver: four users, stock kubectl, and what its absence costs others."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from devcluster.controlplane import ControlPlane
+from tests.history.conftest import API_SERVICE, HOME, RESNET, USERS, Site, a_site
+from tests.kit.controlplane import require_control_plane
+
+pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    require_control_plane()
+    folder = tmp_path_factory.mktemp("site")
+    async with ControlPlane(folder / "plane", USERS, nodes=0) as cluster, a_site(cluster, folder) as site:
+        await site.apply(viewer("a"), viewer("b"))
+        yield site
+
+
+def viewer(of: str) -> dict[str, Any]:
+    """Who may view the namespace of a team, as Kubernetes' own role `view` says."""
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "viewer", "namespace": f"team-{of}"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+        "subjects": [{"kind": "ServiceAccount", "name": f"viewer-{of}", "namespace": HOME}],
+    }
+
+
+async def test_who_may_view_a_namespace_may_read_its_histories_and_no_others(site: Site):
+    listed = await site.until("viewer-a", "get", "jobhistories", "-n", "team-a")
+    assert [line.split()[:3] for line in listed.out.splitlines()] == [
+        ["NAME", "PHASE", "READY"],
+        ["trainingjob.bygone", "Running", "-"],
+        ["trainingjob.resnet", "Running", "3/3"],
+    ]
+    for user in ("viewer-b", "nobody"):
+        refused = await site.kubectl(user, "get", "jobhistories", "-n", "team-a")
+        assert "forbidden" in refused.complaint.lower()
+        for part in ("", "/events", "/why", "/at/4"):
+            assert (await site.kubectl(user, "get", "--raw", f"{RESNET}{part}")).code == 1
+    assert (await site.kubectl("viewer-a", "get", "jobhistories", "-A")).code == 1
+    assert "team-b" in (await site.kubectl("admin", "get", "jobhistories", "-A")).out
+    assert (await site.kubectl("viewer-b", "get", "jh", "-n", "team-b")).code == 0
+
+
+async def test_the_command_line_needs_a_kubeconfig_alone_and_shows_what_its_user_may_see(site: Site):
+    said = await site.muster("viewer-a", "why", "resnet", "-n", "team-a")
+    assert said.out.startswith("trainingjob/resnet (uid-1): Running"), said
+    assert "resnet" in (await site.muster("viewer-a", "get", "-n", "team-a")).out
+    for words in ("get -n team-a", "why resnet -n team-a", "history resnet -n team-a", "get -A"):
+        refused = await site.muster("viewer-b", *words.split())
+        assert (refused.code, refused.complaint.count("\n")) == (1, 1)
+        assert 'cannot list resource "jobhistories"' in refused.complaint or "cannot get resource" in refused.complaint
+    assert "team-b" in (await site.muster("admin", "get", "-A")).out
+
+
+async def test_its_documents_are_those_of_the_command_line(site: Site):
+    why = await site.until("viewer-a", "get", "--raw", f"{RESNET}/why?output=text")
+    assert why.out.startswith("trainingjob/resnet (uid-1): Running, 2 of 2 workers in the hosts files\n")
+    assert json.loads((await site.kubectl("viewer-a", "get", "--raw", f"{RESNET}/why")).out)[0]["question"]
+    events = (await site.kubectl("viewer-a", "get", "--raw", f"{RESNET}/events")).out.splitlines()
+    assert json.loads(events[0])["subject"].startswith("facts.team-a.resnet.uid-1.watcher")
+    assert json.loads((await site.kubectl("viewer-a", "get", "--raw", f"{RESNET}/at/4")).out)["phase"] == "Created"
+    one = await site.kubectl("viewer-a", "get", "jobhistory", "trainingjob.bygone", "-n", "team-a", "-o", "json")
+    assert json.loads(one.out)["job"]["gone"] is True
+    absent = await site.kubectl("viewer-a", "get", "jobhistory", "trainingjob.none", "-n", "team-a")
+    assert "the log knows no TrainingJob team-a/none" in absent.complaint
+
+
+async def test_a_log_that_is_away_is_said_with_what_to_do_and_mends_by_itself(site: Site):
+    await site.until("viewer-a", "get", "--raw", f"{RESNET}/why")
+    site.nats.stop()
+    away = await site.kubectl("viewer-a", "get", "jobhistories", "-n", "team-a")
+    assert "the history cannot be read now, jobs run on" in away.complaint
+    assert (await site.kubectl("admin", "get", "pods", "-n", "team-a")).code == 0
+    await site.nats.start()
+    await site.until("viewer-a", "get", "jobhistories", "-n", "team-a")
+
+
+async def test_the_service_away_costs_others_no_command_and_holds_up_the_end_of_namespaces(site: Site):
+    await site.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one", "namespace": "team-b"}})
+    await site.stop()
+    await site.until("viewer-a", "get", "jobhistories", "-n", "team-a", code=1)
+    await site.until("admin", "wait", "--for=condition=Available=False", f"apiservice/{API_SERVICE}")
+    assert (await site.kubectl("viewer-a", "get", "pods", "-n", "team-a")).code == 0
+    away = await site.kubectl("viewer-a", "get", "jobhistories", "-n", "team-a")
+    assert "the server is currently unable to handle the request" in away.complaint
+    said = await site.muster("viewer-a", "why", "resnet", "-n", "team-a")
+    assert "an administrator asks the log itself, with --nats" in said.complaint
+    # Its content goes at once; the namespace itself waits for the discovery of every API, as with any other one.
+    assert (await site.kubectl("admin", "delete", "namespace", "team-b", "--timeout=5s")).code == 1
+    await site.until("admin", "get", "configmap", "one", "-n", "team-b", code=1)
+    held = json.loads((await site.kubectl("admin", "get", "namespace", "team-b", "-o", "json")).out)
+    failed = {each["type"]: each["status"] for each in held["status"]["conditions"]}
+    assert failed["NamespaceDeletionDiscoveryFailure"] == "True"
+    assert failed["NamespaceContentRemaining"] == "False"
+    await site.start()
+    await site.until("admin", "get", "namespace", "team-b", code=1)

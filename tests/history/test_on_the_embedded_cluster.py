@@ -1,0 +1,89 @@
+"""The history service behind the embedded API server, which passes questions on as kube-apiserver does."""
+
+import json
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from devcluster.start import Devcluster
+from services.history.__main__ import serving
+from shared.errors import Refused
+from shared.history_api import GROUP
+from shared.ports import free_port
+from tests.history.conftest import RESNET, USERS, Site, a_site
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    folder = tmp_path_factory.mktemp("site")
+    async with Devcluster(folder / "cluster", USERS, nodes=0) as cluster, a_site(cluster, folder) as site:
+        yield site
+
+
+async def test_kubectl_lists_and_gets_histories_and_reads_their_parts(site: Site):
+    listed = await site.kubectl("viewer-a", "get", "jobhistories", "-n", "team-a")
+    assert [line.split()[:2] for line in listed.out.splitlines()] == [
+        ["NAME", "PHASE"],
+        ["trainingjob.bygone", "Running"],
+        ["trainingjob.resnet", "Running"],
+    ]
+    why = await site.kubectl("viewer-a", "get", "--raw", f"{RESNET}/why?output=text")
+    assert why.out.startswith("trainingjob/resnet (uid-1): Running")
+    assert json.loads((await site.kubectl("viewer-a", "get", "--raw", f"{RESNET}/at/4")).out)["phase"] == "Created"
+
+
+async def test_a_request_past_kube_apiserver_is_refused_whoever_it_says_to_be(site: Site):
+    trust = ssl.create_default_context(cadata=site.authority.decode())
+    trust.check_hostname = False
+    said = {"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"https://localhost:{site.port}{RESNET}", headers=said, ssl=trust) as answer,
+    ):
+        assert answer.status == 401
+        assert (await answer.json())["reason"] == "Unauthorized"
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"https://localhost:{site.port}/healthz", ssl=trust) as answer,
+    ):
+        assert answer.status == 401
+
+
+async def test_a_client_that_says_who_it_is_stays_who_it_is(site: Site):
+    async with (
+        site.cluster.session("viewer-a") as session,
+        session.get("/apis/history.muster.dev/v1", headers={"X-Remote-User": "x", "Accept": "*/*"}) as answer,
+    ):
+        assert {each["name"] for each in (await answer.json())["resources"]} >= {"jobhistories", "jobhistories/why"}
+
+
+async def test_only_questions_are_answered(site: Site):
+    refused = await site.kubectl("admin", "delete", "--raw", RESNET)
+    assert "a history can only be read" in refused.complaint
+    assert (await site.kubectl("admin", "get", "--raw", f"{RESNET}/log")).code == 1
+    groups = await site.kubectl("admin", "api-resources", "--api-group", GROUP)
+    assert "jobhistories" in groups.out
+
+
+async def test_it_is_ready_while_the_log_is_away_and_not_without_a_certificate(site: Site):
+    port = free_port()
+    alone = site.settings(health_port=port).model_copy(update={"nats_url": f"nats://127.0.0.1:{free_port()}"})
+    async with serving(alone), aiohttp.ClientSession() as session:
+        for path in ("healthz", "readyz", "metrics"):
+            async with session.get(f"http://127.0.0.1:{port}/{path}") as answer:
+                assert answer.status == 200
+    for lacking, words in (
+        ({"history_cert": None}, "name the certificate in MUSTER_HISTORY_CERT"),
+        ({"history_cert": Path("/no/such/file")}, "/no/such/file cannot be read"),
+        ({"history_key": alone.history_cert}, "cannot be used"),
+        ({"history_port": site.port}, "set MUSTER_HISTORY_PORT"),
+    ):
+        with pytest.raises(Refused, match=words):
+            async with serving(alone.model_copy(update=lacking)):
+                pass
