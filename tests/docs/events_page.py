@@ -138,6 +138,56 @@ async def main():
 asyncio.run(main())
 ```
 
+In Go, with the package `jetstream` of nats.go; `OrderedConsumer` in place of the durable one keeps nothing at the server:
+
+```go
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+func main() {{
+	client, err := nats.Connect(os.Getenv("NATS_URL"), nats.UserInfo("subscriber", os.Getenv("NATS_PASSWORD")))
+	if err != nil {{
+		log.Fatal(err)
+	}}
+	stream, err := jetstream.New(client)
+	if err != nil {{
+		log.Fatal(err)
+	}}
+	consumer, err := stream.CreateOrUpdateConsumer(context.Background(), "JOBS", jetstream.ConsumerConfig{{
+		Durable:       "tables-team-a",
+		FilterSubject: "jobs.team-a.>",
+	}})
+	if err != nil {{
+		log.Fatal(err)
+	}}
+	events, err := consumer.Messages()
+	if err != nil {{
+		log.Fatal(err)
+	}}
+	for {{
+		event, err := events.Next()
+		if err != nil {{
+			log.Fatal(err)
+		}}
+		place, err := event.Metadata()
+		if err != nil {{
+			log.Fatal(err)
+		}}
+		fmt.Println(place.Sequence.Stream, event.Subject(), string(event.Data()))
+		event.Ack()
+	}}
+}}
+```
+
 With the NATS command line:
 
 ```sh
