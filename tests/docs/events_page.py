@@ -138,7 +138,7 @@ async def main():
 asyncio.run(main())
 ```
 
-In Go, with the package `jetstream` of nats.go; `OrderedConsumer` in place of the durable one keeps nothing at the server:
+In Go, with the package `jetstream` of nats.go:
 
 ```go
 package main

@@ -6,9 +6,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from jsonschema import Draft202012Validator
 
 from muster.schemas import KINDS, asyncapi, breaks, of_all, of_type
 from tests.docs.schemas import FOLDER, RELEASED, files
+
+WRITTEN = (Path(__file__).parents[1] / "histories" / "events.jsonl").read_bytes().splitlines()
+ANY = Draft202012Validator(msgspec.json.decode(msgspec.json.encode(of_all())))
 
 
 def test_the_schemas_are_those_of_the_models():
@@ -96,3 +100,15 @@ def references(value: Any) -> list[str]:
         own = [value["$ref"]] if isinstance(value.get("$ref"), str) else []
         return own + [found for each in value.values() for found in references(each)]
     return [found for each in value for found in references(each)] if isinstance(value, list) else []
+
+
+@pytest.mark.parametrize("line", WRITTEN, ids=lambda line: msgspec.json.decode(line)["type"])
+def test_every_event_that_was_ever_written_fits_the_schemas(line: bytes):
+    event = msgspec.json.decode(line)
+    Draft202012Validator(msgspec.json.decode(msgspec.json.encode(of_type(event["type"])))).validate(event)
+    ANY.validate(event)
+
+
+@pytest.mark.parametrize("body", [{}, [], {"type": "JobTeleported"}, {"type": "JobGone", "version": "nine"}])
+def test_what_no_release_wrote_does_not_fit(body: Any):
+    assert not ANY.is_valid(body)

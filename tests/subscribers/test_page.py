@@ -84,21 +84,27 @@ async def test_a_program_of_the_page_goes_on_where_it_was(tmp_path: Path, code: 
         assert seen == later
 
 
-async def test_the_program_in_go_prints_the_events_and_goes_on_where_it_was(tmp_path: Path):
+@pytest.fixture
+def in_go(tmp_path: Path) -> str:
+    """The program in Go, built."""
     try:
-        # The module of the NATS command line pins nats.go, and is on this machine once that was built.
+        # The module of the NATS command line pins nats.go, which is on this machine once that was built.
         binaries.find("nats")
     except binaries.MissingProgram as missing:
         pytest.skip(str(missing))
     source, program = tmp_path / "main.go", tmp_path / "subscriber"
     source.write_text(IN_GO[0])
     subprocess.run(["go", "build", "-o", program, source], cwd=binaries.HERE / "nats", check=True)
+    return str(program)
+
+
+async def test_the_program_in_go_prints_the_events_and_goes_on_where_it_was(tmp_path: Path, in_go: str):
     async with a_log_for_subscribers(tmp_path / "nats") as server:
         first = await write(server, 3)
         await write(server, 1, "team-b")
-        assert await sequences((str(program),), server, 3) == first
+        assert await sequences((in_go,), server, 3) == first
         later = await write(server, 2)
-        assert await sequences((str(program),), server, 2) == later
+        assert await sequences((in_go,), server, 2) == later
 
 
 async def test_the_command_line_reads_the_events(tmp_path: Path):
