@@ -19,6 +19,7 @@ from shared.cluster.kube import KubeCluster
 from shared.errors import Refused, Trouble
 from shared.eventlog.setup import STREAMS, SetUp
 from shared.eventlog.setup import set_up as set_up_log
+from shared.eventlog.subscribers import NAME as COPY
 from shared.installation.permissions import set_up as rights
 from shared.installation.plugins import chosen, kinds
 from shared.process.settings import Settings
@@ -52,6 +53,8 @@ class Wish(NamedTuple):
 
     replicas: int | None = None
     max_bytes: int | None = None
+    subscribers: int | None = None
+    """The size of the subscribers' copy of the log; None makes none."""
     cluster: bool = True
     check: bool = False
     take_crds: bool = False
@@ -107,6 +110,7 @@ async def _log(settings: Settings, wish: Wish, *, check: bool) -> SetUp:
         settings.nats_url,
         replicas=wish.replicas,
         max_bytes=wish.max_bytes,
+        subscribers=wish.subscribers,
         patience=CONNECT_SECONDS,
         check=check,
         **settings.nats_login,
@@ -120,6 +124,8 @@ def _tell_log(done: SetUp, *, check: bool) -> bool:
             typer.echo(f"stream {stream} {'would be ' * check}created")
         elif stream not in grown:
             typer.echo(f"stream {stream} unchanged")
+    if COPY in done.created:
+        typer.echo(f"stream {COPY} {'would be ' * check}created")
     for sentence in done.grown:
         typer.echo(f"stream {sentence}{', once it is set up' * check}")
     for sentence in done.kept:

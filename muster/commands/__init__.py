@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from muster.commands.installing import crds, doctor, rbac, run, setup
-from muster.commands.looking import audit, get, history, logs, replay, why
+from muster.commands.looking import audit, get, history, logs, replay, schema, why
 from muster.commands.steering import restart, resume, scale, suspend
 from muster.commands.trying import demo
 
@@ -24,6 +24,7 @@ COMMANDS = (
     logs,
     replay,
     why,
+    schema,
     scale,
     suspend,
     resume,

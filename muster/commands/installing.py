@@ -40,6 +40,12 @@ def setup(
     max_bytes: Annotated[
         int | None, typer.Option(min=-1, help="how large the log may become; -1 is the disk, as for a new log")
     ] = None,
+    subscribers: Annotated[
+        int | None,
+        typer.Option(
+            min=-1, metavar="BYTES", help="make a copy of the log for subscribers, of this size; -1 is the disk"
+        ),
+    ] = None,
     namespace: Annotated[
         str | None, typer.Option("--namespace", "-n", help="claim this namespace only; MUSTER_NAMESPACE's without it")
     ] = None,
@@ -80,6 +86,7 @@ def setup(
     wish = Wish(
         replicas=replicas,
         max_bytes=max_bytes,
+        subscribers=subscribers,
         cluster=not log_only,
         check=check,
         take_crds=take_crds,

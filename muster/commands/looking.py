@@ -13,6 +13,23 @@ from muster.summary import Output
 from muster.targets import parse_target
 
 
+def schema(
+    type_: Annotated[str, typer.Argument(metavar="[TYPE]", help="one type, such as JobRunning; all without it")] = "",
+    as_asyncapi: Annotated[bool, typer.Option("--asyncapi", help="the AsyncAPI 3 document of all events")] = False,
+) -> None:
+    """Print the JSON Schema of events, for programs that subscribe to them."""
+    import msgspec
+
+    from muster.schemas import KINDS, asyncapi, of_all, of_type
+
+    if type_ and as_asyncapi:
+        raise typer.BadParameter("the AsyncAPI document is of all types; leave TYPE out")
+    if type_ and type_ not in KINDS:
+        raise typer.BadParameter(f"no event has the type {type_}; `muster schema` prints all of them")
+    found = asyncapi() if as_asyncapi else of_type(type_) if type_ else of_all()
+    typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+
+
 def get(
     target: Annotated[str, typer.Argument(metavar="[KIND/NAME]", help="one job; all of the namespace without it")] = "",
     namespace: Namespace = "",

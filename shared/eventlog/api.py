@@ -111,10 +111,18 @@ async def end(connection: Connection, stream: str, subjects: tuple[str, ...] = (
     return max((found.seq for found in newest if found is not None), default=0)
 
 
-async def call(connection: Connection, request: str, body: Any, answer: type[_T], *, timeout: float = TIMEOUT) -> _T:
-    """Any other request of the JetStream API."""
+async def call(
+    connection: Connection,
+    request: str,
+    body: Any,
+    answer: type[_T],
+    *,
+    prefix: str = "$JS.API",
+    timeout: float = TIMEOUT,
+) -> _T:
+    """Any other request of the JetStream API; `prefix` is that of the account."""
     payload = b"" if body is None else msgspec.json.encode(body)
-    received = await connection.request(f"$JS.API.{request}", payload, timeout=timeout)
+    received = await connection.request(f"{prefix}.{request}", payload, timeout=timeout)
     fault = _decoded(_fault, received.body, request).error
     if fault is not None:
         raise trouble(fault, request)

@@ -84,9 +84,8 @@ class JetStreamEventLog:
     async def append(self, entry: Entry, *, expect: int) -> int:
         if len(entry.body) > MAX_BODY:
             raise Refused(f"append {entry.subject}: {len(entry.body)} bytes, at most {MAX_BODY}", reason="TooLarge")
-        headers = wire.headers(entry, expect=expect)
         return await insist(
-            lambda: self._attempt(entry, headers, expect),
+            lambda: self._attempt(entry, expect),
             what=f"append {entry.subject}",
             patience=self._patience,
             on=(NotSent, NoAnswer),
@@ -111,8 +110,11 @@ class JetStreamEventLog:
     async def close(self) -> None:
         await self._connection.close()
 
-    async def _attempt(self, entry: Entry, headers: dict[str, str], expect: int) -> int:
+    async def _attempt(self, entry: Entry, expect: int) -> int:
         """Publish once and learn the outcome.  Raises `NoAnswer` or `NotSent` if it is still unknown."""
+        # Only the genesis comes before the log has an identity, and gives it.
+        identity = entry.event_id if entry.subject == GENESIS else await self.identity()
+        headers = wire.headers(entry, log=identity, expect=expect)
         try:
             answer = await api.publish(self._connection, entry.subject, entry.body, headers, timeout=self._timeout)
         except Conflict as error:

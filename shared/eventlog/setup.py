@@ -31,6 +31,7 @@ from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.limits import CHOSEN, MENDED, compare, growth, unlike
 from shared.eventlog.retry import insist
 from shared.eventlog.streams import StreamInfo
+from shared.eventlog.subscribers import NAME, make_copy, subscribers_copy
 from shared.eventlog.tls import Login
 
 _NANOSECONDS = 1_000_000_000
@@ -82,6 +83,7 @@ async def set_up(
     *,
     replicas: int | None = None,
     max_bytes: int | None = None,
+    subscribers: int | None = None,
     patience: float = 30.0,
     check: bool = False,
     **login: Unpack[Login],
@@ -89,8 +91,8 @@ async def set_up(
     """Make missing streams, raise sizes on request, and compare the other settings; with `check` only report.
 
     `replicas` is 3 on a cluster by default; `max_bytes` is the size at which the stream refuses events (-1: the disk).
-    An existing stream keeps its own sizes without a request.  Raises `Refused(reason="Unfit")` if the settings of one
-    could lose history.
+    `subscribers` is the size of the subscribers' copy, which is made only on request.  An existing stream keeps its own
+    sizes without a request.  Raises `Refused(reason="Unfit")` if the settings of one could lose history.
     """
     login = {"user": ADMIN, **login}
     connection = await Connection.open(url, name="setup", patience=patience, **login)
@@ -109,6 +111,10 @@ async def set_up(
             identity = "" if STREAM in work.created else await _identity(log) or ""
         else:
             identity = await _begin(log, connection)
+        if subscribers is not None:
+            await insist(
+                functools.partial(work.make_copy, subscribers), what="set up the subscribers' copy", patience=patience
+            )
     finally:
         await log.close()
     return SetUp(
@@ -163,6 +169,13 @@ class _Work:
         self.grown += [f"{name}: {key} is {value} now, and was {found.get(key)}" for key, value in changes.items()]
         self.kept += [f"{name}: {sentence}" for sentence in grows.kept]
         self.differences += _compare(found | changes, config)
+
+    async def make_copy(self, max_bytes: int) -> None:
+        if await subscribers_copy(self._connection) is not None:
+            return
+        if not self._check:
+            await make_copy(self._connection, max_bytes)
+        self.created.append(NAME)
 
     async def _change(self, verb: str, config: dict[str, Any]) -> StreamInfo | None:
         if self._check:

@@ -1,5 +1,8 @@
 """An event in a NATS message: the CloudEvents binding in binary mode, and Muster's own headers.
 
+Release 0.1 wrote a bare `ce-type`, the author as `ce-source`, `content-type` and no `ce-subject`; of the CloudEvents
+headers only the id and the time are read here, which were the same then.
+
 Pure.  Headers are written as a dict and read from raw bytes: a generic parse of some twelve headers would cost more
 than all other work of a reader for an event.
 """
@@ -16,6 +19,9 @@ EXPECTED_SCOPE = "Nats-Expected-Last-Subject-Sequence-Subject"
 MESSAGE_ID = "Nats-Msg-Id"
 TTL = "Nats-TTL"
 OPERATION = "KV-Operation"
+
+TYPES = "dev.muster."
+"""Before the type of an event in `ce-type`."""
 
 _STATUS = b"NATS/1.0 "
 
@@ -43,8 +49,8 @@ class Place(NamedTuple):
     """In an answer to a get: the sequence of the message before in this answer, 0 for the first one."""
 
 
-def headers(entry: Entry, *, expect: int) -> dict[str, str]:
-    """The headers of an append that expects `expect` to be the last sequence of its scope."""
+def headers(entry: Entry, *, log: str, expect: int) -> dict[str, str]:
+    """The headers of an append to the log `log` that expects `expect` to be the last sequence of its scope."""
     subject = Subject.parse(entry.subject)
     result = {"ce-id": entry.event_id, "ce-time": entry.time}
     if entry.basis:
@@ -53,9 +59,10 @@ def headers(entry: Entry, *, expect: int) -> dict[str, str]:
         result["Muster-Optional"] = "true"
     result |= {
         "ce-specversion": "1.0",
-        "ce-type": subject.type,
-        "ce-source": subject.author,
-        "content-type": "application/json",
+        "ce-type": f"{TYPES}{subject.type}",
+        "ce-source": f"urn:uuid:{log}#{subject.author}",
+        "ce-subject": f"{subject.namespace}/{subject.name}/{subject.uid}",
+        "ce-datacontenttype": "application/json",
         MESSAGE_ID: entry.event_id,
         EXPECTED: str(expect),
         # The server compares the literal filters of appends in flight, so a scope has one spelling.

@@ -180,7 +180,7 @@ async def _what_is_missing_is_said_and_made_up_for(platform: Platform) -> None:
     failed = "events --namespace muster --field-selector=reason=Failed"
     await platform.until(failed, lambda events: 'secret "passwords" not found' in warnings(events))
 
-    users = ("admin", "reader", "watcher", "scheduler", "scaler", "status", "route")
+    users = ("admin", "reader", "subscriber", "watcher", "scheduler", "scaler", "status", "route")
     words = " ".join(f"--from-literal={user}=of-{user}" for user in users)
     await platform.do(f"kubectl -n muster create secret generic passwords {words}")
     for service in SERVICES:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from muster.permissions import SERVICE_ACCOUNTS
-from shared.eventlog.account import AUTHORS, HISTORY, READER, asks, listens, publishes
+from shared.eventlog.account import AUTHORS, HISTORY, READER, SUBSCRIBER, asks, listens, publishes
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.scale_requests import GROUP
 from shared.installation.permissions import PERMISSIONS, Jobs, Permission
@@ -80,15 +80,20 @@ one of them, or deletes a message.
 Each other user is in an account of its own, which has no JetStream and reaches of `LOG` what stands here, and nothing
 else: the answer to a request stays in the account of the user who asked, so that no answer becomes an event.
 No service and no reader makes a consumer, or anything else, at the server.
+A [subscriber](events.md) makes consumers of a copy of the log, in the account `COPY`; no user is in that account.
 `history` is the history service, which reads as a reader does.
 
 | user | publishes to | listens to |
 | --- | --- | --- |
 {users}
 
-All of them may ask these questions of JetStream:
+All of them but `subscriber` may ask these questions of JetStream:
 
 {questions}
+
+`subscriber` may ask these, all but the first of the copy:
+
+{copied}
 
 Where the log is shared, an administrator can narrow `facts.*` and `jobs.*` to the one namespace of an installation.
 """
@@ -98,9 +103,10 @@ def page() -> str:
     """`docs/permissions.md`."""
     tables = "\n".join(_table(service) for service in SERVICE_ACCOUNTS)
     users = "\n".join(
-        _row(f"`{user}`", _codes(publishes(user)), _codes(listens(user))) for user in (*AUTHORS, READER, HISTORY)
+        _row(f"`{user}`", _codes(publishes(user)), _codes(listens(user)))
+        for user in (*AUTHORS, READER, SUBSCRIBER, HISTORY)
     )
-    questions = "\n".join(f"- `{subject}`" for subject in asks(READER))
+    questions, copied = ("\n".join(f"- `{subject}`" for subject in asks(user)) for user in (READER, SUBSCRIBER))
     kinds = "\n".join(
         _row(
             _code(kind.resource.plural, kind.resource.group),
@@ -109,7 +115,7 @@ def page() -> str:
         )
         for kind in BUILT_IN
     )
-    return PAGE.format(group=GROUP, kinds=kinds, tables=tables, users=users, questions=questions)
+    return PAGE.format(group=GROUP, kinds=kinds, tables=tables, users=users, questions=questions, copied=copied)
 
 
 def _table(service: Author) -> str:

@@ -169,7 +169,7 @@ async def apart(cluster: NatsCluster) -> tuple[NatsServer, list[NatsServer]]:
 
 async def in_flight(log: JetStreamEventLog, entry: Entry) -> bool:
     """Whether the leader has it and waits for the others: it says so to a client that sends it again."""
-    headers = wire.headers(entry, expect=0)
+    headers = wire.headers(entry, log=await log.identity(), expect=0)
     with suppress(NoAnswer):
         return b"in process" in (await log.connection.request(entry.subject, entry.body, headers, timeout=0.5)).body
     return False

@@ -12,7 +12,8 @@ import pytest
 
 from devcluster.child import Child, ChildError
 from shared.errors import Transient
-from shared.eventlog import api
+from shared.eventlog import Entry, api
+from shared.eventlog.account import GENESIS
 from shared.eventlog.durability import Varz, copies_trouble, fsync_trouble, look, varz
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.room import FULL
@@ -159,6 +160,8 @@ async def test_a_log_that_fills_up_is_a_risk_before_it_takes_no_more(
         # Without the buckets, for which a server sets more aside than this one has.
         await api.call(log.connection, "STREAM.CREATE.JOBS", LOG_CONFIG | {"max_bytes": max_bytes}, StreamInfo)
         try:
+            genesis = Entry(subject=GENESIS, event_id="log", time="2026-01-01T00:00:00.000Z", body=b"{}")
+            await log.append(genesis, expect=0)
             found = await look(log, [monitor])
             assert found.risks == []
             used: list[int] = []

@@ -149,7 +149,7 @@ async def test_before_it_ran_the_log_says_so(tmp_path: Path):
             with pytest.raises(Refused) as refusal:
                 await question()
             assert refusal.value.reason == "NotSetUp"
-        with pytest.raises(Transient, match="muster setup"):
+        with pytest.raises(Refused, match="muster setup"):
             await log.append(a_decision(), expect=0)
 
 

@@ -25,6 +25,7 @@ async def test_a_lost_acknowledgement_is_found_out(nats_server: NatsServer):
     namespace = a_namespace()
     async with Proxy(nats_server.url) as proxy, connected(nats_server) as direct:
         async with connected(nats_server, url=proxy.url) as log:
+            await log.identity()
             proxy.drop_answers()
             append = asyncio.create_task(log.append(a_decision(namespace, 1), expect=0))
             await until(stored(direct, namespace))
@@ -41,6 +42,7 @@ async def test_it_is_found_out_even_when_others_wrote_since(nats_server: NatsSer
         connected(nats_server) as direct,
         connected(nats_server, url=proxy.url) as log,
     ):
+        await log.identity()
         proxy.drop_answers()
         append = asyncio.create_task(log.append(a_decision(namespace, 1), expect=0))
         await until(stored(direct, namespace))

@@ -15,19 +15,27 @@ ENTRY = Entry(
 )
 
 
+LOG = "6f1a1c9e-2c9a-4b8e-9d3b-0a8f5f0c7d11"
+
+
+def headers() -> dict[str, str]:
+    return wire.headers(ENTRY, log=LOG, expect=7)
+
+
 def raw(headers: dict[str, str]) -> bytes:
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     return f"NATS/1.0\r\n{lines}\r\n".encode()
 
 
 def test_an_event_is_a_cloud_event_in_binary_mode():
-    assert wire.headers(ENTRY, expect=7) == {
+    assert headers() == {
         "ce-id": "e-1",
         "ce-time": "2026-01-01T00:00:00.000Z",
         "ce-specversion": "1.0",
-        "ce-type": "SlotsAssigned",
-        "ce-source": "scheduler",
-        "content-type": "application/json",
+        "ce-type": "dev.muster.SlotsAssigned",
+        "ce-source": f"urn:uuid:{LOG}#scheduler",
+        "ce-subject": "team-a/resnet/u-1",
+        "ce-datacontenttype": "application/json",
         "Nats-Msg-Id": "e-1",
         "Muster-Basis": "7:abc",
         "Muster-Optional": "true",
@@ -38,15 +46,30 @@ def test_an_event_is_a_cloud_event_in_binary_mode():
 
 def test_a_fact_has_no_basis_and_is_guarded_by_its_authors_facts():
     fact = msgspec.structs.replace(ENTRY, subject="facts.a.b.u.watcher.PodsGone", basis="", optional=False)
-    headers = wire.headers(fact, expect=0)
-    assert headers["Nats-Expected-Last-Subject-Sequence-Subject"] == "facts.a.b.u.watcher.>"
-    assert not {"Muster-Basis", "Muster-Optional"} & headers.keys()
+    found = wire.headers(fact, log=LOG, expect=0)
+    assert found["Nats-Expected-Last-Subject-Sequence-Subject"] == "facts.a.b.u.watcher.>"
+    assert not {"Muster-Basis", "Muster-Optional"} & found.keys()
 
 
 def test_what_was_written_is_read():
-    event = wire.stored(9, ENTRY.subject, raw(wire.headers(ENTRY, expect=7)), b"{}")
+    event = wire.stored(9, ENTRY.subject, raw(headers()), b"{}")
     assert (event.sequence, event.event_id, event.time) == (9, "e-1", ENTRY.time)
     assert (event.basis, event.optional, event.body) == ("7:abc", True, b"{}")
+
+
+def test_the_headers_of_release_01_are_read():
+    old = {
+        "ce-id": "e-1",
+        "ce-time": ENTRY.time,
+        "Muster-Basis": "7:abc",
+        "Muster-Optional": "true",
+        "ce-specversion": "1.0",
+        "ce-type": "SlotsAssigned",
+        "ce-source": "scheduler",
+        "content-type": "application/json",
+        "Nats-Msg-Id": "e-1",
+    }
+    assert wire.stored(9, ENTRY.subject, raw(old), b"{}") == wire.stored(9, ENTRY.subject, raw(headers()), b"{}")
 
 
 def test_a_message_of_someone_else_has_empty_fields():
@@ -55,16 +78,16 @@ def test_a_message_of_someone_else_has_empty_fields():
 
 
 def test_the_order_of_headers_does_not_matter():
-    headers = dict(reversed(wire.headers(ENTRY, expect=7).items()))
-    assert wire.stored(9, "s", raw(headers), b"") == wire.stored(9, "s", raw(wire.headers(ENTRY, expect=7)), b"")
+    backwards = dict(reversed(headers().items()))
+    assert wire.stored(9, "s", raw(backwards), b"") == wire.stored(9, "s", raw(headers()), b"")
 
 
 @pytest.mark.parametrize("first", ["Muster-Basis", "Muster-Optional"])
 def test_our_headers_are_read_behind_those_of_others(first: str):
-    headers = wire.headers(ENTRY, expect=7)
+    ours = headers()
     # Python's sort is stable: the ids stay in front.
-    names = sorted(headers, key=lambda name: (name.startswith("Muster-"), name != first))
-    event = wire.stored(9, "s", raw({name: headers[name] for name in names}), b"")
+    names = sorted(ours, key=lambda name: (name.startswith("Muster-"), name != first))
+    event = wire.stored(9, "s", raw({name: ours[name] for name in names}), b"")
     assert (event.event_id, event.basis, event.optional) == ("e-1", "7:abc", True)
 
 
@@ -84,7 +107,7 @@ STORED = {
 
 
 def test_the_server_appends_where_a_message_stands():
-    assert wire.place(raw(wire.headers(ENTRY, expect=7) | STORED)) == wire.Place(ENTRY.subject, 42, 3, 41)
+    assert wire.place(raw(headers() | STORED)) == wire.Place(ENTRY.subject, 42, 3, 41)
 
 
 def test_a_live_message_has_nothing_pending():

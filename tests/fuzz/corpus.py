@@ -88,7 +88,7 @@ def _headers(events: Any) -> Iterator[bytes]:
     reply = b"$JS.ACK.JOBS.reader-1.1.%d.1.1700000000000000000.0"
     for event in events:
         known = {name: getattr(event, name) for name in ("subject", "event_id", "time", "body", "basis", "optional")}
-        written = wire.headers(Entry(**known), expect=event.sequence)
+        written = wire.headers(Entry(**known), log="log", expect=event.sequence)
         yield b"%s\nNATS/1.0\r\n%s\r\n" % (
             reply % event.sequence,
             "".join(f"{name}: {value}\r\n" for name, value in written.items()).encode(),

@@ -1,0 +1,293 @@
+"""The page for those who subscribe: the contract, examples that `tests/subscribers/test_page.py` runs, and all types.
+
+Pure, but for `make pages`, which writes `docs/events.md`.
+"""
+
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import get_args
+
+import msgspec
+
+from muster.schemas import CONTRACT, KINDS, summary
+from shared.eventlog.account import MAX_CONSUMERS
+from shared.eventlog.subscribers import INACTIVE_SECONDS
+from shared.job.events.catalog import AUTHORS, FACTS
+from shared.job.events.event import Author
+from tests.docs.schemas import RELEASED
+from tests.job.examples import EXAMPLES
+
+NEXT = "0.2"
+"""The release of types that no released schema has."""
+
+PAGE = """\
+# Events for your programs
+
+Everything that happens to a job is an event in the log, and stays there.
+A program follows the events with any client of NATS JetStream; this page is the contract with it, version {contract}.
+It is written by `make pages` from the models of the events and `tests/docs/events_page.py`.
+
+## Connect
+
+Programs have the user `subscriber` at NATS.
+It reads a copy of the log, the stream `JOBS`, which an administrator makes once:
+
+```sh
+muster setup --subscribers=-1
+```
+
+`-1` is the disk; with a number of bytes the oldest events leave the copy when it is full.
+In the chart `setup.subscribers` is this number, and the password is in the Secret `muster-nats-subscriber`.
+`NATS_URL` and `NATS_PASSWORD` are those of the [installation](install.md#from-outside) below.
+
+The user sees the events of all namespaces, and all programs share it.
+It cannot write; it makes consumers, at most {consumers} at a time.
+A consumer that no program uses for {days} days is removed, a durable one too.
+So give consumers that are used once an `inactive_threshold` of their own.
+A push consumer sends to subjects that begin with `_INBOX.`, as clients choose them by default.
+
+## Read
+
+Every event of the namespace `team-a`, from the first on, in order, and then those to come; nothing is kept at the
+server for this program:
+
+```python
+import asyncio
+import os
+
+import nats
+
+
+async def main():
+    client = await nats.connect(os.environ["NATS_URL"], user="subscriber", password=os.environ["NATS_PASSWORD"])
+    events = await client.jetstream().subscribe("*.team-a.>", ordered_consumer=True)
+    async for event in events.messages:
+        print(event.metadata.sequence.stream, event.subject, event.data.decode(), flush=True)
+
+
+asyncio.run(main())
+```
+
+A durable consumer goes on where the program was, also after its end: an event that was not acknowledged comes again.
+Here the program is sent events:
+
+```python
+import asyncio
+import os
+
+import nats
+
+
+async def main():
+    client = await nats.connect(os.environ["NATS_URL"], user="subscriber", password=os.environ["NATS_PASSWORD"])
+    events = await client.jetstream().subscribe("jobs.team-a.>", durable="pages-team-a")
+    async for event in events.messages:
+        print(event.metadata.sequence.stream, event.subject, event.data.decode(), flush=True)
+        await event.ack()
+
+
+asyncio.run(main())
+```
+
+And here it fetches them, as many at a time as it likes:
+
+```python
+import asyncio
+import os
+
+import nats
+
+
+async def main():
+    client = await nats.connect(os.environ["NATS_URL"], user="subscriber", password=os.environ["NATS_PASSWORD"])
+    events = await client.jetstream().pull_subscribe("jobs.team-a.>", durable="reports-team-a")
+    while True:
+        try:
+            batch = await events.fetch(100, timeout=5)
+        except nats.errors.TimeoutError:
+            continue
+        for event in batch:
+            print(event.metadata.sequence.stream, event.subject, event.data.decode(), flush=True)
+            await event.ack()
+
+
+asyncio.run(main())
+```
+
+A program that keeps its own position, such as one that writes to a database, resumes behind it:
+
+```python
+import asyncio
+import os
+
+import nats
+from nats.js.api import ConsumerConfig, DeliverPolicy
+
+
+async def main():
+    client = await nats.connect(os.environ["NATS_URL"], user="subscriber", password=os.environ["NATS_PASSWORD"])
+    position = int(os.environ.get("POSITION", "0"))
+    config = ConsumerConfig(deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=position + 1)
+    events = await client.jetstream().subscribe("jobs.team-a.>", ordered_consumer=True, config=config)
+    async for event in events.messages:
+        print(event.metadata.sequence.stream, event.subject, event.data.decode(), flush=True)
+
+
+asyncio.run(main())
+```
+
+In Go, with the package `jetstream` of nats.go:
+
+```go
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+func main() {{
+	client, err := nats.Connect(os.Getenv("NATS_URL"), nats.UserInfo("subscriber", os.Getenv("NATS_PASSWORD")))
+	if err != nil {{
+		log.Fatal(err)
+	}}
+	stream, err := jetstream.New(client)
+	if err != nil {{
+		log.Fatal(err)
+	}}
+	consumer, err := stream.CreateOrUpdateConsumer(context.Background(), "JOBS", jetstream.ConsumerConfig{{
+		Durable:       "tables-team-a",
+		FilterSubject: "jobs.team-a.>",
+	}})
+	if err != nil {{
+		log.Fatal(err)
+	}}
+	events, err := consumer.Messages()
+	if err != nil {{
+		log.Fatal(err)
+	}}
+	for {{
+		event, err := events.Next()
+		if err != nil {{
+			log.Fatal(err)
+		}}
+		place, err := event.Metadata()
+		if err != nil {{
+			log.Fatal(err)
+		}}
+		fmt.Println(place.Sequence.Stream, event.Subject(), string(event.Data()))
+		event.Ack()
+	}}
+}}
+```
+
+With the NATS command line:
+
+```sh
+export NATS_USER=subscriber
+nats sub 'jobs.team-a.>' --stream=JOBS --all --count=4
+nats consumer add JOBS reports --pull --defaults --filter='jobs.team-a.>' --deliver=all --ack=explicit
+nats consumer next JOBS reports --count=4
+nats consumer rm JOBS reports --force
+```
+
+## Subjects
+
+`FAMILY.NAMESPACE.NAME.UID.AUTHOR.TYPE`: for example `jobs.team-a.resnet.7f3c….scheduler.SlotsAssigned`.
+The family is `facts` for what was seen, and `jobs` for what was decided.
+A dot in a name is an underscore.
+
+| all events of | subject |
+| --- | --- |
+| everything | `>` |
+| a namespace | `*.team-a.>` |
+| a job, of each incarnation | `*.team-a.resnet.>` |
+| decisions alone | `jobs.>` |
+| a type | `*.*.*.*.*.JobFailed` |
+
+## What is in a message
+
+The body is JSON, by the [schema](schemas/events.json) of its type, which `muster schema TYPE` prints.
+The headers are CloudEvents 1.0 in NATS' binding; the [AsyncAPI document](schemas/asyncapi.json)
+(`muster schema --asyncapi`) describes both.
+
+| header | for example | |
+| --- | --- | --- |
+| `ce-id` | `b7f6c1a2-…` | unique in the log |
+| `ce-type` | `dev.muster.SlotsAssigned` | in release 0.1 `SlotsAssigned` |
+| `ce-source` | `urn:uuid:LOG#scheduler` | the log's identity and the author; in release 0.1 the author |
+| `ce-subject` | `team-a/resnet/7f3c…` | the job, with its uid; not in release 0.1 |
+| `ce-time` | `2026-01-01T00:00:00.000Z` | when the author recorded it, by the author's clock |
+| `ce-datacontenttype` | `application/json` | `content-type` in release 0.1 |
+
+## The promise
+
+- **Order.** The stream's sequence orders all events, and is that of the log: what `muster history` shows.
+  An event comes after the events that made it.
+  Times do not order events: each author has its own clock.
+- **Duplicates.** Each event is in the stream once.
+  A consumer delivers it at least once: again when it was not acknowledged, and perhaps after a crash of NATS.
+  Deduplicate by the sequence or by `ce-id`.
+- **Gaps.** Sequences of one job are not consecutive.
+  A consumer of `>` sees every number, from the first that the copy has.
+- **Delay.** An event is in the copy a moment after it is in the log.
+- **Evolution.** A type, a field or a word of an enumeration may be added in any release.
+  A field is never renamed, retyped or removed, and a type keeps its meaning: a changed meaning is a new type.
+  Ignore fields and types that you do not know.
+  A type that is no longer written stays in the schema, since its events stay in the log.
+  `tests/docs/test_schemas.py` holds the schemas to what each [release](schemas/released) had.
+- **Retention.** Events stay for ever, unless an administrator purges the log or the copy has a bound.
+
+## All types
+
+Facts are marked with an F.
+*Since* is the first release that writes the type.
+
+{types}
+"""
+
+
+def page() -> str:
+    """`docs/events.md`."""
+    return PAGE.format(
+        contract=CONTRACT,
+        consumers=MAX_CONSUMERS,
+        days=INACTIVE_SECONDS // 86_400,
+        types="\n\n".join("\n".join(_of(author)) for author in get_args(Author)),
+    )
+
+
+def _of(author: Author) -> Iterator[str]:
+    yield f"### {author}\n\n| type | meaning | since | for example |\n| --- | --- | --- | --- |"
+    for tag, kind in KINDS.items():
+        if author in AUTHORS[kind]:
+            fact = " F" if kind in FACTS else ""
+            (example,) = (each for each in EXAMPLES if type(each) is kind)
+            body = msgspec.json.encode(example).decode().replace("|", "\\|")
+            yield f"| [`{tag}`](schemas/{tag}.json){fact} | {summary(tag)} | {_since(tag)} | `{body}` |"
+
+
+@cache
+def _released() -> dict[str, frozenset[str]]:
+    """The types of each release."""
+    return {path.stem: frozenset(msgspec.json.decode(path.read_bytes())) for path in sorted(RELEASED.glob("*.json"))}
+
+
+def _since(tag: str) -> str:
+    return next((release for release, types in _released().items() if tag in types), NEXT).removesuffix(".0")
+
+
+def main() -> None:
+    root = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
+    (root / "docs" / "events.md").write_text(page())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""A log with its subscribers' copy, and the NATS client of strangers: nats-py, with a subscriber's credentials."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import nats
+from nats.aio.client import Client
+
+from shared.eventlog.account import SUBSCRIBER
+from shared.eventlog.server import NatsServer
+from shared.eventlog.setup import set_up
+from tests.kit.nats import a_decision, connected
+
+
+@asynccontextmanager
+async def a_log_for_subscribers(directory: Path) -> AsyncIterator[NatsServer]:
+    async with NatsServer(directory) as server:
+        await set_up(server.url, password=server.users["admin"], subscribers=-1)
+        yield server
+
+
+@asynccontextmanager
+async def stranger(server: NatsServer, user: str = SUBSCRIBER) -> AsyncIterator[Client]:
+    """As its documentation connects it."""
+    client = await nats.connect(
+        server.url, user=user, password=server.users[user], max_reconnect_attempts=-1, reconnect_time_wait=0.1
+    )
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+async def write(server: NatsServer, number: int, namespace: str = "team-a") -> list[int]:
+    """Append so many decisions of one job; their sequences."""
+    async with connected(server) as log:
+        sequence = await log.end((f"jobs.{namespace}.>",))
+        sequences = []
+        for _ in range(number):
+            sequence = await log.append(a_decision(namespace, sequence), expect=sequence)
+            sequences.append(sequence)
+        return sequences

@@ -1,0 +1,129 @@
+"""The examples of `docs/events.md` as they stand there, against a real server, with a subscriber's password alone."""
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
+from pathlib import Path
+
+import pytest
+
+from devcluster import binaries
+from shared.eventlog.account import SUBSCRIBER
+from shared.eventlog.server import NatsServer
+from tests.docs.events_page import page
+from tests.kit.nats import READY
+from tests.kit.subscribers import a_log_for_subscribers, write
+
+WRITTEN = Path(__file__).parents[2] / "docs" / "events.md"
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", page(), re.MULTILINE | re.DOTALL)
+PROGRAMS = [code for language, code in BLOCKS if language == "python"]
+IN_GO = [code for language, code in BLOCKS if language == "go"]
+COMMANDS = [code for language, code in BLOCKS if language == "sh" and "nats " in code]
+NAMES = ("ordered", "pushed", "pulled", "resumed")
+
+pytestmark = pytest.mark.nats
+
+
+def test_the_page_is_written_from_the_models():
+    assert WRITTEN.read_text() == page(), "run `make pages` and review the diff"
+
+
+def test_every_program_is_run():
+    assert len(PROGRAMS) == len(NAMES)
+    assert len(IN_GO) == len(COMMANDS) == 1
+    assert {language for language, _ in BLOCKS} == {"python", "go", "sh"}
+
+
+def as_subscriber(server: NatsServer) -> dict[str, str]:
+    return {"NATS_URL": server.url, "NATS_PASSWORD": server.users[SUBSCRIBER], "PATH": os.environ["PATH"]}
+
+
+def python(code: str) -> tuple[str, ...]:
+    return sys.executable, "-c", code
+
+
+async def sequences(command: tuple[str, ...], server: NatsServer, number: int, **environment: str) -> list[int]:
+    """The sequences of the first events that the program prints."""
+    program = await asyncio.create_subprocess_exec(
+        *command, stdout=PIPE, stdin=DEVNULL, env=as_subscriber(server) | environment
+    )
+    assert program.stdout is not None
+    try:
+        async with asyncio.timeout(READY):
+            return [int((await program.stdout.readline()).split()[0]) for _ in range(number)]
+    finally:
+        program.kill()
+        await program.wait()
+
+
+@pytest.mark.parametrize("code", PROGRAMS, ids=NAMES)
+async def test_a_program_of_the_page_prints_the_events(tmp_path: Path, code: str):
+    async with a_log_for_subscribers(tmp_path) as server:
+        written = await write(server, 4)
+        await write(server, 1, "team-b")
+        assert await sequences(python(code), server, 4) == written
+
+
+@pytest.mark.parametrize("code", PROGRAMS[1:], ids=NAMES[1:])
+async def test_a_program_of_the_page_goes_on_where_it_was(tmp_path: Path, code: str):
+    """It was killed at an unknown point, so that an event may come again; none is left out."""
+    async with a_log_for_subscribers(tmp_path) as server:
+        first = await write(server, 3)
+        assert await sequences(python(code), server, 3) == first
+        later = await write(server, 3)
+        seen: list[int] = []
+        position = str(first[-1])
+        async with asyncio.timeout(READY):
+            while len(seen) < 3:
+                found = await sequences(python(code), server, 3, POSITION=position)
+                seen = [sequence for sequence in found if sequence in later]
+                position = str(found[-1] - (3 - len(seen))) if len(seen) < 3 else position
+        assert seen == later
+
+
+@pytest.fixture
+def in_go(tmp_path: Path) -> str:
+    """The program in Go, built."""
+    try:
+        # The module of the NATS command line pins nats.go, which is on this machine once that was built.
+        binaries.find("nats")
+    except binaries.MissingProgram as missing:
+        pytest.skip(str(missing))
+    source, program = tmp_path / "main.go", tmp_path / "subscriber"
+    source.write_text(IN_GO[0])
+    subprocess.run(["go", "build", "-o", program, source], cwd=binaries.HERE / "nats", check=True)
+    return str(program)
+
+
+async def test_the_program_in_go_prints_the_events_and_goes_on_where_it_was(tmp_path: Path, in_go: str):
+    async with a_log_for_subscribers(tmp_path / "nats") as server:
+        first = await write(server, 3)
+        await write(server, 1, "team-b")
+        assert await sequences((in_go,), server, 3) == first
+        later = await write(server, 2)
+        assert await sequences((in_go,), server, 2) == later
+
+
+async def test_the_command_line_reads_the_events(tmp_path: Path):
+    try:
+        program = binaries.find("nats")
+    except binaries.MissingProgram as missing:
+        pytest.skip(str(missing))
+    async with a_log_for_subscribers(tmp_path) as server:
+        await write(server, 4)
+        shell = await asyncio.create_subprocess_exec(
+            "sh",
+            "-ec",
+            COMMANDS[0],
+            stdout=PIPE,
+            stderr=PIPE,
+            stdin=DEVNULL,
+            env=as_subscriber(server)
+            | {"PATH": f"{program.parent}:{os.environ['PATH']}", "HOME": str(tmp_path), "TERM": "dumb"},
+        )
+        output, complaint = await asyncio.wait_for(shell.communicate(), READY)
+    assert shell.returncode == 0, (output + complaint).decode()
+    assert output.count(b"scheduler.SlotsAssigned") >= 8

@@ -1,0 +1,141 @@
+"""nats-py as its documentation shows it, with a subscriber's credentials and no other setting."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from nats.aio.msg import Msg
+from nats.errors import TimeoutError as NothingCame
+from nats.js.api import ConsumerConfig, DeliverPolicy
+
+from shared.eventlog.account import STREAM
+from shared.eventlog.server import NatsServer
+from shared.eventlog.setup import set_up
+from tests.kit.nats import READY, a_decision, connected
+from tests.kit.subscribers import a_log_for_subscribers, stranger, write
+
+pytestmark = pytest.mark.nats
+
+KILLS = int(os.environ.get("MUSTER_KILLS", "5"))
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[NatsServer]:
+    async with a_log_for_subscribers(tmp_path) as server:
+        yield server
+
+
+def place(message: Msg) -> int:
+    return message.metadata.sequence.stream
+
+
+async def test_a_push_subscriber_is_sent_the_events_of_its_subjects(server: NatsServer):
+    wanted = await write(server, 3)
+    await write(server, 2, "team-b")
+    async with stranger(server) as client:
+        subscription = await client.jetstream().subscribe("jobs.team-a.>")
+        wanted += await write(server, 2)
+        for sequence in wanted:
+            message = await subscription.next_msg(timeout=READY)
+            assert place(message) == sequence
+            await message.ack_sync(timeout=READY)
+        with pytest.raises(NothingCame):
+            await subscription.next_msg(timeout=0.2)
+
+
+async def test_an_ordered_subscriber_is_sent_all_events_from_the_beginning(server: NatsServer):
+    wanted = await write(server, 5)
+    async with stranger(server) as client:
+        subscription = await client.jetstream().subscribe("*.team-a.>", ordered_consumer=True)
+        assert [place(await subscription.next_msg(timeout=READY)) for _ in wanted] == wanted
+
+
+async def test_a_pull_subscriber_fetches_what_it_asks_for(server: NatsServer):
+    wanted = await write(server, 5)
+    async with stranger(server) as client:
+        subscription = await client.jetstream().pull_subscribe("jobs.team-a.>")
+        found: list[int] = []
+        while len(found) < len(wanted):
+            # As many as are there, and at most three.
+            for message in await subscription.fetch(3, timeout=READY):
+                found.append(place(message))
+                await message.ack_sync(timeout=READY)
+        assert found == wanted
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["the server stays", "the server is killed"])
+async def test_a_durable_subscriber_goes_on_where_it_was(server: NatsServer, restarted: bool):
+    wanted = await write(server, 6)
+    seen: list[int] = []
+    for half in (3, 6):
+        async with stranger(server) as client:
+            subscription = await client.jetstream().pull_subscribe("jobs.team-a.>", durable="reports")
+            while len({*seen}) < half:
+                (message,) = await subscription.fetch(1, timeout=READY)
+                seen.append(place(message))
+                await message.ack_sync(timeout=READY)
+        if restarted:
+            server.kill()
+            await server.start()
+    # NATS writes acknowledgements to disk some time later, so after its crash events come again.
+    assert seen == wanted or (restarted and sorted({*seen}) == wanted)
+
+
+async def test_a_subscriber_resumes_from_a_sequence(server: NatsServer):
+    """The sequence of the copy is that of the log."""
+    wanted = await write(server, 5)
+    config = ConsumerConfig(deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=wanted[2])
+    async with stranger(server) as client:
+        subscription = await client.jetstream().subscribe("jobs.team-a.>", ordered_consumer=True, config=config)
+        assert [place(await subscription.next_msg(timeout=READY)) for _ in wanted[2:]] == wanted[2:]
+
+
+async def test_the_copy_begins_with_events_that_were_there_before_it(tmp_path: Path):
+    async with NatsServer(tmp_path) as server:
+        admin = server.users["admin"]
+        await set_up(server.url, password=admin)
+        wanted = await write(server, 3)
+        made = [(await set_up(server.url, password=admin, subscribers=-1)).created for _ in range(2)]
+        assert made == [("JOBS of COPY",), ()]
+        async with stranger(server) as client:
+            subscription = await client.jetstream().subscribe("jobs.team-a.>", ordered_consumer=True)
+            assert [place(await subscription.next_msg(timeout=READY)) for _ in wanted] == wanted
+
+
+async def test_kills_of_the_server_cost_no_event(server: NatsServer):
+    """After deduplication by its id each is seen once, by a durable subscriber that lives through the kills."""
+    written: list[str] = []
+    seen: dict[str, int] = {}
+
+    async def append() -> None:
+        async with connected(server) as log:
+            sequence = 0
+            while len(written) < 20 * KILLS:
+                event = a_decision(number=len(written))
+                sequence = await log.append(event, expect=sequence)
+                written.append(event.event_id)
+                await asyncio.sleep(0.01)
+
+    async def kill() -> None:
+        for _ in range(KILLS):
+            await asyncio.sleep(0.2)
+            server.kill()
+            await server.start()
+
+    async with stranger(server) as client, asyncio.TaskGroup() as tasks:
+        subscription = await client.jetstream().pull_subscribe("jobs.>", durable="kills", stream=STREAM)
+        tasks.create_task(append())
+        kills = tasks.create_task(kill())
+        async with asyncio.timeout(READY + 3 * KILLS):
+            while len(seen) < 20 * KILLS or not kills.done():
+                try:
+                    messages = await subscription.fetch(50, timeout=1)
+                except NothingCame:
+                    continue
+                for message in messages:
+                    assert message.headers is not None
+                    seen.setdefault(message.headers["ce-id"], place(message))
+                    await message.ack()
+    assert [*dict(sorted(seen.items(), key=lambda item: item[1]))] == written
