@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from shared.eventlog.account import USERS
 from tests.kit.next_release import FIELD, next_release
 from tests.kit.operator import a_job
 from tests.kit.platform import ROOT, Platform, a_platform
@@ -180,7 +181,7 @@ async def _what_is_missing_is_said_and_made_up_for(platform: Platform) -> None:
     failed = "events --namespace muster --field-selector=reason=Failed"
     await platform.until(failed, lambda events: 'secret "passwords" not found' in warnings(events))
 
-    users = ("admin", "reader", "subscriber", "watcher", "scheduler", "scaler", "status", "route")
+    users = (*USERS, "route")
     words = " ".join(f"--from-literal={user}=of-{user}" for user in users)
     await platform.do(f"kubectl -n muster create secret generic passwords {words}")
     for service in SERVICES:

@@ -15,6 +15,7 @@ from cryptography import x509
 
 from devcluster.cluster import ADMIN
 from devcluster.controlplane import ControlPlane
+from shared.eventlog.account import USERS
 from tests.crds.kubectl import kubectl
 from tests.deploy.charts import require_helm
 from tests.deploy.rendering import CHART
@@ -103,7 +104,7 @@ async def test_the_number_of_servers_that_keep_a_log_is_not_changed(release: Rel
 
 
 async def test_the_passwords_of_release_01_are_kept_in_a_secret_for_each_user(release: Release) -> None:
-    users = ("admin", "reader", "subscriber", "watcher", "scheduler", "scaler", "status", "route")
+    users = (*USERS, "route")
     old = {"kind": "Secret", "apiVersion": "v1", "metadata": {"name": f"{release.name}-nats-users"}}
     await release.kubectl("create", "namespace", release.name)
     await release.kubectl("apply", "-f", "-", given=json.dumps({**old, "stringData": {user: user for user in users}}))

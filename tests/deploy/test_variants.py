@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from muster.crds import manifests
+from shared.eventlog.account import USERS
 from shared.release import MARK
 from tests.deploy.rendering import ROOT
 from tests.kit.operator import a_job
@@ -34,7 +35,6 @@ LOG = "tls://muster-nats-0.muster-nats.one.svc:4222"
 SETUP = "-l app.kubernetes.io/component=setup --tail=-1"
 ACCOUNT = "system:serviceaccount:{}:muster-setup"
 DEFINITIONS = "customresourcedefinitions"
-USERS = ("admin", "reader", "subscriber", "watcher", "scheduler", "scaler", "status")
 WITH_TLS = "--set nats.tls.secret=pki,nats.auth.existingSecret=passwords"
 ONE = f"helm install muster {CHART} -n one --set mode=all-in-one,scope.namespace=team-a,nats.persistence.enabled=false"
 TWO = f"helm install muster {CHART} -n two --set scope.namespace=team-b,nats.enabled=false,nats.url={LOG}"
