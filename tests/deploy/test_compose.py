@@ -206,11 +206,13 @@ async def test_a_certificate_that_was_half_made_is_made_again(tmp_path: Path):
     first, *_, last = sorted(USERS)
     (credentials / first / "ca.crt").unlink()
     # In the place of a kill: what cannot be written ends the run.
+    old = (credentials / last / "ca.crt").read_bytes()
     (credentials / last / "ca.crt").unlink()
     (credentials / last / "ca.crt").mkdir()
     ended = await run(sys.executable, str(FOLDER / "certificate.py"), str(credentials), str(tls))
     assert ended.code
     (credentials / last / "ca.crt").rmdir()
+    (credentials / last / "ca.crt").write_bytes(old)
     after = await _certified(credentials, tls)
     assert not {*before.values()} & {*after.values()}, "all of it is new"
 
