@@ -43,7 +43,7 @@ def setup(
     subscribers: Annotated[
         int | None,
         typer.Option(
-            min=-1, metavar="BYTES", help="make a copy of the log for subscribers, of this size; -1 is the disk"
+            min=2**20, metavar="BYTES", help="make a copy of the log for subscribers, of this size beside the log"
         ),
     ] = None,
     namespace: Annotated[

@@ -15,6 +15,9 @@ _T = TypeVar("_T")
 TIMEOUT = 3.0
 """Seconds for one request: more than the slowest fsync takes, less than the election of a leader."""
 
+API = "$JS.API"
+"""The prefix of JetStream's requests in an account of its own."""
+
 _WRONG_SEQUENCE = 10071
 _IN_FLIGHT = (10158, 10164)
 """This message, or another one of its scope, waits for the stream's replicas: it may be stored or lost."""
@@ -86,11 +89,11 @@ async def publish(
 
 
 async def message(
-    connection: Connection, stream: str, *, timeout: float = TIMEOUT, **query: str | int
+    connection: Connection, stream: str, *, prefix: str = API, timeout: float = TIMEOUT, **query: str | int
 ) -> Message | None:
     """One stored message, read from the stream's leader: a direct get would be answered by a follower that may lag."""
     what = f"read {query} of the stream {stream}"
-    answer = await connection.request(f"$JS.API.STREAM.MSG.GET.{stream}", msgspec.json.encode(query), timeout=timeout)
+    answer = await connection.request(f"{prefix}.STREAM.MSG.GET.{stream}", msgspec.json.encode(query), timeout=timeout)
     result = _decoded(_message, answer.body, what)
     if result.error is None:
         return result.message
@@ -117,7 +120,7 @@ async def call(
     body: Any,
     answer: type[_T],
     *,
-    prefix: str = "$JS.API",
+    prefix: str = API,
     timeout: float = TIMEOUT,
 ) -> _T:
     """Any other request of the JetStream API; `prefix` is that of the account."""

@@ -31,7 +31,7 @@ from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.limits import CHOSEN, MENDED, compare, growth, unlike
 from shared.eventlog.retry import insist
 from shared.eventlog.streams import StreamInfo
-from shared.eventlog.subscribers import NAME, make_copy, subscribers_copy
+from shared.eventlog.subscribers import NAME, follows, make_copy, remove_copy, resized, subscribers_copy
 from shared.eventlog.tls import Login
 
 _NANOSECONDS = 1_000_000_000
@@ -171,9 +171,13 @@ class _Work:
         self.differences += _compare(found | changes, config)
 
     async def make_copy(self, max_bytes: int) -> None:
-        if await subscribers_copy(self._connection) is not None:
+        copy = await subscribers_copy(self._connection)
+        if copy is not None and await follows(self._connection, copy):
+            self.grown += await resized(self._connection, copy, max_bytes, check=self._check)
             return
         if not self._check:
+            if copy is not None:
+                await remove_copy(self._connection)
             await make_copy(self._connection, max_bytes)
         self.created.append(NAME)
 

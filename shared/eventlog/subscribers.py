@@ -73,3 +73,38 @@ async def make_copy(connection: Connection, max_bytes: int) -> None:
     request = {"stream_name": STREAM, "config": _CONSUMER}
     await api.call(connection, f"CONSUMER.DURABLE.CREATE.{STREAM}.{FEED}", request, dict)
     await api.call(connection, f"STREAM.CREATE.{STREAM}", config, StreamInfo, prefix=COPY_API, timeout=10)
+
+
+async def follows(connection: Connection, copy: StreamInfo) -> bool:
+    """True if the copy is of this log and is fed: a log that was made or restored anew has another feed, or none."""
+    try:
+        await api.call(connection, f"CONSUMER.INFO.{STREAM}.{FEED}", None, dict)
+    except Refused as error:
+        if error.reason != "NotFound":
+            raise
+        return False
+    if not (last := copy.state.last_seq):
+        return True
+    theirs = await api.message(connection, STREAM, prefix=COPY_API, seq=last)
+    return theirs is None or theirs == await api.message(connection, STREAM, seq=last)
+
+
+async def remove_copy(connection: Connection) -> None:
+    """Remove the copy and its feed, with the consumers of all subscribers."""
+    await api.call(connection, f"STREAM.DELETE.{STREAM}", None, dict, prefix=COPY_API)
+    try:
+        await api.call(connection, f"CONSUMER.DELETE.{STREAM}.{FEED}", None, dict)
+    except Refused as error:
+        if error.reason != "NotFound":
+            raise
+
+
+async def resized(connection: Connection, copy: StreamInfo, max_bytes: int, *, check: bool) -> list[str]:
+    """Give the copy this size, and as many replicas as the log; return what changed, in words."""
+    log = await api.stream_info(connection, STREAM)
+    wanted = {"max_bytes": max_bytes, "num_replicas": log.config["num_replicas"]}
+    changes = {key: value for key, value in wanted.items() if copy.config.get(key) != value}
+    if changes and not check:
+        config = copy.config | changes
+        await api.call(connection, f"STREAM.UPDATE.{STREAM}", config, StreamInfo, prefix=COPY_API, timeout=10)
+    return [f"{NAME}: {key} is {value} now, and was {copy.config.get(key)}" for key, value in changes.items()]

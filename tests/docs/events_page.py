@@ -35,10 +35,14 @@ Programs have the user `subscriber` at NATS.
 It reads a copy of the log, the stream `JOBS`, which an administrator makes once:
 
 ```sh
-muster setup --subscribers=-1
+muster setup --subscribers 10000000000
 ```
 
-`-1` is the disk; with a number of bytes the oldest events leave the copy when it is full.
+The number is the copy's size in bytes, beside the log on the same disk: leave room for both.
+When the copy is full, its oldest events leave it.
+Another number changes the size.
+After the log was restored or made anew, the command makes the copy anew; subscribers then read from its beginning.
+The copy needs NATS 2.14 or newer.
 In the chart `setup.subscribers` is this number, and the password is in the Secret `muster-nats-subscriber`.
 `NATS_URL` and `NATS_PASSWORD` are those of the [installation](install.md#from-outside) below.
 
@@ -46,6 +50,7 @@ The user sees the events of all namespaces, and all programs share it.
 It cannot write; it makes consumers, at most {consumers} at a time.
 A consumer that no program uses for {days} days is removed, a durable one too.
 So give consumers that are used once an `inactive_threshold` of their own.
+With push consumers that disturb the copy's feed a program can slow the log down; no event is lost by that.
 A push consumer sends to subjects that begin with `_INBOX.`, as clients choose them by default.
 
 ## Read

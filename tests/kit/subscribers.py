@@ -12,11 +12,13 @@ from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
 from tests.kit.nats import a_decision, connected
 
+COPY_BYTES = 100_000_000
+
 
 @asynccontextmanager
 async def a_log_for_subscribers(directory: Path) -> AsyncIterator[NatsServer]:
     async with NatsServer(directory) as server:
-        await set_up(server.url, password=server.users["admin"], subscribers=-1)
+        await set_up(server.url, password=server.users["admin"], subscribers=COPY_BYTES)
         yield server
 
 

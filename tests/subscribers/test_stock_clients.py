@@ -10,11 +10,13 @@ from nats.aio.msg import Msg
 from nats.errors import TimeoutError as NothingCame
 from nats.js.api import ConsumerConfig, DeliverPolicy
 
+from shared.eventlog import api
 from shared.eventlog.account import STREAM
+from shared.eventlog.connection import Connection
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
 from tests.kit.nats import READY, a_decision, connected
-from tests.kit.subscribers import a_log_for_subscribers, stranger, write
+from tests.kit.subscribers import COPY_BYTES, a_log_for_subscribers, stranger, write
 
 pytestmark = pytest.mark.nats
 
@@ -97,11 +99,32 @@ async def test_the_copy_begins_with_events_that_were_there_before_it(tmp_path: P
         admin = server.users["admin"]
         await set_up(server.url, password=admin)
         wanted = await write(server, 3)
-        made = [(await set_up(server.url, password=admin, subscribers=-1)).created for _ in range(2)]
+        made = [(await set_up(server.url, password=admin, subscribers=COPY_BYTES)).created for _ in range(2)]
         assert made == [("JOBS of COPY",), ()]
         async with stranger(server) as client:
             subscription = await client.jetstream().subscribe("jobs.team-a.>", ordered_consumer=True)
             assert [place(await subscription.next_msg(timeout=READY)) for _ in wanted] == wanted
+
+
+async def test_another_size_is_given_to_the_copy_that_is_there(server: NatsServer):
+    admin = server.users["admin"]
+    done = await set_up(server.url, password=admin, subscribers=2 * COPY_BYTES)
+    assert done.created == ()
+    assert done.grown == (f"JOBS of COPY: max_bytes is {2 * COPY_BYTES} now, and was {COPY_BYTES}",)
+
+
+async def test_a_log_that_is_made_anew_has_a_copy_of_its_own(server: NatsServer):
+    admin = server.users["admin"]
+    await write(server, 5)
+    connection = await Connection.open(server.url, name="admin", user="admin", password=admin)
+    await api.call(connection, "STREAM.DELETE.JOBS", None, dict)
+    await connection.close()
+    done = await set_up(server.url, password=admin, subscribers=COPY_BYTES)
+    assert done.created == ("JOBS", "JOBS of COPY")
+    wanted = await write(server, 3)
+    async with stranger(server) as client:
+        subscription = await client.jetstream().subscribe("jobs.team-a.>", ordered_consumer=True)
+        assert [place(await subscription.next_msg(timeout=READY)) for _ in wanted] == wanted
 
 
 async def test_kills_of_the_server_cost_no_event(server: NatsServer):
