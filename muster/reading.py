@@ -49,7 +49,7 @@ async def open_cluster(settings: Settings) -> AsyncIterator[KubeCluster]:
 async def fold_to_end(log: EventLog, fold: Callable[[Stored], object], subjects: tuple[str, ...] = ()) -> int:
     """Call `fold` with each event that the log has now, in order; return the last sequence.
 
-    `subjects` are filters, as for `EventLog.read`.  Raises `Transient` if no event comes before the log's end.
+    `subjects` are filters, as for `EventLog.read`.  Raises `Transient` if the log's end is not reached.
     """
     end, position, loop = await log.end(subjects), 0, asyncio.get_running_loop()
     if not end:
@@ -64,6 +64,8 @@ async def fold_to_end(log: EventLog, fold: Callable[[Stored], object], subjects:
                 if position >= end or not batch.pending:
                     break
                 patience.reschedule(loop.time() + PATIENCE_SECONDS)
+            else:
+                raise Transient(f"read the log: it ends at {end}, and the connection was closed after {position}")
     except TimeoutError as silence:
         words = f"read the log: it ends at {end}, and after {position} nothing came"
         raise Transient(f"{words} for {PATIENCE_SECONDS:g} s; is a NATS server behind?") from silence

@@ -146,7 +146,7 @@ class Connection:
     async def log(self) -> JetStreamEventLog:
         """The log.  Raises `Trouble` if it cannot be reached."""
         async with self._connecting:
-            if self._log is not None and not self._log.connected:
+            if self._log is not None and self._log.ended:
                 await self.close()
             if self._log is None:
                 self._log = await self._connect(asyncio.get_running_loop())
