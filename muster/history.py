@@ -32,6 +32,7 @@ from shared.job.fold import History
 from shared.job.naming import ACCEPT_HISTORY, JobKey, history_filters, key_of, subject_of
 from shared.job.state import Job
 from shared.process.settings import Settings
+from shared.untrusted import whole_number
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -103,11 +104,18 @@ def _early(part: Part) -> Callable[[Stored], bool] | None:
 
 
 def until(at: str) -> Callable[[Stored], bool]:
-    """A predicate for events up to a sequence or a time."""
-    if at.isdecimal():
-        return lambda stored: stored.sequence <= int(at)
+    """A predicate for events up to a sequence or a time; an event without a time that can be read is not early."""
+    if (sequence := whole_number(at)) is not None:
+        return lambda stored: stored.sequence <= sequence
     moment = moment_of(at, f"--at {at!r} is neither a sequence (306) nor a time (2030-01-31T12:00:00Z)")
-    return lambda stored: datetime.fromisoformat(stored.time) <= moment
+
+    def early(stored: Stored) -> bool:
+        try:
+            return moment_of(stored.time, "no time") <= moment
+        except typer.BadParameter:
+            return False
+
+    return early
 
 
 def moment_of(words: str, otherwise: str) -> datetime:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 import uvloop
@@ -59,8 +59,10 @@ async def fold_to_end(log: EventLog, fold: Callable[[Stored], object], subjects:
             async for batch in batches:
                 for stored in batch.events:
                     if stored.sequence <= end:
-                        fold(stored)
                         position = stored.sequence
+                        # What is no event of a job counts for nothing, as for the services.
+                        with suppress(ValueError):
+                            fold(stored)
                 if position >= end or not batch.pending:
                     break
                 patience.reschedule(loop.time() + PATIENCE_SECONDS)

@@ -88,6 +88,20 @@ async def test_of_several_jobs_of_a_name_a_list_has_the_newest_and_a_uid_finds_t
     assert json.loads(await told(log, ask(uid="uid-1")))["metadata"]["uid"] == "uid-1"
 
 
+async def test_an_event_that_is_of_no_job_does_not_keep_the_others_from_their_answers(log: Log):
+    before = [await told(log, question) for question in (RESNET, ask(part="events"), Question("team-a"))]
+    log.plant("facts.team-a.resnet.uid-1.scaler.X.Y")
+    assert [await told(log, question) for question in (RESNET, ask(part="events"), Question("team-a"))] == before
+    assert await told(log, ask(part="why", text=True))
+
+
+async def test_an_event_without_a_time_is_not_in_the_state_at_a_time(log: Log):
+    moment = log.journal.events[5].time
+    before = await told(log, ask(part="at", at=moment))
+    log.plant("facts.team-a.resnet.uid-1.scaler.X", time="soon")
+    assert await told(log, ask(part="at", at=moment)) == before
+
+
 async def test_a_table_has_the_columns_of_kubectl(log: Log):
     table = json.loads((await of(log).answer(Question("team-a"), as_table=True)).body)
     shown = [each["name"] for each in table["columnDefinitions"] if not each["priority"]]
@@ -121,6 +135,7 @@ async def test_an_answer_is_kept_until_the_job_has_a_newer_event(log: Log, monke
         pytest.param(ask(part="why", about="worker-9"), "NotFound", id="no such worker"),
         pytest.param(ask(part="at", at="0"), "NotFound", id="before it began"),
         pytest.param(ask(part="at", at="yesterday"), "Invalid", id="no moment"),
+        pytest.param(ask(part="at", at="9" * 5_000), "Invalid", id="a sequence of too many digits"),
         pytest.param(ask(namespace="team.>"), "Invalid", id="a namespace that is a pattern"),
         pytest.param(ask(name="trainingjob.>"), "Invalid", id="a name that is a pattern"),
         pytest.param(ask(uid="*"), "Invalid", id="a uid that is a pattern"),

@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from devcluster.start import Devcluster
+from services.history import answers
 from services.history.__main__ import serving
 from shared.errors import Refused
 from shared.history_api import GROUP
@@ -69,6 +70,12 @@ async def test_only_questions_are_answered(site: Site):
     assert (await site.kubectl("admin", "get", "--raw", f"{RESNET}/log")).code == 1
     groups = await site.kubectl("admin", "api-resources", "--api-group", GROUP)
     assert "jobhistories" in groups.out
+
+
+async def test_a_fault_of_its_own_is_told_as_a_status(site: Site, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(answers, "MOST_BYTES", None)
+    refused = await site.kubectl("viewer-a", "get", "--raw", f"{RESNET}/events")
+    assert "tell an administrator" in refused.complaint
 
 
 async def test_it_is_ready_while_the_log_is_away_and_not_without_a_certificate(site: Site):
