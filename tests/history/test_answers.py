@@ -16,7 +16,7 @@ from services.history import answers
 from services.history.answers import Answer, Answers, Busy
 from shared.errors import Refused, Transient
 from shared.eventlog import EventLog
-from shared.history_api import Question
+from shared.history_api import Question, with_query
 from shared.job.events.status import JobFailed
 from shared.job.events.watcher import JobGone
 from tests.kit.builders import a_running_job
@@ -125,6 +125,30 @@ async def test_an_answer_is_kept_until_the_job_has_a_newer_event(log: Log, monke
     assert await answering.answer(ask(part="events")) is not kept
 
 
+async def test_an_answer_is_kept_for_some_minutes_alone(log: Log, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(answers, "KEPT_SECONDS", -1.0)
+    answering = of(log)
+    assert await answering.answer(RESNET) is not await answering.answer(RESNET)
+
+
+async def test_what_is_kept_is_bounded_also_for_answers_without_a_body(log: Log, monkeypatch: pytest.MonkeyPatch):
+    answering = of(log)
+    nothing_later = ask(part="events", after=1_000)
+    assert await answering.answer(nothing_later) is not await answering.answer(nothing_later)
+    monkeypatch.setattr(answers, "KEPT_BYTES", len((await answering.answer(RESNET)).body))
+    answering = of(log)
+    assert await answering.answer(RESNET) is not await answering.answer(RESNET)
+
+
+def test_an_option_that_a_part_does_not_have_makes_no_other_question():
+    query = {"about": "worker-1", "uid": "uid-1", "after": "7", "output": "text", "every": "true"}
+    assert with_query(ask(), query) == ask(uid="uid-1")
+    assert with_query(ask(part="at", at="4"), query) == ask(part="at", at="4", uid="uid-1")
+    assert with_query(ask(part="events"), query) == ask(part="events", uid="uid-1", after=7)
+    assert with_query(ask(part="why"), query) == ask(part="why", about="worker-1", uid="uid-1", text=True)
+    assert with_query(Question("team-a"), query) == Question("team-a", every=True)
+
+
 @pytest.mark.parametrize(
     ("question", "reason"),
     [
@@ -138,6 +162,7 @@ async def test_an_answer_is_kept_until_the_job_has_a_newer_event(log: Log, monke
         pytest.param(ask(part="at", at="9" * 5_000), "Invalid", id="a sequence of too many digits"),
         pytest.param(ask(namespace="team.>"), "Invalid", id="a namespace that is a pattern"),
         pytest.param(ask(name="trainingjob.>"), "Invalid", id="a name that is a pattern"),
+        pytest.param(ask(part="why", about="w" * 2_000), "Invalid", id="more than a question has"),
         pytest.param(ask(uid="*"), "Invalid", id="a uid that is a pattern"),
         pytest.param(Question("*"), "Invalid", id="a list of namespaces that is a pattern"),
     ],
