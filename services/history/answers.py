@@ -116,7 +116,9 @@ class Answers:
         end = await log.end(subjects)
         if (known := self._known(key, end)) is not None:
             return known
-        async with self._folds:
+        await self._folds.acquire()
+        rendering: asyncio.Future[Answer] | None = None
+        try:
             # Others may have asked the same meanwhile.
             if (known := self._known(key, end)) is not None:
                 return known
@@ -129,7 +131,14 @@ class Answers:
                     await log.close()
                 raise
             # In a thread, so that the loop answers others meanwhile.
-            answer = await asyncio.to_thread(_render, question, asked, fold, self._kinds, as_table)
+            rendering = asyncio.ensure_future(asyncio.to_thread(_render, question, asked, fold, self._kinds, as_table))
+            answer = await asyncio.shield(rendering)
+        finally:
+            if rendering is None:
+                self._folds.release()
+            else:
+                # The thread goes on, with its events in memory, also where nobody waits for it any more.
+                rendering.add_done_callback(lambda _: self._folds.release())
         # Hardly one asks again for what came after the same event.
         if not question.after:
             self._keep(key, fold.histories.position, answer)

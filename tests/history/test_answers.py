@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import threading
+from typing import Any
 
 import msgspec
 import pytest
@@ -201,6 +203,30 @@ async def test_few_fold_at_once_and_those_beyond_the_queue_are_told_to_come_agai
     let.set()
     assert len({answered.body for answered in await asyncio.gather(*asked)}) == 1
     assert isinstance(await answering.answer(RESNET), Answer)
+
+
+async def test_a_fold_counts_until_its_thread_ends_also_where_nobody_waits_any_more(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(answers, "MOST_SECONDS", 0.2)
+    let, begun, render = threading.Event(), list[Question](), answers._render
+
+    def slowly(question: Question, *rest: Any) -> Answer:
+        begun.append(question)
+        assert let.wait(20)
+        return render(question, *rest)
+
+    monkeypatch.setattr(answers, "_render", slowly)
+    answering = of(log)
+    questions = [ask(part="at", at=str(number)) for number in range(3, 3 + 2 * answers.FOLDS)]
+    ended = await asyncio.gather(*map(answering.answer, questions), return_exceptions=True)
+    assert {type(each) for each in ended} == {Transient}
+    ended = await asyncio.gather(*map(answering.answer, questions), return_exceptions=True)
+    assert {type(each) for each in ended} == {Transient}
+    assert begun == questions[: answers.FOLDS]
+    let.set()
+    monkeypatch.setattr(answers, "MOST_SECONDS", 20.0)
+    assert all([(await answering.answer(question)).body for question in questions])
 
 
 async def test_an_answer_that_takes_too_long_ends(log: Log, monkeypatch: pytest.MonkeyPatch):
