@@ -3,7 +3,6 @@
 `muster history accept` accepts a lost history, `muster history disown` an event that is nonsense.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AsyncExitStack, aclosing
 from datetime import UTC, datetime
@@ -13,7 +12,7 @@ from uuid import uuid4
 import msgspec
 import typer
 
-from muster.asking import LOOK_SECONDS, by_cluster, events_of, folded
+from muster.asking import again, by_cluster, events_of, folded
 from muster.kinds import known_kinds
 from muster.reading import everything, open_cluster, open_log
 from muster.saved import line_of
@@ -69,12 +68,14 @@ async def lines_by_cluster(
     key = key_of(Subject.parse(mine[0].subject))
     for line in _shown(key, mine, part, early):
         yield line
-    while part.follow:
-        await asyncio.sleep(LOOK_SECONDS)
-        later = await events_of(cluster, asked, namespace, uid=key.uid, after=mine[-1].sequence)
-        for line in _told(later, part):
-            yield line
-        mine = later or mine
+    if not part.follow:
+        return
+    later_ones = again(lambda: events_of(cluster, asked, namespace, uid=key.uid, after=mine[-1].sequence))
+    async with aclosing(later_ones) as looks:
+        async for later in looks:
+            for line in _told(later, part):
+                yield line
+            mine = later or mine
 
 
 async def lines(
