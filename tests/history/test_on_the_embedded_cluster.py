@@ -15,7 +15,7 @@ from services.history.__main__ import serving
 from shared.errors import Refused
 from shared.history_api import GROUP
 from shared.ports import free_port
-from tests.history.conftest import RESNET, USERS, Site, a_site
+from tests.history.conftest import HOME, NAME, RESNET, USERS, Site, a_site
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -70,6 +70,26 @@ async def test_only_questions_are_answered(site: Site):
     assert (await site.kubectl("admin", "get", "--raw", f"{RESNET}/log")).code == 1
     groups = await site.kubectl("admin", "api-resources", "--api-group", GROUP)
     assert "jobhistories" in groups.out
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param({}, id="no service"),
+        pytest.param({"service": {"namespace": HOME, "name": NAME}, "caBundle": ""}, id="no authority"),
+    ],
+)
+async def test_an_api_that_cannot_be_reached_is_a_503(site: Site, spec: dict[str, object]):
+    metadata = {"name": "v1.nowhere.dev"}
+    order = {"group": "nowhere.dev", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 100}
+    made = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": metadata}
+    created = await site.kubectl("admin", "create", "-f", "-", given=json.dumps(made | {"spec": order | spec}))
+    assert created.code == 0, created.complaint
+    try:
+        async with site.cluster.session("admin") as session, session.get("/apis/nowhere.dev/v1/things") as answer:
+            assert answer.status == 503
+    finally:
+        await site.kubectl("admin", "delete", "apiservice", "v1.nowhere.dev")
 
 
 async def test_a_fault_of_its_own_is_told_as_a_status(site: Site, monkeypatch: pytest.MonkeyPatch):
