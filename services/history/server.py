@@ -135,13 +135,15 @@ class Listening:
             words = f"the certificates of MUSTER_HISTORY_CERT and MUSTER_HISTORY_KEY cannot be used: {error}"
             raise Refused(words, reason="NoCertificate") from error
         if self._site is not None:
-            await self._site.stop()
-        self._site = web.TCPSite(self._runner, self._host or None, self.port, ssl_context=tls, reuse_address=True)
+            before, self._site = self._site, None
+            await before.stop()
+        site = web.TCPSite(self._runner, self._host or None, self.port, ssl_context=tls, reuse_address=True)
         try:
-            await self._site.start()
+            await site.start()
         except OSError as error:
             words = f"answer on {self._host}:{self.port}: {error.strerror}; set MUSTER_HISTORY_PORT"
             raise Refused(words, reason="NoPort") from error
+        self._site = site
         self.port = int(self._runner.addresses[0][1])
 
 

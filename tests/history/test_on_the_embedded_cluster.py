@@ -1,5 +1,6 @@
 """The history service behind the embedded API server, which passes questions on as kube-apiserver does."""
 
+import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator
@@ -9,6 +10,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
+from devcluster.certificates import make_server
 from devcluster.start import Devcluster
 from services.history import answers
 from services.history.__main__ import serving
@@ -90,6 +92,31 @@ async def test_an_api_that_cannot_be_reached_is_a_503(site: Site, spec: dict[str
             assert answer.status == 503
     finally:
         await site.kubectl("admin", "delete", "apiservice", "v1.nowhere.dev")
+
+
+async def test_a_certificate_that_is_there_before_its_key_is_used_once_both_are(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("services.history.__main__.LOOK_SECONDS", 0.1)
+    old, new = tmp_path / "old", tmp_path / "new"
+    for folder in (old, new):
+        folder.mkdir()
+        make_server(folder, ["localhost"])
+    settings = site.settings().model_copy(
+        update={"history_cert": old / "server.crt", "history_key": old / "server.key", "history_port": 0}
+    )
+    async with serving(settings) as listening, asyncio.timeout(20):
+        (old / "server.crt").write_bytes((new / "server.crt").read_bytes())
+        await asyncio.sleep(0.5)
+        assert await shown(listening.port) != (new / "server.crt").read_text()
+        (old / "server.key").write_bytes((new / "server.key").read_bytes())
+        while await shown(listening.port) != (new / "server.crt").read_text():
+            await asyncio.sleep(0.1)
+
+
+async def shown(port: int) -> str:
+    """The certificate that the service shows."""
+    return await asyncio.to_thread(ssl.get_server_certificate, ("localhost", port))
 
 
 async def test_a_fault_of_its_own_is_told_as_a_status(site: Site, monkeypatch: pytest.MonkeyPatch):
