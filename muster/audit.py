@@ -10,18 +10,18 @@ import typer
 from muster.causes import words
 from muster.history import moment_of
 from muster.kinds import known_kinds, word_of
-from muster.reading import everything, open_log
+from muster.reading import fold_to_end, open_log
 from shared.eventlog import EventLog
-from shared.eventlog.subject import Subject
 from shared.frameworks.kinds import Kinds
 from shared.job import text
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.setup import EventDisowned
 from shared.job.events.watcher import HistoryAccepted, JobDeleting, JobGone, JobObserved, ScaleRequested
-from shared.job.fold import History
-from shared.job.naming import NO_UID, JobKey, key_of, namespace_filters
+from shared.job.fold import Histories
+from shared.job.naming import NO_UID, JobKey, namespace_filters
 from shared.job.reasons import plain
 from shared.job.request import Request
+from shared.job.spec import is_over_budget
 from shared.job.state import Job
 from shared.job.views import Actor
 from shared.process.settings import Settings
@@ -34,6 +34,9 @@ UNKNOWN = "unknown"
 """In the place of clients that cannot be told for certain."""
 
 REFUSED, TAKEN = "refused", "taken"
+
+LONGEST = timedelta(days=36_500)
+"""No log is older."""
 
 _AGO = re.compile(r"(\d{1,6})([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -69,42 +72,42 @@ def begin_of(since: str, now: datetime) -> datetime | None:
     if not since:
         return None
     if (age := _AGO.fullmatch(since)) is not None:
-        return now - timedelta(**{_UNITS[age[2]]: int(age[1])})
+        return now - min(timedelta(**{_UNITS[age[2]]: int(age[1])}), LONGEST)
     return moment_of(since, f"--since {since!r} is neither an age (30m, 2h, 7d) nor a time (2030-01-31T12:00:00Z)")
 
 
 async def changes(log: EventLog, namespace: str, kinds: Kinds) -> list[Change]:
     """The changes that the log has, in its order."""
-    histories, events = await everything(log, namespace_filters(namespace))
-    then, found = dict[JobKey, History](), list[Change]()
-    for stored in events:
-        try:
-            key = key_of(Subject.parse(stored.subject))
-        except ValueError:
-            # The log's own events are of no job.
-            continue
-        history = then.setdefault(key, History(key))
-        before = history.job
-        event = history.fold(stored)
-        if event is None or key.uid == NO_UID:
-            continue
-        if (told := _told(before, event)) is not None:
-            now = histories[key].job
-            outcome = _outcome(event, stored.sequence, now)
-            job = f"{word_of(now, kinds)}/{key.name}"
-            by = event.by if isinstance(event, (JobObserved, ScaleRequested)) else ()
-            found.append(Change(stored.sequence, stored.time, key.namespace, job, key.uid, by, told, outcome))
+    seen: list[tuple[int, str, JobKey, AnyEvent, str]] = []
+
+    def note(before: Job, event: AnyEvent, after: Job, time: str) -> None:
+        if after.key.uid != NO_UID and (told := _told(before, event)) is not None:
+            seen.append((histories.position, time, after.key, event, told))
+
+    histories = Histories(note)
+    await fold_to_end(log, histories.fold, namespace_filters(namespace))
+    found = []
+    for sequence, time, key, event, told in seen:
+        now = histories[key].job
+        by = event.by if isinstance(event, (JobObserved, ScaleRequested)) else ()
+        job, outcome = f"{word_of(now, kinds)}/{key.name}", _outcome(event, sequence, now)
+        found.append(Change(sequence, time, key.namespace, job, key.uid, by, told, outcome))
     return found
 
 
 def _told(before: Job, event: AnyEvent) -> str | None:
     """The words of a change; None for an event that is none."""
     match event:
+        case JobObserved(problems=problems) | ScaleRequested(problems=problems) if is_over_budget(problems):
+            # It is recorded again, whole, once it is its turn.
+            return None
         case JobObserved(problems=problems) if problems and problems != before.problems:
             return f"what was applied cannot be acted upon: {words.problem_line(problems)}"
         case JobObserved(spec=now) if now is not None and now != before.spec:
             return words.applied(now) if before.spec is None else words.changed(before.spec, now, event.generation)
-        case ScaleRequested() if event.uid not in before.scaling.requests:
+        case ScaleRequested(uid=uid) if (known := before.scaling.requests.get(uid)) is None or is_over_budget(
+            known.problems
+        ):
             return words.scale_wish(msgspec.structs.replace(event, by=()))
         case JobDeleting() | JobGone() if not (before.deleting or before.gone or before.expired):
             return "it was deleted"

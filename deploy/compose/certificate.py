@@ -57,6 +57,8 @@ def main(users: Path, server: Path) -> None:
     pem = serialization.Encoding.PEM
     key = own.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     contents = [*(authority.public_bytes(pem) for _ in folders), key, certificate.public_bytes(pem)]
+    # The last one to be written is the first to go: a run that was killed in between is done again.
+    files[-1].unlink(missing_ok=True)
     for file, content in zip(files, contents, strict=True):
         file.write_bytes(content)
         file.chmod(0o600 if file.name == "tls.key" else 0o644)

@@ -16,7 +16,7 @@ from services.status.core.effects import Announce, PatchStatus
 from shared.cluster import Cluster, Resource
 from shared.cluster.kinds import EVENTS
 from shared.cluster.objects import Custom
-from shared.errors import Conflict, Refused, Transient
+from shared.errors import Refused, Transient
 from shared.eventlog import Bucket
 from shared.eventlog.retry import backoff
 from shared.frameworks.kinds import BUILT_IN, Kinds
@@ -131,11 +131,7 @@ class Status:
     async def act(self, effect: Effect, context: Context) -> None:
         match effect:
             case PatchStatus():
-                try:
-                    await self._patch(effect, context)
-                except Conflict:
-                    # Somebody wrote in between, such as a user, or the scaler the owner of a request: read once more.
-                    await self._patch(effect, context)
+                await self._patch(effect, context)
             case Announce():
                 await self._announce(effect, context.job.key.namespace)
             case _:
@@ -145,8 +141,8 @@ class Status:
         job, head = context.job, context.head
         resource, namespace = self._kinds.resource(effect.api_version, effect.kind), job.key.namespace
         status = with_head(effect.document, self._identity, head, context.time)
-        # If the write fails, the version has to be read again.
-        shape, version = self._written[job.key].pop(effect.uid, (None, ""))
+        # After a conflict, as when a user wrote meanwhile, the next try reads it again, with the newest fold.
+        shape, version = self._written.get(job.key, {}).pop(effect.uid, (None, ""))
         if shape != _shape(effect, job):
             stays = effect.over and not effect.repair
             if stays and await self._checkpoints.shows(effect.uid, effect.document, job.epoch):

@@ -49,11 +49,11 @@ def reserved(rooms: Iterable[Room], reserve: float) -> bool:
 
 
 def seconds_to_next_check(rooms: Iterable[Room], reserve: float) -> float:
-    """Seconds until the next check: what the reserve holds for `SOONEST_SECONDS` fits until then."""
+    """Seconds until the next check, if in `SOONEST_SECONDS` no more comes than the reserve holds: it begins then."""
     if not reserve:
         return LATEST_SECONDS
     left = min((1 - room.used / room.most for room in _for_events(rooms)), default=1.0)
-    return min(max(SOONEST_SECONDS * left / reserve, SOONEST_SECONDS), LATEST_SECONDS)
+    return min(max(SOONEST_SECONDS * (left - reserve) / reserve, SOONEST_SECONDS), LATEST_SECONDS)
 
 
 def _for_events(rooms: Iterable[Room]) -> Iterator[Room]:

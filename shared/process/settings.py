@@ -110,8 +110,8 @@ class Settings(BaseSettings):
 
     termination_messages: bool = True
     """What a failed container prints last, at most 2 KiB, becomes part of the history and of the job's status, and so
-    does the termination message of an MXJob's scheduler. False: pods are made without
-    `terminationMessagePolicy: FallbackToLogsOnError`, and no termination message is recorded."""
+    does, of the MXNet kinds whose status has a `result`, the termination message of each role's first pod. False: pods
+    are made without `terminationMessagePolicy: FallbackToLogsOnError`, and no termination message is recorded."""
 
     jobs_per_minute: int = Field(default=3_000, ge=0)
     """For the watcher. How many new jobs of one namespace are taken on a minute; after a pause as many at once. The

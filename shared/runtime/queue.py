@@ -168,6 +168,10 @@ class Item(msgspec.Struct, gc=False):
     refusals: int = 0
     """Refusals in a row."""
 
+    def settles(self, now: float) -> bool:
+        """True if it made something that lasts, so recently that the same is not made again, wanted or not."""
+        return self.effect.lasting and not self.tries and not self.refusals and now < self.not_before
+
 
 class Leisure:
     """When effects that can wait are carried out: one after the other, at the pace of the API server."""
@@ -205,7 +209,7 @@ class InFlight:
         unwanted = [
             target
             for target, item in self._by_target.items()
-            if target not in targets and not item.running and not (item.effect.lasting and now < item.not_before)
+            if target not in targets and not item.running and not item.settles(now)
         ]
         for target in unwanted if all_of_them else ():
             del self._by_target[target]

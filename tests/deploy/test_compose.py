@@ -197,6 +197,26 @@ async def test_each_service_gets_a_kubeconfig_with_its_own_rights_only(tmp_path:
             assert yaml.safe_load(said.out)["status"]["userInfo"]["username"] == f"system:serviceaccount:muster:{name}"
 
 
+async def test_a_certificate_that_was_half_made_is_made_again(tmp_path: Path):
+    credentials, tls = tmp_path / "credentials", tmp_path / "tls"
+    tls.mkdir()
+    for user in USERS:
+        (credentials / user).mkdir(parents=True)
+    before = await _certified(credentials, tls)
+    first, *_, last = sorted(USERS)
+    (credentials / first / "ca.crt").unlink()
+    # In the place of a kill: what cannot be written ends the run.
+    old = (credentials / last / "ca.crt").read_bytes()
+    (credentials / last / "ca.crt").unlink()
+    (credentials / last / "ca.crt").mkdir()
+    ended = await run(sys.executable, str(FOLDER / "certificate.py"), str(credentials), str(tls))
+    assert ended.code
+    (credentials / last / "ca.crt").rmdir()
+    (credentials / last / "ca.crt").write_bytes(old)
+    after = await _certified(credentials, tls)
+    assert not {*before.values()} & {*after.values()}, "all of it is new"
+
+
 async def _certified(credentials: Path, tls: Path) -> dict[str, bytes]:
     """What `certificate.py` made, by file."""
     words = [str(FOLDER / "certificate.py"), str(credentials), str(tls)]

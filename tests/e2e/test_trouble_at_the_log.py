@@ -82,7 +82,7 @@ async def test_the_stream_is_full(place: Place, tmp_path: Path):
     """`max_bytes` was reached: nothing that is known is lost, and the job is seen once there is room."""
     async with NatsServer(tmp_path / "nats") as nats:
         # Room for the genesis event and for nothing of a job.
-        await set_up(nats.url, password=nats.users[ADMIN], max_bytes=512)
+        await set_up(nats.url, password=nats.users[ADMIN], max_bytes=768)
         environment = place.environment("watcher", NATS_URL=nats.url, NATS_PASSWORD=nats.users["watcher"])
         async with a_service("watcher", tmp_path, environment) as service:
             await service.becomes(200)

@@ -50,8 +50,8 @@ def test_reserved(rooms: Sequence[Room], begun: bool):
     ("rooms", "seconds"),
     [
         pytest.param([a_room(STREAM, 5)], 60.0, id="plenty of room"),
-        pytest.param([a_room(STREAM, 70)], 30.0, id="the nearer the reserve, the sooner"),
-        pytest.param([a_room(STREAM, 5), a_disk(80)], 20.0, id="the fullest room counts"),
+        pytest.param([a_room(STREAM, 70)], 20.0, id="the nearer the reserve, the sooner"),
+        pytest.param([a_room(STREAM, 5), a_disk(60)], 30.0, id="the fullest room counts"),
         pytest.param([a_room(STREAM, 95)], 10.0, id="in the reserve"),
         pytest.param([a_room(STREAM, 99, 0), a_room("KV_HEADS", 99)], 60.0, id="nothing bounds the log"),
     ],

@@ -1,6 +1,6 @@
 """`muster audit`: what people and programs wished for, and what became of it."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
@@ -12,7 +12,7 @@ from shared.job.events.scaler import ScaleRejected
 from shared.job.events.setup import EventDisowned
 from shared.job.events.watcher import JobDeleting, JobGone, JobObserved, ScaleRequested
 from shared.job.naming import Uid
-from shared.job.spec import ScaleSpec
+from shared.job.spec import OVER_BUDGET, Problem, ScaleSpec
 from shared.job.views import Actor
 from tests.kit.builders import a_running_job, a_spec, observed
 from tests.memory.eventlog import MemoryEventLog
@@ -64,6 +64,17 @@ async def test_each_wish_has_its_author_and_its_outcome(log: Log):
     assert deleted == [job, "", "it was deleted", "gone"]
 
 
+async def test_what_waits_for_its_turn_is_listed_once_when_that_came(log: Log):
+    first, *later = a_running_job(2)
+    assert isinstance(first, JobObserved)
+    over = (Problem(reason=OVER_BUDGET, message="wait"),)
+    log.add(replace(first, spec=None, problems=over), replace(first, by=(EDIT,)), *later)
+    spec = ScaleSpec(kind="ScaleOut", job="resnet", count=1)
+    request = ScaleRequested(kind="ScaleOut", name="more", uid=Uid("request-1"), spec=spec, by=(SCALE,))
+    log.add(replace(request, spec=None, problems=over), request)
+    assert [row[1] for row in await rows(log)] == ["kubectl-edit", "kubectl (scale)"]
+
+
 async def test_what_nobody_wished_for_is_no_change(log: Log):
     log.add(*a_running_job(2))
     assert len(await rows(log)) == 1
@@ -90,6 +101,7 @@ async def test_a_table_names_the_namespace_only_where_there_are_several(log: Log
     [
         ("", None),
         ("90s", datetime(2030, 1, 31, 11, 58, 30, tzinfo=UTC)),
+        ("999999d", NOW - timedelta(days=36_500)),
         ("7d", datetime(2030, 1, 24, 12, tzinfo=UTC)),
         ("2030-01-30", datetime(2030, 1, 30, tzinfo=UTC)),
     ],

@@ -88,6 +88,13 @@ def test_what_lasts_is_not_made_again_as_soon_as_it_vanishes():
     assert due(effects, stone, now=10.0 + stone.settle) == [stone]
 
 
+def test_a_refusal_of_what_would_last_is_forgotten_once_nobody_wants_it():
+    effects, stone = InFlight(Leisure()), Stone("west", "grey")
+    refused(begun(effects, stone, now=10.0), 10.0, 5)
+    assert due(effects, now=10.1) == []
+    assert due(effects, stone, now=10.2, sequence=6) == [stone]
+
+
 def test_what_lasted_is_forgotten_and_made_again_at_once():
     effects, stone = InFlight(Leisure()), Stone("west", "grey")
     succeeded(begun(effects, stone, now=10.0), 10.0)

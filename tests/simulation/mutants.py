@@ -107,9 +107,13 @@ def _a_worker_not_listed(patch: pytest.MonkeyPatch) -> None:
 
 def _another_head(patch: pytest.MonkeyPatch) -> None:
     with_head = status_shell.with_head
+    wrong = iter([True])
 
     def older(document: bytes, log: str, head: Any, time: str) -> Any:
-        return with_head(document, log, msgspec.structs.replace(head, sequence=head.sequence - 1), time)
+        # Once: each such head is disputed, and a person has to accept it.
+        if next(wrong, False):
+            head = msgspec.structs.replace(head, sequence=head.sequence - 1)
+        return with_head(document, log, head, time)
 
     patch.setattr(status_shell, "with_head", older)
 

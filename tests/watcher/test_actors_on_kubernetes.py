@@ -65,6 +65,7 @@ async def test_whoever_is_named_wrote_it(installed: ControlPlane) -> None:
                 ("/scale", {"spec": worker}),
                 ("", {"spec": {"suspend": chance.random() < 0.5}}),
                 ("", {"metadata": {"labels": {"edited": str(chance.random())}}}),
+                ("", {"spec": {"suspend": None}}),
                 ("/status", {"status": {"phase": str(chance.random())}}),
             ]
             where, edit = chance.choice(edits)

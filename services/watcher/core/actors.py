@@ -3,8 +3,8 @@
 Kubernetes keeps for each client the fields that it set in an object, and when it last changed some of them
 (`metadata.managedFields`; Kubernetes, "Server-Side Apply", section "Field management").  A client names itself.
 
-Nobody is named on a guess: of a write that the watch showed, the writer is the one entry with a new time; of a list,
-which shows many writes as one, it is the only client that has fields of the spec.
+Nobody is named on a guess: of a write that the watch showed, the writer is the one entry with a new time; of a job that
+nobody has edited, the creator is the only client that has fields of the spec.
 """
 
 import msgspec
@@ -43,12 +43,10 @@ def sole(known: tuple[Writer, ...]) -> Actor | None:
 def of_write(before: tuple[Writer, ...], now: tuple[Writer, ...]) -> Actor | None:
     """The writer of the one write between two states; None if it cannot be told.
 
-    Somebody who writes twice within a second leaves no trace of the second time.
+    Somebody who writes twice within a second, or only removes fields, leaves no trace.
     """
     seen = {(writer.actor, writer.api_version, writer.time) for writer in before}
     changed = [writer.actor for writer in now if (writer.actor, writer.api_version, writer.time) not in seen]
-    if not changed:
-        return sole(now)
     return changed[0] if len(changed) == 1 else None
 
 
@@ -58,10 +56,11 @@ def attributed(now: ObservedJob, before: ObservedJob | None, *, listed: bool) ->
     `listed` says that the watch did not show each write in between.
     """
     if before is None or before.key != now.key:
-        return msgspec.structs.replace(now, changes=(Change(now.observed.version, sole(now.writers)),))
+        creator = sole(now.writers) if now.observed.generation == 1 else None
+        return msgspec.structs.replace(now, changes=(Change(now.observed.version, creator),))
     changes = before.changes
     if _wishes(now) != _wishes(before):
-        actor = sole(now.writers) if listed else of_write(before.writers, now.writers)
+        actor = of_write(before.writers, now.writers) if not listed else None
         changes = (*changes, Change(now.observed.version, actor))
     if len(changes) > MOST_CHANGES:
         _, last, *newer = changes

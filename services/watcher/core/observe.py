@@ -9,15 +9,16 @@ import msgspec
 
 from services.watcher.core import actors, heads, requests, takeover, vanished
 from services.watcher.core.cache import Cache
+from services.watcher.core.observed import ObservedJob
 from services.watcher.core.questions import UNANSWERED, Answers, Confirm, Presence, Question
 from services.watcher.core.vanished import missing
 from shared.job.events import watcher
 from shared.job.events.catalog import Fact
 from shared.job.fold import Histories
 from shared.job.naming import NO_UID, JobKey, Uid
-from shared.job.spec import JobSpec, Problem
+from shared.job.spec import JobSpec, Problem, is_over_budget
 from shared.job.state import Job
-from shared.job.views import PodView
+from shared.job.views import Actor, PodView
 
 BYTES_PER_EVENT = 200_000
 """The most bytes of pod views in one event, well below the log's limit."""
@@ -158,10 +159,17 @@ def _resource(job: Job, cache: Cache, presence: Presence | None) -> Iterator[Fac
             epoch=cache.epoch,
             spec=spec,
             problems=problems,
-            by=actors.since(job.version, resource.changes) if cache.epoch == job.epoch and not job.gone else (),
+            by=_writers(job, cache, resource),
         )
     if resource.deleting and (not job.deleting or (resource.orphan and not job.orphan)):
         yield watcher.JobDeleting(version=seen.version, orphan=resource.orphan, finalizers=resource.finalizers)
+
+
+def _writers(job: Job, cache: Cache, resource: ObservedJob) -> tuple[Actor, ...]:
+    if job.gone or cache.epoch != job.epoch:
+        return ()
+    # What waited for its turn is recorded a second time, whole.
+    return actors.since(0 if is_over_budget(job.problems) else job.version, resource.changes)
 
 
 def _roles_taken(job: Job, spec: JobSpec | None) -> tuple[Problem, ...]:
