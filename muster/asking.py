@@ -1,5 +1,11 @@
 """Asks `history.muster.dev` with the kubeconfig: Kubernetes' rights decide, and no password at NATS is needed."""
 
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import TypeVar
+
+import typer
+
 from muster.saved import event_of
 from muster.targets import Asked
 from shared.cluster import Resource
@@ -12,6 +18,8 @@ from shared.job.fold import Histories
 from shared.process.settings import Settings
 
 HISTORIES = Resource(GROUP, VERSION, PLURAL, KIND, Object)
+
+T = TypeVar("T")
 
 LOOK_SECONDS = 2.0
 """Seconds between two questions while a command goes on with changes."""
@@ -37,6 +45,22 @@ async def ask(cluster: KubeCluster, question: Question) -> bytes:
         raise Refused(refusal.words or str(refusal), reason=refusal.reason) from refusal
     except Transient as trouble:
         raise Transient(f"{trouble}; an administrator asks the log itself, with --nats") from trouble
+
+
+async def again(question: Callable[[], Awaitable[T]]) -> AsyncGenerator[T, None]:
+    """The later answers, one every `LOOK_SECONDS`; says once on standard error if there is none now, and asks on."""
+    told = False
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        try:
+            answer = await question()
+        except Transient as trouble:
+            if not told:
+                typer.secho(f"muster: {trouble}; asking on", err=True)
+            told = True
+            continue
+        told = False
+        yield answer
 
 
 async def events_of(

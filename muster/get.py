@@ -1,6 +1,5 @@
 """`muster get`: the jobs in the log, as a table, as JSON or as YAML."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from typing import Any
@@ -9,7 +8,7 @@ import msgspec
 import typer
 import yaml
 
-from muster.asking import LOOK_SECONDS, ask, by_cluster
+from muster.asking import again, ask, by_cluster
 from muster.following import condition_of
 from muster.kinds import known_kinds, word_of
 from muster.reading import everything, open_cluster, open_log
@@ -67,13 +66,15 @@ async def texts_by_cluster(cluster: KubeCluster, wish: Wish) -> AsyncGenerator[s
     for text in renderer.all(shown):
         yield text
     before = {one.uid: renderer.one(one) for one in shown}
-    while wish.watch:
-        await asyncio.sleep(LOOK_SECONDS)
-        for one in await _shown_by_cluster(cluster, wish):
-            text = renderer.one(one)
-            if before.get(one.uid) != text and (one.uid in before or wish.gone or not one.gone):
-                before[one.uid] = text
-                yield text
+    if not wish.watch:
+        return
+    async with aclosing(again(lambda: _shown_by_cluster(cluster, wish))) as looks:
+        async for later in looks:
+            for one in later:
+                text = renderer.one(one)
+                if before.get(one.uid) != text and (one.uid in before or wish.gone or not one.gone):
+                    before[one.uid] = text
+                    yield text
 
 
 async def _shown_by_cluster(cluster: KubeCluster, wish: Wish) -> "list[Shown]":

@@ -3,7 +3,6 @@
 `muster history accept` accepts a lost history, `muster history disown` an event that is nonsense.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AsyncExitStack, aclosing
 from datetime import UTC, datetime
@@ -13,7 +12,7 @@ from uuid import uuid4
 import msgspec
 import typer
 
-from muster.asking import LOOK_SECONDS, by_cluster, events_of, folded
+from muster.asking import again, by_cluster, events_of, folded
 from muster.kinds import known_kinds
 from muster.reading import everything, open_cluster, open_log
 from muster.saved import line_of
@@ -32,6 +31,7 @@ from shared.job.fold import History
 from shared.job.naming import ACCEPT_HISTORY, JobKey, history_filters, key_of, subject_of
 from shared.job.state import Job
 from shared.process.settings import Settings
+from shared.untrusted import whole_number
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -68,12 +68,14 @@ async def lines_by_cluster(
     key = key_of(Subject.parse(mine[0].subject))
     for line in _shown(key, mine, part, early):
         yield line
-    while part.follow:
-        await asyncio.sleep(LOOK_SECONDS)
-        later = await events_of(cluster, asked, namespace, uid=key.uid, after=mine[-1].sequence)
-        for line in _told(later, part):
-            yield line
-        mine = later or mine
+    if not part.follow:
+        return
+    later_ones = again(lambda: events_of(cluster, asked, namespace, uid=key.uid, after=mine[-1].sequence))
+    async with aclosing(later_ones) as looks:
+        async for later in looks:
+            for line in _told(later, part):
+                yield line
+            mine = later or mine
 
 
 async def lines(
@@ -103,11 +105,18 @@ def _early(part: Part) -> Callable[[Stored], bool] | None:
 
 
 def until(at: str) -> Callable[[Stored], bool]:
-    """A predicate for events up to a sequence or a time."""
-    if at.isdecimal():
-        return lambda stored: stored.sequence <= int(at)
+    """A predicate for events up to a sequence or a time; an event without a time that can be read is not early."""
+    if (sequence := whole_number(at)) is not None:
+        return lambda stored: stored.sequence <= sequence
     moment = moment_of(at, f"--at {at!r} is neither a sequence (306) nor a time (2030-01-31T12:00:00Z)")
-    return lambda stored: datetime.fromisoformat(stored.time) <= moment
+
+    def early(stored: Stored) -> bool:
+        try:
+            return moment_of(stored.time, "no time") <= moment
+        except typer.BadParameter:
+            return False
+
+    return early
 
 
 def moment_of(words: str, otherwise: str) -> datetime:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 import uvloop
@@ -49,7 +49,7 @@ async def open_cluster(settings: Settings) -> AsyncIterator[KubeCluster]:
 async def fold_to_end(log: EventLog, fold: Callable[[Stored], object], subjects: tuple[str, ...] = ()) -> int:
     """Call `fold` with each event that the log has now, in order; return the last sequence.
 
-    `subjects` are filters, as for `EventLog.read`.  Raises `Transient` if no event comes before the log's end.
+    `subjects` are filters, as for `EventLog.read`.  Raises `Transient` if the log's end is not reached.
     """
     end, position, loop = await log.end(subjects), 0, asyncio.get_running_loop()
     if not end:
@@ -59,11 +59,15 @@ async def fold_to_end(log: EventLog, fold: Callable[[Stored], object], subjects:
             async for batch in batches:
                 for stored in batch.events:
                     if stored.sequence <= end:
-                        fold(stored)
                         position = stored.sequence
+                        # What is no event of a job counts for nothing, as for the services.
+                        with suppress(ValueError):
+                            fold(stored)
                 if position >= end or not batch.pending:
                     break
                 patience.reschedule(loop.time() + PATIENCE_SECONDS)
+            else:
+                raise Transient(f"read the log: it ends at {end}, and the connection was closed after {position}")
     except TimeoutError as silence:
         words = f"read the log: it ends at {end}, and after {position} nothing came"
         raise Transient(f"{words} for {PATIENCE_SECONDS:g} s; is a NATS server behind?") from silence

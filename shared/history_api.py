@@ -60,14 +60,15 @@ def path_of(question: Question) -> str:
 
 
 def with_query(question: Question, query: Mapping[str, str]) -> Question:
-    """The question with the options of its query; unknown ones are ignored."""
+    """The question with the options of its query that its part has; other ones are ignored."""
+    part, named = question.part, bool(question.name)
     return msgspec.structs.replace(
         question,
-        about=query.get("about", ""),
-        uid=query.get("uid", ""),
-        after=whole_number(query.get("after", "")) or 0,
-        text=query.get("output") == "text",
-        every=query.get("every") == "true",
+        about=query.get("about", "") if part == "why" else "",
+        uid=query.get("uid", "") if named else "",
+        after=(whole_number(query.get("after", "")) or 0) if part == "events" else 0,
+        text=part == "why" and query.get("output") == "text",
+        every=not named and query.get("every") == "true",
     )
 
 

@@ -23,6 +23,7 @@ SECONDS = 60.0
 HOP_BY_HOP = ("connection", "content-length", "host", "transfer-encoding", "upgrade", "authorization")
 PREFIX = "x-remote-"
 PASSED_BACK = ("Content-Type", "Retry-After")
+"""The headers of the answer that the client sees."""
 
 
 class Aggregation:
@@ -57,12 +58,14 @@ class Aggregation:
 
     async def pass_on(self, request: web.BaseRequest, user: User, entry: Entry) -> web.StreamResponse:
         spec = entry.object()["spec"]
-        target = self._target(spec["service"])
+        service = spec.get("service")
+        if not service:
+            raise ApiError(503, "ServiceUnavailable", "the APIService names no service; nothing else is served here")
+        target = self._target(service)
         headers = [(name, value) for name, value in request.headers.items() if _passes(name)]
         headers += [("X-Remote-User", user.name)]
         headers += [("X-Remote-Group", group) for group in (*user.groups, "system:authenticated")]
         url = f"{target}{quote(request.path, safe='/:')}"
-        service = spec["service"]
         try:
             async with (
                 aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=SECONDS)) as session,
@@ -77,9 +80,7 @@ class Aggregation:
                 ) as answer,
             ):
                 body = await answer.read()
-                kept = {
-                    name: answer.headers[name] for name in ("Content-Type", "Retry-After") if name in answer.headers
-                }
+                kept = {name: answer.headers[name] for name in PASSED_BACK if name in answer.headers}
                 return web.Response(body=body, status=answer.status, headers=kept)
         except (TimeoutError, aiohttp.ClientError) as error:
             raise ApiError(503, "ServiceUnavailable", f"error trying to reach service: {error}") from error
@@ -95,7 +96,8 @@ class Aggregation:
     def _context(self, spec: Json) -> ssl.SSLContext:
         authority = base64.b64decode(spec.get("caBundle") or "").decode()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.load_verify_locations(cadata=authority)
+        if authority:
+            context.load_verify_locations(cadata=authority)
         context.load_cert_chain(self._credentials.front_proxy, self._credentials.front_proxy_key)
         return context
 

@@ -66,6 +66,7 @@ async def serving(settings: Settings) -> AsyncIterator[Listening]:
         await certificates.read()
         server = Server(Answers(connection.log, plugins.kinds()), Access(cluster), lambda: certificates.trust)
         async with server.serving(settings.history_host, settings.history_port, certificates.tls) as listening:
+            certificates.note_use()
             log.info("serving", port=listening.port)
             renewing = asyncio.create_task(certificates.renew(listening))
             try:
@@ -90,10 +91,10 @@ class Certificates:
         self._cluster = cluster
         self._certificate, self._key = settings.history_cert, settings.history_key
         self.trust = Trust("")
-        self._shown = b""
+        self._read = self._used = (self.trust, b"", b"")
 
     async def read(self) -> bool:
-        """Read both; True if one of them changed.  Raises `Trouble`."""
+        """Read both; True if one of them is another than those in use.  Raises `Trouble`."""
         what = f"read the front proxy's authority in the ConfigMap {NAMESPACE}/{NAME}"
         answer = await self._cluster.ask(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{NAME}", what=what)
         try:
@@ -105,12 +106,16 @@ class Certificates:
             raise Refused(words, reason="NoCertificate")
         try:
             shown = self._certificate.read_bytes()
+            key = self._key.read_bytes() if self._key is not None else b""
         except OSError as error:
-            words = f"the certificate {self._certificate} cannot be read: {error.strerror}; mount the Secret there"
+            words = f"the certificate {error.filename} cannot be read: {error.strerror}; mount the Secret there"
             raise Refused(words, reason="NoCertificate") from error
-        changed = (trust, shown) != (self.trust, self._shown)
-        self.trust, self._shown = trust, shown
-        return changed
+        self.trust, self._read = trust, (trust, shown, key)
+        return self._read != self._used
+
+    def note_use(self) -> None:
+        """Those that were read are in use now."""
+        self._used = self._read
 
     def tls(self) -> ssl.SSLContext:
         """A client may show a certificate of the front proxy's authority; probes show none."""
@@ -128,9 +133,12 @@ class Certificates:
             try:
                 if await self.read():
                     await listening.begin()
+                    self.note_use()
                     log.info("certificates renewed")
             except Trouble as trouble:
                 log.warning("certificates not read", why=str(trouble))
+            except Exception:
+                log.exception("certificates not renewed")
 
 
 class Connection:
@@ -146,7 +154,7 @@ class Connection:
     async def log(self) -> JetStreamEventLog:
         """The log.  Raises `Trouble` if it cannot be reached."""
         async with self._connecting:
-            if self._log is not None and not self._log.connected:
+            if self._log is not None and self._log.ended:
                 await self.close()
             if self._log is None:
                 self._log = await self._connect(asyncio.get_running_loop())

@@ -37,6 +37,12 @@ MOST_JOBS = 10_000
 """The most jobs of a list, those that are gone included: each is folded in memory."""
 KEPT_BYTES = 32 * 1024 * 1024
 """The most bytes of answers that are kept."""
+KEPT_SECONDS = 300.0
+"""Seconds for which an answer is kept: a restored log may end again where the lost one did."""
+MOST_WORDS = 1024
+"""The most characters of a question: names of Kubernetes have some hundred."""
+ENTRY_BYTES = 4 * MOST_WORDS + 1024
+"""Bytes that are counted for an answer beside its body: its question and its place."""
 
 COME_AGAIN_SECONDS = 2
 
@@ -54,6 +60,18 @@ class Answer(msgspec.Struct, frozen=True):
     media: str = "application/json"
 
 
+class _Remembered(msgspec.Struct, frozen=True):
+    """A kept answer, the last event that it knows, and the time of the loop until which it counts."""
+
+    end: int
+    until: float
+    answer: Answer
+
+    @property
+    def bytes(self) -> int:
+        return len(self.answer.body) + ENTRY_BYTES
+
+
 class Answers:
     def __init__(self, log: Callable[[], Awaitable[EventLog]], kinds: Kinds) -> None:
         """`log` gives the connected log, or raises `Trouble`."""
@@ -61,7 +79,7 @@ class Answers:
         self._kinds = kinds
         self._folds = asyncio.Semaphore(FOLDS)
         self._waiting = 0
-        self._kept: OrderedDict[_Key, tuple[int, Answer]] = OrderedDict()
+        self._kept: OrderedDict[_Key, _Remembered] = OrderedDict()
         self._bytes = 0
 
     async def answer(self, question: Question, *, as_table: bool = False) -> Answer:
@@ -83,6 +101,9 @@ class Answers:
             self._waiting -= 1
 
     async def _answer(self, question: Question, as_table: bool) -> Answer:
+        words = (question.namespace, question.name, question.at, question.about, question.uid)
+        if sum(map(len, words)) > MOST_WORDS:
+            raise Refused(f"a question has at most {MOST_WORDS} characters; ask with the names alone", reason="Invalid")
         asked = _asked(question, self._kinds) if question.name else None
         must_be_names(question.namespace)
         subjects = (
@@ -95,7 +116,9 @@ class Answers:
         end = await log.end(subjects)
         if (known := self._known(key, end)) is not None:
             return known
-        async with self._folds:
+        await self._folds.acquire()
+        rendering: asyncio.Future[Answer] | None = None
+        try:
             # Others may have asked the same meanwhile.
             if (known := self._known(key, end)) is not None:
                 return known
@@ -108,24 +131,33 @@ class Answers:
                     await log.close()
                 raise
             # In a thread, so that the loop answers others meanwhile.
-            answer = await asyncio.to_thread(_render, question, asked, fold, self._kinds, as_table)
-        self._keep(key, fold.histories.position, answer)
+            rendering = asyncio.ensure_future(asyncio.to_thread(_render, question, asked, fold, self._kinds, as_table))
+            answer = await asyncio.shield(rendering)
+        finally:
+            if rendering is None:
+                self._folds.release()
+            else:
+                # The thread goes on, with its events in memory, also where nobody waits for it any more.
+                rendering.add_done_callback(lambda _: self._folds.release())
+        # Hardly one asks again for what came after the same event.
+        if not question.after:
+            self._keep(key, fold.histories.position, answer)
         return answer
 
     def _known(self, key: _Key, end: int) -> Answer | None:
         kept = self._kept.get(key)
-        if kept is None or kept[0] != end:
+        if kept is None or kept.end != end or kept.until < asyncio.get_running_loop().time():
             return None
         self._kept.move_to_end(key)
-        return kept[1]
+        return kept.answer
 
     def _keep(self, key: _Key, end: int, answer: Answer) -> None:
-        before = self._kept.pop(key, None)
-        self._bytes += len(answer.body) - (len(before[1].body) if before else 0)
-        self._kept[key] = end, answer
+        if (before := self._kept.pop(key, None)) is not None:
+            self._bytes -= before.bytes
+        kept = self._kept[key] = _Remembered(end, asyncio.get_running_loop().time() + KEPT_SECONDS, answer)
+        self._bytes += kept.bytes
         while self._bytes > KEPT_BYTES:
-            _, (_, dropped) = self._kept.popitem(last=False)
-            self._bytes -= len(dropped.body)
+            self._bytes -= self._kept.popitem(last=False)[1].bytes
 
 
 class _Fold:

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
+import structlog
 from aiohttp import web
 
 from services.history import documents
@@ -20,6 +21,8 @@ from services.history.documents import AGGREGATED
 from shared.errors import Refused, Trouble
 from shared.history_api import GROUP, PLURAL, Question, parse, with_query
 from shared.telemetry import prometheus
+
+log = structlog.get_logger()
 
 CODES = {"NotFound": 404, "Ambiguous": 400, "Invalid": 400, "TooLarge": 413}
 """The HTTP status of a refusal; any other one is the log's."""
@@ -76,6 +79,10 @@ class Server:
             return _failed(429, "TooManyRequests", str(busy), question.name, COME_AGAIN_SECONDS)
         except Trouble as trouble:
             return _away(trouble, question)
+        except Exception:
+            log.exception("a question was not answered", path=request.path)
+            words = "this question cannot be answered because of a fault here; tell an administrator, who reads the log"
+            return _failed(500, "InternalError", words, question.name)
         return web.Response(body=answer.body, content_type=answer.media, charset="utf-8")
 
 
@@ -128,13 +135,15 @@ class Listening:
             words = f"the certificates of MUSTER_HISTORY_CERT and MUSTER_HISTORY_KEY cannot be used: {error}"
             raise Refused(words, reason="NoCertificate") from error
         if self._site is not None:
-            await self._site.stop()
-        self._site = web.TCPSite(self._runner, self._host or None, self.port, ssl_context=tls, reuse_address=True)
+            before, self._site = self._site, None
+            await before.stop()
+        site = web.TCPSite(self._runner, self._host or None, self.port, ssl_context=tls, reuse_address=True)
         try:
-            await self._site.start()
+            await site.start()
         except OSError as error:
             words = f"answer on {self._host}:{self.port}: {error.strerror}; set MUSTER_HISTORY_PORT"
             raise Refused(words, reason="NoPort") from error
+        self._site = site
         self.port = int(self._runner.addresses[0][1])
 
 

@@ -111,6 +111,11 @@ class Connection:
         return self._up.is_set() and self._fatal is None
 
     @property
+    def ended(self) -> bool:
+        """True after `close()`, and after the server rejected the user; no reconnect follows."""
+        return self._fatal is not None
+
+    @property
     def greeting(self) -> dict[str, Any]:
         """The server's INFO at the last connect: its version, its name and more."""
         return self._client.greeting

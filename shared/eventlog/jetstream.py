@@ -76,6 +76,11 @@ class JetStreamEventLog:
         """True while there is a connection; for the health report, since every call waits for one by itself."""
         return self._connection.connected
 
+    @property
+    def ended(self) -> bool:
+        """True once every call is refused: it was closed, or the server rejected the user."""
+        return self._connection.ended
+
     async def identity(self) -> str:
         if not self._identity:
             self._identity = await self._genesis()

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import threading
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,7 +18,7 @@ from services.history import answers
 from services.history.answers import Answer, Answers, Busy
 from shared.errors import Refused, Transient
 from shared.eventlog import EventLog
-from shared.history_api import Question
+from shared.history_api import Question, with_query
 from shared.job.events.status import JobFailed
 from shared.job.events.watcher import JobGone
 from tests.kit.builders import a_running_job
@@ -88,6 +90,20 @@ async def test_of_several_jobs_of_a_name_a_list_has_the_newest_and_a_uid_finds_t
     assert json.loads(await told(log, ask(uid="uid-1")))["metadata"]["uid"] == "uid-1"
 
 
+async def test_an_event_that_is_of_no_job_does_not_keep_the_others_from_their_answers(log: Log):
+    before = [await told(log, question) for question in (RESNET, ask(part="events"), Question("team-a"))]
+    log.plant("facts.team-a.resnet.uid-1.scaler.X.Y")
+    assert [await told(log, question) for question in (RESNET, ask(part="events"), Question("team-a"))] == before
+    assert await told(log, ask(part="why", text=True))
+
+
+async def test_an_event_without_a_time_is_not_in_the_state_at_a_time(log: Log):
+    moment = log.journal.events[5].time
+    before = await told(log, ask(part="at", at=moment))
+    log.plant("facts.team-a.resnet.uid-1.scaler.X", time="soon")
+    assert await told(log, ask(part="at", at=moment)) == before
+
+
 async def test_a_table_has_the_columns_of_kubectl(log: Log):
     table = json.loads((await of(log).answer(Question("team-a"), as_table=True)).body)
     shown = [each["name"] for each in table["columnDefinitions"] if not each["priority"]]
@@ -111,6 +127,30 @@ async def test_an_answer_is_kept_until_the_job_has_a_newer_event(log: Log, monke
     assert await answering.answer(ask(part="events")) is not kept
 
 
+async def test_an_answer_is_kept_for_some_minutes_alone(log: Log, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(answers, "KEPT_SECONDS", -1.0)
+    answering = of(log)
+    assert await answering.answer(RESNET) is not await answering.answer(RESNET)
+
+
+async def test_what_is_kept_is_bounded_also_for_answers_without_a_body(log: Log, monkeypatch: pytest.MonkeyPatch):
+    answering = of(log)
+    nothing_later = ask(part="events", after=1_000)
+    assert await answering.answer(nothing_later) is not await answering.answer(nothing_later)
+    monkeypatch.setattr(answers, "KEPT_BYTES", len((await answering.answer(RESNET)).body))
+    answering = of(log)
+    assert await answering.answer(RESNET) is not await answering.answer(RESNET)
+
+
+def test_an_option_that_a_part_does_not_have_makes_no_other_question():
+    query = {"about": "worker-1", "uid": "uid-1", "after": "7", "output": "text", "every": "true"}
+    assert with_query(ask(), query) == ask(uid="uid-1")
+    assert with_query(ask(part="at", at="4"), query) == ask(part="at", at="4", uid="uid-1")
+    assert with_query(ask(part="events"), query) == ask(part="events", uid="uid-1", after=7)
+    assert with_query(ask(part="why"), query) == ask(part="why", about="worker-1", uid="uid-1", text=True)
+    assert with_query(Question("team-a"), query) == Question("team-a", every=True)
+
+
 @pytest.mark.parametrize(
     ("question", "reason"),
     [
@@ -121,8 +161,10 @@ async def test_an_answer_is_kept_until_the_job_has_a_newer_event(log: Log, monke
         pytest.param(ask(part="why", about="worker-9"), "NotFound", id="no such worker"),
         pytest.param(ask(part="at", at="0"), "NotFound", id="before it began"),
         pytest.param(ask(part="at", at="yesterday"), "Invalid", id="no moment"),
+        pytest.param(ask(part="at", at="9" * 5_000), "Invalid", id="a sequence of too many digits"),
         pytest.param(ask(namespace="team.>"), "Invalid", id="a namespace that is a pattern"),
         pytest.param(ask(name="trainingjob.>"), "Invalid", id="a name that is a pattern"),
+        pytest.param(ask(part="why", about="w" * 2_000), "Invalid", id="more than a question has"),
         pytest.param(ask(uid="*"), "Invalid", id="a uid that is a pattern"),
         pytest.param(Question("*"), "Invalid", id="a list of namespaces that is a pattern"),
     ],
@@ -161,6 +203,30 @@ async def test_few_fold_at_once_and_those_beyond_the_queue_are_told_to_come_agai
     let.set()
     assert len({answered.body for answered in await asyncio.gather(*asked)}) == 1
     assert isinstance(await answering.answer(RESNET), Answer)
+
+
+async def test_a_fold_counts_until_its_thread_ends_also_where_nobody_waits_any_more(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(answers, "MOST_SECONDS", 0.2)
+    let, begun, render = threading.Event(), list[Question](), answers._render
+
+    def slowly(question: Question, *rest: Any) -> Answer:
+        begun.append(question)
+        assert let.wait(20)
+        return render(question, *rest)
+
+    monkeypatch.setattr(answers, "_render", slowly)
+    answering = of(log)
+    questions = [ask(part="at", at=str(number)) for number in range(3, 3 + 2 * answers.FOLDS)]
+    ended = await asyncio.gather(*map(answering.answer, questions), return_exceptions=True)
+    assert {type(each) for each in ended} == {Transient}
+    ended = await asyncio.gather(*map(answering.answer, questions), return_exceptions=True)
+    assert {type(each) for each in ended} == {Transient}
+    assert begun == questions[: answers.FOLDS]
+    let.set()
+    monkeypatch.setattr(answers, "MOST_SECONDS", 20.0)
+    assert all([(await answering.answer(question)).body for question in questions])
 
 
 async def test_an_answer_that_takes_too_long_ends(log: Log, monkeypatch: pytest.MonkeyPatch):

@@ -72,7 +72,7 @@ async def test_kubectl_muster_needs_no_more(site: Site):
     assert said.out.startswith("trainingjob/resnet (uid-1): Running")
 
 
-async def test_later_events_and_rows_are_followed(site: Site):
+async def test_later_events_and_rows_are_followed_also_when_the_service_was_away(site: Site):
     history = History(JobKey("team-c", "vgg", Uid("uid-c")))
     async with connected(site.nats, ADMIN) as log:
         await record(log, a_running_job(2), history)
@@ -80,13 +80,23 @@ async def test_later_events_and_rows_are_followed(site: Site):
         command = [sys.executable, "-m", "muster"]
         following = [
             await asyncio.create_subprocess_exec(
-                *command, *words.split(), "-n", "team-c", stdout=asyncio.subprocess.PIPE, env=environment
+                *command,
+                *words.split(),
+                "-n",
+                "team-c",
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                env=environment,
             )
             for words in ("history vgg -f", "get -w")
         ]
         try:
             for process, line in zip(following, (b"JobRunning", b"Running"), strict=True):
                 await until_line(process, line)
+            await site.stop()
+            for process in following:
+                await until_line(process, b"asking on")
+            await site.start()
             await record(log, [JobFailed(reason="JobFailed")], history)
             for process, line in zip(following, (b"JobFailed", b"Failed"), strict=True):
                 await until_line(process, line)

@@ -1,5 +1,6 @@
 """The history service behind the embedded API server, which passes questions on as kube-apiserver does."""
 
+import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator
@@ -9,12 +10,14 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
+from devcluster.certificates import make_server
 from devcluster.start import Devcluster
+from services.history import answers
 from services.history.__main__ import serving
 from shared.errors import Refused
 from shared.history_api import GROUP
 from shared.ports import free_port
-from tests.history.conftest import RESNET, USERS, Site, a_site
+from tests.history.conftest import HOME, NAME, RESNET, USERS, Site, a_site
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -69,6 +72,57 @@ async def test_only_questions_are_answered(site: Site):
     assert (await site.kubectl("admin", "get", "--raw", f"{RESNET}/log")).code == 1
     groups = await site.kubectl("admin", "api-resources", "--api-group", GROUP)
     assert "jobhistories" in groups.out
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param({}, id="no service"),
+        pytest.param({"service": {"namespace": HOME, "name": NAME}, "caBundle": ""}, id="no authority"),
+    ],
+)
+async def test_an_api_that_cannot_be_reached_is_a_503(site: Site, spec: dict[str, object]):
+    metadata = {"name": "v1.nowhere.dev"}
+    order = {"group": "nowhere.dev", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 100}
+    made = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": metadata}
+    created = await site.kubectl("admin", "create", "-f", "-", given=json.dumps(made | {"spec": order | spec}))
+    assert created.code == 0, created.complaint
+    try:
+        async with site.cluster.session("admin") as session, session.get("/apis/nowhere.dev/v1/things") as answer:
+            assert answer.status == 503
+    finally:
+        await site.kubectl("admin", "delete", "apiservice", "v1.nowhere.dev")
+
+
+async def test_a_certificate_that_is_there_before_its_key_is_used_once_both_are(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("services.history.__main__.LOOK_SECONDS", 0.1)
+    old, new = tmp_path / "old", tmp_path / "new"
+    for folder in (old, new):
+        folder.mkdir()
+        make_server(folder, ["localhost"])
+    settings = site.settings().model_copy(
+        update={"history_cert": old / "server.crt", "history_key": old / "server.key", "history_port": 0}
+    )
+    async with serving(settings) as listening, asyncio.timeout(20):
+        (old / "server.crt").write_bytes((new / "server.crt").read_bytes())
+        await asyncio.sleep(0.5)
+        assert await shown(listening.port) != (new / "server.crt").read_text()
+        (old / "server.key").write_bytes((new / "server.key").read_bytes())
+        while await shown(listening.port) != (new / "server.crt").read_text():
+            await asyncio.sleep(0.1)
+
+
+async def shown(port: int) -> str:
+    """The certificate that the service shows."""
+    return await asyncio.to_thread(ssl.get_server_certificate, ("localhost", port))
+
+
+async def test_a_fault_of_its_own_is_told_as_a_status(site: Site, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(answers, "MOST_BYTES", None)
+    refused = await site.kubectl("viewer-a", "get", "--raw", f"{RESNET}/events")
+    assert "tell an administrator" in refused.complaint
 
 
 async def test_it_is_ready_while_the_log_is_away_and_not_without_a_certificate(site: Site):

@@ -56,8 +56,11 @@ class Log:
 
     def spoil(self) -> None:
         """An unreadable event of another job: a command that reads the whole log meets it."""
-        place = len(self.journal.events) + 1
-        self.journal.events.append(Stored(place, "facts.team-b.another", "bad", "2030-01-01T00:00:00.000Z", b""))
+        self.plant("facts.team-b.another")
+
+    def plant(self, subject: str, time: str = "2030-01-01T00:00:00.000Z") -> None:
+        """An event that no service would write."""
+        self.journal.events.append(Stored(len(self.journal.events) + 1, subject, "bad", time, b""))
 
     async def says(self, asked: Asked | None = None, kinds: Kinds = BUILT_IN, **wish: object) -> str:
         wished = Wish(**{"namespace": "", "asked": asked, **wish})  # type: ignore[arg-type]
