@@ -55,12 +55,9 @@ class Log:
         self.journal.wake()
 
     def spoil(self) -> None:
-        """An unreadable event of another job: a command that reads the whole log meets it."""
-        self.plant("facts.team-b.another")
-
-    def plant(self, subject: str, time: str = "2030-01-01T00:00:00.000Z") -> None:
-        """An event that no service would write."""
-        self.journal.events.append(Stored(len(self.journal.events) + 1, subject, "bad", time, b""))
+        """An event of another job that ends a command which is given it: that reads the whole log."""
+        subject = "facts.team-b.another.uid-9.watcher.JobGone"
+        self.journal.events.append(Stored("no number", subject, "bad", "2030-01-01T00:00:00.000Z", b"{}"))  # type: ignore[arg-type]
 
     async def says(self, asked: Asked | None = None, kinds: Kinds = BUILT_IN, **wish: object) -> str:
         wished = Wish(**{"namespace": "", "asked": asked, **wish})  # type: ignore[arg-type]
