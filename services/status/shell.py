@@ -16,7 +16,7 @@ from services.status.core.effects import Announce, PatchStatus
 from shared.cluster import Cluster, Resource
 from shared.cluster.kinds import EVENTS
 from shared.cluster.objects import Custom
-from shared.errors import Refused, Transient
+from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Bucket
 from shared.eventlog.retry import backoff
 from shared.frameworks.kinds import BUILT_IN, Kinds
@@ -131,7 +131,12 @@ class Status:
     async def act(self, effect: Effect, context: Context) -> None:
         match effect:
             case PatchStatus():
-                await self._patch(effect, context)
+                try:
+                    await self._patch(effect, context)
+                except Conflict:
+                    # Somebody wrote in between, such as a user, or the scaler the owner of a request: read once more.
+                    # The client checks the lease before each write, so that a replica that was paused stops here.
+                    await self._patch(effect, context)
             case Announce():
                 await self._announce(effect, context.job.key.namespace)
             case _:
@@ -141,7 +146,7 @@ class Status:
         job, head = context.job, context.head
         resource, namespace = self._kinds.resource(effect.api_version, effect.kind), job.key.namespace
         status = with_head(effect.document, self._identity, head, context.time)
-        # After a conflict, as when a user wrote meanwhile, the next try reads it again, with the newest fold.
+        # If the write fails, the version has to be read again.
         shape, version = self._written.get(job.key, {}).pop(effect.uid, (None, ""))
         if shape != _shape(effect, job):
             stays = effect.over and not effect.repair

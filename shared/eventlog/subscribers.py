@@ -80,13 +80,19 @@ async def follows(connection: Connection, copy: StreamInfo) -> bool:
     try:
         await api.call(connection, f"CONSUMER.INFO.{STREAM}.{FEED}", None, dict)
     except Refused as error:
-        if error.reason != "NotFound":
+        if error.reason not in ("NotFound", "NotSetUp"):
             raise
         return False
-    if not (last := copy.state.last_seq):
-        return True
-    theirs = await api.message(connection, STREAM, prefix=COPY_API, seq=last)
-    return theirs is None or theirs == await api.message(connection, STREAM, seq=last)
+    last = copy.state.last_seq
+    if last > await api.end(connection, STREAM):
+        return False
+    for sequence in (1, last) if last else ():
+        theirs = await api.message(connection, STREAM, prefix=COPY_API, seq=sequence)
+        ours = await api.message(connection, STREAM, seq=sequence)
+        # An event that was purged in one of them tells nothing.
+        if theirs is not None and ours is not None and theirs != ours:
+            return False
+    return True
 
 
 async def remove_copy(connection: Connection) -> None:

@@ -159,7 +159,7 @@ async def test_its_log_lets_each_user_in_and_keeps_what_it_acknowledged(tmp_path
     try:
         url = f"tls://localhost:{port}"
         trusted = Tls(ca=credentials / "admin" / "ca.crt")
-        await set_up(url, user="admin", password=given["admin"], tls=trusted, subscribers=-1)
+        await set_up(url, user="admin", password=given["admin"], tls=trusted, subscribers=100_000_000)
         for user in USERS:
             login: Login = {"user": user, "password": given[user], "tls": Tls(ca=credentials / user / "ca.crt")}
             log = await JetStreamEventLog.connect(url, name="test", **login)

@@ -248,7 +248,7 @@ The headers are CloudEvents 1.0 in NATS' binding; the [AsyncAPI document](schema
   Ignore fields and types that you do not know.
   A type that is no longer written stays in the schema, since its events stay in the log.
   `tests/docs/test_schemas.py` holds the schemas to what each [release](schemas/released) had.
-- **Retention.** Events stay for ever, unless an administrator purges the log or the copy has a bound.
+- **Retention.** Events stay for ever, unless an administrator purges the log; the copy keeps what it has room for.
 
 ## All types
 

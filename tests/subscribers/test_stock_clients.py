@@ -127,6 +127,19 @@ async def test_a_log_that_is_made_anew_has_a_copy_of_its_own(server: NatsServer)
         assert [place(await subscription.next_msg(timeout=READY)) for _ in wanted] == wanted
 
 
+async def test_a_purge_of_the_log_leaves_the_copy_and_its_consumers(server: NatsServer):
+    admin = server.users["admin"]
+    await write(server, 3)
+    async with stranger(server) as client:
+        await client.jetstream().pull_subscribe("jobs.>", durable="kept", stream=STREAM)
+    connection = await Connection.open(server.url, name="admin", user="admin", password=admin)
+    await api.call(connection, f"STREAM.PURGE.{STREAM}", {"filter": "jobs.team-a.>"}, dict)
+    await connection.close()
+    assert (await set_up(server.url, password=admin, subscribers=COPY_BYTES)).created == ()
+    async with stranger(server) as client:
+        assert (await client.jetstream().consumer_info(STREAM, "kept")).name == "kept"
+
+
 async def test_kills_of_the_server_cost_no_event(server: NatsServer):
     """After deduplication by its id each is seen once, by a durable subscriber that lives through the kills."""
     written: list[str] = []
