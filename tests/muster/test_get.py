@@ -59,6 +59,10 @@ class Log:
         subject = "facts.team-b.another.uid-9.watcher.JobGone"
         self.journal.events.append(Stored("no number", subject, "bad", "2030-01-01T00:00:00.000Z", b"{}"))  # type: ignore[arg-type]
 
+    def plant(self, subject: str, time: str = "2030-01-01T00:00:00.000Z") -> None:
+        """An event that no service would write."""
+        self.journal.events.append(Stored(len(self.journal.events) + 1, subject, "bad", time, b""))
+
     async def says(self, asked: Asked | None = None, kinds: Kinds = BUILT_IN, **wish: object) -> str:
         wished = Wish(**{"namespace": "", "asked": asked, **wish})  # type: ignore[arg-type]
         async with aclosing(texts(MemoryEventLog(self.journal), wished, kinds)) as shown:
