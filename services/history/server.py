@@ -20,6 +20,7 @@ from services.history.core.trust import Person, Trust
 from services.history.documents import AGGREGATED
 from shared.errors import Refused, Trouble
 from shared.history_api import GROUP, PLURAL, Question, parse, with_query
+from shared.process.health import answering
 from shared.telemetry import prometheus
 
 log = structlog.get_logger()
@@ -101,17 +102,8 @@ async def probes(host: str, port: int) -> AsyncIterator[None]:
 
     app = web.Application()
     app.add_routes([web.get("/healthz", ok), web.get("/readyz", ok), web.get("/metrics", prometheus.handler(tuple))])
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    try:
-        try:
-            await web.TCPSite(runner, host or None, port).start()
-        except OSError as error:
-            words = f"answer probes on {host}:{port}: {error.strerror}; set MUSTER_HEALTH_PORT and MUSTER_HEALTH_HOST"
-            raise Refused(words, reason="NoPort") from error
+    async with answering(app, host, port):
         yield
-    finally:
-        await runner.cleanup()
 
 
 class Listening:

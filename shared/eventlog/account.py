@@ -4,7 +4,7 @@ The log's account exports to each user's account the subjects that this user may
 within one account are not enough: a server does not check the reply subject of a request, so that an answer could be
 stored as an event.  An answer to a request from another account stays in that account.
 Programs of users have the user `subscriber`, and consumers as any NATS client makes them, of a copy of the stream
-(`subscribers.py`) in an account of its own: consumers, their number and their deliver subjects never concern the log.
+(`subscribers.py`) in an account of its own: the consumers and their number never concern the log.
 `server.py` and the chart make a server configuration of the table; the tests' log in memory applies the same one.
 """
 

@@ -1,8 +1,10 @@
 """The copy of the log for subscribers: a mirror in an account of its own, on which they make consumers as they like.
 
-A push consumer sends to a subject of its maker's choice, and a server takes a bounded number of consumers: neither may
-concern the log.  One durable consumer of the log, made here, feeds the mirror; it is acknowledged once the mirror has
-stored an event.  So the mirror has each event once, at the sequence that it has in the log.
+A server takes a bounded number of consumers, and a push consumer sends to a subject of its maker's choice: from this
+account it reaches inboxes, and of the log the request alone that resets the feed.
+
+One durable consumer of the log, made here, feeds the mirror; it is acknowledged once the mirror has stored an event.
+So the mirror has each event once, at the sequence that it has in the log.
 """
 
 from typing import Any

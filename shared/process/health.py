@@ -194,6 +194,13 @@ async def serve(services: Sequence[Health], host: str, port: int) -> AsyncIterat
     scrape = prometheus.handler(lambda: (series for service in services for series in service.current_metrics()))
     app = web.Application()
     app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", scrape)])
+    async with answering(app, host, port):
+        yield
+
+
+@asynccontextmanager
+async def answering(app: web.Application, host: str, port: int) -> AsyncIterator[None]:
+    """Answer probes with `app` while the context lasts.  Raises `Refused` if the port is taken."""
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:

@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
+import pytest_asyncio
 import yaml
 
 from devcluster.binaries import kubectl
 from devcluster.certificates import make_server
 from devcluster.cluster import DevelopmentCluster
+from devcluster.start import Devcluster
 from muster import aggregation
 from services.history.__main__ import serving
 from shared.eventlog import Entry, EventLog
@@ -176,3 +179,11 @@ async def a_site(cluster: DevelopmentCluster, folder: Path) -> AsyncIterator[Sit
             yield site
         finally:
             await site.stop()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    """Behind the embedded API server."""
+    folder = tmp_path_factory.mktemp("site")
+    async with Devcluster(folder / "cluster", USERS, nodes=0) as cluster, a_site(cluster, folder) as site:
+        yield site

@@ -3,11 +3,9 @@
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from devcluster.binaries import kubectl
 from devcluster.start import Devcluster
@@ -15,19 +13,12 @@ from shared.eventlog.account import ADMIN, READER
 from shared.job.events.status import JobFailed
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
-from tests.history.conftest import USERS, Site, a_site, record
+from tests.history.conftest import Site, record
 from tests.kit.builders import a_running_job
 from tests.kit.commands import run
 from tests.kit.nats import connected
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    folder = tmp_path_factory.mktemp("site")
-    async with Devcluster(folder / "cluster", USERS, nodes=0) as cluster, a_site(cluster, folder) as site:
-        yield site
 
 
 @pytest.mark.parametrize(

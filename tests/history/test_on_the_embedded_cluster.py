@@ -3,30 +3,20 @@
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
 import pytest
-import pytest_asyncio
 
 from devcluster.certificates import make_server
-from devcluster.start import Devcluster
 from services.history import answers
 from services.history.__main__ import serving
 from shared.errors import Refused
 from shared.history_api import GROUP
 from shared.ports import free_port
-from tests.history.conftest import HOME, NAME, RESNET, USERS, Site, a_site
+from tests.history.conftest import HOME, NAME, RESNET, Site
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    folder = tmp_path_factory.mktemp("site")
-    async with Devcluster(folder / "cluster", USERS, nodes=0) as cluster, a_site(cluster, folder) as site:
-        yield site
 
 
 async def test_kubectl_lists_and_gets_histories_and_reads_their_parts(site: Site):
