@@ -15,6 +15,7 @@ from services.watcher.core.cache import Cache
 from services.watcher.core.observe import observe
 from services.watcher.core.pace import Row, coalesces, pause, wait, waits_for_the_rest
 from services.watcher.core.requests import waiting_room
+from services.watcher.core.starts import LONGEST_SECONDS, MOST, SETTLING_SECONDS, Starts, begins, is_made
 from services.watcher.deadlines import Deadlines
 from services.watcher.watches import DEFAULTS, Options, Watches
 from shared.cluster import Cluster
@@ -22,6 +23,7 @@ from shared.eventlog import Bucket, EventLog
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.job.events.catalog import Fact
 from shared.job.events.event import Author
+from shared.job.events.watcher import JobObserved
 from shared.job.fold import History
 from shared.job.naming import JobKey
 from shared.job.state import Job
@@ -60,6 +62,7 @@ class Watcher:
         """Jobs whose changes of pods are being coalesced."""
         self._rows: dict[JobKey, Row] = {}
         self._budgets = Budgets(options.per_minute)
+        self._starts = Starts()
         self._early: dict[JobKey, dict[type[Fact], float]] = {}
         """Until when facts of a starting job wait for others, by their type."""
         self._tasks = asyncio.TaskGroup()
@@ -83,7 +86,7 @@ class Watcher:
         seen = observe(history.job, self._cache, answers, self._runtime.histories, pods=not paused, settled=settled)
         self._asking.ask(history, seen.questions)
         self._warn(history.job, seen.warning)
-        facts, waits = self._allowed(history, self._without_early(history.job, seen.facts))
+        facts, waits = self._allowed(history, self._in_turn(history, self._without_early(history.job, seen.facts)))
         self._pause_after(history, facts)
         for other in seen.wakes:
             self._runtime.wake_later(other, 0.0)
@@ -110,6 +113,21 @@ class Watcher:
         if found.seconds:
             self._runtime.wake_later(history.job.key, found.seconds + 0.001)
         return found.facts, found.late
+
+    def _in_turn(self, history: History, facts: tuple[Fact, ...]) -> tuple[Fact, ...]:
+        """No fact about a job whose start is not due."""
+        job, now = history.job, asyncio.get_running_loop().time()
+        if not job.generation and any(isinstance(fact, JobObserved) for fact in facts):
+            if self._starts.may_begin(job.key, now):
+                return facts
+            self._wake_later(job.key, LONGEST_SECONDS)
+            return ()
+        if not begins(job):
+            if (due := self._starts.started(job.key)) is not None:
+                self._runtime.wake(due)
+        elif is_made(job) and (due := self._starts.settles(job.key, now)) is not None:
+            self._wake_later(due, SETTLING_SECONDS + 0.001)
+        return facts
 
     def _without_early(self, job: Job, facts: Sequence[Fact]) -> tuple[Fact, ...]:
         """The facts that do not wait for others, or have waited long enough."""
@@ -168,10 +186,15 @@ class Watcher:
             self._watches.begin(runtime)
 
     async def _tell_of_budgets(self) -> None:
-        """Log which budgets are met; wake every job once the log has room again."""
+        """Log which budgets are met, and where jobs wait to begin; wake every job once the log has room again."""
         told: set[tuple[str, str]] = set()
+        begin_later: set[str] = set()
         full = False
         while True:
+            for namespace, jobs in sorted(self._starts.waiting.items()):
+                if namespace not in begin_later:
+                    log.info("jobs wait to begin", namespace=namespace, jobs=jobs, why=f"{MOST} begin at once")
+            begin_later = {*self._starts.waiting}
             waiting = set(self._budgets.waiting)
             for namespace, budget in sorted(waiting - told):
                 log.warning("over budget", namespace=namespace, budget=budget)

@@ -1,0 +1,112 @@
+"""How many jobs of a namespace begin at once."""
+
+import pytest
+
+from services.watcher.core.starts import LONGEST_SECONDS, MOST, SETTLING_SECONDS, Starts
+from shared.frameworks.training_job import TRAININGJOBS
+from shared.job.naming import JobKey, Uid
+from tests.kit.virtual_time import in_virtual_time
+from tests.kit.world import NAMESPACE, World, a_training_job
+
+JOBS = 3 * MOST
+
+
+def a_key(number: int, namespace: str = "team-a") -> JobKey:
+    return JobKey(namespace, f"job-{number}", Uid(f"uid-{number}"))
+
+
+@pytest.fixture
+def starts() -> Starts:
+    """All of one namespace's turns are taken, and two jobs wait."""
+    starts = Starts()
+    assert [starts.may_begin(a_key(number), 0.0) for number in range(MOST + 2)] == [True] * MOST + [False] * 2
+    return starts
+
+
+def test_turns_are_those_of_a_namespace(starts: Starts):
+    assert starts.may_begin(a_key(0, "team-b"), 0.0)
+    assert starts.waiting == {"team-a": 2}
+
+
+def test_a_turn_is_kept_however_often_it_is_asked_for(starts: Starts):
+    assert starts.may_begin(a_key(0), 1.0)
+    assert not starts.may_begin(a_key(MOST), 1.0)
+
+
+def test_who_waits_follows_one_that_started_in_the_order_of_coming(starts: Starts):
+    assert starts.started(a_key(3)) == a_key(MOST)
+    assert starts.may_begin(a_key(MOST), 1.0)
+    assert starts.started(a_key(4)) == a_key(MOST + 1)
+    assert starts.may_begin(a_key(MOST + 1), 1.0)
+    assert starts.started(a_key(5)) is None
+    assert not starts.waiting
+
+
+def test_a_job_with_all_its_pods_gives_its_turn_back_soon(starts: Starts):
+    assert starts.settles(a_key(0), 1.0) == a_key(MOST)
+    assert starts.settles(a_key(0), 1.5) is None, "once"
+    assert not starts.may_begin(a_key(MOST), 1.0)
+    assert starts.may_begin(a_key(MOST), 1.0 + SETTLING_SECONDS)
+
+
+def test_a_job_that_never_gets_its_pods_gives_its_turn_back_at_last(starts: Starts):
+    assert starts.may_begin(a_key(MOST), LONGEST_SECONDS)
+
+
+def test_one_that_is_gone_waits_no_more(starts: Starts):
+    assert starts.started(a_key(MOST)) is None
+    assert starts.waiting == {"team-a": 1}
+
+
+@in_virtual_time
+async def test_a_crowd_of_one_namespace_holds_up_no_other():
+    async with World() as world:
+        for number in range(JOBS):
+            world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
+        world.apply(TRAININGJOBS, a_training_job("other", workers=1), "team-b")
+        await world.phase("Running", name="other", namespace="team-b")
+        for number in range(JOBS):
+            await world.phase("Running", name=f"job-{number}")
+
+
+@in_virtual_time
+async def test_nothing_is_recorded_of_a_job_whose_turn_has_not_come():
+    async with World() as world:
+        await world.kill("scheduler")
+        for number in range(JOBS):
+            world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
+        await world.pass_seconds(LONGEST_SECONDS / 2)
+        assert world.count("JobObserved") == MOST
+        world.delete(TRAININGJOBS, f"job-{JOBS - 1}")
+        await world.pass_seconds(LONGEST_SECONDS)
+        assert world.count("JobObserved") == 2 * MOST, "a scheduler that is away holds up nobody for ever"
+        await world.start("scheduler")
+        for number in range(JOBS - 1):
+            await world.phase("Running", name=f"job-{number}")
+
+
+@in_virtual_time
+async def test_slow_images_and_refused_pods_hold_up_no_other_job():
+    async with World() as world:
+        world.stuck |= {f"job-{number}-worker-0" for number in range(MOST)}
+        for number in range(2 * MOST):
+            world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
+        for number in range(MOST, 2 * MOST):
+            await world.phase("Running", name=f"job-{number}")
+        world.store.pod_quota[NAMESPACE] = 1
+        for number in range(2 * MOST, 3 * MOST + 1):
+            world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
+        await world.shows("WorkersCreated", "QuotaExceeded", name=f"job-{3 * MOST}")
+
+
+@in_virtual_time
+async def test_a_watcher_that_starts_again_finds_who_waits():
+    async with World() as world:
+        await world.kill("scheduler")
+        for number in range(JOBS):
+            world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
+        await world.until(lambda: world.count("JobObserved") == MOST)
+        await world.restart("watcher")
+        await world.start("scheduler")
+        for number in range(JOBS):
+            await world.phase("Running", name=f"job-{number}")
