@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import msgspec
-import typer
 from pydantic import ValidationError
 
 from muster.saved import event_of, line_of
@@ -228,7 +227,7 @@ TEXTS: Mapping[Callable[[str], object], Errors] = {
     lambda text: event_of(text.encode()): (ValueError,),
     lambda text: report.read(text.encode()): MALFORMED,
     lambda text: is_older(text, this_release()): (),
-    parse_target: (typer.BadParameter,),
+    parse_target: (Refused,),
     checkpointed: (),
 }
 """One-line readers with their errors."""
