@@ -10,6 +10,7 @@ from unittest.mock import patch
 import msgspec
 from pydantic import ValidationError
 
+from muster.outgoing import secret_of, wait_of
 from muster.saved import event_of, line_of
 from muster.targets import parse_target
 from services.scaler.core import drain
@@ -228,6 +229,8 @@ TEXTS: Mapping[Callable[[str], object], Errors] = {
     lambda text: report.read(text.encode()): MALFORMED,
     lambda text: is_older(text, this_release()): (),
     parse_target: (Refused,),
+    secret_of: (Refused,),
+    lambda text: wait_of(text, 0.0): (),
     checkpointed: (),
 }
 """One-line readers with their errors."""
