@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TypeVar
 
-import typer
-
+from muster.following import Tell, warn
 from muster.saved import event_of
 from muster.targets import Asked
 from shared.cluster import Resource
@@ -47,8 +46,8 @@ async def ask(cluster: KubeCluster, question: Question) -> bytes:
         raise Transient(f"{trouble}; an administrator asks the log itself, with --nats") from trouble
 
 
-async def again(question: Callable[[], Awaitable[T]]) -> AsyncGenerator[T, None]:
-    """The later answers, one every `LOOK_SECONDS`; says once on standard error if there is none now, and asks on."""
+async def again(question: Callable[[], Awaitable[T]], tell: Tell = warn) -> AsyncGenerator[T, None]:
+    """The later answers, one every `LOOK_SECONDS`; tells once if there is none now, and asks on."""
     told = False
     while True:
         await asyncio.sleep(LOOK_SECONDS)
@@ -56,7 +55,7 @@ async def again(question: Callable[[], Awaitable[T]]) -> AsyncGenerator[T, None]
             answer = await question()
         except Transient as trouble:
             if not told:
-                typer.secho(f"muster: {trouble}; asking on", err=True)
+                tell(f"muster: {trouble}; asking on")
             told = True
             continue
         told = False

@@ -1,4 +1,4 @@
-"""Waits for the outcome of a command: prints each change of the object, up to a timeout.
+"""Waits for the outcome of a change: tells each step of the object, up to a timeout.
 
 Exit codes of all commands: 0 done, 1 refused or failed, 2 wrong usage, 3 waited too long, 130 Ctrl-C.
 """
@@ -8,12 +8,13 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
+import msgspec
 import typer
 
-from muster.targets import Target, fail
+from muster.targets import Target
 from shared.cluster import Cluster
 from shared.cluster.objects import Custom
-from shared.errors import Transient
+from shared.errors import Refused, Transient
 from shared.job.reasons import of_request
 
 LOOK_SECONDS = 0.5
@@ -35,70 +36,117 @@ Answer = Callable[[dict[str, Any]], bool | None]
 """The answer of a status: True for done, False for failed, None to go on waiting."""
 
 
-async def follow(
-    cluster: Cluster, target: Target, asked: Custom, answer: Answer, *, timeout: int, lasting: float = 0.0
-) -> None:
-    """Print each phase until there is an `answer`; `asked` is the object right after the command's write.
+Tell = Callable[[str], None]
+"""Called with each line that a person may want to read."""
 
-    A status of an older generation is no answer.  If the status names no generation, an answer counts once it has been
-    the same for `lasting` seconds.
-    Exits with 1 if the command failed or the object is gone, with 3 after `timeout` seconds; 0 waits for ever.
+
+class Failed(Refused):
+    """The job ended otherwise than it was waited for, or what was asked of it failed."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, reason="Failed")
+
+
+class WaitedTooLong(Transient):
+    """Only the waiting ended; what was asked for goes on."""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What was asked of a job or of a request, and how its outcome is known."""
+
+    target: Target
+    said: str
+    """A line about it."""
+    asked: Custom | None = None
+    """The object right after the write; None if there is nothing to wait for."""
+    answer: Answer = lambda _: True
+    lasting: float = 0.0
+    """Seconds that an answer has to last."""
+
+
+def warn(line: str) -> None:
+    """Print a line on standard error."""
+    typer.echo(line, err=True)
+
+
+async def carried_out(cluster: Cluster, change: Change, *, wait: bool, timeout: float) -> None:
+    """Print what was asked for, and each phase until it is done, for a command.
+
+    Raises as `follow` does.
     """
+    typer.echo(change.said)
+    if not wait or change.asked is None:
+        return
     try:
-        async with asyncio.timeout(timeout or None):
-            await _answered(cluster, target, asked, answer, lasting)
-    except TimeoutError as late:
-        typer.secho(f"muster: waited {timeout} s for {target.label}; {ONLY_THE_WAITING}", err=True)
-        raise typer.Exit(WAITED_TOO_LONG) from late
+        await follow(cluster, change, timeout=timeout, tell=typer.echo, trouble=warn)
     except asyncio.CancelledError:
-        typer.secho(f"\nmuster: {ONLY_THE_WAITING}", err=True)
+        warn(f"\nmuster: {ONLY_THE_WAITING}")
         raise
 
 
-async def _answered(cluster: Cluster, target: Target, asked: Custom, answer: Answer, lasting: float) -> None:
+async def follow(cluster: Cluster, change: Change, *, timeout: float, tell: Tell, trouble: Tell) -> Custom:
+    """The object once there is an answer; `tell` is called with each phase.
+
+    A status of an older generation is no answer.  If the status names no generation, an answer counts once it has been
+    the same for `lasting` seconds.
+    Raises `Failed` if the change failed, `Refused` if the object is gone or its spec is not carried out, and
+    `WaitedTooLong` after `timeout` seconds; 0 waits for ever.
+    """
+    assert change.asked is not None, change.said
+    try:
+        async with asyncio.timeout(timeout or None):
+            return await _answered(cluster, change, change.asked, tell, trouble)
+    except TimeoutError as late:
+        raise WaitedTooLong(f"waited {timeout:g} s for {change.target.label}; {ONLY_THE_WAITING}") from late
+
+
+async def _answered(cluster: Cluster, change: Change, asked: Custom, tell: Tell, trouble: Tell) -> Custom:
+    target = change.target
     shown, warned, began, before, since = "", False, monotonic(), None, 0.0
     while True:
-        status, away = await _look(cluster, target, asked)
+        found, away = await _look(cluster, target, asked, trouble)
+        status = status_of(found)
         now = monotonic()
         if away:
             began = now
         line = _line(target, status)
         if line != shown:
-            typer.echo(f"{target.label} {line}")
+            tell(f"{target.label} {line}")
             shown = line
-        done = None if older(status, asked) else answer(status)
+        done = None if older(status, asked) else change.answer(status)
         if done != before:
             before, since = done, now
-        if done is not None and now - since >= lasting:
+        if done is not None and now - since >= change.lasting:
             if not done:
-                raise fail(f"{target.label} is {line}")
-            return
+                raise Failed(f"{target.label} is {line}")
+            return found
         if problem := _problem(target, status, asked):
-            raise fail(f"{target.label} is not carried out as it is written now: {problem}")
+            raise Refused(f"{target.label} is not carried out as it is written now: {problem}", reason="Invalid")
         if status == status_of(asked) and now - began > PATIENCE_SECONDS and not warned:
             warned = True
             said = _silence(target, status, asked)
-            typer.echo(f"{said} It is still waited for; Ctrl-C ends only the waiting", err=True)
+            trouble(f"{said} It is still waited for; Ctrl-C ends only the waiting")
         await asyncio.sleep(LOOK_SECONDS)
 
 
-async def _look(cluster: Cluster, target: Target, asked: Custom) -> tuple[dict[str, Any], bool]:
-    """The object's status, and True if it took more than one try; an outage and its end are a line each."""
+async def _look(cluster: Cluster, target: Target, asked: Custom, trouble: Tell) -> tuple[Custom, bool]:
+    """The object, and True if it took more than one try; an outage and its end are a line each."""
     away = False
     while True:
         try:
             found = await cluster.get(target.resource, asked.metadata.namespace, target.name)
-        except Transient as trouble:
+        except Transient as error:
             if not away:
-                typer.echo(f"the API server cannot be reached, still trying: {trouble}", err=True)
+                trouble(f"the API server cannot be reached, still trying: {error}")
             away = True
             await asyncio.sleep(LOOK_SECONDS)
             continue
         if away:
-            typer.echo("the API server answers again", err=True)
+            trouble("the API server answers again")
         if found is None or found.metadata.uid != asked.metadata.uid:
-            raise fail(f"{target.resource.kind} {asked.metadata.namespace}/{target.name} was deleted meanwhile")
-        return status_of(found), away
+            words = f"{target.resource.kind} {asked.metadata.namespace}/{target.name} was deleted meanwhile"
+            raise Refused(words, reason="NotFound")
+        return found, away
 
 
 def _silence(target: Target, status: dict[str, Any], asked: Custom) -> str:

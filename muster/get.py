@@ -20,7 +20,7 @@ from shared.frameworks.kinds import Kinds
 from shared.history_api import Question
 from shared.job.fold import Histories, History
 from shared.job.milestones import hindered
-from shared.job.naming import NO_UID, history_filters, namespace_filters
+from shared.job.naming import NO_UID, JobKey, Uid, history_filters, namespace_filters
 from shared.job.policies import replacement
 from shared.job.state import Job
 from shared.process.settings import Settings
@@ -61,14 +61,14 @@ async def get(settings: Settings, wish: Wish, *, nats: bool = False) -> None:
 
 async def texts_by_cluster(cluster: KubeCluster, wish: Wish) -> AsyncGenerator[str, None]:
     """The pieces of the output as `texts` gives them, from `history.muster.dev`."""
-    shown = [one for one in await _shown_by_cluster(cluster, wish) if wish.asked or wish.gone or not one.gone]
+    shown = [one for one in await shown_by_cluster(cluster, wish) if wish.asked or wish.gone or not one.gone]
     renderer = _renderer(wish, shown)
     for text in renderer.all(shown):
         yield text
     before = {one.uid: renderer.one(one) for one in shown}
     if not wish.watch:
         return
-    async with aclosing(again(lambda: _shown_by_cluster(cluster, wish))) as looks:
+    async with aclosing(again(lambda: shown_by_cluster(cluster, wish))) as looks:
         async for later in looks:
             for one in later:
                 text = renderer.one(one)
@@ -77,7 +77,8 @@ async def texts_by_cluster(cluster: KubeCluster, wish: Wish) -> AsyncGenerator[s
                     yield text
 
 
-async def _shown_by_cluster(cluster: KubeCluster, wish: Wish) -> "list[Shown]":
+async def shown_by_cluster(cluster: KubeCluster, wish: Wish) -> "list[Shown]":
+    """The jobs to show, from `history.muster.dev`, those that are gone as well."""
     if wish.asked:
         answer = await ask(cluster, Question(wish.namespace, wish.asked.word))
         return [msgspec.json.decode(answer, type=_Item).job]
@@ -90,18 +91,18 @@ async def texts(log: EventLog, wish: Wish, kinds: Kinds) -> AsyncGenerator[str, 
 
     Raises `Refused` if the log does not have the job.
     """
-    subjects = subjects_of(wish.asked, wish.namespace) if wish.asked else namespace_filters(wish.namespace)
-    histories, _ = await everything(log, subjects)
-    chosen = [find(histories, wish.asked, wish.namespace)[1]] if wish.asked else listed(histories, gone=wish.gone)
-    if wish.asked:
-        subjects = history_filters(chosen[0].job.key)
-    shown = [Shown.of(history, kinds) for history in chosen]
+    histories, shown = await shown_by_log(log, wish, kinds)
     renderer = _renderer(wish, shown)
     for text in renderer.all(shown):
         yield text
     if not wish.watch:
         return
     before = {one.uid: renderer.one(one) for one in shown}
+    subjects = (
+        history_filters(JobKey(wish.namespace, wish.asked.name, Uid(shown[0].uid)))
+        if wish.asked
+        else namespace_filters(wish.namespace)
+    )
     async with aclosing(log.read(after=histories.position, subjects=subjects)) as batches:
         async for batch in batches:
             changed = {id(known): known for stored in batch.events if (known := histories.fold(stored)) is not None}
@@ -111,6 +112,14 @@ async def texts(log: EventLog, wish: Wish, kinds: Kinds) -> AsyncGenerator[str, 
                 if one.uid != NO_UID and before.get(one.uid) != text:
                     before[one.uid] = text
                     yield text
+
+
+async def shown_by_log(log: EventLog, wish: Wish, kinds: Kinds) -> "tuple[Histories, list[Shown]]":
+    """The fold of what is asked for, and the jobs to show.  Raises `Refused` if the log does not have the job."""
+    subjects = subjects_of(wish.asked, wish.namespace) if wish.asked else namespace_filters(wish.namespace)
+    histories, _ = await everything(log, subjects)
+    chosen = [find(histories, wish.asked, wish.namespace)[1]] if wish.asked else listed(histories, gone=wish.gone)
+    return histories, [Shown.of(history, kinds) for history in chosen]
 
 
 def listed(histories: Histories, *, gone: bool) -> list[History]:

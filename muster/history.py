@@ -13,6 +13,7 @@ import msgspec
 import typer
 
 from muster.asking import again, by_cluster, events_of, folded
+from muster.following import Tell, warn
 from muster.kinds import known_kinds
 from muster.reading import everything, open_cluster, open_log
 from muster.saved import line_of
@@ -21,7 +22,7 @@ from muster.words import one_line
 from shared.cluster import Cluster
 from shared.cluster.kube import KubeCluster
 from shared.errors import Refused
-from shared.eventlog import Entry, EventLog, Stored
+from shared.eventlog import Entry, EventLog, Stored, ignore_trouble
 from shared.eventlog.account import ADMIN
 from shared.eventlog.subject import Subject, is_decision
 from shared.frameworks.kinds import Kinds
@@ -52,50 +53,59 @@ async def show(asked: Asked, namespace: str, settings: Settings, part: Part, *, 
     early = _early(part)
     async with AsyncExitStack() as stack:
         if by_cluster(settings, nats=nats):
-            cluster = await stack.enter_async_context(open_cluster(settings))
-            told = lines_by_cluster(cluster, asked, namespace, part, early)
+            found = known_by_cluster(await stack.enter_async_context(open_cluster(settings)), asked, namespace)
         else:
-            told = lines(await stack.enter_async_context(open_log(settings)), asked, namespace, part, early)
-        async for line in await stack.enter_async_context(aclosing(told)):
+            found = known_by_log(await stack.enter_async_context(open_log(settings)), asked, namespace)
+        async for line in await stack.enter_async_context(aclosing(lines(found, part, early))):
             typer.echo(line)
 
 
-async def lines_by_cluster(
-    cluster: KubeCluster, asked: Asked, namespace: str, part: Part, early: Callable[[Stored], bool] | None = None
-) -> AsyncGenerator[str, None]:
-    """A job's events as `lines` gives them, from `history.muster.dev`."""
-    mine = await events_of(cluster, asked, namespace)
-    key = key_of(Subject.parse(mine[0].subject))
-    for line in _shown(key, mine, part, early):
-        yield line
-    if not part.follow:
-        return
-    later_ones = again(lambda: events_of(cluster, asked, namespace, uid=key.uid, after=mine[-1].sequence))
+async def known_by_cluster(
+    cluster: KubeCluster, asked: Asked, namespace: str, *, uid: str = "", trouble: Tell = warn
+) -> AsyncGenerator[Sequence[Stored], None]:
+    """A job's events as `known_by_log` gives them, from `history.muster.dev`."""
+    known = await events_of(cluster, asked, namespace, uid=uid)
+    yield known
+    uid, last = key_of(Subject.parse(known[0].subject)).uid, known[-1].sequence
+    later_ones = again(lambda: events_of(cluster, asked, namespace, uid=uid, after=last), trouble)
     async with aclosing(later_ones) as looks:
         async for later in looks:
-            for line in _told(later, part):
-                yield line
-            mine = later or mine
+            if later:
+                last = later[-1].sequence
+                yield later
+
+
+async def known_by_log(
+    log: EventLog, asked: Asked, namespace: str, *, uid: str = "", trouble: Tell = ignore_trouble
+) -> AsyncGenerator[Sequence[Stored], None]:
+    """The events of the newest job of a name, or of the one with the uid: first those until now, then later ones.
+
+    Raises `Refused` if the log does not have the job.
+    """
+    histories, events = await everything(log, subjects_of(asked, namespace, uid=uid))
+    _, history = find(histories, asked, namespace, uid=uid)
+    yield [stored for stored in events if of_history(stored, history)]
+    subjects = history_filters(history.job.key)
+    async with aclosing(log.read(after=histories.position, subjects=subjects, trouble=trouble)) as batches:
+        async for batch in batches:
+            yield batch.events
 
 
 async def lines(
-    log: EventLog, asked: Asked, namespace: str, part: Part, early: Callable[[Stored], bool] | None = None
+    known: AsyncGenerator[Sequence[Stored], None], part: Part, early: Callable[[Stored], bool] | None = None
 ) -> AsyncGenerator[str, None]:
     """A job's events, one a line, up to the sequence or time of `part`; with `follow` there is no end.
 
-    Raises `Refused` if the log does not have the job, or no event of it up to that point.
+    Raises `Refused` if there is no event up to that point.
     """
-    histories, events = await everything(log, subjects_of(asked, namespace))
-    _, history = find(histories, asked, namespace)
-    mine = [stored for stored in events if of_history(stored, history)]
-    for line in _shown(history.job.key, mine, part, early):
-        yield line
-    if not part.follow:
-        return
-    async with aclosing(log.read(after=histories.position, subjects=history_filters(history.job.key))) as batches:
-        async for batch in batches:
-            for line in _told(batch.events, part):
-                yield line
+    async with aclosing(known):
+        mine = await anext(known)
+        for line in _shown(key_of(Subject.parse(mine[0].subject)), mine, part, early):
+            yield line
+        if part.follow:
+            async for later in known:
+                for line in _told(later, part):
+                    yield line
 
 
 def _early(part: Part) -> Callable[[Stored], bool] | None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from muster.following import status_of
-from muster.targets import Asked, Target, chosen, fail
+from muster.targets import Asked, Target, chosen
 from shared.cluster import Cluster
 from shared.cluster.objects import Custom
 from shared.errors import Conflict, Refused
@@ -14,9 +14,9 @@ PAUSED = ("Suspending", "Suspended")
 
 
 async def the_job(cluster: Cluster, asked: Asked, namespace: str, done: str) -> tuple[Target, Custom]:
-    """The job to be `done` (scaled, suspended).  Exits with one line if there is none, or several."""
+    """The job to be `done` (scaled, suspended).  Raises `Refused` if there is none, or several."""
     if asked.is_request:
-        raise fail(f"only a job can be {done}")
+        raise Refused(f"only a job can be {done}", reason="Invalid")
     found: dict[Target, Custom] = {}
     for target in asked.targets:
         versions = target.versions()
@@ -31,7 +31,8 @@ async def the_job(cluster: Cluster, asked: Asked, namespace: str, done: str) -> 
             break
     target_meant = chosen(asked, found, namespace)
     if target_meant is None:
-        raise fail(f"no {asked.kind} {namespace}/{asked.name}; -n names another namespace")
+        words = f"no {asked.kind} {namespace}/{asked.name}; -n names another namespace"
+        raise Refused(words, reason="NotFound")
     return target_meant, found[target_meant]
 
 
@@ -46,11 +47,12 @@ async def _got(cluster: Cluster, target: Target, namespace: str, *, only: bool) 
 
 
 def must_not_be_over(job: Custom, target: Target, done: str) -> None:
-    """Exits with one line if the job is over and cannot be `done`."""
+    """Raise `Refused` if the job is over and cannot be `done`."""
     phase = target.phase(status_of(job))
     if phase in OVER:
-        raise fail(
-            f"{target.label} is over ({phase}) and cannot be {done}; delete it and apply it again to run it anew"
+        raise Refused(
+            f"{target.label} is over ({phase}) and cannot be {done}; delete it and apply it again to run it anew",
+            reason="Invalid",
         )
 
 
@@ -72,9 +74,10 @@ def suspend_field(job: Custom, target: Target) -> object:
 
 
 def must_not_pause(job: Custom, target: Target) -> None:
-    """Exits with one line if the job is Suspending or Suspended, or asked to be."""
+    """Raise `Refused` if the job is Suspending or Suspended, or asked to be."""
     if wants_pause(job, target) or target.phase(status_of(job)) in PAUSED:
-        raise fail(f"{target.label} is suspended, or about to be; `muster resume {target.label}` first")
+        words = f"{target.label} is suspended, or about to be; `muster resume {target.label}` first"
+        raise Refused(words, reason="Invalid")
 
 
 def value_at(job: Custom, path: str) -> object:
@@ -92,11 +95,12 @@ def patch_at(path: str, value: object) -> dict[str, Any]:
 
 
 async def patched(cluster: Cluster, target: Target, job: Custom, patch: dict[str, Any]) -> Custom:
-    """The job after a merge patch.  Exits with one line if another job has its name by now."""
+    """The job after a merge patch.  Raises `Refused` if another job has its name by now."""
     meta = job.metadata
     guarded = {**patch, "metadata": {**patch.get("metadata", {}), "uid": meta.uid}}
     try:
         return await cluster.patch(target.resource, meta.namespace, meta.name, guarded)
     except Conflict as conflict:
         kind = target.resource.kind
-        raise fail(f"{kind} {meta.namespace}/{meta.name} was replaced by another one meanwhile") from conflict
+        words = f"{kind} {meta.namespace}/{meta.name} was replaced by another one meanwhile"
+        raise Refused(words, reason="NotFound") from conflict

@@ -2,15 +2,16 @@
 
 import asyncio
 import re
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 
+import msgspec
 import typer
 
-from muster.following import LOOK_SECONDS, status_of
+from muster.following import LOOK_SECONDS, Tell, status_of, warn
 from muster.jobs import OVER, the_job
 from muster.listing import objects
-from muster.targets import Asked, Target, fail
+from muster.targets import Asked, Target
 from shared.cluster import Applied, Snapshot
 from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster
@@ -19,23 +20,62 @@ from shared.errors import Refused, Transient
 from shared.job.naming import JOB_UID
 from shared.job.spec import JobSpec
 
+WAITING_LINES = 1_000
+"""The most lines of a job that are in memory at a time."""
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One line that a pod wrote."""
+
+    pod: str
+    """The name of the pod."""
+    time: str
+    """When the container wrote it, by its node's clock: RFC 3339, UTC, nanoseconds."""
+    text: str
+
 
 async def logs(cluster: KubeCluster, asked: Asked, namespace: str, *, follow: bool, tail: int | None) -> None:
-    """Print the logs of a job's pods; with `follow` also later lines, until the job is over.
+    """Print the logs of a job's pods, as `lines` gives them."""
+    found = lines(cluster, asked, namespace, follow=follow, tail=tail, trouble=lambda words: warn(f"muster: {words}"))
+    async with aclosing(found):
+        async for line in found:
+            typer.echo(f"[{line.pod}] {line.text}")
+
+
+async def lines(
+    cluster: KubeCluster, asked: Asked, namespace: str, *, follow: bool, tail: int | None, trouble: Tell
+) -> AsyncGenerator[Line, None]:
+    """The logs of a job's pods, one pod after the other; with `follow` as they come, until the job is over.
 
     `tail` is the number of last lines of each pod to begin with; None for all.
+    Raises `Refused` if there is no such job, or without `follow` if it has no pods.
     """
     if asked.is_request:
-        raise fail("only a job has pods that write logs; name the job")
+        raise Refused("only a job has pods that write logs; name the job", reason="Invalid")
     target, job = await the_job(cluster, asked, namespace, "read")
-    reader = _Reader(cluster, target, job, tail)
-    await (reader.follow() if follow else reader.print())
+    reader = _Reader(cluster, target, job, tail, trouble)
+    reading = asyncio.create_task(reader.follow() if follow else reader.present())
+    try:
+        while not (reading.done() and reader.lines.empty()):
+            coming = asyncio.ensure_future(reader.lines.get())
+            await asyncio.wait((coming, reading), return_when=asyncio.FIRST_COMPLETED)
+            if coming.done():
+                yield coming.result()
+            else:
+                coming.cancel()
+        await reading
+    finally:
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
 
 
 class _Reader:
     """The logs of one job."""
 
-    def __init__(self, cluster: KubeCluster, target: Target, job: Custom, tail: int | None) -> None:
+    def __init__(self, cluster: KubeCluster, target: Target, job: Custom, tail: int | None, trouble: Tell) -> None:
+        self.lines: asyncio.Queue[Line] = asyncio.Queue(WAITING_LINES)
+        """In the order of their reading."""
+        self._trouble = trouble
         self._cluster = cluster
         self._target = target
         self._job = job
@@ -46,20 +86,21 @@ class _Reader:
         self._begun: dict[str, asyncio.Task[None]] = {}
         """The task that reads each pod's log, by uid."""
 
-    async def print(self) -> None:
-        """Print the present lines, one pod after the other."""
+    async def present(self) -> None:
+        """Read the present lines, one pod after the other."""
         pods = await self._pods()
         if not pods:
-            raise fail(f"{self._target.label} has no pods now; `muster why {self._target.label}` says why")
+            label = self._target.label
+            raise Refused(f"{label} has no pods now; `muster why {label}` says why", reason="NotFound")
         for pod in pods:
             if _started(container := self._container(pod)):
                 await self._read(pod, container.name, follow=False)
             else:
                 reason = container.state.waiting.reason if container.state.waiting else ""
-                _complain(f"{pod.metadata.name} has not started yet{f' ({reason})' if reason else ''}")
+                self._trouble(f"{pod.metadata.name} has not started yet{f' ({reason})' if reason else ''}")
 
     async def follow(self) -> None:
-        """Print the lines of each pod from its start, until the job is over and all pods have ended."""
+        """Read the lines of each pod from its start, until the job is over and all pods have ended."""
         watching = asyncio.create_task(self._watch())
         try:
             while not watching.done() and not await self._is_over():
@@ -108,7 +149,7 @@ class _Reader:
         return next((one for one in containers if one.name in self._containers), containers[0])
 
     async def _read(self, pod: Pod, container: str, *, follow: bool) -> None:
-        """Print one pod's lines; a broken stream is opened again after the last line."""
+        """Read one pod's lines; a broken stream is opened again after the last line."""
         name, seen = pod.metadata.name, Seen()
         while True:
             tail = None if seen.last else self._tail
@@ -118,13 +159,13 @@ class _Reader:
                     async for line in lines:
                         time, _, text = line.decode(errors="replace").partition(" ")
                         if seen.is_new(time):
-                            typer.echo(f"[{name}] {text}")
+                            await self.lines.put(Line(name, time, text))
             except Refused as refusal:
-                _complain(str(refusal))
+                self._trouble(str(refusal))
             except Transient as trouble:
                 if not follow:
                     raise
-                _complain(f"{trouble}; trying again")
+                self._trouble(f"{trouble}; trying again")
                 await asyncio.sleep(LOOK_SECONDS)
                 continue
             return
@@ -176,7 +217,3 @@ def _started(container: ContainerStatus) -> bool:
 def _natural(name: str) -> list[tuple[int, str]]:
     """The sort key of a name: by number, so that `worker-10` comes after `worker-9`."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
-
-
-def _complain(words: str) -> None:
-    typer.secho(f"muster: {words}", err=True)

@@ -1,12 +1,14 @@
 """Reads the log for a command: connects, folds up to the end, follows."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeVar
 
+import typer
 import uvloop
 
+from muster.following import WAITED_TOO_LONG, WaitedTooLong
 from muster.targets import fail
 from shared.cluster.kube import KubeCluster
 from shared.errors import Transient, Trouble
@@ -86,11 +88,20 @@ async def everything(log: EventLog, subjects: tuple[str, ...] = ()) -> tuple[His
     return histories, kept
 
 
-def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a command's coroutine; `Trouble` becomes one line and exit code 1, Ctrl-C exit code 130."""
+@contextmanager
+def told() -> Iterator[None]:
+    """`Trouble` becomes one line, and exit code 1, or 3 after a wait that was too long."""
     try:
-        return uvloop.run(work())
+        yield
     except Trouble as trouble:
-        raise fail(str(trouble)) from trouble
+        ended = fail(str(trouble))
+        raise (typer.Exit(WAITED_TOO_LONG) if isinstance(trouble, WaitedTooLong) else ended) from trouble
+
+
+def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a command's coroutine; `Trouble` is `told`, and Ctrl-C is exit code 130."""
+    try:
+        with told():
+            return uvloop.run(work())
     except (KeyboardInterrupt, asyncio.CancelledError) as stop:
         raise SystemExit(130) from stop

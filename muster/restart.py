@@ -6,12 +6,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-import typer
-
-from muster.following import LASTING_SECONDS, Answer, condition_of, follow, status_of
+from muster.following import LASTING_SECONDS, Answer, Change, carried_out, condition_of, status_of
 from muster.jobs import PAUSED, must_not_be_over, must_not_pause, patched, the_job
-from muster.targets import Asked, Target, fail
+from muster.targets import Asked, Target
 from shared.cluster import Cluster
+from shared.errors import Refused
 from shared.job.naming import RESTART
 
 RUNS = ("Running", "Scaling")
@@ -30,28 +29,37 @@ def this_second() -> str:
 async def restart(
     cluster: Cluster, asked: Asked, namespace: str, *, wait: bool, timeout: int, value: Callable[[], str] = new_value
 ) -> None:
-    """Ask for a new attempt and wait until it runs."""
+    """Ask for a new attempt, and print until it runs."""
+    change = await ask_to_restart(cluster, asked, namespace, wait=wait, value=value)
+    await carried_out(cluster, change, wait=wait, timeout=timeout)
+
+
+async def ask_to_restart(
+    cluster: Cluster, asked: Asked, namespace: str, *, wait: bool, value: Callable[[], str] = new_value
+) -> Change:
+    """Ask for a new attempt, and with `wait` so that it can be told from the one before.
+
+    Raises `Refused` for a job that does not run.
+    """
     target, job = await the_job(cluster, asked, namespace, "restarted")
     must_not_be_over(job, target, "restarted")
     must_not_pause(job, target)
     if not target.phase(status_of(job)):
-        raise fail(f"{target.label} has not been admitted yet, there is nothing to restart; `muster why` says why")
+        words = f"{target.label} has not been admitted yet, there is nothing to restart; `muster why` says why"
+        raise Refused(words, reason="Invalid")
     if wait and _since(status_of(job), "Running") == this_second():
         # Times are whole seconds: two attempts that begin within one second look the same.
         await asyncio.sleep(1)
     job = await patched(cluster, target, job, {"metadata": {"annotations": {RESTART: value()}}})
-    typer.echo(f"{target.label} asked to restart")
-    if wait and "conditions" not in status_of(job):
-        typer.echo(f"its status does not say when an attempt began; `muster history {target.label} --follow` does")
-    elif wait:
-        # The status shows the restart of a running attempt.  For a job that never ran it shows none, so an attempt that
-        # stays Running for `LASTING_SECONDS` counts as the new one.
-        before = status_of(job)
-        ran = target.phase(before) in RUNS
-        lasting = 0.0 if ran else LASTING_SECONDS
-        await follow(
-            cluster, target, job, _begun_again(target, before if ran else {}), timeout=timeout, lasting=lasting
-        )
+    said, before = f"{target.label} asked to restart", status_of(job)
+    if wait and "conditions" not in before:
+        hint = f"its status does not say when an attempt began; `muster history {target.label} --follow` does"
+        return Change(target, f"{said}\n{hint}")
+    # The status shows the restart of a running attempt.  For a job that never ran it shows none, so an attempt that
+    # stays Running for `LASTING_SECONDS` counts as the new one.
+    ran = target.phase(before) in RUNS
+    answer = _begun_again(target, before if ran else {})
+    return Change(target, said, job, answer, 0.0 if ran else LASTING_SECONDS)
 
 
 def _begun_again(target: Target, before: dict[str, Any]) -> Answer:

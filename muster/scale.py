@@ -2,20 +2,24 @@
 
 from typing import Any
 
-import typer
-
-from muster.following import Answer, follow, status_of
+from muster.following import Answer, Change, carried_out, status_of
 from muster.jobs import OVER, PAUSED, must_not_be_over, must_not_pause, patch_at, patched, the_job, value_at
-from muster.targets import Asked, Target, fail
+from muster.targets import Asked, Target
 from shared.cluster import Cluster
 from shared.cluster.objects import Custom
+from shared.errors import Refused
 from shared.frameworks.definition import Scale
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.job.spec import JobSpec
 
 
 async def to(cluster: Cluster, asked: Asked, namespace: str, size: int, *, wait: bool, timeout: int) -> None:
-    """Scale a job to `size` workers."""
+    """Scale a job to `size` workers, and print the outcome."""
+    await carried_out(cluster, await ask_for(cluster, asked, namespace, size), wait=wait, timeout=timeout)
+
+
+async def ask_for(cluster: Cluster, asked: Asked, namespace: str, size: int) -> Change:
+    """Ask for `size` workers.  Raises `Refused` for a job that cannot have them."""
     target, job = await the_job(cluster, asked, namespace, "scaled")
     scale, spec = _elastic(job, target)
     must_not_be_over(job, target, "scaled")
@@ -23,45 +27,47 @@ async def to(cluster: Cluster, asked: Asked, namespace: str, size: int, *, wait:
     if spec is not None:
         _must_be_within_bounds(target, spec, size)
     if target.has_requests:
-        await _by_request(cluster, target, job, size, wait=wait, timeout=timeout)
-    elif scale is not None:
-        if spec is None:
-            raise fail(f"{target.label} is not carried out as it is written now; `muster why {target.label}` says why")
-        await _by_field(cluster, target, job, scale, spec.worker.replicas, size, wait=wait, timeout=timeout)
+        return await _by_request(cluster, target, job, size)
+    assert scale is not None, target
+    if spec is None:
+        words = f"{target.label} is not carried out as it is written now; `muster why {target.label}` says why"
+        raise Refused(words, reason="Invalid")
+    return await _by_field(cluster, target, job, scale, spec.worker.replicas, size)
 
 
 def _elastic(job: Custom, target: Target) -> tuple[Scale | None, JobSpec | None]:
     """The path of the job's size, which a kind with requests does not need; and its spec, unless that has problems.
 
-    Exits with one line if its size is fixed.
+    Raises `Refused` if its size is fixed.
     """
     assert target.framework is not None, target
     described, parsed = target.framework.definition, target.framework.parse(job)
     spec = parsed if isinstance(parsed, JobSpec) else None
     if spec is not None and not spec.handling.elastic:
-        raise fail(f"{target.label} cannot be scaled: it is not elastic, its size is fixed")
+        raise Refused(f"{target.label} cannot be scaled: it is not elastic, its size is fixed", reason="Invalid")
     scale = described.scale if described is not None else None
     if scale is None and not target.has_requests:
-        raise fail(f"{target.label} cannot be scaled: a {target.resource.kind} has a fixed size")
+        raise Refused(f"{target.label} cannot be scaled: a {target.resource.kind} has a fixed size", reason="Invalid")
     return scale, spec
 
 
 def _must_be_within_bounds(target: Target, spec: JobSpec, size: int) -> None:
-    """Exits with one line for a size out of the job's bounds, because the request would fail."""
+    """Raise `Refused` for a size out of the job's bounds, because the request would fail."""
     worker = spec.worker
     if size < worker.min_replicas or (worker.max_replicas is not None and size > worker.max_replicas):
         most = f" to {worker.max_replicas}" if worker.max_replicas is not None else " or more"
-        raise fail(f"{target.label} has {worker.min_replicas}{most} workers, and not {size}: change its bounds first")
+        words = f"{target.label} has {worker.min_replicas}{most} workers, and not {size}: change its bounds first"
+        raise Refused(words, reason="Invalid")
 
 
-async def _by_request(cluster: Cluster, target: Target, job: Custom, size: int, *, wait: bool, timeout: int) -> None:
+async def _by_request(cluster: Cluster, target: Target, job: Custom, size: int) -> Change:
     namespace = job.metadata.namespace
     now = len(status_of(job).get("targetWorkers") or ())
     if not now:
-        raise fail(f"{target.resource.kind} {namespace}/{target.name} has no workers yet; scale it once it runs")
+        words = f"{target.resource.kind} {namespace}/{target.name} has no workers yet; scale it once it runs"
+        raise Refused(words, reason="Invalid")
     if size == now:
-        typer.echo(f"{target.label} has {now} workers already")
-        return
+        return Change(target, f"{target.label} has {now} workers already")
     resource = SCALEOUTS if size > now else SCALEINS
     count = {"count": abs(size - now)}
     manifest = {
@@ -72,9 +78,7 @@ async def _by_request(cluster: Cluster, target: Target, job: Custom, size: int, 
     }
     made = await cluster.create(resource, namespace, manifest)
     request = Target(resource, made.metadata.name)
-    typer.echo(f"{request.label} created: {now} -> {size} workers")
-    if wait:
-        await follow(cluster, request, made, _scaled(request), timeout=timeout)
+    return Change(request, f"{request.label} created: {now} -> {size} workers", made, _scaled(request))
 
 
 def _scaled(request: Target) -> Answer:
@@ -84,16 +88,12 @@ def _scaled(request: Target) -> Answer:
     return answer
 
 
-async def _by_field(
-    cluster: Cluster, target: Target, job: Custom, scale: Scale, now: int, size: int, *, wait: bool, timeout: int
-) -> None:
+async def _by_field(cluster: Cluster, target: Target, job: Custom, scale: Scale, now: int, size: int) -> Change:
     if now == size and value_at(job, scale.status) == size:
-        typer.echo(f"{target.label} has {size} workers already")
-        return
+        return Change(target, f"{target.label} has {size} workers already")
     job = await patched(cluster, target, job, patch_at(scale.spec, size))
-    typer.echo(f"{target.label} asked for {size} workers instead of {now}")
-    if wait:
-        await follow(cluster, target, job, _has_size(target, scale, size), timeout=timeout)
+    said = f"{target.label} asked for {size} workers instead of {now}"
+    return Change(target, said, job, _has_size(target, scale, size))
 
 
 def _has_size(target: Target, scale: Scale, size: int) -> Answer:

@@ -2,37 +2,44 @@
 
 from typing import Any
 
-import typer
-
 from muster import jobs
-from muster.following import LASTING_SECONDS, Answer, follow, older, status_of
-from muster.targets import Asked, Target, fail
+from muster.following import LASTING_SECONDS, Answer, Change, carried_out, older, status_of
+from muster.targets import Asked, Target
 from shared.cluster import Cluster
 from shared.cluster.objects import Custom
+from shared.errors import Refused
 
 
 async def suspend(cluster: Cluster, asked: Asked, namespace: str, *, wait: bool, timeout: int) -> None:
-    """Ask for a pause and wait until the job is Suspended."""
+    """Ask for a pause, and print until the job is Suspended."""
+    await carried_out(cluster, await ask_to_suspend(cluster, asked, namespace), wait=wait, timeout=timeout)
+
+
+async def resume(cluster: Cluster, asked: Asked, namespace: str, *, wait: bool, timeout: int) -> None:
+    """Ask for the end of the pause, and print until the job runs."""
+    await carried_out(cluster, await ask_to_resume(cluster, asked, namespace), wait=wait, timeout=timeout)
+
+
+async def ask_to_suspend(cluster: Cluster, asked: Asked, namespace: str) -> Change:
+    """Ask for a pause.  Raises `Refused` for a job that cannot pause."""
     target, job = await jobs.the_job(cluster, asked, namespace, "suspended")
     path = _path(target, "suspended")
     jobs.must_not_be_over(job, target, "suspended")
     if jobs.wants_pause(job, target):
         if target.phase(status_of(job)) == "Suspended" and not older(status_of(job), job):
-            typer.echo(f"{target.label} is suspended already")
-            return
-        typer.echo(f"{target.label} is asked to suspend already")
+            return Change(target, f"{target.label} is suspended already")
+        said = f"{target.label} is asked to suspend already"
     else:
         job = await jobs.patched(cluster, target, job, jobs.patch_at(path, True))
         if jobs.value_at(job, path) is not True:
             # Older definitions do not declare the field, and drop it.
             job = await _annotated(cluster, target, job)
-        typer.echo(f"{target.label} asked to suspend")
-    if wait:
-        await _follow(cluster, target, job, _suspended(target), timeout)
+        said = f"{target.label} asked to suspend"
+    return Change(target, said, job, _suspended(target), _lasting(job))
 
 
-async def resume(cluster: Cluster, asked: Asked, namespace: str, *, wait: bool, timeout: int) -> None:
-    """Ask for the end of the pause and wait until the job runs."""
+async def ask_to_resume(cluster: Cluster, asked: Asked, namespace: str) -> Change:
+    """Ask for the end of the pause.  Raises `Refused` for a job that cannot pause."""
     target, job = await jobs.the_job(cluster, asked, namespace, "resumed")
     path = _path(target, "resumed")
     jobs.must_not_be_over(job, target, "resumed")
@@ -44,38 +51,37 @@ async def resume(cluster: Cluster, asked: Asked, namespace: str, *, wait: bool, 
         if (annotation := jobs.suspend_annotation(target)) in (job.metadata.annotations or {}):
             patch["metadata"] = {"annotations": {annotation: None}}
         job = await jobs.patched(cluster, target, job, patch)
-        typer.echo(f"{target.label} asked to resume")
+        said = f"{target.label} asked to resume"
     elif phase in jobs.PAUSED or older(status_of(job), job):
-        typer.echo(f"{target.label} is asked to run already")
+        said = f"{target.label} is asked to run already"
     else:
-        typer.echo(f"{target.label} is not suspended; it is {phase or 'not admitted yet'}")
-        return
-    if wait:
-        await _follow(cluster, target, job, _resumed(target), timeout)
+        return Change(target, f"{target.label} is not suspended; it is {phase or 'not admitted yet'}")
+    return Change(target, said, job, _resumed(target), _lasting(job))
 
 
 def _path(target: Target, done: str) -> str:
-    """The path of the field that asks for a pause.  Exits with one line if the kind has none."""
+    """The path of the field that asks for a pause.  Raises `Refused` if the kind has none."""
     path = target.framework.definition.suspend if target.framework is not None else ""
     if not path:
-        raise fail(f"{target.label} cannot be {done}: a {target.resource.kind} has no field that asks for a pause")
+        words = f"{target.label} cannot be {done}: a {target.resource.kind} has no field that asks for a pause"
+        raise Refused(words, reason="Invalid")
     return path
 
 
 async def _annotated(cluster: Cluster, target: Target, job: Custom) -> Custom:
     """The job after the wish was written as an annotation."""
     if not (annotation := jobs.suspend_annotation(target)):
-        raise fail(
+        raise Refused(
             f"{target.label} cannot be suspended: the definition of {target.resource.kind} here drops the field for "
-            "it; `muster crds | kubectl apply -f -` installs one that has it"
+            "it; `muster crds | kubectl apply -f -` installs one that has it",
+            reason="Invalid",
         )
     return await jobs.patched(cluster, target, job, {"metadata": {"annotations": {annotation: "true"}}})
 
 
-async def _follow(cluster: Cluster, target: Target, job: Custom, answer: Answer, timeout: int) -> None:
+def _lasting(job: Custom) -> float:
     # A change of the spec has a new generation, which the status names later; a change of an annotation has none.
-    lasting = 0.0 if older(status_of(job), job) else LASTING_SECONDS
-    await follow(cluster, target, job, answer, timeout=timeout, lasting=lasting)
+    return 0.0 if older(status_of(job), job) else LASTING_SECONDS
 
 
 def _suspended(target: Target) -> Answer:

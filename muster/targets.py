@@ -90,7 +90,10 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 def parse_target(text: str, kinds: Kinds | None = None) -> Asked:
-    """Parse `tfjob/digits`, or only `digits` for a job of any kind; the output of `kubectl get -o name` works, too."""
+    """Parse `tfjob/digits`, or only `digits` for a job of any kind; the output of `kubectl get -o name` works, too.
+
+    Raises `Refused` for a text that is neither.
+    """
     kinds = known_kinds() if kinds is None else kinds
     word, slash, name = text.rpartition("/")
     word, _, group = word.lower().partition(".")
@@ -105,7 +108,7 @@ def parse_target(text: str, kinds: Kinds | None = None) -> Asked:
         if slash and word in (resource.kind.lower(), resource.plural) and group in ("", resource.group)
     ]
     if not targets or not name:
-        raise typer.BadParameter(f"{text!r} is no KIND/NAME; say for example trainingjob/digits")
+        raise Refused(f"{text!r} is no KIND/NAME; say for example trainingjob/digits", reason="Invalid")
     return Asked(name, tuple(targets))
 
 

@@ -9,6 +9,7 @@ import typer
 
 from muster.commands.installing import crds, doctor, rbac, run, setup
 from muster.commands.looking import audit, get, history, logs, replay, schema, why
+from muster.commands.sending import forward
 from muster.commands.steering import restart, resume, scale, suspend
 from muster.commands.trying import demo
 
@@ -25,6 +26,7 @@ COMMANDS = (
     replay,
     why,
     schema,
+    forward,
     scale,
     suspend,
     resume,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from pydantic import ValidationError
 
-from muster.targets import fail
+from muster.targets import Asked, fail, parse_target
 from shared.errors import Refused
 from shared.process.settings import Settings, complaint
 
@@ -20,6 +20,14 @@ def settings() -> Settings:
         return Settings()
     except ValidationError as error:
         raise fail(complaint(error)) from error
+
+
+def named(text: str) -> Asked:
+    """The job or the request of a KIND/NAME.  Wrong usage if it is none."""
+    try:
+        return parse_target(text)
+    except Refused as refusal:
+        raise typer.BadParameter(str(refusal)) from refusal
 
 
 def or_current(context: typer.Context, namespace: str) -> str:
@@ -51,7 +59,7 @@ Namespace = Annotated[
     typer.Option("--namespace", "-n", callback=or_current, show_default="the current context's", help="the namespace"),
 ]
 JobName = Annotated[str, typer.Argument(metavar="KIND/NAME", help="the job: trainingjob/NAME, or only NAME")]
-"""A string, which the command parses with `parse_target`: typer's help would show the name of another type."""
+"""A string, which the command parses with `named`: typer's help would show the name of another type."""
 Nats = Annotated[
     bool,
     typer.Option(

@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
-from muster.commands.arguments import JobName, Namespace, Nats, on_cluster, settings
+from muster.commands.arguments import JobName, Namespace, Nats, named, on_cluster, settings
 from muster.summary import Output
-from muster.targets import parse_target
 
 
 def schema(
@@ -51,7 +50,7 @@ def get(
     from muster.get import get as show
     from muster.reading import run as running
 
-    asked = parse_target(target) if target else None
+    asked = named(target) if target else None
     if asked is not None and everywhere:
         raise typer.BadParameter("a job is in one namespace; say -n NAMESPACE instead of -A")
     if asked is not None and asked.is_request:
@@ -85,7 +84,7 @@ def history(
     if target == "accept":
         if not accepted:
             raise typer.BadParameter("accept whose loss? say `muster history accept trainingjob/NAME`")
-        lost = parse_target(accepted)
+        lost = named(accepted)
         running(lambda: accept(lost, namespace, settings(), nats=nats))
         return
     if target == "disown":
@@ -97,7 +96,7 @@ def history(
         raise typer.BadParameter("--reason belongs to `muster history disown`")
     if accepted:
         raise typer.BadParameter(f"one KIND/NAME at a time; {accepted!r} is too many")
-    job = parse_target(target)
+    job = named(target)
     part = Part(follow=follow, at=at, decisions=decisions, as_json=as_json)
     running(lambda: show(job, namespace, settings(), part, nats=nats))
 
@@ -133,7 +132,7 @@ def logs(
     """Print the logs of all pods of a job, each line after the name of its pod."""
     from muster.logs import logs as print_logs
 
-    job = parse_target(target)
+    job = named(target)
     on_cluster(lambda cluster: print_logs(cluster, job, namespace, follow=follow, tail=tail))
 
 
@@ -178,5 +177,5 @@ def why(
     from muster.reading import run as running
     from muster.why import why as say_why
 
-    asked = parse_target(target)
+    asked = named(target)
     running(lambda: say_why(asked, about, namespace, settings(), uid=uid, as_json=as_json, nats=nats))

@@ -4,9 +4,8 @@ from typing import Annotated
 
 import typer
 
-from muster.commands.arguments import JobName, Namespace, Timeout, Wait, on_cluster
+from muster.commands.arguments import JobName, Namespace, Timeout, Wait, named, on_cluster
 from muster.following import TIMEOUT_SECONDS
-from muster.targets import parse_target
 
 
 def scale(
@@ -19,7 +18,7 @@ def scale(
     """Scale a running job to a number of workers."""
     from muster.scale import to as scale_to
 
-    job = parse_target(target)
+    job = named(target)
     on_cluster(lambda cluster: scale_to(cluster, job, namespace, to, wait=wait, timeout=timeout))
 
 
@@ -27,7 +26,7 @@ def suspend(target: JobName, namespace: Namespace = "", wait: Wait = True, timeo
     """Suspend a job: its pods are deleted, its size and history stay."""
     from muster.suspend import suspend as pause
 
-    job = parse_target(target)
+    job = named(target)
     on_cluster(lambda cluster: pause(cluster, job, namespace, wait=wait, timeout=timeout))
 
 
@@ -35,7 +34,7 @@ def resume(target: JobName, namespace: Namespace = "", wait: Wait = True, timeou
     """Resume a suspended job, in a new attempt of the same size."""
     from muster.suspend import resume as go_on
 
-    job = parse_target(target)
+    job = named(target)
     on_cluster(lambda cluster: go_on(cluster, job, namespace, wait=wait, timeout=timeout))
 
 
@@ -43,5 +42,5 @@ def restart(target: JobName, namespace: Namespace = "", wait: Wait = True, timeo
     """Restart a running job in a new attempt; it does not count against backoffLimit."""
     from muster.restart import restart as begin_again
 
-    job = parse_target(target)
+    job = named(target)
     on_cluster(lambda cluster: begin_again(cluster, job, namespace, wait=wait, timeout=timeout))

@@ -222,7 +222,7 @@ def _asked(question: Question, kinds: Kinds) -> Asked:
     for words in words_of(question.name):
         try:
             return parse_target(words, kinds)
-        except typer.BadParameter:
+        except Refused:
             continue
     words = f"{question.name!r} is no KIND.NAME of a kind that is known here; say for example trainingjob.digits"
     raise Refused(words, reason="NotFound")

@@ -60,6 +60,11 @@ def filters(namespace: str = "*", name: str = "*", uid: str = "*", author: str =
     return tuple(_filter(family, namespace, name, uid, author) for family in FAMILIES)
 
 
+def of_type(namespace: str, tag: str) -> str:
+    """The NATS filter of the events of a namespace and a type, whoever wrote them; `*` stands for any."""
+    return f"*.{_token(namespace)}.*.*.*.{tag}"
+
+
 def matches(pattern: str, subject: str) -> bool:
     """Whether a NATS filter covers a subject: `*` is one token, a final `>` one or more."""
     wanted = pattern.split(".")

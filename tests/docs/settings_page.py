@@ -46,6 +46,7 @@ Muster reads these too, where they are set:
 
 OTHERS = (
     ("KUBERNETES_SERVICE_HOST", "every process", "Kubernetes sets it in each pod: the process runs in a cluster."),
+    ("MUSTER_FORWARD_TO", "forward", "The address of `muster forward --to`, which may hold a secret."),
     ("MUSTER_PORTS", "demo, tests", "The range of local ports for servers, such as `10000-20000`; else `10000-30000`."),
     ("DOCKER_HOST", "demo on K3s", "The address of the Docker engine; else `unix:///var/run/docker.sock`."),
     ("TMPDIR", "demo", "The parent of the temporary folder."),

@@ -32,6 +32,9 @@ def read_variables(file: Path) -> Iterator[str]:
                 yield value(file, name)
             case ast.Subscript(value=ast.Attribute(attr="environ"), slice=name, ctx=ast.Load()):
                 yield value(file, name)
+            case ast.keyword(arg="envvar", value=name):
+                # An option of the command line.
+                yield value(file, name)
 
 
 def value(file: Path, name: ast.expr) -> str:

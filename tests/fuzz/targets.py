@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import msgspec
-import typer
 from pydantic import ValidationError
 
+from muster.outgoing import secret_of, wait_of
 from muster.saved import event_of, line_of
 from muster.targets import parse_target
 from services.scaler.core import drain
@@ -228,7 +228,9 @@ TEXTS: Mapping[Callable[[str], object], Errors] = {
     lambda text: event_of(text.encode()): (ValueError,),
     lambda text: report.read(text.encode()): MALFORMED,
     lambda text: is_older(text, this_release()): (),
-    parse_target: (typer.BadParameter,),
+    parse_target: (Refused,),
+    secret_of: (Refused,),
+    lambda text: wait_of(text, 0.0): (),
     checkpointed: (),
 }
 """One-line readers with their errors."""

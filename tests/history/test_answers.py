@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from muster.get import Wish, texts
-from muster.history import Part, lines
+from muster.history import Part, known_by_log, lines
 from muster.kinds import known_kinds
 from muster.summary import Output
 from muster.targets import parse_target
@@ -63,9 +63,10 @@ async def test_its_words_are_those_of_the_command_line(log: Log):
     assert await told(log, ask(part="why", text=True)) == printed
     [why] = await answer(reader(log), ASKED, "worker-1", "team-a", as_json=True)
     assert await told(log, ask(part="why", about="worker-1")) == f"{why}\n"
-    events = [line async for line in lines(reader(log), ASKED, "team-a", Part(as_json=True))]
+    events = [line async for line in lines(known_by_log(reader(log), ASKED, "team-a"), Part(as_json=True))]
     assert (await told(log, ask(part="events"))).splitlines() == events
-    *_, state = [line async for line in lines(reader(log), ASKED, "team-a", Part(at="4"), lambda e: e.sequence <= 4)]
+    known = known_by_log(reader(log), ASKED, "team-a")
+    *_, state = [line async for line in lines(known, Part(at="4"), lambda e: e.sequence <= 4)]
     assert await told(log, ask(part="at", at="4")) == f"{state}\n"
     wish = Wish("team-a", asked=ASKED, output=Output.json)
     [shown] = [text async for text in texts(reader(log), wish, known_kinds())]

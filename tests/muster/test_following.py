@@ -7,8 +7,10 @@ import pytest
 import typer
 
 from muster.following import PATIENCE_SECONDS as QUIET_SECONDS
-from muster.following import follow
+from muster.following import Change, carried_out
+from muster.reading import told
 from muster.targets import Target, parse_target
+from shared.cluster import Cluster
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.operator import a_job
@@ -52,7 +54,7 @@ class Waiting:
             await self.status(phase, **more)
         asked = await self.cluster.get(TRAININGJOBS, "default", NAME)
         assert asked is not None
-        return asyncio.ensure_future(follow(self.cluster, JOB, asked, runs, timeout=30))
+        return asyncio.ensure_future(carried(self.cluster, Change(JOB, "", asked, runs)))
 
     async def looked(self, seconds: float = 0.0) -> str:
         """What it complained of once it has looked again, and once more after so many seconds."""
@@ -68,6 +70,10 @@ class Waiting:
     async def ends(self, waiting: "asyncio.Future[None]") -> None:
         await self.status("Running", observedGeneration=1)
         await asyncio.wait_for(waiting, PATIENCE_SECONDS)
+
+
+async def carried(cluster: Cluster, change: Change) -> None:
+    await carried_out(cluster, change, wait=True, timeout=30)
 
 
 def runs(status: dict[str, Any]) -> bool | None:
@@ -126,7 +132,7 @@ async def test_a_service_that_did_something_is_not_asked_for(job: Waiting):
 async def test_a_request_that_waits_its_turn_says_for_what(said: Said, clock: Clock):
     cluster = MemoryCluster(MemoryStore())
     made = await cluster.create(SCALEOUTS, "default", {"metadata": {"name": "more"}})
-    waiting = asyncio.ensure_future(follow(cluster, Target(SCALEOUTS, "more"), made, runs, timeout=30))
+    waiting = asyncio.ensure_future(carried(cluster, Change(Target(SCALEOUTS, "more"), "", made, runs)))
     waits = {"type": "Pending", "status": "True", "reason": "AnotherRequestRuns"}
     for phase, conditions in (("Pending", [waits]), ("Running", [])):
         status = {"phase": phase, "conditions": conditions}
@@ -141,7 +147,7 @@ async def test_a_request_that_waits_its_turn_says_for_what(said: Said, clock: Cl
 async def test_what_muster_refuses_in_the_spec_is_not_waited_for(job: Waiting):
     refused = {"type": "Created", "status": "True", "reason": "InvalidValue", "message": "spec.slotsPerWorker: write 1"}
     waiting = await job.begin("Suspended", conditions=[refused], observedGeneration=1)
-    with pytest.raises(typer.Exit) as end:
+    with pytest.raises(typer.Exit) as end, told():
         await asyncio.wait_for(waiting, PATIENCE_SECONDS)
     assert end.value.exit_code == 1
     assert job.said.err == (

@@ -2,14 +2,16 @@
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 import pytest
 import typer
 
-from muster.history import Part, as_json_text, lines, until
+from muster.history import Part, as_json_text, known_by_log, lines, until
 from muster.targets import parse_target
 from shared.errors import Refused
+from shared.eventlog import Stored
 from shared.job.events.watcher import JobGone
 from shared.job.fold import History
 from shared.job.naming import Slot
@@ -65,10 +67,14 @@ def test_keys_of_several_words_are_one_word_each():
     assert shown == {"0/worker/1": 2, "ConfigMap/resnet-config": 1, "7": {}}
 
 
+def known(log: Log) -> AsyncGenerator[Sequence[Stored], None]:
+    return known_by_log(MemoryEventLog(log.journal), parse_target("resnet"), "team-a")
+
+
 async def says(log: Log, **part: object) -> list[str]:
     wished = Part(**part)  # type: ignore[arg-type]
     early = until(wished.at) if wished.at else None
-    async with aclosing(lines(MemoryEventLog(log.journal), parse_target("resnet"), "team-a", wished, early)) as shown:
+    async with aclosing(lines(known(log), wished, early)) as shown:
         return [line async for line in shown]
 
 
@@ -98,7 +104,7 @@ async def test_what_was_before_a_history_is_one_line():
 async def test_a_history_is_followed_from_where_it_was_read():
     log = Log()
     log.add(*a_running_job(2))
-    shown = lines(MemoryEventLog(log.journal), parse_target("resnet"), "team-a", Part(follow=True))
+    shown = lines(known(log), Part(follow=True))
     async with aclosing(shown), asyncio.timeout(10):
         for _ in a_running_job(2):
             await anext(shown)

@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from muster.crds import manifests
-from muster.reading import everything
+from muster.reading import everything, told
 from muster.restart import restart
 from muster.scale import to
 from muster.suspend import resume, suspend
@@ -85,7 +85,7 @@ async def follows(work: Awaitable[None], said: Said, line: str, meanwhile: Calla
 
 async def refused(work: Awaitable[None], said: Said) -> str:
     """The one line with which it ends."""
-    with pytest.raises(typer.Exit) as end:
+    with pytest.raises(typer.Exit) as end, told():
         await work
     assert end.value.exit_code == 1
     assert said.err.count("\n") == 1
@@ -185,7 +185,7 @@ async def test_a_size_beyond_its_bounds_is_refused_before_it_is_asked_for(site: 
 
 
 async def refused_size(site: Site, said: Said, size: int) -> None:
-    with pytest.raises(typer.Exit):
+    with pytest.raises(typer.Exit), told():
         await to(site.cluster, CHOIR, "default", size, wait=True, timeout=10)
     assert f"choir/resnet has 1 to 6 workers, and not {size}" in said.err
 

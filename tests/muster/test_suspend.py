@@ -8,6 +8,7 @@ import typer
 
 from muster import crds, following
 from muster.jobs import patched
+from muster.reading import told
 from muster.suspend import resume, suspend
 from muster.targets import parse_target
 from shared.frameworks.training_job import TRAININGJOBS
@@ -195,7 +196,7 @@ async def test_a_job_that_is_over_is_refused_in_one_line(
     site: Site, command: Callable[..., Awaitable[None]], phase: str, said: Said
 ):
     await site.status(phase)
-    with pytest.raises(typer.Exit) as end:
+    with pytest.raises(typer.Exit) as end, told():
         await command(site.cluster, JOB, "default", wait=True, timeout=10)
     complaint = said.err
     assert end.value.exit_code == 1
@@ -205,7 +206,7 @@ async def test_a_job_that_is_over_is_refused_in_one_line(
 
 async def test_a_job_that_ends_before_it_could_be_paused_is_a_failure(site: Site, said: Said):
     await site.status("Running", RUNS)
-    with pytest.raises(typer.Exit) as end:
+    with pytest.raises(typer.Exit) as end, told():
         await asked(
             suspend(site.cluster, JOB, "default", wait=True, timeout=10),
             said,
@@ -218,7 +219,7 @@ async def test_a_job_that_ends_before_it_could_be_paused_is_a_failure(site: Site
 async def test_a_job_that_is_deleted_while_it_is_waited_for_is_a_failure(site: Site, said: Said):
     await site.status("Running", RUNS)
     uid = (await site.job()).metadata.uid
-    with pytest.raises(typer.Exit) as end:
+    with pytest.raises(typer.Exit) as end, told():
         await asked(
             suspend(site.cluster, JOB, "default", wait=True, timeout=10),
             said,
@@ -231,7 +232,7 @@ async def test_a_job_that_is_deleted_while_it_is_waited_for_is_a_failure(site: S
 
 async def test_waiting_too_long_ends_with_three_and_says_that_the_wish_stays(site: Site, said: Said):
     await site.status("Running", RUNS)
-    with pytest.raises(typer.Exit) as end:
+    with pytest.raises(typer.Exit) as end, told():
         await suspend(site.cluster, JOB, "default", wait=True, timeout=1)
     assert end.value.exit_code == 3
     complaint = said.err
@@ -254,7 +255,7 @@ async def test_a_job_of_that_name_that_came_later_is_left_alone(site: Site, said
     looked_at = await site.job()
     await site.cluster.delete(TRAININGJOBS, "default", NAME, uid=looked_at.metadata.uid)
     await site.cluster.create(TRAININGJOBS, "default", a_job(NAME, "true"))
-    with pytest.raises(typer.Exit):
+    with pytest.raises(typer.Exit), told():
         await patched(site.cluster, JOB.targets[0], looked_at, {"spec": {"suspend": True}})
     assert "was replaced by another one" in said.err
     assert "suspend" not in (await site.job()).spec
@@ -268,7 +269,7 @@ async def test_a_job_of_that_name_that_came_later_is_left_alone(site: Site, said
     ],
 )
 async def test_what_cannot_be_suspended_is_said_in_one_line(site: Site, target: str, complaint: str, said: Said):
-    with pytest.raises(typer.Exit) as end:
+    with pytest.raises(typer.Exit) as end, told():
         await suspend(site.cluster, parse_target(target), "default", wait=True, timeout=1)
     assert end.value.exit_code == 1
     assert complaint in said.err

@@ -1,7 +1,6 @@
 """`KIND/NAME`: which kinds a word means, and which job is meant where several have the name."""
 
 import pytest
-import typer
 
 from muster.targets import chosen, find, parse_target
 from shared.cluster import Resource
@@ -74,7 +73,7 @@ def test_a_name_alone_may_be_any_job(text: str):
 
 @pytest.mark.parametrize("text", ["pod/a", "choir.kai.alibabacloud.com/a", "choir/", "", "/a", "a/b/c", ".other/a"])
 def test_what_is_no_kind_and_name_is_wrong_usage(text: str):
-    with pytest.raises(typer.BadParameter, match="no KIND/NAME"):
+    with pytest.raises(Refused, match="no KIND/NAME"):
         parse_target(text, KINDS)
 
 

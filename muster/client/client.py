@@ -1,0 +1,296 @@
+"""The asynchronous client.
+
+Each method is the command of its name without its output: the code is in the files of the commands.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+import yaml
+from pydantic import ValidationError
+
+from muster.asking import ask, by_cluster
+from muster.client.models import Cause, Event, Job, Report
+from muster.following import LOOK_SECONDS, Answer, Change, condition_of, follow
+from muster.get import Wish, shown_by_cluster, shown_by_log
+from muster.history import known_by_cluster, known_by_log
+from muster.jobs import OVER, the_job
+from muster.kinds import called, known_kinds
+from muster.logs import Line, lines
+from muster.reading import open_cluster, open_log
+from muster.restart import ask_to_restart
+from muster.scale import ask_for
+from muster.suspend import ask_to_resume, ask_to_suspend
+from muster.targets import Target, parse_target
+from muster.why import answer
+from shared.cluster.kube import KubeCluster
+from shared.errors import Refused
+from shared.eventlog import Stored
+from shared.eventlog.jetstream import JetStreamEventLog
+from shared.history_api import Question
+from shared.process.settings import Settings, complaint
+
+TIMEOUT_SECONDS = 600.0
+"""Seconds that a method waits without a `timeout`: longer than the end of pods or the pull of images takes."""
+
+Document = Mapping[str, Any] | str | Path
+"""A manifest: as a dict, as YAML or JSON, or a file of it."""
+
+
+class Client:
+    """One user of a cluster, and of the log where its address is known; a context manager.
+
+    A job is given as the commands take it: `resnet`, or `trainingjob/resnet` where several kinds have the name.
+    All methods raise `Refused` for what would fail again, `Transient` for what may work later; both are `Trouble`, and
+    their message is one line.
+    """
+
+    def __init__(
+        self,
+        *,
+        kubeconfig: Path | str | None = None,
+        nats_url: str | None = None,
+        nats_user: str | None = None,
+        nats_password: str | None = None,
+        nats_creds: Path | str | None = None,
+        nats_ca: Path | str | None = None,
+        trouble: Callable[[str], None] | None = None,
+    ) -> None:
+        """Connects at the first call that needs it.
+
+        What is not given is taken from the environment as the commands take it: `KUBECONFIG`, else the service account
+        of the pod, else `~/.kube/config`; `NATS_URL` and the like.  With an address or a user of NATS, here or there,
+        histories are read from the log itself, and otherwise from `history.muster.dev`.
+        `trouble` is called with a line when something is away for a while and asked again; without it the logger
+        `muster.client` warns.
+        """
+        given = {
+            "KUBECONFIG": kubeconfig,
+            "NATS_URL": nats_url,
+            "NATS_USER": nats_user,
+            "NATS_PASSWORD": nats_password,
+            "NATS_CREDS": nats_creds,
+            "NATS_CA": nats_ca,
+        }
+        try:
+            self._settings = Settings(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
+        except ValidationError as error:
+            raise Refused(complaint(error), reason="Invalid") from error
+        self._trouble = trouble or logging.getLogger("muster.client").warning
+        self._opened = AsyncExitStack()
+        self._opening = asyncio.Lock()
+        self._kube: KubeCluster | None = None
+        self._reader: JetStreamEventLog | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._opened.aclose()
+
+    async def create(self, namespace: str, document: Document) -> Job:
+        """Create a job of any kind that Muster runs, and return it as the API server has it.
+
+        Raises `Refused` with the reason `AlreadyExists` if the name is taken, `Invalid` if the document is no such job.
+        """
+        manifest = _manifest(document)
+        target = _target(manifest)
+        metadata = dict(manifest.get("metadata") or {})
+        if (other := metadata.setdefault("namespace", namespace)) != namespace:
+            words = f"the document is for the namespace {other}, and not for {namespace}; take it out there"
+            raise Refused(words, reason="Invalid")
+        made = await (await self._cluster()).create(target.resource, namespace, {**manifest, "metadata": metadata})
+        return Job.of(msgspec.structs.replace(target, name=made.metadata.name), made)
+
+    async def get(self, namespace: str, job: str) -> Job:
+        """The job as it is now.  Raises `Refused` with the reason `NotFound` if there is none."""
+        return Job.of(*await the_job(await self._cluster(), parse_target(job), namespace, "shown"))
+
+    async def wait(
+        self, namespace: str, job: str, until: str = "Succeeded", *, timeout: float = TIMEOUT_SECONDS
+    ) -> Job:
+        """The job once it has this phase or condition, such as `Running` or `WorkersReady`; both words begin in upper
+        case.
+
+        A job that succeeded counts as `Running` too.  Raises `Failed` if it ends in another way, `Refused` if it is
+        deleted or its spec is invalid, `WaitedTooLong` after `timeout` seconds; 0 waits for ever.
+        """
+        target, found = await the_job(await self._cluster(), parse_target(job), namespace, "shown")
+        return await self._followed(Change(target, "", found, _reaches(target, until)), timeout)
+
+    async def scale(
+        self, namespace: str, job: str, to: int, *, wait: bool = True, timeout: float = TIMEOUT_SECONDS
+    ) -> Job:
+        """Scale a running job to so many workers, at least 1, and within its bounds.
+
+        With `wait` the job has them; `Failed` and `WaitedTooLong` as for `wait()`.
+        """
+        change = await ask_for(await self._cluster(), parse_target(job), namespace, to)
+        return await self._done(namespace, job, change, wait, timeout)
+
+    async def suspend(self, namespace: str, job: str, *, wait: bool = True, timeout: float = TIMEOUT_SECONDS) -> Job:
+        """Delete the job's pods; its size and its history stay.  With `wait` it is `Suspended`."""
+        change = await ask_to_suspend(await self._cluster(), parse_target(job), namespace)
+        return await self._done(namespace, job, change, wait, timeout)
+
+    async def resume(self, namespace: str, job: str, *, wait: bool = True, timeout: float = TIMEOUT_SECONDS) -> Job:
+        """Begin a new attempt of a suspended job, of the same size.  With `wait` it runs."""
+        change = await ask_to_resume(await self._cluster(), parse_target(job), namespace)
+        return await self._done(namespace, job, change, wait, timeout)
+
+    async def restart(self, namespace: str, job: str, *, wait: bool = True, timeout: float = TIMEOUT_SECONDS) -> Job:
+        """Begin a new attempt of a running job; it does not count against `backoffLimit`.  With `wait` it runs."""
+        change = await ask_to_restart(await self._cluster(), parse_target(job), namespace, wait=wait)
+        return await self._done(namespace, job, change, wait, timeout)
+
+    async def delete(self, namespace: str, job: str) -> None:
+        """Delete the job and its pods; its history stays.  Raises `Refused` as `get` if there is none."""
+        cluster = await self._cluster()
+        target, found = await the_job(cluster, parse_target(job), namespace, "deleted")
+        await cluster.delete(target.resource, namespace, found.metadata.name, uid=found.metadata.uid)
+
+    async def logs(
+        self, namespace: str, job: str, *, follow: bool = False, tail: int | None = None
+    ) -> AsyncGenerator[Line, None]:
+        """The lines that the job's pods wrote, of each pod the last `tail` or all; with `follow` until the job is over.
+
+        Raises `Refused` without `follow` if the job has no pods.
+        """
+        found = lines(
+            await self._cluster(), parse_target(job), namespace, follow=follow, tail=tail, trouble=self._trouble
+        )
+        async with aclosing(found):
+            async for line in found:
+                yield line
+
+    async def events(self, namespace: str, job: str, *, uid: str = "", since: int = 0) -> AsyncGenerator[Event, None]:
+        """The job's events with a sequence greater than `since`, in order and each once, and then those to come.
+
+        There is no end: break off after the event that you wait for.  A job that is not in the log yet is waited for.
+        It is the newest one of the name, or the one with the `uid`, such as that of `create()`.
+        Outages in between are waited for; `since=event.sequence` goes on after an end of the program.
+        """
+        async with aclosing(self._known_later(namespace, job, uid)) as known:
+            async for batch in known:
+                for stored in batch:
+                    if stored.sequence > since:
+                        since = stored.sequence
+                        yield Event.of(stored)
+
+    async def history(self, namespace: str, job: str, *, uid: str = "") -> list[Event]:
+        """The job's events until now, also of a job that is gone.
+
+        Raises `Refused` with the reason `NotFound` if the log has no such job.
+        """
+        async with aclosing(await self._known(namespace, job, uid)) as known:
+            return [Event.of(stored) for stored in await anext(known)]
+
+    async def why(self, namespace: str, job: str, about: str = "", *, uid: str = "") -> list[Cause]:
+        """Why the job is in its state, or one of its pods or requests: `about` is `worker-1` or `scaleout/more`."""
+        asked = parse_target(job)
+        if by_cluster(self._settings, nats=False):
+            question = Question(namespace, asked.word, "why", about=about, uid=uid)
+            told = await ask(await self._cluster(), question)
+        else:
+            log = await self._log()
+            told = "\n".join(await answer(log, asked, about, namespace, uid=uid, as_json=True)).encode()
+        return msgspec.json.decode(told, type=list[Cause])
+
+    async def report(self, namespace: str, job: str) -> Report:
+        """The job by its history: phase, pods, restarts; also of a job that is gone."""
+        wish = Wish(namespace, asked=parse_target(job))
+        if by_cluster(self._settings, nats=False):
+            (found,) = await shown_by_cluster(await self._cluster(), wish)
+        else:
+            _, (found,) = await shown_by_log(await self._log(), wish, known_kinds())
+        return found
+
+    async def _done(self, namespace: str, job: str, change: Change, wait: bool, timeout: float) -> Job:
+        """The job once a change of it is done, or as it is now without `wait`."""
+        if wait and change.asked is not None:
+            await self._followed(change, timeout)
+        return await self.get(namespace, job)
+
+    async def _followed(self, change: Change, timeout: float) -> Job:
+        cluster = await self._cluster()
+        return Job.of(
+            change.target, await follow(cluster, change, timeout=timeout, tell=lambda _: None, trouble=self._trouble)
+        )
+
+    async def _known_later(self, namespace: str, job: str, uid: str) -> AsyncGenerator[Sequence[Stored], None]:
+        while True:
+            async with aclosing(await self._known(namespace, job, uid)) as known:
+                try:
+                    async for batch in known:
+                        yield batch
+                except Refused as refusal:
+                    if refusal.reason != "NotFound":
+                        raise
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _known(self, namespace: str, job: str, uid: str) -> AsyncGenerator[Sequence[Stored], None]:
+        asked = parse_target(job)
+        if by_cluster(self._settings, nats=False):
+            return known_by_cluster(await self._cluster(), asked, namespace, uid=uid, trouble=self._trouble)
+        return known_by_log(await self._log(), asked, namespace, uid=uid, trouble=self._told)
+
+    def _told(self, trouble: str) -> None:
+        if trouble:
+            self._trouble(f"{trouble}; reading on")
+
+    async def _cluster(self) -> KubeCluster:
+        async with self._opening:
+            if self._kube is None:
+                self._kube = await self._opened.enter_async_context(open_cluster(self._settings))
+            return self._kube
+
+    async def _log(self) -> JetStreamEventLog:
+        async with self._opening:
+            if self._reader is None:
+                self._reader = await self._opened.enter_async_context(open_log(self._settings))
+            return self._reader
+
+
+connect = Client
+"""A client: `async with muster.client.connect() as client`."""
+
+
+def _manifest(document: Document) -> Mapping[str, Any]:
+    if isinstance(document, Mapping):
+        return document
+    where = str(document) if isinstance(document, Path) else "the document"
+    try:
+        found = yaml.safe_load(document.read_text() if isinstance(document, Path) else document)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        told = " ".join(str(error).split())
+        raise Refused(f"{where} cannot be read as one document of YAML: {told}", reason="Invalid") from error
+    if not isinstance(found, Mapping):
+        raise Refused(f"{where} is no manifest: write apiVersion, kind, metadata and spec", reason="Invalid")
+    return found
+
+
+def _target(manifest: Mapping[str, Any]) -> Target:
+    kinds, wanted = known_kinds(), (manifest.get("apiVersion"), manifest.get("kind"))
+    for framework in kinds:
+        for version in (framework, *framework.others):
+            if (version.resource.api_version, version.resource.kind) == wanted:
+                return Target(version.resource, "", called(framework, kinds), version)
+    words = f"{wanted[0]} {wanted[1]} is no kind of job that Muster runs: correct apiVersion and kind"
+    raise Refused(words, reason="Invalid")
+
+
+def _reaches(target: Target, until: str) -> Answer:
+    def answer(status: dict[str, Any]) -> bool | None:
+        phase = target.phase(status)
+        if until == phase or condition_of(status, until).get("status") == "True":
+            return True
+        if phase == "Succeeded" and until == "Running":
+            return True
+        return False if phase in OVER else None
+
+    return answer

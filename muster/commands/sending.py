@@ -1,0 +1,102 @@
+"""The command that sends events to programs without NATS."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from muster.commands.arguments import settings
+from muster.outgoing import PHASES, Format, filters_of
+from muster.targets import must_be_names
+from shared.errors import Refused
+
+LONGEST_SECONDS = 300.0
+
+
+def forward(
+    to: Annotated[str, typer.Option("--to", envvar="MUSTER_FORWARD_TO", metavar="URL", help="where events are posted")],
+    types: Annotated[list[str] | None, typer.Option("--type", help="only events of this type; may be repeated")] = None,
+    namespaces: Annotated[
+        list[str] | None, typer.Option("--namespace", "-n", help="only events of this namespace; may be repeated")
+    ] = None,
+    phases: Annotated[
+        list[str] | None,
+        typer.Option("--phase", help="only events with which a job enters this phase; may be repeated"),
+    ] = None,
+    form: Annotated[
+        Format | None, typer.Option("--format", help="CloudEvents in one of their two modes, or a chat message")
+    ] = None,
+    batch: Annotated[int, typer.Option(min=1, max=256, help="the most events of one request")] = 1,
+    everything: Annotated[
+        bool, typer.Option("--all", help="begin with the first event there is; without it with the next one")
+    ] = False,
+    name: Annotated[
+        str, typer.Option(help="the name of the position, which two processes may share; made of URL and filters")
+    ] = "",
+    secret: Annotated[
+        Path | None, typer.Option("--secret-file", help="sign each request with the secret in this file (whsec_...)")
+    ] = None,
+    dead_letters: Annotated[
+        Path | None,
+        typer.Option("--dead-letters", help="append what the receiver does not take; without it the command ends then"),
+    ] = None,
+    tries: Annotated[int, typer.Option(min=1, help="how often to try what the receiver answers with 4xx")] = 5,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, max=LONGEST_SECONDS, metavar="SECONDS", help="how long an answer may take")
+    ] = 30.0,
+) -> None:
+    """Send events to a web address, each at least once: CloudEvents over HTTP, or lines for a chat.
+
+    It reads with the user `subscriber` at NATS, and goes on where it was when it is started again.
+
+    The failures of one namespace to a chat:
+
+        muster forward --to https://hooks.slack.com/services/... --format slack -n team-a --phase Failed
+
+    Everything to a broker of Knative, and signed batches to a receiver of your own:
+
+        muster forward --to http://broker-ingress.knative-eventing.svc/team-a/default
+
+        muster forward --to https://example.com/events --batch 100 --secret-file secret --dead-letters lost.jsonl
+    """
+    from yarl import URL
+
+    from muster.forward import Wish
+    from muster.forward import forward as send
+    from muster.reading import run as running
+    from muster.schemas import KINDS
+
+    try:
+        url = URL(to)
+    except ValueError:
+        url = URL()
+    if url.scheme not in ("http", "https") or not url.host:
+        raise typer.BadParameter("say where events are posted: --to https://example.com/events")
+    for kind in types or ():
+        if kind not in KINDS:
+            raise typer.BadParameter(f"no event has the type {kind}; `muster schema` prints all of them")
+    for phase in phases or ():
+        if phase not in PHASES:
+            raise typer.BadParameter(f"{phase} is no phase; say one of {', '.join(PHASES)}")
+    if batch > 1 and form is Format.binary:
+        raise typer.BadParameter("a batch has no binary mode; leave --format out")
+    try:
+        must_be_names(*(namespaces or ()), name)
+    except Refused as refusal:
+        raise typer.BadParameter(str(refusal)) from refusal
+    if "." in name:
+        raise typer.BadParameter("the name of a position has no dot")
+    kinds = [*(types or ()), *(PHASES[phase] for phase in phases or ())]
+    wish = Wish(
+        to,
+        filters_of(namespaces or (), kinds),
+        name=name,
+        form=form or (Format.structured if batch > 1 else Format.binary),
+        batch=batch,
+        everything=everything,
+        secret=secret,
+        dead_letters=dead_letters,
+        tries=tries,
+        timeout=timeout,
+    )
+    running(lambda: send(settings(), wish))

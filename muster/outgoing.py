@@ -1,0 +1,160 @@
+"""What `muster forward` sends for events, and what it makes of an answer.  Pure.
+
+CloudEvents 1.0 over HTTP (github.com/cloudevents/spec, bindings/http-protocol-binding.md), signed as Standard Webhooks
+1.0 has it (github.com/standard-webhooks/standard-webhooks, spec/standard-webhooks.md).
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Iterable, Sequence
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+from typing import Any, Literal, get_args
+from urllib.parse import quote
+
+import msgspec
+
+from muster.words import said
+from shared.errors import Refused
+from shared.eventlog.durable import Delivered
+from shared.eventlog.subject import Subject, of_type
+from shared.eventlog.wire import TYPES
+from shared.job import text
+from shared.job.events import status
+from shared.untrusted import MALFORMED, whole_number
+
+SECRET = "whsec_"  # noqa: S105  the prefix of all of them
+SECRET_BYTES = (24, 64)
+"""The fewest and the most bytes of a secret."""
+LONGEST_WAIT_SECONDS = 3600.0
+"""The longest `Retry-After` that is kept to."""
+_VISIBLE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
+
+
+PHASES = {
+    tag.removeprefix("Job"): tag for tag in (str(kind.__struct_config__.tag) for kind in get_args(status.Decision))
+}
+"""By phase, the type of the events with which jobs enter it."""
+
+
+class Format(StrEnum):
+    """The forms of a request."""
+
+    binary = "binary"
+    structured = "structured"
+    slack = "slack"
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """A request."""
+
+    id: str
+    """The same for each try of the same events."""
+    body: bytes
+    headers: dict[str, str]
+
+
+Verdict = Literal["delivered", "again", "refused"]
+
+
+def verdict(status: int) -> Verdict:
+    """What an answer means: `again` for what may pass, `refused` for what the receiver does not take."""
+    if 200 <= status < 300:
+        return "delivered"
+    return "again" if status in (408, 425, 429) or status >= 500 else "refused"
+
+
+def wait_of(retry_after: str, now: float) -> float:
+    """Seconds of a `Retry-After`, a number or a date; 0 without one.  `now` is in seconds since 1970."""
+    seconds = whole_number(retry_after.strip())
+    if seconds is None:
+        try:
+            seconds = int(parsedate_to_datetime(retry_after).timestamp() - now)
+        except (ValueError, TypeError, OverflowError):
+            return 0.0
+    return min(max(float(seconds), 0.0), LONGEST_WAIT_SECONDS)
+
+
+def request_of(events: Sequence[Delivered], form: Format, *, batch: bool) -> Sent:
+    """The request for some events; for one alone unless it is a batch."""
+    attributes = [attributes_of(event) for event in events]
+    ids = [str(one["id"]) for one in attributes]
+    unique = _fit(ids[0] if len(ids) == 1 else f"{ids[0]}:{ids[-1]}")
+    if form is Format.slack:
+        body = msgspec.json.encode({"text": "\n".join(map(line, events))})
+        return Sent(unique, body, {"Content-Type": "application/json"})
+    if batch:
+        whole = msgspec.json.encode([structured(event) for event in events])
+        return Sent(unique, whole, {"Content-Type": "application/cloudevents-batch+json"})
+    (event,) = events
+    if form is Format.structured:
+        return Sent(unique, msgspec.json.encode(structured(event)), {"Content-Type": "application/cloudevents+json"})
+    headers = {f"ce-{name}": _fit(value) for name, value in attributes[0].items()}
+    return Sent(unique, event.stored.body, headers | {"Content-Type": "application/json"})
+
+
+def attributes_of(event: Delivered) -> dict[str, str]:
+    """The CloudEvents attributes of an event but for `datacontenttype`; events of release 0.1 have the same."""
+    stored, subject = event.stored, Subject.parse(event.stored.subject)
+    found = {
+        "specversion": "1.0",
+        "id": stored.event_id or str(stored.sequence),
+        "type": f"{TYPES}{subject.type}",
+        "source": event.source or subject.author,
+        "subject": f"{subject.namespace}/{subject.name}/{subject.uid}",
+        "time": stored.time,
+        # The extension `sequence`: ordered as text.
+        "sequence": f"{stored.sequence:020}",
+    }
+    # What an administrator planted may have no time.
+    return {name: value for name, value in found.items() if value}
+
+
+def structured(event: Delivered) -> dict[str, Any]:
+    """The event as one JSON object; what an administrator planted may be no JSON."""
+    attributes: dict[str, Any] = {**attributes_of(event), "datacontenttype": "application/json"}
+    try:
+        return attributes | {"data": msgspec.json.decode(event.stored.body)}
+    except MALFORMED:
+        return attributes | {"data_base64": base64.b64encode(event.stored.body).decode()}
+
+
+def line(event: Delivered) -> str:
+    """One line for a chat: the job, and the words of `muster history`; without control characters or markup."""
+    subject = Subject.parse(event.stored.subject)
+    words = f"{subject.namespace}/{subject.name}  {subject.type}  {said(event.stored.body, subject.type)}".rstrip()
+    plain = text.in_one_line(text.first(words))
+    return plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _fit(value: str) -> str:
+    """A value as a header has it."""
+    return quote(value, safe=_VISIBLE)
+
+
+def secret_of(words: str) -> bytes:
+    """The bytes of a secret.  Raises `Refused` if it is none."""
+    wanted = f"write {SECRET} and the base64 of {SECRET_BYTES[0]} to {SECRET_BYTES[1]} random bytes"
+    try:
+        found = base64.b64decode(words.strip().removeprefix(SECRET), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise Refused(f"the secret is no base64; {wanted}", reason="Invalid") from error
+    if not words.strip().startswith(SECRET) or not SECRET_BYTES[0] <= len(found) <= SECRET_BYTES[1]:
+        raise Refused(f"the secret has the wrong form; {wanted}", reason="Invalid")
+    return found
+
+
+def signature(sent: Sent, secret: bytes, now: float) -> dict[str, str]:
+    """The headers that prove who sent the body, and when."""
+    seconds = str(int(now))
+    signed = b".".join((sent.id.encode(), seconds.encode(), sent.body))
+    proof = base64.b64encode(hmac.new(secret, signed, hashlib.sha256).digest()).decode()
+    return {"webhook-id": sent.id, "webhook-timestamp": seconds, "webhook-signature": f"v1,{proof}"}
+
+
+def filters_of(namespaces: Iterable[str], types: Iterable[str]) -> tuple[str, ...]:
+    """The NATS filters of events of these namespaces and of these types; all without.  No two of them overlap."""
+    kinds = sorted({*types}) or ["*"]
+    return tuple(of_type(namespace, kind) for namespace in sorted({*namespaces}) or ["*"] for kind in kinds)

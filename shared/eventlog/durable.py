@@ -1,0 +1,229 @@
+"""A durable pull consumer of the subscribers' copy: events come again until they are acknowledged, also after an end of
+the process.
+
+At most `IN_HAND` events are with the process at a time, however many are behind.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, Self, Unpack
+
+import msgspec
+
+from shared.errors import Refused, Transient
+from shared.eventlog import Stored, api, wire
+from shared.eventlog.account import STREAM, SUBSCRIBER
+from shared.eventlog.connection import Connection, Listener
+from shared.eventlog.retry import backoff
+from shared.eventlog.tls import Login
+from shared.untrusted import whole_number
+
+IN_HAND = 256
+"""The most events that are sent for one request; the bound on memory, with `IN_HAND_BYTES`."""
+IN_HAND_BYTES = 8 * 1024 * 1024
+ACK_SECONDS = 60
+"""Seconds after which an event comes again that was neither acknowledged nor kept."""
+_MOST_PENDING = 4 * IN_HAND
+"""The most events that all processes on the consumer have in hand."""
+_EXPIRES = 2.0
+"""Seconds for which a request for events waits at the server."""
+_LATE = 2.0
+"""Seconds more, after which a request without an end counts as lost."""
+_DOUBLINGS = 5
+"""Of the wait after a request that could not be answered: about half a second."""
+_NANOSECONDS = 1_000_000_000
+_ENDED = (404, 408)
+"""Nothing there, and the request's time is over: its regular ends."""
+
+
+class Delivered(msgspec.Struct, frozen=True, gc=False):
+    """An event, until it is acknowledged."""
+
+    stored: Stored
+    source: str
+    """The CloudEvents source, as it was stored."""
+    behind: int
+    """How many more events there were when it was sent."""
+    reply: str
+    """The subject of its acknowledgement."""
+
+
+class Durable:
+    """A named position in the copy.  Two processes with one name share its events."""
+
+    def __init__(self, connection: Connection, name: str, subjects: tuple[str, ...], *, everything: bool) -> None:
+        self.name = name
+        self._connection = connection
+        self._subjects = subjects
+        self._everything = everything
+        self._inbox = connection.new_inbox()
+        self._listener: Listener | None = None
+        self._there = False
+        self._last = 0
+        """The newest sequence that was delivered, for a consumer that has to be made again."""
+        self._arrived: deque[Delivered] = deque()
+        self._requests = 0
+        self._open = 0
+        """How many events the open request may still bring."""
+        self._until = 0.0
+        self._fault = ""
+        self._wake = asyncio.Event()
+
+    @classmethod
+    async def connect(
+        cls, url: str, *, name: str, subjects: tuple[str, ...], everything: bool, **login: Unpack[Login]
+    ) -> Self:
+        """Connect, and make the consumer unless it is there.
+
+        A new one begins with the first event if `everything` is true, and with the next one otherwise.
+        Raises `Refused` with the reason `NotSetUp` if there is no copy.
+        """
+        connection = await Connection.open(url, name="muster forward", patience=3.0, **login)
+        durable = cls(connection, name, subjects, everything=everything)
+        try:
+            durable._listener = await connection.listen(f"{durable._inbox}.*", durable._got, lost=durable._lost)
+            await durable._ensure()
+        except BaseException:
+            await connection.close()
+            raise
+        return durable
+
+    async def close(self) -> None:
+        """Give the events that are in hand back, for the next process, and close the connection."""
+        await self.give_back(self._arrived)
+        await self._connection.close()
+
+    async def fetch(self, most: int) -> list[Delivered]:
+        """The events that have arrived, in the order of their arrival and at most so many; none if nothing came for
+        some seconds.
+
+        Raises `Transient` while the log is away; a later call goes on.
+        """
+        if not self._arrived and self._open <= 0:
+            await self._ask()
+        loop = asyncio.get_running_loop()
+        while not self._arrived and self._open > 0:
+            self._wake.clear()
+            try:
+                async with asyncio.timeout_at(self._until):
+                    await self._wake.wait()
+            except TimeoutError:
+                if loop.time() >= self._until:
+                    self._open = 0
+        if not self._arrived and self._fault:
+            fault, self._fault = self._fault, ""
+            raise Transient(f"read the events of {self.name}: {fault}")
+        return [self._arrived.popleft() for _ in range(min(most, len(self._arrived)))]
+
+    async def acknowledge(self, events: Iterable[Delivered]) -> None:
+        """Tell the server that these events are dealt with.  Raises `Transient` if that is not certain: they may come
+        again.
+        """
+        await self._answer(events, b"+ACK")
+
+    async def keep(self, events: Iterable[Delivered]) -> None:
+        """Tell the server that these events are still worked on, so that none comes again within `ACK_SECONDS`."""
+        with contextlib.suppress(Transient, Refused):
+            for event in events:
+                await self._connection.send(event.reply, b"+WPI", reply="")
+
+    async def give_back(self, events: Iterable[Delivered]) -> None:
+        """Tell the server to send these events again in some seconds; unheard, it does so after `ACK_SECONDS`."""
+        # At once, they would come to the request of this process that is still open.
+        later = int((_EXPIRES + 0.5) * _NANOSECONDS)
+        with contextlib.suppress(Transient, Refused):
+            await self._answer(events, b'-NAK {"delay": %d}' % later)
+
+    async def _answer(self, events: Iterable[Delivered], word: bytes) -> None:
+        await asyncio.gather(*(self._connection.request(event.reply, word, timeout=api.TIMEOUT) for event in events))
+
+    async def _ensure(self) -> None:
+        name = self.name
+        try:
+            known = await api.call(self._connection, f"CONSUMER.INFO.{STREAM}.{name}", None, _Info)
+        except Refused as refusal:
+            if refusal.reason == "NotSetUp":
+                words = (
+                    f"there is no copy of the log for subscribers: run `muster setup --subscribers BYTES` ({refusal})"
+                )
+                raise Refused(words, reason="NotSetUp") from refusal
+            if refusal.reason == "Forbidden":
+                words = f"these events are for NATS_USER={SUBSCRIBER} and its password: {refusal}"
+                raise Refused(words, reason="Forbidden") from refusal
+            if refusal.reason != "NotFound":
+                raise
+            known = _Info(self._beginning())
+        config = known.config | {
+            "durable_name": name,
+            "description": "muster forward",
+            "ack_policy": "explicit",
+            "ack_wait": ACK_SECONDS * _NANOSECONDS,
+            "max_ack_pending": _MOST_PENDING,
+            "filter_subjects": list(self._subjects),
+        }
+        config.pop("filter_subject", None)
+        request = {"stream_name": STREAM, "config": config}
+        await api.call(self._connection, f"CONSUMER.DURABLE.CREATE.{STREAM}.{name}", request, dict)
+        self._there = True
+
+    def _beginning(self) -> dict[str, Any]:
+        if self._last:
+            return {"deliver_policy": "by_start_sequence", "opt_start_seq": self._last + 1}
+        return {"deliver_policy": "all" if self._everything else "new"}
+
+    async def _ask(self) -> None:
+        if not self._there:
+            await asyncio.sleep(backoff(_DOUBLINGS))
+            await self._ensure()
+        self._requests += 1
+        request = {
+            "batch": IN_HAND,
+            "max_bytes": IN_HAND_BYTES,
+            "expires": int(_EXPIRES * _NANOSECONDS),
+        }
+        self._open, self._until = IN_HAND, asyncio.get_running_loop().time() + _EXPIRES + _LATE
+        subject = f"{api.API}.CONSUMER.MSG.NEXT.{STREAM}.{self.name}"
+        try:
+            await self._connection.send(subject, msgspec.json.encode(request), reply=f"{self._inbox}.{self._requests}")
+        except Transient:
+            self._open = 0
+            await asyncio.sleep(backoff(_DOUBLINGS))
+            raise
+
+    def _got(self, subject: bytes, reply: bytes, headers: bytes, body: bytes) -> None:
+        """Handle a message: an event, or the end of a request."""
+        status = wire.status(headers)
+        if not status and not reply.startswith(b"$JS.ACK."):
+            # No event of a consumer.
+            return
+        if not status:
+            delivered = _delivered(subject.decode("utf-8", "replace"), reply.decode(), headers, body)
+            self._last = max(self._last, delivered.stored.sequence)
+            self._arrived.append(delivered)
+            self._open -= 1
+        elif subject.endswith(b".%d" % self._requests):
+            self._open = 0
+            if status not in _ENDED:
+                # 409 also tells of a request that was too large or of a leader that changed; looking does no harm.
+                self._there = False
+                self._fault = "" if status == 409 else wire.status_line(headers) or "no answer"
+        self._wake.set()
+
+    def _lost(self) -> None:
+        self._open, self._fault = 0, "the connection was lost"
+        self._wake.set()
+
+
+class _Info(msgspec.Struct):
+    config: dict[str, Any]
+
+
+def _delivered(subject: str, reply: str, headers: bytes, body: bytes) -> Delivered:
+    # `$JS.ACK.STREAM.CONSUMER.TIMES.SEQUENCE.COUNT.TIME.PENDING`; newer servers put a domain and an account before the
+    # stream, and a token at the end.
+    words = reply.split(".")
+    at = 2 if len(words) == 9 else 4
+    sequence, behind = (whole_number(words[at + offset]) or 0 for offset in (3, 6))
+    return Delivered(wire.stored(sequence, subject, headers, body), wire.header(headers, "ce-source"), behind, reply)

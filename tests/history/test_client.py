@@ -1,0 +1,85 @@
+"""`muster.client` reads histories with a kubeconfig alone as with a user at the log, and goes on after outages."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+
+import pytest
+
+import muster.client
+from muster.client import Client, Event, Refused
+from muster.client.facts import JobFailed
+from shared.eventlog.account import ADMIN, READER
+from shared.job.fold import History
+from shared.job.naming import JobKey, Uid
+from tests.history.conftest import Site, record
+from tests.kit.builders import a_running_job
+from tests.kit.nats import connected
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+LONGEST_SECONDS = 60.0
+
+
+def by_cluster(site: Site, user: str = "viewer-a") -> Client:
+    return muster.client.connect(kubeconfig=site.cluster.kubeconfig(user))
+
+
+def by_log(site: Site) -> Client:
+    return muster.client.connect(nats_url=site.nats.url, nats_user=READER, nats_password=site.nats.users[READER])
+
+
+async def test_both_ways_have_the_same_answers(site: Site):
+    answers = []
+    for make in (by_cluster, by_log):
+        async with make(site) as client:
+            events = await client.history("team-a", "bygone", uid="uid-2")
+            causes = await client.why("team-a", "resnet", "worker-1")
+            report = await client.report("team-a", "bygone")
+            answers.append((events, causes, report))
+            assert [event.type for event in events[-2:]] == ["JobRunning", "JobGone"]
+            assert causes[0].author
+            assert (report.gone, report.wanted) == (True, 0)
+            for call in (client.history, client.why, client.report):
+                with pytest.raises(Refused, match="the log knows no job team-a/none") as unknown:
+                    await call("team-a", "none")
+                assert unknown.value.reason == "NotFound"
+    assert answers[0] == answers[1]
+
+
+async def until_failed(client: Client, namespace: str, begun: asyncio.Event) -> list[Event]:
+    seen = []
+    async with aclosing(client.events(namespace, "vgg")) as events:
+        async for event in events:
+            seen.append(event)
+            if event.type == "JobRunning":
+                begun.set()
+            if isinstance(event.fact, JobFailed):
+                break
+    return seen
+
+
+@pytest.mark.parametrize(("make", "namespace"), [(by_cluster, "team-c"), (by_log, "team-d")], ids=["cluster", "log"])
+async def test_events_of_a_job_to_come_are_waited_for_and_go_on_after_an_outage(
+    site: Site, make: Callable[[Site], Client], namespace: str
+):
+    history = History(JobKey(namespace, "vgg", Uid(f"uid-{namespace}")))
+    begun = asyncio.Event()
+    async with make(site) as client, asyncio.timeout(LONGEST_SECONDS):
+        following = asyncio.ensure_future(until_failed(client, namespace, begun))
+        await asyncio.sleep(0.6)
+        async with connected(site.nats, ADMIN) as log:
+            await record(log, a_running_job(2), history)
+        await begun.wait()
+        await site.stop()
+        site.nats.kill()
+        await asyncio.sleep(2.5)
+        await site.nats.start()
+        await site.start()
+        async with connected(site.nats, ADMIN) as log:
+            await record(log, [JobFailed(reason="JobFailed")], history)
+        seen = await following
+        assert [event.type for event in seen] == [*(type(event).__name__ for event in a_running_job(2)), "JobFailed"]
+        later = client.events(namespace, "vgg", since=seen[-2].sequence)
+        async with aclosing(later):
+            assert (await anext(later)) == seen[-1]

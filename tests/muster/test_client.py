@@ -1,0 +1,173 @@
+"""`muster.client`: documents, waiting and trouble, on an API server with a services' hand on the status."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+import muster.client
+import muster.client.sync
+from muster import crds
+from muster.client import Client, Event, Failed, Refused, Transient, WaitedTooLong, facts
+from shared.eventlog import Stored
+from shared.job.events.catalog import AUTHORS
+from shared.ports import free_port
+from tests.kit.operator import a_job
+from tests.muster.conftest import NAME, Clock, MakeSite, Site
+
+
+@pytest.fixture(autouse=True)
+def quick(clock: Clock) -> Clock:
+    return clock
+
+
+@pytest.fixture
+async def site(a_site: MakeSite) -> AsyncIterator[Site]:
+    async with a_site(crds.manifests()) as made:
+        yield made
+
+
+@pytest.fixture
+async def client(site: Site) -> AsyncIterator[Client]:
+    async with muster.client.connect(kubeconfig=site.kubeconfig) as client:
+        yield client
+
+
+async def test_a_document_of_any_form_becomes_a_job(client: Client, tmp_path: Path):
+    file = tmp_path / "job.yaml"
+    file.write_text(json.dumps(a_job("by-file", "true")))
+    for document, name in (
+        (a_job("by-dict", "true"), "by-dict"),
+        (json.dumps(a_job("by-text", "true")), "by-text"),
+        (file, "by-file"),
+    ):
+        made = await client.create("default", document)
+        assert (made.name, made.called, made.phase) == (name, f"trainingjob/{name}", "")
+        assert made == await client.get("default", name)
+        assert made.document["kind"] == "TrainingJob"
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        pytest.param("a: [", "cannot be read as one document of YAML", id="no YAML"),
+        pytest.param("a: 1\n---\nb: 2", "cannot be read as one document of YAML", id="two documents"),
+        pytest.param("- 1", "is no manifest", id="a list"),
+        pytest.param(Path("/none"), "No such file", id="no file"),
+        pytest.param({"apiVersion": "v1", "kind": "Pod"}, "v1 Pod is no kind of job", id="no job"),
+        pytest.param(a_job(NAME, "true"), "already exists", id="a name that is taken"),
+        pytest.param(a_job("x", "true") | {"metadata": {"name": "x", "namespace": "b"}}, "take it out", id="elsewhere"),
+    ],
+)
+async def test_a_document_that_is_no_new_job_is_refused_in_one_line(
+    client: Client, document: muster.client.client.Document, words: str
+):
+    with pytest.raises(Refused, match=words) as refused:
+        await client.create("default", document)
+    assert "\n" not in str(refused.value)
+
+
+async def test_a_wait_ends_with_the_phase_or_the_condition(site: Site, client: Client):
+    waiting = asyncio.ensure_future(client.wait("default", NAME, "Running", timeout=30))
+    ready = asyncio.ensure_future(client.wait("default", NAME, "WorkersReady", timeout=30))
+    await site.status("Created", {"type": "WorkersReady", "status": "True", "reason": "WorkersReady"})
+    assert (await ready).phase == "Created"
+    await site.status("Running")
+    assert (await waiting).phase == "Running"
+
+
+async def test_a_job_that_was_too_quick_has_run(site: Site, client: Client):
+    await site.status("Succeeded")
+    for until in ("Running", "Succeeded"):
+        assert (await client.wait("default", NAME, until, timeout=30)).phase == "Succeeded"
+
+
+async def test_a_job_that_ends_in_another_way_is_a_failure(site: Site, client: Client):
+    await site.status("Failed", {"type": "Failed", "status": "True", "reason": "JobFailed", "message": "exit 1"})
+    with pytest.raises(Failed, match="trainingjob/resnet is Failed"):
+        await client.wait("default", NAME, "Running", timeout=30)
+
+
+async def test_a_wait_has_an_end_and_the_job_goes_on(client: Client):
+    with pytest.raises(WaitedTooLong, match=r"waited 0\.1 s for trainingjob/resnet"):
+        await client.wait("default", NAME, timeout=0.1)
+
+
+async def test_a_job_is_deleted_and_then_not_found(client: Client):
+    await client.delete("default", NAME)
+    for call in (client.get, client.delete, client.wait, client.suspend):
+        with pytest.raises(Refused) as refused:
+            await call("default", NAME)
+        assert refused.value.reason == "NotFound"
+
+
+async def test_without_waiting_a_change_gives_the_job_as_it_is(site: Site, client: Client):
+    await site.status("Running")
+    assert (await client.suspend("default", NAME, wait=False)).document["spec"]["suspend"] is True
+    assert (await client.resume("default", NAME, wait=False)).document["spec"]["suspend"] is False
+
+
+async def test_a_cluster_without_the_history_service_says_what_to_do(client: Client):
+    with pytest.raises(Refused, match=r"does not serve history\.muster\.dev"):
+        await client.history("default", NAME)
+    with pytest.raises(Refused, match=r"does not serve history\.muster\.dev"):
+        await anext(client.events("default", NAME))
+
+
+async def test_a_log_that_is_away_is_told_in_one_line(site: Site, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("muster.reading.CONNECT_SECONDS", 0.2)
+    address = f"nats://127.0.0.1:{free_port()}"
+    async with muster.client.connect(kubeconfig=site.kubeconfig, nats_url=address) as client:
+        for call in (client.history, client.why, client.report):
+            with pytest.raises(Transient, match="start NATS there") as away:
+                await call("default", NAME)
+            assert "\n" not in str(away.value)
+
+
+async def test_the_synchronous_client_has_the_same_methods(site: Site):
+    def use() -> None:
+        with muster.client.sync.connect(kubeconfig=site.kubeconfig) as client:
+            assert client.get("default", NAME).name == NAME
+            with pytest.raises(Refused, match="no job default/none"):
+                client.delete("default", "none")
+            with pytest.raises(Refused, match="does not serve"):
+                next(client.events("default", NAME))
+        with pytest.raises(Refused, match="is not open"):
+            client.get("default", NAME)
+
+    await asyncio.to_thread(use)
+    assert "muster.client" not in [thread.name for thread in threading.enumerate()]
+    methods = {name for name in vars(Client) if not name.startswith("_")}
+    assert methods <= vars(muster.client.sync.Client).keys()
+    assert muster.client.sync.Client(Client()).scale.__doc__ == Client.scale.__doc__
+
+
+@pytest.mark.parametrize(
+    ("tag", "body"),
+    [
+        pytest.param("JobDreamt", b'{"type":"JobDreamt"}', id="a type of a later release"),
+        pytest.param("JobRunning", b"{", id="no JSON"),
+        pytest.param("JobRunning", b'{"type":"JobFailed"}', id="another type"),
+    ],
+)
+def test_an_event_that_this_release_cannot_read_has_no_fact(tag: str, body: bytes):
+    event = Event.of(Stored(7, f"jobs.team-a.res_net.uid-1.status.{tag}", "e-7", "2030-01-01T00:00:00.000Z", body))
+    assert (event.fact, event.type, event.body, event.name) == (None, tag, body, "res.net")
+
+
+def test_all_types_of_facts_can_be_imported_from_one_place():
+    assert sorted(facts.__all__) == sorted(kind.__name__ for kind in AUTHORS)
+    assert {getattr(facts, name) for name in facts.__all__} == {*AUTHORS}
+
+
+def test_the_client_loads_neither_the_embedded_cluster_nor_numpy():
+    loaded = "import muster.client, muster.client.sync, muster.client.facts, sys; print(*sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True, env=os.environ)
+    roots = {name.partition(".")[0] for name in ended.stdout.split()}
+    assert roots.isdisjoint({"devcluster", "numpy", "services", "tests", "pytest"})
