@@ -73,14 +73,22 @@ class _Remembered(msgspec.Struct, frozen=True):
 
 
 class Answers:
-    def __init__(self, log: Callable[[], Awaitable[EventLog]], kinds: Kinds) -> None:
-        """`log` gives the connected log, or raises `Trouble`."""
+    def __init__(
+        self, log: Callable[[], Awaitable[EventLog]], kinds: Kinds, folded: Callable[[float], None] = lambda _: None
+    ) -> None:
+        """`log` gives the connected log, or raises `Trouble`; `folded` is told the seconds that each fold took."""
         self._log = log
         self._kinds = kinds
+        self._folded = folded
         self._folds = asyncio.Semaphore(FOLDS)
         self._waiting = 0
         self._kept: OrderedDict[_Key, _Remembered] = OrderedDict()
         self._bytes = 0
+
+    @property
+    def waiting(self) -> int:
+        """The questions that have no answer yet."""
+        return self._waiting
 
     async def answer(self, question: Question, *, as_table: bool = False) -> Answer:
         """The answer; `as_table` for a list or a job as rows.
@@ -122,7 +130,7 @@ class Answers:
             # Others may have asked the same meanwhile.
             if (known := self._known(key, end)) is not None:
                 return known
-            fold = _Fold(keep=asked is not None)
+            fold, began = _Fold(keep=asked is not None), asyncio.get_running_loop().time()
             try:
                 await fold_to_end(log, fold.fold, subjects)
             except Refused as refusal:
@@ -133,6 +141,7 @@ class Answers:
             # In a thread, so that the loop answers others meanwhile.
             rendering = asyncio.ensure_future(asyncio.to_thread(_render, question, asked, fold, self._kinds, as_table))
             answer = await asyncio.shield(rendering)
+            self._folded(asyncio.get_running_loop().time() - began)
         finally:
             if rendering is None:
                 self._folds.release()

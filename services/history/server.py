@@ -5,6 +5,7 @@ answers while the log is away, because `kubectl` and the deletion of namespaces 
 """
 
 import ssl
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,10 +19,9 @@ from services.history.access import Access
 from services.history.answers import COME_AGAIN_SECONDS, Answers, Busy
 from services.history.core.trust import Person, Trust
 from services.history.documents import AGGREGATED
+from services.history.probes import Figures
 from shared.errors import Refused, Trouble
 from shared.history_api import GROUP, PLURAL, Question, parse, with_query
-from shared.process.health import answering
-from shared.telemetry import prometheus
 
 log = structlog.get_logger()
 
@@ -33,10 +33,11 @@ REASONS = {400: "BadRequest", 404: "NotFound", 413: "RequestEntityTooLarge"}
 class Server:
     """The handler of all requests; `trust` is that of now."""
 
-    def __init__(self, answers: Answers, access: Access, trust: Callable[[], Trust]) -> None:
+    def __init__(self, answers: Answers, access: Access, trust: Callable[[], Trust], figures: Figures) -> None:
         self._answers = answers
         self._access = access
         self._trust = trust
+        self._figures = figures
 
     @asynccontextmanager
     async def serving(self, host: str, port: int, tls: Callable[[], ssl.SSLContext]) -> AsyncIterator["Listening"]:
@@ -53,6 +54,12 @@ class Server:
             await runner.cleanup()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
+        began = time.monotonic()
+        response = await self._handle(request)
+        self._figures.answered(response.status, time.monotonic() - began)
+        return response
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
         person = self._trust().person(_common_name(request), request.headers.items())
         if person is None:
             return _failed(401, "Unauthorized", "ask kube-apiserver, which passes the question on")
@@ -87,25 +94,6 @@ class Server:
         return web.Response(body=answer.body, content_type=answer.media, charset="utf-8")
 
 
-@asynccontextmanager
-async def probes(host: str, port: int) -> AsyncIterator[None]:
-    """Answer probes and scrapers while the context lasts; port 0 opens none.
-
-    The service is ready while it serves, also without the log: who asks then is told what is wrong.
-    """
-    if not port:
-        yield
-        return
-
-    async def ok(_: web.Request) -> web.Response:
-        return web.Response(text="ok")
-
-    app = web.Application()
-    app.add_routes([web.get("/healthz", ok), web.get("/readyz", ok), web.get("/metrics", prometheus.handler(tuple))])
-    async with answering(app, host, port):
-        yield
-
-
 class Listening:
     """The open port."""
 
@@ -115,6 +103,10 @@ class Listening:
         self._tls = tls
         self._site: web.TCPSite | None = None
         self.port = port
+
+    @property
+    def open(self) -> bool:
+        return self._site is not None
 
     async def begin(self) -> None:
         """Accept connections with the certificates of now; those that are open go on.

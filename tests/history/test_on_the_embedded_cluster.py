@@ -105,8 +105,11 @@ async def test_a_certificate_that_is_there_before_its_key_is_used_once_both_are(
 
 
 async def shown(port: int) -> str:
-    """The certificate that the service shows."""
-    return await asyncio.to_thread(ssl.get_server_certificate, ("localhost", port))
+    """The certificate that the service shows; empty while it changes its port over."""
+    try:
+        return await asyncio.to_thread(ssl.get_server_certificate, ("localhost", port), timeout=2.0)
+    except OSError:
+        return ""
 
 
 async def test_a_fault_of_its_own_is_told_as_a_status(site: Site, monkeypatch: pytest.MonkeyPatch):
@@ -115,13 +118,66 @@ async def test_a_fault_of_its_own_is_told_as_a_status(site: Site, monkeypatch: p
     assert "tell an administrator" in refused.complaint
 
 
-async def test_it_is_ready_while_the_log_is_away_and_not_without_a_certificate(site: Site):
+async def probed(port: int, path: str, status: int) -> str:
+    """The answer to a probe, once it has that status."""
+    async with aiohttp.ClientSession() as session, asyncio.timeout(20):
+        while True:
+            async with session.get(f"http://127.0.0.1:{port}/{path}") as answer:
+                if answer.status == status:
+                    return await answer.text()
+            await asyncio.sleep(0.05)
+
+
+async def test_it_is_ready_while_the_log_is_away_and_tells_its_figures(site: Site):
     port = free_port()
     alone = site.settings(health_port=port).model_copy(update={"nats_url": f"nats://127.0.0.1:{free_port()}"})
-    async with serving(alone), aiohttp.ClientSession() as session:
-        for path in ("healthz", "readyz", "metrics"):
-            async with session.get(f"http://127.0.0.1:{port}/{path}") as answer:
-                assert answer.status == 200
+    async with serving(alone):
+        assert json.loads(await probed(port, "readyz", 200))["service"] == "history"
+        await probed(port, "healthz", 200)
+        figures = await probed(port, "metrics", 200)
+    assert 'muster_ready{service="history"} 1.0' in figures
+    assert 'muster_log_connected{service="history"} 0.0' in figures
+    assert "muster_history_waiting 0.0" in figures
+
+
+async def test_it_is_not_ready_while_the_log_turns_it_away(site: Site, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("services.history.__main__.LOG_LOOK_SECONDS", 0.1)
+    port = free_port()
+    stranger = site.settings(health_port=port).model_copy(update={"nats_password": "wrong"})
+    async with serving(stranger):
+        told = json.loads(await probed(port, "readyz", 503))["trouble"]
+        while "not asked" in told:
+            told = json.loads(await probed(port, "readyz", 503))["trouble"]
+        assert "history" in told
+        await probed(port, "healthz", 200)
+
+
+async def test_it_is_not_ready_while_its_port_is_not_open(site: Site):
+    port = free_port()
+    async with serving(site.settings(health_port=port)) as listening:
+        await probed(port, "readyz", 200)
+        listening.port = site.port
+        with pytest.raises(Refused, match="set MUSTER_HISTORY_PORT"):
+            await listening.begin()
+        assert "the port of the API is not open" in await probed(port, "readyz", 503)
+        listening.port = 0
+        await listening.begin()
+        await probed(port, "readyz", 200)
+
+
+async def test_answers_are_counted_by_their_status(site: Site):
+    port = free_port()
+    async with serving(site.settings(health_port=port)) as listening:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"https://localhost:{listening.port}{RESNET}", ssl=False) as answer,
+        ):
+            assert answer.status == 401
+        assert 'muster_history_answers_total{code="401"} 1.0' in await probed(port, "metrics", 200)
+
+
+async def test_it_does_not_begin_without_a_certificate_or_a_port(site: Site):
+    alone = site.settings()
     for lacking, words in (
         ({"history_cert": None}, "name the certificate in MUSTER_HISTORY_CERT"),
         ({"history_cert": Path("/no/such/file")}, "/no/such/file cannot be read"),
