@@ -14,7 +14,7 @@ import typer
 
 from muster.asking import again, by_cluster, events_of, folded
 from muster.kinds import known_kinds
-from muster.reading import everything, open_cluster, open_log
+from muster.reading import everything, found_subjects, open_cluster, open_log
 from muster.saved import line_of
 from muster.targets import Asked, Target, fail, find, subjects_of
 from muster.words import one_line
@@ -85,16 +85,16 @@ async def lines(
 
     Raises `Refused` if the log does not have the job, or no event of it up to that point.
     """
-    histories, events = await everything(log, subjects_of(asked, namespace))
+    histories, events = await everything(log, await found_subjects(log, asked, namespace))
     _, history = find(histories, asked, namespace)
-    mine = [stored for stored in events if of_history(stored, history)]
+    mine = [stored for stored in events if of_history(stored, history.job.key)]
     for line in _shown(history.job.key, mine, part, early):
         yield line
     if not part.follow:
         return
     async with aclosing(log.read(after=histories.position, subjects=history_filters(history.job.key))) as batches:
         async for batch in batches:
-            for line in _told(batch.events, part):
+            for line in _told((stored for stored in batch.events if of_history(stored, history.job.key)), part):
                 yield line
 
 
@@ -221,9 +221,12 @@ async def _event(log: EventLog, sequence: int) -> Stored:
     raise fail(f"the log has no event {sequence}")
 
 
-def of_history(stored: Stored, history: History) -> bool:
-    """True if the event is a fact or a decision of this history."""
-    return key_of(Subject.parse(stored.subject)) == history.job.key
+def of_history(stored: Stored, key: JobKey) -> bool:
+    """True if the event is a fact or a decision of this job."""
+    try:
+        return key_of(Subject.parse(stored.subject)) == key
+    except ValueError:
+        return False
 
 
 def _told(events: Iterable[Stored], part: Part) -> Iterator[str]:

@@ -127,8 +127,8 @@ def chosen(asked: Asked, found: Iterable[Target], where: str) -> Target | None:
 def subjects_of(asked: Asked, namespace: str, *, uid: str = "") -> tuple[str, ...]:
     """The filters of all events about these objects, with any uid.
 
-    A request's events have the name of its job, which is not known yet, so the filters cover the whole namespace.
-    Raises `Refused` for a word that cannot be a name in the log.
+    A request's events have the name of its job, so the filters cover the whole namespace; `reading.found_subjects`
+    looks for that job.  Raises `Refused` for a word that cannot be a name in the log.
     """
     must_be_names(namespace, asked.name, uid)
     if asked.is_request:

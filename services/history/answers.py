@@ -12,7 +12,7 @@ import typer
 
 from muster.get import Shown, listed
 from muster.history import of_history, state_after, until, up_to
-from muster.reading import fold_to_end
+from muster.reading import fold_to_end, found_subjects
 from muster.saved import line_of
 from muster.targets import Asked, find, must_be_names, parse_target, subjects_of
 from muster.why import answered
@@ -132,6 +132,9 @@ class Answers:
                 return known
             fold, began = _Fold(keep=asked is not None), asyncio.get_running_loop().time()
             try:
+                if asked is not None and asked.is_request:
+                    # The kept answer counts by the end of the namespace, and is made of the request's job alone.
+                    subjects = await found_subjects(log, asked, question.namespace, uid=question.uid)
                 await fold_to_end(log, fold.fold, subjects)
             except Refused as refusal:
                 if refusal.reason == "LogReplaced":
@@ -150,7 +153,8 @@ class Answers:
                 rendering.add_done_callback(lambda _: self._folds.release())
         # Hardly one asks again for what came after the same event.
         if not question.after:
-            self._keep(key, fold.histories.position, answer)
+            of_request = asked is not None and asked.is_request
+            self._keep(key, end if of_request else fold.histories.position, answer)
         return answer
 
     def _known(self, key: _Key, end: int) -> Answer | None:
@@ -180,7 +184,8 @@ class _Fold:
         self._bytes = 0
 
     def fold(self, stored: Stored) -> None:
-        self.histories.fold(stored)
+        if self.histories.fold(stored) is None:
+            return
         if self._keep:
             self._bytes += len(stored.body)
             self.events.append(stored)
@@ -205,7 +210,7 @@ def _render(question: Question, asked: Asked | None, fold: _Fold, kinds: Kinds, 
         )
         return _text(lines, "text/plain" if question.text else "application/json")
     _, history = find(histories, asked, question.namespace, uid=question.uid)
-    mine = [stored for stored in events if of_history(stored, history)]
+    mine = [stored for stored in events if of_history(stored, history.job.key)]
     match question.part:
         case "events":
             later = (stored for stored in mine if stored.sequence > question.after)

@@ -60,6 +60,11 @@ def filters(namespace: str = "*", name: str = "*", uid: str = "*", author: str =
     return tuple(_filter(family, namespace, name, uid, author) for family in FAMILIES)
 
 
+def filter_of_type(namespace: str, author: str, tag: str) -> str:
+    """The NATS filter of the facts of one type in a namespace."""
+    return f"facts.{_token(namespace)}.*.*.{author}.{tag}"
+
+
 def matches(pattern: str, subject: str) -> bool:
     """Whether a NATS filter covers a subject: `*` is one token, a final `>` one or more."""
     wanted = pattern.split(".")

@@ -21,7 +21,7 @@ from shared.eventlog import EventLog
 from shared.history_api import Question, with_query
 from shared.job.events.status import JobFailed
 from shared.job.events.watcher import JobGone
-from tests.kit.builders import a_running_job
+from tests.kit.builders import a_running_job, scaling_out
 from tests.memory.eventlog import MemoryEventLog
 from tests.muster.test_get import Log
 
@@ -183,6 +183,29 @@ async def test_a_history_beyond_the_bound_is_refused_with_what_to_do(log: Log, m
     monkeypatch.setattr(answers, "MOST_JOBS", 1)
     with pytest.raises(Refused, match="more than 1 jobs"):
         await of(log).answer(Question("team-a"))
+
+
+async def test_why_of_a_request_reads_the_events_of_its_job_alone(log: Log, monkeypatch: pytest.MonkeyPatch):
+    log.add(*scaling_out(2))
+    request = Question("team-a", "scaleout.scaleout-request-1", "why", text=True)
+    before = await told(log, request)
+    assert before.startswith("scaleout/scaleout-request-1: ")
+    mine = sum(len(stored.body) for stored in log.journal.events if ".resnet.uid-1." in stored.subject)
+    monkeypatch.setattr(answers, "MOST_BYTES", mine)
+    log.add(*a_running_job(20), name="large", uid="uid-7")
+    assert await told(log, request) == before
+    with pytest.raises(Refused, match="knows no ScaleIn"):
+        await told(log, Question("team-a", "scalein.scaleout-request-1", "why"))
+
+
+async def test_a_request_of_several_jobs_is_that_of_the_newest(log: Log, monkeypatch: pytest.MonkeyPatch):
+    log.add(*scaling_out(2))
+    log.add(*a_running_job(3), *scaling_out(3), name="later", uid="uid-7")
+    request = Question("team-a", "scaleout.scaleout-request-1", "why", text=True)
+    newest = await told(log, request)
+    assert "later" in newest
+    monkeypatch.setattr("muster.reading.MOST_JOBS_OF_A_REQUEST", 1)
+    assert await told(log, request) == newest
 
 
 async def test_few_fold_at_once_and_those_beyond_the_queue_are_told_to_come_again(
