@@ -12,10 +12,10 @@ from uuid import uuid4
 import msgspec
 import typer
 
-from muster.asking import again, by_cluster, events_of, folded
+from muster.asking import by_cluster, events_of, folded, patiently, streamed
 from muster.kinds import known_kinds
 from muster.reading import everything, found_subjects, open_cluster, open_log
-from muster.saved import line_of
+from muster.saved import event_of, line_of
 from muster.targets import Asked, Target, fail, find, subjects_of
 from muster.words import one_line
 from shared.cluster import Cluster
@@ -25,6 +25,7 @@ from shared.eventlog import Entry, EventLog, Stored
 from shared.eventlog.account import ADMIN
 from shared.eventlog.subject import Subject, is_decision
 from shared.frameworks.kinds import Kinds
+from shared.history_api import Question
 from shared.job import text
 from shared.job.events.setup import EventDisowned
 from shared.job.fold import History
@@ -70,12 +71,21 @@ async def lines_by_cluster(
         yield line
     if not part.follow:
         return
-    later_ones = again(lambda: events_of(cluster, asked, namespace, uid=key.uid, after=mine[-1].sequence))
-    async with aclosing(later_ones) as looks:
-        async for later in looks:
-            for line in _told(later, part):
+    last = mine[-1].sequence
+
+    async def later() -> AsyncGenerator[Stored, None]:
+        nonlocal last
+        question = Question(namespace, asked.word, "events", uid=key.uid, after=last, watch=True)
+        async with aclosing(streamed(cluster, question)) as found:
+            async for line in found:
+                stored = event_of(line)
+                last = stored.sequence
+                yield stored
+
+    async with aclosing(patiently(later)) as events:
+        async for stored in events:
+            for line in _told([stored], part):
                 yield line
-            mine = later or mine
 
 
 async def lines(

@@ -74,6 +74,7 @@ async def serving(settings: Settings) -> AsyncIterator[Listening]:
             log.info("serving", port=listening.port)
             figures.trouble = lambda: connection.turned_away if listening.open else "the port of the API is not open"
             figures.connected, figures.waiting = lambda: connection.connected, lambda: answers.waiting
+            figures.streams = lambda: server.streams
             tasks = [asyncio.create_task(certificates.renew(listening)), asyncio.create_task(connection.keep())]
             try:
                 async with probes(figures, settings.health_host, settings.health_port):

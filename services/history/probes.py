@@ -35,6 +35,8 @@ FOLD_SECONDS = Metric(
 )
 WAITING = Metric("muster_history_waiting", "gauge", (), "Questions that the history service has not answered yet")
 
+STREAMS = Metric("muster_history_streams", "gauge", (), "Streams of the history service that are open")
+
 
 class Figures:
     """The metrics of this process."""
@@ -44,13 +46,16 @@ class Figures:
         """Why the service is not ready; empty if it is."""
         self.connected: Callable[[], bool] = lambda: False
         self.waiting: Callable[[], int] = lambda: 0
+        self.streams: Callable[[], int] = lambda: 0
         self._answers = Count(ANSWERS)
         self._answer_seconds = Histogram(ANSWER_SECONDS)
         self._fold_seconds = Histogram(FOLD_SECONDS)
 
-    def answered(self, code: int, seconds: float) -> None:
+    def answered(self, code: int, seconds: float | None) -> None:
+        """Count an answer; a stream has no seconds."""
         self._answers.add(str(code))
-        self._answer_seconds.observe(seconds)
+        if seconds is not None:
+            self._answer_seconds.observe(seconds)
 
     def folded(self, seconds: float) -> None:
         self._fold_seconds.observe(seconds)
@@ -60,11 +65,12 @@ class Figures:
         return Report(service=HISTORY, version=this_release(), ready=not trouble, trouble=trouble)
 
     def series(self) -> list[Series]:
-        ready, connected, waiting = Count(READY), Count(CONNECTED), Count(WAITING)
+        ready, connected, waiting, streams = Count(READY), Count(CONNECTED), Count(WAITING), Count(STREAMS)
         ready.add(HISTORY, by=float(not self.trouble()))
         connected.add(HISTORY, by=float(self.connected()))
         waiting.add(by=self.waiting())
-        return [ready, connected, self._answers, self._answer_seconds, self._fold_seconds, waiting]
+        streams.add(by=self.streams())
+        return [ready, connected, self._answers, self._answer_seconds, self._fold_seconds, waiting, streams]
 
 
 @asynccontextmanager

@@ -91,9 +91,13 @@ async def test_of_several_jobs_of_a_name_a_list_has_the_newest_and_a_uid_finds_t
 
 
 async def test_an_event_that_is_of_no_job_does_not_keep_the_others_from_their_answers(log: Log):
-    before = [await told(log, question) for question in (RESNET, ask(part="events"), Question("team-a"))]
+    async def seen() -> list[Any]:
+        listed = json.loads(await told(log, Question("team-a")))["items"]
+        return [listed, *[await told(log, question) for question in (RESNET, ask(part="events"))]]
+
+    before = await seen()
     log.plant("facts.team-a.resnet.uid-1.scaler.X.Y")
-    assert [await told(log, question) for question in (RESNET, ask(part="events"), Question("team-a"))] == before
+    assert await seen() == before
     assert await told(log, ask(part="why", text=True))
 
 
@@ -149,6 +153,30 @@ def test_an_option_that_a_part_does_not_have_makes_no_other_question():
     assert with_query(ask(part="events"), query) == ask(part="events", uid="uid-1", after=7)
     assert with_query(ask(part="why"), query) == ask(part="why", about="worker-1", uid="uid-1", text=True)
     assert with_query(Question("team-a"), query) == Question("team-a", every=True)
+    watch = {"watch": "1", "resourceVersion": "7", "allowWatchBookmarks": "true", "timeoutSeconds": "30"}
+    watched = Question("team-a", watch=True, after=7, bookmarks=True, seconds=30)
+    assert with_query(Question("team-a"), watch) == watched
+    assert with_query(ask(), watch) == ask()
+    assert with_query(ask(part="why"), watch) == ask(part="why")
+    assert with_query(Question("team-a"), {"resourceVersion": "7"}) == Question("team-a")
+    only = {"fieldSelector": "metadata.name=trainingjob.resnet"}
+    assert with_query(Question("team-a"), only) == Question("team-a", only="trainingjob.resnet")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        pytest.param({"watch": "1", "resourceVersion": "yesterday"}, id="a version that is no number"),
+        pytest.param({"watch": "1", "resourceVersion": "9" * 50}, id="a version of too many digits"),
+        pytest.param({"fieldSelector": "status.phase=Running"}, id="a selector of another field"),
+        pytest.param({"fieldSelector": "metadata.name=a,metadata.name=b"}, id="two names"),
+        pytest.param({"fieldSelector": "metadata.name!=a"}, id="all but one name"),
+    ],
+)
+def test_what_a_list_cannot_select_is_refused(query: dict[str, str]):
+    with pytest.raises(Refused) as refused:
+        with_query(Question("team-a"), query)
+    assert refused.value.reason == "Invalid"
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,22 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from devcluster.binaries import kubectl
 from devcluster.certificates import make_server
-from services.history import answers
+from services.history import answers, sending
 from services.history.__main__ import serving
+from services.history.access import Access
 from shared.errors import Refused
+from shared.eventlog import Entry
+from shared.eventlog.account import ADMIN
 from shared.history_api import GROUP
+from shared.job.events.status import JobFailed
+from shared.job.fold import History
+from shared.job.naming import JobKey, Uid
 from shared.ports import free_port
-from tests.history.conftest import HOME, NAME, RESNET, Site
+from tests.history.conftest import HOME, NAME, RESNET, Site, record
+from tests.kit.builders import a_running_job
+from tests.kit.nats import connected
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -187,3 +196,91 @@ async def test_it_does_not_begin_without_a_certificate_or_a_port(site: Site):
         with pytest.raises(Refused, match=words):
             async with serving(alone.model_copy(update=lacking)):
                 pass
+
+
+async def test_kubectl_watches_histories(site: Site):
+    watching = await asyncio.create_subprocess_exec(
+        str(kubectl()),
+        *("--kubeconfig", str(site.cluster.kubeconfig("viewer-a")), "get", "jh", "-n", "team-w", "-w", "--no-headers"),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    history = History(JobKey("team-w", "vgg", Uid("uid-w")))
+    try:
+        async with connected(site.nats, ADMIN) as eventlog, asyncio.timeout(60):
+            await asyncio.sleep(1)
+            await record(eventlog, a_running_job(2), history)
+            await until_said(watching, "trainingjob.vgg Running 3/3")
+            await record(eventlog, [JobFailed(reason="JobFailed")], history)
+            await until_said(watching, "trainingjob.vgg Failed -")
+    finally:
+        watching.kill()
+        await watching.wait()
+
+
+async def until_said(process: asyncio.subprocess.Process, words: str) -> None:
+    assert process.stdout is not None
+    while not " ".join((line := await process.stdout.readline()).decode().split()).startswith(words):
+        assert line, "it ended"
+
+
+async def test_a_stream_ends_with_the_service_and_with_its_time(site: Site):
+    async with site.cluster.session("viewer-a") as session, asyncio.timeout(60):
+        watch = "/apis/history.muster.dev/v1/namespaces/team-a/jobhistories?watch=1"
+        async with session.get(f"{watch}&timeoutSeconds=1") as timed:
+            assert b'"ADDED"' in await timed.read()
+        async with session.get(f"{RESNET}/events?watch=1") as events:
+            assert json.loads(await events.content.readline())["sequence"]
+            await site.stop()
+            try:
+                await events.read()
+            finally:
+                await site.start()
+        async with session.get(f"{watch}&resourceVersion=100000") as expired:
+            assert (expired.status, (await expired.json())["reason"]) == (410, "Expired")
+        async with session.get(f"{watch}&resourceVersion=x") as refused:
+            assert refused.status == 400
+
+
+async def test_a_watch_has_bookmarks_and_ends_when_its_right_is_taken_away(site: Site, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sending, "TEND_SECONDS", 0.1)
+    allowed = True
+
+    async def allows(*_: object) -> bool:
+        return allowed
+
+    monkeypatch.setattr(Access, "allows", allows)
+    path = "/apis/history.muster.dev/v1/namespaces/team-a/jobhistories?watch=1&allowWatchBookmarks=true"
+    async with site.cluster.session("viewer-a") as session, asyncio.timeout(60), session.get(path) as watch:
+        while (frame := json.loads(await watch.content.readline()))["type"] != "BOOKMARK":
+            pass
+        assert int(frame["object"]["metadata"]["resourceVersion"]) > 1
+        allowed = False
+        *_, last = (await watch.read()).splitlines()
+        assert json.loads(last)["object"]["code"] == 403
+
+
+async def test_a_reader_that_takes_nothing_is_cut_off(site: Site, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sending, "SLOW_SECONDS", 0.5)
+    port = free_port()
+    async with serving(site.settings(health_port=port)) as listening, connected(site.nats, ADMIN) as eventlog:
+        trust = ssl.create_default_context(cadata=site.authority.decode())
+        trust.check_hostname = False
+        [certificate] = site.folder.glob("cluster/**/front-proxy.crt")
+        trust.load_cert_chain(certificate, certificate.with_suffix(".key"))
+        reader, writer = await asyncio.open_connection("localhost", listening.port, ssl=trust, limit=1024)
+        try:
+            path = f"{RESNET.replace('team-a', 'team-s')}/events?watch=1"
+            history = History(JobKey("team-s", "resnet", Uid("uid-s")))
+            await record(eventlog, a_running_job(2), history)
+            last, body = history.facts["watcher"], b'{"padding":"' + b"x" * 100_000 + b'"}'
+            for number in range(120):
+                subject = "facts.team-s.resnet.uid-s.watcher.Padding"
+                entry = Entry(subject=subject, event_id=f"pad-{number}", time="", body=body, optional=True)
+                last = await eventlog.append(entry, expect=last)
+            writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nX-Remote-User: admin\r\n\r\n".encode())
+            await reader.readline()
+            async with asyncio.timeout(30):
+                while "muster_history_streams 0.0" not in await probed(port, "metrics", 200):
+                    await asyncio.sleep(0.1)
+        finally:
+            writer.transport.abort()
