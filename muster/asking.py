@@ -5,10 +5,9 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import TypeVar
 
-import typer
-
 from muster.saved import event_of
 from muster.targets import Asked
+from muster.terminal import say
 from shared.cluster import Resource
 from shared.cluster.kube import KubeCluster
 from shared.cluster.objects import Object
@@ -71,7 +70,7 @@ async def patiently(look: Callable[[], AsyncGenerator[T, None]]) -> AsyncGenerat
                     yield each
         except Transient as trouble:
             if not told:
-                typer.secho(f"muster: {trouble}; asking on", err=True)
+                say(f"muster: {trouble}; asking on", err=True)
             told = True
         await asyncio.sleep(LOOK_SECONDS)
 

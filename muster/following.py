@@ -11,6 +11,7 @@ from typing import Any
 import typer
 
 from muster.targets import Target, fail
+from muster.terminal import say
 from shared.cluster import Cluster
 from shared.cluster.objects import Custom
 from shared.errors import Transient
@@ -64,7 +65,7 @@ async def _answered(cluster: Cluster, target: Target, asked: Custom, answer: Ans
             began = now
         line = _line(target, status)
         if line != shown:
-            typer.echo(f"{target.label} {line}")
+            say(f"{target.label} {line}")
             shown = line
         done = None if older(status, asked) else answer(status)
         if done != before:

@@ -5,7 +5,6 @@ from contextlib import AsyncExitStack, aclosing
 from typing import Any
 
 import msgspec
-import typer
 import yaml
 
 from muster.asking import ask, by_cluster, patiently, streamed
@@ -14,6 +13,7 @@ from muster.kinds import known_kinds, word_of
 from muster.reading import everything, open_cluster, open_log
 from muster.summary import Output, Summary, summary
 from muster.targets import Asked, find, subjects_of
+from muster.terminal import say
 from shared.cluster.kube import KubeCluster
 from shared.errors import Transient
 from shared.eventlog import EventLog
@@ -60,7 +60,7 @@ async def get(settings: Settings, wish: Wish, *, nats: bool = False) -> None:
         else:
             told = texts(await stack.enter_async_context(open_log(settings)), wish, known_kinds())
         async for text in await stack.enter_async_context(aclosing(told)):
-            typer.echo(text)
+            say(text, exact=wish.output is Output.json)
 
 
 async def texts_by_cluster(cluster: KubeCluster, wish: Wish) -> AsyncGenerator[str, None]:

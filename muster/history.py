@@ -17,6 +17,7 @@ from muster.kinds import known_kinds
 from muster.reading import everything, found_subjects, open_cluster, open_log
 from muster.saved import event_of, line_of
 from muster.targets import Asked, Target, fail, find, subjects_of
+from muster.terminal import say
 from muster.words import one_line
 from shared.cluster import Cluster
 from shared.cluster.kube import KubeCluster
@@ -58,7 +59,7 @@ async def show(asked: Asked, namespace: str, settings: Settings, part: Part, *, 
         else:
             told = lines(await stack.enter_async_context(open_log(settings)), asked, namespace, part, early)
         async for line in await stack.enter_async_context(aclosing(told)):
-            typer.echo(line)
+            say(line, exact=part.as_json)
 
 
 async def lines_by_cluster(

@@ -8,6 +8,7 @@ import msgspec
 import typer
 
 from muster.kinds import called, known_kinds, words_of
+from muster.terminal import say
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.errors import Refused
@@ -191,5 +192,5 @@ def _means(job: Job, target: Target) -> bool:
 
 def fail(message: str) -> typer.Exit:
     """Print one line on standard error; the exception ends the command with exit code 1."""
-    typer.secho(f"muster: {message}", err=True)
+    say(f"muster: {message}", err=True)
     return typer.Exit(1)

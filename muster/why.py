@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
-import typer
 
 from muster.asking import ask, by_cluster
 from muster.causes.chains import Chain, of_job, of_request, of_slot, request_of, request_state, slot_of, slot_state
@@ -17,6 +16,7 @@ from muster.kinds import known_kinds
 from muster.reading import everything, found_subjects, open_cluster, open_log
 from muster.summary import Summary, summary
 from muster.targets import Asked, Target, find
+from muster.terminal import say
 from shared.errors import Refused
 from shared.eventlog import EventLog, Stored
 from shared.history_api import Question
@@ -36,11 +36,11 @@ async def why(
     if by_cluster(settings, nats=nats):
         question = Question(namespace, asked.word, "why", about=about, uid=uid, text=not as_json)
         async with open_cluster(settings) as cluster:
-            typer.echo((await ask(cluster, question)).decode(), nl=False)
+            say((await ask(cluster, question)).decode(), nl=False, exact=as_json)
         return
     async with open_log(settings) as log:
         for line in await answer(log, asked, about, namespace, uid=uid, as_json=as_json):
-            typer.echo(line)
+            say(line, exact=as_json)
 
 
 async def answer(
