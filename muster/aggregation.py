@@ -21,7 +21,7 @@ RULES: list[Document] = [
 """The rights of the service: it asks kube-apiserver what a reader may."""
 
 VIEW_RULES: list[Document] = [
-    {"apiGroups": [GROUP], "resources": [PLURAL], "verbs": ["get", "list"]},
+    {"apiGroups": [GROUP], "resources": [PLURAL], "verbs": ["get", "list", "watch"]},
     {"apiGroups": [GROUP], "resources": [f"{PLURAL}/{part}" for part in PARTS], "verbs": ["get"]},
 ]
 """The rights of who may read the histories of a namespace."""

@@ -1,7 +1,8 @@
 """Asks `history.muster.dev` with the kubeconfig: Kubernetes' rights decide, and no password at NATS is needed."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import TypeVar
 
 from muster.following import Tell, warn
@@ -21,7 +22,10 @@ HISTORIES = Resource(GROUP, VERSION, PLURAL, KIND, Object)
 T = TypeVar("T")
 
 LOOK_SECONDS = 2.0
-"""Seconds between two questions while a command goes on with changes."""
+"""Seconds between two streams while a command goes on with changes."""
+IDLE_SECONDS = 90.0
+"""Seconds without data after which a stream is given up: one of events ends by itself before, a watch has bookmarks."""
+NDJSON = "application/x-ndjson"
 
 
 def by_cluster(settings: Settings, *, nats: bool) -> bool:
@@ -46,20 +50,29 @@ async def ask(cluster: KubeCluster, question: Question) -> bytes:
         raise Transient(f"{trouble}; an administrator asks the log itself, with --nats") from trouble
 
 
-async def again(question: Callable[[], Awaitable[T]], tell: Tell = warn) -> AsyncGenerator[T, None]:
-    """The later answers, one every `LOOK_SECONDS`; tells once if there is none now, and asks on."""
+async def streamed(cluster: KubeCluster, question: Question) -> AsyncGenerator[bytes, None]:
+    """The lines of a stream, to its end.  Raises as `ask`."""
+    what, media = f"ask {cluster.url} for {path_of(question)}", NDJSON if question.part else "application/json"
+    stream = cluster.lines(path_of(question), query_of(question), what=what, media=media, idle=IDLE_SECONDS)
+    async with aclosing(stream) as lines:
+        async for line in lines:
+            yield line
+
+
+async def patiently(look: Callable[[], AsyncGenerator[T, None]], tell: Tell = warn) -> AsyncGenerator[T, None]:
+    """Everything that `look` finds, begun anew each time it ends; tells once if it cannot be had."""
     told = False
     while True:
-        await asyncio.sleep(LOOK_SECONDS)
         try:
-            answer = await question()
+            async with aclosing(look()) as found:
+                async for each in found:
+                    told = False
+                    yield each
         except Transient as trouble:
             if not told:
                 tell(f"muster: {trouble}; asking on")
             told = True
-            continue
-        told = False
-        yield answer
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 async def events_of(

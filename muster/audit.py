@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
-import typer
 
 from muster.causes import words
 from muster.history import moment_of
 from muster.kinds import known_kinds, word_of
 from muster.reading import fold_to_end, open_log
+from muster.terminal import say
 from shared.eventlog import EventLog
 from shared.frameworks.kinds import Kinds
 from shared.job import text
@@ -64,7 +64,7 @@ async def audit(settings: Settings, namespace: str, since: str, now: datetime, *
         found = await changes(log, namespace, known_kinds())
     shown = [change for change in found if begin is None or datetime.fromisoformat(change.time) >= begin]
     for line in (msgspec.json.encode(change).decode() for change in shown) if as_json else table(shown, namespace):
-        typer.echo(line)
+        say(line, exact=as_json)
 
 
 def begin_of(since: str, now: datetime) -> datetime | None:

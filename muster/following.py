@@ -9,9 +9,9 @@ from time import monotonic
 from typing import Any
 
 import msgspec
-import typer
 
 from muster.targets import Target
+from muster.terminal import say
 from shared.cluster import Cluster
 from shared.cluster.objects import Custom
 from shared.errors import Refused, Transient
@@ -66,7 +66,7 @@ class Change(msgspec.Struct, frozen=True):
 
 def warn(line: str) -> None:
     """Print a line on standard error."""
-    typer.echo(line, err=True)
+    say(line, err=True)
 
 
 async def carried_out(cluster: Cluster, change: Change, *, wait: bool, timeout: float) -> None:
@@ -74,11 +74,11 @@ async def carried_out(cluster: Cluster, change: Change, *, wait: bool, timeout: 
 
     Raises as `follow` does.
     """
-    typer.echo(change.said)
+    say(change.said)
     if not wait or change.asked is None:
         return
     try:
-        await follow(cluster, change, timeout=timeout, tell=typer.echo, trouble=warn)
+        await follow(cluster, change, timeout=timeout, tell=say, trouble=warn)
     except asyncio.CancelledError:
         warn(f"\nmuster: {ONLY_THE_WAITING}")
         raise

@@ -5,16 +5,17 @@ from contextlib import AsyncExitStack, aclosing
 from typing import Any
 
 import msgspec
-import typer
 import yaml
 
-from muster.asking import again, ask, by_cluster
+from muster.asking import ask, by_cluster, patiently, streamed
 from muster.following import condition_of
 from muster.kinds import known_kinds, word_of
 from muster.reading import everything, open_cluster, open_log
 from muster.summary import Output, Summary, summary
 from muster.targets import Asked, find, subjects_of
+from muster.terminal import say
 from shared.cluster.kube import KubeCluster
+from shared.errors import Transient
 from shared.eventlog import EventLog
 from shared.frameworks.kinds import Kinds
 from shared.history_api import Question
@@ -29,6 +30,9 @@ COLUMNS = ("NAMESPACE", "KIND", "NAME", "PHASE", "READY", "RESTARTS")
 WIDE_COLUMNS = (*COLUMNS, "ATTEMPT", "REQUESTS", "EVENTS AT", "UID")
 NOTE = "NOTE"
 """The last column, because its length is not bounded."""
+
+GONE = 410
+"""The code of a watch that cannot go on from its sequence; who watches lists anew."""
 
 EXPLAINED = ("Restarting", "Failed")
 """Phases of which the note is always the message of their condition."""
@@ -56,34 +60,57 @@ async def get(settings: Settings, wish: Wish, *, nats: bool = False) -> None:
         else:
             told = texts(await stack.enter_async_context(open_log(settings)), wish, known_kinds())
         async for text in await stack.enter_async_context(aclosing(told)):
-            typer.echo(text)
+            say(text, exact=wish.output is Output.json)
 
 
 async def texts_by_cluster(cluster: KubeCluster, wish: Wish) -> AsyncGenerator[str, None]:
     """The pieces of the output as `texts` gives them, from `history.muster.dev`."""
-    shown = [one for one in await shown_by_cluster(cluster, wish) if wish.asked or wish.gone or not one.gone]
+    found = await _found(cluster, wish)
+    shown = [one for one in found.shown if wish.asked or wish.gone or not one.gone]
     renderer = _renderer(wish, shown)
     for text in renderer.all(shown):
         yield text
     before = {one.uid: renderer.one(one) for one in shown}
     if not wish.watch:
         return
-    async with aclosing(again(lambda: shown_by_cluster(cluster, wish))) as looks:
-        async for later in looks:
-            for one in later:
-                text = renderer.one(one)
-                if before.get(one.uid) != text and (one.uid in before or wish.gone or not one.gone):
-                    before[one.uid] = text
-                    yield text
+    async with aclosing(patiently(lambda: _changes(cluster, wish))) as changes:
+        async for one in changes:
+            text = renderer.one(one)
+            if before.get(one.uid) != text and (one.uid in before or wish.gone or not one.gone):
+                before[one.uid] = text
+                yield text
+
+
+async def _changes(cluster: KubeCluster, wish: Wish) -> "AsyncGenerator[Shown, None]":
+    """The jobs of now and each later change, to the end of the stream."""
+    found = await _found(cluster, wish)
+    for one in found.shown:
+        yield one
+    question = Question(wish.namespace, only=found.name, after=found.version, watch=True, bookmarks=True)
+    async with aclosing(streamed(cluster, question)) as lines:
+        async for line in lines:
+            change = msgspec.json.decode(line, type=_Change)
+            match change.type:
+                case "ADDED" | "MODIFIED":
+                    yield msgspec.json.decode(change.object, type=_Item).job
+                case "ERROR":
+                    said = msgspec.json.decode(change.object, type=_Said)
+                    if said.code == GONE:
+                        return
+                    raise Transient(said.message)
 
 
 async def shown_by_cluster(cluster: KubeCluster, wish: Wish) -> "list[Shown]":
     """The jobs to show, from `history.muster.dev`, those that are gone as well."""
+    return (await _found(cluster, wish)).shown
+
+
+async def _found(cluster: KubeCluster, wish: Wish) -> "_Found":
     if wish.asked:
-        answer = await ask(cluster, Question(wish.namespace, wish.asked.word))
-        return [msgspec.json.decode(answer, type=_Item).job]
-    answer = await ask(cluster, Question(wish.namespace, every=True))
-    return [item.job for item in msgspec.json.decode(answer, type=_Items).items]
+        item = msgspec.json.decode(await ask(cluster, Question(wish.namespace, wish.asked.word)), type=_Item)
+        return _Found([item.job], item.job.sequence, item.metadata.name)
+    items = msgspec.json.decode(await ask(cluster, Question(wish.namespace, every=True)), type=_Items)
+    return _Found([item.job for item in items.items], int(items.metadata.resource_version), "")
 
 
 async def texts(log: EventLog, wish: Wish, kinds: Kinds) -> AsyncGenerator[str, None]:
@@ -179,14 +206,43 @@ class Shown(msgspec.Struct, frozen=True, rename="camel"):
         )
 
 
+class _Meta(msgspec.Struct, rename="camel"):
+    name: str = ""
+    resource_version: str = "0"
+
+
 class _Item(msgspec.Struct):
     """A history as `history.muster.dev` shows it."""
 
+    metadata: _Meta
     job: Shown
 
 
 class _Items(msgspec.Struct):
+    metadata: _Meta
     items: list[_Item]
+
+
+class _Change(msgspec.Struct):
+    """A line of a watch."""
+
+    type: str
+    object: msgspec.Raw
+
+
+class _Said(msgspec.Struct):
+    """The Status with which a watch ends."""
+
+    message: str = ""
+    code: int = 0
+
+
+class _Found(msgspec.Struct):
+    """What was shown, up to which sequence, and the name of the one history in the API."""
+
+    shown: list[Shown]
+    version: int
+    name: str
 
 
 def _note(job: Job, short: Summary) -> str:

@@ -12,12 +12,13 @@ from uuid import uuid4
 import msgspec
 import typer
 
-from muster.asking import again, by_cluster, events_of, folded
+from muster.asking import by_cluster, events_of, folded, patiently, streamed
 from muster.following import Tell, warn
 from muster.kinds import known_kinds
-from muster.reading import everything, open_cluster, open_log
-from muster.saved import line_of
+from muster.reading import everything, found_subjects, open_cluster, open_log
+from muster.saved import event_of, line_of
 from muster.targets import Asked, Target, fail, find, subjects_of
+from muster.terminal import say
 from muster.words import one_line
 from shared.cluster import Cluster
 from shared.cluster.kube import KubeCluster
@@ -26,6 +27,7 @@ from shared.eventlog import Entry, EventLog, Stored, ignore_trouble
 from shared.eventlog.account import ADMIN
 from shared.eventlog.subject import Subject, is_decision
 from shared.frameworks.kinds import Kinds
+from shared.history_api import Question
 from shared.job import text
 from shared.job.events.setup import EventDisowned
 from shared.job.fold import History
@@ -57,7 +59,7 @@ async def show(asked: Asked, namespace: str, settings: Settings, part: Part, *, 
         else:
             found = known_by_log(await stack.enter_async_context(open_log(settings)), asked, namespace)
         async for line in await stack.enter_async_context(aclosing(lines(found, part, early))):
-            typer.echo(line)
+            say(line, exact=part.as_json)
 
 
 async def known_by_cluster(
@@ -66,13 +68,20 @@ async def known_by_cluster(
     """A job's events as `known_by_log` gives them, from `history.muster.dev`."""
     known = await events_of(cluster, asked, namespace, uid=uid)
     yield known
-    uid, last = key_of(Subject.parse(known[0].subject)).uid, known[-1].sequence
-    later_ones = again(lambda: events_of(cluster, asked, namespace, uid=uid, after=last), trouble)
-    async with aclosing(later_ones) as looks:
-        async for later in looks:
-            if later:
-                last = later[-1].sequence
-                yield later
+    key, last = key_of(Subject.parse(known[0].subject)), known[-1].sequence
+
+    async def later() -> AsyncGenerator[Stored, None]:
+        nonlocal last
+        question = Question(namespace, asked.word, "events", uid=key.uid, after=last, watch=True)
+        async with aclosing(streamed(cluster, question)) as found:
+            async for line in found:
+                stored = event_of(line)
+                last = stored.sequence
+                yield stored
+
+    async with aclosing(patiently(later, trouble)) as events:
+        async for stored in events:
+            yield [stored]
 
 
 async def known_by_log(
@@ -82,13 +91,14 @@ async def known_by_log(
 
     Raises `Refused` if the log does not have the job.
     """
-    histories, events = await everything(log, subjects_of(asked, namespace, uid=uid))
+    histories, events = await everything(log, await found_subjects(log, asked, namespace, uid=uid))
     _, history = find(histories, asked, namespace, uid=uid)
-    yield [stored for stored in events if of_history(stored, history)]
-    subjects = history_filters(history.job.key)
-    async with aclosing(log.read(after=histories.position, subjects=subjects, trouble=trouble)) as batches:
+    key = history.job.key
+    yield [stored for stored in events if of_history(stored, key)]
+    after, subjects = histories.position, history_filters(key)
+    async with aclosing(log.read(after=after, subjects=subjects, trouble=trouble)) as batches:
         async for batch in batches:
-            yield batch.events
+            yield [stored for stored in batch.events if of_history(stored, key)]
 
 
 async def lines(
@@ -231,9 +241,12 @@ async def _event(log: EventLog, sequence: int) -> Stored:
     raise fail(f"the log has no event {sequence}")
 
 
-def of_history(stored: Stored, history: History) -> bool:
-    """True if the event is a fact or a decision of this history."""
-    return key_of(Subject.parse(stored.subject)) == history.job.key
+def of_history(stored: Stored, key: JobKey) -> bool:
+    """True if the event is a fact or a decision of this job."""
+    try:
+        return key_of(Subject.parse(stored.subject)) == key
+    except ValueError:
+        return False
 
 
 def _told(events: Iterable[Stored], part: Part) -> Iterator[str]:

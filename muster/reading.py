@@ -9,16 +9,24 @@ import typer
 import uvloop
 
 from muster.following import WAITED_TOO_LONG, WaitedTooLong
-from muster.targets import fail
+from muster.targets import Asked, fail, find, subjects_of
 from shared.cluster.kube import KubeCluster
 from shared.errors import Transient, Trouble
 from shared.eventlog import EventLog, Stored
 from shared.eventlog.jetstream import JetStreamEventLog
+from shared.eventlog.subject import Subject, of_type
+from shared.job.events.watcher import ScaleRequested
 from shared.job.fold import Histories
+from shared.job.naming import JobKey, history_filters, key_of
+from shared.job.upcast import Malformed, UnknownEvent, read_event
 from shared.process.settings import Settings
 
 PATIENCE_SECONDS = 10.0
 """Seconds without an event after which a command gives up."""
+
+REQUESTED = "ScaleRequested"
+MOST_JOBS_OF_A_REQUEST = 16
+"""The most jobs of requests of one name that are read one by one; with more the whole namespace is read."""
 
 CONNECT_SECONDS = 3.0
 """Seconds for the first connection to the log."""
@@ -62,9 +70,7 @@ async def fold_to_end(log: EventLog, fold: Callable[[Stored], object], subjects:
                 for stored in batch.events:
                     if stored.sequence <= end:
                         position = stored.sequence
-                        # What is no event of a job counts for nothing, as for the services.
-                        with suppress(ValueError):
-                            fold(stored)
+                        fold(stored)
                 if position >= end or not batch.pending:
                     break
                 patience.reschedule(loop.time() + PATIENCE_SECONDS)
@@ -81,11 +87,35 @@ async def everything(log: EventLog, subjects: tuple[str, ...] = ()) -> tuple[His
     histories, kept = Histories(), list[Stored]()
 
     def fold(stored: Stored) -> None:
-        histories.fold(stored)
-        kept.append(stored)
+        if histories.fold(stored) is not None:
+            kept.append(stored)
 
     await fold_to_end(log, fold, subjects)
     return histories, kept
+
+
+async def found_subjects(log: EventLog, asked: Asked, namespace: str, *, uid: str = "") -> tuple[str, ...]:
+    """The filters of all events about these objects: of a request those of the jobs that it names.
+
+    Raises `Refused` if the log has no such request, or for a word that cannot be a name in the log.
+    """
+    subjects = subjects_of(asked, namespace, uid=uid)
+    if not asked.is_request:
+        return subjects
+    meant, kinds = dict[JobKey, None](), {target.resource.kind for target in asked.targets}
+
+    def note(stored: Stored) -> None:
+        with suppress(ValueError, UnknownEvent, Malformed):
+            key, event = key_of(Subject.parse(stored.subject)), read_event(stored.body, REQUESTED)
+            if isinstance(event, ScaleRequested) and (event.name, event.kind) in {(asked.name, kind) for kind in kinds}:
+                meant.setdefault(key)
+
+    await fold_to_end(log, note, (of_type(namespace, REQUESTED),))
+    if not meant:
+        find(Histories(), asked, namespace)
+    if len(meant) > MOST_JOBS_OF_A_REQUEST:
+        return subjects
+    return tuple(subject for key in meant for subject in history_filters(key))
 
 
 @contextmanager

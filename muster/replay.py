@@ -6,6 +6,7 @@ import typer
 
 from muster.saved import event_of
 from muster.targets import fail
+from muster.terminal import say
 from muster.words import one_line
 from shared.eventlog import Stored
 from shared.job.fold import Histories
@@ -20,7 +21,7 @@ def from_file(path: Path) -> None:
     for stored in saved(path):
         history = histories.fold(stored)
         phase = history.job.phase if history is not None else ""
-        typer.echo(
+        say(
             f"{one_line(stored)}  -> {phase or 'no phase'}"
             + (f"  HELD: {history.held}" if history and history.held else "")
         )

@@ -8,6 +8,7 @@ import msgspec
 import typer
 
 from muster.kinds import called, known_kinds, words_of
+from muster.terminal import say
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.errors import Refused
@@ -130,8 +131,8 @@ def chosen(asked: Asked, found: Iterable[Target], where: str) -> Target | None:
 def subjects_of(asked: Asked, namespace: str, *, uid: str = "") -> tuple[str, ...]:
     """The filters of all events about these objects, with any uid.
 
-    A request's events have the name of its job, which is not known yet, so the filters cover the whole namespace.
-    Raises `Refused` for a word that cannot be a name in the log.
+    A request's events have the name of its job, so the filters cover the whole namespace; `reading.found_subjects`
+    looks for that job.  Raises `Refused` for a word that cannot be a name in the log.
     """
     must_be_names(namespace, asked.name, uid)
     if asked.is_request:
@@ -194,5 +195,5 @@ def _means(job: Job, target: Target) -> bool:
 
 def fail(message: str) -> typer.Exit:
     """Print one line on standard error; the exception ends the command with exit code 1."""
-    typer.secho(f"muster: {message}", err=True)
+    say(f"muster: {message}", err=True)
     return typer.Exit(1)

@@ -13,6 +13,7 @@ from muster.jobs import OVER
 from muster.kinds import called, known_kinds, word_of
 from muster.listing import every
 from muster.reading import fold_to_end, open_cluster, open_log
+from muster.terminal import say
 from services.status.core.documents import canonical, with_head
 from services.status.core.documents import document_of as status_of
 from shared.cluster import Cluster
@@ -88,7 +89,7 @@ async def verify(settings: Settings) -> None:
     async with open_log(settings) as log, open_cluster(settings) as cluster:
         verified = await verified_jobs(log, cluster, known_kinds(), settings.namespace)
     for answer in verified.answers:
-        typer.echo(str(answer))
+        say(str(answer))
     typer.echo(verified.summary)
     if verified.count(*WRONG):
         raise typer.Exit(1)

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
-import typer
 
 from muster.asking import ask, by_cluster
 from muster.causes.chains import Chain, of_job, of_request, of_slot, request_of, request_state, slot_of, slot_state
@@ -14,9 +13,10 @@ from muster.causes.words import of_at_most
 from muster.following import condition_of
 from muster.history import of_history
 from muster.kinds import known_kinds
-from muster.reading import everything, open_cluster, open_log
+from muster.reading import everything, found_subjects, open_cluster, open_log
 from muster.summary import Summary, summary
-from muster.targets import Asked, Target, find, subjects_of
+from muster.targets import Asked, Target, find
+from muster.terminal import say
 from shared.errors import Refused
 from shared.eventlog import EventLog, Stored
 from shared.history_api import Question
@@ -36,18 +36,18 @@ async def why(
     if by_cluster(settings, nats=nats):
         question = Question(namespace, asked.word, "why", about=about, uid=uid, text=not as_json)
         async with open_cluster(settings) as cluster:
-            typer.echo((await ask(cluster, question)).decode(), nl=False)
+            say((await ask(cluster, question)).decode(), nl=False, exact=as_json)
         return
     async with open_log(settings) as log:
         for line in await answer(log, asked, about, namespace, uid=uid, as_json=as_json):
-            typer.echo(line)
+            say(line, exact=as_json)
 
 
 async def answer(
     log: EventLog, asked: Asked, about: str, namespace: str, *, uid: str = "", as_json: bool = False
 ) -> list[str]:
     """The lines of the answer.  Raises `Refused` if the log does not have the job."""
-    histories, events = await everything(log, subjects_of(asked, namespace, uid=uid))
+    histories, events = await everything(log, await found_subjects(log, asked, namespace, uid=uid))
     return answered(histories, events, asked, about, namespace, uid=uid, as_json=as_json)
 
 
@@ -61,9 +61,9 @@ def answered(
     uid: str = "",
     as_json: bool = False,
 ) -> list[str]:
-    """The lines of the answer from the events under `subjects_of` and their fold.  Raises `Refused` as `answer`."""
+    """The lines of the answer from the events under `found_subjects` and their fold.  Raises `Refused` as `answer`."""
     target, history = find(histories, asked, namespace, uid=uid, waiting=True)
-    causes = caused(history.job.key, (stored for stored in events if of_history(stored, history)))
+    causes = caused(history.job.key, (stored for stored in events if of_history(stored, history.job.key)))
     if about and target.is_request:
         words = f"a {target.resource.kind} has no workers or requests; ask of trainingjob/{history.job.key.name}"
         raise Refused(words, reason="Invalid")

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from shared.errors import Refused
 from shared.untrusted import whole_number
 
 GROUP = "history.muster.dev"
@@ -15,6 +16,11 @@ KIND = "JobHistory"
 ROOT = f"/apis/{API_VERSION}"
 PARTS = ("events", "why", "at")
 """The subresources of a history."""
+
+
+NAMED = "metadata.name="
+"""The field selector of a list."""
+SECONDS_DIGITS = 9
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -38,17 +44,29 @@ class Question(msgspec.Struct, frozen=True):
     """True for lines of text in place of JSON."""
     every: bool = False
     """True for a list of all jobs that had a name, and not of the newest alone."""
+    only: str = ""
+    """Of a list: the one name that it may have, as `KIND.NAME`."""
+    watch: bool = False
+    """True for a stream: of a list's changes, or of `events`; `after` is the sequence after which it begins."""
+    bookmarks: bool = False
+    """True if a watch may tell how far it has come."""
+    seconds: int = 0
+    """The most seconds of a stream; 0 for as long as the service likes."""
 
     @property
     def verb(self) -> str:
         """The verb that Kubernetes' rights have for it."""
-        return "get" if self.name else "list"
+        return "get" if self.name else "watch" if self.watch else "list"
 
 
 def query_of(question: Question) -> dict[str, str]:
     """The query of a question."""
     words = {"about": question.about, "uid": question.uid, "after": str(question.after or "")}
     words |= {"output": "text" if question.text else "", "every": "true" if question.every else ""}
+    words |= {"allowWatchBookmarks": "true" if question.bookmarks else ""}
+    words |= {"watch": "true" if question.watch else "", "fieldSelector": question.only and f"{NAMED}{question.only}"}
+    if not question.name:
+        words |= {"after": "", "resourceVersion": words["after"]}
     return {name: word for name, word in words.items() if word}
 
 
@@ -60,16 +78,44 @@ def path_of(question: Question) -> str:
 
 
 def with_query(question: Question, query: Mapping[str, str]) -> Question:
-    """The question with the options of its query that its part has; other ones are ignored."""
+    """The question with the options of its query that its part has; other ones are ignored.
+
+    Raises `Refused` for a selector or a version that is none.
+    """
     part, named = question.part, bool(question.name)
+    streams = not named or part == "events"
+    watch = streams and query.get("watch") in ("1", "true")
+    selector = "" if named else query.get("fieldSelector", "")
+    if selector and not (only := _only(selector)):
+        words = f"the field selector {selector[:64]!r} is none that is known; a list has metadata.name=KIND.NAME alone"
+        raise Refused(words, reason="Invalid")
     return msgspec.structs.replace(
         question,
         about=query.get("about", "") if part == "why" else "",
         uid=query.get("uid", "") if named else "",
-        after=(whole_number(query.get("after", "")) or 0) if part == "events" else 0,
+        after=_after(query, watch=watch, part=part),
         text=part == "why" and query.get("output") == "text",
         every=not named and query.get("every") == "true",
+        only=only if selector else "",
+        watch=watch,
+        bookmarks=watch and query.get("allowWatchBookmarks") in ("1", "true"),
+        seconds=(whole_number(query.get("timeoutSeconds", ""), SECONDS_DIGITS) or 0) if watch else 0,
     )
+
+
+def _only(selector: str) -> str:
+    name = selector.removeprefix(NAMED).removeprefix("=")
+    return name if selector.startswith(NAMED) and not {",", "="} & {*name} else ""
+
+
+def _after(query: Mapping[str, str], *, watch: bool, part: str) -> int:
+    if part == "events":
+        return whole_number(query.get("after", "")) or 0
+    if part or not watch or not (version := query.get("resourceVersion", "")):
+        return 0
+    if (known := whole_number(version)) is None:
+        raise Refused(f"the resourceVersion {version[:64]!r} is no number; list first", reason="Invalid")
+    return known
 
 
 def parse(path: str) -> Question | None:

@@ -65,10 +65,11 @@ class Aggregation:
         headers = [(name, value) for name, value in request.headers.items() if _passes(name)]
         headers += [("X-Remote-User", user.name)]
         headers += [("X-Remote-Group", group) for group in (*user.groups, "system:authenticated")]
+        passed: web.StreamResponse | None = None
         url = f"{target}{quote(request.path, safe='/:')}"
         try:
             async with (
-                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=SECONDS)) as session,
+                aiohttp.ClientSession(timeout=_timeout(request)) as session,
                 session.request(
                     request.method,
                     url,
@@ -79,10 +80,20 @@ class Aggregation:
                     server_hostname=f"{service['name']}.{service['namespace']}.svc",
                 ) as answer,
             ):
-                body = await answer.read()
                 kept = {name: answer.headers[name] for name in PASSED_BACK if name in answer.headers}
-                return web.Response(body=body, status=answer.status, headers=kept)
+                if not _watches(request):
+                    return web.Response(body=await answer.read(), status=answer.status, headers=kept)
+                passed = web.StreamResponse(status=answer.status, headers=kept)
+                await passed.prepare(request)
+                async for chunk in answer.content.iter_any():
+                    await passed.write(chunk)
+                return passed
         except (TimeoutError, aiohttp.ClientError) as error:
+            if passed is not None:
+                # The headers are sent; the client sees a stream that was cut.
+                if request.transport is not None:
+                    request.transport.abort()
+                return passed
             raise ApiError(503, "ServiceUnavailable", f"error trying to reach service: {error}") from error
 
     def _target(self, named: Json) -> str:
@@ -105,6 +116,14 @@ class Aggregation:
         spec = entry.object()["spec"]
         version = {"groupVersion": f"{spec['group']}/{spec['version']}", "version": spec["version"]}
         return {"name": spec["group"], "versions": [version], "preferredVersion": version}
+
+
+def _watches(request: web.BaseRequest) -> bool:
+    return request.query.get("watch") in ("1", "true")
+
+
+def _timeout(request: web.BaseRequest) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=None if _watches(request) else SECONDS)
 
 
 def _passes(name: str) -> bool:

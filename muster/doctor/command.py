@@ -11,6 +11,7 @@ from muster.doctor.cluster_examination import ClusterExamination
 from muster.doctor.findings import Finding, document, fail, in_order, is_well, ok, text
 from muster.doctor.log_examination import LogExamination
 from muster.doctor.parts import Wishes
+from muster.terminal import say
 from shared.installation.plugins import installed
 from shared.process.settings import Settings
 from shared.release import this_release
@@ -20,7 +21,7 @@ async def examine(settings: Settings, wishes: Wishes, *, as_json: bool) -> None:
     """Examine, print, and exit with 1 if a check fails."""
     findings = await all_findings(settings, wishes)
     said = msgspec.json.format(msgspec.json.encode(document(findings))).decode() if as_json else text(findings)
-    typer.echo(said)
+    say(said)
     if not is_well(findings):
         raise typer.Exit(1)
 

@@ -4,7 +4,7 @@ import asyncio
 import ssl
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import msgspec
 import structlog
@@ -14,7 +14,8 @@ from pydantic import ValidationError
 from services.history.access import Access
 from services.history.answers import Answers
 from services.history.core.trust import NAME, NAMESPACE, Trust
-from services.history.server import Listening, Server, probes
+from services.history.probes import Figures, probes
+from services.history.server import Listening, Server
 from shared.cluster.kube import KubeCluster
 from shared.errors import Refused, Transient, Trouble
 from shared.eventlog.account import HISTORY
@@ -30,6 +31,8 @@ LOOK_SECONDS = 30.0
 
 LOG_SECONDS = 2.0
 """Seconds for a connection to the log."""
+LOG_LOOK_SECONDS = 5.0
+"""Seconds between two looks whether the log lets this process in."""
 PAUSE_SECONDS = 2.0
 """Seconds after a failed one until the next request tries again; those meanwhile are told the same."""
 
@@ -60,21 +63,26 @@ async def _forever(settings: Settings) -> None:
 async def serving(settings: Settings) -> AsyncIterator[Listening]:
     """Serve while the context lasts.  Raises `Trouble` if it cannot begin: the log may be away, the cluster may not."""
     cluster = await KubeCluster.connect(settings.kubeconfig)
-    connection = Connection(settings)
+    connection, figures = Connection(settings), Figures()
     try:
         certificates = Certificates(cluster, settings)
         await certificates.read()
-        server = Server(Answers(connection.log, plugins.kinds()), Access(cluster), lambda: certificates.trust)
+        answers = Answers(connection.log, plugins.kinds(), figures.folded)
+        server = Server(answers, Access(cluster), lambda: certificates.trust, figures)
         async with server.serving(settings.history_host, settings.history_port, certificates.tls) as listening:
             certificates.note_use()
             log.info("serving", port=listening.port)
-            renewing = asyncio.create_task(certificates.renew(listening))
+            figures.trouble = lambda: connection.turned_away if listening.open else "the port of the API is not open"
+            figures.connected, figures.waiting = lambda: connection.connected, lambda: answers.waiting
+            figures.streams = lambda: server.streams
+            tasks = [asyncio.create_task(certificates.renew(listening)), asyncio.create_task(connection.keep())]
             try:
-                async with probes(settings.health_host, settings.health_port):
+                async with probes(figures, settings.health_host, settings.health_port):
                     yield listening
             finally:
-                renewing.cancel()
-                await asyncio.gather(renewing, return_exceptions=True)
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
     finally:
         await connection.close()
         await cluster.close()
@@ -148,8 +156,30 @@ class Connection:
         self._settings = settings
         self._log: JetStreamEventLog | None = None
         self._connecting = asyncio.Lock()
-        self._trouble = ""
+        self._trouble: Trouble | None = None
         self._again = 0.0
+        self._asked = False
+
+    @property
+    def connected(self) -> bool:
+        return self._log is not None and self._log.connected
+
+    @property
+    def turned_away(self) -> str:
+        """Why the log cannot be read until an administrator changes something, such as a password.
+
+        Empty while the log is read, and while it is merely away.
+        """
+        if not self._asked:
+            return "the log was not asked yet"
+        return str(self._trouble) if isinstance(self._trouble, Refused) else ""
+
+    async def keep(self) -> None:
+        """Look now and then whether the log lets this process in, also while no one asks anything."""
+        while True:
+            with suppress(Trouble):
+                await self.log()
+            await asyncio.sleep(LOG_LOOK_SECONDS)
 
     async def log(self) -> JetStreamEventLog:
         """The log.  Raises `Trouble` if it cannot be reached."""
@@ -161,20 +191,22 @@ class Connection:
             return self._log
 
     async def _connect(self, loop: asyncio.AbstractEventLoop) -> JetStreamEventLog:
-        if loop.time() < self._again:
-            raise Transient(self._trouble)
+        if self._trouble is not None and loop.time() < self._again:
+            raise Transient(str(self._trouble))
         try:
             connected = await JetStreamEventLog.connect(
                 self._settings.nats_url, name=HISTORY, patience=LOG_SECONDS, **self._settings.nats_login
             )
         except Trouble as trouble:
-            if str(trouble) != self._trouble:
+            if str(trouble) != str(self._trouble):
                 log.warning("log not reached", why=str(trouble))
-            self._trouble, self._again = str(trouble), loop.time() + PAUSE_SECONDS
+            self._trouble, self._again = trouble, loop.time() + PAUSE_SECONDS
             raise
-        if self._trouble:
+        finally:
+            self._asked = True
+        if self._trouble is not None:
             log.info("log reached again")
-        self._trouble = ""
+        self._trouble = None
         return connected
 
     async def close(self) -> None:

@@ -3,6 +3,7 @@
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from hashlib import sha256
 
 import msgspec
 
@@ -19,18 +20,18 @@ BELIEVED_SECONDS = 10.0
 """Seconds for which a verdict counts: a right that is taken away holds for as long."""
 MOST_VERDICTS = 4096
 
-_Asked = tuple[Person, str, str, str, str]
-
 
 class Access:
     def __init__(self, cluster: KubeCluster, clock: Callable[[], float] = time.monotonic) -> None:
         self._cluster = cluster
         self._clock = clock
-        self._verdicts: OrderedDict[_Asked, tuple[float, bool]] = OrderedDict()
+        self._verdicts: OrderedDict[bytes, tuple[float, bool]] = OrderedDict()
 
     async def allows(self, person: Person, question: Question) -> bool:
         """True if Kubernetes' rights allow the answer.  Raises `Trouble` if kube-apiserver does not say."""
-        key = (person, question.verb, question.namespace, question.name, question.part)
+        asked = (person, question.verb, question.namespace, question.name, question.part)
+        # A digest, because a person has any number of groups, and a question a name of any length.
+        key = sha256(msgspec.msgpack.encode(asked)).digest()
         kept = self._verdicts.get(key)
         if kept is not None and self._clock() - kept[0] < BELIEVED_SECONDS:
             return kept[1]

@@ -5,14 +5,15 @@ An answer is kept until the log has a newer event under its subjects, in bounded
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 
 import msgspec
 import typer
 
 from muster.get import Shown, listed
 from muster.history import of_history, state_after, until, up_to
-from muster.reading import fold_to_end
+from muster.reading import fold_to_end, found_subjects
 from muster.saved import line_of
 from muster.targets import Asked, find, must_be_names, parse_target, subjects_of
 from muster.why import answered
@@ -23,7 +24,7 @@ from shared.eventlog import EventLog, Stored
 from shared.frameworks.kinds import Kinds
 from shared.history_api import Question, words_of
 from shared.job.fold import Histories
-from shared.job.naming import namespace_filters
+from shared.job.naming import JobKey, namespace_filters
 
 FOLDS = 2
 """Folds at once: each has events in memory, and one core does not go faster with more."""
@@ -73,14 +74,22 @@ class _Remembered(msgspec.Struct, frozen=True):
 
 
 class Answers:
-    def __init__(self, log: Callable[[], Awaitable[EventLog]], kinds: Kinds) -> None:
-        """`log` gives the connected log, or raises `Trouble`."""
-        self._log = log
-        self._kinds = kinds
+    def __init__(
+        self, log: Callable[[], Awaitable[EventLog]], kinds: Kinds, folded: Callable[[float], None] = lambda _: None
+    ) -> None:
+        """`log` gives the connected log, or raises `Trouble`; `folded` is told the seconds that each fold took."""
+        self.log = log
+        self.kinds = kinds
+        self._folded = folded
         self._folds = asyncio.Semaphore(FOLDS)
         self._waiting = 0
         self._kept: OrderedDict[_Key, _Remembered] = OrderedDict()
         self._bytes = 0
+
+    @property
+    def waiting(self) -> int:
+        """The questions that have no answer yet."""
+        return self._waiting
 
     async def answer(self, question: Question, *, as_table: bool = False) -> Answer:
         """The answer; `as_table` for a list or a job as rows.
@@ -88,30 +97,65 @@ class Answers:
         Raises `Refused` with a reason such as `NotFound`, `Invalid`, `TooLarge` or one of the log; `Busy` or another
         `Transient` if the same question may be answered later.
         """
+        async with self._turn():
+            return await self._answer(question, as_table)
+
+    async def folded(self, question: Question, began: dict[JobKey, int] | None = None) -> "Fold":
+        """The fold of now for a stream, with the first sequence of each job in `began`.  Raises as `answer`."""
+        asked, subjects = self._meant(question)
+        log = await self.log()
+        async with self._turn(), self._folds:
+            fold = Fold(keep=False, began=began)
+            await self._read(log, fold, asked, subjects, question)
+            return fold
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """A place among those that wait, and a bound on how long."""
         if self._waiting >= WAITING:
             raise Busy(f"{WAITING} questions wait already; ask again", retry_after=COME_AGAIN_SECONDS)
         self._waiting += 1
         try:
             async with asyncio.timeout(MOST_SECONDS):
-                return await self._answer(question, as_table)
+                yield
         except TimeoutError as late:
             words = f"no answer within {MOST_SECONDS:g} s; ask for less, such as one job"
             raise Transient(words, retry_after=COME_AGAIN_SECONDS) from late
         finally:
             self._waiting -= 1
 
-    async def _answer(self, question: Question, as_table: bool) -> Answer:
-        words = (question.namespace, question.name, question.at, question.about, question.uid)
+    def _meant(self, question: Question) -> tuple[Asked | None, tuple[str, ...]]:
+        """The job or request, None for a list; and the filters of its events."""
+        words = (question.namespace, question.name, question.only, question.at, question.about, question.uid)
         if sum(map(len, words)) > MOST_WORDS:
             raise Refused(f"a question has at most {MOST_WORDS} characters; ask with the names alone", reason="Invalid")
-        asked = _asked(question, self._kinds) if question.name else None
         must_be_names(question.namespace)
-        subjects = (
-            namespace_filters(question.namespace)
-            if asked is None
-            else subjects_of(asked, question.namespace, uid=question.uid)
-        )
-        log = await self._log()
+        if not (name := question.name or question.only):
+            return None, namespace_filters(question.namespace)
+        asked = asked_for(name, self.kinds)
+        # A list of one name in all namespaces reads them whole.
+        whole = namespace_filters("")
+        subjects = subjects_of(asked, question.namespace, uid=question.uid) if question.namespace else whole
+        return asked if question.name else None, subjects
+
+    async def _read(
+        self, log: EventLog, fold: "Fold", asked: Asked | None, subjects: tuple[str, ...], question: Question
+    ) -> None:
+        try:
+            if asked is not None and asked.is_request:
+                # The kept answer counts by the end of the namespace, and is made of the request's job alone.
+                subjects = await found_subjects(log, asked, question.namespace, uid=question.uid)
+            fold.subjects = subjects
+            await fold_to_end(log, fold.fold, subjects)
+        except Refused as refusal:
+            if refusal.reason == "LogReplaced":
+                # The next question connects to the other one.
+                await log.close()
+            raise
+
+    async def _answer(self, question: Question, as_table: bool) -> Answer:
+        asked, subjects = self._meant(question)
+        log = await self.log()
         key = (await log.identity(), question, as_table)
         end = await log.end(subjects)
         if (known := self._known(key, end)) is not None:
@@ -122,17 +166,12 @@ class Answers:
             # Others may have asked the same meanwhile.
             if (known := self._known(key, end)) is not None:
                 return known
-            fold = _Fold(keep=asked is not None)
-            try:
-                await fold_to_end(log, fold.fold, subjects)
-            except Refused as refusal:
-                if refusal.reason == "LogReplaced":
-                    # The next question connects to the other one.
-                    await log.close()
-                raise
+            fold, began = Fold(keep=asked is not None), asyncio.get_running_loop().time()
+            await self._read(log, fold, asked, subjects, question)
             # In a thread, so that the loop answers others meanwhile.
-            rendering = asyncio.ensure_future(asyncio.to_thread(_render, question, asked, fold, self._kinds, as_table))
+            rendering = asyncio.ensure_future(asyncio.to_thread(_render, question, asked, fold, self.kinds, as_table))
             answer = await asyncio.shield(rendering)
+            self._folded(asyncio.get_running_loop().time() - began)
         finally:
             if rendering is None:
                 self._folds.release()
@@ -141,7 +180,8 @@ class Answers:
                 rendering.add_done_callback(lambda _: self._folds.release())
         # Hardly one asks again for what came after the same event.
         if not question.after:
-            self._keep(key, fold.histories.position, answer)
+            of_request = asked is not None and asked.is_request
+            self._keep(key, end if of_request else fold.histories.position, answer)
         return answer
 
     def _known(self, key: _Key, end: int) -> Answer | None:
@@ -160,18 +200,24 @@ class Answers:
             self._bytes -= self._kept.popitem(last=False)[1].bytes
 
 
-class _Fold:
+class Fold:
     """The fold of some subjects, within bounds."""
 
-    def __init__(self, *, keep: bool) -> None:
-        """With `keep` the events are kept, too."""
+    def __init__(self, *, keep: bool, began: dict[JobKey, int] | None = None) -> None:
+        """With `keep` the events are kept, too; `began` gets the first sequence of each job."""
         self.histories = Histories()
         self.events: list[Stored] = []
+        self.subjects: tuple[str, ...] = ()
+        """The filters of the events."""
         self._keep = keep
+        self._began = began
         self._bytes = 0
 
     def fold(self, stored: Stored) -> None:
-        self.histories.fold(stored)
+        if (history := self.histories.fold(stored)) is None:
+            return
+        if self._began is not None:
+            self._began.setdefault(history.job.key, stored.sequence)
         if self._keep:
             self._bytes += len(stored.body)
             self.events.append(stored)
@@ -181,14 +227,20 @@ class _Fold:
             raise Refused(words, reason="TooLarge")
 
 
-def _render(question: Question, asked: Asked | None, fold: _Fold, kinds: Kinds, as_table: bool) -> Answer:
+def kept_of(histories: Histories, question: Question, kinds: Kinds) -> list[Kept]:
+    """The histories of a list, by namespace, name and uid."""
+    found = [Kept(Shown.of(each, kinds), each.time) for each in listed(histories, gone=True)]
+    if not question.every:
+        newest = {(each.shown.namespace, each.name): each for each in sorted(found, key=_age)}
+        found = [each for each in found if newest[each.shown.namespace, each.name] is each]
+    return [each for each in found if question.only in ("", each.name)]
+
+
+def _render(question: Question, asked: Asked | None, fold: Fold, kinds: Kinds, as_table: bool) -> Answer:
     histories, events = fold.histories, fold.events
     if asked is None:
-        found = [Kept(Shown.of(each, kinds), each.time) for each in listed(histories, gone=True)]
-        if not question.every:
-            newest = {(each.shown.namespace, each.name): each for each in sorted(found, key=_age)}
-            found = [each for each in found if newest[each.shown.namespace, each.name] is each]
-        return _json(documents.table(found) if as_table else documents.listed(found))
+        found, version = kept_of(histories, question, kinds), max(histories.position, 1)
+        return _json(documents.table(found, version) if as_table else documents.listed(found, version))
     if question.part == "why":
         as_json = not question.text
         lines = answered(
@@ -196,7 +248,7 @@ def _render(question: Question, asked: Asked | None, fold: _Fold, kinds: Kinds, 
         )
         return _text(lines, "text/plain" if question.text else "application/json")
     _, history = find(histories, asked, question.namespace, uid=question.uid)
-    mine = [stored for stored in events if of_history(stored, history)]
+    mine = [stored for stored in events if of_history(stored, history.job.key)]
     match question.part:
         case "events":
             later = (stored for stored in mine if stored.sequence > question.after)
@@ -204,7 +256,7 @@ def _render(question: Question, asked: Asked | None, fold: _Fold, kinds: Kinds, 
         case "at":
             return _text([state_after(history.job.key, up_to(_moment(question.at), mine))], "application/json")
     kept = Kept(Shown.of(history, kinds), history.time)
-    return _json(documents.table([kept]) if as_table else kept.document)
+    return _json(documents.table([kept], kept.shown.sequence) if as_table else kept.document)
 
 
 def _moment(at: str) -> Callable[[Stored], bool]:
@@ -218,13 +270,14 @@ def _age(kept: Kept) -> int:
     return kept.shown.sequence
 
 
-def _asked(question: Question, kinds: Kinds) -> Asked:
-    for words in words_of(question.name):
+def asked_for(name: str, kinds: Kinds) -> Asked:
+    """The job or the request that `KIND.NAME` names.  Raises `Refused` if it names none."""
+    for words in words_of(name):
         try:
             return parse_target(words, kinds)
         except Refused:
             continue
-    words = f"{question.name!r} is no KIND.NAME of a kind that is known here; say for example trainingjob.digits"
+    words = f"{name!r} is no KIND.NAME of a kind that is known here; say for example trainingjob.digits"
     raise Refused(words, reason="NotFound")
 
 

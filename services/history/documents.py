@@ -7,6 +7,7 @@ import msgspec
 
 from muster.get import Shown, cells
 from shared.history_api import API_VERSION, GROUP, KIND, PARTS, PLURAL, VERSION
+from shared.job.naming import JobKey, Uid
 
 Json = dict[str, Any]
 
@@ -29,8 +30,13 @@ class Kept(msgspec.Struct, frozen=True):
         return f"{self.shown.called}.{self.shown.name}"
 
     @property
+    def key(self) -> JobKey:
+        return JobKey(self.shown.namespace, self.shown.name, Uid(self.shown.uid))
+
+    @property
     def metadata(self) -> Json:
-        return {"name": self.name, "namespace": self.shown.namespace, "uid": self.shown.uid}
+        named = {"name": self.name, "namespace": self.shown.namespace, "uid": self.shown.uid}
+        return {**named, "resourceVersion": str(self.shown.sequence)}
 
     @property
     def document(self) -> Json:
@@ -44,16 +50,17 @@ class Kept(msgspec.Struct, frozen=True):
         }
 
 
-def listed(found: Sequence[Kept]) -> Json:
+def listed(found: Sequence[Kept], version: int) -> Json:
+    """The list; `version` is the sequence of the last event that was folded, from which a watch goes on."""
     return {
         "apiVersion": API_VERSION,
         "kind": f"{KIND}List",
-        "metadata": {},
+        "metadata": {"resourceVersion": str(version)},
         "items": [each.document for each in found],
     }
 
 
-def table(found: Sequence[Kept]) -> Json:
+def table(found: Sequence[Kept], version: int) -> Json:
     """The rows that `kubectl get` prints; a namespace is printed by kubectl."""
     named = [("NAME", 0), ("PHASE", 0), ("READY", 0), ("RESTARTS", 0), ("LAST EVENT", 0), *((each, 1) for each in WIDE)]
     columns = [*named, ("NOTE", 0)]
@@ -68,7 +75,7 @@ def table(found: Sequence[Kept]) -> Json:
     return {
         "apiVersion": "meta.k8s.io/v1",
         "kind": "Table",
-        "metadata": {},
+        "metadata": {"resourceVersion": str(version)},
         "columnDefinitions": [
             {"name": name.title(), "type": "string", "format": "name" if name == "NAME" else "", "priority": priority}
             | {"description": ""}
@@ -76,6 +83,27 @@ def table(found: Sequence[Kept]) -> Json:
         ],
         "rows": rows,
     }
+
+
+def framed(what: str, kept: Kept, *, as_table: bool) -> bytes:
+    """A change as a watch tells it."""
+    return _frame(what, table([kept], kept.shown.sequence) if as_table else kept.document)
+
+
+def bookmark(version: int, *, as_table: bool) -> bytes:
+    """What tells a watch that it has seen everything up to a sequence."""
+    metadata = {"resourceVersion": str(version)}
+    reached = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata}
+    return _frame("BOOKMARK", table([], version) if as_table else reached)
+
+
+def failure(document: Json) -> bytes:
+    """The Status with which a watch ends."""
+    return _frame("ERROR", document)
+
+
+def _frame(what: str, document: Json) -> bytes:
+    return msgspec.json.encode({"type": what, "object": document}) + b"\n"
 
 
 def status(code: int, reason: str, message: str, *, name: str = "", retry_after: int = 0) -> Json:
@@ -121,7 +149,7 @@ def _resources() -> list[Json]:
         "singularName": "jobhistory",
         "namespaced": True,
         "kind": KIND,
-        "verbs": ["get", "list"],
+        "verbs": ["get", "list", "watch"],
         "shortNames": ["jh"],
     }
     parts = [
@@ -138,7 +166,7 @@ def _all_at_once(version: str) -> Json:
         "responseKind": kind,
         "scope": "Namespaced",
         "singularResource": "jobhistory",
-        "verbs": ["get", "list"],
+        "verbs": ["get", "list", "watch"],
         "shortNames": ["jh"],
         "subresources": [{"subresource": part, "responseKind": kind, "verbs": ["get"]} for part in PARTS],
     }

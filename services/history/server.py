@@ -5,8 +5,9 @@ answers while the log is away, because `kubectl` and the deletion of namespaces 
 """
 
 import ssl
+import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -18,25 +19,34 @@ from services.history.access import Access
 from services.history.answers import COME_AGAIN_SECONDS, Answers, Busy
 from services.history.core.trust import Person, Trust
 from services.history.documents import AGGREGATED
+from services.history.probes import Figures
+from services.history.sending import Sending
+from services.history.streams import Streams
 from shared.errors import Refused, Trouble
-from shared.history_api import GROUP, PLURAL, Question, parse, with_query
-from shared.process.health import answering
-from shared.telemetry import prometheus
+from shared.history_api import GROUP, PLURAL, Question, parse, path_of, with_query
 
 log = structlog.get_logger()
 
-CODES = {"NotFound": 404, "Ambiguous": 400, "Invalid": 400, "TooLarge": 413}
+CODES = {"NotFound": 404, "Ambiguous": 400, "Invalid": 400, "TooLarge": 413, "Expired": 410, "NoRight": 403}
 """The HTTP status of a refusal; any other one is the log's."""
-REASONS = {400: "BadRequest", 404: "NotFound", 413: "RequestEntityTooLarge"}
+REASONS = {400: "BadRequest", 403: "Forbidden", 404: "NotFound", 410: "Expired", 413: "RequestEntityTooLarge"}
 
 
 class Server:
     """The handler of all requests; `trust` is that of now."""
 
-    def __init__(self, answers: Answers, access: Access, trust: Callable[[], Trust]) -> None:
+    def __init__(self, answers: Answers, access: Access, trust: Callable[[], Trust], figures: Figures) -> None:
         self._answers = answers
+        self._streams = Streams(answers)
+        self._sending: set[Sending] = set()
         self._access = access
         self._trust = trust
+        self._figures = figures
+
+    @property
+    def streams(self) -> int:
+        """The streams that are open."""
+        return self._streams.open
 
     @asynccontextmanager
     async def serving(self, host: str, port: int, tls: Callable[[], ssl.SSLContext]) -> AsyncIterator["Listening"]:
@@ -50,9 +60,19 @@ class Server:
             await listening.begin()
             yield listening
         finally:
+            for sending in self._sending:
+                sending.end()
             await runner.cleanup()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
+        began = time.monotonic()
+        response = await self._handle(request)
+        # A stream takes as long as its reader likes.
+        seconds = time.monotonic() - began if isinstance(response, web.Response) else None
+        self._figures.answered(response.status, seconds)
+        return response
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
         person = self._trust().person(_common_name(request), request.headers.items())
         if person is None:
             return _failed(401, "Unauthorized", "ask kube-apiserver, which passes the question on")
@@ -61,7 +81,7 @@ class Server:
         found = documents.discovery(request.path, aggregated := _aggregated(request))
         if found is not None:
             return _document(found, aggregated if "items" in found else "")
-        question = _question(request)
+        question = parse(request.path)
         if question is None:
             return _failed(404, "NotFound", "the server could not find the requested resource")
         return await self._answer(request, person, question)
@@ -69,41 +89,40 @@ class Server:
     async def _answer(self, request: web.Request, person: Person, question: Question) -> web.StreamResponse:
         as_table = not question.part and "as=Table" in request.headers.get("Accept", "")
         try:
+            question = with_query(question, request.query)
             if not await self._access.allows(person, question):
                 return _failed(403, "Forbidden", _forbidden(person, question), question.name)
+            if question.watch:
+                return await self._stream(request, person, question, as_table=as_table)
             answer = await self._answers.answer(question, as_table=as_table)
-        except Refused as refusal:
-            if code := CODES.get(refusal.reason):
-                return _failed(code, REASONS[code], str(refusal), question.name)
-            return _away(refusal, question)
-        except Busy as busy:
-            return _failed(429, "TooManyRequests", str(busy), question.name, COME_AGAIN_SECONDS)
-        except Trouble as trouble:
-            return _away(trouble, question)
-        except Exception:
-            log.exception("a question was not answered", path=request.path)
-            words = "this question cannot be answered because of a fault here; tell an administrator, who reads the log"
-            return _failed(500, "InternalError", words, question.name)
+        except Exception as error:  # noqa: BLE001  told as a status, and logged there
+            code, reason, words = _told(error, question)
+            again = COME_AGAIN_SECONDS if code == 429 else 0
+            return _failed(code, reason, words, question.name, again)
         return web.Response(body=answer.body, content_type=answer.media, charset="utf-8")
 
-
-@asynccontextmanager
-async def probes(host: str, port: int) -> AsyncIterator[None]:
-    """Answer probes and scrapers while the context lasts; port 0 opens none.
-
-    The service is ready while it serves, also without the log: who asks then is told what is wrong.
-    """
-    if not port:
-        yield
-        return
-
-    async def ok(_: web.Request) -> web.Response:
-        return web.Response(text="ok")
-
-    app = web.Application()
-    app.add_routes([web.get("/healthz", ok), web.get("/readyz", ok), web.get("/metrics", prometheus.handler(tuple))])
-    async with answering(app, host, port):
-        yield
+    async def _stream(
+        self, request: web.Request, person: Person, question: Question, *, as_table: bool
+    ) -> web.StreamResponse:
+        """Send what changes.  Raises as `Answers.answer` before it begins."""
+        sending = Sending(request, question, as_table=as_table)
+        told = (
+            self._streams.events(question)
+            if question.part
+            else self._streams.changes(question, sending.progress, as_table=as_table)
+        )
+        with self._streams.place():
+            async with aclosing(told):
+                await anext(told)
+                self._sending.add(sending)
+                try:
+                    return await sending.run(
+                        told,
+                        lambda: self._access.allows(person, question),
+                        lambda error: documents.status(*_told(error, question)),
+                    )
+                finally:
+                    self._sending.discard(sending)
 
 
 class Listening:
@@ -115,6 +134,10 @@ class Listening:
         self._tls = tls
         self._site: web.TCPSite | None = None
         self.port = port
+
+    @property
+    def open(self) -> bool:
+        return self._site is not None
 
     async def begin(self) -> None:
         """Accept connections with the certificates of now; those that are open go on.
@@ -156,13 +179,6 @@ def _aggregated(request: web.Request) -> str:
     return next((part[2:] for part in versions if part.startswith("v=") and part[2:] in AGGREGATED), "")
 
 
-def _question(request: web.Request) -> Question | None:
-    question, query = parse(request.path), request.query
-    if question is None or query.get("watch") in ("1", "true"):
-        return None
-    return with_query(question, query)
-
-
 def _document(document: documents.Json, aggregated: str) -> web.Response:
     response = web.Response(body=msgspec.json.encode(document))
     form = f";g=apidiscovery.k8s.io;v={aggregated};as=APIGroupDiscoveryList" if aggregated else ""
@@ -178,10 +194,22 @@ def _forbidden(person: Person, question: Question) -> str:
     return f"{PLURAL}.{GROUP} {what}: {cannot}"
 
 
-def _away(trouble: Trouble, question: Question) -> web.Response:
-    words = f"the history cannot be read now, jobs run on; ask again, or tell an administrator: {trouble}"
-    # Without `Retry-After`: kubectl would ask ten times before it shows the words.
-    return _failed(503, "ServiceUnavailable", words, question.name)
+def _told(error: Exception, question: Question) -> tuple[int, str, str]:
+    """The HTTP status of a failure, its reason and its words."""
+    match error:
+        case Refused(reason="LogReplaced" | "LogTruncated") if question.watch:
+            return 410, REASONS[410], str(error)
+        case Refused(reason=reason) if code := CODES.get(reason):
+            return code, REASONS[code], str(error)
+        case Busy():
+            return 429, "TooManyRequests", str(error)
+        case Trouble():
+            # Without `Retry-After`: kubectl would ask ten times before it shows the words.
+            words = f"the history cannot be read now, jobs run on; ask again, or tell an administrator: {error}"
+            return 503, "ServiceUnavailable", words
+    log.error("a question was not answered", path=path_of(question), exc_info=error)
+    words = "this question cannot be answered because of a fault here; tell an administrator, who reads the log"
+    return 500, "InternalError", words
 
 
 def _failed(code: int, reason: str, message: str, name: str = "", retry_after: int = 0) -> web.Response:

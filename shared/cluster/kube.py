@@ -4,6 +4,7 @@ The official client provides configuration, TLS, credentials and the session; re
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -168,11 +169,23 @@ class KubeCluster:
         query = {"container": container, "timestamps": "true", "follow": str(follow).lower()}
         query |= {"sinceTime": since} if since else {}
         query |= {"tailLines": str(tail)} if tail is not None else {}
-        lines, path = Lines(), path_of(PODS, namespace, pod, "log")
+        path = path_of(PODS, namespace, pod, "log")
         idle = None if follow else self._caller.timeouts.total
+        async with aclosing(self.lines(path, query, what=what, media="text/plain", idle=idle)) as lines:
+            async for line in lines:
+                yield line
+
+    async def lines(
+        self, path: str, query: Mapping[str, str], *, what: str, media: str, idle: float | None
+    ) -> AsyncGenerator[bytes, None]:
+        """The lines of a stream of this media type, as they come, to its end.
+
+        Raises as every other call; `Transient` also after `idle` seconds without data, and if the stream breaks off.
+        """
+        lines = Lines()
         try:
             async with self._caller.stream(
-                path, query, what=what, idle=idle, media="text/plain", headers={"Accept": "text/plain, */*"}
+                path, query, what=what, idle=idle, media=media, headers={"Accept": f"{media}, */*"}
             ) as stream:
                 async for chunk in stream.iter_any():
                     for line in lines.split(chunk):

@@ -225,9 +225,13 @@ def closed(job: Job) -> bool:
 class Histories:
     """Every history of the log by job key."""
 
-    def __init__(self, measure: Measure | None = None) -> None:
-        """`measure` gets each event with an effect: the job before it, the event, the job after it, its time."""
+    def __init__(self, measure: Measure | None = None, stray: Callable[[Stored], None] = lambda _: None) -> None:
+        """`measure` gets each event with an effect: the job before it, the event, the job after it, its time.
+
+        `stray` gets each event that is of no job by its subject.
+        """
         self._measure = measure
+        self._stray = stray
         self._by_key: dict[JobKey, History] = {}
         self._by_prefix: dict[str, History] = {}
         self._lives: dict[tuple[str, str], list[History]] = {}
@@ -237,15 +241,22 @@ class Histories:
         """The last sequence folded, of any job."""
 
     def fold(self, stored: Stored) -> History | None:
-        """Fold one event into its job's history and return that; None for an event that was folded before."""
+        """Fold one event into its job's history and return that.
+
+        None for an event that was folded before, and for one that is of no job.
+        """
         if stored.sequence <= self.position:
             return None
         self.position = stored.sequence
         # This lookup costs less than parsing the subject; a history has one prefix for each family.
-        prefix, _, _ = split(stored.subject)
-        history = self._by_prefix.get(prefix)
-        if history is None:
-            history = self._by_prefix[prefix] = self[key_of(Subject.parse(stored.subject))]
+        try:
+            prefix, _, _ = split(stored.subject)
+            history = self._by_prefix.get(prefix)
+            if history is None:
+                history = self._by_prefix[prefix] = self[key_of(Subject.parse(stored.subject))]
+        except ValueError:
+            self._stray(stored)
+            return None
         before = history.job
         try:
             event = history.fold(stored)

@@ -18,7 +18,7 @@ from uuid import uuid4
 import structlog
 
 from shared.errors import Transient
-from shared.eventlog import Batch, EventLog
+from shared.eventlog import Batch, EventLog, Stored
 from shared.eventlog.retry import backoff
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import Author
@@ -87,7 +87,7 @@ class Runtime:
         `metrics` counts what this process does, `job_metrics` counts jobs.
         """
         self.service = service
-        self.histories = Histories(self._measure if job_metrics else None)
+        self.histories = Histories(self._measure if job_metrics else None, _warn_of_stray)
         self.metrics = metrics or ProcessMetrics(service.author)
         self.job_metrics = job_metrics
         self.current = False
@@ -245,11 +245,7 @@ class Runtime:
             if self._slice.over():
                 await asyncio.sleep(0)
                 self._slice.begin()
-            try:
-                history = self.histories.fold(stored)
-            except ValueError:
-                log.warning("not an event of ours", subject=stored.subject, seq=stored.sequence)
-                continue
+            history = self.histories.fold(stored)
             if history is not None:
                 if self.appends.uncertain:
                     self.appends.read_back(history, stored)
@@ -329,3 +325,7 @@ class Runtime:
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
+
+
+def _warn_of_stray(stored: Stored) -> None:
+    log.warning("not an event of ours", subject=stored.subject, seq=stored.sequence)

@@ -1,6 +1,7 @@
-"""The Helm chart as helm renders it; `make chart` writes `deploy/kustomize/base/` from it.
+"""The Helm chart as helm renders it; `make chart` writes the folders of `deploy/kustomize/` from it.
 
-People without Helm use that base.  It has no Secret: its passwords and keys would be the same everywhere.
+People without Helm use the base and the component `history`.  They have no Secret: its passwords and keys would be the
+same everywhere.
 """
 
 import subprocess
@@ -16,6 +17,7 @@ from devcluster.binaries import MissingProgram, find
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy/helm/muster"
 BASE = ROOT / "deploy/kustomize/base"
+HISTORY = ROOT / "deploy/kustomize/components/history"
 NAME = "muster"
 """Of the release and its namespace."""
 
@@ -45,17 +47,31 @@ def documents(text: str) -> list[Document]:
 
 def base() -> dict[str, str]:
     """The files of the Kustomize base by name: one for each component."""
-    files: dict[str, list[Document]] = {"namespace": [_namespace()]}
-    for document in documents(render()):
+    return _written("Kustomization", "v1beta1", {"namespace": [_namespace()], **_by_component(render())})
+
+
+def history() -> dict[str, str]:
+    """The files of the Kustomize component `history`, with a certificate by cert-manager."""
+    found = _by_component(render("--set", "history.enabled=true,history.tls.issuerRef.name=muster-history"))
+    return _written("Component", "v1alpha1", {"history": found["history"]})
+
+
+def _by_component(text: str) -> dict[str, list[Document]]:
+    files: dict[str, list[Document]] = {}
+    for document in documents(text):
         if document["kind"] == "Secret":
             continue
         component = document["metadata"]["labels"][_COMPONENT]
         for metadata in _metadata(document):
             metadata.get("labels", {}).pop(_BY_HELM, None)
         files.setdefault(component, []).append(document)
+    return files
+
+
+def _written(kind: str, version: str, files: dict[str, list[Document]]) -> dict[str, str]:
     kustomization: Document = {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
+        "apiVersion": f"kustomize.config.k8s.io/{version}",
+        "kind": kind,
         "resources": [f"{name}.yaml" for name in files],
     }
     return {
@@ -83,15 +99,16 @@ def _metadata(value: object) -> Iterator[Document]:
 
 def main() -> int:
     try:
-        files = base()
+        folders = {BASE: base(), HISTORY: history()}
     except (MissingProgram, NotRendered) as problem:
         print(problem, file=sys.stderr)
         return 1
-    BASE.mkdir(parents=True, exist_ok=True)
-    for old in BASE.glob("*.yaml"):
-        old.unlink()
-    for name, text in files.items():
-        (BASE / name).write_text(text)
+    for folder, files in folders.items():
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in folder.glob("*.yaml"):
+            old.unlink()
+        for name, text in files.items():
+            (folder / name).write_text(text)
     return 0
 
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from muster import aggregation, permissions, policies
 from muster.commands import application
 from tests.deploy.charts import FOLDER, SETS, golden, linted, rendered, require_helm, rewriting
-from tests.deploy.rendering import BASE, CHART, Document, NotRendered, base, documents, render
+from tests.deploy.rendering import BASE, CHART, HISTORY, Document, NotRendered, base, documents, history, render
 
 ROOT = Path(__file__).parents[2]
 NAMES = re.compile("(^n|N)ame(space)?$")
@@ -35,8 +35,9 @@ def test_it_renders_what_was_reviewed(name: str) -> None:
 
 
 def test_the_kustomize_base_is_the_chart() -> None:
-    written = {path.name: path.read_text() for path in BASE.glob("*.yaml")}
-    assert written == base(), "run `make chart` and review the diff"
+    for folder, files in ((BASE, base()), (HISTORY, history())):
+        written = {path.name: path.read_text() for path in folder.glob("*.yaml")}
+        assert written == files, "run `make chart` and review the diff"
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -76,6 +77,25 @@ def test_the_certificate_of_the_history_service_is_that_of_its_service() -> None
     names = served.extensions.get_extension_for_class(SubjectAlternativeName).value
     assert names.get_values_for_type(DNSName) == ["muster-history.muster.svc"]
     served.verify_directly_issued_by(load_pem_x509_certificate(b64decode(secret["data"]["ca.crt"])))
+
+
+def test_an_issuer_makes_the_certificate_of_the_history_service() -> None:
+    made = documents(render("--set", "history.enabled=true,history.tls.issuerRef.name=internal"))
+    [certificate] = [each for each in made if each["kind"] == "Certificate"]
+    assert not [each for each in made if each["kind"] == "Secret" and "history-tls" in each["metadata"]["name"]]
+    assert certificate["spec"]["dnsNames"] == ["muster-history.muster.svc"]
+    [api] = [each for each in made if each["kind"] == "APIService"]
+    assert "caBundle" not in api["spec"]
+    named = f"muster/{certificate['spec']['secretName']}"
+    assert api["metadata"]["annotations"] == {"cert-manager.io/inject-ca-from": named}
+    [pod] = [
+        each["spec"]["template"]["spec"]
+        for each in made
+        if each["metadata"]["name"] == "muster-history" and each["kind"] == "Deployment"
+    ]
+    assert certificate["spec"]["secretName"] in {
+        volume.get("secret", {}).get("secretName") for volume in pod["volumes"]
+    }
 
 
 def test_without_commands_no_account_may_run_any() -> None:

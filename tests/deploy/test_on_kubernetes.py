@@ -76,6 +76,19 @@ async def test_the_profile_refuses_such_a_pod_as_root(control_plane: ControlPlan
     assert 'violates PodSecurity "restricted:latest": runAsNonRoot != true' in said.complaint
 
 
+async def test_a_real_server_takes_the_component_of_the_history_service(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    write_overlay(tmp_path / "mine", "0.1.0", component="history")
+    built = await run(str(binaries.kubectl()), "kustomize", str(tmp_path / "mine"))
+    assert not built.code, built.complaint
+    manifests = [one for one in documents(built.out) if one["kind"] != "Certificate"]
+    assert "muster-history" in {one["metadata"]["name"] for one in manifests if one["kind"] == "Deployment"}
+    paths = await restricted(control_plane, manifests)
+    said = await tried(control_plane, *DRY, given=text(moved(manifests, paths)))
+    assert not said.code, said.complaint
+
+
 @pytest.mark.parametrize("folder", ["base", "overlays/two-replicas"])
 async def test_a_real_server_takes_what_kustomize_builds(control_plane: ControlPlane, folder: str) -> None:
     built = await run(str(binaries.kubectl()), "kustomize", str(ROOT / "deploy/kustomize" / folder))
@@ -113,11 +126,13 @@ async def of_overlay(folder: Path, tag: str) -> list[Document]:
     return documents(built.out)
 
 
-def write_overlay(folder: Path, tag: str) -> None:
+def write_overlay(folder: Path, tag: str, component: str = "") -> None:
     (overlay,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
     folder.mkdir()
     base = os.path.relpath((ROOT / "deploy/kustomize/base").resolve(), folder.resolve())
     written = overlay.replace("../../base", base).replace("newTag: 0.1.0", f"newTag: {tag}")
+    if component:
+        written += f"components:\n  - {base}/../components/{component}\n"
     (folder / "kustomization.yaml").write_text(written)
 
 

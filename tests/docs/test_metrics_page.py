@@ -7,6 +7,7 @@ import promql_parser
 import pytest
 import yaml
 
+from services.history.probes import Figures
 from shared.eventlog.account import AUTHORS
 from shared.eventlog.room import FULL
 from shared.job.metrics import JobMetrics
@@ -17,8 +18,11 @@ from shared.telemetry.prometheus import BUILD
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "metrics.md").read_text()
 OF_JOBS = {series.metric.name: series.metric for series in JobMetrics().series}
-OF_PROCESSES = {series.metric.name: series.metric for series in Health("status").current_metrics()} | {
-    BUILD.name: BUILD
+OF_HISTORY = {series.metric.name: series.metric for series in Figures().series()}
+OF_PROCESSES = {
+    **{series.metric.name: series.metric for series in Health("status").current_metrics()},
+    **OF_HISTORY,
+    BUILD.name: BUILD,
 }
 ALL = OF_JOBS | OF_PROCESSES
 

@@ -64,6 +64,7 @@ class Site:
         self.cluster = cluster
         self.nats = nats
         self.port = 0
+        self.folder = folder
         self._certificates = folder / "history"
         self._service: AsyncExitStack | None = None
 

@@ -21,7 +21,7 @@ from shared.eventlog import EventLog
 from shared.history_api import Question, with_query
 from shared.job.events.status import JobFailed
 from shared.job.events.watcher import JobGone
-from tests.kit.builders import a_running_job
+from tests.kit.builders import a_running_job, scaling_out
 from tests.memory.eventlog import MemoryEventLog
 from tests.muster.test_get import Log
 
@@ -92,9 +92,13 @@ async def test_of_several_jobs_of_a_name_a_list_has_the_newest_and_a_uid_finds_t
 
 
 async def test_an_event_that_is_of_no_job_does_not_keep_the_others_from_their_answers(log: Log):
-    before = [await told(log, question) for question in (RESNET, ask(part="events"), Question("team-a"))]
+    async def seen() -> list[Any]:
+        listed = json.loads(await told(log, Question("team-a")))["items"]
+        return [listed, *[await told(log, question) for question in (RESNET, ask(part="events"))]]
+
+    before = await seen()
     log.plant("facts.team-a.resnet.uid-1.scaler.X.Y")
-    assert [await told(log, question) for question in (RESNET, ask(part="events"), Question("team-a"))] == before
+    assert await seen() == before
     assert await told(log, ask(part="why", text=True))
 
 
@@ -150,6 +154,30 @@ def test_an_option_that_a_part_does_not_have_makes_no_other_question():
     assert with_query(ask(part="events"), query) == ask(part="events", uid="uid-1", after=7)
     assert with_query(ask(part="why"), query) == ask(part="why", about="worker-1", uid="uid-1", text=True)
     assert with_query(Question("team-a"), query) == Question("team-a", every=True)
+    watch = {"watch": "1", "resourceVersion": "7", "allowWatchBookmarks": "true", "timeoutSeconds": "30"}
+    watched = Question("team-a", watch=True, after=7, bookmarks=True, seconds=30)
+    assert with_query(Question("team-a"), watch) == watched
+    assert with_query(ask(), watch) == ask()
+    assert with_query(ask(part="why"), watch) == ask(part="why")
+    assert with_query(Question("team-a"), {"resourceVersion": "7"}) == Question("team-a")
+    only = {"fieldSelector": "metadata.name=trainingjob.resnet"}
+    assert with_query(Question("team-a"), only) == Question("team-a", only="trainingjob.resnet")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        pytest.param({"watch": "1", "resourceVersion": "yesterday"}, id="a version that is no number"),
+        pytest.param({"watch": "1", "resourceVersion": "9" * 50}, id="a version of too many digits"),
+        pytest.param({"fieldSelector": "status.phase=Running"}, id="a selector of another field"),
+        pytest.param({"fieldSelector": "metadata.name=a,metadata.name=b"}, id="two names"),
+        pytest.param({"fieldSelector": "metadata.name!=a"}, id="all but one name"),
+    ],
+)
+def test_what_a_list_cannot_select_is_refused(query: dict[str, str]):
+    with pytest.raises(Refused) as refused:
+        with_query(Question("team-a"), query)
+    assert refused.value.reason == "Invalid"
 
 
 @pytest.mark.parametrize(
@@ -184,6 +212,29 @@ async def test_a_history_beyond_the_bound_is_refused_with_what_to_do(log: Log, m
     monkeypatch.setattr(answers, "MOST_JOBS", 1)
     with pytest.raises(Refused, match="more than 1 jobs"):
         await of(log).answer(Question("team-a"))
+
+
+async def test_why_of_a_request_reads_the_events_of_its_job_alone(log: Log, monkeypatch: pytest.MonkeyPatch):
+    log.add(*scaling_out(2))
+    request = Question("team-a", "scaleout.scaleout-request-1", "why", text=True)
+    before = await told(log, request)
+    assert before.startswith("scaleout/scaleout-request-1: ")
+    mine = sum(len(stored.body) for stored in log.journal.events if ".resnet.uid-1." in stored.subject)
+    monkeypatch.setattr(answers, "MOST_BYTES", mine)
+    log.add(*a_running_job(20), name="large", uid="uid-7")
+    assert await told(log, request) == before
+    with pytest.raises(Refused, match="knows no ScaleIn"):
+        await told(log, Question("team-a", "scalein.scaleout-request-1", "why"))
+
+
+async def test_a_request_of_several_jobs_is_that_of_the_newest(log: Log, monkeypatch: pytest.MonkeyPatch):
+    log.add(*scaling_out(2))
+    log.add(*a_running_job(3), *scaling_out(3), name="later", uid="uid-7")
+    request = Question("team-a", "scaleout.scaleout-request-1", "why", text=True)
+    newest = await told(log, request)
+    assert "later" in newest
+    monkeypatch.setattr("muster.reading.MOST_JOBS_OF_A_REQUEST", 1)
+    assert await told(log, request) == newest
 
 
 async def test_few_fold_at_once_and_those_beyond_the_queue_are_told_to_come_again(

@@ -9,6 +9,7 @@ import pytest
 
 from devcluster.binaries import kubectl
 from devcluster.start import Devcluster
+from muster.terminal import harmless
 from shared.eventlog.account import ADMIN, READER
 from shared.job.events.status import JobFailed
 from shared.job.fold import History
@@ -61,6 +62,17 @@ async def test_kubectl_muster_needs_no_more(site: Site):
     environment = {"KUBECONFIG": str(site.cluster.kubeconfig("viewer-a")), "PATH": path}
     said = await run(str(kubectl()), "muster", "why", "resnet", "-n", "team-a", environment=environment)
     assert said.out.startswith("trainingjob/resnet (uid-1): Running")
+
+
+async def test_hostile_words_in_the_log_move_no_terminal(site: Site):
+    async with connected(site.nats, ADMIN) as log:
+        hostile = [*a_running_job(2), JobFailed(reason="\x1b]0;owned\x07\x9b31m\u202e")]
+        await record(log, hostile, History(JobKey("team-h", "vgg", Uid("uid-h"))))
+    for words in ("get -o wide", "get vgg -o yaml", "why vgg", "history vgg", "history vgg --at 2040-01-01", "audit"):
+        for user in ("", READER) if words != "audit" else (READER,):
+            said = await site.muster("viewer-a", *words.split(), "-n", "team-h", nats=user)
+            assert said.code == 0, said
+            assert harmless(said.out + said.complaint) == said.out + said.complaint
 
 
 async def test_later_events_and_rows_are_followed_also_when_the_service_was_away(site: Site):

@@ -75,6 +75,16 @@ async def test_its_documents_are_those_of_the_command_line(site: Site):
     assert "the log knows no TrainingJob team-a/none" in absent.complaint
 
 
+async def test_a_watch_passes_kube_apiserver_by_the_rights_of_its_reader(site: Site):
+    watch = "/apis/history.muster.dev/v1/namespaces/team-a/jobhistories?watch=1&timeoutSeconds=2"
+    frames = (await site.until("viewer-a", "get", "--raw", watch)).out.splitlines()
+    assert [json.loads(frame)["type"] for frame in frames] == ["ADDED", "ADDED"]
+    events = await site.kubectl("viewer-a", "get", "--raw", f"{RESNET}/events?watch=1&timeoutSeconds=2")
+    assert json.loads(events.out.splitlines()[0])["subject"].startswith("facts.team-a.resnet.uid-1.watcher")
+    for path in (watch, f"{RESNET}/events?watch=1"):
+        assert "forbidden" in (await site.kubectl("viewer-b", "get", "--raw", path)).complaint.lower()
+
+
 async def test_a_log_that_is_away_is_said_with_what_to_do_and_mends_by_itself(site: Site):
     await site.until("viewer-a", "get", "--raw", f"{RESNET}/why")
     site.nats.stop()

@@ -8,13 +8,22 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from devcluster.binaries import kubectl
 from devcluster.certificates import make_server
-from services.history import answers
+from services.history import answers, sending
 from services.history.__main__ import serving
+from services.history.access import Access
 from shared.errors import Refused
+from shared.eventlog import Entry
+from shared.eventlog.account import ADMIN
 from shared.history_api import GROUP
+from shared.job.events.status import JobFailed
+from shared.job.fold import History
+from shared.job.naming import JobKey, Uid
 from shared.ports import free_port
-from tests.history.conftest import HOME, NAME, RESNET, Site
+from tests.history.conftest import HOME, NAME, RESNET, Site, record
+from tests.kit.builders import a_running_job
+from tests.kit.nats import connected
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -105,8 +114,11 @@ async def test_a_certificate_that_is_there_before_its_key_is_used_once_both_are(
 
 
 async def shown(port: int) -> str:
-    """The certificate that the service shows."""
-    return await asyncio.to_thread(ssl.get_server_certificate, ("localhost", port))
+    """The certificate that the service shows; empty while it changes its port over."""
+    try:
+        return await asyncio.to_thread(ssl.get_server_certificate, ("localhost", port), timeout=2.0)
+    except OSError:
+        return ""
 
 
 async def test_a_fault_of_its_own_is_told_as_a_status(site: Site, monkeypatch: pytest.MonkeyPatch):
@@ -115,13 +127,66 @@ async def test_a_fault_of_its_own_is_told_as_a_status(site: Site, monkeypatch: p
     assert "tell an administrator" in refused.complaint
 
 
-async def test_it_is_ready_while_the_log_is_away_and_not_without_a_certificate(site: Site):
+async def probed(port: int, path: str, status: int) -> str:
+    """The answer to a probe, once it has that status."""
+    async with aiohttp.ClientSession() as session, asyncio.timeout(20):
+        while True:
+            async with session.get(f"http://127.0.0.1:{port}/{path}") as answer:
+                if answer.status == status:
+                    return await answer.text()
+            await asyncio.sleep(0.05)
+
+
+async def test_it_is_ready_while_the_log_is_away_and_tells_its_figures(site: Site):
     port = free_port()
     alone = site.settings(health_port=port).model_copy(update={"nats_url": f"nats://127.0.0.1:{free_port()}"})
-    async with serving(alone), aiohttp.ClientSession() as session:
-        for path in ("healthz", "readyz", "metrics"):
-            async with session.get(f"http://127.0.0.1:{port}/{path}") as answer:
-                assert answer.status == 200
+    async with serving(alone):
+        assert json.loads(await probed(port, "readyz", 200))["service"] == "history"
+        await probed(port, "healthz", 200)
+        figures = await probed(port, "metrics", 200)
+    assert 'muster_ready{service="history"} 1.0' in figures
+    assert 'muster_log_connected{service="history"} 0.0' in figures
+    assert "muster_history_waiting 0.0" in figures
+
+
+async def test_it_is_not_ready_while_the_log_turns_it_away(site: Site, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("services.history.__main__.LOG_LOOK_SECONDS", 0.1)
+    port = free_port()
+    stranger = site.settings(health_port=port).model_copy(update={"nats_password": "wrong"})
+    async with serving(stranger):
+        told = json.loads(await probed(port, "readyz", 503))["trouble"]
+        while "not asked" in told:
+            told = json.loads(await probed(port, "readyz", 503))["trouble"]
+        assert "history" in told
+        await probed(port, "healthz", 200)
+
+
+async def test_it_is_not_ready_while_its_port_is_not_open(site: Site):
+    port = free_port()
+    async with serving(site.settings(health_port=port)) as listening:
+        await probed(port, "readyz", 200)
+        listening.port = site.port
+        with pytest.raises(Refused, match="set MUSTER_HISTORY_PORT"):
+            await listening.begin()
+        assert "the port of the API is not open" in await probed(port, "readyz", 503)
+        listening.port = 0
+        await listening.begin()
+        await probed(port, "readyz", 200)
+
+
+async def test_answers_are_counted_by_their_status(site: Site):
+    port = free_port()
+    async with serving(site.settings(health_port=port)) as listening:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"https://localhost:{listening.port}{RESNET}", ssl=False) as answer,
+        ):
+            assert answer.status == 401
+        assert 'muster_history_answers_total{code="401"} 1.0' in await probed(port, "metrics", 200)
+
+
+async def test_it_does_not_begin_without_a_certificate_or_a_port(site: Site):
+    alone = site.settings()
     for lacking, words in (
         ({"history_cert": None}, "name the certificate in MUSTER_HISTORY_CERT"),
         ({"history_cert": Path("/no/such/file")}, "/no/such/file cannot be read"),
@@ -131,3 +196,91 @@ async def test_it_is_ready_while_the_log_is_away_and_not_without_a_certificate(s
         with pytest.raises(Refused, match=words):
             async with serving(alone.model_copy(update=lacking)):
                 pass
+
+
+async def test_kubectl_watches_histories(site: Site):
+    watching = await asyncio.create_subprocess_exec(
+        str(kubectl()),
+        *("--kubeconfig", str(site.cluster.kubeconfig("viewer-a")), "get", "jh", "-n", "team-w", "-w", "--no-headers"),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    history = History(JobKey("team-w", "vgg", Uid("uid-w")))
+    try:
+        async with connected(site.nats, ADMIN) as eventlog, asyncio.timeout(60):
+            await asyncio.sleep(1)
+            await record(eventlog, a_running_job(2), history)
+            await until_said(watching, "trainingjob.vgg Running 3/3")
+            await record(eventlog, [JobFailed(reason="JobFailed")], history)
+            await until_said(watching, "trainingjob.vgg Failed -")
+    finally:
+        watching.kill()
+        await watching.wait()
+
+
+async def until_said(process: asyncio.subprocess.Process, words: str) -> None:
+    assert process.stdout is not None
+    while not " ".join((line := await process.stdout.readline()).decode().split()).startswith(words):
+        assert line, "it ended"
+
+
+async def test_a_stream_ends_with_the_service_and_with_its_time(site: Site):
+    async with site.cluster.session("viewer-a") as session, asyncio.timeout(60):
+        watch = "/apis/history.muster.dev/v1/namespaces/team-a/jobhistories?watch=1"
+        async with session.get(f"{watch}&timeoutSeconds=1") as timed:
+            assert b'"ADDED"' in await timed.read()
+        async with session.get(f"{RESNET}/events?watch=1") as events:
+            assert json.loads(await events.content.readline())["sequence"]
+            await site.stop()
+            try:
+                await events.read()
+            finally:
+                await site.start()
+        async with session.get(f"{watch}&resourceVersion=100000") as expired:
+            assert (expired.status, (await expired.json())["reason"]) == (410, "Expired")
+        async with session.get(f"{watch}&resourceVersion=x") as refused:
+            assert refused.status == 400
+
+
+async def test_a_watch_has_bookmarks_and_ends_when_its_right_is_taken_away(site: Site, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sending, "TEND_SECONDS", 0.1)
+    allowed = True
+
+    async def allows(*_: object) -> bool:
+        return allowed
+
+    monkeypatch.setattr(Access, "allows", allows)
+    path = "/apis/history.muster.dev/v1/namespaces/team-a/jobhistories?watch=1&allowWatchBookmarks=true"
+    async with site.cluster.session("viewer-a") as session, asyncio.timeout(60), session.get(path) as watch:
+        while (frame := json.loads(await watch.content.readline()))["type"] != "BOOKMARK":
+            pass
+        assert int(frame["object"]["metadata"]["resourceVersion"]) > 1
+        allowed = False
+        *_, last = (await watch.read()).splitlines()
+        assert json.loads(last)["object"]["code"] == 403
+
+
+async def test_a_reader_that_takes_nothing_is_cut_off(site: Site, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sending, "SLOW_SECONDS", 0.5)
+    port = free_port()
+    async with serving(site.settings(health_port=port)) as listening, connected(site.nats, ADMIN) as eventlog:
+        trust = ssl.create_default_context(cadata=site.authority.decode())
+        trust.check_hostname = False
+        [certificate] = site.folder.glob("cluster/**/front-proxy.crt")
+        trust.load_cert_chain(certificate, certificate.with_suffix(".key"))
+        reader, writer = await asyncio.open_connection("localhost", listening.port, ssl=trust, limit=1024)
+        try:
+            path = f"{RESNET.replace('team-a', 'team-s')}/events?watch=1"
+            history = History(JobKey("team-s", "resnet", Uid("uid-s")))
+            await record(eventlog, a_running_job(2), history)
+            last, body = history.facts["watcher"], b'{"padding":"' + b"x" * 100_000 + b'"}'
+            for number in range(120):
+                subject = "facts.team-s.resnet.uid-s.watcher.Padding"
+                entry = Entry(subject=subject, event_id=f"pad-{number}", time="", body=body, optional=True)
+                last = await eventlog.append(entry, expect=last)
+            writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nX-Remote-User: admin\r\n\r\n".encode())
+            await reader.readline()
+            async with asyncio.timeout(30):
+                while "muster_history_streams 0.0" not in await probed(port, "metrics", 200):
+                    await asyncio.sleep(0.1)
+        finally:
+            writer.transport.abort()

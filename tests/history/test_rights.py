@@ -34,7 +34,7 @@ def test_who_may_view_a_namespace_may_read_every_part_of_a_history_and_change_no
         for verb in rule["verbs"]
     }
     parts = {(GROUP, f"{PLURAL}/{part}", "get") for part in PARTS}
-    assert allowed == {(GROUP, PLURAL, "get"), (GROUP, PLURAL, "list"), *parts}
+    assert allowed == {*((GROUP, PLURAL, verb) for verb in ("get", "list", "watch")), *parts}
 
 
 def test_one_namespace_has_no_such_rights():

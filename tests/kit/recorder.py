@@ -84,9 +84,8 @@ class Recorder:
         stem = re.sub(r"[^\w.-]+", "-", name)[-LONGEST_NAME:]
         for journal in self._journals:
             histories = Histories()
-            with suppress(ValueError):
-                for stored in journal.events:
-                    histories.fold(stored)
+            for stored in journal.events:
+                histories.fold(stored)
         self._journals.clear()
         for end in self._events.keys() - self._followed:
             log = [*self._back_from(end)][::-1]

@@ -109,5 +109,7 @@ async def test_a_history_is_followed_from_where_it_was_read():
         for _ in a_running_job(2):
             await anext(shown)
         log.add(JobGone(version=90), name="another", uid="uid-2")
+        # An event of no job, under the subjects of this one, does not end it.
+        log.plant("facts.team-a.resnet.uid-1.scaler.X.Y")
         log.add(JobGone(version=90))
         assert (await anext(shown)).split()[3] == "JobGone"

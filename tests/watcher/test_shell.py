@@ -124,6 +124,41 @@ async def test_a_restart_says_nothing_that_is_known():
 
 
 @in_virtual_time
+async def test_writes_that_a_list_shows_at_once_have_no_writer():
+    cluster = Cluster()
+    created = with_writers(a_training_job(), ("kubectl", 1))
+    cluster.store.create(TRAININGJOBS, NAMESPACE, created)
+    async with cluster.watched():
+        await cluster.quiet()
+        # Two writes, of which the managed fields show the last one alone, and a watch that has lost its place.
+        for workers in (3, 4):
+            patch = with_writers({"spec": {"etReplicaSpecs": {"worker": {"replicas": workers}}}}, ("robot", 2))
+            cluster.store.patch(TRAININGJOBS, NAMESPACE, created["metadata"]["name"], patch)
+        cluster.store.compact()
+        await cluster.quiet()
+    assert [body["by"] for kind, body in cluster.said() if kind == "JobObserved"] == [
+        [{"manager": "kubectl", "operation": "Update", "subresource": ""}],
+        [],
+    ]
+
+
+def with_writers(manifest: dict[str, Any], *writers: tuple[str, int]) -> dict[str, Any]:
+    """A manifest whose spec these clients wrote, each at a second."""
+    fields = [
+        {
+            "manager": manager,
+            "operation": "Update",
+            "apiVersion": "kai.alibabacloud.com/v1alpha1",
+            "time": f"2030-01-01T00:00:{second:02}Z",
+            "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:spec": {"f:within": {}}},
+        }
+        for manager, second in writers
+    ]
+    return manifest | {"metadata": {**manifest.get("metadata", {}), "managedFields": fields}}
+
+
+@in_virtual_time
 async def test_a_cluster_restored_while_the_watcher_was_down_is_noticed_by_its_lower_versions():
     cluster = Cluster()
     cluster.pad(5_000)

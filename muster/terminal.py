@@ -1,0 +1,23 @@
+"""Prints what others wrote: a control character in it never reaches a terminal, which would act on it."""
+
+import re
+import sys
+
+import typer
+
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+"""Control characters but for tabs and ends of lines, and those that turn the direction of a text around."""
+
+
+def say(text: str, *, err: bool = False, nl: bool = True, exact: bool = False) -> None:
+    """Print a text with each control character as JSON would escape it.
+
+    With `exact` it is left as it is where no terminal shows it: the hashes of a history cover its bytes.
+    """
+    stream = sys.stderr if err else sys.stdout
+    typer.echo(text if exact and not stream.isatty() else harmless(text), err=err, nl=nl)
+
+
+def harmless(text: str) -> str:
+    """The text with escapes in the place of control characters; JSON stays JSON of the same meaning."""
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -1,0 +1,92 @@
+"""The answers to probes and scrapers.
+
+Ready: the port of the API is open, and the log has not turned this process away.  A log that is merely away does not
+count, because the readiness of the pods decides whether kube-apiserver serves discovery, and a namespace that is
+deleted waits for the discovery of every API.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import msgspec
+from aiohttp import web
+
+from shared.eventlog.account import HISTORY
+from shared.process.health import CONNECTED, READY, answering
+from shared.process.report import Report
+from shared.release import this_release
+from shared.telemetry import prometheus
+from shared.telemetry.metrics import Count, Histogram, Metric, Series
+
+ANSWERS = Metric("muster_history_answers_total", "counter", ("code",), "Answers of the history service, by HTTP status")
+ANSWER_SECONDS = Metric(
+    "muster_history_answer_duration_seconds",
+    "histogram",
+    (),
+    "How long an answer of the history service took, waiting for its turn included",
+    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0),
+)
+FOLD_SECONDS = Metric(
+    "muster_history_fold_duration_seconds",
+    "histogram",
+    (),
+    "How long the history service read and folded events for an answer that it had not kept",
+    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0),
+)
+WAITING = Metric("muster_history_waiting", "gauge", (), "Questions that the history service has not answered yet")
+
+STREAMS = Metric("muster_history_streams", "gauge", (), "Streams of the history service that are open")
+
+
+class Figures:
+    """The metrics of this process."""
+
+    def __init__(self) -> None:
+        self.trouble: Callable[[], str] = lambda: "starting"
+        """Why the service is not ready; empty if it is."""
+        self.connected: Callable[[], bool] = lambda: False
+        self.waiting: Callable[[], int] = lambda: 0
+        self.streams: Callable[[], int] = lambda: 0
+        self._answers = Count(ANSWERS)
+        self._answer_seconds = Histogram(ANSWER_SECONDS)
+        self._fold_seconds = Histogram(FOLD_SECONDS)
+
+    def answered(self, code: int, seconds: float | None) -> None:
+        """Count an answer; a stream has no seconds."""
+        self._answers.add(str(code))
+        if seconds is not None:
+            self._answer_seconds.observe(seconds)
+
+    def folded(self, seconds: float) -> None:
+        self._fold_seconds.observe(seconds)
+
+    def report(self) -> Report:
+        trouble = self.trouble()
+        return Report(service=HISTORY, version=this_release(), ready=not trouble, trouble=trouble)
+
+    def series(self) -> list[Series]:
+        ready, connected, waiting, streams = Count(READY), Count(CONNECTED), Count(WAITING), Count(STREAMS)
+        ready.add(HISTORY, by=float(not self.trouble()))
+        connected.add(HISTORY, by=float(self.connected()))
+        waiting.add(by=self.waiting())
+        streams.add(by=self.streams())
+        return [ready, connected, self._answers, self._answer_seconds, self._fold_seconds, waiting, streams]
+
+
+@asynccontextmanager
+async def probes(figures: Figures, host: str, port: int) -> AsyncIterator[None]:
+    """Answer probes and scrapers while the context lasts; port 0 opens none."""
+    if not port:
+        yield
+        return
+
+    async def probed(request: web.Request) -> web.Response:
+        report = figures.report()
+        status = 503 if request.path == "/readyz" and not report.ready else 200
+        return web.Response(body=msgspec.json.encode(report), content_type="application/json", status=status)
+
+    app = web.Application()
+    scrape = prometheus.handler(figures.series)
+    app.add_routes([web.get("/healthz", probed), web.get("/readyz", probed), web.get("/metrics", scrape)])
+    async with answering(app, host, port):
+        yield

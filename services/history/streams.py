@@ -1,0 +1,123 @@
+"""Streams of what changes: the histories of a watch, and the later events of one job.
+
+Few at once, with a bounded number of jobs.  A stream reads the log no faster than its reader takes what it is told.
+"""
+
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
+
+from muster.get import Shown
+from muster.history import of_history
+from muster.saved import line_of
+from muster.targets import find, must_be_names
+from services.history import documents
+from services.history.answers import COME_AGAIN_SECONDS, Answers, Busy, asked_for, kept_of
+from services.history.documents import Kept
+from shared.errors import Refused
+from shared.eventlog import EventLog
+from shared.history_api import Question
+from shared.job.fold import History
+from shared.job.naming import NO_UID, JobKey, Uid, history_filters
+
+STREAMS = 32
+"""The most streams at once: each holds up to 8 MiB of events that its reader has not taken."""
+STREAMED_JOBS = 10_000
+"""The most jobs of all watches together, those that are gone included: each watch has a fold of its own in memory."""
+
+
+class Progress:
+    """How far a watch has come."""
+
+    reached = 0
+    """The sequence up to which its reader was told everything."""
+
+
+class Streams:
+    def __init__(self, answers: Answers) -> None:
+        self._answers = answers
+        self._jobs = 0
+        self.open = 0
+        """The streams that are open."""
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """A place among the streams.  Raises `Busy` if there is none."""
+        if self.open >= STREAMS:
+            raise Busy(f"{STREAMS} streams are open already; ask again", retry_after=COME_AGAIN_SECONDS)
+        self.open += 1
+        try:
+            yield
+        finally:
+            self.open -= 1
+
+    async def events(self, question: Question) -> AsyncGenerator[bytes, None]:
+        """The events of a job after a sequence, a line each, and the later ones as they come; empty first.
+
+        Raises as `Answers.answer`; `Refused` with the reason `Expired` if the log ends before that sequence.
+        """
+        log = await self._answers.log()
+        await _must_have(log, question.after)
+        asked = asked_for(question.name, self._answers.kinds)
+        must_be_names(question.namespace, asked.name, question.uid)
+        key = JobKey(question.namespace, asked.name, Uid(question.uid))
+        if not question.uid:
+            fold = await self._answers.folded(question)
+            key = find(fold.histories, asked, question.namespace)[1].job.key
+            del fold
+        yield b""
+        async with aclosing(log.read(after=question.after, subjects=history_filters(key))) as batches:
+            async for batch in batches:
+                mine = (line_of(stored).encode() for stored in batch.events if of_history(stored, key))
+                yield b"".join(line + b"\n" for line in mine)
+
+    async def changes(self, question: Question, progress: Progress, *, as_table: bool) -> AsyncGenerator[bytes, None]:
+        """The histories of a list that changed after a sequence, in Kubernetes' framing; empty first.
+
+        Of a job with several new events the newest state; without a sequence all histories come first.
+        Raises as `events`.
+        """
+        log = await self._answers.log()
+        await _must_have(log, question.after)
+        began = dict[JobKey, int]()
+        fold = await self._answers.folded(question, began)
+        histories, counted, kinds = fold.histories, len(fold.histories), self._answers.kinds
+        self._jobs += counted
+        try:
+            if self._jobs > STREAMED_JOBS:
+                words = f"all watches have more than {STREAMED_JOBS} jobs; watch one job, or `muster get -w --nats`"
+                raise Refused(words, reason="TooLarge")
+            known = kept_of(histories, question, kinds)
+            progress.reached = max(histories.position, 1)
+            yield b""
+            for kept in known:
+                if kept.shown.sequence > question.after:
+                    what = "ADDED" if began[kept.key] > question.after else "MODIFIED"
+                    yield documents.framed(what, kept, as_table=as_table)
+            named = {(kept.shown.namespace, kept.name) for kept in known}
+            del known, began
+            async with aclosing(log.read(after=histories.position, subjects=fold.subjects)) as batches:
+                async for batch in batches:
+                    changed: dict[JobKey, History] = {}
+                    for stored in batch.events:
+                        if (history := histories.fold(stored)) is not None and history.job.key.uid != NO_UID:
+                            changed[history.job.key] = history
+                    self._jobs += len(histories) - counted
+                    counted = len(histories)
+                    for history in changed.values():
+                        kept = Kept(Shown.of(history, kinds), history.time)
+                        if question.only not in ("", kept.name):
+                            continue
+                        place = (kept.shown.namespace, kept.name)
+                        yield documents.framed("MODIFIED" if place in named else "ADDED", kept, as_table=as_table)
+                        named.add(place)
+                    progress.reached = max(histories.position, 1)
+                    if self._jobs > STREAMED_JOBS:
+                        raise Refused("all watches together have too many jobs now; ask again", reason="Expired")
+        finally:
+            self._jobs -= counted
+
+
+async def _must_have(log: EventLog, sequence: int) -> None:
+    if sequence and (end := await log.end()) < sequence:
+        words = f"the log ends at {end}, before {sequence}: another one is in its place; list anew"
+        raise Refused(words, reason="Expired")

@@ -1,0 +1,135 @@
+"""Streams: the histories that change and the events of a job as they come, within bounds."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from services.history import streams
+from services.history.answers import Busy
+from services.history.streams import Progress, Streams
+from shared.errors import Refused
+from shared.history_api import Question
+from shared.job.events.status import JobFailed
+from shared.job.events.watcher import JobGone
+from tests.history.test_answers import ask, of
+from tests.history.test_answers import log as log  # noqa: PLC0414
+from tests.kit.builders import a_running_job
+from tests.muster.test_get import Log
+
+TEAM_A = Question("team-a", watch=True)
+EVENTS = ask(part="events", watch=True)
+
+
+def watched(log: Log, question: Question = TEAM_A, progress: Progress | None = None) -> AsyncGenerator[bytes, None]:
+    return Streams(of(log)).changes(question, progress or Progress(), as_table=False)
+
+
+async def taken(stream: AsyncGenerator[bytes, None], number: int) -> list[dict[str, Any]]:
+    """The next lines."""
+    found: list[dict[str, Any]] = []
+    async with asyncio.timeout(10):
+        while len(found) < number:
+            found += map(json.loads, (await anext(stream)).splitlines())
+    return found
+
+
+def brief(frame: dict[str, Any]) -> tuple[str, str, str]:
+    return frame["type"], frame["object"]["metadata"]["name"], frame["object"]["job"]["phase"]
+
+
+async def test_a_watch_tells_what_there_is_and_then_each_change(log: Log):
+    progress = Progress()
+    async with aclosing(watched(log, progress=progress)) as stream:
+        assert [brief(each) for each in await taken(stream, 2)] == [
+            ("ADDED", "trainingjob.bygone", "Running"),
+            ("ADDED", "trainingjob.resnet", "Running"),
+        ]
+        log.add(JobFailed(reason="JobFailed"))
+        log.add(*a_running_job(2), name="new", uid="uid-7")
+        log.add(*a_running_job(2), name="elsewhere", namespace="team-b", uid="uid-8")
+        failed, new = await taken(stream, 2)
+        assert brief(failed) == ("MODIFIED", "trainingjob.resnet", "Failed")
+        assert brief(new)[:2] == ("ADDED", "trainingjob.new")
+        version = int(new["object"]["metadata"]["resourceVersion"])
+    async with aclosing(watched(log, Question("team-a", watch=True, after=version))) as stream:
+        assert await anext(stream) == b""
+        log.add(JobGone(version=90), name="new", uid="uid-7")
+        assert [brief(each)[:2] for each in await taken(stream, 1)] == [("MODIFIED", "trainingjob.new")]
+
+
+async def test_a_watch_goes_on_after_a_version_without_what_was_before(log: Log):
+    version = len(log.journal.events)
+    log.add(JobFailed(reason="JobFailed"))
+    log.add(*a_running_job(2), name="new", uid="uid-7")
+    async with aclosing(watched(log, Question("team-a", watch=True, after=version))) as stream:
+        assert {brief(each)[:2] for each in await taken(stream, 2)} == {
+            ("MODIFIED", "trainingjob.resnet"),
+            ("ADDED", "trainingjob.new"),
+        }
+
+
+async def test_a_watch_of_one_name_tells_of_no_other(log: Log):
+    async with aclosing(watched(log, Question("team-a", watch=True, only="trainingjob.resnet"))) as stream:
+        assert [brief(each)[1] for each in await taken(stream, 1)] == ["trainingjob.resnet"]
+        log.add(*a_running_job(2), name="new", uid="uid-7")
+        log.add(JobFailed(reason="JobFailed"))
+        assert [brief(each) for each in await taken(stream, 1)] == [("MODIFIED", "trainingjob.resnet", "Failed")]
+
+
+async def test_a_version_beyond_the_log_is_expired(log: Log):
+    for stream in (
+        watched(log, Question("team-a", watch=True, after=10_000)),
+        Streams(of(log)).events(ask(part="events", watch=True, after=10_000)),
+    ):
+        with pytest.raises(Refused, match="list anew") as refused:
+            await anext(stream)
+        assert refused.value.reason == "Expired"
+
+
+async def test_events_come_as_they_are_recorded_and_go_on_where_a_stream_ended(log: Log):
+    async with aclosing(Streams(of(log)).events(EVENTS)) as stream:
+        before = await taken(stream, len(a_running_job(2)))
+        assert {each["subject"].split(".")[2] for each in before} == {"resnet"}
+        log.plant("facts.team-a.resnet.uid-1.scaler.X.Y")
+        log.add(*a_running_job(2), name="new", uid="uid-7")
+        log.add(JobFailed(reason="JobFailed"))
+        [failed] = await taken(stream, 1)
+        assert failed["subject"].endswith("JobFailed")
+    more = ask(part="events", watch=True, uid="uid-1", after=failed["sequence"])
+    async with aclosing(Streams(of(log)).events(more)) as stream:
+        assert await anext(stream) == b""
+        log.add(JobGone(version=90))
+        [gone] = await taken(stream, 1)
+        assert gone["subject"].endswith("JobGone")
+
+
+async def test_who_is_not_in_the_log_is_not_followed(log: Log):
+    for question in (ask(part="events", name="trainingjob.none"), ask(part="events", uid="*", after=1)):
+        with pytest.raises(Refused):
+            await anext(Streams(of(log)).events(question))
+
+
+async def test_streams_and_their_jobs_are_bounded(log: Log, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(streams, "STREAMS", 1)
+    bounded = Streams(of(log))
+    with bounded.place():
+        assert bounded.open == 1
+        with pytest.raises(Busy), bounded.place():
+            pass
+    with bounded.place():
+        pass
+    monkeypatch.setattr(streams, "STREAMED_JOBS", 2)
+    async with aclosing(bounded.changes(TEAM_A, Progress(), as_table=False)) as first:
+        await anext(first)
+        with pytest.raises(Refused, match="watch one job"):
+            await anext(bounded.changes(TEAM_A, Progress(), as_table=False))
+        # A namespace that grows beyond the bound ends its watch, which lists anew.
+        log.add(*a_running_job(2), name="new", uid="uid-7")
+        with pytest.raises(Refused, match="too many jobs"):
+            await taken(first, 10)
+    async with aclosing(bounded.changes(ask(name="", only="trainingjob.resnet"), Progress(), as_table=False)) as again:
+        await anext(again)

@@ -1,0 +1,48 @@
+"""Control characters that others wrote reach no terminal."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from muster.terminal import harmless
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        pytest.param("\x1b[31mred\x1b[0m", "\\u001b[31mred\\u001b[0m", id="colours"),
+        pytest.param("\x9b31m", "\\u009b31m", id="the same in one byte of another set"),
+        pytest.param("\x1b]0;title\x07", "\\u001b]0;title\\u0007", id="the title of a window"),
+        pytest.param("gone\rhere", "gone\\u000dhere", id="back to the beginning of the line"),
+        pytest.param("a\u202eb", "a\\u202eb", id="text turned around"),
+        pytest.param("zwei\tWörter\n", "zwei\tWörter\n", id="tabs, line ends and letters stay"),
+    ],
+)
+def test_control_characters_are_escaped(text: str, shown: str):
+    assert harmless(text) == shown
+
+
+def test_json_keeps_its_meaning():
+    value = {"message": "\x7f\x9b31m \u202e"}
+    text = json.dumps(value, ensure_ascii=False)
+    assert harmless(text) != text
+    assert json.loads(harmless(text)) == value
+
+
+@pytest.mark.parametrize(("terminal", "said"), [(True, b"\\u009b31m"), (False, "\x9b31m".encode())])
+def test_what_has_to_be_exact_is_escaped_at_a_terminal_alone(terminal: bool, said: bytes):
+    program = [sys.executable, "-c", "from muster.terminal import say; say('\\x9b31m', exact=True)"]
+    if not terminal:
+        assert subprocess.run(program, capture_output=True, check=True).stdout.strip() == said
+        return
+    ours, theirs = pty.openpty()
+    try:
+        subprocess.run(program, stdout=theirs, check=True)
+        assert os.read(ours, 100).strip() == said
+    finally:
+        os.close(ours)
+        os.close(theirs)
