@@ -4,7 +4,7 @@ from typing import Any
 
 import typer
 
-from muster import jobs
+from muster import jobs, queues
 from muster.following import LASTING_SECONDS, Answer, follow, older, status_of
 from muster.targets import Asked, Target, fail
 from shared.cluster import Cluster
@@ -16,7 +16,12 @@ async def suspend(cluster: Cluster, asked: Asked, namespace: str, *, wait: bool,
     target, job = await jobs.the_job(cluster, asked, namespace, "suspended")
     path = _path(target, "suspended")
     jobs.must_not_be_over(job, target, "suspended")
-    if jobs.wants_pause(job, target):
+    workload = await _workload(cluster, job)
+    if workload is not None and not queues.is_switched_off(workload):
+        # Kueue would resume the job at once, and keep its quota.
+        await queues.switch(cluster, workload, active=False)
+        typer.echo(f"{target.label} asked to suspend, in queue {queues.queue_of(job)}")
+    elif jobs.wants_pause(job, target):
         if target.phase(status_of(job)) == "Suspended" and not older(status_of(job), job):
             typer.echo(f"{target.label} is suspended already")
             return
@@ -37,7 +42,15 @@ async def resume(cluster: Cluster, asked: Asked, namespace: str, *, wait: bool, 
     path = _path(target, "resumed")
     jobs.must_not_be_over(job, target, "resumed")
     phase = target.phase(status_of(job))
-    if jobs.wants_pause(job, target):
+    workload = await _workload(cluster, job) if jobs.wants_pause(job, target) else None
+    if workload is not None:
+        # Kueue alone resumes a job that is in a queue.
+        if queues.is_switched_off(workload):
+            await queues.switch(cluster, workload, active=True)
+            typer.echo(f"{target.label} asked to resume, in queue {queues.queue_of(job)}")
+        else:
+            typer.echo(f"{target.label} {queues.of_workload(queues.queue_of(job), workload)}")
+    elif jobs.wants_pause(job, target):
         patch: dict[str, Any] = {}
         if jobs.suspend_field(job, target) is True:
             patch |= jobs.patch_at(path, False)
@@ -52,6 +65,11 @@ async def resume(cluster: Cluster, asked: Asked, namespace: str, *, wait: bool, 
         return
     if wait:
         await _follow(cluster, target, job, _resumed(target), timeout)
+
+
+async def _workload(cluster: Cluster, job: Custom) -> Custom | None:
+    """The Workload of a job that is in a queue of Kueue; None for any other job."""
+    return await queues.workload_of(cluster, job) if queues.queue_of(job) else None
 
 
 def _path(target: Target, done: str) -> str:
