@@ -17,7 +17,7 @@ EPOCH = $(shell git log -1 --format=%ct)
 on = $(filter-out 0 no off false,$(1))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sim crash-matrix mutants attacks under-attack input fuzz perturb test-determinism test-real test-node test-k3s test-frameworks lint types fmt e2e bench bench-parts binaries control-plane crds rbac pages chart replay image sbom ha soak lock clean
+.PHONY: help demo test sim crash-matrix mutants attacks under-attack input fuzz perturb test-determinism test-real test-node test-k3s test-kueue test-frameworks lint types fmt e2e bench bench-parts binaries control-plane crds rbac pages chart replay image sbom ha soak lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -69,6 +69,10 @@ test-node: $(DEVELOPING) ## the main stories on a real kubelet with containerd; 
 test-k3s: $(DEVELOPING) ## the end-to-end tests on K3s in a container; skipped where no Docker engine runs
 	@# The client of the Docker engine leaves a socket open when nobody answers it.
 	@$(RUN) -m pytest -m k3s -rs -W 'ignore:unclosed <socket:ResourceWarning'
+
+test-kueue: $(DEVELOPING) binaries ## the real Kueue over our jobs, built once from its Go module (20 min on two cores)
+	@$(RUN) -m devcluster.binaries queues
+	@$(RUN) -m pytest -m kueue -rs
 
 test-frameworks: $(DEVELOPING) ## train with the real frameworks, each installed once; skipped with the reason where it cannot be had
 	@$(RUN) -m tests.frameworks_real.environments

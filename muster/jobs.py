@@ -17,23 +17,29 @@ async def the_job(cluster: Cluster, asked: Asked, namespace: str, done: str) -> 
     """The job to be `done` (scaled, suspended).  Raises `Refused` if there is none, or several."""
     if asked.is_request:
         raise Refused(f"only a job can be {done}", reason="Invalid")
-    found: dict[Target, Custom] = {}
+    there = await found(cluster, asked, namespace)
+    if there is None:
+        words = f"no {asked.kind} {namespace}/{asked.name}; -n names another namespace"
+        raise Refused(words, reason="NotFound")
+    return there
+
+
+async def found(cluster: Cluster, asked: Asked, namespace: str) -> tuple[Target, Custom] | None:
+    """The job of that name; None if there is none.  Raises `Refused` if there are several."""
+    jobs: dict[Target, Custom] = {}
     for target in asked.targets:
         versions = target.versions()
         for version in versions:
             only = len(asked.targets) == 1 and version is versions[-1]
             job = await _got(cluster, version, namespace, only=only)
             if job is not None:
-                found[version] = job
+                jobs[version] = job
                 break
-        if target in found and target.has_requests:
+        if target in jobs and target.has_requests:
             # `chosen` prefers this target, so the others need no call.
             break
-    target_meant = chosen(asked, found, namespace)
-    if target_meant is None:
-        words = f"no {asked.kind} {namespace}/{asked.name}; -n names another namespace"
-        raise Refused(words, reason="NotFound")
-    return target_meant, found[target_meant]
+    meant = chosen(asked, jobs, namespace)
+    return (meant, jobs[meant]) if meant is not None else None
 
 
 async def _got(cluster: Cluster, target: Target, namespace: str, *, only: bool) -> Custom | None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from muster import jobs
+from muster import jobs, queues
 from muster.following import LASTING_SECONDS, Answer, Change, carried_out, older, status_of
 from muster.targets import Asked, Target
 from shared.cluster import Cluster
@@ -25,7 +25,12 @@ async def ask_to_suspend(cluster: Cluster, asked: Asked, namespace: str) -> Chan
     target, job = await jobs.the_job(cluster, asked, namespace, "suspended")
     path = _path(target, "suspended")
     jobs.must_not_be_over(job, target, "suspended")
-    if jobs.wants_pause(job, target):
+    workload = await _workload(cluster, job)
+    if workload is not None and not queues.is_switched_off(workload):
+        # Kueue would resume the job at once, and keep its quota.
+        await queues.switch(cluster, workload, active=False)
+        said = f"{target.label} asked to suspend, in queue {queues.queue_of(job)}"
+    elif jobs.wants_pause(job, target):
         if target.phase(status_of(job)) == "Suspended" and not older(status_of(job), job):
             return Change(target, f"{target.label} is suspended already")
         said = f"{target.label} is asked to suspend already"
@@ -44,7 +49,15 @@ async def ask_to_resume(cluster: Cluster, asked: Asked, namespace: str) -> Chang
     path = _path(target, "resumed")
     jobs.must_not_be_over(job, target, "resumed")
     phase = target.phase(status_of(job))
-    if jobs.wants_pause(job, target):
+    workload = await _workload(cluster, job) if jobs.wants_pause(job, target) else None
+    if workload is not None:
+        # Kueue alone resumes a job that is in a queue.
+        if queues.is_switched_off(workload):
+            await queues.switch(cluster, workload, active=True)
+            said = f"{target.label} asked to resume, in queue {queues.queue_of(job)}"
+        else:
+            said = f"{target.label} {queues.of_workload(queues.queue_of(job), workload)}"
+    elif jobs.wants_pause(job, target):
         patch: dict[str, Any] = {}
         if jobs.suspend_field(job, target) is True:
             patch |= jobs.patch_at(path, False)
@@ -57,6 +70,11 @@ async def ask_to_resume(cluster: Cluster, asked: Asked, namespace: str) -> Chang
     else:
         return Change(target, f"{target.label} is not suspended; it is {phase or 'not admitted yet'}")
     return Change(target, said, job, _resumed(target), _lasting(job))
+
+
+async def _workload(cluster: Cluster, job: Custom) -> Custom | None:
+    """The Workload of a job that is in a queue of Kueue; None for any other job."""
+    return await queues.workload_of(cluster, job) if queues.queue_of(job) else None
 
 
 def _path(target: Target, done: str) -> str:

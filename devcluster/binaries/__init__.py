@@ -18,13 +18,18 @@ CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-sche
 NODE = ("kubelet", "coredns")
 BENCH = ("fakenodes",)
 DEPLOY = ("helm", "nats")
+QUEUES = ("kueue",)
 
-SETS = {"control-plane": CONTROL_PLANE, "node": NODE, "bench": BENCH, "deploy": DEPLOY}
+SETS = {"control-plane": CONTROL_PLANE, "node": NODE, "bench": BENCH, "deploy": DEPLOY, "queues": QUEUES}
 
 _OURS = {"etcd": "etcd", "fakenodes": "fakenodes", "coredns": "coredns"}
 """Programs whose `main` package is in this folder."""
 
-_THEIRS = {"helm": "helm.sh/helm/v4/cmd/helm", "nats": "github.com/nats-io/natscli/nats"}
+_THEIRS = {
+    "helm": "helm.sh/helm/v4/cmd/helm",
+    "nats": "github.com/nats-io/natscli/nats",
+    "kueue": "sigs.k8s.io/kueue/cmd/kueue",
+}
 """Programs of other modules, pinned by a module in the folder of that name; all others are of k8s.io/kubernetes."""
 
 _GO_MISSING = (

@@ -1,4 +1,4 @@
-"""`python -m devcluster.binaries [control-plane] [node] [bench] [deploy]`: build what is missing of these."""
+"""`python -m devcluster.binaries [control-plane] [node] [bench] [deploy] [queues]`: build what is missing of these."""
 
 import argparse
 import sys

@@ -43,6 +43,12 @@ RUN_POLICY: Document = {
 
 IGNORED = schemas.ANYTHING | {"description": "Kept and not acted upon: the template says what a gang scheduler reads."}
 
+SUSPEND = ".spec.runPolicy.suspend"
+"""The field that asks for a pause."""
+
+FREE = f"{schemas.BY_CONDITIONS} || {schemas.pausing(SUSPEND)}"
+"""True if no pod depends on the spec, or none will."""
+
 STATE = schemas.column("State", ".status.conditions[-1:].type")
 """The newest true condition is the last one."""
 
@@ -146,12 +152,12 @@ class KubeflowJob(Replicated):
                     f"pod templates{'' if self.scale else ' and replicas'} cannot be changed unless the job is "
                     "suspended: its pods would differ; set spec.runPolicy.suspend to true first, or create the job "
                     "again",
-                    free=schemas.BY_CONDITIONS,
+                    free=FREE,
                 ),
             ),
             status=schemas.STATUS_WITH_CONDITIONS,
             scale=self.scale,
-            suspend=".spec.runPolicy.suspend",
+            suspend=SUSPEND,
         )
 
     def rules_of_replicas(self) -> Iterator[Document]:

@@ -28,7 +28,11 @@ IMPLEMENTATIONS: tuple[Implementation, ...] = ("OpenMPI", "Intel", "MPICH")
 CREATION_POLICIES = ("AtStartup", "WaitForWorkersReady")
 
 OF_V2BETA1 = ("sshAuthMountPath", "mpiImplementation", "launcherCreationPolicy", "runLauncherAsWorker")
-"""Fields of v2beta1; a job of v1 has none of them, one of v2beta1 at least the first."""
+"""Fields of v2beta1; a job of v1 has none of them but an empty first one, one of v2beta1 at least the first.
+
+Each definition's default of the first one says so in the stored job, and the other version keeps it: a program that
+reads and writes jobs of v1 as v2beta1, such as Kueue, makes none of v2beta1 of them.
+"""
 
 OPERATOR = "mpi-operator"
 OLD_GROUP_NAME = "group-name"
@@ -110,9 +114,8 @@ class MPIJob(KubeflowJob):
     def definition(self) -> Definition:
         described = super().definition
         fields = described.spec["properties"]
-        marked = {"sshAuthMountPath": PATH | {"default": SSH_FOLDER}}
-        newer = Version("v2beta1", spec=described.spec | {"properties": fields | marked})
-        return described._replace(versions=(newer,))
+        newer = Version("v2beta1", spec=described.spec | {"properties": fields | _marked(SSH_FOLDER)})
+        return described._replace(spec=described.spec | {"properties": fields | _marked("")}, versions=(newer,))
 
     def rules_of_replicas(self) -> Iterator[Document]:
         yield from super().rules_of_replicas()
@@ -213,8 +216,12 @@ class MPIJobV2Beta1(MPIJob):
         return ()
 
 
+def _marked(default: str) -> Document:
+    return {"sshAuthMountPath": PATH | {"default": default}}
+
+
 def _is_v2beta1(spec: Fields) -> bool:
-    return any(spec.has(name) for name in OF_V2BETA1)
+    return any(spec.has(name) and spec.raw(name) != "" for name in OF_V2BETA1)
 
 
 def _check_path(spec: Fields) -> None:

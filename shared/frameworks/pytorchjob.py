@@ -10,11 +10,11 @@ import msgspec
 
 from shared.cluster.objects import Custom
 from shared.frameworks.definition import Definition, Document, Scale
-from shared.frameworks.kubeflow import KubeflowJob, OfTrainingOperator, is_type
+from shared.frameworks.kubeflow import FREE, KubeflowJob, OfTrainingOperator, is_type
 from shared.frameworks.pytorch_elastic import FIELD, SCHEMA, Elastic, elastic_policy
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
-from shared.frameworks.schemas import BY_CONDITIONS, fixed, rule
+from shared.frameworks.schemas import fixed, rule
 from shared.job.spec import WORKER, Handling, JobSpec, RoleSpec
 
 MASTER = "master"
@@ -67,7 +67,7 @@ class PyTorchJob(KubeflowJob):
     def definition(self) -> Definition:
         known = super().definition
         held = "the elasticPolicy of a running job cannot be changed: its pods were told; suspend it first"
-        return known._replace(rules=(*known.rules, fixed(f"spec.{FIELD}", held, within="spec", free=BY_CONDITIONS)))
+        return known._replace(rules=(*known.rules, fixed(f"spec.{FIELD}", held, within="spec", free=FREE)))
 
     def rules_of_spec(self) -> tuple[Document, ...]:
         workers = f"self.{self.replica_specs}.exists(name, {is_type(WORKER)})"

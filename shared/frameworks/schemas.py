@@ -121,9 +121,19 @@ _CONDITIONS_BEFORE = "oldSelf.status.conditions"
 BY_CONDITIONS = (
     f"!has(oldSelf.status) || !has({_CONDITIONS_BEFORE})"
     f" || !{_CONDITIONS_BEFORE}.exists(c, c.type == 'Created' && c.status == 'True')"
-    f" || {_CONDITIONS_BEFORE}.exists(c, c.type == 'Suspended' && c.status == 'True')"
+    f" || {_CONDITIONS_BEFORE}.exists(c, c.type in ['Suspending', 'Suspended'] && c.status == 'True')"
 )
-"""True if no pod depends on the spec: the job is not admitted yet, is rejected, or is Suspended."""
+"""True if no pod depends on the spec: the job is not admitted yet, is rejected, or is being suspended or Suspended."""
+
+
+def pausing(path: str) -> str:
+    """True in the very write that asks for a pause by the field at `path`, such as `.spec.suspend`, and while it asks.
+
+    A queue (Kueue) suspends a job and takes what it had put into the pod templates back in one write.
+    """
+    steps = path.strip(".").split(".")
+    parts = [".".join(["self", *steps[: number + 1]]) for number in range(1, len(steps))]
+    return f"({' && '.join([*(f'has({part})' for part in parts), parts[-1]])})"
 
 
 MOST_MEMBERS = 8

@@ -8,7 +8,7 @@ from shared.job.conditions import Condition
 from shared.job.losses import Tally, Vacancy
 from shared.job.policies import replacement
 from shared.job.state import Job
-from shared.job.views import alive
+from shared.job.views import PodView, alive, ended
 
 
 def condition(known: Condition) -> Document:
@@ -24,14 +24,19 @@ def condition(known: Condition) -> Document:
 
 
 def counts(job: Job, role: str) -> Document:
-    """The numbers of a role's running and ended pods in this attempt."""
+    """The numbers of a role's running and ended pods in this attempt.
+
+    While a job is being suspended, every pod that has not ended counts as active: a queue gives its quota back by that.
+    """
     tally = job.attempt.tallies.get(role, Tally())
-    running = sum(
-        1
-        for pod in job.pods.values()
-        if pod.role == role and pod.phase == "Running" and alive(pod) and pod.slot in job.attempt.slots
-    )
-    return {"active": running, "succeeded": tally.succeeded, "failed": tally.failed}
+    active = sum(1 for pod in job.pods.values() if pod.role == role and _active(job, pod))
+    return {"active": active, "succeeded": tally.succeeded, "failed": tally.failed}
+
+
+def _active(job: Job, pod: PodView) -> bool:
+    if job.phase == "Suspending":
+        return not ended(pod)
+    return pod.phase == "Running" and alive(pod) and pod.slot in job.attempt.slots
 
 
 def whole_seconds(time: str) -> str | None:

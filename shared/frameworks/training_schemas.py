@@ -123,7 +123,8 @@ _JOB_STATUS = schemas.members(
     description=schemas.READ_ONLY,
 )
 # "" is the phase of a job whose spec was rejected.
-_FREE = schemas.by_phase("", "Suspended")
+_SUSPEND = ".spec.suspend"
+_FREE = f"{schemas.by_phase('', 'Suspending', 'Suspended')} || {schemas.pausing(_SUSPEND)}"
 _JOB_RULES = (
     schemas.name_rule(
         JOB_NAME_PATTERN,
@@ -165,6 +166,6 @@ TRAINING_JOB = Definition(
     rules=_JOB_RULES,
     status=_JOB_STATUS,
     scale=Scale(".spec.etReplicaSpecs.worker.replicas"),
-    suspend=".spec.suspend",
+    suspend=_SUSPEND,
     suspend_annotation=SUSPENDED,
 )

@@ -117,9 +117,11 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case status.JobRestarting():
             return _phase(attempts.attempt_ended(job, event, at), "Restarting", "Restarting", event, at)
         case status.JobSuspending():
-            return _phase(attempts.suspended(job, event, at), "Suspending", "Suspending", event, at)
+            return _phase(
+                requests.settled_by_pause(attempts.suspended(job, event, at)), "Suspending", "Suspending", event, at
+            )
         case status.JobSuspended():
-            return _phase(attempts.suspended(job, event, at), "Suspended", "Suspended", event, at)
+            return _phase(_suspended(job, event, at), "Suspended", "Suspended", event, at)
         case status.JobSucceeded():
             return _finished(job, "Succeeded", event, at)
         case status.JobFailed():
@@ -150,6 +152,10 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case LogCreated() | EventDisowned():
             # The log's beginning is for people and later releases; what is disowned holds its history no more.
             return job
+
+
+def _suspended(job: Job, event: status.JobSuspending | status.JobSuspended, at: At) -> Job:
+    return requests.settled_by_pause(attempts.suspended(job, event, at))
 
 
 def _job_observed(job: Job, event: watcher.JobObserved, at: At) -> Job:

@@ -178,6 +178,15 @@ def with_edit(job: Job, replicas: int, at: At) -> Job:
     return with_scaling(job, requests={**job.scaling.requests, uid: request})
 
 
+def settled_by_pause(job: Job) -> Job:
+    """A job that is being suspended: its next attempt begins with the size of the newest edit that is not over."""
+    edits = [known for known in job.scaling.requests.values() if known.resize is not None and not known.over]
+    if not edits or not job.scaling.size:
+        return job
+    kept = {uid: known for uid, known in job.scaling.requests.items() if known not in edits or known.accepted}
+    return with_scaling(job, requests=kept, size=edits[-1].resize)
+
+
 def script_started(job: Job, event: ScriptStarted, at: At) -> Job:
     return with_request(job, event.request, script=Script(started=at.sequence, timeout=event.timeout))
 

@@ -19,6 +19,10 @@ class Slots(msgspec.Struct, frozen=True, gc=False):
         return (Slot(self.attempt, self.role, index) for low, high in self.ranges for index in range(low, high + 1))
 
 
+AUTOSCALER = ("kube-controller-manager", "scale")
+"""The manager and the subresource by which a HorizontalPodAutoscaler writes: no other controller of it scales a job."""
+
+
 class Actor(msgspec.Struct, frozen=True, gc=False):
     """A client that wrote a resource, as the API server names it in `managedFields`."""
 
@@ -30,6 +34,8 @@ class Actor(msgspec.Struct, frozen=True, gc=False):
     """`scale`, if it wrote through that."""
 
     def __str__(self) -> str:
+        if (self.manager, self.subresource) == AUTOSCALER:
+            return f"an autoscaler ({self.manager}, {self.subresource})"
         return self.manager + (f" ({self.subresource})" if self.subresource else "")
 
 

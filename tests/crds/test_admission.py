@@ -160,6 +160,17 @@ async def test_a_running_job_stays_within_its_bounds(judge: Judge, path: str, va
     assert word in cause
 
 
+@pytest.mark.parametrize("path", [f"{CONTAINER}.image", f"{ROLES}.launcher.template.spec.hostNetwork"])
+async def test_a_template_may_change_in_the_write_that_suspends(judge: Judge, path: str) -> None:
+    running = changed(training_job(), "status", {"phase": "Running"})
+    value = "horovod:2" if path.endswith("image") else True
+    suspended = changed(changed(running, path, value), "spec.suspend", True)
+    assert await judge.refusals(suspended, running) == []
+    # It may go on before the last pod is gone, again with other templates.
+    going = changed(suspended, "status", {"phase": "Suspending"})
+    assert await judge.refusals(running | {"status": going["status"]}, going) == []
+
+
 async def test_a_field_that_comes_or_goes_has_changed_too(judge: Judge) -> None:
     running = changed(training_job(), "status", {"phase": "Running"})
     with_slots = changed(running, "spec.slotsPerWorker", 4)

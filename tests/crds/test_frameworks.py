@@ -116,6 +116,13 @@ TEMPLATE = a_template("other")
         pytest.param([CREATED], "spec.runPolicy", {"suspend": True}, True, id="a wish for a pause"),
         pytest.param([CREATED, PAUSED], "spec.roles.singer.template", TEMPLATE, True, id="a template of a paused job"),
         pytest.param(
+            [CREATED, PAUSED | {"type": "Suspending"}],
+            "spec.roles.singer.template",
+            TEMPLATE,
+            True,
+            id="a template of a job whose pods go",
+        ),
+        pytest.param(
             [CREATED, PAUSED | {"status": "False"}],
             "spec.roles.singer.template",
             TEMPLATE,
@@ -154,6 +161,9 @@ async def test_what_pods_depend_on_stays_in_a_map_of_roles(judge: Judge, path: s
     assert free or "suspended" in causes[0]
     paused = changed(running, "status", {"conditions": [CREATED, PAUSED]})
     assert await judge.refusals(changed(paused, path, value), paused) == []
+    # Kueue suspends a job and takes its node selector out of the templates in one write.
+    pausing = changed(running, "spec.runPolicy", {"suspend": True})
+    assert await judge.refusals(changed(pausing, path, value), running) == []
 
 
 @pytest.mark.parametrize(("phase", "free"), [("Running", False), ("", True)])

@@ -11,7 +11,7 @@ from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaTy
 from shared.frameworks.tfjob import TFJOB
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused
-from shared.job.events.scheduler import SlotsAssigned
+from shared.job.events.scheduler import SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobCreated, JobFailed, JobRunning, JobSucceeded, JobSuspended, JobSuspending
 from shared.job.events.watcher import JobObserved, PodsGone, PodsObserved
 from shared.job.naming import Slot, Uid
@@ -321,6 +321,20 @@ class TestStatus:
         assert ("Suspended", "False", "TFJobResumed") in shown(document)
         assert shown(document)[-1] == ("Created", "True", "TFJobCreated")
         assert document["startTime"] == "2030-01-01T00:00:08Z"
+
+    def test_while_it_is_suspended_its_pods_are_active_until_they_are_gone(self):
+        """Kueue gives the quota of a job back once nothing is active."""
+        going = tuple(msgspec.structs.replace(pod, version=9, deleting=True) for pod in PODS.pods)
+        suspending = [
+            *running(),
+            JobSuspending(reason="TFJobSuspending"),
+            SlotsReleased(slots=all_slots(SPEC), reason="JobSuspending"),
+            PodsObserved(pods=going),
+        ]
+        active = [known["active"] for known in status(*suspending)["replicaStatuses"].values()]
+        assert active == [1, 2]
+        left = [*suspending, ended("worker", 0, 137), PodsGone(uids=(going[0].uid,))]
+        assert [known["active"] for known in status(*left)["replicaStatuses"].values()] == [0, 1]
 
     def test_an_invalid_job_is_shown_as_upstream_shows_it(self):
         problem = Problem(reason="NoReplicas", field="spec.tfReplicaSpecs", message="say which replicas the job has")

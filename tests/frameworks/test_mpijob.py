@@ -71,6 +71,9 @@ class TestVersions:
     def test_any_field_of_v2beta1_says_that_it_is_one(self, field: str, value: object):
         assert parsed(changed(mpi_job(), f"spec.{field}", value)).policy(LAUNCHER) == "OnFailure"
 
+    def test_the_empty_path_that_the_definition_of_v1_fills_in_says_that_it_is_one_of_v1(self):
+        assert parsed(changed(mpi_job(), "spec.sshAuthMountPath", "")) == parsed(mpi_job())
+
     def test_the_other_version_of_the_framework_reads_and_renders_the_same(self):
         for document in both():
             job = custom(document)

@@ -5,9 +5,9 @@ import pytest
 
 from services.scaler.core.effects import OwnRequest
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.scaler import ScaleAccepted, ScaleFailed, ScaleRejected, ScaleSucceeded
+from shared.job.events.scaler import ScaleAccepted, ScaleCancelled, ScaleFailed, ScaleRejected, ScaleSucceeded
 from shared.job.events.scheduler import JobRestarted, SlotsReleased
-from shared.job.events.status import JobRestarting, JobRunning, JobScaling, JobSucceeded, JobSuspended
+from shared.job.events.status import JobRestarting, JobRunning, JobScaling, JobSucceeded, JobSuspended, JobSuspending
 from shared.job.events.watcher import JobObserved, PodsGone
 from shared.job.naming import Uid
 from shared.job.spec import LAUNCHER, OVER_BUDGET, WORKER, JobSpec, Problem, RestartPolicy
@@ -131,6 +131,30 @@ def test_an_edit_during_another_one_comes_after_it():
         JobRunning(reason="TrainingJobRunning"),
     ]
     given(*story, *rest).then(scaler, shrinks(3, 2, request=E3))
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        pytest.param([sized(4)], id="an edit that waits"),
+        pytest.param([*growing()[-3:]], id="one that is carried out"),
+        pytest.param([*growing()[-3:], sized(3, generation=3), sized(4, generation=4)], id="the newest of several"),
+        pytest.param([*growing()[-3:], sized(4, generation=3, suspend=True)], id="one before the wish for a pause"),
+    ],
+)
+def test_a_pause_keeps_the_size_that_an_edit_asked_for(edits: list[AnyEvent]):
+    story = [*a_running_job(workers=2), *edits, JobSuspending(reason="TrainingJobSuspending")]
+    cancelled = [step.event for step in given(*story).steps(scaler) if isinstance(step, Record)]
+    job = given(*story, *cancelled).job
+    assert job.scaling.size == 4
+    assert all(known.over for known in job.scaling.requests.values())
+
+
+def test_an_edit_during_a_pause_holds_though_an_older_one_is_cancelled():
+    story = [*growing(), JobSuspending(reason="TrainingJobSuspending"), sized(3, generation=3, suspend=True)]
+    cancelled = ScaleCancelled(request=E2, reason="JobSuspended", released=(workers(2, 3),))
+    given(*story).then(scaler, Record(cancelled))
+    assert given(*story, cancelled).job.scaling.size == 3
 
 
 @pytest.mark.parametrize(

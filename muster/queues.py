@@ -1,0 +1,95 @@
+"""A job in a queue of Kueue: its Workload, which decides when the job runs.
+
+The label `kueue.x-k8s.io/queue-name` of a job names its queue.  Kueue suspends and resumes such a job, so a person's
+pause goes to the Workload.  All is read and written with the rights of the person who asks; no service does.
+"""
+
+from typing import Any
+
+from muster.jobs import value_at, wants_pause
+from muster.listing import objects
+from muster.targets import Target
+from shared.cluster import Cluster, Resource
+from shared.cluster.objects import Custom
+from shared.errors import Refused, Transient
+
+WORKLOADS = Resource("kueue.x-k8s.io", "v1beta2", "workloads", "Workload", Custom)
+QUEUE = "kueue.x-k8s.io/queue-name"
+JOB_UID = "kueue.x-k8s.io/job-uid"
+
+
+def queue_of(job: Custom) -> str:
+    """The name of the job's queue; empty if it is in none."""
+    return (job.metadata.labels or {}).get(QUEUE, "")
+
+
+async def workload_of(cluster: Cluster, job: Custom) -> Custom | None:
+    """The job's newest Workload that is not over; None without one.
+
+    Raises `Refused` without the right to list Workloads.
+    """
+    selector = f"{JOB_UID}={job.metadata.uid}"
+    found = await objects(cluster, WORKLOADS, job.metadata.namespace, selector) or ()
+    going = [known for known in found if not condition_of(known, "Finished")]
+    return max(going, key=lambda known: known.metadata.creation_timestamp or "", default=None)
+
+
+async def switch(cluster: Cluster, workload: Custom, *, active: bool) -> None:
+    """Have Kueue take the job's quota back, or queue it again."""
+    meta = workload.metadata
+    patch = {"spec": {"active": active}, "metadata": {"uid": meta.uid}}
+    await cluster.patch(WORKLOADS, meta.namespace, meta.name, patch)
+
+
+def is_switched_off(workload: Custom) -> bool:
+    return value_at(workload, ".spec.active") is False
+
+
+def is_admitted(workload: Custom) -> bool:
+    return bool(condition_of(workload, "Admitted"))
+
+
+def condition_of(workload: Custom, kind: str, status: str = "True") -> dict[str, Any]:
+    """The Workload's condition of that type and status; empty without one."""
+    known = value_at(workload, ".status.conditions")
+    found = (each for each in (known if isinstance(known, list) else ()) if isinstance(each, dict))
+    return next((each for each in found if (each.get("type"), each.get("status")) == (kind, status)), {})
+
+
+async def waits(cluster: Cluster, target: Target, job: Custom) -> str:
+    """What a suspended job in a queue waits for, in one line; empty for any other job."""
+    queue = queue_of(job)
+    if not queue or not wants_pause(job, target):
+        return ""
+    try:
+        workload = await workload_of(cluster, job)
+    except (Refused, Transient) as trouble:
+        return f"it is in queue {queue}, and what it waits for there is in its Workload: {trouble}"
+    if workload is None:
+        kind = f"{target.resource.kind}.{target.resource.version}.{target.resource.group}"
+        return f"it is in queue {queue} and has no Workload: see that Kueue runs, and that it knows {kind}"
+    return of_workload(queue, workload)
+
+
+def of_workload(queue: str, workload: Custom) -> str:
+    """What a Workload in this queue waits for."""
+    if is_switched_off(workload):
+        return f"a person suspended it in queue {queue} (spec.active of Workload {workload.metadata.name} is false)"
+    if is_admitted(workload):
+        return f"queue {queue} has admitted it, and Kueue is about to resume it"
+    if reserved := condition_of(workload, "QuotaReserved"):
+        return f"it has quota in queue {queue} and waits for its admission checks{_told(reserved)}"
+    waiting, evicted = condition_of(workload, "QuotaReserved", "False"), condition_of(workload, "Evicted")
+    before = f"; evicted{_told(evicted)}" if evicted else ""
+    since = waiting.get("lastTransitionTime") or workload.metadata.creation_timestamp or ""
+    return f"waits for quota in queue {queue} since {since}{_words(waiting)}{before}"
+
+
+def _told(condition: dict[str, Any]) -> str:
+    return f" since {condition.get('lastTransitionTime', '')}{_words(condition)}"
+
+
+def _words(condition: dict[str, Any]) -> str:
+    """Kueue's own message, in one line."""
+    words = " ".join(str(condition.get("message") or "").split())
+    return f": {words}" if words else ""

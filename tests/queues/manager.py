@@ -1,0 +1,126 @@
+"""The real Kueue on a development cluster: its definitions, its webhooks, and its one program.
+
+The program and its manifests come from its Go module, which `devcluster/binaries/kueue/go.mod` pins.
+"""
+
+import json
+import subprocess
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import yaml
+
+from devcluster import binaries
+from devcluster.certificates import make_server
+from devcluster.child import Child
+from devcluster.cluster import ADMIN
+from shared.ports import HOST, free_port
+from tests.kit.operator import Operator
+
+KINDS = ("mpijob", "pytorchjob", "tfjob")
+OF_KUEUE = ("clusterqueue", "cohort", "resourceflavor", "workload")
+VERSION = "v1beta2"
+PATIENCE_SECONDS = 60.0
+
+
+def require_kueue() -> None:
+    """Skip the test where Kueue was not built, with the words that say what to do."""
+    try:
+        binaries.find("kueue")
+    except binaries.MissingProgram as missing:
+        pytest.skip(str(missing))
+
+
+@cache
+def sources() -> Path:
+    """The folder of Kueue's module; its build has fetched it."""
+    folder = Path(binaries.__file__).parent / "kueue"
+    command = ["go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kueue"]
+    found = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    return Path(found.stdout.strip()) / "config" / "components"
+
+
+def definitions() -> list[dict[str, Any]]:
+    """Its definitions in the version that it stores: others would need its webhook that converts."""
+    found = []
+    for path in sorted((sources() / "crd" / "bases").glob("*.yaml")):
+        definition = yaml.safe_load(path.read_text())
+        definition["spec"]["versions"] = [each for each in definition["spec"]["versions"] if each["name"] == VERSION]
+        found.append(definition)
+    return found
+
+
+def webhooks(url: str, authority: str) -> list[dict[str, Any]]:
+    """Its webhooks for the kinds of these tests, at this address."""
+    wanted = {f"{letter}{kind}.kb.io" for letter in "mv" for kind in (*KINDS, *OF_KUEUE)}
+    found = [each for each in yaml.safe_load_all((sources() / "webhook" / "manifests.yaml").read_text()) if each]
+    for configuration in found:
+        configuration["webhooks"] = [each for each in configuration["webhooks"] if each["name"] in wanted]
+        for each in configuration["webhooks"]:
+            path = each["clientConfig"].pop("service")["path"]
+            each["clientConfig"] |= {"url": f"{url}{path}", "caBundle": authority}
+    return found
+
+
+@asynccontextmanager
+async def kueue(operator: Operator, folder: Path) -> AsyncIterator[None]:
+    """Kueue beside Muster; it manages the jobs that name a queue."""
+    given = definitions()
+    await operator.kubectl("apply", "--server-side", "-f", "-", given=tuple(given))
+    names = [f"crd/{each['metadata']['name']}" for each in given]
+    await operator.kubectl("wait", "--for=condition=Established", "--timeout=60s", *names)
+    await operator.kubectl("create", "namespace", "kueue-system")
+    port, health, metrics = free_port(), free_port(), free_port()
+    certificates, etc = _written(folder)
+    configuration = {
+        "apiVersion": f"config.kueue.x-k8s.io/{VERSION}",
+        "kind": "Configuration",
+        "namespace": "kueue-system",
+        "health": {"healthProbeBindAddress": f"{HOST}:{health}"},
+        "metrics": {"bindAddress": f"{HOST}:{metrics}"},
+        "webhook": {"port": port, "host": HOST, "certDir": str(certificates)},
+        "leaderElection": {"leaderElect": False},
+        "internalCertManagement": {"enable": False},
+        "manageJobsWithoutQueueName": False,
+        "integrations": {"frameworks": [f"kubeflow.org/{kind}" for kind in KINDS]},
+    }
+    (folder / "kueue.json").write_text(json.dumps(configuration))
+    program = [str(binaries.find("kueue")), f"--config={folder / 'kueue.json'}"]
+    program += ["--feature-gates=VisibilityOnDemand=false", f"--kubeconfig={operator.stack.cluster.kubeconfig(ADMIN)}"]
+    mounted = ["unshare", "--mount", "--map-root-user", "sh", "-c", f'mount --bind "{etc}" /etc && exec "$@"', "kueue"]
+    child = Child("kueue", [*mounted, *program], folder / "kueue.log", {})
+    child.start()
+    try:
+        await child.until(lambda: _ready(health), PATIENCE_SECONDS)
+        authority = b64encode((certificates / "ca.crt").read_bytes()).decode()
+        await operator.apply(*webhooks(f"https://{HOST}:{port}", authority))
+        yield
+    finally:
+        await child.stop()
+
+
+def _written(folder: Path) -> tuple[Path, Path]:
+    """Its certificates, and what it sees as `/etc`: it looks for those of its metrics at one place there alone."""
+    certificates, etc = folder / "certificates", folder / "etc"
+    theirs = etc / "kueue" / "metrics" / "certs"
+    for place in (certificates, theirs):
+        place.mkdir(parents=True)
+    make_server(certificates, ["kueue"], [HOST])
+    for ours, name in (("server.crt", "tls.crt"), ("server.key", "tls.key")):
+        for place in (certificates, theirs):
+            (place / name).write_bytes((certificates / ours).read_bytes())
+    return certificates, etc
+
+
+async def _ready(port: int) -> bool:
+    try:
+        async with aiohttp.ClientSession() as session, session.get(f"http://{HOST}:{port}/readyz") as answer:
+            return answer.status == 200
+    except aiohttp.ClientError:
+        return False
