@@ -92,13 +92,13 @@ class Log:
 
     def end(self, lines: int) -> bytes:
         """The last lines of what was written so far."""
-        written = self.path.read_bytes().splitlines(keepends=True)
+        written = _lines(self.path.read_bytes())
         return b"".join(_chosen(written, Wanted(tail=lines)))
 
     async def read(self, wanted: Wanted) -> AsyncIterator[bytes]:
         sent = 0
         with self.path.open("rb") as file:
-            chosen = list(_chosen(file.read().splitlines(keepends=True), wanted))
+            chosen = list(_chosen(_lines(file.read()), wanted))
             while True:
                 for line in chosen:
                     text = line[: None if wanted.limit is None else wanted.limit - sent]
@@ -108,12 +108,17 @@ class Log:
                     if wanted.limit is not None and sent >= wanted.limit:
                         return
                 changed, ended = self._changed, self.ended.is_set()
-                new = file.read().splitlines(keepends=True)
+                new = _lines(file.read())
                 if not new and (ended or not wanted.follow):
                     return
                 if not new:
                     await changed.wait()
                 chosen = [_shown(line, wanted) for line in new]
+
+
+def _lines(written: bytes) -> list[bytes]:
+    """The stored lines; a carriage return, as ssh writes it, is part of one."""
+    return [line + b"\n" for line in written.split(b"\n")[:-1]]
 
 
 def _chosen(lines: list[bytes], wanted: Wanted) -> Iterator[bytes]:

@@ -2,8 +2,9 @@
 
 `python -m tests.frameworks_real.environments [NAME ...]` makes those that are missing, and tells how it goes.
 What goes in is the `requirements.txt` of the example that trains with it: exact versions with hashes, wheels only, from
-whatever package index pip is set up for.  The environments lie beside the programs of the real control plane, one
-folder per state of that file.  Which frameworks need what else is told where they are used.
+whatever package index pip is set up for.  What has no wheel stands in its `sources.txt`, and is compiled against those.
+The environments lie beside the programs of the real control plane, one folder per state of these files.  Which
+frameworks need what else is told where they are used.
 """
 
 import fcntl
@@ -25,8 +26,23 @@ PYTHONS = {
     "pytorch": ("3.10",),
     "jax": ("3.11", "3.12", "3.13"),
     "mpi": ("3.11", "3.12", "3.13"),
+    "horovod": ("3.10",),
 }
 """By framework, the Pythons for which its wheels exist, the one to take first."""
+
+COMPILERS = ("cmake", "g++", "make")
+"""The programs that compile what stands in a `sources.txt`."""
+COMPILED_WITH = {
+    "horovod": {
+        "HOROVOD_WITH_PYTORCH": "1",
+        "HOROVOD_WITH_GLOO": "1",
+        "HOROVOD_WITHOUT_MPI": "1",
+        "HOROVOD_WITHOUT_TENSORFLOW": "1",
+        "HOROVOD_WITHOUT_MXNET": "1",
+        "MAKEFLAGS": "-j2",
+    },
+}
+"""By framework, the variables that its sources are compiled with."""
 
 NO_WHEEL = "No matching distribution found"
 """How pip ends when nothing fits this platform."""
@@ -59,12 +75,14 @@ def environment(name: str, say: Say = print) -> Path:
 
 def _folder(name: str) -> Path:
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    digest = hashlib.sha256(_requirements(name).read_bytes()).hexdigest()[:16]
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in locks(name))).hexdigest()[:16]
     return home / "muster" / "frameworks" / name / digest
 
 
-def _requirements(name: str) -> Path:
-    return EXAMPLES / name / "requirements.txt"
+def locks(name: str) -> list[Path]:
+    """The files that say what goes in: wheels, and what is compiled against them where there is such."""
+    files = (EXAMPLES / name / "requirements.txt", EXAMPLES / name / "sources.txt")
+    return [file for file in files if file.exists()]
 
 
 @contextmanager
@@ -78,14 +96,29 @@ def _alone(folder: Path) -> Iterator[None]:
 
 def _make(name: str, folder: Path, say: Say) -> None:
     began = time.monotonic()
+    wheels, *sources = locks(name)
+    lacking = [program for program in COMPILERS if sources and shutil.which(program) is None]
+    if lacking:
+        raise Unavailable(f"{name}: it is compiled, and {', '.join(lacking)} must be installed for that")
     python = _python(name)
     say(f"{name}: a virtual environment of {python}; what it downloads, pip keeps for the next time")
     subprocess.run([python, "-m", "venv", "--without-pip", str(folder)], check=True)
-    # Our own pip, whatever came with the other Python; wheels only, so that nothing is compiled.
+    _install(name, folder, say, "--only-binary", ":all:", "-r", str(wheels))
+    for file in sources:
+        say(f"{name}: compiling, which takes some minutes")
+        _install(name, folder, say, "--no-deps", "--no-build-isolation", "--no-binary", ":all:", "-r", str(file))
+    say(f"{name}: ready after {time.monotonic() - began:.0f} s")
+
+
+def _install(name: str, folder: Path, say: Say, *options: str) -> None:
+    """Run our own pip, whatever came with the other Python; the folder is removed if that fails."""
     pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "--disable-pip-version-check"]
-    install = ["install", "--require-hashes", "--only-binary", ":all:", "--progress-bar", "off"]
-    command = [*pip, *install, "-r", str(_requirements(name))]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
+    command = [*pip, "install", "--require-hashes", "--progress-bar", "off", *options]
+    path = os.pathsep.join([str(folder / "bin"), os.environ["PATH"]])
+    settings = os.environ | COMPILED_WITH.get(name, {}) | {"PATH": path}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=settings
+    ) as running:
         assert running.stdout is not None, "it was asked for"
         lines = [_told(name, line.strip(), say) for line in running.stdout]
     if running.returncode:
@@ -94,7 +127,6 @@ def _make(name: str, folder: Path, say: Say) -> None:
         if NO_WHEEL in last and not any(NO_ANSWER in line for line in lines):
             raise Unavailable(f"{name}: no wheel for this platform: {lines[-1]}")
         raise Broken(f"{name} could not be installed:\n{last}")
-    say(f"{name}: ready after {time.monotonic() - began:.0f} s")
 
 
 def _told(name: str, line: str, say: Say) -> str:

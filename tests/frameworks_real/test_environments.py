@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.frameworks_real import environments
-from tests.frameworks_real.environments import EXAMPLES, PYTHONS, Broken, Unavailable, environment
+from tests.frameworks_real.environments import PYTHONS, Broken, Unavailable, environment, locks
 
 NO_INDEX = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": ""}
 NOBODY_ANSWERS = {"PIP_INDEX_URL": "http://127.0.0.1:9/", "PIP_RETRIES": "1", "PIP_FIND_LINKS": ""}
@@ -23,7 +23,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("name", PYTHONS)
 def test_every_package_is_an_exact_version_with_hashes_and_from_no_address(name):
-    text = (EXAMPLES / name / "requirements.txt").read_text()
+    text = "".join(file.read_text() for file in locks(name))
     lines = [line for line in text.replace("\\\n", " ").splitlines() if not line.startswith("#")]
     assert lines
     assert all(re.match(r"[\w.-]+==\S+ .*--hash=sha256:[0-9a-f]{64}", line) for line in lines)
@@ -49,6 +49,12 @@ def test_without_a_python_that_has_wheels_the_reason_names_those_that_have(cache
     monkeypatch.setitem(PYTHONS, "mpi", ("3.1", "3.2"))
     with pytest.raises(Unavailable, match=r"for Python 3\.1 or 3\.2, and none is on this machine"):
         environment("mpi", lambda line: None)
+
+
+def test_without_a_compiler_the_reason_names_the_programs_that_are_missing(cache, monkeypatch):
+    monkeypatch.setenv("PATH", str(cache))
+    with pytest.raises(Unavailable, match=r"cmake, g\+\+, make must be installed"):
+        environment("horovod", lambda line: None)
 
 
 def test_an_environment_that_was_not_finished_is_made_again_and_a_finished_one_is_used(cache, monkeypatch):

@@ -10,6 +10,13 @@ import pytest
 from tests.devcluster.node.kit import FOREVER
 
 
+async def test_a_carriage_return_is_part_of_a_line(space):
+    await space.run("p", r"printf 'lost\r\nhalf\rline\r\n\rend\n'")
+    await space.over("p")
+    assert await space.logs("p") == "lost\r\nhalf\rline\r\n\rend\n"
+    assert await space.logs("p", "tailLines=2") == "half\rline\r\n\rend\n"
+
+
 async def test_logs_have_tails_times_and_limits(space):
     await space.run("p", "for i in 1 2 3; do echo line $i; done; echo err >&2; printf end")
     await space.over("p")
