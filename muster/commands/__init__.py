@@ -10,6 +10,7 @@ import typer
 from muster.commands.installing import crds, doctor, rbac, run, setup
 from muster.commands.looking import audit, get, history, logs, replay, schema, why
 from muster.commands.steering import restart, resume, scale, suspend
+from muster.commands.subscribing import subscriber
 from muster.commands.trying import demo
 
 COMMANDS = (
@@ -44,6 +45,7 @@ def application(*, completion: bool = True) -> typer.Typer:
     made.callback()(options)
     for command in COMMANDS:
         made.command()(command)
+    made.add_typer(subscriber, name="subscriber")
     return made
 
 

@@ -19,7 +19,18 @@ from devcluster.child import Child
 from muster.nats_users import CONF, render_users
 from shared.errors import Refused
 from shared.eventlog import api
-from shared.eventlog.account import ADMIN, AUTHORS, HISTORY, LEASES, READER, STREAM, SUBSCRIBER, USERS, permissions
+from shared.eventlog.account import (
+    ADMIN,
+    AUTHORS,
+    HISTORY,
+    LEASES,
+    READER,
+    STREAM,
+    SUBSCRIBER,
+    USERS,
+    Copy,
+    permissions,
+)
 from shared.eventlog.connection import Connection
 from shared.eventlog.durability import fsync_trouble, varz
 from shared.eventlog.jetstream import JetStreamEventLog
@@ -118,7 +129,7 @@ async def test_one_server_with_strange_passwords(tmp_path: Path) -> None:
     async with running(Nats(tmp_path, STRANGE)) as nats:
         (node,) = nats.nodes
         assert not fsync_trouble(await varz(node.monitoring))
-        made = await set_up(nats.url, password=STRANGE[ADMIN], tls=nats.trusted, subscribers=100_000_000)
+        made = await set_up(nats.url, password=STRANGE[ADMIN], tls=nats.trusted, subscribers={Copy(): 100_000_000})
         assert made.differences == ()
         for user in USERS:
             log = await connect(nats, user)
