@@ -13,7 +13,7 @@ from services.watcher.asking import Asking
 from services.watcher.core.budgets import Budgets, PerMinute, allowed
 from services.watcher.core.cache import Cache
 from services.watcher.core.observe import observe
-from services.watcher.core.pace import coalesces, pause, wait, waits_for_the_rest
+from services.watcher.core.pace import Row, coalesces, pause, wait, waits_for_the_rest
 from services.watcher.core.requests import waiting_room
 from services.watcher.deadlines import Deadlines
 from services.watcher.watches import DEFAULTS, Options, Watches
@@ -58,6 +58,7 @@ class Watcher:
         self._warned: dict[JobKey, tuple[str, str]] = {}
         self._paused: set[JobKey] = set()
         """Jobs whose changes of pods are being coalesced."""
+        self._rows: dict[JobKey, Row] = {}
         self._budgets = Budgets(options.per_minute)
         self._early: dict[JobKey, dict[type[Fact], float]] = {}
         """Until when facts of a starting job wait for others, by their type."""
@@ -133,11 +134,16 @@ class Watcher:
     def _pause_after(self, history: History, facts: Sequence[Fact]) -> None:
         """Coalesce further changes of the job's pods."""
         key = history.job.key
+        if history.job.gone:
+            self._rows.pop(key, None)
         # While an append is in flight, these facts are not recorded yet.
         if coalesces(facts) and not self._runtime.appends.busy(history):
-            seconds = pause(len(self._cache.pods_of(key)), self._runtime.appends.seconds, len(self._paused))
+            loop = asyncio.get_running_loop()
+            row = self._rows.get(key, Row()).next(loop.time())
+            seconds = pause(len(self._cache.pods_of(key)), self._runtime.appends.seconds, len(self._paused), row)
+            self._rows[key] = Row(row, loop.time() + seconds)
             self._paused.add(key)
-            asyncio.get_running_loop().call_later(seconds, self._resume, key)
+            loop.call_later(seconds, self._resume, key)
 
     def _resume(self, key: JobKey) -> None:
         self._paused.discard(key)

@@ -41,6 +41,11 @@ class Status(msgspec.Struct, frozen=True):
     details: Details | None = None
 
     @property
+    def retry_after(self) -> int:
+        """Seconds; 0 if the server names none."""
+        return self.details.retry_after_seconds if self.details else 0
+
+    @property
     def causes(self) -> tuple[Cause, ...]:
         return (self.details.causes if self.details else None) or ()
 
@@ -113,7 +118,7 @@ def trouble(status: Status, what: str, *, method: str = "GET") -> Trouble:
     if any(cause.reason == AHEAD for cause in causes):
         return Refused(message, reason=AHEAD)
     if code in (408, 429) or (code >= 500 and code != 501):
-        return Transient(message, retry_after=(status.details.retry_after_seconds or None) if status.details else None)
+        return Transient(message, retry_after=status.retry_after or None)
     if code == 403 and UNKNOWN_OWNER in status.message:
         return Transient(message)
     if code == 401:

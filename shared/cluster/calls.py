@@ -39,6 +39,12 @@ HEARTBEAT_SECONDS = 50.0
 A WebSocket without a pong within half of this is lost.
 """
 
+TRIES = 5
+"""Of a request that the server turns away."""
+
+LONGEST_RETRY_SECONDS = 2
+"""The longest wait for the next try: a decision may have changed after a longer one."""
+
 FAREWELL_SECONDS = 0.2
 """Seconds for closing a WebSocket that the server has not closed: enough to send the close frame."""
 
@@ -110,8 +116,30 @@ class Caller:
     ) -> Answered:
         """A successful answer.  Raises `FailedRequest` for any other answer, `Transient` without one.
 
-        Raises `Transient` too, without sending, if the request would change something and `may_change` is false.
+        Raises `Transient` too, without sending, if the request would change something and `may_change` is false.  A
+        request that the server turned away (429) and asks for again is sent again, as client-go does: what takes
+        several requests would else begin anew with each of them.
         """
+        for more in reversed(range(TRIES)):
+            try:
+                return await self._once(method, path, what, query, body, content_type, headers)
+            except FailedRequest as failure:
+                seconds = failure.status.retry_after
+                if failure.status.code != 429 or not 0 < seconds <= LONGEST_RETRY_SECONDS or not more:
+                    raise
+                await asyncio.sleep(seconds)
+        raise AssertionError("the last try returns or raises")
+
+    async def _once(
+        self,
+        method: str,
+        path: str,
+        what: str,
+        query: Mapping[str, str] | None,
+        body: bytes | None,
+        content_type: str,
+        headers: Mapping[str, str] | None,
+    ) -> Answered:
         timeout = aiohttp.ClientTimeout(total=self.timeouts.total, sock_connect=self.timeouts.connect)
         more = {**(headers or {}), **({"Content-Type": content_type} if body is not None else {})}
         async with (

@@ -2,13 +2,14 @@
 
 import asyncio
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from shared.cluster.access import find_cluster
-from shared.cluster.calls import Timeouts
+from shared.cluster.calls import TRIES, Timeouts
 from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster
 from shared.errors import Conflict, Refused, Transient
@@ -87,6 +88,33 @@ class TestCalls:
         assert caught.value.retry_after == 4
         with pytest.raises(Transient, match="502"):
             await cluster.get(PODS, "team-a", "p")
+
+    async def test_what_the_server_asks_for_again_soon_is_sent_again(
+        self, cluster: KubeCluster, server: ScriptedApiServer
+    ) -> None:
+        turned_away = status(429, "TooManyRequests", retry_after="1")
+        server.answers += [turned_away, turned_away, status(409, "Conflict")]
+        began = time.monotonic()
+        with pytest.raises(Conflict):
+            await cluster.patch(PODS, "team-a", "p", {})
+        assert len(server.asked) == 3
+        assert time.monotonic() - began >= 2
+        for _ in range(TRIES):
+            server.answers.append(turned_away)
+        with pytest.raises(Transient) as caught:
+            await cluster.patch(PODS, "team-a", "p", {})
+        assert caught.value.retry_after == 1
+        assert not server.answers
+
+    async def test_a_try_that_may_no_longer_change_anything_is_not_sent(
+        self, cluster: KubeCluster, server: ScriptedApiServer
+    ) -> None:
+        """The lease was lost while the request waited."""
+        server.answers.append(status(429, "TooManyRequests", retry_after="1"))
+        cluster.change_only_while(lambda: not server.asked)
+        with pytest.raises(Transient):
+            await cluster.patch(PODS, "team-a", "p", {})
+        assert len(server.asked) == 1
 
     async def test_no_answer_in_time_is_transient(self, server: ScriptedApiServer, tmp_path: Path) -> None:
         cluster = await KubeCluster.connect(server.kubeconfig(tmp_path), timeouts=Timeouts(total=0.05))

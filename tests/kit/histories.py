@@ -36,12 +36,13 @@ def stored(history: History, event: AnyEvent, *, sequence: int | None = None, au
     subject = subject_of(
         history.job.key, "facts" if fact else "jobs", author or author_of(event), event.__struct_config__.tag
     )
-    minute, second = divmod(sequence, 60)
+    day, rest = divmod(sequence, 86_400)
+    minute, second = divmod(rest, 60)
     return Stored(
         sequence,
         subject,
         f"event-{sequence}",
-        f"2030-01-01T{minute // 60:02d}:{minute % 60:02d}:{second:02d}.000Z",
+        f"2030-01-{1 + day:02d}T{minute // 60:02d}:{minute % 60:02d}:{second:02d}.000Z",
         msgspec.json.encode(event),
         "" if fact else history.basis,
     )

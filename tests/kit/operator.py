@@ -123,9 +123,11 @@ def a_request(kind: str, name: str, job: str, **spec: Any) -> dict[str, Any]:
     }
 
 
-def audited(audit: Path) -> list[dict[str, Any]]:
-    """The calls in an API server's audit log, which is being written."""
-    *whole, _ = audit.read_text().split("\n")
+def audited(audit: Path, *, after: int = 0) -> list[dict[str, Any]]:
+    """The calls in an API server's audit log, which is being written, beyond its first `after` bytes."""
+    with audit.open("rb") as log:
+        log.seek(after)
+        *whole, _ = log.read().split(b"\n")
     return [json.loads(line) for line in whole]
 
 

@@ -9,12 +9,15 @@ import msgspec
 import pytest
 
 from services.watcher.core.pace import (
+    IN_A_ROW_SECONDS,
     LONGEST_IN_A_CROWD_SECONDS,
     LONGEST_SECONDS,
     LONGEST_START_SECONDS,
     MOST_WAITED_FOR,
+    RESTLESS,
     SHORTEST_SECONDS,
     START_SECONDS,
+    Row,
     pause,
     wait,
     waits_for_the_rest,
@@ -56,6 +59,16 @@ APPEND_SECONDS = 0.2
 )
 def test_pause(pods, append, others, seconds):
     assert pause(pods, append, others) == pytest.approx(seconds)
+
+
+def test_a_job_whose_pods_never_rest_pauses_for_the_longest():
+    row, now = Row(), 100.0
+    for number in range(1, 50):
+        row = Row(row.next(now), now + 0.1)
+        assert row.length == number
+        assert pause(4, 0.001, 0, row.length) == (LONGEST_SECONDS if number > RESTLESS else SHORTEST_SECONDS)
+        now = row.ends
+    assert row.next(row.ends + IN_A_ROW_SECONDS) == 1
 
 
 NOT_YET: dict[str, Any] = {"phase": "Pending", "ready": False}

@@ -4,6 +4,8 @@ An event with views of pods costs an append, and every service a decision over a
 """
 
 from collections.abc import Iterable
+from math import inf
+from typing import NamedTuple
 
 from services.watcher.core.cache import Cache
 from shared.job.events.catalog import Fact
@@ -28,6 +30,12 @@ SECONDS_PER_JOB = 0.03
 
 LONGEST_IN_A_CROWD_SECONDS = 0.25
 """The longest pause if many jobs start at once; each of them waits longer for its nodes."""
+
+RESTLESS = 20
+"""Series in a row after which a job pauses for the longest: no start needs so many, so its pods change for ever."""
+
+IN_A_ROW_SECONDS = 1.0
+"""The longest rest between two series of a row."""
 
 SHORTEST_SECONDS = 0.005
 """The shortest pause, during which jobs that change at the same time are counted."""
@@ -84,11 +92,25 @@ def coalesces(facts: Iterable[Fact]) -> bool:
     return sum(isinstance(fact, PodsObserved | PodsGone) for fact in facts) == 1
 
 
-def pause(pods: int, append_seconds: float, others: int) -> float:
+def pause(pods: int, append_seconds: float, others: int, row: int = 1) -> float:
     """Seconds to coalesce the changes of a job with so many pods.
 
-    `append_seconds` is the duration of the last append, `others` the number of jobs that pause now.
+    `append_seconds` is the duration of the last append, `others` the number of jobs that pause now, `row` that of this
+    job's series without a rest between them.
     """
-    alone = min(max(pods * SECONDS_PER_POD, append_seconds * APPENDS), LONGEST_SECONDS)
+    busy = max(pods * SECONDS_PER_POD, append_seconds * APPENDS)
+    alone = LONGEST_SECONDS if row > RESTLESS else min(busy, LONGEST_SECONDS)
     crowd = min(others * SECONDS_PER_JOB, LONGEST_IN_A_CROWD_SECONDS)
     return max(alone, crowd, SHORTEST_SECONDS)
+
+
+class Row(NamedTuple):
+    """The series of one job that follow one another without a rest."""
+
+    length: int = 0
+    ends: float = -inf
+    """The end of the last pause, in seconds of the loop's clock."""
+
+    def next(self, now: float) -> int:
+        """The length with one more series that begins now."""
+        return self.length + 1 if now < self.ends + IN_A_ROW_SECONDS else 1

@@ -8,7 +8,7 @@ import uvloop
 
 from devcluster.binaries import MissingProgram
 from shared.telemetry.logs import configure
-from tests.bench.real import footprint, lives, reactions, scaling, services, starts
+from tests.bench.real import footprint, lives, long_log, reactions, scaling, services, starts, ten_thousand
 from tests.bench.real.table import Figure, markdown
 from tests.bench.real.world import progress
 from tests.kit.tables import Place
@@ -19,8 +19,11 @@ FIGURES = {
     "jobs": footprint.many_jobs,
     "thousand": footprint.a_thousand_jobs,
     "reaction": reactions.reactions,
+    "crowd": reactions.in_a_crowd,
     "scale": scaling.scaling,
     "services": services.each_service,
+    "log": long_log.starts_over_a_long_log,
+    "ten-thousand": ten_thousand.ten_thousand_jobs,
 }
 
 

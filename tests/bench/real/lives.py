@@ -33,6 +33,10 @@ class Cost:
         self.seconds = seconds
         """Processor seconds of kube-apiserver."""
 
+    @property
+    def by_resource(self) -> Counter[str]:
+        return Counter(f"{call['verb']} {'/'.join(filter(None, _object(call)))}" for call in self.calls)
+
     def of(self, verb: str, resource: str, subresource: str = "") -> int:
         wanted = (verb, resource, subresource)
         return sum((call["verb"], *_object(call)) == wanted for call in self.calls)
@@ -66,14 +70,18 @@ def _object(call: dict[str, Any]) -> tuple[str, str]:
 
 
 def _figures(what: str, ours: Cost, theirs: Cost, jobs: int) -> list[Figure]:
-    mean = lambda number: f"{number / jobs:.1f}"  # noqa: E731
-    for (verb, *of), number in sorted(Counter((call["verb"], *_object(call)) for call in ours.calls).items()):
-        progress(f"  {verb} {'/'.join(filter(None, of))}: {mean(number)}")
-    progress("  events: " + ", ".join(f"{name} {mean(number)}" for name, number in sorted(ours.events.items())))
+    def mean(number: int) -> str:
+        return f"{number / jobs:.1f}"
+
+    def listed(found: Counter[str]) -> str:
+        return ", ".join(f"{name} {mean(number)}" for name, number in sorted(found.items()))
+
     return [
         Figure(f"{what}: calls for each until Running", mean(len(ours.calls)), mean(len(theirs.calls)), "", "≤ 36"),
+        Figure(f"{what}: of these by verb and resource", listed(ours.by_resource), listed(theirs.by_resource)),
         Figure(f"{what}: status patches for each", mean(ours.of("patch", "trainingjobs", "status")), "0.0", "", "≤ 4"),
         Figure(f"{what}: appends for each", mean(sum(ours.events.values())), "", "", "≤ 10"),
+        Figure(f"{what}: of these by type", listed(ours.events)),
         Figure(
             f"{what}: processor time of kube-apiserver",
             f"{ours.seconds:.1f} s",

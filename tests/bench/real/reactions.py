@@ -1,4 +1,5 @@
-"""A worker fails → the status tells it all, ten times a second over fifty jobs; alone, and while a job of 400 starts.
+"""A worker fails → the status tells it all: ten times a second over fifty jobs, alone and while a job of 400 starts;
+and a hundred times a second over a thousand jobs.
 
 The clock starts when the pod's status is about to be written and stops when a watch shows a job's status that counts
 the worker and no longer lists it: until then a part of the truth is out.
@@ -18,10 +19,6 @@ from tests.bench.real.manifests import BARE_GROUP, collection
 from tests.bench.real.table import Figure, milliseconds
 from tests.bench.real.world import World, patiently, progress
 
-A_SECOND = 10
-"""Changes."""
-
-
 CONDITIONS = ("Created", "WorkersCreated", "LauncherCreated", "Running")
 """Of a running job's status."""
 
@@ -31,31 +28,53 @@ class Size(msgspec.Struct, frozen=True):
     workers: int
     alone: int
     """Changes while nothing else happens; the others are left for the time when a job starts."""
-    starting: int
+    starting: int = 0
     """Workers of the job that starts."""
-    starts: int
+    starts: int = 0
+    a_second: int = 10
+    """Changes."""
+
+    @property
+    def what(self) -> str:
+        return f"worker failed → status, {self.a_second}/s over {self.jobs:,} jobs: p50 / p99"
 
 
 FULL = Size(jobs=50, workers=10, alone=200, starting=400, starts=3)
 QUICK = Size(jobs=5, workers=6, alone=15, starting=20, starts=2)
+CROWD = Size(jobs=1_000, workers=2, alone=1_000, a_second=100)
+QUICK_CROWD = Size(jobs=10, workers=2, alone=10, a_second=100)
 
 
 async def reactions(*, quick: bool) -> list[Figure]:
     size = QUICK if quick else FULL
+    ours, theirs = await _both(size)
+    return [
+        milliseconds(size.what, ours[0], theirs[0], "≤ 18 / 38 ms"),
+        milliseconds(f"the same while a job of {size.starting} starts", ours[1], theirs[1], "≤ 26 / 84 ms"),
+    ]
+
+
+async def in_a_crowd(*, quick: bool) -> list[Figure]:
+    size = QUICK_CROWD if quick else CROWD
+    (ours, _), (theirs, _) = await _both(size)
+    return [milliseconds(size.what, ours, theirs, "p99 ≤ 150 ms")]
+
+
+Taken = tuple[list[float], list[float]]
+"""Seconds of each change: alone, and while a job starts."""
+
+
+async def _both(size: Size) -> tuple[Taken, Taken]:
+    """Muster's and the bare client's."""
     async with World() as world:
         progress(f"reaction of a bare client, {size.jobs} jobs x {size.workers}")
         theirs = await _bare(world, size)
         await world.clear("theirs")
         progress(f"reaction of Muster, {size.jobs} jobs x {size.workers}")
-        ours = await _muster(world, size)
-    what = f"worker failed → status, {A_SECOND}/s over {size.jobs} jobs: p50 / p99"
-    return [
-        milliseconds(what, ours[0], theirs[0], "≤ 18 / 38 ms"),
-        milliseconds(f"the same while a job of {size.starting} starts", ours[1], theirs[1], "≤ 26 / 84 ms"),
-    ]
+        return await _muster(world, size), theirs
 
 
-async def _muster(world: World, size: Size) -> tuple[list[float], list[float]]:
+async def _muster(world: World, size: Size) -> Taken:
     await world.namespace("ours")
     await starts.muster(world, "ours", size.jobs, size.workers)
     await world.quiet()
@@ -66,7 +85,7 @@ async def _muster(world: World, size: Size) -> tuple[list[float], list[float]]:
     return await _measure(world, world.jobs, "ours", size, start)
 
 
-async def _bare(world: World, size: Size) -> tuple[list[float], list[float]]:
+async def _bare(world: World, size: Size) -> Taken:
     await world.namespace("theirs")
     await starts.bare(world, "theirs", size.jobs, size.workers)
     failed = {f"job-{job}": 0 for job in range(size.jobs)}
@@ -94,39 +113,42 @@ async def _bare(world: World, size: Size) -> tuple[list[float], list[float]]:
 
 async def _measure(
     world: World, jobs: Watch[Job], namespace: str, size: Size, start: Callable[[str], Awaitable[None]]
-) -> tuple[list[float], list[float]]:
+) -> Taken:
     """Seconds of each change, alone and while `start(namespace)` runs."""
     changes = iter([(f"job-{job}", worker) for worker in range(size.workers - 1) for job in range(size.jobs)])
-    alone = await _changes(world, jobs, namespace, changes, lambda done: done >= size.alone)
+    alone = await changed(world, jobs, namespace, changes, size.a_second, lambda done: done >= size.alone)
     beside: list[float] = []
     for number in range(size.starts):
         name = f"{namespace}-start-{number}"
         await world.namespace(name)
         starting = asyncio.ensure_future(start(name))
-        beside += await _changes(world, jobs, namespace, changes, lambda _, starting=starting: starting.done())
+        beside += await changed(
+            world, jobs, namespace, changes, size.a_second, lambda _, starting=starting: starting.done()
+        )
         await starting
         await world.quiet()
     progress(f"  {namespace}: {len(alone)} changes alone, {len(beside)} while a job starts")
     return alone, beside
 
 
-async def _changes(
+async def changed(
     world: World,
     jobs: Watch[Job],
     namespace: str,
     changes: Iterator[tuple[str, int]],
+    a_second: float,
     enough: Callable[[int], bool],
 ) -> list[float]:
     """One change after another at their pace, whether or not the one before was seen, until it is `enough`."""
     loop = asyncio.get_running_loop()
     began, tasks = loop.time(), list[asyncio.Task[float]]()
     while not enough(len(tasks)) and (change := next(changes, None)) is not None:
-        tasks.append(asyncio.create_task(_change(world, jobs, namespace, *change)))
-        await asyncio.sleep(began + len(tasks) / A_SECOND - loop.time())
+        tasks.append(asyncio.create_task(change_seen(world, jobs, namespace, *change)))
+        await asyncio.sleep(began + len(tasks) / a_second - loop.time())
     return [await patiently(task) for task in tasks]
 
 
-async def _change(world: World, jobs: Watch[Job], namespace: str, job: str, worker: int) -> float:
+async def change_seen(world: World, jobs: Watch[Job], namespace: str, job: str, worker: int) -> float:
     """Fail this worker, all of lower index having failed before; seconds until the job's status says so."""
     seen = jobs.seen(
         1,

@@ -58,14 +58,15 @@ async def _starts(world: World, jobs: int) -> list[Figure]:
             await service.stop()
             began = time.perf_counter()
             service.start()
-            await patiently(_ready(session, world.health[name]))
+            await patiently(ready(session, world.health[name]))
             took = time.perf_counter() - began
             lines.append(Figure(f"{name}: from start to ready at {jobs} jobs", f"{took:.2f} s"))
         await world.quiet()
     return lines
 
 
-async def _ready(session: aiohttp.ClientSession, port: int) -> None:
+async def ready(session: aiohttp.ClientSession, port: int) -> None:
+    """Wait until the service that answers probes there is ready."""
     while True:
         try:
             async with session.get(f"http://{HOST}:{port}/readyz") as answer:

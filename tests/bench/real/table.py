@@ -31,7 +31,7 @@ def seconds(what: str, muster: Sequence[float], bare: Sequence[float], goal: str
 
 def milliseconds(what: str, muster: Sequence[float], bare: Sequence[float], goal: str = "") -> Figure:
     """p50, p99 and the number of both; the ratios of both percentiles."""
-    (p50, p99), (bare50, bare99) = _percentiles(muster), _percentiles(bare)
+    (p50, p99), (bare50, bare99) = percentiles(muster), percentiles(bare)
     return Figure(
         what,
         f"{p50:.0f} / {p99:.0f} ms of {len(muster)}",
@@ -41,7 +41,8 @@ def milliseconds(what: str, muster: Sequence[float], bare: Sequence[float], goal
     )
 
 
-def _percentiles(taken: Sequence[float]) -> tuple[float, float]:
+def percentiles(taken: Sequence[float]) -> tuple[float, float]:
+    """p50 and p99 of these seconds, in milliseconds."""
     cuts = statistics.quantiles(taken, n=100, method="inclusive")
     return cuts[49] * 1e3, cuts[98] * 1e3
 

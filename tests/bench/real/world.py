@@ -4,7 +4,7 @@ import asyncio
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from types import TracebackType
@@ -33,6 +33,8 @@ T = TypeVar("T")
 NODES = 10
 RAISED = ("--kube-api-qps=1000", "--kube-api-burst=2000")
 """Their own limits would be what is measured: 50 requests a second for kube-scheduler, 20 for the controllers."""
+STORE = f"--quota-backend-bytes={8 * 2**30}"
+"""A tenant that writes 1 MB at once as fast as it can fills etcd's default of 2 GiB between two compactions."""
 
 NO_DRAIN = {"MUSTER_DRAIN": "0"}
 """Leaving workers get no drain time: a configured wait is not a matter of speed."""
@@ -51,19 +53,23 @@ def progress(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')}  {text}", file=sys.stderr, flush=True)
 
 
-async def patiently(awaited: Awaitable[T]) -> T:
-    """Raises `TimeoutError` when it does not come."""
-    return await asyncio.wait_for(awaited, PATIENCE)
+async def patiently(awaited: Awaitable[T], patience: float = PATIENCE) -> T:
+    """Raises `TimeoutError` when it does not come in so many seconds."""
+    return await asyncio.wait_for(awaited, patience)
 
 
 class World:
     """`async with World() as world`: everything is up and empty; nothing is left after."""
 
-    def __init__(self, *, muster: bool = True, together: bool = False, audits: bool = False) -> None:
+    def __init__(
+        self, *, muster: bool = True, together: bool = False, audits: bool = False, log: Path | None = None
+    ) -> None:
         """Without `muster` no service runs; `together` all four do in one process, as of `muster run`.
 
-        With `audits` the API server writes a line for each call, which costs it time.
+        With `audits` the API server writes a line for each call, which costs it time.  `log` is the folder of a log
+        that is there.
         """
+        self._kept = log
         self._audits = audits
         self._muster = muster
         self._together = together
@@ -95,12 +101,13 @@ class World:
     async def _enter(self) -> None:
         enter = self._stack.enter_async_context
         folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="muster-bench-")))
-        more = {"kube-scheduler": RAISED, "kube-controller-manager": RAISED}
+        more = {"kube-scheduler": RAISED, "kube-controller-manager": RAISED, "etcd": (STORE,)}
         self.audit = folder / "audit.jsonl"
         audit = self.audit if self._audits else None
         plane = ControlPlane(folder / "cluster", users=(*SERVICES, BARE), nodes=0, more=more, audit=audit)
         self._plane = plane
-        self.nats = NatsServer(folder / "nats")
+        self._folder = folder
+        self.nats = NatsServer(self._kept or folder / "nats")
         await asyncio.gather(enter(plane), enter(self.nats))
         admin = await enter(Client(plane.kubeconfig(CLUSTER_ADMIN)))
         await self._prepare(admin)
@@ -117,7 +124,7 @@ class World:
         self.aside = await enter(Client(plane.kubeconfig(BARE)))
         await self._watch()
         if self._muster:
-            self._start_services(plane, folder)
+            self.start_services()
             await self._until_ready()
 
     async def _prepare(self, admin: Client) -> None:
@@ -148,14 +155,15 @@ class World:
             task.add_done_callback(_must_not_end)
         self._stack.push_async_callback(_end, tasks)
 
-    def _start_services(self, plane: ControlPlane, folder: Path) -> None:
+    def start_services(self, services: Sequence[str] = SERVICES) -> None:
+        """Start these, each for the first time."""
         self._stack.push_async_callback(self.stop_services)
         # In one process they have one user between them, who has to be everybody.
-        users = {"all": ADMIN} if self._together else dict(zip(SERVICES, SERVICES, strict=True))
+        users = {"all": ADMIN} if self._together else dict(zip(services, services, strict=True))
         for name, user in users.items():
             self.health[name] = free_port()
             environment = {
-                "KUBECONFIG": str(plane.kubeconfig(CLUSTER_ADMIN if self._together else name)),
+                "KUBECONFIG": str(self._plane.kubeconfig(CLUSTER_ADMIN if self._together else name)),
                 "NATS_URL": self.nats.url,
                 "NATS_USER": user,
                 "NATS_PASSWORD": self.nats.users[user],
@@ -163,7 +171,7 @@ class World:
             } | NO_DRAIN
             module = ["muster", "run"] if self._together else [f"services.{name}"]
             command = [sys.executable, "-m", *module]
-            self.services[name] = Child(f"the {name}", command, folder / f"{name}.log", environment)
+            self.services[name] = Child(f"the {name}", command, self._folder / f"{name}.log", environment)
             self.services[name].start()
 
     async def stop_services(self) -> None:

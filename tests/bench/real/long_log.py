@@ -1,0 +1,106 @@
+"""How soon a service is ready over a log of a million events, all of jobs that are not over.
+
+The log is written by a server that does not sync, with the administrator's rights, and read from one that does.
+"""
+
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import aiohttp
+import nats
+
+from shared.eventlog import Entry, Stored, wire
+from shared.eventlog.account import ADMIN
+from shared.eventlog.server import NatsServer, configuration
+from shared.eventlog.setup import set_up
+from shared.job.fold import History
+from shared.job.naming import JobKey, Uid
+from tests.bench.fold import a_life
+from tests.bench.real.processes import memory
+from tests.bench.real.services import ready
+from tests.bench.real.table import Figure
+from tests.bench.real.world import World, patiently, progress
+from tests.kit.histories import stored
+
+EVENTS = 1_000_000
+AT_ONCE = 100
+"""Jobs whose events alternate."""
+UNACKNOWLEDGED = 1_000
+"""Events that are sent before an answer is waited for: the server buffers ten times as many."""
+TIMES = 3
+
+
+async def starts_over_a_long_log(*, quick: bool) -> list[Figure]:
+    """The scheduler alone: nothing is to be done, so that the start is reading and folding."""
+    events = 10_000 if quick else EVENTS
+    with tempfile.TemporaryDirectory(prefix="muster-long-") as folder:
+        log = Path(folder) / "nats"
+        await _written(log, events)
+        async with World(muster=False, log=log) as world:
+            world.start_services(["scheduler"])
+            scheduler = world.services["scheduler"]
+            taken = []
+            async with aiohttp.ClientSession() as session:
+                for _ in range(TIMES):
+                    await patiently(ready(session, world.health["scheduler"]))
+                    await scheduler.stop()
+                    began = time.perf_counter()
+                    scheduler.start()
+                    await patiently(ready(session, world.health["scheduler"]))
+                    taken.append(time.perf_counter() - began)
+                    progress(f"  ready after {taken[-1]:.2f} s")
+            held = memory(scheduler.pid)
+    what = f"scheduler over {events:,} events of open jobs"
+    return [
+        Figure(f"{what}: from start to ready", f"{sorted(taken)[TIMES // 2]:.1f} s", goal="≤ 8 s"),
+        Figure(f"{what}: memory, resident", f"{held.resident:.0f} MiB"),
+    ]
+
+
+async def _written(folder: Path, events: int) -> None:
+    server = NatsServer(folder)
+    settings = configuration(folder, server.port, server.users)["jetstream"] | {"sync_interval": "120s"}
+    server = NatsServer(folder, port=server.port, more={"jetstream": settings})
+    await server.start()
+    try:
+        made = await set_up(server.url, password=server.users[ADMIN])
+        progress(f"writing {events:,} events")
+        client = await nats.connect(server.url, user=ADMIN, password=server.users[ADMIN])
+        try:
+            stream = client.jetstream()
+            for line in _lives(events):
+                entry = Entry(
+                    subject=line.subject, event_id=line.event_id, time=line.time, body=line.body, basis=line.basis
+                )
+                headers = wire.headers(entry, log=made.identity, expect=0)
+                # Nobody else writes, and each event is sent once.
+                for guard in (wire.EXPECTED, wire.EXPECTED_SCOPE, wire.MESSAGE_ID):
+                    del headers[guard]
+                if line.sequence % UNACKNOWLEDGED:
+                    await client.publish(line.subject, line.body, headers=headers)
+                else:
+                    answer = await stream.publish(line.subject, line.body, headers=headers)
+                    assert answer.seq == line.sequence, f"{line.sequence} was stored as {answer.seq}"
+        finally:
+            await client.drain()
+    finally:
+        server.stop()
+
+
+def _lives(events: int) -> Iterator[Stored]:
+    """The lives of as many jobs as it takes, from the second event of the log on."""
+    life, sequence = a_life(), 1
+    for first in count(0, AT_ONCE):
+        names = range(first, first + AT_ONCE)
+        histories = [History(JobKey("long", f"job-{name}", Uid(f"uid-{name}"))) for name in names]
+        for event in life:
+            for history in histories:
+                sequence += 1
+                line = stored(history, event, sequence=sequence)
+                history.fold(line)
+                yield line
+                if sequence > events:
+                    return
