@@ -265,6 +265,8 @@ class Demo:
         again = " ".join(f"-f {DIGITS / file}" for _, file in STORY)
         self._teller.plain(f"kubectl delete -f {DIGITS}; kubectl apply {again}   # all of it again")
         self._teller.plain("muster history trainingjob/digits -f")
+        nats = stack.data / "nats"
+        self._teller.plain(f"muster subscriber add {NAMESPACE} --data {nats}   # its events, for your programs")
         self._teller.plain(f"tail -f {stack.data}/*.log   # what each service says")
         await asyncio.Event().wait()
 

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from muster import aggregation, policies
-from muster.nats_users import CONF, render_users
+from muster.nats_users import CONF, NAMESPACE, render_namespace, render_users
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
 from shared.installation import admission, requesters
@@ -229,7 +229,7 @@ def main() -> None:
         for variant, namespace in (("cluster", ""), ("namespace", JOBS))
         for name, text in render(namespace).items()
     }
-    files |= {CHART: of_chart(), POLICIES: policies_of_chart(), CONF: render_users()}
+    files |= {CHART: of_chart(), POLICIES: policies_of_chart(), CONF: render_users(), NAMESPACE: render_namespace()}
     for path, text in files.items():
         Path(path).write_text(text)
 

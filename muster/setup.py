@@ -6,7 +6,8 @@ The rules about changes are in `shared.eventlog.limits` for streams, `muster.crd
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 import typer
@@ -17,9 +18,9 @@ from muster.reading import CONNECT_SECONDS, open_cluster
 from shared.cluster.examination import must_allow
 from shared.cluster.kube import KubeCluster
 from shared.errors import Refused, Trouble
+from shared.eventlog.account import Copy
 from shared.eventlog.setup import STREAMS, SetUp
 from shared.eventlog.setup import set_up as set_up_log
-from shared.eventlog.subscribers import NAME as COPY
 from shared.installation.permissions import set_up as rights
 from shared.installation.plugins import chosen, kinds
 from shared.process.settings import Settings
@@ -53,8 +54,8 @@ class Wish(NamedTuple):
 
     replicas: int | None = None
     max_bytes: int | None = None
-    subscribers: int | None = None
-    """The size of the subscribers' copy of the log; None makes none."""
+    subscribers: Mapping[Copy, int] = MappingProxyType({})
+    """The sizes of the subscribers' copies of the log; others are not made."""
     cluster: bool = True
     check: bool = False
     take_crds: bool = False
@@ -119,13 +120,11 @@ async def _log(settings: Settings, wish: Wish, *, check: bool) -> SetUp:
 
 def _tell_log(done: SetUp, *, check: bool) -> bool:
     grown = {sentence.partition(":")[0] for sentence in done.grown}
-    for stream in STREAMS:
+    for stream in dict.fromkeys((*STREAMS, *done.created)):
         if stream in done.created:
             typer.echo(f"stream {stream} {'would be ' * check}created")
         elif stream not in grown:
             typer.echo(f"stream {stream} unchanged")
-    if COPY in done.created:
-        typer.echo(f"stream {COPY} {'would be ' * check}created")
     for sentence in done.grown:
         typer.echo(f"stream {sentence}{', once it is set up' * check}")
     for sentence in done.kept:

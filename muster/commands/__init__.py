@@ -11,6 +11,7 @@ from muster.commands.installing import crds, doctor, rbac, run, setup
 from muster.commands.looking import audit, get, history, logs, replay, schema, why
 from muster.commands.sending import forward
 from muster.commands.steering import restart, resume, scale, suspend
+from muster.commands.subscribing import subscriber
 from muster.commands.trying import demo
 
 COMMANDS = (
@@ -46,6 +47,7 @@ def application(*, completion: bool = True) -> typer.Typer:
     made.callback()(options)
     for command in COMMANDS:
         made.command()(command)
+    made.add_typer(subscriber, name="subscriber")
     return made
 
 

@@ -46,6 +46,10 @@ def setup(
             min=2**20, metavar="BYTES", help="make a copy of the log for subscribers, of this size beside the log"
         ),
     ] = None,
+    subscriber: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAMESPACE=BYTES", help="the same of one namespace's events; may be repeated"),
+    ] = None,
     namespace: Annotated[
         str | None, typer.Option("--namespace", "-n", help="claim this namespace only; MUSTER_NAMESPACE's without it")
     ] = None,
@@ -77,16 +81,22 @@ def setup(
     """
     from muster.reading import run as running
     from muster.setup import Wish, set_up
+    from muster.subscribers import sizes_of
+    from shared.errors import Refused
 
     if log_only and (release or take_crds or take_scope):
         raise typer.BadParameter("--log-only does not use Kubernetes, which has the definitions and the claims")
     if release and check:
         raise typer.BadParameter("--release has nothing to check; leave --check out")
+    try:
+        sizes = sizes_of(subscribers, subscriber or [])
+    except Refused as refusal:
+        raise typer.BadParameter(str(refusal), param_hint="--subscriber") from refusal
     chosen = settings() if namespace is None else settings().model_copy(update={"namespace": namespace})
     wish = Wish(
         replicas=replicas,
         max_bytes=max_bytes,
-        subscribers=subscribers,
+        subscribers=sizes,
         cluster=not log_only,
         check=check,
         take_crds=take_crds,

@@ -3,20 +3,21 @@
 The log's account exports to each user's account the subjects that this user may use, and nothing else.  Permissions
 within one account are not enough: a server does not check the reply subject of a request, so that an answer could be
 stored as an event.  An answer to a request from another account stays in that account.
-Programs of users have the user `subscriber`, and consumers as any NATS client makes them, of a copy of the stream
-(`subscribers.py`) in an account of its own: the consumers and their number never concern the log.
+Programs of users have the user `subscriber`, or one for a namespace, such as `subscriber-team-a`.  They make consumers
+as any NATS client does, of a copy of the events (`subscribers.py`) in an account of its own: the consumers and their
+number never concern the log or another copy.
 `server.py` and the chart make a server configuration of the table; the tests' log in memory applies the same one.
 """
 
-from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple, Self
 
+from shared.errors import Refused
 from shared.eventlog.subject import Subject, filters
 
 ACCOUNT = "LOG"
 """The account of the streams and of the administrator; each other user has an account with its own name."""
-COPY = "COPY"
-"""The account of the subscribers' copy; no user is in it."""
 STREAM = "JOBS"
 STREAM_SUBJECTS = filters()
 STORED = "stored"
@@ -31,31 +32,98 @@ ADMIN = "admin"
 READER = "reader"
 """For people: `muster` reads histories, leases and heads with it."""
 SUBSCRIBER = "subscriber"
+_FEED = "subscribers"
 HISTORY = "history"
 """The history service, which reads as the reader does."""
 AUTHORS = ("watcher", "scheduler", "scaler", "status")
 USERS = (ADMIN, READER, SUBSCRIBER, HISTORY, *AUTHORS)
 
-FEED = "subscribers"
-"""The consumer of the log that feeds the copy."""
-FED = f"copied.{STREAM}"
-"""The subject to which it sends."""
-COPY_API = f"$JS.{COPY}.API"
-"""The prefix of the copy's JetStream requests in the log's account: the administrator makes and sees the copy."""
 LOG_API = f"$JS.{ACCOUNT}.API"
-"""The prefix of the log's JetStream requests in the copy's account."""
+"""The prefix of the log's JetStream requests in the account of a copy."""
 MAX_CONSUMERS = 200
-"""The most consumers of all subscribers together."""
+"""The most consumers of one copy, of all its subscribers together."""
 _INBOXES = "_INBOX.>"
 """The default of NATS clients for answers, and for what a push consumer sends."""
 _NEXT = f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.*"
 _MANY_ANSWERS = (GET_MANY, _NEXT)
-_RESET = f"$JS.API.CONSUMER.RESET.{STREAM}.{FEED}"
-"""The request by which the copy is sent what it lacks."""
-_FLOW = f"$JS.FC.{STREAM}.{FEED}.>"
-"""By answers to it the copy tells what it has stored."""
 _NAMES = "$JS.API.STREAM.NAMES"
 """A client that subscribes to a subject asks so for its stream.  A copy has no subjects, the log has."""
+
+
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+class Copy(NamedTuple):
+    """A copy of the events, in an account without users, and the user who reads it from another account."""
+
+    namespace: str = ""
+    """Empty for the copy of all events."""
+
+    @classmethod
+    def of(cls, namespace: str) -> Self:
+        """The copy of this namespace's events.  Raises `Refused` for what names no namespace."""
+        if not _NAMESPACE.fullmatch(namespace):
+            words = "a namespace has 1 to 63 lower-case letters, digits and hyphens, and no hyphen at an end"
+            raise Refused(f"make a subscriber for {namespace[:80]!r}: {words}", reason="Invalid")
+        return cls(namespace)
+
+    @classmethod
+    def named(cls, feed: str) -> Self | None:
+        """The copy that this consumer of the log feeds; None for another consumer."""
+        kind, _, namespace = feed.partition("-")
+        return cls(namespace) if kind == _FEED else None
+
+    @property
+    def user(self) -> str:
+        return self._one_of(SUBSCRIBER)
+
+    @property
+    def account(self) -> str:
+        return self._one_of("COPY")
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return f"{STREAM} of {self.account}"
+
+    @property
+    def feed(self) -> str:
+        """The consumer of the log that feeds it."""
+        return self._one_of(_FEED)
+
+    @property
+    def fed(self) -> str:
+        """The subject to which the feed sends."""
+        return f"copied.{self.account}"
+
+    @property
+    def api(self) -> str:
+        """The prefix of its JetStream requests in the log's account: the administrator makes and sees it."""
+        return f"$JS.{self.account}.API"
+
+    @property
+    def filters(self) -> tuple[str, ...]:
+        """The subjects of its events; none for all."""
+        return filters(self.namespace) if self.namespace else ()
+
+    @property
+    def reset(self) -> str:
+        """The request by which it is sent what it lacks."""
+        return f"$JS.API.CONSUMER.RESET.{STREAM}.{self.feed}"
+
+    @property
+    def flow(self) -> str:
+        """By answers to these subjects it tells what it has stored."""
+        return f"$JS.FC.{STREAM}.{self.feed}.>"
+
+    def _one_of(self, kind: str) -> str:
+        return f"{kind}-{self.namespace}" if self.namespace else kind
+
+
+def copies(users: Iterable[str]) -> list[Copy]:
+    """The copies that these users read."""
+    there = (user.partition("-") for user in users)
+    return [Copy(namespace) for kind, _, namespace in there if kind == SUBSCRIBER]
 
 
 def stream_of(bucket: str) -> str:
@@ -91,7 +159,7 @@ def asks(user: str) -> tuple[str, ...]:
     if user == ADMIN:
         return ()
     api = "$JS.API"
-    if user == SUBSCRIBER:
+    if copies([user]):
         return (_NAMES, *_asks_of_copy())
     readable = (STREAM, stream_of(LEASES), stream_of(HEADS))
     return (
@@ -130,7 +198,7 @@ def listens(user: str) -> tuple[str, ...]:
     """The subjects to which a user may subscribe."""
     if user == ADMIN:
         return (">",)
-    return (f"{inbox_of(user)}.>", _INBOXES if user == SUBSCRIBER else f"{STORED}.>")
+    return (f"{inbox_of(user)}.>", _INBOXES if copies([user]) else f"{STORED}.>")
 
 
 def permissions(user: str) -> dict[str, Any] | None:
@@ -141,9 +209,9 @@ def permissions(user: str) -> dict[str, Any] | None:
     if user == ADMIN:
         return None
     allowed: Any = [*publishes(user), *asks(user)]
-    if user == SUBSCRIBER:
+    for copy in copies([user]):
         # It would tell the log that the copy has what it lacks.
-        allowed = {"allow": allowed, "deny": [_FLOW]}
+        allowed = {"allow": allowed, "deny": [copy.flow]}
     return {"publish": allowed, "subscribe": list(listens(user))}
 
 
@@ -157,11 +225,16 @@ def accounts(passwords: Mapping[str, str]) -> dict[str, Any]:
             "users": [_user(user, passwords[user]) for user in passwords if user == ADMIN],
         }
     }
-    if SUBSCRIBER in guests:
-        table[COPY] = {"jetstream": {"max_streams": 1, "max_consumers": MAX_CONSUMERS, "max_mem": -1, "max_file": -1}}
-        imports[COPY] = [_Import("service", ACCOUNT, _RESET, f"{LOG_API}.{_RESET.removeprefix('$JS.API.')}")]
-        imports[COPY] += [_Import("service", ACCOUNT, _FLOW), _Import("stream", ACCOUNT, FED)]
-        imports[ACCOUNT] = [_Import("service", COPY, "$JS.API.>", f"{COPY_API}.>")]
+    for copy in copies(guests):
+        table[copy.account] = {
+            "jetstream": {"max_streams": 1, "max_consumers": MAX_CONSUMERS, "max_mem": -1, "max_file": -1}
+        }
+        imports[copy.account] = [
+            _Import("service", ACCOUNT, copy.reset, copy.reset.replace("$JS.API", LOG_API)),
+            _Import("service", ACCOUNT, copy.flow),
+            _Import("stream", ACCOUNT, copy.fed),
+        ]
+        imports.setdefault(ACCOUNT, []).append(_Import("service", copy.account, "$JS.API.>", f"{copy.api}.>"))
     table |= {user: {"users": [_user(user, passwords[user])]} for user in guests}
     for account, found in table.items():
         if exported := _exports(account, imports):
@@ -186,9 +259,9 @@ class _Import(NamedTuple):
 
 
 def _imports(user: str) -> list[_Import]:
-    if user == SUBSCRIBER:
-        services = [_Import("service", ACCOUNT if each == _NAMES else COPY, each) for each in asks(user)]
-        return [*services, _Import("stream", COPY, _INBOXES)]
+    for copy in copies([user]):
+        services = [_Import("service", ACCOUNT if each == _NAMES else copy.account, each) for each in asks(user)]
+        return [*services, _Import("stream", copy.account, _INBOXES)]
     services = [_Import("service", ACCOUNT, each) for each in (*publishes(user), *asks(user))]
     return [*services, _Import("stream", ACCOUNT, f"{STORED}.>")]
 

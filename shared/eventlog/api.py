@@ -27,8 +27,11 @@ _NO_STREAM = 10059
 _NO_PEERS = 10005
 """Fewer servers than copies: the servers of a starting cluster join one after the other."""
 _NO_ROOM = (10023, 10047, 10077)
-"""The disk, the server's share of it, or the stream is full."""
 _NOTHING_THERE = 404
+
+
+class NoRoom(Transient):
+    """The disk, the server's share of it, or the stream is full."""
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -136,7 +139,7 @@ def trouble(fault: Fault, what: str) -> Refused | Transient:
     """The error to raise for a fault of JetStream."""
     if fault.err_code in _NO_ROOM:
         # The message does not name the call, so that all calls log one trouble and not many.
-        return Transient(
+        return NoRoom(
             f"the log is full: {fault.description} ({fault.err_code}); make room with "
             "`nats stream edit JOBS --max-bytes`, or with a larger disk and `max_file_store` for the server"
         )

@@ -45,6 +45,10 @@ class NotSent(Transient):
     """The request had no effect: there is no connection or no responder."""
 
 
+class NoResponder(NotSent):
+    """No program of the account takes requests under this subject."""
+
+
 class NoAnswer(Transient):
     """The request may have had its effect: no answer came in time, or the connection was lost."""
 
@@ -146,7 +150,7 @@ class Connection:
             # The connection broke during a write.
             raise NoAnswer(f"{subject}: {error}") from error
         if wire.status(answer.headers) == 503:
-            raise NotSent(f"{subject}: {_NO_RESPONDER[subject.startswith(_API)]}")
+            raise NoResponder(f"{subject}: {_NO_RESPONDER[subject.startswith(_API)]}")
         return answer
 
     async def send(self, subject: str, body: bytes, *, reply: str) -> None:

@@ -5,6 +5,7 @@ In production the chart or the administrator runs the server, with the same sett
 """
 
 import asyncio
+import contextlib
 import ctypes
 import fcntl
 import json
@@ -16,14 +17,14 @@ import socket
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
 import msgspec
 
 from shared.errors import Refused, Transient
-from shared.eventlog.account import ACCOUNT, USERS, accounts
+from shared.eventlog.account import ACCOUNT, ADMIN, USERS, accounts
 from shared.ports import HOST, free_port
 from shared.private import write_private
 
@@ -31,6 +32,14 @@ _MAX_PAYLOAD = 2 * 1024 * 1024
 _START = 30.0
 """Seconds until a server must answer; the recovery of a large store takes many on a busy disk."""
 _STOP = 5.0
+
+_RELOAD = 10.0
+"""Seconds in which a server takes a changed configuration."""
+_RELOADED = b"Reloaded server configuration"
+_CONFIGURATION = "server.conf"
+_LOG = "server.log"
+_PID = "nats.pid"
+_USERS = "users.json"
 
 _PR_SET_PDEATHSIG = 1
 
@@ -54,8 +63,9 @@ class NatsServer:
     ) -> None:
         """`more` are further settings of its configuration, such as its certificate, its cluster and its name there."""
         self.directory = directory
-        self.log = directory / "server.log"
+        self.log = directory / _LOG
         self.port = port or _kept_port(directory)
+        self._kept = not users
         self.users = dict(users or _users(directory))
         """Passwords by user, see `shared.eventlog.account.USERS`."""
         self._more = {"server_name": f"muster-{secrets.token_hex(4)}", **(more or {})}
@@ -133,7 +143,11 @@ class NatsServer:
         # Linux sends the parent-death signal when the parent's thread ends, too.
         self.directory.mkdir(parents=True, exist_ok=True)
         _move_to_account(self.directory / "store" / "jetstream")
-        path = self.directory / "server.conf"
+        if self._kept:
+            # Subscribers may have been added meanwhile.
+            own = {user: password for user, password in self.users.items() if user in USERS}
+            self.users = _users(self.directory) | own
+        path = self.directory / _CONFIGURATION
         write_private(path, json.dumps(configuration(self.directory, self.port, self.users) | self._more))
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
@@ -187,11 +201,70 @@ def configuration(directory: Path, port: int, users: Mapping[str, str]) -> dict[
     return {
         "host": HOST,
         "port": port,
+        "pid_file": str(directory / _PID),
         "max_payload": _MAX_PAYLOAD,
         # Without `always` a power cut loses up to two minutes of acknowledged events.
         "jetstream": {"store_dir": str(directory / "store"), "sync_interval": "always"},
         "accounts": accounts(users),
     }
+
+
+@contextlib.asynccontextmanager
+async def changed_users(directory: Path) -> AsyncIterator[dict[str, str]]:
+    """The users of the server that runs on this folder, to change: it has them after the block, and goes on meanwhile.
+
+    Raises `Refused` if no server runs there.
+    """
+    pid = _running(directory)
+    with (directory / _USERS).open() as locked:
+        await asyncio.to_thread(fcntl.flock, locked, fcntl.LOCK_EX)
+        users = _users(directory)
+        yield users
+        write_private(directory / _USERS, json.dumps(users))
+        path = directory / _CONFIGURATION
+        write_private(path, json.dumps(json.loads(path.read_bytes()) | {"accounts": accounts(users)}))
+        # NATS 2.15 connects the requests of an account that a reload adds at the reload that follows.
+        for _ in range(2):
+            await _reload(directory / _LOG, pid)
+
+
+async def _reload(log: Path, pid: int) -> None:
+    """Let the server read its configuration, and wait until it has: it turns clients away meanwhile."""
+    known = _reloads(log)
+    os.kill(pid, signal.SIGHUP)
+    deadline = asyncio.get_running_loop().time() + _RELOAD
+    while _reloads(log) == known:
+        if asyncio.get_running_loop().time() > deadline:
+            words = f"change the users of the NATS server: it did not take them within {_RELOAD:.0f} s; see {log}"
+            raise Transient(words)
+        await asyncio.sleep(0.02)
+
+
+def _reloads(log: Path) -> int:
+    return log.read_bytes().count(_RELOADED)
+
+
+def local(directory: Path) -> tuple[str, str]:
+    """The address of the server that runs on this folder, and the administrator's password.
+
+    Raises `Refused` if no server runs there.
+    """
+    _running(directory)
+    return f"nats://{HOST}:{_kept_port(directory)}", _users(directory)[ADMIN]
+
+
+def _running(directory: Path) -> int:
+    """The id of the server's process."""
+    with contextlib.suppress(OSError, ValueError):
+        pid = int((directory / _PID).read_text())
+        with (directory / "lock").open() as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.kill(pid, 0)
+                return pid
+    words = f"no NATS server of `muster run` or `muster demo` runs on the folder {directory}"
+    raise Refused(f"{words}; start it, or name its folder with --data", reason="NotRunning")
 
 
 def _move_to_account(store: Path) -> None:
@@ -214,7 +287,7 @@ def _kept_port(directory: Path) -> int:
 
 def _users(directory: Path) -> dict[str, str]:
     """The users' passwords, made at the first start and kept beside the store for other commands."""
-    path = directory / "users.json"
+    path = directory / _USERS
     known = msgspec.json.decode(path.read_bytes(), type=dict[str, str]) if path.exists() else {}
     if known.keys() >= set(USERS):
         return known

@@ -23,6 +23,7 @@ from shared.eventlog.account import (
     STORED,
     STREAM,
     STREAM_SUBJECTS,
+    Copy,
     stream_of,
     subject_of,
 )
@@ -31,7 +32,15 @@ from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.limits import CHOSEN, MENDED, compare, growth, unlike
 from shared.eventlog.retry import insist
 from shared.eventlog.streams import StreamInfo
-from shared.eventlog.subscribers import NAME, follows, make_copy, remove_copy, resized, subscribers_copy
+from shared.eventlog.subscribers import (
+    fed_copies,
+    follows,
+    found_copy,
+    make_copy,
+    remove_copy,
+    remove_feed,
+    resized,
+)
 from shared.eventlog.tls import Login
 
 _NANOSECONDS = 1_000_000_000
@@ -83,7 +92,7 @@ async def set_up(
     *,
     replicas: int | None = None,
     max_bytes: int | None = None,
-    subscribers: int | None = None,
+    subscribers: Mapping[Copy, int] | None = None,
     patience: float = 30.0,
     check: bool = False,
     **login: Unpack[Login],
@@ -91,8 +100,8 @@ async def set_up(
     """Make missing streams, raise sizes on request, and compare the other settings; with `check` only report.
 
     `replicas` is 3 on a cluster by default; `max_bytes` is the size at which the stream refuses events (-1: the disk).
-    `subscribers` is the size of the subscribers' copy, which is made only on request.  An existing stream keeps its own
-    sizes without a request.  Raises `Refused(reason="Unfit")` if the settings of one could lose history.
+    `subscribers` are the sizes of the subscribers' copies, which are made only on request.  An existing stream keeps
+    its own sizes without a request.  Raises `Refused(reason="Unfit")` if the settings of one could lose history.
     """
     login = {"user": ADMIN, **login}
     connection = await Connection.open(url, name="setup", patience=patience, **login)
@@ -111,10 +120,12 @@ async def set_up(
             identity = "" if STREAM in work.created else await _identity(log) or ""
         else:
             identity = await _begin(log, connection)
-        if subscribers is not None:
+        for copy, size in (subscribers or {}).items():
             await insist(
-                functools.partial(work.make_copy, subscribers), what="set up the subscribers' copy", patience=patience
+                functools.partial(work.make_copy, copy, size), what=f"set up the stream {copy.name}", patience=patience
             )
+        if not check:
+            await _forget_feeds(connection)
     finally:
         await log.close()
     return SetUp(
@@ -170,22 +181,33 @@ class _Work:
         self.kept += [f"{name}: {sentence}" for sentence in grows.kept]
         self.differences += _compare(found | changes, config)
 
-    async def make_copy(self, max_bytes: int) -> None:
-        copy = await subscribers_copy(self._connection)
-        if copy is not None and await follows(self._connection, copy):
-            self.grown += await resized(self._connection, copy, max_bytes, check=self._check)
+    async def make_copy(self, copy: Copy, max_bytes: int) -> None:
+        found = await found_copy(self._connection, copy)
+        if found is not None and await follows(self._connection, copy, found):
+            self.grown += await resized(self._connection, copy, found, max_bytes, check=self._check)
             return
         if not self._check:
-            if copy is not None:
-                await remove_copy(self._connection)
-            await make_copy(self._connection, max_bytes)
-        self.created.append(NAME)
+            if found is not None:
+                await remove_copy(self._connection, copy)
+            await make_copy(self._connection, copy, max_bytes)
+        self.created.append(copy.name)
 
     async def _change(self, verb: str, config: dict[str, Any]) -> StreamInfo | None:
         if self._check:
             return None
         request = f"STREAM.{verb}.{config['name']}"
         return await api.call(self._connection, request, config, StreamInfo, timeout=_CREATE)
+
+
+async def _forget_feeds(connection: Connection) -> None:
+    """Remove the feeds of copies whose accounts the server has no more."""
+    for copy in await fed_copies(connection):
+        try:
+            await found_copy(connection, copy)
+        except Refused as error:
+            if error.reason != "NoAccount":
+                raise
+            await remove_feed(connection, copy)
 
 
 def _unbounded(config: Mapping[str, Any]) -> bool:

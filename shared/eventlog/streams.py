@@ -7,8 +7,11 @@ import msgspec
 
 
 class StreamState(msgspec.Struct, frozen=True):
+    first_seq: int = 0
     last_seq: int = 0
+    messages: int = 0
     bytes: int = 0
+    consumer_count: int = 0
     subjects: dict[str, int] | None = None
     """By subject, the number of messages; only if the request filters subjects."""
 

@@ -23,7 +23,7 @@ from devcluster.controlplane import ControlPlane
 from muster.k3s import K3S
 from muster.stack import SERVICES
 from shared.eventlog import api
-from shared.eventlog.account import STREAM, SUBSCRIBER, USERS
+from shared.eventlog.account import STREAM, SUBSCRIBER, USERS, Copy
 from shared.eventlog.durability import fsync_trouble, varz
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.server import _program, configuration
@@ -159,7 +159,7 @@ async def test_its_log_lets_each_user_in_and_keeps_what_it_acknowledged(tmp_path
     try:
         url = f"tls://localhost:{port}"
         trusted = Tls(ca=credentials / "admin" / "ca.crt")
-        await set_up(url, user="admin", password=given["admin"], tls=trusted, subscribers=100_000_000)
+        await set_up(url, user="admin", password=given["admin"], tls=trusted, subscribers={Copy(): 100_000_000})
         for user in USERS:
             login: Login = {"user": user, "password": given[user], "tls": Tls(ca=credentials / user / "ca.crt")}
             log = await JetStreamEventLog.connect(url, name="test", **login)

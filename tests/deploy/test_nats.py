@@ -16,10 +16,21 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from devcluster.child import Child
-from muster.nats_users import CONF, render_users
+from muster.nats_users import CONF, NAMESPACE, render_namespace, render_users
 from shared.errors import Refused
 from shared.eventlog import api
-from shared.eventlog.account import ADMIN, AUTHORS, HISTORY, LEASES, READER, STREAM, SUBSCRIBER, USERS, permissions
+from shared.eventlog.account import (
+    ADMIN,
+    AUTHORS,
+    HISTORY,
+    LEASES,
+    READER,
+    STREAM,
+    SUBSCRIBER,
+    USERS,
+    Copy,
+    permissions,
+)
 from shared.eventlog.connection import Connection
 from shared.eventlog.durability import fsync_trouble, varz
 from shared.eventlog.jetstream import JetStreamEventLog
@@ -70,6 +81,7 @@ def of(*options: str) -> dict[tuple[str, str], Document]:
 
 def test_the_users_are_those_of_the_table() -> None:
     assert (ROOT / CONF).read_text() == render_users(), "run `make rbac` and review the diff"
+    assert (ROOT / NAMESPACE).read_text() == render_namespace(), "run `make rbac` and review the diff"
 
 
 def test_the_server_is_the_one_that_is_tested() -> None:
@@ -118,7 +130,7 @@ async def test_one_server_with_strange_passwords(tmp_path: Path) -> None:
     async with running(Nats(tmp_path, STRANGE)) as nats:
         (node,) = nats.nodes
         assert not fsync_trouble(await varz(node.monitoring))
-        made = await set_up(nats.url, password=STRANGE[ADMIN], tls=nats.trusted, subscribers=100_000_000)
+        made = await set_up(nats.url, password=STRANGE[ADMIN], tls=nats.trusted, subscribers={Copy(): 100_000_000})
         assert made.differences == ()
         for user in USERS:
             log = await connect(nats, user)
@@ -130,6 +142,59 @@ async def test_one_server_with_strange_passwords(tmp_path: Path) -> None:
             with pytest.raises(Refused, match="does not know this user and password"):
                 await connect(nats, user, "wrong")
         assert (await set_up(nats.url, password=STRANGE[ADMIN], tls=nats.trusted)).created == ()
+
+
+NAMESPACES = [Copy.of("team-a"), Copy.of("b")]
+WITH_NAMESPACES = [
+    word
+    for copy in NAMESPACES
+    for word in ("--set", f"setup.subscriberNamespaces.{copy.namespace}=100000000,nats.auth.existingSecret=")
+]
+
+
+def test_each_namespace_has_a_secret_and_the_set_up_makes_its_copy() -> None:
+    rendered = of(*WITH_NAMESPACES)
+    for copy in NAMESPACES:
+        assert set(rendered["Secret", f"{NAME}-{copy.user}"]["data"]) == {copy.user}
+    (job,) = (document for (kind, _), document in rendered.items() if kind == "Job")
+    command = job["spec"]["template"]["spec"]["containers"][0]["command"]
+    assert sorted(word for word in command if "--subscriber=" in word) == [
+        "--subscriber=b=100000000",
+        "--subscriber=team-a=100000000",
+    ]
+    without, having = (
+        int(next(word for word in found if "--max-bytes=" in word).partition("=")[2]) for found in (_setup(), command)
+    )
+    assert without - having == 200_000_000
+
+
+def _setup(*options: str) -> list[str]:
+    (job,) = (document for (kind, _), document in of(*options).items() if kind == "Job")
+    command: list[str] = job["spec"]["template"]["spec"]["containers"][0]["command"]
+    return command
+
+
+@pytest.mark.nats
+async def test_a_user_of_a_namespace_reads_its_copy_alone(tmp_path: Path) -> None:
+    users = passwords() | {copy.user: STRANGE["watcher"] + copy.namespace for copy in NAMESPACES}
+    options = [word.replace(",nats.auth.existingSecret=", "") for word in WITH_NAMESPACES]
+    async with running(Nats(tmp_path, users, *options)) as nats:
+        sizes = dict.fromkeys((Copy(), *NAMESPACES), 100_000_000)
+        made = await set_up(nats.url, password=nats.users[ADMIN], tls=nats.trusted, subscribers=sizes)
+        assert {copy.name for copy in sizes} <= {*made.created}
+        log = await connect(nats, "scheduler")
+        for copy in NAMESPACES:
+            await log.append(a_decision(copy.namespace), expect=0)
+        await log.close()
+        for copy in NAMESPACES:
+            reader = await connect(nats, copy.user)
+            async with asyncio.timeout(READY):
+                while (await api.stream_info(reader.connection, STREAM)).state.messages != 1:
+                    await asyncio.sleep(0.05)
+            last = await api.message(reader.connection, STREAM, last_by_subj=">")
+            assert last is not None
+            assert last.subject.split(".")[1] == copy.namespace
+            await reader.close()
 
 
 @pytest.mark.nats

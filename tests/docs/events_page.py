@@ -31,26 +31,60 @@ It is written by `make pages` from the models of the events and `tests/docs/even
 
 ## Connect
 
-Programs have the user `subscriber` at NATS.
-It reads a copy of the log, the stream `JOBS`, which an administrator makes once:
+A program reads a copy of the log, the stream `JOBS`, as one of these users at NATS:
+
+| user | reads |
+| --- | --- |
+| `subscriber-team-a` | the events of the namespace `team-a` |
+| `subscriber` | the events of all namespaces; for administrators |
+
+Set `NATS_URL`, `NATS_USER` and `NATS_PASSWORD` for the examples below.
+
+### For one namespace
+
+While `muster run --nats embedded` or the demo runs, a command makes the user and its copy, and prints the three:
+
+```
+muster subscriber add team-a --data .muster
+muster subscriber list --data .muster
+muster subscriber remove team-a --data .muster
+```
+
+`--size BYTES` is the size of the copy, 256 MiB without it.
+In the chart `setup.subscriberNamespaces` has a size for each namespace, such as `team-a: 268435456`.
+The password is in the Secret `muster-nats-subscriber-team-a`, and `NATS_URL` is that of the
+[installation](install.md#from-outside).
+A change of the list restarts NATS; the services wait meanwhile.
+Before you take a namespace out, run `muster subscriber remove` as the administrator: else its copy stays on the disk.
+For a NATS of your own, take the accounts from the chart
+(`helm template … --set setup.subscriberNamespaces.team-a=268435456 --show-only templates/nats-config.yaml`), and run
+`muster subscriber add team-a` as the administrator.
+
+The user sees its copy and nothing else: no event, subject, consumer or name of another namespace.
+The sequences are those of the whole log, so that a program can tell how many events others have, and not which.
+Heads and leases are not in a copy.
+
+### For all namespaces
 
 ```sh
 muster setup --subscribers 10000000000
 ```
 
-The number is the copy's size in bytes, beside the log on the same disk: leave room for both.
-When the copy is full, its oldest events leave it.
-Another number changes the size.
-After the log was restored or made anew, the command makes the copy anew; subscribers then read from its beginning.
-The copy needs NATS 2.14 or newer.
-In the chart `setup.subscribers` is this number, and the password is in the Secret `muster-nats-subscriber`.
-`NATS_URL` and `NATS_PASSWORD` are those of the [installation](install.md#from-outside) below.
+In the chart `setup.subscribers` is this number of bytes, and the password is in the Secret `muster-nats-subscriber`.
 
-The user sees the events of all namespaces, and all programs share it.
-It cannot write; it makes consumers, at most {consumers} at a time.
+### Both
+
+A copy has its room beside the log on the same disk: a size that does not fit is refused.
+When a copy is full, its oldest events leave it.
+Another number changes the size.
+After the log was restored or made anew, the same command makes the copy anew; subscribers then read from its beginning.
+Copies need NATS 2.14 or newer.
+
+Users cannot write; they make consumers, at most {consumers} at a time for each copy.
+All programs with one user share its consumers, and may remove each other's.
 A consumer that no program uses for {days} days is removed, a durable one too.
 So give consumers that are used once an `inactive_threshold` of their own.
-With push consumers that disturb the copy's feed a program can slow the log down; no event is lost by that.
+With push consumers that disturb the feed of its copy a program can slow the log down; no event is lost by that.
 A push consumer sends to subjects that begin with `_INBOX.`, as clients choose them by default.
 
 ## Read
@@ -66,7 +100,8 @@ import nats
 
 
 async def main():
-    client = await nats.connect(os.environ["NATS_URL"], user="subscriber", password=os.environ["NATS_PASSWORD"])
+    user, password = os.environ["NATS_USER"], os.environ["NATS_PASSWORD"]
+    client = await nats.connect(os.environ["NATS_URL"], user=user, password=password)
     events = await client.jetstream().subscribe("*.team-a.>", ordered_consumer=True)
     async for event in events.messages:
         print(event.metadata.sequence.stream, event.subject, event.data.decode(), flush=True)
@@ -86,7 +121,8 @@ import nats
 
 
 async def main():
-    client = await nats.connect(os.environ["NATS_URL"], user="subscriber", password=os.environ["NATS_PASSWORD"])
+    user, password = os.environ["NATS_USER"], os.environ["NATS_PASSWORD"]
+    client = await nats.connect(os.environ["NATS_URL"], user=user, password=password)
     events = await client.jetstream().subscribe("jobs.team-a.>", durable="pages-team-a")
     async for event in events.messages:
         print(event.metadata.sequence.stream, event.subject, event.data.decode(), flush=True)
@@ -106,7 +142,8 @@ import nats
 
 
 async def main():
-    client = await nats.connect(os.environ["NATS_URL"], user="subscriber", password=os.environ["NATS_PASSWORD"])
+    user, password = os.environ["NATS_USER"], os.environ["NATS_PASSWORD"]
+    client = await nats.connect(os.environ["NATS_URL"], user=user, password=password)
     events = await client.jetstream().pull_subscribe("jobs.team-a.>", durable="reports-team-a")
     while True:
         try:
@@ -132,7 +169,8 @@ from nats.js.api import ConsumerConfig, DeliverPolicy
 
 
 async def main():
-    client = await nats.connect(os.environ["NATS_URL"], user="subscriber", password=os.environ["NATS_PASSWORD"])
+    user, password = os.environ["NATS_USER"], os.environ["NATS_PASSWORD"]
+    client = await nats.connect(os.environ["NATS_URL"], user=user, password=password)
     position = int(os.environ.get("POSITION", "0"))
     config = ConsumerConfig(deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=position + 1)
     events = await client.jetstream().subscribe("jobs.team-a.>", ordered_consumer=True, config=config)
@@ -159,7 +197,8 @@ import (
 )
 
 func main() {{
-	client, err := nats.Connect(os.Getenv("NATS_URL"), nats.UserInfo("subscriber", os.Getenv("NATS_PASSWORD")))
+	user := nats.UserInfo(os.Getenv("NATS_USER"), os.Getenv("NATS_PASSWORD"))
+	client, err := nats.Connect(os.Getenv("NATS_URL"), user)
 	if err != nil {{
 		log.Fatal(err)
 	}}
@@ -196,7 +235,6 @@ func main() {{
 With the NATS command line:
 
 ```sh
-export NATS_USER=subscriber
 nats sub 'jobs.team-a.>' --stream=JOBS --all --count=4
 nats consumer add JOBS reports --pull --defaults --filter='jobs.team-a.>' --deliver=all --ack=explicit
 nats consumer next JOBS reports --count=4

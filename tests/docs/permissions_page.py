@@ -81,6 +81,7 @@ Each other user is in an account of its own, which has no JetStream and reaches 
 else: the answer to a request stays in the account of the user who asked, so that no answer becomes an event.
 No service and no reader makes a consumer, or anything else, at the server.
 A [subscriber](events.md) makes consumers of a copy of the log, in the account `COPY`; no user is in that account.
+`subscriber-team-a` is the same with the copy of the namespace `team-a`, in the account `COPY-team-a`.
 `history` is the history service, which reads as a reader does.
 
 | user | publishes to | listens to |

@@ -1,5 +1,6 @@
-"""A log with its subscribers' copy, and the NATS client of strangers: nats-py, with a subscriber's credentials."""
+"""A log with its subscribers' copies, and the NATS client of strangers: nats-py, with a subscriber's credentials."""
 
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -7,18 +8,21 @@ from pathlib import Path
 import nats
 from nats.aio.client import Client
 
-from shared.eventlog.account import SUBSCRIBER
+from shared.eventlog.account import SUBSCRIBER, USERS, Copy
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
 from tests.kit.nats import a_decision, connected
 
 COPY_BYTES = 100_000_000
+ALL, TEAM_A, TEAM_B = Copy(), Copy.of("team-a"), Copy.of("team-b")
 
 
 @asynccontextmanager
 async def a_log_for_subscribers(directory: Path) -> AsyncIterator[NatsServer]:
-    async with NatsServer(directory) as server:
-        await set_up(server.url, password=server.users["admin"], subscribers=COPY_BYTES)
+    users = {user: secrets.token_hex(8) for user in (*USERS, TEAM_A.user, TEAM_B.user)}
+    async with NatsServer(directory, users=users) as server:
+        sizes = dict.fromkeys((ALL, TEAM_A, TEAM_B), COPY_BYTES)
+        await set_up(server.url, password=users["admin"], subscribers=sizes)
         yield server
 
 

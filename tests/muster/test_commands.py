@@ -79,7 +79,7 @@ async def test_the_version_is_that_of_the_installed_package():
 async def test_a_shell_completes_commands():
     typed = {"_MUSTER_COMPLETE": "complete_bash", "COMP_WORDS": "muster su", "COMP_CWORD": "1"}
     ended = await run(sys.executable, "-m", "muster", environment=typed)
-    assert ended.out.split() == ["suspend"]
+    assert ended.out.split() == ["suspend", "subscriber"]
 
 
 async def test_the_plug_in_offers_no_completion_that_kubectl_would_not_find(tmp_path: Path):

@@ -15,7 +15,7 @@ from shared.eventlog.account import SUBSCRIBER
 from shared.eventlog.server import NatsServer
 from tests.docs.events_page import page
 from tests.kit.nats import READY
-from tests.kit.subscribers import a_log_for_subscribers, write
+from tests.kit.subscribers import TEAM_A, a_log_for_subscribers, write
 
 WRITTEN = Path(__file__).parents[2] / "docs" / "events.md"
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", page(), re.MULTILINE | re.DOTALL)
@@ -37,18 +37,27 @@ def test_every_program_is_run():
     assert {language for language, _ in BLOCKS} == {"python", "go", "sh"}
 
 
-def as_subscriber(server: NatsServer) -> dict[str, str]:
-    return {"NATS_URL": server.url, "NATS_PASSWORD": server.users[SUBSCRIBER], "PATH": os.environ["PATH"]}
+@pytest.fixture(params=[SUBSCRIBER, TEAM_A.user])
+def user(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
+    return found
+
+
+def as_subscriber(server: NatsServer, user: str) -> dict[str, str]:
+    password = server.users[user]
+    return {"NATS_URL": server.url, "NATS_USER": user, "NATS_PASSWORD": password, "PATH": os.environ["PATH"]}
 
 
 def python(code: str) -> tuple[str, ...]:
     return sys.executable, "-c", code
 
 
-async def sequences(command: tuple[str, ...], server: NatsServer, number: int, **environment: str) -> list[int]:
+async def sequences(
+    command: tuple[str, ...], server: NatsServer, number: int, user: str = SUBSCRIBER, **environment: str
+) -> list[int]:
     """The sequences of the first events that the program prints."""
     program = await asyncio.create_subprocess_exec(
-        *command, stdout=PIPE, stdin=DEVNULL, env=as_subscriber(server) | environment
+        *command, stdout=PIPE, stdin=DEVNULL, env=as_subscriber(server, user) | environment
     )
     assert program.stdout is not None
     try:
@@ -60,11 +69,11 @@ async def sequences(command: tuple[str, ...], server: NatsServer, number: int, *
 
 
 @pytest.mark.parametrize("code", PROGRAMS, ids=NAMES)
-async def test_a_program_of_the_page_prints_the_events(tmp_path: Path, code: str):
+async def test_a_program_of_the_page_prints_the_events(tmp_path: Path, code: str, user: str):
     async with a_log_for_subscribers(tmp_path) as server:
         written = await write(server, 4)
         await write(server, 1, "team-b")
-        assert await sequences(python(code), server, 4) == written
+        assert await sequences(python(code), server, 4, user) == written
 
 
 @pytest.mark.parametrize("code", PROGRAMS[1:], ids=NAMES[1:])
@@ -98,16 +107,16 @@ def in_go(tmp_path: Path) -> str:
     return str(program)
 
 
-async def test_the_program_in_go_prints_the_events_and_goes_on_where_it_was(tmp_path: Path, in_go: str):
+async def test_the_program_in_go_prints_the_events_and_goes_on_where_it_was(tmp_path: Path, in_go: str, user: str):
     async with a_log_for_subscribers(tmp_path / "nats") as server:
         first = await write(server, 3)
         await write(server, 1, "team-b")
-        assert await sequences((in_go,), server, 3) == first
+        assert await sequences((in_go,), server, 3, user) == first
         later = await write(server, 2)
-        assert await sequences((in_go,), server, 2) == later
+        assert await sequences((in_go,), server, 2, user) == later
 
 
-async def test_the_command_line_reads_the_events(tmp_path: Path):
+async def test_the_command_line_reads_the_events(tmp_path: Path, user: str):
     try:
         program = binaries.find("nats")
     except binaries.MissingProgram as missing:
@@ -121,7 +130,7 @@ async def test_the_command_line_reads_the_events(tmp_path: Path):
             stdout=PIPE,
             stderr=PIPE,
             stdin=DEVNULL,
-            env=as_subscriber(server)
+            env=as_subscriber(server, user)
             | {"PATH": f"{program.parent}:{os.environ['PATH']}", "HOME": str(tmp_path), "TERM": "dumb"},
         )
         output, complaint = await asyncio.wait_for(shell.communicate(), READY)

@@ -11,12 +11,12 @@ from nats.errors import TimeoutError as NothingCame
 from nats.js.api import ConsumerConfig, DeliverPolicy
 
 from shared.eventlog import api
-from shared.eventlog.account import STREAM
+from shared.eventlog.account import STREAM, Copy
 from shared.eventlog.connection import Connection
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
 from tests.kit.nats import READY, a_decision, connected
-from tests.kit.subscribers import COPY_BYTES, a_log_for_subscribers, stranger, write
+from tests.kit.subscribers import ALL, COPY_BYTES, TEAM_A, a_log_for_subscribers, stranger, write
 
 pytestmark = pytest.mark.nats
 
@@ -29,14 +29,21 @@ async def server(tmp_path: Path) -> AsyncIterator[NatsServer]:
         yield server
 
 
+@pytest.fixture(params=[ALL, TEAM_A], ids=["all namespaces", "one namespace"])
+def copy(request: pytest.FixtureRequest) -> Copy:
+    """The copy that the subscriber reads."""
+    found: Copy = request.param
+    return found
+
+
 def place(message: Msg) -> int:
     return message.metadata.sequence.stream
 
 
-async def test_a_push_subscriber_is_sent_the_events_of_its_subjects(server: NatsServer):
+async def test_a_push_subscriber_is_sent_the_events_of_its_subjects(server: NatsServer, copy: Copy):
     wanted = await write(server, 3)
     await write(server, 2, "team-b")
-    async with stranger(server) as client:
+    async with stranger(server, copy.user) as client:
         subscription = await client.jetstream().subscribe("jobs.team-a.>")
         wanted += await write(server, 2)
         for sequence in wanted:
@@ -47,16 +54,16 @@ async def test_a_push_subscriber_is_sent_the_events_of_its_subjects(server: Nats
             await subscription.next_msg(timeout=0.2)
 
 
-async def test_an_ordered_subscriber_is_sent_all_events_from_the_beginning(server: NatsServer):
+async def test_an_ordered_subscriber_is_sent_all_events_from_the_beginning(server: NatsServer, copy: Copy):
     wanted = await write(server, 5)
-    async with stranger(server) as client:
+    async with stranger(server, copy.user) as client:
         subscription = await client.jetstream().subscribe("*.team-a.>", ordered_consumer=True)
         assert [place(await subscription.next_msg(timeout=READY)) for _ in wanted] == wanted
 
 
-async def test_a_pull_subscriber_fetches_what_it_asks_for(server: NatsServer):
+async def test_a_pull_subscriber_fetches_what_it_asks_for(server: NatsServer, copy: Copy):
     wanted = await write(server, 5)
-    async with stranger(server) as client:
+    async with stranger(server, copy.user) as client:
         subscription = await client.jetstream().pull_subscribe("jobs.team-a.>")
         found: list[int] = []
         while len(found) < len(wanted):
@@ -68,11 +75,11 @@ async def test_a_pull_subscriber_fetches_what_it_asks_for(server: NatsServer):
 
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["the server stays", "the server is killed"])
-async def test_a_durable_subscriber_goes_on_where_it_was(server: NatsServer, restarted: bool):
+async def test_a_durable_subscriber_goes_on_where_it_was(server: NatsServer, copy: Copy, restarted: bool):
     wanted = await write(server, 6)
     seen: list[int] = []
     for half in (3, 6):
-        async with stranger(server) as client:
+        async with stranger(server, copy.user) as client:
             subscription = await client.jetstream().pull_subscribe("jobs.team-a.>", durable="reports")
             while len({*seen}) < half:
                 (message,) = await subscription.fetch(1, timeout=READY)
@@ -85,11 +92,11 @@ async def test_a_durable_subscriber_goes_on_where_it_was(server: NatsServer, res
     assert seen == wanted or (restarted and sorted({*seen}) == wanted)
 
 
-async def test_a_subscriber_resumes_from_a_sequence(server: NatsServer):
+async def test_a_subscriber_resumes_from_a_sequence(server: NatsServer, copy: Copy):
     """The sequence of the copy is that of the log."""
     wanted = await write(server, 5)
     config = ConsumerConfig(deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=wanted[2])
-    async with stranger(server) as client:
+    async with stranger(server, copy.user) as client:
         subscription = await client.jetstream().subscribe("jobs.team-a.>", ordered_consumer=True, config=config)
         assert [place(await subscription.next_msg(timeout=READY)) for _ in wanted[2:]] == wanted[2:]
 
@@ -99,48 +106,48 @@ async def test_the_copy_begins_with_events_that_were_there_before_it(tmp_path: P
         admin = server.users["admin"]
         await set_up(server.url, password=admin)
         wanted = await write(server, 3)
-        made = [(await set_up(server.url, password=admin, subscribers=COPY_BYTES)).created for _ in range(2)]
+        made = [(await set_up(server.url, password=admin, subscribers={Copy(): COPY_BYTES})).created for _ in range(2)]
         assert made == [("JOBS of COPY",), ()]
         async with stranger(server) as client:
             subscription = await client.jetstream().subscribe("jobs.team-a.>", ordered_consumer=True)
             assert [place(await subscription.next_msg(timeout=READY)) for _ in wanted] == wanted
 
 
-async def test_another_size_is_given_to_the_copy_that_is_there(server: NatsServer):
+async def test_another_size_is_given_to_the_copy_that_is_there(server: NatsServer, copy: Copy):
     admin = server.users["admin"]
-    done = await set_up(server.url, password=admin, subscribers=2 * COPY_BYTES)
+    done = await set_up(server.url, password=admin, subscribers={copy: 2 * COPY_BYTES})
     assert done.created == ()
-    assert done.grown == (f"JOBS of COPY: max_bytes is {2 * COPY_BYTES} now, and was {COPY_BYTES}",)
+    assert done.grown == (f"{copy.name}: max_bytes is {2 * COPY_BYTES} now, and was {COPY_BYTES}",)
 
 
-async def test_a_log_that_is_made_anew_has_a_copy_of_its_own(server: NatsServer):
+async def test_a_log_that_is_made_anew_has_a_copy_of_its_own(server: NatsServer, copy: Copy):
     admin = server.users["admin"]
     await write(server, 5)
     connection = await Connection.open(server.url, name="admin", user="admin", password=admin)
     await api.call(connection, "STREAM.DELETE.JOBS", None, dict)
     await connection.close()
-    done = await set_up(server.url, password=admin, subscribers=COPY_BYTES)
-    assert done.created == ("JOBS", "JOBS of COPY")
+    done = await set_up(server.url, password=admin, subscribers={copy: COPY_BYTES})
+    assert done.created == ("JOBS", copy.name)
     wanted = await write(server, 3)
-    async with stranger(server) as client:
+    async with stranger(server, copy.user) as client:
         subscription = await client.jetstream().subscribe("jobs.team-a.>", ordered_consumer=True)
         assert [place(await subscription.next_msg(timeout=READY)) for _ in wanted] == wanted
 
 
-async def test_a_purge_of_the_log_leaves_the_copy_and_its_consumers(server: NatsServer):
+async def test_a_purge_of_the_log_leaves_the_copy_and_its_consumers(server: NatsServer, copy: Copy):
     admin = server.users["admin"]
     await write(server, 3)
-    async with stranger(server) as client:
+    async with stranger(server, copy.user) as client:
         await client.jetstream().pull_subscribe("jobs.>", durable="kept", stream=STREAM)
     connection = await Connection.open(server.url, name="admin", user="admin", password=admin)
     await api.call(connection, f"STREAM.PURGE.{STREAM}", {"filter": "jobs.team-a.>"}, dict)
     await connection.close()
-    assert (await set_up(server.url, password=admin, subscribers=COPY_BYTES)).created == ()
-    async with stranger(server) as client:
+    assert (await set_up(server.url, password=admin, subscribers={copy: COPY_BYTES})).created == ()
+    async with stranger(server, copy.user) as client:
         assert (await client.jetstream().consumer_info(STREAM, "kept")).name == "kept"
 
 
-async def test_kills_of_the_server_cost_no_event(server: NatsServer):
+async def test_kills_of_the_server_cost_no_event(server: NatsServer, copy: Copy):
     """After deduplication by its id each is seen once, by a durable subscriber that lives through the kills."""
     written: list[str] = []
     seen: dict[str, int] = {}
@@ -160,7 +167,7 @@ async def test_kills_of_the_server_cost_no_event(server: NatsServer):
             server.kill()
             await server.start()
 
-    async with stranger(server) as client, asyncio.TaskGroup() as tasks:
+    async with stranger(server, copy.user) as client, asyncio.TaskGroup() as tasks:
         subscription = await client.jetstream().pull_subscribe("jobs.>", durable="kills", stream=STREAM)
         tasks.create_task(append())
         kills = tasks.create_task(kill())

@@ -1,4 +1,7 @@
-"""What a subscriber's password reaches: its copy, and nothing of the log.  Each is tried as an attacker would."""
+"""What a subscriber's password reaches: its copy, and nothing of the log or of another copy.
+
+Each is tried as an attacker would, with the password for all events and with that for one namespace.
+"""
 
 import asyncio
 import json
@@ -13,24 +16,39 @@ from nats.errors import Error as NatsError
 from nats.js.errors import APIError
 
 from shared.eventlog import api
-from shared.eventlog.account import ADMIN, COPY_API, FED, FEED, LOG_API, MAX_CONSUMERS
+from shared.eventlog.account import ADMIN, LOG_API, MAX_CONSUMERS, STREAM, Copy
+from shared.eventlog.connection import Connection
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import STREAMS
 from shared.eventlog.subscribers import INACTIVE_SECONDS
 from tests.kit.nats import READY, a_decision, at, connected
-from tests.kit.subscribers import a_log_for_subscribers, stranger, write
+from tests.kit.subscribers import ALL, TEAM_A, TEAM_B, a_log_for_subscribers, stranger, write
 
 pytestmark = [pytest.mark.nats, pytest.mark.attack("the password of a subscriber at NATS", "the log")]
 
 JOB = "team-a.resnet.u-1"
+
+
+def targets(copy: Copy) -> tuple[str, ...]:
+    """Subjects at which a message would do harm."""
+    return (*TARGETS, copy.fed, copy.flow.replace(">", "x"), f"{copy.api}.STREAM.DELETE.JOBS", *OTHERS)
+
+
+OTHERS = tuple(
+    subject
+    for copy in (ALL, TEAM_A, TEAM_B)
+    for subject in (
+        f"{LOG_API}.CONSUMER.DELETE.JOBS.{copy.feed}",
+        copy.reset.replace("$JS.API", LOG_API),
+        f"{copy.api}.CONSUMER.DELETE.JOBS.mine",
+    )
+)
 TARGETS = (
     f"facts.{JOB}.watcher.Forged",
     f"jobs.{JOB}.scheduler.Forged",
     "$KV.LEASES.watcher",
     "$KV.HEADS.a",
     f"stored.jobs.{JOB}.scheduler.Forged",
-    FED,
-    f"$JS.FC.JOBS.{FEED}.x",
     "$JS.API.STREAM.DELETE.JOBS",
     "$JS.API.STREAM.PURGE.JOBS",
     "$JS.API.STREAM.UPDATE.JOBS",
@@ -38,9 +56,6 @@ TARGETS = (
     f"{LOG_API}.STREAM.PURGE.JOBS",
     f"{LOG_API}.STREAM.DELETE.JOBS",
     f"{LOG_API}.CONSUMER.CREATE.JOBS.mine",
-    f"{LOG_API}.CONSUMER.DELETE.JOBS.{FEED}",
-    f"{LOG_API}.CONSUMER.RESET.JOBS.{FEED}",
-    f"{COPY_API}.STREAM.DELETE.JOBS",
     "$SYS.REQ.SERVER.PING",
 )
 
@@ -49,30 +64,54 @@ TARGETS = (
 async def server(tmp_path: Path) -> AsyncIterator[NatsServer]:
     async with a_log_for_subscribers(tmp_path) as server:
         await write(server, 3)
+        await write(server, 2, "team-b")
         yield server
 
 
+@pytest.fixture(params=[ALL, TEAM_A], ids=["all namespaces", "one namespace"])
+def copy(request: pytest.FixtureRequest) -> Copy:
+    """The copy that the attacker reads."""
+    found: Copy = request.param
+    return found
+
+
 async def held(server: NatsServer) -> dict[str, Any]:
-    """The content of each stream, the consumers of the log, and the copy's settings and content."""
+    """The content of each stream, the feeds' places, and the copies' settings, content and consumers."""
     async with at(server, ADMIN) as admin:
         found = {name: (await api.call(admin, f"STREAM.INFO.{name}", None, dict)) for name in STREAMS}
-        copy = await api.call(admin, "STREAM.INFO.JOBS", None, dict, prefix=COPY_API)
-        names = (await api.call(admin, "CONSUMER.NAMES.JOBS", None, dict))["consumers"]
-        sizes = {name: info["state"]["last_seq"] for name, info in found.items()}
-        return {"streams": sizes, "consumers": names, "copy": (copy["config"], copy["state"]["messages"])}
+        feeds = (await api.call(admin, "CONSUMER.LIST.JOBS", None, dict))["consumers"]
+        places = {feed["name"]: {key: _place(feed[key]) for key in ("delivered", "ack_floor")} for feed in feeds}
+        copies = {each: await _info(admin, each.api) for each in (ALL, TEAM_A, TEAM_B)}
+        return {
+            "streams": {name: info["state"]["last_seq"] for name, info in found.items()},
+            "feeds": places,
+            "copies": {each: (info["config"], info["state"]["messages"]) for each, info in copies.items()},
+        }
+
+
+def _place(found: dict[str, Any]) -> tuple[int, int]:
+    return found["consumer_seq"], found["stream_seq"]
+
+
+async def _info(admin: Connection, prefix: str) -> dict[str, Any]:
+    return await api.call(admin, "STREAM.INFO.JOBS", None, dict, prefix=prefix)
 
 
 async def copied(server: NatsServer) -> None:
-    """Wait until the copy has all of the log."""
+    """Wait until each copy has what it should have, and said so."""
     async with at(server, ADMIN) as admin, asyncio.timeout(READY):
-        while True:
-            log, copy = [
-                (await api.call(admin, "STREAM.INFO.JOBS", None, dict, prefix=prefix))["state"]["last_seq"]
-                for prefix in ("$JS.API", COPY_API)
-            ]
-            if log == copy:
-                return
-            await asyncio.sleep(0.02)
+        for copy in (ALL, TEAM_A, TEAM_B):
+            wanted = await api.end(admin, STREAM, copy.filters)
+            while True:
+                feed = await api.call(admin, f"CONSUMER.INFO.JOBS.{copy.feed}", None, dict)
+                stored = (await _info(admin, copy.api))["state"]["last_seq"]
+                if (
+                    wanted == stored
+                    and _place(feed["delivered"]) == _place(feed["ack_floor"])
+                    and not feed["num_pending"]
+                ):
+                    break
+                await asyncio.sleep(0.02)
 
 
 async def ask(client: Client, request: str, body: Any = None) -> dict[str, Any]:
@@ -85,84 +124,90 @@ def consumer(name: str, **config: Any) -> dict[str, Any]:
     return {"stream_name": "JOBS", "config": {"name": name, "ack_policy": "none", "deliver_policy": "all"} | config}
 
 
-async def still_works(server: NatsServer, before: dict[str, Any]) -> None:
+async def still_works(server: NatsServer, before: dict[str, Any], copy: Copy) -> None:
     """Nothing changed; a new event is stored, and reaches a subscriber."""
     assert await held(server) == before
-    (sequence,) = await write(server, 1, "team-z")
-    async with stranger(server) as client:
-        subscription = await client.jetstream().subscribe("jobs.team-z.>", ordered_consumer=True)
-        assert (await subscription.next_msg(timeout=READY)).metadata.sequence.stream == sequence
+    (sequence,) = await write(server, 1)
+    async with stranger(server, copy.user) as client, asyncio.timeout(READY):
+        subscription = await client.jetstream().subscribe("jobs.team-a.>", ordered_consumer=True)
+        while (await subscription.next_msg(timeout=READY)).metadata.sequence.stream != sequence:
+            pass
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"forged":true}'])
-async def test_nothing_is_published_beside_requests(server: NatsServer, body: bytes):
+async def test_nothing_is_published_beside_requests(server: NatsServer, copy: Copy, body: bytes):
     await copied(server)
     before = await held(server)
-    async with stranger(server) as client:
-        for target in TARGETS:
+    async with stranger(server, copy.user) as client:
+        for target in targets(copy):
             await client.publish(target, body)
         await client.flush()
-    await still_works(server, before)
+    await still_works(server, before, copy)
 
 
 @pytest.mark.parametrize("headers_only", [False, True])
-async def test_a_consumer_that_sends_elsewhere_reaches_nothing(server: NatsServer, headers_only: bool):
+async def test_a_consumer_that_sends_elsewhere_reaches_nothing(server: NatsServer, copy: Copy, headers_only: bool):
     await copied(server)
     before = await held(server)
-    async with stranger(server) as client:
-        for number, target in enumerate(TARGETS):
+    async with stranger(server, copy.user) as client:
+        for number, target in enumerate(targets(copy)):
             request = consumer(f"p{number}", deliver_subject=target, headers_only=headers_only)
             await ask(client, f"CONSUMER.CREATE.JOBS.p{number}", request)
-        await write(server, 1, "team-b")
+        await write(server, 1)
         await copied(server)
-    after = await held(server)
-    assert after["streams"] == before["streams"] | {"JOBS": before["streams"]["JOBS"] + 1}
-    assert after["copy"] == (before["copy"][0], before["copy"][1] + 1)
-    await still_works(server, after)
+        after = await held(server)
+        # A push consumer may reset the feed of its copy, which then repeats events that the copy has: its count alone.
+        for found in (before, after):
+            found["feeds"] = found["feeds"].keys()
+        stored = before["streams"] | {"JOBS": before["streams"]["JOBS"] + 1}
+        for each in (ALL, TEAM_A):
+            config, messages = before["copies"][each]
+            before["copies"][each] = (config, messages + 1)
+        assert after == before | {"streams": stored}
 
 
-async def test_an_answer_that_is_sent_elsewhere_reaches_nothing(server: NatsServer):
+async def test_an_answer_that_is_sent_elsewhere_reaches_nothing(server: NatsServer, copy: Copy):
     """The answer about a consumer looks like the request for one."""
     await copied(server)
     before = await held(server)
-    async with stranger(server) as client:
+    async with stranger(server, copy.user) as client:
         await ask(client, "CONSUMER.CREATE.JOBS.mine", consumer("mine", deliver_subject="$KV.HEADS.a"))
         questions = ("CONSUMER.INFO.JOBS.mine", "STREAM.INFO.JOBS", "STREAM.MSG.GET.JOBS", "INFO", "CONSUMER.LIST.JOBS")
-        for target in TARGETS:
+        for target in targets(copy):
             for question in questions:
                 await client.publish(f"$JS.API.{question}", b'{"seq":2}' * ("GET" in question), reply=target)
             await client.publish("$JS.API.DIRECT.GET.JOBS", b'{"seq":2}', reply=target)
         await client.flush()
-    await still_works(server, before)
+    await still_works(server, before, copy)
 
 
 @pytest.mark.parametrize("verb", ["CREATE", "UPDATE", "DELETE", "PURGE", "MSG.DELETE", "SNAPSHOT", "RESTORE"])
-async def test_no_stream_is_made_or_changed(server: NatsServer, verb: str):
+async def test_no_stream_is_made_or_changed(server: NatsServer, copy: Copy, verb: str):
     await copied(server)
     before = await held(server)
-    async with stranger(server) as client:
+    async with stranger(server, copy.user) as client:
         for stream in ("JOBS", "KV_LEASES", "KV_HEADS", "MINE"):
-            for prefix in ("$JS.API", LOG_API, COPY_API):
+            for prefix in ("$JS.API", LOG_API, copy.api):
                 body = json.dumps({"name": stream, "subjects": ["a.>"], "seq": 1}).encode()
                 with suppress(NatsError):
                     await client.request(f"{prefix}.STREAM.{verb}.{stream}", body, timeout=0.1)
-    await still_works(server, before)
+    await still_works(server, before, copy)
 
 
 @pytest.mark.parametrize("stream", ["KV_LEASES", "KV_HEADS"])
-async def test_leases_and_heads_are_not_read(server: NatsServer, stream: str):
-    async with stranger(server) as client:
+async def test_leases_and_heads_are_not_read(server: NatsServer, copy: Copy, stream: str):
+    async with stranger(server, copy.user) as client:
         for request in (f"STREAM.INFO.{stream}", f"STREAM.MSG.GET.{stream}", f"DIRECT.GET.{stream}"):
             with pytest.raises(NatsError):
                 await client.request(f"$JS.API.{request}", b'{"seq":1}', timeout=0.2)
 
 
 @pytest.mark.parametrize("durable", [False, True])
-async def test_a_consumer_without_its_subscriber_is_removed_in_time(server: NatsServer, durable: bool):
+async def test_a_consumer_without_its_subscriber_is_removed_in_time(server: NatsServer, copy: Copy, durable: bool):
     def names(name: str) -> dict[str, str]:
         return {"durable_name": name} if durable else {}
 
-    async with stranger(server) as client:
+    async with stranger(server, copy.user) as client:
         made = await ask(client, "CONSUMER.CREATE.JOBS.mine", consumer("mine", **names("mine")))
         assert made["config"]["inactive_threshold"] == INACTIVE_SECONDS * 1_000_000_000
         longer = {"inactive_threshold": (INACTIVE_SECONDS + 1) * 1_000_000_000}
@@ -170,8 +215,8 @@ async def test_a_consumer_without_its_subscriber_is_removed_in_time(server: Nats
         assert "inactive threshold" in refused["error"]["description"]
 
 
-async def test_many_consumers_hold_up_nobody_at_the_log(server: NatsServer):
-    async with stranger(server) as client, connected(server, "status") as log:
+async def test_many_consumers_hold_up_nobody_at_the_log(server: NatsServer, copy: Copy):
+    async with stranger(server, copy.user) as client, connected(server, "status") as log:
         made = [
             await ask(client, f"CONSUMER.CREATE.JOBS.c{number}", consumer(f"c{number}", durable_name=f"c{number}"))
             for number in range(MAX_CONSUMERS + 20)
@@ -179,21 +224,21 @@ async def test_many_consumers_hold_up_nobody_at_the_log(server: NatsServer):
         assert sum("error" not in answer for answer in made) == MAX_CONSUMERS
         async with connected(server) as writer, aclosing(log.read(after=await log.end())) as batches:
             await anext(batches)
-            sequence = await writer.append(a_decision("team-b"), expect=0)
+            sequence = await writer.append(a_decision("team-c"), expect=0)
             async with asyncio.timeout(5):
                 assert [event.sequence for event in (await anext(batches)).events] == [sequence]
 
 
-async def test_the_consumer_that_feeds_the_copy_is_out_of_reach(server: NatsServer):
+async def test_the_consumer_that_feeds_the_copy_is_out_of_reach(server: NatsServer, copy: Copy):
     await copied(server)
     before = await held(server)
-    async with stranger(server) as client:
+    async with stranger(server, copy.user) as client:
         js = client.jetstream()
         with pytest.raises(APIError):
-            await js.consumer_info("JOBS", FEED)
+            await js.consumer_info("JOBS", copy.feed)
         for verb in ("DELETE", "RESET", "PAUSE", "INFO"):
             with suppress(NatsError):
-                await client.request(f"{LOG_API}.CONSUMER.{verb}.JOBS.{FEED}", b'{"seq":1}', timeout=0.1)
+                await client.request(f"{LOG_API}.CONSUMER.{verb}.JOBS.{copy.feed}", b'{"seq":1}', timeout=0.1)
             with suppress(NatsError):
-                await client.request(f"$JS.API.CONSUMER.{verb}.JOBS.{FEED}", b"", timeout=0.1)
-    await still_works(server, before)
+                await client.request(f"$JS.API.CONSUMER.{verb}.JOBS.{copy.feed}", b"", timeout=0.1)
+    await still_works(server, before, copy)

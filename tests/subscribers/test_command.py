@@ -1,0 +1,165 @@
+"""`muster subscriber` at a server whose users are in a folder, and what set-up says without a place for a copy."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from muster.subscribers import add, remove, show, sizes_of
+from shared.errors import Refused
+from shared.eventlog import api
+from shared.eventlog.account import ADMIN, Copy
+from shared.eventlog.server import NatsServer
+from shared.eventlog.setup import set_up
+from shared.eventlog.subscribers import fed_copies
+from shared.process.settings import Settings
+from tests.kit.nats import READY, a_decision, a_server, at, connected, old_release
+from tests.kit.subscribers import COPY_BYTES, TEAM_A, TEAM_B, stranger, write
+
+pytestmark = pytest.mark.nats
+
+SIZE = 2**22
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[NatsServer]:
+    async with a_server(tmp_path) as server:
+        yield server
+
+
+def passwords(server: NatsServer) -> dict[str, str]:
+    found: dict[str, str] = json.loads((server.directory / "users.json").read_bytes())
+    return found
+
+
+async def read(server: NatsServer, copy: Copy, number: int) -> list[int]:
+    """The sequences of the first events that the user reads."""
+    server.users = passwords(server)
+    async with stranger(server, copy.user) as client:
+        events = await client.jetstream().subscribe(">", ordered_consumer=True)
+        return [(await events.next_msg(timeout=READY)).metadata.sequence.stream for _ in range(number)]
+
+
+async def test_a_reader_is_added_while_the_services_write(server: NatsServer, capsys: pytest.CaptureFixture[str]):
+    wanted = await write(server, 3)
+    await write(server, 2, "team-b")
+    async with connected(server) as log, connected(server, "status") as other:
+        for copy in (TEAM_A, TEAM_B):
+            await add(Settings(), server.directory, copy.namespace, SIZE)
+            said = capsys.readouterr().out
+            assert f"export NATS_URL={server.url}\nexport NATS_USER={copy.user}\n" in said
+            assert f"export NATS_PASSWORD={passwords(server)[copy.user]}\n" in said
+            async with aclosing(other.read(after=await other.end())) as batches:
+                await anext(batches)
+                sequence = await log.append(a_decision(f"after-{copy.namespace}"), expect=0)
+                async with asyncio.timeout(READY):
+                    assert [event.sequence for event in (await anext(batches)).events] == [sequence]
+    assert await read(server, TEAM_A, 3) == wanted
+
+
+async def test_a_reader_stays_through_a_restart_of_the_server(server: NatsServer):
+    await add(Settings(), server.directory, "team-a", SIZE)
+    server.kill()
+    await server.start()
+    wanted = await write(server, 2)
+    assert await read(server, TEAM_A, 2) == wanted
+
+
+async def test_another_size_keeps_the_password_and_the_events(server: NatsServer, capsys: pytest.CaptureFixture[str]):
+    wanted = await write(server, 2)
+    await add(Settings(), server.directory, "team-a", SIZE)
+    before = passwords(server)
+    await add(Settings(), server.directory, "team-a", 2 * SIZE)
+    capsys.readouterr()
+    await show(Settings(), server.directory)
+    assert f"of {2 * SIZE} bytes" in capsys.readouterr().out
+    assert passwords(server) == before
+    assert await read(server, TEAM_A, 2) == wanted
+
+
+async def test_a_removed_reader_leaves_nothing(server: NatsServer, capsys: pytest.CaptureFixture[str]):
+    await write(server, 2)
+    for namespace in ("team-a", "team-b"):
+        await add(Settings(), server.directory, namespace, SIZE)
+    await read(server, TEAM_A, 2)
+    await remove(Settings(), server.directory, "team-b")
+    capsys.readouterr()
+    await show(Settings(), server.directory)
+    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == [TEAM_A.user]
+    assert TEAM_B.user not in passwords(server)
+    async with at(server, ADMIN) as admin:
+        assert await fed_copies(admin) == [TEAM_A]
+    wanted = await write(server, 1, "team-b")
+    await add(Settings(), server.directory, "team-b", SIZE)
+    assert await read(server, TEAM_B, 1) == wanted
+
+
+async def test_no_server_runs_on_the_folder(tmp_path: Path):
+    async with a_server(tmp_path):
+        pass
+    with pytest.raises(Refused, match="no NATS server of `muster run`"):
+        await add(Settings(), tmp_path, "team-a", SIZE)
+
+
+@pytest.mark.parametrize("namespace", ["", "Team", "team_a", "a.b", "-a", "a-", "a" * 64, "*", ">", "a b", "a\n", "ä"])
+def test_what_names_no_namespace_is_refused_in_one_line(namespace: str):
+    with pytest.raises(Refused) as refused:
+        Copy.of(namespace)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("spelling", ["team-a", "team-a=", "team-a=1", "team-a=-1", "=2000000", "Team=2000000", "a=²"])
+def test_a_size_that_is_none_is_refused(spelling: str):
+    with pytest.raises(Refused):
+        sizes_of(None, [spelling])
+
+
+def test_sizes_are_of_all_events_or_of_a_namespace():
+    assert sizes_of(SIZE, ["team-a=2000000"]) == {Copy(): SIZE, TEAM_A: 2_000_000}
+
+
+async def test_a_server_without_the_account_is_told_at_once(server: NatsServer):
+    began = time.monotonic()
+    with pytest.raises(Refused, match="no account COPY-team-a") as refused:
+        await set_up(server.url, password=server.users[ADMIN], subscribers={TEAM_A: COPY_BYTES})
+    assert refused.value.reason == "NoAccount"
+    assert time.monotonic() - began < READY / 4
+
+
+async def test_a_server_of_release_0_1_is_told_at_once(tmp_path: Path):
+    async with old_release(tmp_path / "store") as url:
+        with pytest.raises(Refused, match="no account COPY"):
+            await set_up(url, subscribers={Copy(): COPY_BYTES})
+
+
+async def test_a_size_that_does_not_fit_is_refused_and_leaves_nothing(tmp_path: Path):
+    settings = {"jetstream": {"store_dir": str(tmp_path / "store"), "max_file_store": 200_000_000}}
+    async with NatsServer(tmp_path, more=settings) as server:
+        password = server.users[ADMIN]
+        await set_up(server.url, password=password)
+        with pytest.raises(Refused, match="300000000 bytes do not fit beside the log") as refused:
+            await set_up(server.url, password=password, subscribers={Copy(): 300_000_000})
+        assert refused.value.reason == "NoRoom"
+        async with at(server, ADMIN) as admin:
+            assert await fed_copies(admin) == []
+        await set_up(server.url, password=password, subscribers={Copy(): 10_000_000})
+        with pytest.raises(Refused, match="do not fit"):
+            await set_up(server.url, password=password, subscribers={Copy(): 300_000_000})
+
+
+async def test_the_feed_of_an_account_that_is_gone_is_removed(tmp_path: Path):
+    async with NatsServer(tmp_path) as server:
+        await set_up(server.url, password=server.users[ADMIN])
+        await add(Settings(), tmp_path, "team-a", SIZE)
+        users = passwords(server)
+    del users[TEAM_A.user]
+    (tmp_path / "users.json").write_text(json.dumps(users))
+    async with NatsServer(tmp_path) as server, at(server, ADMIN) as admin:
+        assert await fed_copies(admin) == [TEAM_A]
+        await set_up(server.url, password=server.users[ADMIN])
+        assert await fed_copies(admin) == []
+        await api.call(admin, "STREAM.INFO.JOBS", None, dict)

@@ -1,0 +1,142 @@
+"""A reader of one namespace: each user and each question about another namespace, tried on a real server."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+
+from shared.eventlog.account import READER, SUBSCRIBER, Copy
+from shared.eventlog.server import NatsServer
+from tests.kit.nats import READY
+from tests.kit.subscribers import TEAM_A, TEAM_B, a_log_for_subscribers, stranger, write
+
+pytestmark = [pytest.mark.nats, pytest.mark.attack("the password of a subscriber at NATS", "the log")]
+
+SECRET = b"team-b"
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[NatsServer]:
+    async with a_log_for_subscribers(tmp_path) as server:
+        await write(server, 3, "team-a")
+        await write(server, 3, "team-b")
+        async with stranger(server, TEAM_B.user) as client:
+            await client.jetstream().pull_subscribe("jobs.team-b.>", durable="theirs")
+        yield server
+
+
+async def asked(client: Client, request: str, body: Any = None) -> bytes:
+    """All answers within a moment; an answer that never comes is empty, as is a refused request."""
+    inbox, found = client.new_inbox(), []
+    subscription = await client.subscribe(inbox)
+    await client.publish(f"$JS.API.{request}", b"" if body is None else json.dumps(body).encode(), reply=inbox)
+    try:
+        while True:
+            message = await subscription.next_msg(timeout=0.3)
+            found.append(message.subject.encode() + message.data + str(message.headers).encode())
+    except NatsError:
+        return b"".join(found)
+
+
+QUESTIONS: dict[str, tuple[str, Any]] = {
+    "the stream and its subjects": ("STREAM.INFO.JOBS", {"subjects_filter": ">"}),
+    "all streams": ("STREAM.LIST", None),
+    "the names of streams by subject": ("STREAM.NAMES", {"subject": "jobs.team-b.>"}),
+    "an event by its sequence": ("STREAM.MSG.GET.JOBS", {"seq": 6}),
+    "the next event of a subject": ("STREAM.MSG.GET.JOBS", {"seq": 1, "next_by_subj": "jobs.team-b.>"}),
+    "the last event of a subject": ("STREAM.MSG.GET.JOBS", {"last_by_subj": "jobs.team-b.>"}),
+    "a direct get": ("DIRECT.GET.JOBS", {"seq": 6}),
+    "many direct gets": ("DIRECT.GET.JOBS", {"seq": 1, "batch": 10, "next_by_subj": "jobs.team-b.>"}),
+    "the last of many subjects": ("DIRECT.GET.JOBS", {"multi_last": ["*.team-b.>"], "batch": 10}),
+    "all consumers": ("CONSUMER.LIST.JOBS", None),
+    "the names of consumers": ("CONSUMER.NAMES.JOBS", None),
+    "their consumer": ("CONSUMER.INFO.JOBS.theirs", None),
+    "the next event of their consumer": ("CONSUMER.MSG.NEXT.JOBS.theirs", None),
+    "the end of their consumer": ("CONSUMER.DELETE.JOBS.theirs", None),
+    "the state of the account": ("INFO", None),
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+async def test_no_answer_tells_of_another_namespace(server: NatsServer, question: str):
+    request, body = QUESTIONS[question]
+    async with stranger(server, TEAM_A.user) as client:
+        answer = await asked(client, request, body)
+        assert SECRET not in answer
+        assert b"theirs" not in answer.replace(request.encode(), b"")
+    async with stranger(server, TEAM_B.user) as client:
+        assert (await client.jetstream().consumer_info("JOBS", "theirs")).name == "theirs"
+
+
+@pytest.mark.parametrize(
+    ("copy", "told"), [(TEAM_A, False), (TEAM_B, True), (Copy(), True)], ids=["team-a", "team-b", "all"]
+)
+async def test_a_consumer_of_everything_delivers_the_events_of_the_copy(server: NatsServer, copy: Copy, told: bool):
+    async with stranger(server, copy.user) as client:
+        events = await client.jetstream().subscribe(">", ordered_consumer=True)
+        later = await write(server, 1, "team-a") + await write(server, 1, "team-b")
+        subjects: list[str] = []
+        try:
+            while True:
+                subjects.append((await events.next_msg(timeout=1)).subject)
+        except NatsError:
+            assert later
+        assert any("team-b" in subject for subject in subjects) is told
+        assert any("team-a" in subject for subject in subjects) is (copy != TEAM_B)
+
+
+@pytest.mark.parametrize(
+    "subject", [">", "*.team-b.>", "jobs.>", "stored.>", "copied.>", "$JS.>", "$KV.>", "_INBOX_reader.>"]
+)
+async def test_a_subscription_beside_the_copy_is_refused(server: NatsServer, subject: str):
+    async with stranger(server, TEAM_A.user) as client:
+        refused = asyncio.get_running_loop().create_future()
+
+        async def complaint(error: Exception) -> None:
+            if not refused.done():
+                refused.set_result(str(error))
+
+        client._error_cb = complaint
+        await client.subscribe(subject)
+        assert "permissions violation" in (await asyncio.wait_for(refused, READY)).lower()
+
+
+async def test_what_is_sent_to_the_inbox_of_another_account_does_not_arrive(server: NatsServer):
+    async with stranger(server, TEAM_A.user) as ours, stranger(server, TEAM_B.user) as theirs:
+        heard = await ours.subscribe("_INBOX.>")
+        events = await theirs.jetstream().subscribe(">", ordered_consumer=True)
+        await events.next_msg(timeout=READY)
+        with pytest.raises(NatsError):
+            await heard.next_msg(timeout=0.5)
+
+
+JOB = "team-a.resnet.u-1"
+WRITES = {
+    "a fact": f"facts.{JOB}.watcher.Forged",
+    "a decision": f"jobs.{JOB}.scheduler.Forged",
+    "a lease": "$KV.LEASES.watcher",
+    "a head": "$KV.HEADS.a",
+    "a change of the stream": "$JS.API.STREAM.UPDATE.JOBS",
+    "an event to its copy": TEAM_A.fed,
+    "an event to another copy": TEAM_B.fed,
+}
+
+
+@pytest.mark.parametrize("user", [SUBSCRIBER, TEAM_A.user, TEAM_B.user, READER])
+@pytest.mark.parametrize("write_", WRITES)
+async def test_no_reader_writes(server: NatsServer, user: str, write_: str):
+    async with stranger(server, user) as client:
+        refused = asyncio.get_running_loop().create_future()
+
+        async def complaint(error: Exception) -> None:
+            if not refused.done():
+                refused.set_result(str(error))
+
+        client._error_cb = complaint
+        await client.publish(WRITES[write_], b"{}")
+        assert "permissions violation for publish" in (await asyncio.wait_for(refused, READY)).lower()
