@@ -6,7 +6,6 @@ which its administrator adds the account first (the chart, `nats_users.py`).  Th
 
 import secrets
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 
 import typer
@@ -36,14 +35,21 @@ def sizes_of(everything: int | None, namespaces: Iterable[str]) -> dict[Copy, in
 
 async def add(settings: Settings, folder: Path | None, namespace: str, max_bytes: int) -> None:
     """Make the copy of a namespace, or give it another size, and print how its user connects."""
-    copy, password = Copy.of(namespace), ""
+    copy, password, new = Copy.of(namespace), "", False
     if folder is not None:
         settings = _as_administrator(settings, folder)
         async with changed_users(folder) as users:
+            new = copy.user not in users
             password = users.setdefault(copy.user, secrets.token_urlsafe(18))
-    # Without a log there is nothing to copy, and only `muster setup` makes one.
-    await _made(settings, copy, max_bytes, check=True)
-    done = await _made(settings, copy, max_bytes, check=False)
+    try:
+        # Without a log there is nothing to copy, and only `muster setup` makes one.
+        await _made(settings, copy, max_bytes, check=True)
+        done = await _made(settings, copy, max_bytes, check=False)
+    except Refused:
+        if folder is not None and new:
+            async with changed_users(folder) as users:
+                users.pop(copy.user, None)
+        raise
     typer.echo(f"# stream {copy.name} {'created' if copy.name in done.created else 'is there'}")
     for sentence in done.grown:
         typer.echo(f"# stream {sentence}")
@@ -73,12 +79,15 @@ async def show(settings: Settings, folder: Path | None) -> None:
         settings = _as_administrator(settings, folder)
     async with open_log(settings) as log:
         for copy in sorted(await fed_copies(log.connection)):
-            with suppress(Refused):
+            try:
                 found = await found_copy(log.connection, copy)
-                if found is not None:
-                    state, size = found.state, found.config["max_bytes"]
-                    has = f"{state.messages} events in {state.bytes} of {size} bytes, {state.consumer_count} consumers"
-                    typer.echo(f"{copy.user}: {has}")
+            except Refused as refusal:
+                typer.echo(f"{copy.user}: {refusal}")
+                continue
+            if found is not None:
+                state, size = found.state, found.config["max_bytes"]
+                has = f"{state.messages} events in {state.bytes} of {size} bytes, {state.consumer_count} consumers"
+                typer.echo(f"{copy.user}: {has}")
 
 
 async def _made(settings: Settings, copy: Copy, max_bytes: int, *, check: bool) -> SetUp:

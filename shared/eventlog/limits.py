@@ -1,6 +1,6 @@
 """Compares the settings of existing streams with those of new ones, and says which may be changed.
 
-Pure.  A stream only grows: it never gets fewer copies or less room.  One without a bound may get one above what it has.
+Pure.  A stream never gets fewer copies, nor less room than it uses.
 """
 
 from collections.abc import Mapping
@@ -34,10 +34,11 @@ def growth(found: Config, asked: Mapping[str, int], used: int = 0) -> Growth:
     kept: list[str] = []
     for name, wanted in asked.items():
         now = found.get(name, -1)
-        if _size(wanted) > _size(now) or (name == "max_bytes" and _size(now) == _NO_BOUND and used < wanted):
+        if _size(wanted) > _size(now) or (_size(wanted) < _size(now) and name == "max_bytes" and used < wanted):
             changes[name] = wanted
         elif _size(wanted) < _size(now):
-            kept.append(f"{name} stays {now}, {wanted} was asked for: a stream never shrinks")
+            why = f"it holds {used} bytes" if name == "max_bytes" else "a stream never has fewer copies"
+            kept.append(f"{name} stays {now}, {wanted} was asked for: {why}")
     return Growth(changes, tuple(kept))
 
 

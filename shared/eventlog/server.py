@@ -40,6 +40,7 @@ _CONFIGURATION = "server.conf"
 _LOG = "server.log"
 _PID = "nats.pid"
 _USERS = "users.json"
+_CHANGING = "users.lock"
 
 _PR_SET_PDEATHSIG = 1
 
@@ -216,7 +217,8 @@ async def changed_users(directory: Path) -> AsyncIterator[dict[str, str]]:
     Raises `Refused` if no server runs there.
     """
     pid = _running(directory)
-    with (directory / _USERS).open() as locked:
+    # Not the file of users itself: a write puts another file in its place.
+    with (directory / _CHANGING).open("w") as locked:
         await asyncio.to_thread(fcntl.flock, locked, fcntl.LOCK_EX)
         users = _users(directory)
         yield users

@@ -85,6 +85,10 @@ class _Names(msgspec.Struct, frozen=True):
     consumers: list[str] | None = None
 
 
+class _Feed(msgspec.Struct, frozen=True):
+    config: dict[str, Any]
+
+
 async def make_copy(connection: Connection, copy: Copy, max_bytes: int) -> None:
     """Make the copy, with as many replicas as the log; `max_bytes` is its size, beyond which the oldest events leave.
 
@@ -114,6 +118,10 @@ async def follows(connection: Connection, copy: Copy, found: StreamInfo) -> bool
     """True if the copy is of this log and is fed: a log that was made or restored anew has another feed, or none."""
     if copy not in await fed_copies(connection):
         return False
+    feed, wanted = (await api.call(connection, f"CONSUMER.INFO.{STREAM}.{copy.feed}", None, _Feed)).config, _feed(copy)
+    if any(feed.get(key) != wanted.get(key) for key in ("deliver_subject", "filter_subjects")):
+        # Another release sent it elsewhere.
+        return False
     last = found.state.last_seq
     if last > await api.end(connection, STREAM):
         return False
@@ -132,9 +140,16 @@ def _id(message: api.Message) -> str:
 
 
 async def remove_copy(connection: Connection, copy: Copy) -> None:
-    """Remove the copy and its feed, with the consumers of its subscribers."""
-    if await found_copy(connection, copy) is not None:
-        await api.call(connection, f"STREAM.DELETE.{STREAM}", None, dict, prefix=copy.api)
+    """Remove the copy and its feed, with the consumers of its subscribers.
+
+    Without its account the server offers the copy no more, and only the feed is left.
+    """
+    try:
+        if await found_copy(connection, copy) is not None:
+            await api.call(connection, f"STREAM.DELETE.{STREAM}", None, dict, prefix=copy.api)
+    except Refused as error:
+        if error.reason != "NoAccount":
+            raise
     await remove_feed(connection, copy)
 
 

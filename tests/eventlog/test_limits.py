@@ -1,4 +1,4 @@
-"""What may grow does, nothing shrinks, and the rest is told."""
+"""What may grow does, nothing becomes smaller than what it holds, and the rest is told."""
 
 import pytest
 
@@ -13,7 +13,8 @@ from shared.eventlog.limits import compare, growth
         pytest.param({"num_replicas": 3}, {"num_replicas": 3}, {}, 0, id="as many"),
         pytest.param({"num_replicas": 3}, {"num_replicas": 1}, {}, 1, id="fewer"),
         pytest.param({"max_bytes": 10}, {"max_bytes": 20}, {"max_bytes": 20}, 0, id="more room"),
-        pytest.param({"max_bytes": 20}, {"max_bytes": 10}, {}, 1, id="less room"),
+        pytest.param({"max_bytes": 20}, {"max_bytes": 10}, {"max_bytes": 10}, 0, id="less room, and enough"),
+        pytest.param({"max_bytes": 20}, {"max_bytes": 9}, {}, 1, id="less room than it uses"),
         pytest.param({"max_bytes": 20}, {"max_bytes": -1}, {"max_bytes": -1}, 0, id="all room there is"),
         pytest.param({"max_bytes": -1}, {"max_bytes": 20}, {"max_bytes": 20}, 0, id="a bound where there was none"),
         pytest.param({"max_bytes": -1}, {"max_bytes": 8}, {}, 1, id="a bound below what is there"),

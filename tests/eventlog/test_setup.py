@@ -102,7 +102,7 @@ async def test_what_would_lose_history_is_an_error(tmp_path: Path):
             await set_up(server.url, password=server.users["admin"])
 
 
-async def test_a_log_grows_when_asked_and_never_shrinks(tmp_path: Path):
+async def test_a_log_gets_the_size_that_is_asked_for_and_never_less_than_it_holds(tmp_path: Path):
     async with NatsServer(tmp_path) as server:
         await set_up(server.url, password=server.users["admin"], max_bytes=1024 * 1024)
         for asked in (None, 1024 * 1024):
@@ -111,9 +111,12 @@ async def test_a_log_grows_when_asked_and_never_shrinks(tmp_path: Path):
         would = await set_up(server.url, password=server.users["admin"], max_bytes=2048 * 1024, check=True)
         grown = await set_up(server.url, password=server.users["admin"], max_bytes=2048 * 1024)
         assert would.grown == grown.grown == ("JOBS: max_bytes is 2097152 now, and was 1048576",)
-        kept = await set_up(server.url, password=server.users["admin"], max_bytes=1024 * 1024)
-        assert kept.kept == ("JOBS: max_bytes stays 2097152, 1048576 was asked for: a stream never shrinks",)
-        assert kept.identity == grown.identity
+        less = await set_up(server.url, password=server.users["admin"], max_bytes=1024 * 1024)
+        assert less.grown == ("JOBS: max_bytes is 1048576 now, and was 2097152",)
+        kept = await set_up(server.url, password=server.users["admin"], max_bytes=100)
+        (sentence,) = kept.kept
+        assert sentence.startswith("JOBS: max_bytes stays 1048576, 100 was asked for: it holds ")
+        assert kept.identity == less.identity == grown.identity
 
 
 async def test_on_a_cluster_copies_are_added(nats_cluster_of_its_own: NatsCluster):

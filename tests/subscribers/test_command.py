@@ -1,7 +1,9 @@
 """`muster subscriber` at a server whose users are in a folder, and what set-up says without a place for a copy."""
 
 import asyncio
+import errno
 import json
+import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -13,7 +15,7 @@ from muster.subscribers import add, remove, show, sizes_of
 from shared.errors import Refused
 from shared.eventlog import api
 from shared.eventlog.account import ADMIN, Copy
-from shared.eventlog.server import NatsServer
+from shared.eventlog.server import NatsServer, changed_users
 from shared.eventlog.setup import set_up
 from shared.eventlog.subscribers import fed_copies
 from shared.process.settings import Settings
@@ -96,6 +98,65 @@ async def test_a_removed_reader_leaves_nothing(server: NatsServer, capsys: pytes
     wanted = await write(server, 1, "team-b")
     await add(Settings(), server.directory, "team-b", SIZE)
     assert await read(server, TEAM_B, 1) == wanted
+
+
+async def test_a_refused_addition_leaves_no_user(tmp_path: Path):
+    async with NatsServer(tmp_path) as server:
+        with pytest.raises(Refused, match="there is no log yet"):
+            await add(Settings(), server.directory, "team-a", SIZE)
+        assert TEAM_A.user not in passwords(server)
+
+
+async def test_a_copy_without_its_account_is_shown_and_removed(server: NatsServer, capsys: pytest.CaptureFixture[str]):
+    await add(Settings(), server.directory, "team-a", SIZE)
+    async with changed_users(server.directory) as users:
+        del users[TEAM_A.user]
+    capsys.readouterr()
+    await show(Settings(), server.directory)
+    assert "has no account COPY-team-a" in capsys.readouterr().out
+    await remove(Settings(), server.directory, "team-a")
+    async with at(server, ADMIN) as admin:
+        assert await fed_copies(admin) == []
+
+
+async def test_a_feed_that_sends_elsewhere_is_made_anew(server: NatsServer):
+    wanted = await write(server, 2)
+    await add(Settings(), server.directory, "team-a", SIZE)
+    async with at(server, ADMIN) as admin:
+        await api.call(admin, f"CONSUMER.DELETE.JOBS.{TEAM_A.feed}", None, dict)
+        config = {"durable_name": TEAM_A.feed, "deliver_subject": "elsewhere", "ack_policy": "none"}
+        request = {"stream_name": "JOBS", "config": config}
+        await api.call(admin, f"CONSUMER.DURABLE.CREATE.JOBS.{TEAM_A.feed}", request, dict)
+    await add(Settings(), server.directory, "team-a", SIZE)
+    assert await read(server, TEAM_A, 2) == wanted
+
+
+async def test_a_log_that_had_all_of_the_store_makes_room_for_a_copy(tmp_path: Path):
+    """As an upgrade of the chart asks for it that adds a namespace."""
+    settings = {"jetstream": {"store_dir": str(tmp_path / "store"), "max_file_store": 400_000_000}}
+    async with NatsServer(tmp_path, more=settings) as server:
+        await set_up(server.url, password=server.users[ADMIN], max_bytes=300_000_000)
+        async with changed_users(server.directory) as users:
+            users[TEAM_A.user] = "secret"
+        done = await set_up(
+            server.url, password=server.users[ADMIN], max_bytes=250_000_000, subscribers={TEAM_A: 50_000_000}
+        )
+        assert done.created == (TEAM_A.name,)
+
+
+async def test_a_write_of_users_that_fails_leaves_those_that_are_there(
+    server: NatsServer, monkeypatch: pytest.MonkeyPatch
+):
+    before = passwords(server)
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        await add(Settings(), server.directory, "team-a", SIZE)
+    monkeypatch.undo()
+    assert passwords(server) == before
 
 
 async def test_no_server_runs_on_the_folder(tmp_path: Path):

@@ -18,7 +18,7 @@ from cloudevents.core.bindings.http import HTTPMessage, from_http_event
 
 from muster.outgoing import Sent, secret_of, signature
 from shared.eventlog import durable
-from shared.eventlog.account import READER, SUBSCRIBER
+from shared.eventlog.account import READER, SUBSCRIBER, Copy
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
 from shared.ports import HOST, free_port
@@ -415,4 +415,4 @@ async def test_without_a_copy_it_says_how_to_make_one(tmp_path: Path):
         said = await said_by(server, "--to", "http://127.0.0.1:1/x")
         assert (said.code, said.complaint.count("\n")) == (1, 1)
         assert "muster setup --subscribers BYTES" in said.complaint
-        await set_up(server.url, password=server.users["admin"], subscribers=COPY_BYTES)
+        await set_up(server.url, password=server.users["admin"], subscribers={Copy(): COPY_BYTES})
