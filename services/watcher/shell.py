@@ -123,11 +123,15 @@ class Watcher:
             self._wake_later(job.key, LONGEST_SECONDS)
             return ()
         if not begins(job):
-            if (due := self._starts.started(job.key)) is not None:
-                self._runtime.wake(due)
-        elif is_made(job) and (due := self._starts.settles(job.key, now)) is not None:
-            self._wake_later(due, SETTLING_SECONDS + 0.001)
+            self._starts.started(job.key)
+            self._wake_due(job.key.namespace)
+        elif is_made(job) and self._starts.settles(job.key, now):
+            asyncio.get_running_loop().call_later(SETTLING_SECONDS, self._wake_due, job.key.namespace)
         return facts
+
+    def _wake_due(self, namespace: str) -> None:
+        for key in self._starts.due(namespace, asyncio.get_running_loop().time()):
+            self._runtime.wake(key)
 
     def _without_early(self, job: Job, facts: Sequence[Fact]) -> tuple[Fact, ...]:
         """The facts that do not wait for others, or have waited long enough."""

@@ -39,11 +39,8 @@ HEARTBEAT_SECONDS = 50.0
 A WebSocket without a pong within half of this is lost.
 """
 
-TRIES = 5
-"""Of a request that the server turns away."""
-
-LONGEST_RETRY_SECONDS = 2
-"""The longest wait for the next try: a decision may have changed after a longer one."""
+RETRIED_SECONDS = 3.5
+"""From the first try of a request that the server turns away to the last: later a decision may have changed."""
 
 FAREWELL_SECONDS = 0.2
 """Seconds for closing a WebSocket that the server has not closed: enough to send the close frame."""
@@ -120,15 +117,16 @@ class Caller:
         request that the server turned away (429) and asks for again is sent again, as client-go does: what takes
         several requests would else begin anew with each of them.
         """
-        for more in reversed(range(TRIES)):
+        until = asyncio.get_running_loop().time() + RETRIED_SECONDS
+        while True:
             try:
                 return await self._once(method, path, what, query, body, content_type, headers)
             except FailedRequest as failure:
                 seconds = failure.status.retry_after
-                if failure.status.code != 429 or not 0 < seconds <= LONGEST_RETRY_SECONDS or not more:
+                late = asyncio.get_running_loop().time() + seconds > until
+                if failure.status.code != 429 or not seconds or late:
                     raise
                 await asyncio.sleep(seconds)
-        raise AssertionError("the last try returns or raises")
 
     async def _once(
         self,

@@ -7,7 +7,6 @@ import asyncio
 from random import Random
 from typing import Any
 
-from shared.cluster.calls import TRIES
 from shared.cluster.kinds import PODS
 from shared.errors import Transient
 from shared.eventlog import Entry
@@ -34,7 +33,7 @@ class Refusing:
 
     async def before(self, call: Call) -> None:
         await asyncio.sleep(0)
-        for _ in range(TRIES):
+        for _ in range(4):
             if not self.half or call.verb == "watch" or self._random.random() < 0.5:
                 return
             await asyncio.sleep(1)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from services.watcher.core.pace import LONGEST_START_SECONDS
 from services.watcher.core.starts import LONGEST_SECONDS, MOST, SETTLING_SECONDS, Starts
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.naming import JobKey, Uid
@@ -33,28 +34,31 @@ def test_a_turn_is_kept_however_often_it_is_asked_for(starts: Starts):
     assert not starts.may_begin(a_key(MOST), 1.0)
 
 
-def test_who_waits_follows_one_that_started_in_the_order_of_coming(starts: Starts):
-    assert starts.started(a_key(3)) == a_key(MOST)
-    assert starts.may_begin(a_key(MOST), 1.0)
-    assert starts.started(a_key(4)) == a_key(MOST + 1)
-    assert starts.may_begin(a_key(MOST + 1), 1.0)
-    assert starts.started(a_key(5)) is None
+def test_who_waits_follows_those_that_started_in_the_order_of_coming(starts: Starts):
+    assert starts.due("team-a", 1.0) == ()
+    starts.started(a_key(3))
+    assert starts.due("team-a", 1.0) == (a_key(MOST),)
+    starts.started(a_key(4))
+    starts.started(a_key(5))
+    assert starts.due("team-a", 1.0) == (a_key(MOST), a_key(MOST + 1)), "as many as there are turns and jobs"
+    assert all(starts.may_begin(key, 1.0) for key in starts.due("team-a", 1.0))
     assert not starts.waiting
 
 
 def test_a_job_with_all_its_pods_gives_its_turn_back_soon(starts: Starts):
-    assert starts.settles(a_key(0), 1.0) == a_key(MOST)
-    assert starts.settles(a_key(0), 1.5) is None, "once"
-    assert not starts.may_begin(a_key(MOST), 1.0)
+    assert [starts.settles(a_key(0), at) for at in (1.0, 1.5)] == [True, False]
+    assert starts.due("team-a", 1.0) == ()
+    assert starts.due("team-a", 1.0 + SETTLING_SECONDS) == (a_key(MOST),)
     assert starts.may_begin(a_key(MOST), 1.0 + SETTLING_SECONDS)
 
 
 def test_a_job_that_never_gets_its_pods_gives_its_turn_back_at_last(starts: Starts):
+    assert not starts.may_begin(a_key(MOST), LONGEST_SECONDS - 1)
     assert starts.may_begin(a_key(MOST), LONGEST_SECONDS)
 
 
 def test_one_that_is_gone_waits_no_more(starts: Starts):
-    assert starts.started(a_key(MOST)) is None
+    starts.started(a_key(MOST))
     assert starts.waiting == {"team-a": 1}
 
 
@@ -97,6 +101,16 @@ async def test_slow_images_and_refused_pods_hold_up_no_other_job():
         for number in range(2 * MOST, 3 * MOST + 1):
             world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
         await world.shows("WorkersCreated", "QuotaExceeded", name=f"job-{3 * MOST}")
+
+
+@in_virtual_time
+async def test_as_many_follow_at_once_as_settled_at_once():
+    async with World() as world:
+        world.stuck |= {f"job-{number}-worker-0" for number in range(6 * MOST)}
+        for number in range(6 * MOST):
+            world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
+        await world.pass_seconds(6 * (SETTLING_SECONDS + LONGEST_START_SECONDS))
+        assert world.count("JobObserved") == 6 * MOST
 
 
 @in_virtual_time

@@ -4,6 +4,8 @@ What begins beyond that waits in the watcher, where it costs nothing.  In the qu
 API server's watches, all namespaces stand in one line: ten thousand jobs of one would hold up the first of another.
 """
 
+from itertools import islice
+
 from shared.job.naming import JobKey
 from shared.job.state import Job
 
@@ -40,39 +42,48 @@ class Starts:
         """Who waits, in their order."""
 
     def may_begin(self, key: JobKey, now: float) -> bool:
-        """True if it is the job's turn, and then it is taken."""
+        """True if it is the job's turn, and then it is taken; else the job stands in line."""
         under_way = self._under_way.setdefault(key.namespace, {})
         if key not in under_way:
-            for old in [old for old, until in under_way.items() if until <= now]:
-                del under_way[old]
-            if len(under_way) >= self._most:
+            if not self._free(key.namespace, now):
                 self._line.setdefault(key.namespace, {})[key] = None
                 return False
             under_way[key] = now + LONGEST_SECONDS
             self._leave(key)
         return True
 
-    def settles(self, key: JobKey, now: float) -> JobKey | None:
-        """The job's pods are there; the one whose turn comes in `SETTLING_SECONDS`, unless it comes before."""
+    def settles(self, key: JobKey, now: float) -> bool:
+        """The job's pods are there; True if its turn ends in `SETTLING_SECONDS` by this, and did later before."""
         under_way = self._under_way.get(key.namespace, {})
-        if key not in under_way or under_way[key] <= now + SETTLING_SECONDS:
-            return None
+        if under_way.get(key, 0.0) <= now + SETTLING_SECONDS:
+            return False
         under_way[key] = now + SETTLING_SECONDS
-        return next(iter(self._line.get(key.namespace, ())), None)
+        return True
 
-    def started(self, key: JobKey) -> JobKey | None:
-        """The job runs, or waits for something else; the one whose turn has come, if there is one."""
+    def started(self, key: JobKey) -> None:
+        """The job runs, or waits for something else."""
         self._leave(key)
         under_way = self._under_way.get(key.namespace, {})
         under_way.pop(key, None)
         if not under_way:
             self._under_way.pop(key.namespace, None)
-        return next(iter(self._line.get(key.namespace, ())), None) if len(under_way) < self._most else None
+
+    def due(self, namespace: str, now: float) -> tuple[JobKey, ...]:
+        """The first of the line, as many as there are free turns."""
+        line = self._line.get(namespace)
+        return tuple(islice(line, self._free(namespace, now))) if line else ()
 
     @property
     def waiting(self) -> dict[str, int]:
         """How many jobs of a namespace wait for their turn."""
         return {namespace: len(line) for namespace, line in self._line.items()}
+
+    def _free(self, namespace: str, now: float) -> int:
+        """Free turns; those whose time is over are."""
+        under_way = self._under_way.get(namespace, {})
+        for old in [old for old, until in under_way.items() if until <= now]:
+            del under_way[old]
+        return max(self._most - len(under_way), 0)
 
     def _leave(self, key: JobKey) -> None:
         line = self._line.get(key.namespace, {})
