@@ -146,8 +146,12 @@ class Forwarder:
             return
         if refusal and len(events) > 1:
             # One of them may be at fault: the others do not share its fate.
-            for event in events:
-                await self._deal_with([event])
+            for at, event in enumerate(events):
+                try:
+                    await self._deal_with([event])
+                except Refused:
+                    await self._durable.give_back(events[at + 1 :])
+                    raise
             return
         if refusal:
             await self._bury(events[0], refusal)
@@ -193,8 +197,8 @@ class Forwarder:
                 return verdict(answer.status), f"{answer.status} {said}".rstrip(), wait
         except TimeoutError:
             return "again", f"no answer within {self._wish.timeout:g} s", 0.0
-        except (aiohttp.ClientError, OSError) as error:
-            return "again", text.in_one_line(text.first(str(error) or type(error).__name__)), 0.0
+        except (aiohttp.ClientError, OSError, UnicodeError) as error:
+            return "again", text.in_one_line(_without_address(error)), 0.0
 
     async def _pause(self, events: Sequence[Delivered], seconds: float) -> None:
         """Wait, unless the end comes first, and say meanwhile that the events are still worked on."""
@@ -242,6 +246,17 @@ def place(to: str) -> str:
     """The receiver for messages: the path and the password of an address are secrets of many receivers."""
     url = URL(to)
     return f"{url.scheme}://{url.host}{f':{url.explicit_port}' if url.explicit_port else ''}"
+
+
+def _without_address(error: Exception) -> str:
+    """What went wrong; the path and the query of an address may be a password, and the error may name them."""
+    match error:
+        case aiohttp.ClientResponseError():
+            return f"no HTTP answer: {error.message}"
+        case aiohttp.ClientConnectorError() | OSError():
+            return text.first(str(error))
+        case _:
+            return type(error).__name__
 
 
 async def _beginning(answer: aiohttp.ClientResponse) -> str:

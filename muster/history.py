@@ -175,7 +175,7 @@ async def accept(asked: Asked, namespace: str, settings: Settings, *, nats: bool
             async with open_log(settings) as log:
                 histories, _ = await everything(log, subjects_of(asked, namespace))
         target, history = find(histories, asked, namespace)
-        typer.echo(await annotate(cluster, target, history.job, known_kinds()))
+        say(await annotate(cluster, target, history.job, known_kinds()))
 
 
 async def annotate(cluster: Cluster, target: Target, job: Job, kinds: Kinds) -> str:
@@ -203,7 +203,7 @@ async def disown(sequence: int, reason: str, settings: Settings) -> None:
             f"only the log's administrator disowns an event: set NATS_USER={ADMIN}, not {user}, and its password"
         )
     async with open_log(settings) as log:
-        typer.echo(await disowned(log, sequence, reason, uuid4().hex, datetime.now(UTC)))
+        say(await disowned(log, sequence, reason, uuid4().hex, datetime.now(UTC)))
 
 
 async def disowned(log: EventLog, sequence: int, reason: str, event_id: str, now: datetime) -> str:

@@ -106,9 +106,11 @@ async def found_subjects(log: EventLog, asked: Asked, namespace: str, *, uid: st
 
     def note(stored: Stored) -> None:
         with suppress(ValueError, UnknownEvent, Malformed):
-            key, event = key_of(Subject.parse(stored.subject)), read_event(stored.body, REQUESTED)
+            subject, event = Subject.parse(stored.subject), read_event(stored.body, REQUESTED)
+            if subject.author != "watcher":
+                return
             if isinstance(event, ScaleRequested) and (event.name, event.kind) in {(asked.name, kind) for kind in kinds}:
-                meant.setdefault(key)
+                meant.setdefault(key_of(subject))
 
     await fold_to_end(log, note, (of_type(namespace, REQUESTED),))
     if not meant:

@@ -33,6 +33,7 @@ MENDED_BY_OTHERS = frozenset(
         "Disconnected",
         "Forbidden",
         "NameConflict",
+        "NoAccount",
         "NoCluster",
         "NoPassword",
         "ScopeTaken",

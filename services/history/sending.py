@@ -15,6 +15,8 @@ EVENTS_SECONDS = 50.0
 """The most seconds of a stream of events: kube-apiserver ends a request that is no watch after 60."""
 WATCH_SECONDS = 1800.0
 """The most seconds of a watch, as of kube-apiserver's own."""
+PIECE = 2**16
+"""Bytes that a reader has to take within `SLOW_SECONDS`."""
 SLOW_SECONDS = 10.0
 """Seconds in which a reader takes nothing, after which it is cut off."""
 TEND_SECONDS = 10.0
@@ -88,7 +90,7 @@ class Sending:
                 if not await allowed():
                     self._why = Refused("the right to read it was taken away", reason="NoRight")
                     return self.end()
-                if self._question.bookmarks:
+                if self._question.bookmarks and self.progress.reached:
                     await _write(response, documents.bookmark(self.progress.reached, as_table=self._as_table))
             except Trouble:
                 # kube-apiserver, which passes this stream on, does not say; it is asked again.
@@ -99,7 +101,8 @@ class Sending:
 
 async def _write(response: web.StreamResponse, chunk: bytes) -> None:
     try:
-        async with asyncio.timeout(SLOW_SECONDS):
-            await response.write(chunk)
+        for at in range(0, len(chunk), PIECE):
+            async with asyncio.timeout(SLOW_SECONDS):
+                await response.write(chunk[at : at + PIECE])
     except TimeoutError as silence:
         raise _SlowReader from silence

@@ -29,7 +29,7 @@ class Progress:
     """How far a watch has come."""
 
     reached = 0
-    """The sequence up to which its reader was told everything."""
+    """The sequence up to which its reader was told everything; 0 while that is nothing."""
 
 
 class Streams:
@@ -60,9 +60,10 @@ class Streams:
         asked = asked_for(question.name, self._answers.kinds)
         must_be_names(question.namespace, asked.name, question.uid)
         key = JobKey(question.namespace, asked.name, Uid(question.uid))
-        if not question.uid:
+        if not question.uid or asked.is_request:
+            # The uid of a request's events is that of its job, whose name is another one.
             fold = await self._answers.folded(question)
-            key = find(fold.histories, asked, question.namespace)[1].job.key
+            key = find(fold.histories, asked, question.namespace, uid=question.uid)[1].job.key
             del fold
         yield b""
         async with aclosing(log.read(after=question.after, subjects=history_filters(key))) as batches:
@@ -86,14 +87,16 @@ class Streams:
             if self._jobs > STREAMED_JOBS:
                 words = f"all watches have more than {STREAMED_JOBS} jobs; watch one job, or `muster get -w --nats`"
                 raise Refused(words, reason="TooLarge")
-            known = kept_of(histories, question, kinds)
-            progress.reached = max(histories.position, 1)
+            # A reader goes on after the last version that it saw, so each is told in the order of versions.
+            known = sorted(kept_of(histories, question, kinds), key=lambda kept: kept.shown.sequence)
+            progress.reached = question.after
             yield b""
             for kept in known:
                 if kept.shown.sequence > question.after:
                     what = "ADDED" if began[kept.key] > question.after else "MODIFIED"
                     yield documents.framed(what, kept, as_table=as_table)
             named = {(kept.shown.namespace, kept.name) for kept in known}
+            progress.reached = max(histories.position, 1)
             del known, began
             async with aclosing(log.read(after=histories.position, subjects=fold.subjects)) as batches:
                 async for batch in batches:
@@ -103,7 +106,7 @@ class Streams:
                             changed[history.job.key] = history
                     self._jobs += len(histories) - counted
                     counted = len(histories)
-                    for history in changed.values():
+                    for history in sorted(changed.values(), key=lambda history: history.sequence):
                         kept = Kept(Shown.of(history, kinds), history.time)
                         if question.only not in ("", kept.name):
                             continue

@@ -62,7 +62,9 @@ class Durable:
         self._listener: Listener | None = None
         self._there = False
         self._last = 0
-        """The newest sequence that was delivered, for a consumer that has to be made again."""
+        """The newest sequence that was delivered or is not wanted, for a consumer that has to be made again."""
+        self._created = ""
+        """When the copy was made: another one may be of another log."""
         self._arrived: deque[Delivered] = deque()
         self._requests = 0
         self._open = 0
@@ -112,9 +114,8 @@ class Durable:
             except TimeoutError:
                 if loop.time() >= self._until:
                     self._open = 0
-        if not self._arrived and self._fault:
-            fault, self._fault = self._fault, ""
-            raise Transient(f"read the events of {self.name}: {fault}")
+        if not self._arrived:
+            self._tell()
         return [self._arrived.popleft() for _ in range(min(most, len(self._arrived)))]
 
     async def acknowledge(self, events: Iterable[Delivered]) -> None:
@@ -143,6 +144,8 @@ class Durable:
         name = self.name
         try:
             known = await api.call(self._connection, f"CONSUMER.INFO.{STREAM}.{name}", None, _Info)
+            if not self._created:
+                self._created = (await api.call(self._connection, f"STREAM.INFO.{STREAM}", None, _Copy)).created
         except Refused as refusal:
             if refusal.reason == "NotSetUp":
                 words = (
@@ -154,7 +157,8 @@ class Durable:
                 raise Refused(words, reason="Forbidden") from refusal
             if refusal.reason != "NotFound":
                 raise
-            known = _Info(self._beginning())
+            known = _Info(await self._beginning())
+        self._last = max(self._last, known.ack_floor.stream_seq)
         config = known.config | {
             "durable_name": name,
             "description": "muster forward",
@@ -168,15 +172,25 @@ class Durable:
         await api.call(self._connection, f"CONSUMER.DURABLE.CREATE.{STREAM}.{name}", request, dict)
         self._there = True
 
-    def _beginning(self) -> dict[str, Any]:
-        if self._last:
+    async def _beginning(self) -> dict[str, Any]:
+        """Where a consumer that is not there begins: none of the copy that this process knows may be passed over."""
+        copy = await api.call(self._connection, f"STREAM.INFO.{STREAM}", None, _Copy)
+        known, self._created = self._created, copy.created
+        if known and known != copy.created:
+            self._last, self._fault = 0, "the copy was made anew, and is sent from its first event on"
+            return {"deliver_policy": "all"}
+        if known:
             return {"deliver_policy": "by_start_sequence", "opt_start_seq": self._last + 1}
-        return {"deliver_policy": "all" if self._everything else "new"}
+        if self._everything:
+            return {"deliver_policy": "all"}
+        self._last = copy.state.last_seq
+        return {"deliver_policy": "by_start_sequence", "opt_start_seq": self._last + 1}
 
     async def _ask(self) -> None:
         if not self._there:
             await asyncio.sleep(backoff(_DOUBLINGS))
             await self._ensure()
+            self._tell()
         self._requests += 1
         request = {
             "batch": IN_HAND,
@@ -191,6 +205,12 @@ class Durable:
             self._open = 0
             await asyncio.sleep(backoff(_DOUBLINGS))
             raise
+
+    def _tell(self) -> None:
+        """Raise what is to be told, once."""
+        if self._fault:
+            fault, self._fault = self._fault, ""
+            raise Transient(f"read the events of {self.name}: {fault}")
 
     def _got(self, subject: bytes, reply: bytes, headers: bytes, body: bytes) -> None:
         """Handle a message: an event, or the end of a request."""
@@ -216,8 +236,23 @@ class Durable:
         self._wake.set()
 
 
-class _Info(msgspec.Struct):
+class _Floor(msgspec.Struct, frozen=True):
+    stream_seq: int = 0
+
+
+class _Info(msgspec.Struct, frozen=True):
     config: dict[str, Any]
+    ack_floor: _Floor = _Floor()
+    """All events up to it are dealt with."""
+
+
+class _State(msgspec.Struct, frozen=True):
+    last_seq: int = 0
+
+
+class _Copy(msgspec.Struct, frozen=True):
+    created: str
+    state: _State = _State()
 
 
 def _delivered(subject: str, reply: str, headers: bytes, body: bytes) -> Delivered:

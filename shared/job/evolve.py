@@ -117,9 +117,7 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case status.JobRestarting():
             return _phase(attempts.attempt_ended(job, event, at), "Restarting", "Restarting", event, at)
         case status.JobSuspending():
-            return _phase(
-                requests.settled_by_pause(attempts.suspended(job, event, at)), "Suspending", "Suspending", event, at
-            )
+            return _phase(_suspended(job, event, at), "Suspending", "Suspending", event, at)
         case status.JobSuspended():
             return _phase(_suspended(job, event, at), "Suspended", "Suspended", event, at)
         case status.JobSucceeded():
@@ -155,7 +153,8 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
 
 
 def _suspended(job: Job, event: status.JobSuspending | status.JobSuspended, at: At) -> Job:
-    return requests.settled_by_pause(attempts.suspended(job, event, at))
+    job = attempts.suspended(job, event, at)
+    return requests.settled_by_pause(job) if event.settles else job
 
 
 def _job_observed(job: Job, event: watcher.JobObserved, at: At) -> Job:

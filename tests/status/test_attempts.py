@@ -165,7 +165,8 @@ def test_an_attempt_that_fails_before_it_runs_is_followed_by_another():
 
 
 SUSPENDED = observed(a_spec(suspend=True), generation=2)
-PAUSING, PAUSE = JobSuspending(reason="TrainingJobSuspending"), JobSuspended(reason="TrainingJobSuspended")
+PAUSING = JobSuspending(reason="TrainingJobSuspending", settles=True)
+PAUSE = JobSuspended(reason="TrainingJobSuspended", settles=True)
 ALL_RELEASED = SlotsReleased(slots=(workers(0, 1), Slots(0, LAUNCHER, ((0, 0),))), reason="JobSuspending")
 GOING = [*a_running_job(), SUSPENDED, PAUSING, ALL_RELEASED]
 LAST_GONE = PodsGone(uids=(Uid("pod-1"), Uid("pod-launcher")))

@@ -354,6 +354,30 @@ async def test_an_outage_of_nats_and_a_lost_consumer_cost_no_event(server: NatsS
     assert [*dict.fromkeys(receiver.taken)] == wanted
 
 
+async def test_what_answers_no_http_is_told_without_the_path(server: NatsServer):
+    async def garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(10)
+        writer.write(b"garbage\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(garbage, HOST, 0) as listening:
+        to = f"http://{HOST}:{listening.sockets[0].getsockname()[1]}/secret/path?token=abc"
+        command = (sys.executable, "-m", "muster", "forward", "--to", to, "--all")
+        process = await asyncio.create_subprocess_exec(*command, stderr=PIPE, env=os.environ | environment(server))
+        assert process.stderr is not None
+        try:
+            await written(server, 1)
+            said = b""
+            async with asyncio.timeout(READY):
+                while b"no HTTP answer" not in said:
+                    said += await process.stderr.readline()
+        finally:
+            process.kill()
+            await process.communicate()
+        assert b"secret" not in said
+        assert b"token" not in said
+
+
 async def test_a_chat_is_told_of_failures_alone(server: NatsServer, receiver: Receiver):
     async with forwarding(server, receiver, "--format", "slack", "--phase", "Failed", "--all"):
         await written(server, 3)

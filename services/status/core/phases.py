@@ -35,7 +35,7 @@ def next_phase(job: Job) -> status.Decision | None:
         limit = f"; no restart is left: backoffLimit is {job.spec.backoff_limit}" if used_up(job, end) else ""
         return kind(reason=end.reason, message=end.message + limit)
     if job.spec.suspend:
-        return _suspended(job) if _empty(job) else status.JobSuspending(reason=f"{job.kind}Suspending")
+        return _suspended(job) if _empty(job) else status.JobSuspending(reason=f"{job.kind}Suspending", settles=True)
     if end is not None:
         return _restarting(job, end)
     if job.restart_wanted and job.restarting is None:
@@ -49,7 +49,7 @@ def next_phase(job: Job) -> status.Decision | None:
 
 
 def _suspended(job: Job) -> status.JobSuspended:
-    return status.JobSuspended(reason=f"{job.kind}Suspended")
+    return status.JobSuspended(reason=f"{job.kind}Suspended", settles=True)
 
 
 def _empty(job: Job) -> bool:

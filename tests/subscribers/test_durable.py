@@ -1,0 +1,94 @@
+"""A position that has to be made again begins where no event is passed over."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from shared.errors import Transient
+from shared.eventlog import api
+from shared.eventlog.account import ADMIN, SUBSCRIBER, Copy
+from shared.eventlog.durable import Durable
+from shared.eventlog.server import NatsServer
+from shared.eventlog.setup import set_up
+from tests.kit.nats import READY, at
+from tests.kit.subscribers import COPY_BYTES, a_log_for_subscribers, write
+
+pytestmark = pytest.mark.nats
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[NatsServer]:
+    async with a_log_for_subscribers(tmp_path) as server:
+        yield server
+
+
+@asynccontextmanager
+async def a_position(server: NatsServer, namespace: str, *, everything: bool = False) -> AsyncIterator[Durable]:
+    login = {"user": SUBSCRIBER, "password": server.users[SUBSCRIBER]}
+    subjects = (f"*.{namespace}.*.*.*.*",)
+    position = await Durable.connect(server.url, name="mine", subjects=subjects, everything=everything, **login)
+    try:
+        yield position
+    finally:
+        await position.close()
+
+
+async def taken(position: Durable, number: int) -> tuple[list[int], str]:
+    """The sequences of so many events, each acknowledged, and what was told meanwhile."""
+    found: list[int] = []
+    told = ""
+    async with asyncio.timeout(READY):
+        while len(found) < number:
+            try:
+                events = await position.fetch(number)
+            except Transient as trouble:
+                told += str(trouble)
+                continue
+            await position.acknowledge(events)
+            found += [event.stored.sequence for event in events]
+    return found, told
+
+
+async def copied(server: NatsServer, sequence: int) -> None:
+    """Wait until the copy has the event."""
+    async with at(server, SUBSCRIBER) as connection, asyncio.timeout(READY):
+        while (await api.call(connection, "STREAM.INFO.JOBS", None, dict))["state"]["last_seq"] < sequence:
+            await asyncio.sleep(0.01)
+
+
+async def consumer_gone(server: NatsServer) -> None:
+    async with at(server, SUBSCRIBER) as connection:
+        await api.call(connection, "CONSUMER.DELETE.JOBS.mine", None, dict)
+
+
+async def test_a_position_that_brought_nothing_to_this_process_is_where_it_was(server: NatsServer):
+    first = await write(server, 2)
+    async with a_position(server, "team-a", everything=True) as position:
+        assert (await taken(position, 2))[0] == first
+    async with a_position(server, "team-a") as position:
+        await consumer_gone(server)
+        wanted = await write(server, 3)
+        assert (await taken(position, 3))[0] == wanted
+
+
+async def test_a_new_position_that_brought_nothing_is_where_it_began(server: NatsServer):
+    await copied(server, (await write(server, 2))[-1])
+    async with a_position(server, "team-a") as position:
+        await consumer_gone(server)
+        wanted = await write(server, 3)
+        assert (await taken(position, 3))[0] == wanted
+
+
+async def test_another_log_is_read_from_its_first_event(server: NatsServer):
+    async with a_position(server, "team-a", everything=True) as position:
+        await taken(position, len(await write(server, 8)))
+        async with at(server, ADMIN) as admin:
+            await api.call(admin, "STREAM.DELETE.JOBS", None, dict)
+        await set_up(server.url, password=server.users[ADMIN], subscribers={Copy(): COPY_BYTES})
+        wanted = await write(server, 4)
+        found, told = await taken(position, 4)
+        assert found == wanted
+        assert "the copy was made anew" in told
