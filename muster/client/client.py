@@ -29,7 +29,7 @@ from muster.suspend import ask_to_resume, ask_to_suspend
 from muster.targets import Target, parse_target
 from muster.why import answer
 from shared.cluster.kube import KubeCluster
-from shared.errors import Refused
+from shared.errors import Refused, Transient
 from shared.eventlog import Stored
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.history_api import Question
@@ -100,7 +100,10 @@ class Client:
         """
         manifest = _manifest(document)
         target = _target(manifest)
-        metadata = dict(manifest.get("metadata") or {})
+        named = manifest.get("metadata") or {}
+        if not isinstance(named, Mapping):
+            raise Refused("the document's metadata is no mapping: write name and namespace there", reason="Invalid")
+        metadata = dict(named)
         if (other := metadata.setdefault("namespace", namespace)) != namespace:
             words = f"the document is for the namespace {other}, and not for {namespace}; take it out there"
             raise Refused(words, reason="Invalid")
@@ -223,14 +226,20 @@ class Client:
         )
 
     async def _known_later(self, namespace: str, job: str, uid: str) -> AsyncGenerator[Sequence[Stored], None]:
+        told = False
         while True:
-            async with aclosing(await self._known(namespace, job, uid)) as known:
-                try:
+            try:
+                async with aclosing(await self._known(namespace, job, uid)) as known:
                     async for batch in known:
+                        told = False
                         yield batch
-                except Refused as refusal:
-                    if refusal.reason != "NotFound":
-                        raise
+            except Refused as refusal:
+                if refusal.reason != "NotFound":
+                    raise
+            except Transient as trouble:
+                if not told:
+                    self._trouble(f"{trouble}; asking on")
+                told = True
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _known(self, namespace: str, job: str, uid: str) -> AsyncGenerator[Sequence[Stored], None]:

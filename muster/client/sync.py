@@ -16,6 +16,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+ENDS_SECONDS = 5.0
+"""The longest wait for the end of what was interrupted."""
+
+
 class _Call(Generic[P, T]):
     """A method that returns the result of the asynchronous one."""
 
@@ -51,7 +55,9 @@ class _Stream(Generic[P, T]):
                 while found := client.run(some()):
                     yield from found
             finally:
-                client.run(items.aclose())
+                # A generator that outlives its client was closed with it.
+                if client.is_open:
+                    client.run(items.aclose())
 
         return stream
 
@@ -93,18 +99,32 @@ class Client:
             self._loop.call_soon_threadsafe(self._end.set)
         self._thread.join()
 
+    @property
+    def is_open(self) -> bool:
+        return self._loop is not None and not self._loop.is_closed()
+
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run the client's own work in its loop.  An interrupt of this thread cancels it."""
-        if self._loop is None or self._loop.is_closed():
+        if self._loop is None or not self.is_open:
             work.close()
             raise Refused(
                 "this client is not open: write `with muster.client.sync.connect() as client`", reason="Closed"
             )
-        coming = asyncio.run_coroutine_threadsafe(work, self._loop)
+        ended = threading.Event()
+
+        async def noted() -> T:
+            try:
+                return await work
+            finally:
+                ended.set()
+
+        coming = asyncio.run_coroutine_threadsafe(noted(), self._loop)
         try:
             return coming.result()
         finally:
-            coming.cancel()
+            if coming.cancel():
+                # What it holds is closed before anything else is asked of it.
+                ended.wait(ENDS_SECONDS)
 
     async def _live(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -59,6 +59,11 @@ async def test_a_document_of_any_form_becomes_a_job(client: Client, tmp_path: Pa
         pytest.param("a: [", "cannot be read as one document of YAML", id="no YAML"),
         pytest.param("a: 1\n---\nb: 2", "cannot be read as one document of YAML", id="two documents"),
         pytest.param("- 1", "is no manifest", id="a list"),
+        pytest.param(
+            "{apiVersion: kai.alibabacloud.com/v1alpha1, kind: TrainingJob, metadata: x}",
+            "metadata is no mapping",
+            id="metadata that is a word",
+        ),
         pytest.param(Path("/none"), "No such file", id="no file"),
         pytest.param({"apiVersion": "v1", "kind": "Pod"}, "v1 Pod is no kind of job", id="no job"),
         pytest.param(a_job(NAME, "true"), "already exists", id="a name that is taken"),
