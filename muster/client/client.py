@@ -178,7 +178,7 @@ class Client:
         It is the newest one of the name, or the one with the `uid`, such as that of `create()`.
         Outages in between are waited for; `since=event.sequence` goes on after an end of the program.
         """
-        async with aclosing(self._known_later(namespace, job, uid)) as known:
+        async with aclosing(self._known_later(namespace, job, uid, answered=since > 0)) as known:
             async for batch in known:
                 for stored in batch:
                     if stored.sequence > since:
@@ -225,18 +225,25 @@ class Client:
             change.target, await follow(cluster, change, timeout=timeout, tell=lambda _: None, trouble=self._trouble)
         )
 
-    async def _known_later(self, namespace: str, job: str, uid: str) -> AsyncGenerator[Sequence[Stored], None]:
+    async def _known_later(
+        self, namespace: str, job: str, uid: str, *, answered: bool
+    ) -> AsyncGenerator[Sequence[Stored], None]:
+        """The events of a job, also of one that comes later; once it was `answered`, no answer is waited for."""
         told = False
         while True:
             try:
                 async with aclosing(await self._known(namespace, job, uid)) as known:
                     async for batch in known:
-                        told = False
+                        answered, told = True, False
                         yield batch
             except Refused as refusal:
                 if refusal.reason != "NotFound":
                     raise
+                answered, told = True, False
             except Transient as trouble:
+                if not answered:
+                    # It may be a wrong address.
+                    raise
                 if not told:
                     self._trouble(f"{trouble}; asking on")
                 told = True

@@ -68,6 +68,9 @@ async def test_events_of_a_job_to_come_are_waited_for_and_go_on_after_an_outage(
     async with make(site) as client, asyncio.timeout(LONGEST_SECONDS):
         following = asyncio.ensure_future(until_failed(client, namespace, begun))
         await asyncio.sleep(0.6)
+        await site.stop()
+        await asyncio.sleep(1.0)
+        await site.start()
         async with connected(site.nats, ADMIN) as log:
             await record(log, a_running_job(2), history)
         await begun.wait()
