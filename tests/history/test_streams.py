@@ -17,7 +17,7 @@ from shared.job.events.status import JobFailed
 from shared.job.events.watcher import JobGone
 from tests.history.test_answers import ask, of
 from tests.history.test_answers import log as log  # noqa: PLC0414
-from tests.kit.builders import a_running_job
+from tests.kit.builders import a_running_job, scaling_out
 from tests.muster.test_get import Log
 
 TEAM_A = Question("team-a", watch=True)
@@ -45,8 +45,8 @@ async def test_a_watch_tells_what_there_is_and_then_each_change(log: Log):
     progress = Progress()
     async with aclosing(watched(log, progress=progress)) as stream:
         assert [brief(each) for each in await taken(stream, 2)] == [
-            ("ADDED", "trainingjob.bygone", "Running"),
             ("ADDED", "trainingjob.resnet", "Running"),
+            ("ADDED", "trainingjob.bygone", "Running"),
         ]
         log.add(JobFailed(reason="JobFailed"))
         log.add(*a_running_job(2), name="new", uid="uid-7")
@@ -70,6 +70,29 @@ async def test_a_watch_goes_on_after_a_version_without_what_was_before(log: Log)
             ("MODIFIED", "trainingjob.resnet"),
             ("ADDED", "trainingjob.new"),
         }
+
+
+async def test_who_goes_on_after_any_frame_misses_no_change(log: Log):
+    version = len(log.journal.events)
+    log.add(*a_running_job(2), name="zebra", uid="uid-9")
+    log.add(*a_running_job(2), name="ant", uid="uid-10")
+    async with aclosing(watched(log, Question("team-a", watch=True, after=version))) as stream:
+        (first,) = await taken(stream, 1)
+    seen = int(first["object"]["metadata"]["resourceVersion"])
+    async with aclosing(watched(log, Question("team-a", watch=True, after=seen))) as stream:
+        (second,) = await taken(stream, 1)
+    assert [brief(each)[1] for each in (first, second)] == ["trainingjob.zebra", "trainingjob.ant"]
+
+
+async def test_nothing_is_promised_before_it_was_sent(log: Log):
+    progress = Progress()
+    async with aclosing(watched(log, progress=progress)) as stream:
+        await taken(stream, 1)
+        assert progress.reached == 0
+        await taken(stream, 1)
+        log.add(JobFailed(reason="JobFailed"))
+        await taken(stream, 1)
+        assert progress.reached
 
 
 async def test_a_watch_of_one_name_tells_of_no_other(log: Log):
@@ -105,6 +128,17 @@ async def test_events_come_as_they_are_recorded_and_go_on_where_a_stream_ended(l
         log.add(JobGone(version=90))
         [gone] = await taken(stream, 1)
         assert gone["subject"].endswith("JobGone")
+
+
+async def test_the_events_of_a_request_are_those_of_its_job_with_its_uid_too(log: Log):
+    log.add(*scaling_out(2))
+    end = len(log.journal.events)
+    more = ask(name="scaleout.scaleout-request-1", part="events", watch=True, uid="uid-1", after=end)
+    async with aclosing(Streams(of(log)).events(more)) as stream:
+        assert await anext(stream) == b""
+        log.add(JobFailed(reason="JobFailed"))
+        [failed] = await taken(stream, 1)
+        assert failed["subject"].endswith("JobFailed")
 
 
 async def test_who_is_not_in_the_log_is_not_followed(log: Log):
