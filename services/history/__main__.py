@@ -4,7 +4,7 @@ import asyncio
 import ssl
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 import msgspec
 import structlog
@@ -177,8 +177,13 @@ class Connection:
     async def keep(self) -> None:
         """Look now and then whether the log lets this process in, also while no one asks anything."""
         while True:
-            with suppress(Trouble):
+            try:
                 await self.log()
+            except Trouble:
+                # `turned_away` and each question tell it.
+                pass
+            except Exception:
+                log.exception("cannot look at the log")
             await asyncio.sleep(LOG_LOOK_SECONDS)
 
     async def log(self) -> JetStreamEventLog:

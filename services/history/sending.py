@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
 
 from aiohttp import web
 
@@ -78,7 +79,9 @@ class Sending:
     def end(self) -> None:
         """End it now, as if its time were over."""
         if self._limit.when() is not None and not self._limit.expired():
-            self._limit.reschedule(asyncio.get_running_loop().time())
+            # It may have ended in this moment.
+            with suppress(RuntimeError):
+                self._limit.reschedule(asyncio.get_running_loop().time())
 
     async def _tend(self, response: web.StreamResponse, allowed: Callable[[], Awaitable[bool]]) -> None:
         while True:
