@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 
 import pytest
 
@@ -31,6 +31,15 @@ class Waiting(Client):
     numbers = _Stream(Slow.numbers)
 
 
+@pytest.fixture
+def _interrupts() -> Iterator[None]:
+    """As in a program; a process of the tests may ignore them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interrupts")
 def test_an_interrupt_is_what_the_program_gets_and_the_stream_is_closed():
     slow = Slow()
     with Waiting(slow) as client:
