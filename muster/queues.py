@@ -6,6 +6,7 @@ pause goes to the Workload.  All is read and written with the rights of the pers
 
 from typing import Any
 
+from muster.following import condition_of, status_of
 from muster.jobs import value_at, wants_pause
 from muster.listing import objects
 from muster.targets import Target
@@ -30,7 +31,7 @@ async def workload_of(cluster: Cluster, job: Custom) -> Custom | None:
     """
     selector = f"{JOB_UID}={job.metadata.uid}"
     found = await objects(cluster, WORKLOADS, job.metadata.namespace, selector) or ()
-    going = [known for known in found if not condition_of(known, "Finished")]
+    going = [known for known in found if not _condition(known, "Finished")]
     return max(going, key=lambda known: known.metadata.creation_timestamp or "", default=None)
 
 
@@ -46,14 +47,13 @@ def is_switched_off(workload: Custom) -> bool:
 
 
 def is_admitted(workload: Custom) -> bool:
-    return bool(condition_of(workload, "Admitted"))
+    return bool(_condition(workload, "Admitted"))
 
 
-def condition_of(workload: Custom, kind: str, status: str = "True") -> dict[str, Any]:
-    """The Workload's condition of that type and status; empty without one."""
-    known = value_at(workload, ".status.conditions")
-    found = (each for each in (known if isinstance(known, list) else ()) if isinstance(each, dict))
-    return next((each for each in found if (each.get("type"), each.get("status")) == (kind, status)), {})
+def _condition(workload: Custom, kind: str, status: str = "True") -> dict[str, Any]:
+    """The Workload's condition of that type, if it has this status; empty otherwise."""
+    found = condition_of(status_of(workload), kind)
+    return found if found.get("status") == status else {}
 
 
 async def waits(cluster: Cluster, target: Target, job: Custom) -> str:
@@ -77,9 +77,9 @@ def of_workload(queue: str, workload: Custom) -> str:
         return f"a person suspended it in queue {queue} (spec.active of Workload {workload.metadata.name} is false)"
     if is_admitted(workload):
         return f"queue {queue} has admitted it, and Kueue is about to resume it"
-    if reserved := condition_of(workload, "QuotaReserved"):
+    if reserved := _condition(workload, "QuotaReserved"):
         return f"it has quota in queue {queue} and waits for its admission checks{_told(reserved)}"
-    waiting, evicted = condition_of(workload, "QuotaReserved", "False"), condition_of(workload, "Evicted")
+    waiting, evicted = _condition(workload, "QuotaReserved", "False"), _condition(workload, "Evicted")
     before = f"; evicted{_told(evicted)}" if evicted else ""
     since = waiting.get("lastTransitionTime") or workload.metadata.creation_timestamp or ""
     return f"waits for quota in queue {queue} since {since}{_words(waiting)}{before}"

@@ -1,6 +1,7 @@
 """Arguments that several commands take, and the settings of the environment."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,12 +23,19 @@ def settings() -> Settings:
         raise fail(complaint(error)) from error
 
 
+@contextmanager
+def wrong_usage(hint: str | None = None) -> Iterator[None]:
+    """What is refused here is wrong usage, of the option `hint` if it is given."""
+    try:
+        yield
+    except Refused as refusal:
+        raise typer.BadParameter(str(refusal), param_hint=hint) from refusal
+
+
 def named(text: str) -> Asked:
     """The job or the request of a KIND/NAME.  Wrong usage if it is none."""
-    try:
+    with wrong_usage():
         return parse_target(text)
-    except Refused as refusal:
-        raise typer.BadParameter(str(refusal)) from refusal
 
 
 def or_current(context: typer.Context, namespace: str) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from muster.commands.arguments import settings
+from muster.commands.arguments import settings, wrong_usage
 
 
 class Nats(StrEnum):
@@ -82,16 +82,13 @@ def setup(
     from muster.reading import run as running
     from muster.setup import Wish, set_up
     from muster.subscribers import sizes_of
-    from shared.errors import Refused
 
     if log_only and (release or take_crds or take_scope):
         raise typer.BadParameter("--log-only does not use Kubernetes, which has the definitions and the claims")
     if release and check:
         raise typer.BadParameter("--release has nothing to check; leave --check out")
-    try:
+    with wrong_usage("--subscriber"):
         sizes = sizes_of(subscribers, subscriber or [])
-    except Refused as refusal:
-        raise typer.BadParameter(str(refusal), param_hint="--subscriber") from refusal
     chosen = settings() if namespace is None else settings().model_copy(update={"namespace": namespace})
     wish = Wish(
         replicas=replicas,

@@ -5,10 +5,9 @@ from typing import Annotated
 
 import typer
 
-from muster.commands.arguments import settings
+from muster.commands.arguments import settings, wrong_usage
 from muster.outgoing import PHASES, Format, filters_of
 from muster.targets import must_be_names
-from shared.errors import Refused
 
 LONGEST_SECONDS = 300.0
 
@@ -80,10 +79,8 @@ def forward(
             raise typer.BadParameter(f"{phase} is no phase; say one of {', '.join(PHASES)}")
     if batch > 1 and form is Format.binary:
         raise typer.BadParameter("a batch has no binary mode; leave --format out")
-    try:
+    with wrong_usage():
         must_be_names(*(namespaces or ()), name)
-    except Refused as refusal:
-        raise typer.BadParameter(str(refusal)) from refusal
     if "." in name:
         raise typer.BadParameter("the name of a position has no dot")
     kinds = [*(types or ()), *(PHASES[phase] for phase in phases or ())]

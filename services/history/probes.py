@@ -18,20 +18,22 @@ from shared.release import this_release
 from shared.telemetry import prometheus
 from shared.telemetry.metrics import Count, Histogram, Metric, Series
 
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0)
+
 ANSWERS = Metric("muster_history_answers_total", "counter", ("code",), "Answers of the history service, by HTTP status")
 ANSWER_SECONDS = Metric(
     "muster_history_answer_duration_seconds",
     "histogram",
     (),
     "How long an answer of the history service took, waiting for its turn included",
-    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0),
+    buckets=_SECONDS,
 )
 FOLD_SECONDS = Metric(
     "muster_history_fold_duration_seconds",
     "histogram",
     (),
     "How long the history service read and folded events for an answer that it had not kept",
-    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0),
+    buckets=_SECONDS,
 )
 WAITING = Metric("muster_history_waiting", "gauge", (), "Questions that the history service has not answered yet")
 

@@ -15,7 +15,7 @@ from services.watcher.core.cache import Cache
 from services.watcher.core.observe import observe
 from services.watcher.core.pace import Row, coalesces, pause, wait, waits_for_the_rest
 from services.watcher.core.requests import waiting_room
-from services.watcher.core.starts import LONGEST_SECONDS, MOST, SETTLING_SECONDS, Starts, begins, is_made
+from services.watcher.core.starts import LONGEST_SECONDS, MOST, Starts
 from services.watcher.deadlines import Deadlines
 from services.watcher.watches import DEFAULTS, Options, Watches
 from shared.cluster import Cluster
@@ -122,11 +122,8 @@ class Watcher:
                 return facts
             self._wake_later(job.key, LONGEST_SECONDS)
             return ()
-        if not begins(job):
-            self._starts.started(job.key)
-            self._wake_due(job.key.namespace)
-        elif is_made(job) and self._starts.settles(job.key, now):
-            asyncio.get_running_loop().call_later(SETTLING_SECONDS, self._wake_due, job.key.namespace)
+        if (seconds := self._starts.frees(job, now)) is not None:
+            asyncio.get_running_loop().call_later(seconds, self._wake_due, job.key.namespace)
         return facts
 
     def _wake_due(self, namespace: str) -> None:

@@ -117,39 +117,29 @@ class Caller:
         request that the server turned away (429) and asks for again is sent again, as client-go does: what takes
         several requests would else begin anew with each of them.
         """
-        until = asyncio.get_running_loop().time() + RETRIED_SECONDS
-        while True:
-            try:
-                return await self._once(method, path, what, query, body, content_type, headers)
-            except FailedRequest as failure:
-                seconds = failure.status.retry_after
-                late = asyncio.get_running_loop().time() + seconds > until
-                if failure.status.code != 429 or not seconds or late:
-                    raise
-                await asyncio.sleep(seconds)
-
-    async def _once(
-        self,
-        method: str,
-        path: str,
-        what: str,
-        query: Mapping[str, str] | None,
-        body: bytes | None,
-        content_type: str,
-        headers: Mapping[str, str] | None,
-    ) -> Answered:
         timeout = aiohttp.ClientTimeout(total=self.timeouts.total, sock_connect=self.timeouts.connect)
         more = {**(headers or {}), **({"Content-Type": content_type} if body is not None else {})}
-        async with (
-            self._limiter.slot(namespace_of(path)) as number,
-            self._answer(method, path, query, timeout, what, body=body, headers=more) as response,
-        ):
-            if response.status == 429:
-                self._limiter.throttled(number)
-            await _must_have_succeeded(response)
-            answer = await response.read()
-            self._limiter.succeeded()
-            return Answered(answer, response.headers)
+        until = asyncio.get_running_loop().time() + RETRIED_SECONDS
+        while True:
+            async with (
+                self._limiter.slot(namespace_of(path)) as number,
+                self._answer(method, path, query, timeout, what, body=body, headers=more) as response,
+            ):
+                if response.status == 429:
+                    self._limiter.throttled(number)
+                try:
+                    await _must_have_succeeded(response)
+                except FailedRequest as failure:
+                    seconds = failure.status.retry_after
+                    late = asyncio.get_running_loop().time() + seconds > until
+                    if failure.status.code != 429 or not seconds or late:
+                        raise
+                else:
+                    answer = await response.read()
+                    self._limiter.succeeded()
+                    return Answered(answer, response.headers)
+            # Others have the place in flight meanwhile.
+            await asyncio.sleep(seconds)
 
     @asynccontextmanager
     async def stream(

@@ -10,7 +10,7 @@ number never concern the log or another copy.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, Self
 
 from shared.errors import Refused
@@ -120,10 +120,10 @@ class Copy(NamedTuple):
         return f"{kind}-{self.namespace}" if self.namespace else kind
 
 
-def copies(users: Iterable[str]) -> list[Copy]:
-    """The copies that these users read."""
-    there = (user.partition("-") for user in users)
-    return [Copy(namespace) for kind, _, namespace in there if kind == SUBSCRIBER]
+def copy_of(user: str) -> Copy | None:
+    """The copy that this user reads; None for a user who is no subscriber."""
+    kind, _, namespace = user.partition("-")
+    return Copy(namespace) if kind == SUBSCRIBER else None
 
 
 def stream_of(bucket: str) -> str:
@@ -159,7 +159,7 @@ def asks(user: str) -> tuple[str, ...]:
     if user == ADMIN:
         return ()
     api = "$JS.API"
-    if copies([user]):
+    if copy_of(user) is not None:
         return (_NAMES, *_asks_of_copy())
     readable = (STREAM, stream_of(LEASES), stream_of(HEADS))
     return (
@@ -198,7 +198,7 @@ def listens(user: str) -> tuple[str, ...]:
     """The subjects to which a user may subscribe."""
     if user == ADMIN:
         return (">",)
-    return (f"{inbox_of(user)}.>", _INBOXES if copies([user]) else f"{STORED}.>")
+    return (f"{inbox_of(user)}.>", _INBOXES if copy_of(user) is not None else f"{STORED}.>")
 
 
 def permissions(user: str) -> dict[str, Any] | None:
@@ -209,7 +209,7 @@ def permissions(user: str) -> dict[str, Any] | None:
     if user == ADMIN:
         return None
     allowed: Any = [*publishes(user), *asks(user)]
-    for copy in copies([user]):
+    if (copy := copy_of(user)) is not None:
         # It would tell the log that the copy has what it lacks.
         allowed = {"allow": allowed, "deny": [copy.flow]}
     return {"publish": allowed, "subscribe": list(listens(user))}
@@ -225,7 +225,7 @@ def accounts(passwords: Mapping[str, str]) -> dict[str, Any]:
             "users": [_user(user, passwords[user]) for user in passwords if user == ADMIN],
         }
     }
-    for copy in copies(guests):
+    for copy in filter(None, map(copy_of, guests)):
         table[copy.account] = {
             "jetstream": {"max_streams": 1, "max_consumers": MAX_CONSUMERS, "max_mem": -1, "max_file": -1}
         }
@@ -259,7 +259,7 @@ class _Import(NamedTuple):
 
 
 def _imports(user: str) -> list[_Import]:
-    for copy in copies([user]):
+    if (copy := copy_of(user)) is not None:
         services = [_Import("service", ACCOUNT if each == _NAMES else copy.account, each) for each in asks(user)]
         return [*services, _Import("stream", copy.account, _INBOXES)]
     services = [_Import("service", ACCOUNT, each) for each in (*publishes(user), *asks(user))]

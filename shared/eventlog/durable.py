@@ -17,6 +17,7 @@ from shared.eventlog import Stored, api, wire
 from shared.eventlog.account import STREAM, SUBSCRIBER
 from shared.eventlog.connection import Connection, Listener
 from shared.eventlog.retry import backoff
+from shared.eventlog.streams import ConsumerInfo
 from shared.eventlog.tls import Login
 from shared.untrusted import whole_number
 
@@ -143,9 +144,9 @@ class Durable:
     async def _ensure(self) -> None:
         name = self.name
         try:
-            known = await api.call(self._connection, f"CONSUMER.INFO.{STREAM}.{name}", None, _Info)
+            known = await api.call(self._connection, f"CONSUMER.INFO.{STREAM}.{name}", None, ConsumerInfo)
             if not self._created:
-                self._created = (await api.call(self._connection, f"STREAM.INFO.{STREAM}", None, _Copy)).created
+                self._created = (await api.stream_info(self._connection, STREAM)).created
         except Refused as refusal:
             if refusal.reason == "NotSetUp":
                 words = (
@@ -157,7 +158,7 @@ class Durable:
                 raise Refused(words, reason="Forbidden") from refusal
             if refusal.reason != "NotFound":
                 raise
-            known = _Info(await self._beginning())
+            known = ConsumerInfo(await self._beginning())
         self._last = max(self._last, known.ack_floor.stream_seq)
         config = known.config | {
             "durable_name": name,
@@ -174,7 +175,7 @@ class Durable:
 
     async def _beginning(self) -> dict[str, Any]:
         """Where a consumer that is not there begins: none of the copy that this process knows may be passed over."""
-        copy = await api.call(self._connection, f"STREAM.INFO.{STREAM}", None, _Copy)
+        copy = await api.stream_info(self._connection, STREAM)
         known, self._created = self._created, copy.created
         if known and known != copy.created:
             self._last, self._fault = 0, "the copy was made anew, and is sent from its first event on"
@@ -234,25 +235,6 @@ class Durable:
     def _lost(self) -> None:
         self._open, self._fault = 0, "the connection was lost"
         self._wake.set()
-
-
-class _Floor(msgspec.Struct, frozen=True):
-    stream_seq: int = 0
-
-
-class _Info(msgspec.Struct, frozen=True):
-    config: dict[str, Any]
-    ack_floor: _Floor = _Floor()
-    """All events up to it are dealt with."""
-
-
-class _State(msgspec.Struct, frozen=True):
-    last_seq: int = 0
-
-
-class _Copy(msgspec.Struct, frozen=True):
-    created: str
-    state: _State = _State()
 
 
 def _delivered(subject: str, reply: str, headers: bytes, body: bytes) -> Delivered:

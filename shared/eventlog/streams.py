@@ -1,4 +1,4 @@
-"""The server's answer about a stream.  Pure."""
+"""The server's answers about streams and consumers.  Pure."""
 
 from datetime import datetime
 from typing import Any
@@ -42,7 +42,18 @@ class StreamInfo(msgspec.Struct, frozen=True):
     cluster: StreamCluster = StreamCluster()
     ts: datetime | None = None
     """The time by the server's clock."""
+    created: str = ""
 
     @property
     def name(self) -> str:
         return str(self.config["name"])
+
+
+class Position(msgspec.Struct, frozen=True):
+    stream_seq: int = 0
+
+
+class ConsumerInfo(msgspec.Struct, frozen=True):
+    config: dict[str, Any]
+    ack_floor: Position = Position()
+    """All of its messages up to this one are acknowledged."""

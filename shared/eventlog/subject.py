@@ -61,7 +61,7 @@ def filters(namespace: str = "*", name: str = "*", uid: str = "*", author: str =
 
 
 def of_type(namespace: str, tag: str) -> str:
-    """The NATS filter of the events of a namespace and a type, whoever wrote them; `*` stands for any."""
+    """The NATS filter of the events of a namespace and a type, by any author; `*` stands for any namespace or type."""
     return f"*.{_token(namespace)}.*.*.*.{tag}"
 
 

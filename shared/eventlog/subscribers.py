@@ -15,7 +15,7 @@ from shared.errors import Refused
 from shared.eventlog import api, wire
 from shared.eventlog.account import LOG_API, STREAM, Copy
 from shared.eventlog.connection import Connection, NoResponder
-from shared.eventlog.streams import StreamInfo
+from shared.eventlog.streams import ConsumerInfo, StreamInfo
 
 INACTIVE_SECONDS = 7 * 24 * 3600
 """After so long without its subscriber a consumer is removed, also a durable one."""
@@ -85,10 +85,6 @@ class _Names(msgspec.Struct, frozen=True):
     consumers: list[str] | None = None
 
 
-class _Feed(msgspec.Struct, frozen=True):
-    config: dict[str, Any]
-
-
 async def make_copy(connection: Connection, copy: Copy, max_bytes: int) -> None:
     """Make the copy, with as many replicas as the log; `max_bytes` is its size, beyond which the oldest events leave.
 
@@ -118,8 +114,8 @@ async def follows(connection: Connection, copy: Copy, found: StreamInfo) -> bool
     """True if the copy is of this log and is fed: a log that was made or restored anew has another feed, or none."""
     if copy not in await fed_copies(connection):
         return False
-    feed, wanted = (await api.call(connection, f"CONSUMER.INFO.{STREAM}.{copy.feed}", None, _Feed)).config, _feed(copy)
-    if any(feed.get(key) != wanted.get(key) for key in ("deliver_subject", "filter_subjects")):
+    feed, wanted = await api.call(connection, f"CONSUMER.INFO.{STREAM}.{copy.feed}", None, ConsumerInfo), _feed(copy)
+    if any(feed.config.get(key) != wanted.get(key) for key in ("deliver_subject", "filter_subjects")):
         # Another release sent it elsewhere.
         return False
     last = found.state.last_seq

@@ -152,7 +152,7 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
             return job
 
 
-def _suspended(job: Job, event: status.JobSuspending | status.JobSuspended, at: At) -> Job:
+def _suspended(job: Job, event: status.Paused, at: At) -> Job:
     job = attempts.suspended(job, event, at)
     return requests.settled_by_pause(job) if event.settles else job
 

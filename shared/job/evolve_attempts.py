@@ -9,7 +9,7 @@ from shared.job.conditions import no_longer
 from shared.job.events.event import At
 from shared.job.events.scaler import WorkersReleased
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
-from shared.job.events.status import JobCreated, JobRestarting, JobSuspended, JobSuspending
+from shared.job.events.status import JobCreated, JobRestarting, Paused
 from shared.job.evolve_requests import released, spoiling, with_edit, with_request
 from shared.job.losses import Refill, Vacancy
 from shared.job.membership import Unknown
@@ -105,7 +105,7 @@ def workers_released(job: Job, event: WorkersReleased, at: At) -> Job:
     return with_attempt(job, vacancies={**job.attempt.vacancies, **vacancies})
 
 
-def interrupted(job: Job, event: JobRestarting | JobSuspending | JobSuspended, at: At) -> Job:
+def interrupted(job: Job, event: JobRestarting | Paused, at: At) -> Job:
     """The conditions of the interrupted attempt become false."""
     conditions = job.conditions
     for kind in ("Running", "Scaling", "Restarting", *MILESTONES):
@@ -113,7 +113,7 @@ def interrupted(job: Job, event: JobRestarting | JobSuspending | JobSuspended, a
     return replace(with_attempt(job, below_minimum=0), conditions=conditions, restart_wanted=0)
 
 
-def suspended(job: Job, event: JobSuspending | JobSuspended, at: At) -> Job:
+def suspended(job: Job, event: Paused, at: At) -> Job:
     """The pods are deleted, or gone; conditions that `JobSuspending` made false get the reason of `JobSuspended`."""
     job = interrupted(job, event, at)
     pausing = next((known.reason for known in job.conditions if known.type == "Suspending" and known.status), "")

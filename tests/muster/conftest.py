@@ -14,7 +14,7 @@ from devcluster.apiserver.server import ApiServer
 from devcluster.apiserver.store import Store
 from devcluster.certificates import server_context
 from devcluster.kubeconfig import write_kubeconfig
-from muster import following
+from muster import crds, following
 from muster.stack import CRDS
 from shared.cluster.kube import KubeCluster
 from shared.frameworks.training_job import TRAININGJOBS
@@ -128,3 +128,10 @@ def a_site(certificates: Path, tmp_path: Path) -> MakeSite:
                 await cluster.close()
 
     return make
+
+
+@pytest.fixture
+async def site(a_site: MakeSite) -> AsyncIterator[Site]:
+    """With the definitions of this release."""
+    async with a_site(crds.manifests()) as made:
+        yield made

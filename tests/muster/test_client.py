@@ -13,24 +13,14 @@ import pytest
 
 import muster.client
 import muster.client.sync
-from muster import crds
 from muster.client import Client, Event, Failed, Refused, Transient, WaitedTooLong, facts
 from shared.eventlog import Stored
 from shared.job.events.catalog import AUTHORS
 from shared.ports import free_port
 from tests.kit.operator import a_job
-from tests.muster.conftest import NAME, Clock, MakeSite, Site
+from tests.muster.conftest import NAME, Site
 
-
-@pytest.fixture(autouse=True)
-def quick(clock: Clock) -> Clock:
-    return clock
-
-
-@pytest.fixture
-async def site(a_site: MakeSite) -> AsyncIterator[Site]:
-    async with a_site(crds.manifests()) as made:
-        yield made
+pytestmark = pytest.mark.usefixtures("clock")
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from tests.kit.choirs import BANDS, CHOIRS, Band, Choir, a_band, a_choir
 from tests.memory.cluster import MemoryCluster
 from tests.memory.eventlog import MemoryEventLog
 from tests.memory.store import MemoryStore
-from tests.muster.conftest import NAME, PATIENCE_SECONDS, Clock, MakeSite, Said, Site
+from tests.muster.conftest import NAME, PATIENCE_SECONDS, MakeSite, Said, Site
 from tests.muster.test_get import Log
 
 KINDS = Kinds((*BUILT_IN, Choir(), Band()))
@@ -48,9 +48,7 @@ def asked(text: str) -> Asked:
 CHOIR, BAND = asked(f"choir/{NAME}"), asked(f"band/{NAME}")
 
 
-@pytest.fixture(autouse=True)
-def quick(clock: Clock) -> Clock:
-    return clock
+pytestmark = pytest.mark.usefixtures("clock")
 
 
 @pytest.fixture

@@ -1,20 +1,18 @@
 """`muster restart`: a new value of the annotation, and waiting for the attempt that it begins."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 import typer
 
-from muster import crds
 from muster.following import LASTING_SECONDS
 from muster.reading import told
 from muster.restart import new_value, restart, this_second
 from muster.targets import parse_target
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.naming import RESTART
-from tests.muster.conftest import NAME, PATIENCE_SECONDS, Clock, MakeSite, Said, Site
+from tests.muster.conftest import NAME, PATIENCE_SECONDS, Clock, Said, Site
 
 JOB = parse_target(f"trainingjob/{NAME}")
 BEGAN = "2030-01-01T00:00:00Z"
@@ -29,15 +27,7 @@ def restarting(since: str, *, now: bool) -> dict[str, Any]:
     return {"type": "Restarting", "status": str(now), "reason": "RestartRequested", "lastTransitionTime": since}
 
 
-@pytest.fixture(autouse=True)
-def quick(clock: Clock) -> Clock:
-    return clock
-
-
-@pytest.fixture
-async def site(a_site: MakeSite) -> AsyncIterator[Site]:
-    async with a_site(crds.manifests()) as made:
-        yield made
+pytestmark = pytest.mark.usefixtures("clock")
 
 
 async def waiting(site: Site, said: Said, shows: str = "Running") -> "asyncio.Future[None]":

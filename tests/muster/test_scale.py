@@ -14,15 +14,13 @@ from shared.cluster import Snapshot
 from shared.cluster.objects import Custom
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.tfjob import TFJOB
-from tests.muster.conftest import NAME, PATIENCE_SECONDS, Clock, MakeSite, Said, Site
+from tests.muster.conftest import NAME, PATIENCE_SECONDS, MakeSite, Said, Site
 
 JOB = parse_target(NAME)
 TWO = ["resnet-worker-0", "resnet-worker-1"]
 
 
-@pytest.fixture(autouse=True)
-def quick(clock: Clock) -> Clock:
-    return clock
+pytestmark = pytest.mark.usefixtures("clock")
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 import typer
 
-from muster import crds, following
+from muster import following
 from muster.jobs import patched
 from muster.reading import told
 from muster.suspend import resume, suspend
@@ -22,15 +22,7 @@ PAUSED = {"type": "Suspended", "status": "True", "reason": "TrainingJobSuspended
 RUNS = {"type": "Running", "status": "True", "reason": "TrainingJobRunning"}
 
 
-@pytest.fixture(autouse=True)
-def quick(clock: Clock) -> Clock:
-    return clock
-
-
-@pytest.fixture
-async def site(a_site: MakeSite) -> AsyncIterator[Site]:
-    async with a_site(crds.manifests()) as made:
-        yield made
+pytestmark = pytest.mark.usefixtures("clock")
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ FOR_EVER = f"trap 'sleep {TERMINATION_SECONDS}; exit 0' TERM; trap 'exit 0' USR1
 
 
 def queues(cpu: int) -> tuple[dict[str, Any], ...]:
-    """A queue `team-a` with so many processors, where whoever has a higher priority preempts."""
+    """A queue `team-a` with so many processors, where a job of higher priority preempts others."""
     flavor = {"name": "pool", "resources": [{"name": "cpu", "nominalQuota": cpu}]}
     kinds: list[tuple[str, str, dict[str, Any]]] = [
         ("ResourceFlavor", "pool", {"spec": {"nodeLabels": {POOL: "a"}}}),

@@ -1,19 +1,32 @@
 """How many jobs of a namespace begin at once."""
 
+import msgspec
 import pytest
 
 from services.watcher.core.pace import LONGEST_START_SECONDS
 from services.watcher.core.starts import LONGEST_SECONDS, MOST, SETTLING_SECONDS, Starts
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.naming import JobKey, Uid
+from shared.job.state import Job
+from tests.kit.builders import a_created_job, a_running_job, pods, worker
+from tests.kit.stories import given
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World, a_training_job
 
+replace = msgspec.structs.replace
+
 JOBS = 3 * MOST
+RUNNING = given(*a_running_job(workers=2)).job
+CREATED = given(*a_created_job(workers=2)).job
+STARTING = given(*a_created_job(workers=2), pods(worker(0, phase="Pending"), worker(1, phase="Pending"))).job
 
 
 def a_key(number: int, namespace: str = "team-a") -> JobKey:
     return JobKey(namespace, f"job-{number}", Uid(f"uid-{number}"))
+
+
+def with_key(job: Job, number: int) -> Job:
+    return replace(job, key=a_key(number))
 
 
 @pytest.fixture
@@ -36,17 +49,17 @@ def test_a_turn_is_kept_however_often_it_is_asked_for(starts: Starts):
 
 def test_who_waits_follows_those_that_started_in_the_order_of_coming(starts: Starts):
     assert starts.due("team-a", 1.0) == ()
-    starts.started(a_key(3))
+    assert starts.frees(with_key(RUNNING, 3), 1.0) == 0
     assert starts.due("team-a", 1.0) == (a_key(MOST),)
-    starts.started(a_key(4))
-    starts.started(a_key(5))
+    assert [starts.frees(with_key(RUNNING, number), 1.0) for number in (4, 5)] == [0, 0]
     assert starts.due("team-a", 1.0) == (a_key(MOST), a_key(MOST + 1)), "as many as there are turns and jobs"
     assert all(starts.may_begin(key, 1.0) for key in starts.due("team-a", 1.0))
     assert not starts.waiting
 
 
 def test_a_job_with_all_its_pods_gives_its_turn_back_soon(starts: Starts):
-    assert [starts.settles(a_key(0), at) for at in (1.0, 1.5)] == [True, False]
+    assert starts.frees(with_key(CREATED, 0), 0.5) is None
+    assert [starts.frees(with_key(STARTING, 0), at) for at in (1.0, 1.5)] == [SETTLING_SECONDS, None]
     assert starts.due("team-a", 1.0) == ()
     assert starts.due("team-a", 1.0 + SETTLING_SECONDS) == (a_key(MOST),)
     assert starts.may_begin(a_key(MOST), 1.0 + SETTLING_SECONDS)
@@ -58,8 +71,9 @@ def test_a_job_that_never_gets_its_pods_gives_its_turn_back_at_last(starts: Star
 
 
 def test_one_that_is_gone_waits_no_more(starts: Starts):
-    starts.started(a_key(MOST))
+    assert starts.frees(with_key(Job(key=a_key(MOST)), MOST), 1.0) == 0, "its turn may have been free"
     assert starts.waiting == {"team-a": 1}
+    assert starts.frees(with_key(RUNNING, 99), 1.0) is None, "it stands nowhere"
 
 
 @in_virtual_time
@@ -83,7 +97,7 @@ async def test_nothing_is_recorded_of_a_job_whose_turn_has_not_come():
         assert world.count("JobObserved") == MOST
         world.delete(TRAININGJOBS, f"job-{JOBS - 1}")
         await world.pass_seconds(LONGEST_SECONDS)
-        assert world.count("JobObserved") == 2 * MOST, "a scheduler that is away holds up nobody for ever"
+        assert world.count("JobObserved") == 2 * MOST, "turns end while the scheduler is away"
         await world.start("scheduler")
         for number in range(JOBS - 1):
             await world.phase("Running", name=f"job-{number}")

@@ -13,22 +13,10 @@ MOST = 20
 """Of one namespace: enough to keep a cluster busy that makes each within a tenth of a second."""
 
 LONGEST_SECONDS = 60.0
-"""After which a job counts no more, whatever became of it: somebody may have stopped the scheduler."""
+"""The longest time that a job counts: the scheduler may be away."""
 
 SETTLING_SECONDS = 2.0
-"""For which a job counts on once its pods are there, if it does not run before: an image may take minutes."""
-
-
-def is_made(job: Job) -> bool:
-    """True once all pods of the job's first attempt are there, and it does not run yet."""
-    return bool(job.attempt.slots) and job.attempt.slots <= {pod.slot for pod in job.pods.values()}
-
-
-def begins(job: Job) -> bool:
-    """True while nothing but its start is under way: the job neither ran nor waits for something else."""
-    if job.over or job.gone or job.deleting or job.halted or job.problems or job.refusals or job.between_attempts:
-        return False
-    return bool(job.generation) and job.phase in ("", "Created") and not job.attempt.number
+"""The time that a job counts once its pods are there, if it does not run before: an image may take minutes."""
 
 
 class Starts:
@@ -52,21 +40,23 @@ class Starts:
             self._leave(key)
         return True
 
-    def settles(self, key: JobKey, now: float) -> bool:
-        """The job's pods are there; True if its turn ends in `SETTLING_SECONDS` by this, and did later before."""
-        under_way = self._under_way.get(key.namespace, {})
-        if under_way.get(key, 0.0) <= now + SETTLING_SECONDS:
-            return False
-        under_way[key] = now + SETTLING_SECONDS
-        return True
-
-    def started(self, key: JobKey) -> None:
-        """The job runs, or waits for something else."""
-        self._leave(key)
-        under_way = self._under_way.get(key.namespace, {})
-        under_way.pop(key, None)
-        if not under_way:
-            self._under_way.pop(key.namespace, None)
+    def frees(self, job: Job, now: float) -> float | None:
+        """Seconds until somebody's turn may have come by the state of this job; None if it changes nothing."""
+        key = job.key
+        until = self._under_way.get(key.namespace, {}).get(key)
+        if until is None:
+            # A turn that was free for it is free for the next one.
+            return 0.0 if self._leave(key) else None
+        if not _begins(job):
+            under_way = self._under_way[key.namespace]
+            del under_way[key]
+            if not under_way:
+                del self._under_way[key.namespace]
+            return 0.0
+        if until > now + SETTLING_SECONDS and _has_pods(job):
+            self._under_way[key.namespace][key] = now + SETTLING_SECONDS
+            return SETTLING_SECONDS
+        return None
 
     def due(self, namespace: str, now: float) -> tuple[JobKey, ...]:
         """The first of the line, as many as there are free turns."""
@@ -85,8 +75,24 @@ class Starts:
             del under_way[old]
         return max(self._most - len(under_way), 0)
 
-    def _leave(self, key: JobKey) -> None:
+    def _leave(self, key: JobKey) -> bool:
+        """Take the job out of its line; False if it stood in none."""
         line = self._line.get(key.namespace, {})
-        line.pop(key, None)
+        if key not in line:
+            return False
+        del line[key]
         if not line:
-            self._line.pop(key.namespace, None)
+            del self._line[key.namespace]
+        return True
+
+
+def _has_pods(job: Job) -> bool:
+    """True once all pods of the job's first attempt are there."""
+    return bool(job.attempt.slots) and job.attempt.slots <= {pod.slot for pod in job.pods.values()}
+
+
+def _begins(job: Job) -> bool:
+    """True while nothing but its start is under way: the job neither ran nor waits for something else."""
+    if job.over or job.gone or job.deleting or job.halted or job.problems or job.refusals or job.between_attempts:
+        return False
+    return bool(job.generation) and job.phase in ("", "Created") and not job.attempt.number

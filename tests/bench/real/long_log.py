@@ -76,7 +76,7 @@ async def _written(folder: Path, events: int) -> None:
                     subject=line.subject, event_id=line.event_id, time=line.time, body=line.body, basis=line.basis
                 )
                 headers = wire.headers(entry, log=made.identity, expect=0)
-                # Nobody else writes, and each event is sent once.
+                # This is the only writer, and it sends each event once.
                 for guard in (wire.EXPECTED, wire.EXPECTED_SCOPE, wire.MESSAGE_ID):
                     del headers[guard]
                 if line.sequence % UNACKNOWLEDGED:
