@@ -13,7 +13,7 @@ from shared.cluster.calls import Timeouts
 from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster
 from shared.errors import Conflict, Refused, Transient
-from tests.kit.apiserver import ScriptedApiServer, a_pod, html, never, ok, status, write_kubeconfig
+from tests.kit.apiserver import Answer, ScriptedApiServer, a_pod, html, never, ok, status, write_kubeconfig
 
 
 @pytest.fixture(autouse=True)
@@ -104,6 +104,21 @@ class TestCalls:
             await cluster.patch(PODS, "team-a", "p", {})
         assert caught.value.retry_after == 1
         assert not server.answers
+
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            pytest.param(status(429, "TooManyRequests"), id="no word when to come again"),
+            pytest.param(status(503, "ServiceUnavailable", retry_after="1"), id="it may have been done"),
+        ],
+    )
+    async def test_what_the_server_does_not_ask_for_again_is_sent_once(
+        self, cluster: KubeCluster, server: ScriptedApiServer, answer: Answer
+    ) -> None:
+        server.answers += [answer]
+        with pytest.raises(Transient):
+            await cluster.patch(PODS, "team-a", "p", {})
+        assert len(server.asked) == 1
 
     async def test_a_try_that_may_no_longer_change_anything_is_not_sent(
         self, cluster: KubeCluster, server: ScriptedApiServer

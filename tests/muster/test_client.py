@@ -94,6 +94,12 @@ async def test_a_wait_has_an_end_and_the_job_goes_on(client: Client):
         await client.wait("default", NAME, timeout=0.1)
 
 
+async def test_events_at_a_wrong_address_are_not_waited_for(site: Site):
+    async with muster.client.connect(kubeconfig=site.kubeconfig, nats_url=f"nats://127.0.0.1:{free_port()}") as client:
+        with pytest.raises(Transient, match="start NATS there"):
+            await anext(client.events("default", NAME))
+
+
 async def test_a_job_is_deleted_and_then_not_found(client: Client):
     await client.delete("default", NAME)
     for call in (client.get, client.delete, client.wait, client.suspend):

@@ -5,17 +5,19 @@ import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
+import msgspec
 import pytest
 import typer
 
 from muster.history import Part, as_json_text, known_by_log, lines, until
+from muster.reading import found_subjects
 from muster.targets import parse_target
 from shared.errors import Refused
 from shared.eventlog import Stored
 from shared.job.events.watcher import JobGone
 from shared.job.fold import History
-from shared.job.naming import Slot
-from tests.kit.builders import a_running_job, exited, pods, worker
+from shared.job.naming import Slot, history_filters
+from tests.kit.builders import a_running_job, exited, pods, scaling_out, worker
 from tests.kit.histories import KEY, a_history, stored
 from tests.memory.eventlog import MemoryEventLog
 from tests.muster.test_get import Log
@@ -113,3 +115,13 @@ async def test_a_history_is_followed_from_where_it_was_read():
         log.plant("facts.team-a.resnet.uid-1.scaler.X.Y")
         log.add(JobGone(version=90))
         assert (await anext(shown)).split()[3] == "JobGone"
+
+
+async def test_a_request_is_of_the_jobs_that_the_watcher_says():
+    log, asked = Log(), parse_target("scaleout/scaleout-request-1")
+    log.add(*a_running_job(2), *scaling_out(2))
+    [requested] = [each for each in log.journal.events if each.subject.endswith(".ScaleRequested")]
+    forged = requested.subject.replace(".resnet.", ".vgg.").replace(".watcher.", ".status.")
+    log.journal.events.append(msgspec.structs.replace(requested, sequence=len(log.journal.events) + 1, subject=forged))
+    found = await found_subjects(MemoryEventLog(log.journal), asked, "team-a")
+    assert found == history_filters(KEY)

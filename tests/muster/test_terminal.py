@@ -19,6 +19,7 @@ from muster.terminal import harmless
         pytest.param("\x1b]0;title\x07", "\\u001b]0;title\\u0007", id="the title of a window"),
         pytest.param("gone\rhere", "gone\\u000dhere", id="back to the beginning of the line"),
         pytest.param("a\u202eb", "a\\u202eb", id="text turned around"),
+        pytest.param("a\u061cb", "a\\u061cb", id="the mark of another direction"),
         pytest.param("zwei\tWörter\n", "zwei\tWörter\n", id="tabs, line ends and letters stay"),
     ],
 )

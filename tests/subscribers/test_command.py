@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from muster.setup import Wish
+from muster.setup import set_up as command
 from muster.subscribers import add, remove, show, sizes_of
 from shared.errors import Refused
 from shared.eventlog import api
@@ -157,6 +159,19 @@ async def test_a_write_of_users_that_fails_leaves_those_that_are_there(
         await add(Settings(), server.directory, "team-a", SIZE)
     monkeypatch.undo()
     assert passwords(server) == before
+
+
+async def test_a_set_up_that_waits_waits_for_the_account(server: NatsServer):
+    login = {"nats_url": server.url, "nats_user": ADMIN, "nats_password": server.users[ADMIN]}
+    wish = Wish(subscribers={TEAM_A: SIZE}, cluster=False, wait=True, timeout=READY)
+    waiting = asyncio.create_task(command(Settings().model_copy(update=login), wish))
+    done, _ = await asyncio.wait([waiting], timeout=1.5)
+    assert not done
+    async with changed_users(server.directory) as users:
+        users[TEAM_A.user] = "secret"
+    await waiting
+    async with at(server, ADMIN) as admin:
+        assert await fed_copies(admin) == [TEAM_A]
 
 
 async def test_no_server_runs_on_the_folder(tmp_path: Path):

@@ -315,6 +315,18 @@ async def test_without_a_file_for_dead_letters_it_ends_and_loses_nothing(server:
     assert sorted({*receiver.taken}) == sorted(wanted)
 
 
+async def test_of_a_batch_that_ends_it_the_rest_is_given_back_at_once(server: NatsServer, receiver: Receiver):
+    wanted = await written(server, 6)
+    receiver.answer = lambda _, __: web.Response(status=404)
+    async with forwarding(server, receiver, "--batch", "6", "--all", "-n", "team-a", "--tries", "1") as process:
+        await asyncio.wait_for(process.communicate(), READY)
+    receiver.answer = taking
+    async with forwarding(server, receiver, "--batch", "6", "--all", "-n", "team-a"):
+        async with asyncio.timeout(durable.ACK_SECONDS / 2):
+            await receiver.until(6)
+    assert sorted({*receiver.taken}) == sorted(wanted)
+
+
 async def test_a_redirect_is_not_followed(server: NatsServer, receiver: Receiver):
     await written(server, 1)
     receiver.answer = lambda request, _: web.Response(status=307, headers={"Location": str(request.url)})

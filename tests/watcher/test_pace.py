@@ -22,6 +22,7 @@ from services.watcher.core.pace import (
     wait,
     waits_for_the_rest,
 )
+from services.watcher.shell import Watcher
 from shared.cluster.kinds import PODS
 from shared.cluster.objects import Custom
 from shared.eventlog import Entry
@@ -59,6 +60,19 @@ APPEND_SECONDS = 0.2
 )
 def test_pause(pods, append, others, seconds):
     assert pause(pods, append, others) == pytest.approx(seconds)
+
+
+@in_virtual_time
+async def test_nothing_is_kept_of_the_series_of_a_job_that_is_gone():
+    async with World() as world:
+        await world.trains(workers=2)
+        watcher = world._running["watcher"][0].service
+        assert isinstance(watcher, Watcher)
+        assert watcher._rows
+        world.delete(TRAININGJOBS, "resnet")
+        await world.until(lambda: not world.pods(), "the pods are collected")
+        await world.quiet()
+        assert not watcher._rows
 
 
 def test_a_job_whose_pods_never_rest_pauses_for_the_longest():
