@@ -109,6 +109,7 @@ RULES = (
     Rule("scheduler", "DELETE", (PODS, SERVICES), OURS, OURS_IN_WORDS),
     Rule("scheduler", "DELETE", (SECRETS,), f"variables.ssh && {OURS}", f"{OURS_IN_WORDS}, or ssh is off"),
     Rule("scheduler", "DELETE", (Jobs.EVERY,), _EXPIRES, "it has no time to live after its end"),
+    Rule("scheduler", "CREATE", (CONFIGMAPS,), OURS, OURS_IN_WORDS),
     Rule("scaler", "CREATE", (CONFIGMAPS,), OURS, OURS_IN_WORDS),
     Rule("scaler", "UPDATE", (CONFIGMAPS,), f"{OURS} && {_SAME_OWNERS}", f"{OURS_IN_WORDS}, or its owners change"),
     Rule("scaler", "DELETE", (CONFIGMAPS,), OURS, OURS_IN_WORDS),
@@ -238,7 +239,8 @@ def validations(services: Collection[Author]) -> list[Document]:
     asked: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for call, alternatives in rules.items():
         if all(rule.condition for rule in alternatives):
-            asked.setdefault(tuple((rule.condition, rule.words) for rule in alternatives), []).append(call)
+            conditions = dict.fromkeys((rule.condition, rule.words) for rule in alternatives)
+            asked.setdefault((*conditions,), []).append(call)
     return [
         _validation("!(variables.within in variables.closed)", "the namespace is closed to Muster"),
         _validation(f"variables.call in {json.dumps([*rules])}", f"the {_among(services)} makes no such call"),
