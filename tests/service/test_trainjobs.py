@@ -261,7 +261,10 @@ async def test_a_job_that_trainer_began_is_left_alone():
         theirs = {
             "jobsStatus": [{"name": "node", "ready": 0, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}]
         }
-        world.apply(TRAINJOBS, train_job() | {"status": theirs})
+        await world.kill("watcher")
+        world.play()
+        world.store.patch(TRAINJOBS, NAMESPACE, "mnist", {"status": theirs}, subresource="status")
+        await world.start("watcher")
         await world.until(lambda: "JobOfAnother" in world.types())
         await world.quiet()
         assert not world.pods()
