@@ -17,7 +17,7 @@ from tests.bench.real import starts
 from tests.bench.real.client import MERGE, Job, Pod, Watch, encode
 from tests.bench.real.manifests import BARE_GROUP, collection
 from tests.bench.real.table import Figure, milliseconds
-from tests.bench.real.world import World, patiently, progress
+from tests.bench.real.world import Run, World, patiently, progress
 
 CONDITIONS = ("Created", "WorkersCreated", "LauncherCreated", "Running")
 """Of a running job's status."""
@@ -45,8 +45,8 @@ CROWD = Size(jobs=1_000, workers=2, alone=1_000, a_second=100)
 QUICK_CROWD = Size(jobs=10, workers=2, alone=10, a_second=100)
 
 
-async def reactions(*, quick: bool) -> list[Figure]:
-    size = QUICK if quick else FULL
+async def reactions(run: Run) -> list[Figure]:
+    size = QUICK if run.quick else FULL
     ours, theirs = await _both(size)
     return [
         milliseconds(size.what, ours[0], theirs[0], "≤ 18 / 38 ms"),
@@ -54,8 +54,8 @@ async def reactions(*, quick: bool) -> list[Figure]:
     ]
 
 
-async def in_a_crowd(*, quick: bool) -> list[Figure]:
-    size = QUICK_CROWD if quick else CROWD
+async def in_a_crowd(run: Run) -> list[Figure]:
+    size = QUICK_CROWD if run.quick else CROWD
     (ours, _), (theirs, _) = await _both(size)
     return [milliseconds(size.what, ours, theirs, "p99 ≤ 150 ms")]
 

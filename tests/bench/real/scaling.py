@@ -16,7 +16,7 @@ from tests.bench.real import starts
 from tests.bench.real.client import MERGE, Pod, each, encode
 from tests.bench.real.manifests import BareJob, collection, scale_in, scale_out
 from tests.bench.real.table import Figure, seconds
-from tests.bench.real.world import World, patiently, progress
+from tests.bench.real.world import Run, World, patiently, progress
 
 WORKERS = 20
 JOB = "job-0"
@@ -37,8 +37,8 @@ class In(msgspec.Struct, frozen=True):
     done: float
 
 
-async def scaling(*, quick: bool) -> list[Figure]:
-    counts = {1: 2} if quick else {1: 5, 10: 3}
+async def scaling(run: Run) -> list[Figure]:
+    counts = {1: 2} if run.quick else {1: 5, 10: 3}
     lines: list[Figure] = []
     async with World() as world:
         await world.namespace("ours")

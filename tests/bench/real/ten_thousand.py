@@ -12,7 +12,7 @@ from tests.bench.real import starts
 from tests.bench.real.footprint import WORKERS, idle
 from tests.bench.real.reactions import change_seen, changed
 from tests.bench.real.table import Figure, percentiles
-from tests.bench.real.world import World, patiently, progress
+from tests.bench.real.world import Run, World, patiently, progress
 from tests.kit.operator import audited
 
 JOBS = 10_000
@@ -21,9 +21,9 @@ PATIENCE = 3_600.0
 OTHERS, OTHER_WORKERS = 50, 10
 
 
-async def ten_thousand_jobs(*, quick: bool) -> list[Figure]:
-    jobs = 20 if quick else JOBS
-    async with World(audits=True) as world:
+async def ten_thousand_jobs(run: Run) -> list[Figure]:
+    jobs = 20 if run.quick else JOBS
+    async with World() as world:
         for name in ("others", "ours", "last"):
             await world.namespace(name)
         await starts.muster(world, "others", OTHERS, OTHER_WORKERS)
@@ -46,7 +46,7 @@ async def ten_thousand_jobs(*, quick: bool) -> list[Figure]:
                 goal="p99 ≤ 1,000 ms",
             ),
         ]
-        held = await idle(world, quick=quick)
+        held = await idle(world, quick=run.quick)
         lines.append(Figure(f"{what}: memory of all four, resident / unique", held.memory, goal="≤ 1,024 MiB"))
         return [*lines, *await _restarted(world, jobs)]
 
