@@ -17,7 +17,7 @@ async def lives(run: Run) -> list[Figure]:
     """A job alone, and so many at once, each with four workers."""
     found: list[Figure] = []
     async with World() as world:
-        for jobs in (1, 5) if run.quick else (1, 60, 300):
+        for jobs in (1, 5) if run.quick else (1, 60, 1_000):
             progress(f"calls and events of {jobs} jobs")
             theirs = await _counted(world, starts.bare, "bare", jobs)
             ours = await _counted(world, starts.muster, "muster", jobs)
