@@ -11,8 +11,8 @@ from tests.kit.world import NAMESPACE, World
 from tests.takeover.recorded import put, recorded
 
 MPIJOBS = MPIJOB.resource
-WORKERS = ["pi-worker-0", "pi-worker-1"]
-PI = ["pi-launcher", *WORKERS]
+WORKERS = ["linpack-worker-0", "linpack-worker-1"]
+LINPACK = ["linpack-launcher", *WORKERS]
 
 
 def a_world() -> tuple[World, str]:
@@ -36,11 +36,11 @@ def uids(world: World) -> dict[str, str]:
 
 
 def state(world: World) -> str:
-    return str((world.status(MPIJOBS, "pi").get("conditions") or [{}])[-1].get("type"))
+    return str((world.status(MPIJOBS, "linpack").get("conditions") or [{}])[-1].get("type"))
 
 
 def hosts(world: World) -> dict[str, str]:
-    held = world.store.get(CONFIGMAPS, NAMESPACE, "pi-config")
+    held = world.store.get(CONFIGMAPS, NAMESPACE, "linpack-config")
     assert held is not None
     found: dict[str, str] = held.manifest["data"]
     return found
@@ -48,7 +48,7 @@ def hosts(world: World) -> dict[str, str]:
 
 async def taken_over(world: World, uid: str) -> None:
     def claimed() -> bool:
-        held = [world.store.get(PODS, NAMESPACE, name) for name in PI]
+        held = [world.store.get(PODS, NAMESPACE, name) for name in LINPACK]
         return all(pod and pod.metadata["labels"].get("muster.dev/job-uid") == uid for pod in held)
 
     await world.until(claimed, "all pods are claimed")
@@ -63,15 +63,15 @@ async def test_a_running_job_of_v1_goes_on_with_its_pods_and_finishes():
         await world.quiet()
         assert uids(world) == before
         assert state(world) == "Running"
-        assert world.status(MPIJOBS, "pi")["startTime"] == "2029-12-31T22:00:00Z"
-        assert hosts(world)["hostfile"] == "pi-worker-0 slots=1\npi-worker-1 slots=1\n"
+        assert world.status(MPIJOBS, "linpack")["startTime"] == "2029-12-31T22:00:00Z"
+        assert hosts(world)["hostfile"] == "linpack-worker-0 slots=1\nlinpack-worker-1 slots=1\n"
         # The launcher goes on to reach its workers by it.
         assert "kubexec.sh" in hosts(world)
         assert (world.count("SlotsAssigned"), world.count("EffectRefused")) == (0, 0)
-        world.exit_codes["pi-launcher"] = 0
+        world.exit_codes["linpack-launcher"] = 0
         await world.until(lambda: state(world) == "Succeeded")
         await world.quiet()
-        assert uids(world) == {"pi-launcher": before["pi-launcher"]}, "cleanPodPolicy Running"
+        assert uids(world) == {"linpack-launcher": before["linpack-launcher"]}, "cleanPodPolicy Running"
 
 
 @in_virtual_time
@@ -79,8 +79,8 @@ async def test_a_worker_that_is_lost_afterwards_leaves_the_hosts_file_of_a_job_t
     world, uid = a_world()
     async with world:
         await taken_over(world, uid)
-        world.store.remove(PODS, NAMESPACE, "pi-worker-1")
-        await world.until(lambda: hosts(world)["hostfile"] == "pi-worker-0 slots=1\n")
+        world.store.remove(PODS, NAMESPACE, "linpack-worker-1")
+        await world.until(lambda: hosts(world)["hostfile"] == "linpack-worker-0 slots=1\n")
         assert state(world) == "Running"
 
 
@@ -96,7 +96,7 @@ async def test_a_finished_job_of_v2beta1_is_never_run_again_and_expires(end: str
         await world.quiet()
         assert (state(world), world.pods()) == (end, {})
         await world.pass_seconds(3000)
-        assert world.store.get(MPIJOBS, NAMESPACE, "pi") is None
+        assert world.store.get(MPIJOBS, NAMESPACE, "linpack") is None
 
 
 @in_virtual_time
@@ -110,7 +110,7 @@ async def test_a_running_job_of_v2beta1_is_left_alone_until_its_own_operator_wro
         assert world.store.version == before
         assert world.count("JobAdopted") == 0
         done = of_v2beta1("Running", "Succeeded")["status"] | {"completionTime": "2029-12-31T23:00:00Z"}
-        world.store.patch(MPIJOBS, NAMESPACE, "pi", {"status": done}, subresource="status")
+        world.store.patch(MPIJOBS, NAMESPACE, "linpack", {"status": done}, subresource="status")
         await world.until(lambda: world.count("JobAdopted") == 1)
         await world.quiet()
         assert (state(world), world.pods()) == ("Succeeded", {})
@@ -124,9 +124,9 @@ async def test_a_suspended_job_of_v2beta1_begins_here_when_it_is_resumed():
         await world.until(lambda: world.count("JobAdopted") == 1)
         await world.quiet()
         assert (state(world), world.pods()) == ("Suspended", {})
-        world.store.patch(MPIJOBS, NAMESPACE, "pi", {"spec": {"runPolicy": {"suspend": False}}})
+        world.store.patch(MPIJOBS, NAMESPACE, "linpack", {"spec": {"runPolicy": {"suspend": False}}})
         await world.until(lambda: state(world) == "Running")
-        assert sorted(world.pods()) == PI
+        assert sorted(world.pods()) == LINPACK
 
 
 @pytest.mark.parametrize("turn", range(1, 10))
