@@ -206,7 +206,7 @@ def policies_of_chart() -> str:
         {
             "kinds": admission.labels_of_pods(BUILT_IN),
             "jobs": admission.plurals(BUILT_IN),
-            "matchConstraints": admission.MATCH,
+            "matchConstraints": {component: admission.match(serves) for component, serves in components.items()},
             "variables": [*admission.VARIABLES],
             "requesters": requesters.spec(BUILT_IN),
             "validations": {component: admission.validations(serves) for component, serves in components.items()},
