@@ -159,7 +159,9 @@ REFUSALS = {
     FRAMEWORK_FAILED: Reason("the package of this kind of job failed, or gave a wrong answer"),
     "Forbidden": Reason("a right, a quota or an admission policy stands against it"),
     "Invalid": Reason("the API server does not take the object as it is", final=FINAL),
-    "LabelsChanged": Reason("the labels of an object of the job were changed"),
+    "LabelsChanged": Reason(
+        "an object of the job lacks Muster's labels: they were changed, or another operator made it"
+    ),
     "NameConflict": Reason("an object of another owner has the name"),
     "NamespaceTerminating": Reason("the namespace is being deleted"),
     "NotAsked": Reason("the resource does not ask for what the log says it does", since="0.2"),
