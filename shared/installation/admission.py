@@ -110,6 +110,7 @@ RULES = (
     Rule("scheduler", "DELETE", (PODS, SERVICES), OURS, OURS_IN_WORDS),
     Rule("scheduler", "DELETE", (SECRETS,), f"variables.ssh && {OURS}", f"{OURS_IN_WORDS}, or ssh is off"),
     Rule("scheduler", "DELETE", (Jobs.EVERY,), _EXPIRES, "it has no time to live after its end"),
+    Rule("scheduler", "CREATE", (CONFIGMAPS,), OURS, OURS_IN_WORDS),
     Rule("scaler", "CREATE", (CONFIGMAPS,), OURS, OURS_IN_WORDS),
     Rule("scaler", "UPDATE", (CONFIGMAPS,), f"{OURS} && {_SAME_OWNERS}", f"{OURS_IN_WORDS}, or its owners change"),
     Rule("scaler", "DELETE", (CONFIGMAPS,), OURS, OURS_IN_WORDS),
@@ -251,7 +252,8 @@ def validations(services: Sequence[Author]) -> list[Document]:
     asked: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for call, alternatives in rules.items():
         if all(rule.condition for rule in alternatives):
-            asked.setdefault(tuple((rule.condition, rule.words) for rule in alternatives), []).append(call)
+            conditions = dict.fromkeys((rule.condition, rule.words) for rule in alternatives)
+            asked.setdefault((*conditions,), []).append(call)
     another = f"variables.component != '{component(services)}'"
     return [
         _validation(
