@@ -29,6 +29,9 @@ OWNED_BY_ANOTHER = "OwnedByAnother"
 OVER_BUDGET = "OverBudget"
 """The problem of a new job or request beyond its namespace's budget; it goes once its turn comes."""
 
+MANY_STARTING = "ManyStarting"
+"""The problem of a new job while others of its namespace are being made; it goes once its turn comes."""
+
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """A reason why a spec cannot be acted upon."""
@@ -41,9 +44,9 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """A sentence for the user, without the user's values, because they may be secret."""
 
 
-def is_over_budget(problems: Iterable[Problem]) -> bool:
+def waits_for_turn(problems: Iterable[Problem]) -> bool:
     """True if the job or the request waits for its turn."""
-    return any(problem.reason == OVER_BUDGET for problem in problems)
+    return any(problem.reason in (OVER_BUDGET, MANY_STARTING) for problem in problems)
 
 
 class Ignored(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from shared.job.events import watcher
 from shared.job.events.catalog import Fact
 from shared.job.fold import Histories
 from shared.job.naming import NO_UID, JobKey, Uid
-from shared.job.spec import JobSpec, Problem, going_on, is_over_budget
+from shared.job.spec import JobSpec, Problem, going_on, waits_for_turn
 from shared.job.state import Job
 from shared.job.views import Actor, PodView
 
@@ -172,7 +172,7 @@ def _writers(job: Job, cache: Cache, resource: ObservedJob) -> tuple[Actor, ...]
     if job.gone or cache.epoch != job.epoch:
         return ()
     # What waited for its turn is recorded a second time, whole.
-    return actors.since(0 if is_over_budget(job.problems) else job.version, resource.changes)
+    return actors.since(0 if waits_for_turn(job.problems) else job.version, resource.changes)
 
 
 def _goes_on(job: Job, resource: ObservedJob) -> JobSpec | None:
