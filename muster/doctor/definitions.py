@@ -6,7 +6,7 @@ from typing import Any
 from muster.crds.compare import Verdict, compare
 from muster.doctor.findings import Finding, fail, ok, unknown, warn
 from shared.cluster import Resource, scope
-from shared.frameworks.framework import Framework
+from shared.frameworks.framework import Framework, resources_of
 
 CHECK = "definitions.kinds"
 UPGRADE = "`muster setup` upgrades the definitions, and removes nothing"
@@ -17,7 +17,7 @@ Document = Mapping[str, Any]
 
 def wanted(kinds: Iterable[Framework]) -> list[Resource[Any]]:
     """The kinds of job, of request and of runtime whose definitions are examined, each once."""
-    return list(dict.fromkeys(each for kind in kinds for each in kind.resources))
+    return list(dict.fromkeys(each for kind in kinds for each in resources_of(kind)))
 
 
 def name(resource: Resource[Any]) -> str:

@@ -170,14 +170,14 @@ class Framework(Parser, PodRenderer, StatusRenderer):
     """The kinds of scale requests that name its jobs: TrainingJob has them, and no kind of another package."""
 
     @property
-    def resources(self) -> tuple[Resource[Custom], ...]:
-        """The kinds that come with it: its jobs, their scale requests, and the runtimes that they name."""
-        return (self.resource, *self.requests, *(runtime.resource for runtime in self.runtimes))
-
-    @property
     def others(self) -> tuple["Framework", ...]:
         """The same kind in other versions, in order of preference, for clusters that do not serve this one."""
         return ()
+
+
+def resources_of(framework: Framework) -> tuple[Resource[Custom], ...]:
+    """The kinds that come with a framework: its jobs, their scale requests, and the runtimes that they name."""
+    return (framework.resource, *framework.requests, *(runtime.resource for runtime in framework.runtimes))
 
 
 def slot_labels(framework: PodRenderer, key: JobKey, slot: Slot) -> dict[str, str]:

@@ -17,10 +17,11 @@ from shared.errors import Refused
 from shared.frameworks.definition import Definition, Document
 from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.reading import MOST_WORKERS
+from shared.frameworks.runtimes import Reference
 from shared.frameworks.takeover import Inherited, TakeOver
 from shared.job.naming import JobKey, Slot, WorkerName
 from shared.job.reasons import FRAMEWORK_FAILED as FAILED
-from shared.job.spec import JobSpec, Problem
+from shared.job.spec import JobSpec, Problem, Wishes
 from shared.job.state import Job
 
 T = TypeVar("T")
@@ -33,6 +34,8 @@ class Guarded(Framework):
 
     requests = ()
     """None: ScaleIns and ScaleOuts name only jobs of a built-in kind."""
+    runtimes = ()
+    """None: a package's jobs have their pod templates in themselves."""
 
     def __init__(self, inner: Framework) -> None:
         """Raises what the inner framework's kind or definition raises."""
@@ -71,6 +74,12 @@ class Guarded(Framework):
             # Two operators that act on one job are worse than none.
             return False
         return ours
+
+    def refers_to(self, manifest: Custom) -> Reference | None:
+        return None
+
+    def wishes(self, manifest: Custom) -> Wishes | None:
+        return None
 
     def pod(self, manifest: Custom, spec: JobSpec, context: PodContext) -> Document:
         return self.guard("pod", lambda: _named(self._inner.pod(manifest, spec, context)))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from shared.cluster import Resource
 from shared.cluster.examination import Right
 from shared.cluster.kinds import CONFIGMAPS, DEFINITIONS, EVENTS, NODES, PODS, SECRETS, SERVICES
-from shared.frameworks.framework import Framework
+from shared.frameworks.framework import Framework, resources_of
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.job.events.event import Author
@@ -198,7 +198,7 @@ def set_up(kinds: Iterable[Framework] = BUILT_IN) -> list[Right]:
     RBAC cannot restrict `create` by name.
     """
     group, plural = DEFINITIONS.group, DEFINITIONS.plural
-    every = [resource for kind in kinds for resource in kind.resources]
+    every = [resource for kind in kinds for resource in resources_of(kind)]
     names = [f"{resource.plural}.{resource.group}" for resource in every]
     return [
         *(Right("get", group, plural, name) for name in names),
