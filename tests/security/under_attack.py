@@ -23,7 +23,7 @@ from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.naming import JOB_UID
 from shared.ports import HOST
 from shared.telemetry.logs import configure
-from tests.bench.real.client import CallError, encode
+from tests.bench.real.client import CallError, Client, encode
 from tests.bench.real.manifests import collection, training_job
 from tests.bench.real.processes import memory
 from tests.bench.real.world import World, patiently, progress
@@ -130,17 +130,12 @@ async def attacked(attack: Attack, minutes: float) -> Outcome:
             while time.monotonic() < until:
                 number = next(numbers)
                 document = attack.make(number)
-                await world.client.call("POST", attack.path, encode(document))
+                await _sent(world.client, "POST", attack.path, encode(document))
                 made += 1
                 there.append(number)
                 if len(there) > attack.kept:
                     name = attack.make(there.popleft())["metadata"]["name"]
-                    try:
-                        await world.client.call("DELETE", f"{attack.path}/{name}")
-                    except CallError as error:
-                        # The garbage collector may have been faster.
-                        if error.status != 404:
-                            raise
+                    await _sent(world.client, "DELETE", f"{attack.path}/{name}")
 
         slowest = 0.0
 
@@ -155,7 +150,7 @@ async def attacked(attack: Attack, minutes: float) -> Outcome:
                 created = world.pods.seen(1, lambda _, pod, name=name: pod.metadata.name.startswith(name))
                 sent = time.perf_counter()
                 path = collection("trainingjobs", OURS, GROUP)
-                await world.aside.call("POST", path, encode(training_job(name, OURS, 1)))
+                await _sent(world.aside, "POST", path, encode(training_job(name, OURS, 1)))
                 took = await patiently(created) - sent
                 progress(f"  another tenant's job got its pod after {took:.2f} s")
                 slowest = max(slowest, took)
@@ -167,6 +162,24 @@ async def attacked(attack: Attack, minutes: float) -> Outcome:
         took = (time.monotonic() - began) / 60
         peaks = {name: memory(service.pid).peak for name, service in world.services.items()}
         return Outcome(attack.what, took, made, peaks, await _log_bytes(world) - before, slowest)
+
+
+async def _sent(client: Client, verb: str, path: str, body: bytes | None = None) -> None:
+    """Send until the API server answers: under such load it may leave a connection waiting for a minute."""
+    while True:
+        try:
+            await client.call(verb, path, body)
+        except CallError as error:
+            if error.status >= 500:
+                progress(f"  {error}")
+                continue
+            # It may have acted without an answer, and the garbage collector may have been faster.
+            if error.status != (409 if verb == "POST" else 404):
+                raise
+        except (aiohttp.ClientError, TimeoutError) as error:
+            progress(f"  {verb} without an answer: {error!r}")
+            continue
+        return
 
 
 async def _log_bytes(world: World) -> int:
