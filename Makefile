@@ -5,7 +5,7 @@ RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 DEVELOPING := $(VENV)/.developing
 ATHERIS := $(VENV)/atheris
-SBOM := $(VENV)/sbom
+RELEASING := $(VENV)/releasing
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 ENGINE ?= $(firstword $(foreach engine,docker podman buildah,$(shell command -v $(engine))))
 WORKERS ?= 2
@@ -17,7 +17,7 @@ EPOCH = $(shell git log -1 --format=%ct)
 on = $(filter-out 0 no off false,$(1))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sim crash-matrix mutants attacks under-attack input fuzz perturb test-determinism test-real test-node test-k3s test-kueue test-frameworks lint types fmt e2e bench bench-parts binaries control-plane crds rbac pages chart replay image sbom ha soak lock clean
+.PHONY: help demo test sim crash-matrix mutants attacks under-attack input fuzz perturb test-determinism test-real test-node test-k3s test-kueue test-frameworks lint types fmt e2e bench bench-parts binaries control-plane crds rbac pages chart replay image sbom audit release based ha soak lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -94,9 +94,9 @@ types: $(DEVELOPING) ## mypy, strict
 fmt: $(DEVELOPING) ## format
 	@$(VENV)/bin/ruff check --fix . ; $(VENV)/bin/ruff format .
 
-bench: $(DEVELOPING) ## speed and size on the real control plane, beside a bare client (QUICK=1, FIGURES=start, INTO=FILE)
+bench: $(DEVELOPING) ## speed and size on the real control plane, beside a bare client (QUICK=1, FIGURES=start, PEER=ADAPTER, INTO=FILE)
 	@$(RUN) -m devcluster.binaries control-plane bench
-	@$(RUN) -m tests.bench.real $(FIGURES) $(if $(call on,$(QUICK)),--quick) $(if $(INTO),--into $(INTO))
+	@$(RUN) -m tests.bench.real $(FIGURES) $(if $(call on,$(QUICK)),--quick) $(foreach peer,$(PEER),--peer $(peer)) $(if $(INTO),--into $(INTO))
 
 ha: $(DEVELOPING) ## kill and pause two replicas of each service and three NATS servers under load (KILLS=120, SEED=0, QUICK=1, INTO=FILE)
 	@$(RUN) -m devcluster.binaries control-plane bench
@@ -146,9 +146,19 @@ image: ## build muster:VERSION with ENGINE=docker|podman|buildah (BASE=python:3.
 	  $(if $(DOCKER),,--timestamp $(EPOCH)) $(if $(BASE),--build-arg BASE=$(BASE)) \
 	  --build-arg VERSION=$(VERSION) --build-arg REVISION=$(shell git rev-parse HEAD) .
 
-sbom: $(SBOM)/.ready ## list the image's packages with their hashes, as CycloneDX (INTO=FILE)
-	@PYTHONPATH=$(SBOM) $(RUN) -W ignore -m cyclonedx_py requirements --pyproject pyproject.toml --mc-type application \
+sbom: $(RELEASING)/.ready ## list the image's packages with their hashes, as CycloneDX (INTO=FILE)
+	@PYTHONPATH=$(RELEASING) $(RUN) -W ignore -m cyclonedx_py requirements --pyproject pyproject.toml --mc-type application \
 	  --output-reproducible -o $(or $(INTO),muster-$(VERSION).cdx.json) deploy/image/requirements.lock
+
+audit: $(RELEASING)/.ready ## ask the package index for known vulnerabilities of the image's packages (needs its JSON API)
+	@PYTHONPATH=$(RELEASING) $(RUN) -m pip_audit --strict --disable-pip --require-hashes --progress-spinner off \
+	  -r deploy/image/requirements.lock
+
+release: based audit image sbom ## audit, image and list of packages, on a base by its digest (BASE=python:3.12-slim@sha256:...)
+
+based:
+	@echo '$(BASE)' | grep -qE '@sha256:[0-9a-f]{64}$$' || \
+	  { echo "a release is built on a base that its digest names: make release BASE=python:3.12-slim@sha256:DIGEST" >&2; exit 1; }
 
 COMPILE := uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.11
 
@@ -157,7 +167,7 @@ lock: ## resolve the dependencies anew, with hashes and without addresses (needs
 	$(COMPILE) -c requirements.lock --group dev -o requirements-dev.lock > /dev/null
 	$(COMPILE) -c requirements.lock pyproject.toml -o deploy/image/requirements.lock > /dev/null
 	$(COMPILE) -c requirements.lock --group image -o deploy/image/build.lock > /dev/null
-	$(COMPILE) --group sbom -o deploy/image/sbom.lock > /dev/null
+	$(COMPILE) --group release -o deploy/image/release.lock > /dev/null
 
 clean: ## remove the virtual environments, recorded histories and caches
 	rm -rf $(VENV) $(VENV)-3.* .histories .fuzz .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
@@ -180,10 +190,10 @@ $(ATHERIS)/.ready: tests/fuzz/requirements.txt $(READY)
 	  --target $(ATHERIS) -r tests/fuzz/requirements.txt
 	@touch $@
 
-# It lists the image's packages, and is not among them.
-$(SBOM)/.ready: deploy/image/sbom.lock $(READY)
+# These tools are about the image's packages, and not among them.
+$(RELEASING)/.ready: deploy/image/release.lock $(READY)
 	@$(RUN) -m pip install -q --disable-pip-version-check --no-deps --only-binary :all: --require-hashes --upgrade \
-	  --target $(SBOM) -r $<
+	  --target $(RELEASING) -r $<
 	@touch $@
 
 # Without its mark an environment is half of one, left by an interruption: it is begun again from nothing.

@@ -21,7 +21,7 @@ from shared.job.fold import Histories
 from shared.job.naming import NO_UID, JobKey, namespace_filters
 from shared.job.reasons import plain
 from shared.job.request import Request
-from shared.job.spec import is_over_budget
+from shared.job.spec import waits_for_turn
 from shared.job.state import Job
 from shared.job.views import Actor
 from shared.process.settings import Settings
@@ -98,14 +98,14 @@ async def changes(log: EventLog, namespace: str, kinds: Kinds) -> list[Change]:
 def _told(before: Job, event: AnyEvent) -> str | None:
     """The words of a change; None for an event that is none."""
     match event:
-        case JobObserved(problems=problems) | ScaleRequested(problems=problems) if is_over_budget(problems):
+        case JobObserved(problems=problems) | ScaleRequested(problems=problems) if waits_for_turn(problems):
             # It is recorded again, whole, once it is its turn.
             return None
         case JobObserved(problems=problems) if problems and problems != before.problems:
             return f"what was applied cannot be acted upon: {words.problem_line(problems)}"
         case JobObserved(spec=now) if now is not None and now != before.spec:
             return words.applied(now) if before.spec is None else words.changed(before.spec, now, event.generation)
-        case ScaleRequested(uid=uid) if (known := before.scaling.requests.get(uid)) is None or is_over_budget(
+        case ScaleRequested(uid=uid) if (known := before.scaling.requests.get(uid)) is None or waits_for_turn(
             known.problems
         ):
             return words.scale_wish(msgspec.structs.replace(event, by=()))

@@ -173,7 +173,7 @@ def find(
         which = f" with the uid {uid}" if uid else ""
         raise Refused(
             f"the log knows no {asked.kind} {namespace}/{asked.name}{which}; "
-            "`muster get -A` lists what it knows, -n names another namespace",
+            "`muster get -A` lists what it knows, -n names another namespace; a new job may wait for its turn to begin",
             reason="NotFound",
         )
     return target, max((history for meant, history in found if meant == target), key=lambda history: history.sequence)

@@ -15,7 +15,7 @@ from services.watcher.core.cache import Cache
 from services.watcher.core.observe import observe
 from services.watcher.core.pace import Row, coalesces, pause, wait, waits_for_the_rest
 from services.watcher.core.requests import waiting_room
-from services.watcher.core.starts import LONGEST_SECONDS, MOST, Starts
+from services.watcher.core.starts import LONGEST_SECONDS, MOST, Starts, begins
 from services.watcher.deadlines import Deadlines
 from services.watcher.watches import DEFAULTS, Options, Watches
 from shared.cluster import Cluster
@@ -23,7 +23,6 @@ from shared.eventlog import Bucket, EventLog
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.job.events.catalog import Fact
 from shared.job.events.event import Author
-from shared.job.events.watcher import JobObserved
 from shared.job.fold import History
 from shared.job.naming import JobKey
 from shared.job.state import Job
@@ -115,13 +114,13 @@ class Watcher:
         return found.facts, found.late
 
     def _in_turn(self, history: History, facts: tuple[Fact, ...]) -> tuple[Fact, ...]:
-        """No fact about a job whose start is not due."""
+        """The facts of a job whose start is due, and of another one what is recorded meanwhile."""
         job, now = history.job, asyncio.get_running_loop().time()
-        if not job.generation and any(isinstance(fact, JobObserved) for fact in facts):
-            if self._starts.may_begin(job.key, now):
+        if begins(job, facts):
+            if self._starts.may_begin(job.key, now, told=bool(job.generation)):
                 return facts
             self._wake_later(job.key, LONGEST_SECONDS)
-            return ()
+            return self._starts.meanwhile(job, facts)
         if (seconds := self._starts.frees(job, now)) is not None:
             asyncio.get_running_loop().call_later(seconds, self._wake_due, job.key.namespace)
         return facts
@@ -187,7 +186,7 @@ class Watcher:
             self._watches.begin(runtime)
 
     async def _tell_of_budgets(self) -> None:
-        """Log which budgets are met, and where jobs wait to begin; wake every job once the log has room again."""
+        """Tell which budgets are met, and which jobs wait to begin; wake every job once the log has room again."""
         told: set[tuple[str, str]] = set()
         begin_later: set[str] = set()
         full = False
@@ -196,6 +195,8 @@ class Watcher:
                 if namespace not in begin_later:
                     log.info("jobs wait to begin", namespace=namespace, jobs=jobs, why=f"{MOST} begin at once")
             begin_later = {*self._starts.waiting}
+            for key in self._starts.tell(asyncio.get_running_loop().time()):
+                self._runtime.wake(key)
             waiting = set(self._budgets.waiting)
             for namespace, budget in sorted(waiting - told):
                 log.warning("over budget", namespace=namespace, budget=budget)

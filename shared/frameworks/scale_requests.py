@@ -17,7 +17,7 @@ from shared.job import reasons
 from shared.job.conditions import Condition
 from shared.job.naming import NO_UID
 from shared.job.request import Request
-from shared.job.spec import OVER_BUDGET, Problem, ScaleKind, ScaleSpec, is_over_budget
+from shared.job.spec import OVER_BUDGET, Problem, ScaleKind, ScaleSpec, waits_for_turn
 from shared.job.state import Job
 
 GROUP = "kai.alibabacloud.com"
@@ -136,7 +136,7 @@ def waiting_for(job: Job, request: Request) -> str:
     """Why a pending request waits; empty if it is the next."""
     if job.key.uid == NO_UID:
         return request.problems[0].reason if request.problems else "JobNotFound"
-    if is_over_budget(request.problems):
+    if waits_for_turn(request.problems):
         return OVER_BUDGET
     if job.scaling.open:
         return "AnotherRequestRuns"

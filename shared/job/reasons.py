@@ -37,6 +37,7 @@ NO_LAUNCHER = "NoLauncher"
 EXEC_OFF = "ExecOff"
 SSH_OFF = "SshOff"
 REQUEST_DELETED = "RequestDeleted"
+RUNTIME_CHANGED = "RuntimeChanged"
 SCALING_START = "ScalingStart"
 SCHEDULING_TIMEOUT = "SchedulingTimeout"
 SCRIPT_FAILED = "ScriptFailed"
@@ -60,6 +61,7 @@ PHASES = {
     "OverBudget": Reason(
         "the namespace has more new jobs a minute than it may; this one waits for its turn", since="0.2"
     ),
+    "ManyStarting": Reason("many jobs of the namespace are being made; this one waits for its turn", since="0.2"),
     "FieldIgnored": Reason("a field of the spec has no effect", "{field} has no effect: {instead}", since="0.2"),
     "{kind}Suspending": Reason("the job is being suspended: its pods are deleted", since="0.2"),
     "{kind}Suspended": Reason("the job is suspended"),
@@ -166,6 +168,9 @@ REFUSALS = {
     "NotAsked": Reason("the resource does not ask for what the log says it does", since="0.2"),
     NOT_OURS: Reason("an object that the log calls the job's is not, by its controller and labels", since="0.2"),
     "QuotaExceeded": Reason("the namespace's quota is used up"),
+    RUNTIME_CHANGED: Reason(
+        "the runtime of the job was changed or deleted, and the job's copy of it is not there", since="0.2"
+    ),
     SSH_OFF: Reason("the job needs ssh keys, which are switched off in this cluster", since="0.2"),
 }
 """Why the API server, or Muster itself, did not carry out an effect."""

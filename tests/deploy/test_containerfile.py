@@ -9,6 +9,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 CONTAINERFILE = (ROOT / "Containerfile").read_text()
@@ -44,6 +46,27 @@ def test_nothing_that_only_development_needs_is_in_the_image():
 
 def test_the_image_is_labelled_with_the_package_s_version():
     assert f"ARG VERSION={PROJECT['version']}\n" in CONTAINERFILE
+
+
+@pytest.mark.parametrize(
+    ("base", "refused"),
+    [
+        pytest.param("", True, id="no base"),
+        pytest.param("python:3.12-slim", True, id="a tag, which its owner can move"),
+        pytest.param("python:3.12-slim@sha256:1234", True, id="a part of a digest"),
+        pytest.param(f"python:3.12-slim@sha256:{'0' * 64}", False, id="a digest"),
+    ],
+)
+def test_a_release_needs_a_base_that_its_digest_names(base: str, refused: bool):
+    # `based` is the first thing that `make release` makes.
+    rule = re.search(r"^release: (.*?) ##", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert rule is not None
+    first, *_ = rule[1].split()
+    done = subprocess.run(
+        ["make", "-s", first, f"BASE={base}"], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
+    )
+    assert bool(done.returncode) == refused
+    assert ("make release BASE=python:3.12-slim@sha256:DIGEST" in done.stderr) == refused
 
 
 def test_only_the_demo_needs_the_development_cluster():

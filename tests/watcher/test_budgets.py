@@ -26,7 +26,7 @@ from shared.job.events.watcher import (
     ScaleRequestGone,
 )
 from shared.job.naming import JobKey, Uid
-from shared.job.spec import OVER_BUDGET, Problem
+from shared.job.spec import MANY_STARTING, OVER_BUDGET, Problem
 from shared.job.state import Job
 from shared.job.views import PodView
 from tests.kit.builders import a_created_job, a_running_job, a_spec, launcher, observed, scale_out, worker
@@ -37,6 +37,8 @@ from tests.memory.eventlog import MemoryEventLog
 
 NEW = Job(key=KEY)
 LATER = (Problem(reason=OVER_BUDGET),)
+IN_LINE = msgspec.structs.replace(observed(a_spec()), spec=None, problems=(Problem(reason=MANY_STARTING),))
+"""The record that a job waits until others of its namespace have begun."""
 
 
 def a_job(number: int, namespace: str = "team-a") -> JobKey:
@@ -69,6 +71,8 @@ def another_worker(version: int = 11) -> PodView:
             "jobs",
             id="a job whose turn comes",
         ),
+        pytest.param(NEW, IN_LINE, "events", id="a job that waits in line"),
+        pytest.param(folded(IN_LINE), observed(a_spec()), "jobs", id="its start"),
         pytest.param(running(), observed(a_spec(3), generation=2), "events", id="an edit"),
         pytest.param(running(), REQUEST, "requests", id="a new request"),
         pytest.param(folded(*a_running_job(), REQUEST), REQUEST, "events", id="a known request"),
@@ -158,6 +162,13 @@ class TestAllowed:
         waiting = folded(brief)
         assert allowed(waiting, [fact], budgets, 1.0).facts == ()
         assert allowed(waiting, [fact], budgets, 60.0).facts == (fact,)
+
+    def test_a_job_that_waited_in_line_may_wait_for_its_budget_too(self):
+        budgets, fact = Budgets(PerMinute(jobs=1)), observed(a_spec())
+        budgets.wait(a_job(0, KEY.namespace), "jobs", 0.0)
+        (brief,) = allowed(folded(IN_LINE), [fact], budgets, 0.0).facts
+        assert isinstance(brief, JobObserved)
+        assert brief.problems[0].reason == OVER_BUDGET
 
     def test_the_brief_record_waits_for_the_budget_of_events(self):
         budgets = Budgets(PerMinute(jobs=1, events=1))

@@ -4,14 +4,22 @@ import msgspec
 import pytest
 
 from services.watcher.core.pace import LONGEST_START_SECONDS
-from services.watcher.core.starts import LONGEST_SECONDS, MOST, SETTLING_SECONDS, Starts
+from services.watcher.core.starts import (
+    LONGEST_SECONDS,
+    MOST,
+    SETTLING_SECONDS,
+    TOLD_AFTER_SECONDS,
+    TOLD_AT_ONCE,
+    Starts,
+)
+from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.naming import JobKey, Uid
 from shared.job.state import Job
 from tests.kit.builders import a_created_job, a_running_job, pods, worker
 from tests.kit.stories import given
 from tests.kit.virtual_time import in_virtual_time
-from tests.kit.world import NAMESPACE, World, a_training_job
+from tests.kit.world import NAMESPACE, World, a_scale_out, a_training_job
 
 replace = msgspec.structs.replace
 
@@ -70,6 +78,18 @@ def test_a_job_that_never_gets_its_pods_gives_its_turn_back_at_last(starts: Star
     assert starts.may_begin(a_key(MOST), LONGEST_SECONDS)
 
 
+def test_who_came_last_is_told_first_and_each_once():
+    starts = Starts()
+    for number in range(MOST + TOLD_AT_ONCE + 2):
+        starts.may_begin(a_key(number), 0.0)
+    assert starts.tell(TOLD_AFTER_SECONDS - 1) == (), "a short wait is no news"
+    assert not starts.may_begin(a_key(MOST), 2.0, told=True), "an earlier watcher told it"
+    last = MOST + TOLD_AT_ONCE + 1
+    assert starts.tell(TOLD_AFTER_SECONDS) == tuple(a_key(last - place) for place in range(TOLD_AT_ONCE))
+    assert starts.tell(TOLD_AFTER_SECONDS) == (a_key(MOST + 1),)
+    assert starts.tell(TOLD_AFTER_SECONDS) == ()
+
+
 def test_one_that_is_gone_waits_no_more(starts: Starts):
     assert starts.frees(with_key(Job(key=a_key(MOST)), MOST), 1.0) == 0, "its turn may have been free"
     assert starts.waiting == {"team-a": 1}
@@ -88,19 +108,70 @@ async def test_a_crowd_of_one_namespace_holds_up_no_other():
 
 
 @in_virtual_time
-async def test_nothing_is_recorded_of_a_job_whose_turn_has_not_come():
+async def test_a_job_whose_turn_has_not_come_is_recorded_in_brief_at_most():
     async with World() as world:
         await world.kill("scheduler")
         for number in range(JOBS):
             world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
         await world.pass_seconds(LONGEST_SECONDS / 2)
-        assert world.count("JobObserved") == MOST
+        assert world.count("JobCreated") == MOST
         world.delete(TRAININGJOBS, f"job-{JOBS - 1}")
         await world.pass_seconds(LONGEST_SECONDS)
-        assert world.count("JobObserved") == 2 * MOST, "turns end while the scheduler is away"
+        assert world.count("JobCreated") == 2 * MOST, "turns end while the scheduler is away"
         await world.start("scheduler")
         for number in range(JOBS - 1):
             await world.phase("Running", name=f"job-{number}")
+
+
+@in_virtual_time
+async def test_who_waits_longer_than_a_moment_is_told_and_begins_in_turn():
+    async with World() as world:
+        await world.kill("scheduler")
+        for number in range(MOST):
+            world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
+        await world.until(lambda: world.count("JobObserved") == MOST)
+        for name in ("next", last := "last"):
+            world.apply(TRAININGJOBS, a_training_job(name, workers=1))
+        await world.pass_seconds(TOLD_AFTER_SECONDS / 2)
+        assert world.count("JobObserved") == MOST, "nothing is written of a short wait"
+        await world.pass_seconds(TOLD_AFTER_SECONDS)
+        assert world.condition(TRAININGJOBS, last, "Created") == ("False", "ManyStarting")
+        world.apply(SCALEOUTS, a_scale_out(job=last))
+        await world.phase("Pending", SCALEOUTS, "out")
+        assert world.condition(SCALEOUTS, "out", "Pending") == ("True", "JobNotRunning"), "so is its request"
+        await world.pass_seconds(2 * TOLD_AFTER_SECONDS)
+        assert world.count("JobObserved") == MOST + 2, "told once"
+        await world.restart("watcher")
+        await world.start("scheduler")
+        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+        assert world.condition(TRAININGJOBS, last, "Created") == ("True", "TrainingJobCreated")
+        assert world.kubernetes_events().count(("ManyStarting", last)) == 1
+
+
+@in_virtual_time
+async def test_one_that_was_told_may_go():
+    async with World() as world:
+        await world.kill("scheduler")
+        for number in range(MOST):
+            world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
+        await world.until(lambda: world.count("JobObserved") == MOST)
+        world.apply(TRAININGJOBS, a_training_job("last", workers=1))
+        await world.until(lambda: world.condition(TRAININGJOBS, "last", "Created") == ("False", "ManyStarting"))
+        world.delete(TRAININGJOBS, "last")
+        await world.until(lambda: world.count("JobGone") == 1)
+
+
+@in_virtual_time
+async def test_a_flood_of_jobs_that_wait_is_a_few_writes_a_second():
+    async with World() as world:
+        await world.kill("scheduler")
+        for number in range(200):
+            world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
+        await world.pass_seconds(TOLD_AFTER_SECONDS + 10)
+        conditions = [world.condition(TRAININGJOBS, f"job-{number}", "Created") for number in range(200)]
+        told = conditions.count(("False", "ManyStarting"))
+        assert 9 * TOLD_AT_ONCE <= told <= 11 * TOLD_AT_ONCE
+        assert conditions.count(None) == 200 - MOST - told
 
 
 @in_virtual_time
@@ -124,7 +195,7 @@ async def test_as_many_follow_at_once_as_settled_at_once():
         for number in range(6 * MOST):
             world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
         await world.pass_seconds(6 * (SETTLING_SECONDS + LONGEST_START_SECONDS))
-        assert world.count("JobObserved") == 6 * MOST
+        assert world.count("JobCreated") == 6 * MOST
 
 
 @in_virtual_time
@@ -138,3 +209,24 @@ async def test_a_watcher_that_starts_again_finds_who_waits():
         await world.start("scheduler")
         for number in range(JOBS):
             await world.phase("Running", name=f"job-{number}")
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["before its job", "after its job"])
+@in_virtual_time
+async def test_a_request_waits_with_its_job_beyond_its_own_timeout(first: bool):
+    async with World() as world:
+        await world.kill("scheduler")
+        for number in range(MOST):
+            world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
+        await world.until(lambda: world.count("JobObserved") == MOST)
+        wishes = [
+            (TRAININGJOBS, a_training_job("last", workers=1)),
+            (SCALEOUTS, a_scale_out(job="last", timeoutSeconds=20)),
+        ]
+        for kind, wish in wishes[::-1] if first else wishes:
+            world.apply(kind, wish)
+            await world.pass_seconds(5)
+        await world.pass_seconds(LONGEST_SECONDS - 20)
+        assert world.count("JobCreated") == MOST
+        await world.start("scheduler")
+        await world.phase("ScaleSucceeded", SCALEOUTS, "out")

@@ -10,7 +10,7 @@ from services.scaler.core.policy import Policy
 from shared.job import reasons
 from shared.job.events.scaler import ScaleCancelled, ScaleRejected
 from shared.job.request import Request
-from shared.job.spec import OWNED_BY_ANOTHER, is_over_budget
+from shared.job.spec import OWNED_BY_ANOTHER, waits_for_turn
 from shared.job.state import Job
 from shared.job.steps import Record, Step
 from shared.job.views import spans
@@ -27,7 +27,7 @@ def next_steps(job: Job, policy: Policy) -> list[Step]:
         # A scale-in failed before its hosts files were seen: its workers are released before the next request's turn.
         return scale_in.late_release(job)
     waiting = first(job)
-    if waiting is None or job.phase != "Running" or is_over_budget(waiting.problems):
+    if waiting is None or job.phase != "Running" or waits_for_turn(waiting.problems):
         return []
     return _taken_up(job, waiting, policy)
 

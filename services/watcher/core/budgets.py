@@ -15,7 +15,7 @@ import msgspec
 from shared.job.events import watcher
 from shared.job.events.catalog import Fact
 from shared.job.naming import JobKey
-from shared.job.spec import OVER_BUDGET, Problem, is_over_budget
+from shared.job.spec import OVER_BUDGET, Problem, waits_for_turn
 from shared.job.state import Job
 from shared.job.views import PodView, ended, is_succeeded
 
@@ -29,10 +29,14 @@ BUDGETS: tuple[Budget, ...] = get_args(Budget)
 JUDGED = (watcher.PodsObserved, watcher.ChildrenObserved, watcher.DisruptionNoticed)
 """What happens to pods and children decides whether a job or a request is in time."""
 
-_LATER = {
-    "jobs": "the namespace has begun as many jobs within a minute as it may; this one waits for its turn",
-    "requests": "the namespace has made as many requests within a minute as it may; this one waits for its turn",
-}
+_JOB_WAITS = Problem(
+    reason=OVER_BUDGET,
+    message="the namespace has begun as many jobs within a minute as it may; this one waits for its turn",
+)
+_REQUEST_WAITS = Problem(
+    reason=OVER_BUDGET,
+    message="the namespace has made as many requests within a minute as it may; this one waits for its turn",
+)
 
 
 class PerMinute(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,11 +50,11 @@ class PerMinute(msgspec.Struct, frozen=True, kw_only=True):
 def budget_of(job: Job, fact: Fact) -> Budget | None:
     """The budget that pays for the fact; None if the fact is free."""
     match fact:
-        case watcher.JobObserved():
-            return "jobs" if not job.generation or is_over_budget(job.problems) else "events"
+        case watcher.JobObserved(problems=problems) if not waits_for_turn(problems):
+            return "jobs" if not job.generation or waits_for_turn(job.problems) else "events"
         case watcher.ScaleRequested(uid=uid):
             known = job.scaling.requests.get(uid)
-            return "requests" if known is None or is_over_budget(known.problems) else "events"
+            return "requests" if known is None or waits_for_turn(known.problems) else "events"
         case watcher.PodsObserved(pods=pods):
             return None if any(ended(pod) and _ends_something(job, pod) for pod in pods) else "events"
         case watcher.JobDeleting() | watcher.JobGone() | watcher.LauncherLost() | watcher.PodsGone():
@@ -211,9 +215,9 @@ def allowed(
 def _in_brief(job: Job, fact: Fact, budget: Budget) -> Fact | None:
     """The fact that this job or request waits, until the log has it."""
     match fact:
-        case watcher.JobObserved() if budget == "jobs" and not job.generation:
-            return replace(fact, spec=None, problems=(Problem(reason=OVER_BUDGET, message=_LATER[budget]),))
+        case watcher.JobObserved() if budget == "jobs" and _JOB_WAITS not in job.problems:
+            return replace(fact, spec=None, problems=(_JOB_WAITS,))
         case watcher.ScaleRequested(uid=uid) if budget == "requests" and uid not in job.scaling.requests:
-            return replace(fact, spec=None, problems=(Problem(reason=OVER_BUDGET, message=_LATER[budget]),))
+            return replace(fact, spec=None, problems=(_REQUEST_WAITS,))
         case _:
             return None

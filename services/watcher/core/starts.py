@@ -2,11 +2,20 @@
 
 What begins beyond that waits in the watcher, where it costs nothing.  In the queues behind it, before all those of the
 API server's watches, all namespaces stand in one line: ten thousand jobs of one would hold up the first of another.
+
+A job that waits for long is recorded in brief, so that its status says why.  That is a write, too: of a namespace there
+are a few a second, however many jobs wait.
 """
 
+from collections.abc import Sequence
 from itertools import islice
 
+import msgspec
+
+from shared.job.events.catalog import Fact
+from shared.job.events.watcher import JobObserved
 from shared.job.naming import JobKey
+from shared.job.spec import MANY_STARTING, Problem
 from shared.job.state import Job
 
 MOST = 20
@@ -18,6 +27,18 @@ LONGEST_SECONDS = 60.0
 SETTLING_SECONDS = 2.0
 """The time that a job counts once its pods are there, if it does not run before: an image may take minutes."""
 
+TOLD_AFTER_SECONDS = 3.0
+"""The time that a job waits without a word."""
+
+TOLD_AT_ONCE = 5
+"""Of one namespace's jobs that wait, as many are told at a time: with a status and a Kubernetes Event each, a
+hundredth of what a small API server takes."""
+
+_WAITS = Problem(
+    reason=MANY_STARTING,
+    message=f"{MOST} jobs of the namespace begin at once, and others came before; this one waits for its turn",
+)
+
 
 class Starts:
     """The jobs that are being made, and those that wait for their turn, by namespace."""
@@ -26,15 +47,22 @@ class Starts:
         self._most = most
         self._under_way: dict[str, dict[JobKey, float]] = {}
         """Until when each counts."""
-        self._line: dict[str, dict[JobKey, None]] = {}
-        """Who waits, in their order."""
+        self._line: dict[str, dict[JobKey, float]] = {}
+        """Who waits, in their order, and since when."""
+        self._told: set[JobKey] = set()
+        """Those in line of which the log knows, or may know now."""
 
-    def may_begin(self, key: JobKey, now: float) -> bool:
-        """True if it is the job's turn, and then it is taken; else the job stands in line."""
+    def may_begin(self, key: JobKey, now: float, *, told: bool = False) -> bool:
+        """True if it is the job's turn, and then it is taken; else the job stands in line.
+
+        `told` if the log knows that it waits.
+        """
         under_way = self._under_way.setdefault(key.namespace, {})
         if key not in under_way:
             if not self._free(key.namespace, now):
-                self._line.setdefault(key.namespace, {})[key] = None
+                self._line.setdefault(key.namespace, {}).setdefault(key, now)
+                if told:
+                    self._told.add(key)
                 return False
             under_way[key] = now + LONGEST_SECONDS
             self._leave(key)
@@ -63,6 +91,24 @@ class Starts:
         line = self._line.get(namespace)
         return tuple(islice(line, self._free(namespace, now))) if line else ()
 
+    def tell(self, now: float) -> tuple[JobKey, ...]:
+        """Who is told now: of each namespace some that came last, as they wait longest from here."""
+        found: list[JobKey] = []
+        for line in self._line.values():
+            late = (key for key, since in reversed(line.items()) if now - since >= TOLD_AFTER_SECONDS)
+            found += islice((key for key in late if key not in self._told), TOLD_AT_ONCE)
+        self._told.update(found)
+        return (*found,)
+
+    def meanwhile(self, job: Job, facts: Sequence[Fact]) -> tuple[Fact, ...]:
+        """What is recorded of a job that stands in line: that it waits, if it is told, and then all but its start."""
+        if job.generation:
+            return tuple(fact for fact in facts if not isinstance(fact, JobObserved))
+        if job.key not in self._told:
+            return ()
+        starts = (fact for fact in facts if isinstance(fact, JobObserved))
+        return tuple(msgspec.structs.replace(fact, spec=None, problems=(_WAITS,)) for fact in starts)
+
     @property
     def waiting(self) -> dict[str, int]:
         """How many jobs of a namespace wait for their turn."""
@@ -81,9 +127,16 @@ class Starts:
         if key not in line:
             return False
         del line[key]
+        self._told.discard(key)
         if not line:
             del self._line[key.namespace]
         return True
+
+
+def begins(job: Job, facts: Sequence[Fact]) -> bool:
+    """True if the job begins with these facts, or would if it were its turn."""
+    new = not job.generation or any(problem.reason == MANY_STARTING for problem in job.problems)
+    return new and any(isinstance(fact, JobObserved) for fact in facts)
 
 
 def _has_pods(job: Job) -> bool:
