@@ -33,6 +33,8 @@ HEADER = "# Written by `python -m muster.permissions`; a change here would be ov
 Document = dict[str, Any]
 
 SERVICE_ACCOUNTS: tuple[Author, ...] = ("watcher", "scheduler", "scaler", "status")
+ACCOUNTS: dict[str, tuple[Author, ...]] = {service: (service,) for service in SERVICE_ACCOUNTS}
+"""Each with the services that have it."""
 
 
 def rules(
@@ -145,8 +147,8 @@ def render(
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": home, "labels": RESTRICTED}}
         ]
     if not namespace if with_policies is None else with_policies:
-        files["policies"] = policies.of_services(
-            SERVICE_ACCOUNTS,
+        files["policies"] = policies.manifests(
+            ACCOUNTS,
             home,
             scope=namespace,
             kinds=kinds,
@@ -200,15 +202,15 @@ def _by_service(
 
 def policies_of_chart() -> str:
     """The parts of the chart's policies; its values have the rest."""
-    components: dict[str, tuple[Author, ...]] = {service: (service,) for service in SERVICE_ACCOUNTS}
-    components["all"] = SERVICE_ACCOUNTS
+    components = {**ACCOUNTS, "all": SERVICE_ACCOUNTS}
     return HEADER + yaml.dump(
         {
             "kinds": admission.labels_of_pods(BUILT_IN),
             "jobs": admission.plurals(BUILT_IN),
-            "matchConstraints": {component: admission.match(serves) for component, serves in components.items()},
+            "matchConstraints": admission.MATCH,
             "variables": [*admission.VARIABLES],
             "requesters": requesters.spec(BUILT_IN),
+            "inAll": [*admission.IN_ALL],
             "validations": {component: admission.validations(serves) for component, serves in components.items()},
         },
         Dumper=_Plain,

@@ -1,6 +1,6 @@
-"""The admission policies of the service accounts, made from `shared.installation.admission`.  Pure."""
+"""The admission policies, made from `shared.installation.admission`.  Pure."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from shared.cluster import Resource
@@ -8,6 +8,7 @@ from shared.cluster.objects import Custom
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
 from shared.installation import admission, requesters
+from shared.installation.permissions import SERVICES_OF_A_CLUSTER
 from shared.job.events.event import Author
 
 GROUP = "admissionregistration.k8s.io"
@@ -19,9 +20,19 @@ BINDINGS = Resource(GROUP, "v1", "validatingadmissionpolicybindings", BINDING, C
 Document = dict[str, Any]
 
 
-def name(account: str, home: str) -> str:
-    """The name of an account's policy and of its binding: policies have no namespace."""
-    return f"{account}.{home}.muster.dev"
+def together(account: str, services: Sequence[Author]) -> dict[str, Sequence[Author]]:
+    """The accounts that share the policy of one of them, each with its services: those of an installation."""
+    if len(services) > 1:
+        return {account: services}
+    stem = account.removesuffix(services[0])
+    return {f"{stem}{service}": (service,) for service in SERVICES_OF_A_CLUSTER}
+
+
+def name(accounts: Mapping[str, Sequence[Author]], home: str) -> str:
+    """The name of the policy of an installation's accounts and of its binding: policies have no namespace."""
+    account, services = next(iter(accounts.items()))
+    stem = account if len(services) > 1 else account.removesuffix(services[0]).removesuffix("-")
+    return f"{stem or 'services'}.{home}.muster.dev"
 
 
 def bound(name: str, spec: Document) -> list[Document]:
@@ -35,9 +46,8 @@ def bound(name: str, spec: Document) -> list[Document]:
 
 
 def manifests(
-    account: str,
+    accounts: Mapping[str, Sequence[Author]],
     home: str,
-    services: Collection[Author],
     *,
     scope: str = "",
     kinds: Iterable[Framework] = BUILT_IN,
@@ -45,33 +55,12 @@ def manifests(
     commands: bool = True,
     keys: bool = True,
 ) -> list[Document]:
-    """The policy of the account in the namespace `home` that serves these services, and its binding."""
+    """The policy of an installation's accounts in the namespace `home`, each with its services, and its binding."""
     closed = admission.closed_namespaces(home, scope)
     given = admission.settings(kinds, closed, taking_over=taking_over, commands=commands, keys=keys)
-    return bound(name(account, home), admission.spec(home, account, services, given))
+    return bound(name(accounts, home), admission.spec(home, accounts, given))
 
 
 def of_requesters(home: str, kinds: Iterable[Framework] = BUILT_IN) -> list[Document]:
     """The policy for whoever creates jobs and scale requests; `home` tells installations apart."""
-    return bound(name(requesters.NAME, home), requesters.spec(kinds))
-
-
-def of_services(
-    services: Sequence[Author],
-    home: str,
-    *,
-    scope: str = "",
-    kinds: Iterable[Framework] = BUILT_IN,
-    taking_over: bool = False,
-    commands: bool = True,
-    keys: bool = True,
-) -> list[Document]:
-    """The policies of services that have an account each, called as the service."""
-    kinds = [*kinds]
-    return [
-        document
-        for service in services
-        for document in manifests(
-            service, home, (service,), scope=scope, kinds=kinds, taking_over=taking_over, commands=commands, keys=keys
-        )
-    ]
+    return bound(f"{requesters.NAME}.{home}.muster.dev", requesters.spec(kinds))

@@ -4,6 +4,7 @@ from typing import Any
 
 from muster.following import Answer, Change, carried_out, status_of
 from muster.jobs import OVER, PAUSED, must_not_be_over, must_not_pause, patch_at, patched, the_job, value_at
+from muster.runtimes import with_runtime
 from muster.targets import Asked, Target
 from shared.cluster import Cluster
 from shared.cluster.objects import Custom
@@ -21,7 +22,8 @@ async def to(cluster: Cluster, asked: Asked, namespace: str, size: int, *, wait:
 async def ask_for(cluster: Cluster, asked: Asked, namespace: str, size: int) -> Change:
     """Ask for `size` workers.  Raises `Refused` for a job that cannot have them."""
     target, job = await the_job(cluster, asked, namespace, "scaled")
-    scale, spec = _elastic(job, target)
+    assert target.framework is not None, target
+    scale, spec = _elastic(await with_runtime(cluster, target.framework, job), target)
     must_not_be_over(job, target, "scaled")
     must_not_pause(job, target)
     if spec is not None:

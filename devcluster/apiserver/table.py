@@ -1,6 +1,7 @@
 """Tables: the rows that `kubectl get` prints; the server makes them, because only it knows the columns.
 
-Pods, Kubernetes Events and custom resources have their own columns; every other kind has its name and its age.
+Pods, Kubernetes Events, definitions and custom resources have their own columns; every other kind has its name and its
+age.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,7 +14,7 @@ import msgspec
 from devcluster.apiserver.entry import Key, dig
 from devcluster.apiserver.errors import Json
 from devcluster.apiserver.jsonpath import find
-from devcluster.apiserver.resources import EVENTS, PODS, Resource
+from devcluster.apiserver.resources import DEFINITIONS, EVENTS, PODS, Resource
 
 NONE = "<none>"
 MINUTE, HOUR, DAY = 60, 3600, 86400
@@ -178,6 +179,7 @@ COLUMNS: dict[Key, tuple[Column, ...]] = {
         Column("Object", _event_object),
         Column("Message", path("message", "")),
     ),
+    DEFINITIONS.key: (NAME, Column("Created At", path("metadata.creationTimestamp"))),
 }
 
 

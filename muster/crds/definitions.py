@@ -20,6 +20,7 @@ class Kind(NamedTuple):
 
     resource: Resource[Custom]
     definition: Definition
+    of_cluster: bool = False
 
     @property
     def file(self) -> str:
@@ -39,10 +40,11 @@ def manifests(kinds: Kinds = BUILT_IN) -> list[dict[str, Any]]:
 
 
 def _all(kinds: Kinds) -> Iterator[Kind]:
-    """The kinds with their definitions, and the scale requests that name their jobs."""
+    """The kinds with their definitions, the scale requests that name their jobs, and the runtimes that these name."""
     for framework in kinds:
         yield Kind(framework.resource, framework.definition)
         yield from (Kind(resource, REQUEST_DEFINITIONS[resource]) for resource in framework.requests)
+        yield from (Kind(*runtime) for runtime in framework.runtimes)
 
 
 def definition(kind: Kind) -> dict[str, Any]:
@@ -54,7 +56,7 @@ def definition(kind: Kind) -> dict[str, Any]:
         "metadata": {"name": f"{resource.plural}.{resource.group}"},
         "spec": {
             "group": resource.group,
-            "scope": "Namespaced",
+            "scope": "Cluster" if kind.of_cluster else "Namespaced",
             "names": {
                 "kind": resource.kind,
                 "listKind": f"{resource.kind}List",

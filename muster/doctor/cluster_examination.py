@@ -221,7 +221,7 @@ class ClusterExamination:
             return []
         if not await cluster.serves(POLICIES):
             return [policies.not_served()]
-        names = [policies.name(account) for account in self._accounts]
+        names = list(dict.fromkeys(policies.name(account) for account in self._accounts))
         try:
             made, bound = [
                 await asyncio.gather(*(self._object(cluster, resource, name) for name in names))

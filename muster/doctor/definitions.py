@@ -16,8 +16,8 @@ Document = Mapping[str, Any]
 
 
 def wanted(kinds: Iterable[Framework]) -> list[Resource[Any]]:
-    """The kinds of job and of request whose definitions are examined, each once."""
-    return list(dict.fromkeys(each for kind in kinds for each in (kind.resource, *kind.requests)))
+    """The kinds of job, of request and of runtime whose definitions are examined, each once."""
+    return list(dict.fromkeys(each for kind in kinds for each in kind.resources))
 
 
 def name(resource: Resource[Any]) -> str:

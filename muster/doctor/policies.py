@@ -1,4 +1,4 @@
-"""Findings about admission policies: whether each service account has its own, as this release makes it.  Pure."""
+"""Findings about admission policies: whether each service account has one, as this release makes it.  Pure."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ Pair = tuple[Document | None, Document | None]
 
 
 def name(account: Account) -> str:
-    return policies.name(account.name, account.namespace)
+    return policies.name(policies.together(account.name, account.services), account.namespace)
 
 
 def not_served() -> Finding:
@@ -35,37 +35,42 @@ def forbidden(why: str) -> Finding:
 
 
 def findings(accounts: Sequence[Account], kinds: Iterable[Framework], found: Mapping[str, Pair]) -> list[Finding]:
-    """`found` has policy and binding of each account by their name; `kinds` are all that this release serves."""
+    """`found` has policies with their bindings by name; `kinds` are all that this release serves."""
     kinds = [*kinds]
-    lacking, changed = [], []
+    sharing: dict[str, list[Account]] = {}
     for account in accounts:
-        policy, binding = found[name(account)]
+        sharing.setdefault(name(account), []).append(account)
+    lacking, changed = [], []
+    for policy_name, those in sharing.items():
+        policy, binding = found[policy_name]
         if policy is None or binding is None:
-            lacking.append(account.user)
-        elif parts := _differences(account, kinds, policy, binding):
+            lacking += [account.user for account in those]
+        elif parts := _differences(those, kinds, policy, binding):
             changed.append(
                 warn(
                     "policies.release",
-                    f"the admission policy {name(account)} is not that of this release: {', '.join(parts)}",
+                    f"the admission policy {policy_name} is not that of this release: {', '.join(parts)}",
                     f"{REMEDY} anew",
                 )
             )
     if lacking:
         told = f"no admission policy in force for {names(lacking)}: such an account {WITHOUT}"
         return [warn(CHECK, told, REMEDY), *changed]
-    return changed or [ok(CHECK, f"{len(accounts)} service accounts have their admission policies")]
+    return changed or [ok(CHECK, f"an admission policy judges what {names([each.user for each in accounts])} write")]
 
 
-def _differences(account: Account, kinds: Iterable[Framework], policy: Document, binding: Document) -> list[str]:
+def _differences(
+    accounts: Sequence[Account], kinds: Iterable[Framework], policy: Document, binding: Document
+) -> list[str]:
+    one = accounts[0]
     made, bound = policies.manifests(
-        account.name,
-        account.namespace,
-        account.services,
-        scope=account.scope,
+        policies.together(one.name, one.services),
+        one.namespace,
+        scope=one.scope,
         kinds=kinds,
-        taking_over=account.taking_over,
-        commands=account.commands,
-        keys=account.keys,
+        taking_over=any(account.taking_over for account in accounts),
+        commands=all(account.commands for account in accounts),
+        keys=all(account.keys for account in accounts),
     )
     wanted, there = _readable(made["spec"]), _readable(policy.get("spec") or {})
     differ = [part for part in (*wanted, *there) if wanted.get(part) != there.get(part)]

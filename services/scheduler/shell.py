@@ -5,26 +5,29 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
+import msgspec
+
 from services.scheduler.core import effects, keys
 from services.scheduler.core.decide import decide
 from services.scheduler.core.withheld import without_values
 from services.scheduler.keypair import make_key_pair
 from shared.cluster import Cluster, Resource
-from shared.cluster.kinds import PODS, SECRETS, SERVICES
+from shared.cluster.kinds import CONFIGMAPS_WITH_DATA, PODS, SECRETS, SERVICES
 from shared.cluster.objects import Custom, Metadata, Object
 from shared.errors import Conflict, Refused, Transient
 from shared.frameworks.attaching import ssh_secret
-from shared.frameworks.framework import PodContext, slot_labels
+from shared.frameworks.framework import PodContext, metadata, slot_labels
 from shared.frameworks.kinds import BUILT_IN, Kinds
+from shared.frameworks.runtimes import COPY, JobRuntime, digest_of, joined, text_of
 from shared.frameworks.templates import with_last_words, with_token_if_asked
 from shared.frameworks.training_job import SSH_KEYS
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import Author
 from shared.job.events.scheduler import SecretGone, SecretMade
 from shared.job.fold import History
-from shared.job.naming import ATTEMPT, JOB_UID, JobKey, Slot, Uid
-from shared.job.reasons import SSH_OFF
-from shared.job.spec import LAUNCHER, JobSpec
+from shared.job.naming import ATTEMPT, JOB_UID, JobKey, Slot, Uid, runtime_copy_name
+from shared.job.reasons import RUNTIME_CHANGED, SSH_OFF
+from shared.job.spec import LAUNCHER, JobSpec, RuntimeUsed
 from shared.job.state import Job
 from shared.job.steps import Effect, Step
 from shared.process.dependencies import Dependencies
@@ -259,7 +262,44 @@ class Scheduler:
         found = await self._cluster.get(self._kinds.of(job).resource, job.key.namespace, job.key.name)
         if found is None or found.metadata.uid != job.key.uid or found.metadata.generation != job.generation:
             raise Transient(f"{job.key} has changed since the decision")
-        return found
+        used = job.spec.runtime if job.spec is not None else None
+        return found if used is None else joined(found, await self._runtime(job, used))
+
+    async def _runtime(self, job: Job, used: RuntimeUsed) -> JobRuntime:
+        """The runtime as the log has it: the job's copy, which is made when the job begins.
+
+        Raises `Refused` if there is no copy and the runtime was changed since.
+        """
+        name = runtime_copy_name(job.key.name, used.digest)
+        kept = await self._cluster.get(CONFIGMAPS_WITH_DATA, job.key.namespace, name)
+        if kept is None:
+            text = await self._runtime_text(job, used)
+            manifest = {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": metadata(self._kinds.of(job), job.key, name),
+                "immutable": True,
+                "data": {COPY: text},
+            }
+            kept = await self._made(CONFIGMAPS_WITH_DATA, job, manifest)
+            kept = kept or await self._cluster.get(CONFIGMAPS_WITH_DATA, job.key.namespace, name)
+        must_be_controlled(kept.metadata if kept is not None else None, job, f"config map {name}")
+        text = (kept.data or {}).get(COPY, "") if kept is not None else ""
+        if digest_of(text) != used.digest:
+            message = f"config map {name} was changed; delete it, and Muster makes it again from the same runtime"
+            raise Refused(message, reason=RUNTIME_CHANGED, words=message)
+        return JobRuntime(used, msgspec.json.decode(text))
+
+    async def _runtime_text(self, job: Job, used: RuntimeUsed) -> str:
+        """The text of the runtime itself."""
+        kind = next(each for each in self._kinds.of(job).runtimes if each.resource.kind == used.kind)
+        namespace = "" if kind.of_cluster else job.key.namespace
+        found = await self._cluster.get(kind.resource, namespace, used.name)
+        text = text_of(found.spec) if found is not None else ""
+        if digest_of(text) == used.digest:
+            return text
+        message = f"the {used.kind} was changed or deleted since the job was read; create the job again"
+        raise Refused(message, reason=RUNTIME_CHANGED, words=message)
 
 
 def build(dependencies: Dependencies) -> Scheduler:

@@ -2,7 +2,8 @@
 
 If a resource shows a head that the log does not have, the watcher compares it with the checkpoint of the job.  A
 replica that starts finds the last documents of ended jobs here, and asks the API server for none of these jobs.  Once
-a job is gone, and its children and requests are gone, the bucket keeps nothing of it.
+a job is gone, and its children and requests are gone, the bucket keeps nothing of it.  Two sequences say which jobs
+need nothing after a start.
 """
 
 from hashlib import sha256
@@ -16,6 +17,8 @@ from shared.untrusted import whole_number
 
 SWEPT = "swept"
 """The key of a sequence: the bucket keeps nothing of jobs that were closed at this sequence or before."""
+ANNOUNCED = "announced"
+"""The key of a sequence: jobs without later events have all their Kubernetes Events."""
 
 
 class Checkpoints:
@@ -64,15 +67,15 @@ class Checkpoints:
         for key in (job.key.uid, _shown(job.key.uid), *map(_shown, job.scaling.requests)):
             await self._bucket.delete(key)
 
-    async def swept(self) -> int:
-        """The sequence up to which closed jobs have no entries.  Raises the bucket's errors."""
-        kept = await self._bucket.get(SWEPT)
+    async def noted(self, key: str) -> int:
+        """The sequence that was noted under this key, or 0.  Raises the bucket's errors."""
+        kept = await self._bucket.get(key)
         log, _, sequence = (kept.value.decode() if kept is not None else "").partition("/")
         return (whole_number(sequence) or 0) if log == self._identity else 0
 
-    async def sweep_to(self, sequence: int) -> None:
-        """Note that jobs closed at `sequence` or before have no entries.  Raises the bucket's errors."""
-        await self._bucket.put(SWEPT, f"{self._identity}/{sequence}".encode())
+    async def note(self, key: str, sequence: int) -> None:
+        """Raises the bucket's errors."""
+        await self._bucket.put(key, f"{self._identity}/{sequence}".encode())
 
     def forget(self, uid: Uid) -> None:
         """Drop this process's copy; the checkpoint itself stays."""

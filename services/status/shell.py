@@ -5,11 +5,13 @@ import random
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 import structlog
 
-from services.status.checkpoints import Checkpoints
+from services.status.announced import Announced
+from services.status.checkpoints import ANNOUNCED, SWEPT, Checkpoints
 from services.status.core.decide import decide
 from services.status.core.documents import replacing, same, with_head
 from services.status.core.effects import Announce, PatchStatus
@@ -28,11 +30,15 @@ from shared.job.state import Job
 from shared.job.steps import Effect, Step
 from shared.process.dependencies import Dependencies
 from shared.runtime.acts import Context
+from shared.runtime.appends import stamp
 from shared.runtime.ownership import must_be_asked_of
 from shared.runtime.run import Runtime
 
 EVENTS_LIVE = timedelta(hours=1)
 """Kubernetes deletes Events after an hour; an older one is not written again after a restart."""
+
+ANNOUNCED_SECONDS = 30.0
+"""How often the bucket is told which jobs have all their Events: a start creates those of so many seconds again."""
 
 LONGEST_NOTE = 1024
 """The most bytes of an Event's note (Kubernetes API, events.k8s.io/v1)."""
@@ -77,6 +83,9 @@ class Status:
 
         The next write of this shape is made on this version, without a GET.
         """
+        self._announced = Announced()
+        self._announced_before: int | None = None
+        """Jobs without an event after this one had all their Events when this replica began to act."""
         self._closed = asyncio.Queue[History]()
         """Histories of closed jobs, whose entries in the bucket are to be removed."""
         self._acts = asyncio.Event()
@@ -89,16 +98,48 @@ class Status:
         self._acts.set()
         if history.job.gone:
             self._written.pop(history.job.key, None)
+            self._announced.forget(history.job.key)
             self._checkpoints.forget(history.job.key.uid)
             if closed(history.job):
                 self._closed.put_nowait(history)
-        return decide(history.job, self._kinds)
+        steps = decide(history.job, self._kinds)
+        if not history.job.gone:
+            self._announced.decided(history, steps)
+        return steps
 
     async def attend(self, runtime: Runtime) -> None:
-        """Remove the bucket's entries of the jobs that closed since the last start, and of each that closes now."""
+        """Keep the bucket small, and the sequence that says which jobs have all their Events."""
         await self._acts.wait()
+        await asyncio.gather(self._remove_closed(runtime), self._note_announced(runtime))
+
+    async def _note_announced(self, runtime: Runtime) -> None:
+        """Note it again and again.  Only events of the last hour matter: Events about earlier ones are not created."""
         try:
-            position, swept = runtime.histories.position, await self._insist(self._checkpoints.swept)
+            noted = await self._insist(self._noted_before)
+            while True:
+                await asyncio.sleep(ANNOUNCED_SECONDS)
+                position = runtime.histories.position
+                earliest = stamp(self._now() - EVENTS_LIVE)
+                owing = [
+                    history.sequence - 1
+                    async for history in runtime.in_slices(runtime.histories)
+                    if history.sequence > noted and history.time > earliest and self._announced.owes(history)
+                ]
+                if (complete := min([position, *owing])) > noted:
+                    await self._insist(partial(self._checkpoints.note, ANNOUNCED, complete))
+                    noted = complete
+        except Refused as refusal:
+            log.warning("cannot note which jobs have their Kubernetes Events", why=str(refusal))
+
+    async def _noted_before(self) -> int:
+        if self._announced_before is None:
+            self._announced_before = await self._checkpoints.noted(ANNOUNCED)
+        return self._announced_before
+
+    async def _remove_closed(self, runtime: Runtime) -> None:
+        """Remove the bucket's entries of the jobs that closed since the last start, and of each that closes now."""
+        try:
+            position, swept = runtime.histories.position, await self._insist(lambda: self._checkpoints.noted(SWEPT))
             closed_since = [
                 history
                 async for history in runtime.in_slices(runtime.histories)
@@ -106,7 +147,7 @@ class Status:
             ]
             for history in closed_since:
                 await self._remove(history)
-            await self._insist(lambda: self._checkpoints.sweep_to(position))
+            await self._insist(lambda: self._checkpoints.note(SWEPT, position))
             while True:
                 await self._remove(await self._closed.get())
         except Refused as refusal:
@@ -138,7 +179,9 @@ class Status:
                     # The client checks the lease before each write, so that a replica that was paused stops here.
                     await self._patch(effect, context)
             case Announce():
-                await self._announce(effect, context.job.key.namespace)
+                if context.head.sequence > await self._noted_before():
+                    await self._announce(effect, context.job.key.namespace)
+                self._announced.made(context.job.key, effect)
             case _:
                 raise AssertionError(f"not an effect of the status service: {effect}")
 

@@ -4,7 +4,7 @@
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Sequence, Set
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence, Set
 from contextlib import aclosing
 from functools import partial
 from typing import Any, TypeVar, get_args
@@ -17,6 +17,7 @@ from services.watcher.core.budgets import PerMinute
 from services.watcher.core.cache import Cache, Concerned, Listing
 from services.watcher.core.disruption import observed_node, tolerations
 from services.watcher.core.epochs import Known
+from services.watcher.core.referring import Referring
 from services.watcher.core.vanished import counts, missing, too_many
 from services.watcher.core.views import inherited_pod, observed_child, observed_job, observed_pod, observed_request
 from services.watcher.deadlines import Deadlines
@@ -25,6 +26,7 @@ from shared.cluster.kinds import CONFIGMAPS, NODES, PODS, SERVICES
 from shared.cluster.objects import Custom, Object, Pod
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
+from shared.frameworks.runtimes import Reference, joined, read
 from shared.frameworks.scale_requests import REQUESTS
 from shared.job.naming import JOB_UID, JobKey
 from shared.job.spec import ScaleKind
@@ -88,6 +90,15 @@ class Watches:
         self._paused = paused
         self._options = options
         self._namespace = options.namespace
+        # Cluster-scoped kinds are seen by an installation for the whole cluster alone.
+        self._answered: Mapping[Resource[Custom], asyncio.Event] = {
+            each.resource: asyncio.Event()
+            for framework in kinds
+            for each in framework.runtimes
+            if not (each.of_cluster and options.namespace)
+        }
+        """Set once the first LIST of a kind of runtime was answered, or refused."""
+        self._referring = Referring()
         self._following: Sequence[asyncio.Task[None] | None] = []
         self._lists = 0
         """The number of lists of jobs so far, failed ones too; the newest decides whether too many jobs are missing."""
@@ -102,6 +113,7 @@ class Watches:
         cache, selector = self._cache, JOB_UID
         requests = SCALE_KINDS if cache.scaled is not None else ()
         streams: list[Callable[[], Coroutine[Any, Any, None]]] = [
+            *(partial(self._follow_runtimes, kind) for kind in self._answered),
             *(partial(self._follow_jobs, framework) for framework in self._kinds),
             *(partial(self._follow_requests, kind) for kind in requests),
             partial(self._follow_pods, selector),
@@ -134,16 +146,33 @@ class Watches:
 
     async def _follow_jobs(self, framework: Framework) -> None:
         kind = framework.resource
+        for runtime in framework.runtimes:
+            # Until it was listed, a runtime is not known to be missing.
+            if (answered := self._answered.get(runtime.resource)) is not None:
+                await answered.wait()
+        await self._follow(kind, self._cache.jobs[kind], partial(self._put_job, framework))
 
+    def _put_job(self, framework: Framework, at: At, manifest: Custom | None) -> Concerned:
+        kind = framework.resource
         listing = self._cache.jobs[kind]
+        if manifest is not None and not framework.ours(manifest):
+            manifest = None
+        if framework.runtimes:
+            reference = self._referring.put(framework, at, manifest)
+            runtime = self._cache.runtime(reference) if reference is not None else None
+            manifest = joined(manifest, runtime) if manifest is not None else None
+        if manifest is None:
+            return self._cache.set_job(kind, at, None)
+        job = actors.attributed(observed_job(framework, manifest), listing.get(at), listed=listing.at_once)
+        return self._cache.set_job(kind, at, job)
 
+    async def _follow_runtimes(self, kind: Resource[Custom]) -> None:
         def seen(at: At, manifest: Custom | None) -> Concerned:
-            if manifest is None or not framework.ours(manifest):
-                return self._cache.set_job(kind, at, None)
-            job = actors.attributed(observed_job(framework, manifest), listing.get(at), listed=listing.at_once)
-            return self._cache.set_job(kind, at, job)
+            self._cache.set_runtime(kind, at, read(kind, manifest) if manifest is not None else None)
+            named = self._referring.of(Reference(kind, *at))
+            return tuple(key for known in named for key in self._put_job(*known))
 
-        await self._follow(kind, listing, seen)
+        await self._follow(kind, self._cache.runtimes[kind], seen)
 
     async def _follow_pods(self, selector: str) -> None:
         def seen(at: At, pod: Pod | None) -> Concerned:
@@ -245,6 +274,7 @@ class Watches:
             log.info("kind is served", kind=_name(resource))
         if of_jobs:
             await self._hold_if_too_many(resource)
+        self._answer(resource)
         self._runtime.wake_all()
         self._deadlines.look()
 
@@ -274,8 +304,13 @@ class Watches:
             if resource is not PODS or key not in self._paused:
                 self._runtime.wake(key)
 
+    def _answer(self, resource: Resource[Any]) -> None:
+        if resource in self._answered:
+            self._answered[resource].set()
+
     async def _blind(self, resource: Resource[Any], listing: Listing[Any], reason: str) -> None:
         """Note that a watch is broken, or that its kind is not served."""
+        self._answer(resource)
         if reason == NOT_SERVED and not listing.version:
             # The definition is not installed: the watch tries again until it is.
             if not listing.absent:

@@ -1,11 +1,12 @@
 """The built-in kinds that Muster reads and writes."""
 
 from shared.cluster import Resource
-from shared.cluster.objects import Custom, Node, Object, Pod
+from shared.cluster.objects import ConfigMap, Custom, Node, Object, Pod
 
 PODS = Resource("", "v1", "pods", "Pod", Pod)
 SERVICES = Resource("", "v1", "services", "Service", Object)
 CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap", Object)
+CONFIGMAPS_WITH_DATA = Resource("", "v1", "configmaps", "ConfigMap", ConfigMap)
 SECRETS = Resource("", "v1", "secrets", "Secret", Object)
 """Only their metadata is requested."""
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event", Object)

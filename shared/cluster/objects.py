@@ -119,6 +119,10 @@ class Node(Object, frozen=True, kw_only=True, rename="camel"):
     spec: NodeSpec = NodeSpec()
 
 
+class ConfigMap(Object, frozen=True, kw_only=True, rename="camel"):
+    data: dict[str, str] | None = None
+
+
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 

@@ -13,9 +13,10 @@ import msgspec
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks.definition import Definition, Document
+from shared.frameworks.runtimes import Reference, RuntimeKind
 from shared.frameworks.takeover import TakeOver
 from shared.job.naming import ATTEMPT, INDEX, JOB_UID, ROLE, JobKey, Slot, WorkerName, service_name
-from shared.job.spec import JobSpec, Problem
+from shared.job.spec import JobSpec, Problem, Wishes
 from shared.job.state import Job
 
 
@@ -49,6 +50,18 @@ class Parser(ABC):
     def ours(self, manifest: Custom) -> bool:
         """False if another controller manages the job: Muster then neither records nor writes anything."""
         return True
+
+    runtimes: tuple[RuntimeKind, ...] = ()
+    """The kinds that have the pod templates of its jobs: TrainJob has them.  A resource comes to every other method
+    joined with its runtime (`runtimes.joined`)."""
+
+    def refers_to(self, manifest: Custom) -> Reference | None:
+        """The runtime that a resource names; None if it names none that there can be."""
+        return None
+
+    def wishes(self, manifest: Custom) -> Wishes | None:
+        """The part of a resource that counts after its runtime was changed; None for a kind without runtimes."""
+        return None
 
 
 class PodRenderer(ABC):
@@ -155,6 +168,11 @@ class Framework(Parser, PodRenderer, StatusRenderer):
 
     requests: tuple[Resource[Custom], ...] = ()
     """The kinds of scale requests that name its jobs: TrainingJob has them, and no kind of another package."""
+
+    @property
+    def resources(self) -> tuple[Resource[Custom], ...]:
+        """The kinds that come with it: its jobs, their scale requests, and the runtimes that they name."""
+        return (self.resource, *self.requests, *(runtime.resource for runtime in self.runtimes))
 
     @property
     def others(self) -> tuple["Framework", ...]:

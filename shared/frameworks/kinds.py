@@ -17,6 +17,7 @@ from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.scale_requests import REQUESTS
 from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.training_job import TRAININGJOB
+from shared.frameworks.trainjob import TRAINJOB
 from shared.frameworks.xgboostjob import XGBOOSTJOB
 from shared.job.state import Job
 
@@ -75,7 +76,7 @@ class Kinds:
 BUILT_IN = Kinds(
     (
         *(TRAININGJOB, TFJOB, PYTORCHJOB, MXJOB, MPIJOB, JAXJOB, PADDLEJOB, XGBOOSTJOB),
-        *(FIORAVANZO_MXJOB, MPBA_MXJOB, MLKUBE_MXJOB),
+        *(FIORAVANZO_MXJOB, MPBA_MXJOB, MLKUBE_MXJOB, TRAINJOB),
     )
 )
 """The kinds that Muster has without plug-ins."""

@@ -14,12 +14,13 @@ from shared.cluster.objects import Custom
 from shared.frameworks.attaching import FLAT, FOR_OWNER_ONLY, mount_hosts, mount_keys
 from shared.frameworks.definition import Definition, Document, Scale, Version
 from shared.frameworks.framework import Framework, PodContext
-from shared.frameworks.kubeflow import JOB_ROLE, KubeflowJob, is_type
-from shared.frameworks.kubeflow_status import OPERATOR_NAME
+from shared.frameworks.kubeflow import JOB_ROLE, KubeflowJob, OfTrainingOperator, is_type
+from shared.frameworks.kubeflow_status import OPERATOR_NAME, REPLICA_TYPE
 from shared.frameworks.pods import pod_of
 from shared.frameworks.reading import DEFAULT_BACKOFF_LIMIT, MOST_SLOTS, Fields
 from shared.frameworks.replicated import Replica, ReplicaType
 from shared.frameworks.schemas import BOOLEAN, TEXT, choice, number, rule
+from shared.frameworks.takeover import Inherited
 from shared.job.naming import DISCOVER_HOSTS, HOSTFILE, MPI_FOLDER, SSH_FOLDER, JobKey, Slot, WorkerName
 from shared.job.spec import LAUNCHED_TOGETHER, LAUNCHER, WORKER, JobSpec, RoleSpec
 
@@ -58,6 +59,9 @@ AGENT = "OMPI_MCA_plm_rsh_agent"
 KUBEXEC = f"{MPI_FOLDER}/kubexec.sh"
 """A file that upstream's v1 mounts and Muster does not."""
 
+OF_A_BATCH_JOB = "its launcher is the pod of a Batch Job: let mpi-operator run until the job ends, or suspend it there"
+"""Why a job of mpi-operator that runs is left alone: that pod has a name of chance, and Kubernetes makes it again."""
+
 _TRIES = "-o ConnectionAttempts=10"
 _HOSTS = f"{MPI_FOLDER}/{HOSTFILE}"
 
@@ -82,6 +86,23 @@ PATH: Document = {"type": "string", "pattern": "^(/[^:]*)?$"}
 """An absolute path of a folder, or an empty string."""
 
 
+class OfMpiOperator(OfTrainingOperator):
+    """The traces of training-operator in jobs of v1, and of mpi-operator in those of v2beta1."""
+
+    def role_and_index(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
+        role = labels.get(REPLICA_TYPE) or labels.get(JOB_ROLE, "")
+        # A launcher has no label with an index.
+        return (LAUNCHER, 0) if role == LAUNCHER else super().role_and_index({**labels, REPLICA_TYPE: role})
+
+    def status(self, manifest: Custom) -> Inherited | None:
+        theirs = super().status(manifest)
+        if theirs is None or theirs.end or not _is_v2beta1(Fields(manifest.spec, "spec", [])):
+            return theirs
+        if any(known.type == "Suspended" and known.status for known in theirs.conditions):
+            return theirs
+        return msgspec.structs.replace(theirs, obstacle=OF_A_BATCH_JOB)
+
+
 class MPIJob(KubeflowJob):
     """Open MPI, Intel MPI, MPICH, and programs that start with them, such as Horovod."""
 
@@ -90,6 +111,7 @@ class MPIJob(KubeflowJob):
     description = "An MPI job: a launcher starts processes on its workers by ssh; the workers may come and go."
     replica_specs = "mpiReplicaSpecs"
     replica_types = (ReplicaType("Launcher", least=1, most=1), ReplicaType("Worker", most=MOST_WORKERS, replicas=0))
+    take_over = OfMpiOperator(replica_types)
     controllers = ("", "kubeflow.org/training-operator", "kubeflow.org/mpi-operator")
     handling = LAUNCHED_TOGETHER
     fields: ClassVar[Document] = {

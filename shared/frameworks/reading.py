@@ -55,6 +55,10 @@ class Fields:
     def refuse(self, reason: str, message: str, name: str = "") -> None:
         self._problems.append(Problem(reason=reason, field=self.path(name), message=message))
 
+    def note(self, problem: Problem) -> None:
+        """Note a problem of something else than this object."""
+        self._problems.append(problem)
+
     def part(self, name: str) -> "Fields":
         """The object of that name; an empty one if it is absent or no object."""
         return Fields(self.members.get(name), self.path(name), self._problems)

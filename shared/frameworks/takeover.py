@@ -37,6 +37,8 @@ class Inherited(msgspec.Struct, frozen=True, kw_only=True):
     counts: tuple[Count, ...] = ()
     workers: tuple[int, ...] | None = None
     """The indices of the wanted workers; None means as many as the spec asks for."""
+    obstacle: str = ""
+    """Why the job cannot be taken over as it is; empty if it can."""
 
 
 class TakeOver:

@@ -1,14 +1,15 @@
-"""What each service account may write, as ValidatingAdmissionPolicies: the API server refuses other writes.
+"""What each service account may write, as a ValidatingAdmissionPolicy: the API server refuses its other writes.
 
 RBAC says which kinds of object an account may write; these rules say which objects.  An account that serves several
-services may do what one of them may.  Pure; `muster/policies.py` makes the manifests.
+services may do what one of them may.  The accounts of an installation share one policy, as each policy costs every
+write in the cluster (`docs/adr/0020`).  Pure; `muster/policies.py` makes the manifests.
 
 A rule sees one request alone: no job, and of a command in a pod only the pod's name.  `docs/tenants.md` says what
 follows.
 """
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from shared.cluster import Resource
@@ -109,6 +110,7 @@ RULES = (
     Rule("scheduler", "DELETE", (PODS, SERVICES), OURS, OURS_IN_WORDS),
     Rule("scheduler", "DELETE", (SECRETS,), f"variables.ssh && {OURS}", f"{OURS_IN_WORDS}, or ssh is off"),
     Rule("scheduler", "DELETE", (Jobs.EVERY,), _EXPIRES, "it has no time to live after its end"),
+    Rule("scheduler", "CREATE", (CONFIGMAPS,), OURS, OURS_IN_WORDS),
     Rule("scaler", "CREATE", (CONFIGMAPS,), OURS, OURS_IN_WORDS),
     Rule("scaler", "UPDATE", (CONFIGMAPS,), f"{OURS} && {_SAME_OWNERS}", f"{OURS_IN_WORDS}, or its owners change"),
     Rule("scaler", "DELETE", (CONFIGMAPS,), OURS, OURS_IN_WORDS),
@@ -204,35 +206,16 @@ VARIABLES = (
 
 _ALL = ["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
-_EVENTS = ["", "events.k8s.io"]
-
-UNJUDGED = (
+_UNJUDGED = (
     # Who asks what it may do writes nothing.
     (["authentication.k8s.io", "authorization.k8s.io"], ["CREATE"], ["*/*"]),
-    # What a cluster writes all the time.
+    # What a cluster writes all the time, and no service does.
     (["", "apps"], _ALL, ["*/status"]),
     ([""], _ALL, ["pods/binding", "endpoints"]),
     (["discovery.k8s.io"], _ALL, ["endpointslices"]),
     (["coordination.k8s.io"], _ALL, ["leases"]),
-    (_EVENTS, _ALL, ["events"]),
 )
-"""The writes that no policy judges, by groups, operations and resources; but the status service's judges Events.
-
-The API server evaluates a policy for each write that it matches, whoever asks, and converts the object every time: four
-policies that matched all of these took a fifth of its processor time.
-"""
-
-
-def match(services: Collection[Author]) -> Document:
-    """The writes that a policy judges, with the defaults of the API server, so that it reads as it was written."""
-    unjudged = [rule for rule in UNJUDGED if rule[0] != _EVENTS or "status" not in services]
-    return {
-        "matchPolicy": "Equivalent",
-        "namespaceSelector": {},
-        "objectSelector": {},
-        "resourceRules": [_rule(["*"], _ALL, ["*/*"])],
-        "excludeResourceRules": [_rule(*rule) for rule in unjudged],
-    }
+"""Groups, operations and resources."""
 
 
 def _rule(groups: list[str], operations: list[str], resources: list[str]) -> Document:
@@ -245,8 +228,23 @@ def _rule(groups: list[str], operations: list[str], resources: list[str]) -> Doc
     }
 
 
-def validations(services: Collection[Author]) -> list[Document]:
-    """What holds for every write of an account that serves these services."""
+MATCH: Document = {
+    "matchPolicy": "Equivalent",
+    "namespaceSelector": {},
+    "objectSelector": {},
+    "resourceRules": [_rule(["*"], _ALL, ["*/*"])],
+    "excludeResourceRules": [_rule(*unjudged) for unjudged in _UNJUDGED],
+}
+"""The writes that are judged; the defaults of the API server stand here, so that a policy reads as it was written."""
+
+
+def component(services: Sequence[Author]) -> str:
+    """What an account that serves these services is called in a policy, as the chart calls it."""
+    return services[0] if len(services) == 1 else "all"
+
+
+def validations(services: Sequence[Author]) -> list[Document]:
+    """What holds for every write of an account that serves these services, beside `IN_ALL`."""
     rules: dict[str, list[Rule]] = {}
     for rule in RULES:
         for call in rule.calls if rule.service in services else ():
@@ -254,13 +252,17 @@ def validations(services: Collection[Author]) -> list[Document]:
     asked: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for call, alternatives in rules.items():
         if all(rule.condition for rule in alternatives):
-            asked.setdefault(tuple((rule.condition, rule.words) for rule in alternatives), []).append(call)
+            conditions = dict.fromkeys((rule.condition, rule.words) for rule in alternatives)
+            asked.setdefault((*conditions,), []).append(call)
+    another = f"variables.component != '{component(services)}'"
     return [
-        _validation("!(variables.within in variables.closed)", "the namespace is closed to Muster"),
-        _validation(f"variables.call in {json.dumps([*rules])}", f"the {_among(services)} makes no such call"),
+        _validation(
+            f"{another} || variables.call in {json.dumps([*rules])}", f"the {_among(services)} makes no such call"
+        ),
         *(
             _validation(
-                f"!(variables.call in {json.dumps(calls)}) || {' || '.join(f'({one})' for one, _ in conditions)}",
+                f"{another} || !(variables.call in {json.dumps(calls)})"
+                f" || {' || '.join(f'({one})' for one, _ in conditions)}",
                 "; ".join(words for _, words in conditions),
             )
             for conditions, calls in asked.items()
@@ -268,7 +270,7 @@ def validations(services: Collection[Author]) -> list[Document]:
     ]
 
 
-def _among(services: Collection[Author]) -> str:
+def _among(services: Sequence[Author]) -> str:
     return "status service" if [*services] == ["status"] else "/".join(services)
 
 
@@ -281,19 +283,22 @@ def _validation(expression: str, why: str) -> Document:
     }
 
 
+IN_ALL = (_validation("!(variables.within in variables.closed)", "the namespace is closed to Muster"),)
+"""What holds for every write of every account."""
+
+
 def user(namespace: str, account: str) -> str:
     """The name of a service account at the API server."""
     return f"system:serviceaccount:{namespace}:{account}"
 
 
-def spec(namespace: str, account: str, services: Collection[Author], given: Iterable[Document]) -> Document:
-    """The policy of an account; `given` are its `settings`."""
+def spec(namespace: str, accounts: Mapping[str, Sequence[Author]], given: Iterable[Document]) -> Document:
+    """The policy of these accounts, each with its services; `given` are its `settings`."""
+    users = {user(namespace, account): component(services) for account, services in accounts.items()}
     return {
         "failurePolicy": "Fail",
-        "matchConstraints": match(services),
-        "matchConditions": [
-            {"name": "account", "expression": f"request.userInfo.username == '{user(namespace, account)}'"}
-        ],
-        "variables": [*given, *VARIABLES],
-        "validations": validations(services),
+        "matchConstraints": MATCH,
+        "matchConditions": [{"name": "account", "expression": f"request.userInfo.username in {_json(users)}"}],
+        "variables": [_variable("component", f"{_json(users)}[request.userInfo.username]"), *given, *VARIABLES],
+        "validations": [*IN_ALL, *(each for services in accounts.values() for each in validations(services))],
     }

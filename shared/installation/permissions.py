@@ -22,6 +22,8 @@ SERVICES_OF_A_CLUSTER: tuple[Author, ...] = ("watcher", "scheduler", "scaler", "
 
 TAKEN = "the owner of an object whose name is taken"
 WHOSE = "whose the object is, before it is changed, deleted or entered"
+RUNTIMES = "the watches of runtimes: a job is put together with the one that it names"
+COPIES = "the runtime that a job began with, of which the job has a copy"
 FINALIZERS = (
     "the owner references that it writes block the owner's deletion; a cluster with the admission plugin "
     "`OwnerReferencesPermissionEnforcement` asks for this right"
@@ -29,12 +31,15 @@ FINALIZERS = (
 
 
 class Jobs(Enum):
-    """Stands for the resources of several kinds of job."""
+    """Stands for the resources of several kinds of job, or of what they name."""
 
     EVERY = "every kind of job"
     WITH_HOSTS_FILES = "every kind of job with hosts files"
     THAT_EXPIRE = "every kind of job with a time to live"
     WITH_REQUESTS = "every kind of job with scale requests"
+    RUNTIMES = "every kind of runtime"
+    RUNTIMES_OF_CLUSTER = "every cluster-scoped kind of runtime"
+    COPIES = "the kind of the copies of runtimes"
 
     def among(self, kinds: Iterable[Framework]) -> list[Resource[Any]]:
         match self:
@@ -46,6 +51,12 @@ class Jobs(Enum):
                 return [kind.resource for kind in kinds if kind.definition.expires]
             case Jobs.WITH_REQUESTS:
                 return [kind.resource for kind in kinds if kind.requests]
+            case Jobs.RUNTIMES | Jobs.RUNTIMES_OF_CLUSTER:
+                of_cluster = self is Jobs.RUNTIMES_OF_CLUSTER
+                found = [runtime for kind in kinds for runtime in kind.runtimes]
+                return [runtime.resource for runtime in found if runtime.of_cluster is of_cluster]
+            case Jobs.COPIES:
+                return [CONFIGMAPS] if any(kind.runtimes for kind in kinds) else []
 
 
 class Need(NamedTuple):
@@ -89,8 +100,13 @@ PERMISSIONS = (
     Permission("watcher", ("list", "watch"), (PODS,), "the watch of pods that carry a job's uid"),
     Permission("watcher", ("list", "watch"), (SERVICES, CONFIGMAPS), "the watches of a job's other children"),
     Permission("watcher", ("list", "watch"), (NODES,), "nodes that are about to be removed", everywhere=True),
+    Permission("watcher", ("list", "watch"), (Jobs.RUNTIMES,), RUNTIMES),
+    Permission("watcher", ("list", "watch"), (Jobs.RUNTIMES_OF_CLUSTER,), RUNTIMES, everywhere=True),
     Permission("watcher", ("get",), (Jobs.EVERY,), "a job that a list lacks is read before it counts as gone"),
     Permission("scheduler", ("get",), (Jobs.EVERY,), "the pod templates, read once per generation"),
+    Permission("scheduler", ("get",), (Jobs.RUNTIMES,), COPIES),
+    Permission("scheduler", ("get",), (Jobs.RUNTIMES_OF_CLUSTER,), COPIES, everywhere=True),
+    Permission("scheduler", ("get", "create"), (Jobs.COPIES,), COPIES),
     Permission("scheduler", ("create",), (PODS,), "`CreatePod`"),
     Permission("scheduler", ("create",), (SERVICES,), "`CreateService`"),
     Permission("scheduler", ("get",), (PODS, SERVICES), f"every `Create`: {TAKEN}; every `Delete`: {WHOSE}"),
@@ -182,7 +198,7 @@ def set_up(kinds: Iterable[Framework] = BUILT_IN) -> list[Right]:
     RBAC cannot restrict `create` by name.
     """
     group, plural = DEFINITIONS.group, DEFINITIONS.plural
-    every = [resource for kind in kinds for resource in (kind.resource, *kind.requests)]
+    every = [resource for kind in kinds for resource in kind.resources]
     names = [f"{resource.plural}.{resource.group}" for resource in every]
     return [
         *(Right("get", group, plural, name) for name in names),

@@ -20,7 +20,7 @@ from shared.job.evolve_pods import in_epoch, noticed, pods_gone, pods_observed, 
 from shared.job.integrity import evolved
 from shared.job.membership import Members
 from shared.job.naming import older_secret_name
-from shared.job.spec import LAUNCHER
+from shared.job.spec import LAUNCHER, Wishes, going_on
 from shared.job.state import Job, Phase, Refusal, with_attempt, without
 from shared.job.timers import BACK_OFF, JOB_WAIT
 from shared.job.views import each
@@ -171,7 +171,10 @@ def _job_observed(job: Job, event: watcher.JobObserved, at: At) -> Job:
         )
     elif job.problems and holds(conditions, "Created"):
         conditions = with_condition(conditions, "Created", at, reason=f"{job.kind}Created")
-    before = job.spec
+    before, spec = job.spec, event.spec
+    if before is not None and spec is not None and job.kept_runtime not in (None, spec.runtime):
+        # The watcher had not read the first slots yet when it recorded another runtime.
+        spec = going_on(before, Wishes(suspend=spec.suspend, restart=spec.restart, workers=spec.worker.replicas))
     job = replace(
         job,
         kind=event.kind,
@@ -179,8 +182,8 @@ def _job_observed(job: Job, event: watcher.JobObserved, at: At) -> Job:
         generation=event.generation,
         version=event.version,
         # A running job keeps its last valid spec.
-        spec=event.spec if event.spec is not None else job.spec,
-        edited=at.sequence if event.spec not in (None, job.spec) else job.edited,
+        spec=spec if spec is not None else job.spec,
+        edited=at.sequence if spec not in (None, job.spec) else job.edited,
         problems=event.problems,
         conditions=conditions,
         deletion=job.deletion if deleting else None,

@@ -98,6 +98,11 @@ def config_name(job: str) -> str:
     return f"{job}-config"
 
 
+def runtime_copy_name(job: str, digest: str) -> str:
+    """The name of the ConfigMap with the job's copy of its runtime, by the digest of that."""
+    return f"{job}-runtime-{digest[:10]}"
+
+
 def secret_name(key: JobKey, attempt: int) -> str:
     """The name of the Secret with the ssh keys of an attempt.  No other job and no other attempt ever has it."""
     return f"{key.name}-ssh-{key.uid}-{attempt}"

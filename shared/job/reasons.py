@@ -37,6 +37,7 @@ NO_LAUNCHER = "NoLauncher"
 EXEC_OFF = "ExecOff"
 SSH_OFF = "SshOff"
 REQUEST_DELETED = "RequestDeleted"
+RUNTIME_CHANGED = "RuntimeChanged"
 SCALING_START = "ScalingStart"
 SCHEDULING_TIMEOUT = "SchedulingTimeout"
 SCRIPT_FAILED = "ScriptFailed"
@@ -159,12 +160,17 @@ REFUSALS = {
     FRAMEWORK_FAILED: Reason("the package of this kind of job failed, or gave a wrong answer"),
     "Forbidden": Reason("a right, a quota or an admission policy stands against it"),
     "Invalid": Reason("the API server does not take the object as it is", final=FINAL),
-    "LabelsChanged": Reason("the labels of an object of the job were changed"),
+    "LabelsChanged": Reason(
+        "an object of the job lacks Muster's labels: they were changed, or another operator made it"
+    ),
     "NameConflict": Reason("an object of another owner has the name"),
     "NamespaceTerminating": Reason("the namespace is being deleted"),
     "NotAsked": Reason("the resource does not ask for what the log says it does", since="0.2"),
     NOT_OURS: Reason("an object that the log calls the job's is not, by its controller and labels", since="0.2"),
     "QuotaExceeded": Reason("the namespace's quota is used up"),
+    RUNTIME_CHANGED: Reason(
+        "the runtime of the job was changed or deleted, and the job's copy of it is not there", since="0.2"
+    ),
     SSH_OFF: Reason("the job needs ssh keys, which are switched off in this cluster", since="0.2"),
 }
 """Why the API server, or Muster itself, did not carry out an effect."""

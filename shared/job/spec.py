@@ -114,6 +114,17 @@ REPLICATED = Handling(
 ends with worker 0."""
 
 
+class RuntimeUsed(msgspec.Struct, frozen=True, kw_only=True):
+    """The runtime of a job: the resource that has its pod templates, as it was read."""
+
+    kind: str
+    name: str
+    uid: str
+    generation: int
+    digest: str
+    """The SHA-256 of its spec, by which the job's copy of it is checked."""
+
+
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The spec of a job.  All times are whole seconds; None means no limit.
 
@@ -147,6 +158,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     """True if the launcher is one of the hosts, besides the workers."""
     ignored: tuple[Ignored, ...] = ()
     """The fields of this job that have no effect."""
+    runtime: RuntimeUsed | None = None
+    """The runtime that it was put together with; None for a kind whose resource has all of the job."""
 
     def role(self, name: str) -> RoleSpec:
         """The role of that name.  Raises `KeyError` if the job has none."""
@@ -175,6 +188,27 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _NO_WORKERS = RoleSpec(name=WORKER, replicas=0, min_replicas=0)
+
+
+class Wishes(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of a resource that may change while its job keeps the runtime that it began with."""
+
+    suspend: bool = False
+    restart: str = ""
+    workers: int | None = None
+    """None if the resource names no number."""
+
+
+def going_on(spec: JobSpec, wishes: Wishes) -> JobSpec:
+    """The spec of a job that goes on with its runtime; a number of workers beyond its bounds has no effect."""
+
+    def sized(role: RoleSpec) -> RoleSpec:
+        count, most = wishes.workers, role.max_replicas
+        fits = count is not None and most is not None and role.min_replicas <= count <= most
+        return msgspec.structs.replace(role, replicas=count) if fits else role
+
+    roles = tuple(sized(role) if role.name == WORKER else role for role in spec.roles)
+    return msgspec.structs.replace(spec, suspend=wishes.suspend, restart=wishes.restart, roles=roles)
 
 
 class ScaleSpec(msgspec.Struct, frozen=True, kw_only=True):

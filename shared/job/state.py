@@ -14,10 +14,10 @@ from shared.job.events.event import At
 from shared.job.integrity import Integrity
 from shared.job.losses import Failure
 from shared.job.membership import Departure, Members, Membership, Unknown
-from shared.job.naming import JobKey, Slot, Uid, WorkerName, config_name, pod_name
+from shared.job.naming import JobKey, Slot, Uid, WorkerName, config_name, pod_name, runtime_copy_name
 from shared.job.scaling import Scaling
 from shared.job.sorted_set import SortedSet
-from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem
+from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, RuntimeUsed
 from shared.job.views import ChildView, Exit, PodView, alive
 
 replace = msgspec.structs.replace
@@ -155,6 +155,15 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def between_attempts(self) -> bool:
         """True while the job has no attempt: the last one is over or suspended, and the next has not begun."""
         return self.restarting is not None or self.paused or self.suspended
+
+    @property
+    def kept_runtime(self) -> RuntimeUsed | None:
+        """The runtime of a job whose copy of it or whose first pod was seen: no later change of it changes the job."""
+        runtime = self.spec.runtime if self.spec is not None else None
+        if runtime is None or not (self.attempt.begun or self.attempt.number):
+            return None
+        copy = ("ConfigMap", runtime_copy_name(self.key.name, runtime.digest))
+        return runtime if self.attempt.number or self.pods or copy in self.children else None
 
     @property
     def halted(self) -> bool:

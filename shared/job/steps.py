@@ -1,5 +1,6 @@
 """The steps that `decide` returns: decisions to record and effects to carry out, as data.  Pure."""
 
+from math import inf
 from typing import ClassVar
 
 import msgspec
@@ -21,6 +22,9 @@ class Effect(msgspec.Struct, frozen=True):
 
     The watcher usually sees the outcome within a tenth of a second; the repetition covers a lost one.
     """
+
+    latest: ClassVar[float] = inf
+    """Seconds after which its target, if it is still to be changed, is late, and the service says so."""
 
     apart: ClassVar[bool] = False
     """True if another program decides how long it takes: it does not use one of the places for effects in flight.

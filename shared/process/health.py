@@ -20,6 +20,7 @@ from shared.job.text import counted
 from shared.process.report import Report, Reports
 from shared.release import this_release
 from shared.runtime.appends import stamp
+from shared.runtime.queue import Late
 from shared.runtime.run import Runtime
 from shared.telemetry import prometheus
 from shared.telemetry.metrics import Count, Metric, Series
@@ -63,6 +64,7 @@ BUDGETS = {
     "room": "changes of {jobs} wait for room in the log: the rest is for decisions (MUSTER_LOG_RESERVE); give it room",
 }
 """What jobs wait for, with a sentence about them."""
+LATE = "{documents} not written for up to {seconds:.0f} s: the API server answers too slowly, or refuses"
 GAUGES = (READY, OWNER, CONNECTED, POSITION, PENDING, BEHIND, HISTORIES, IN_FLIGHT)
 
 
@@ -104,7 +106,7 @@ class Health:
             jobs=len(runtime.histories) if runtime else 0,
             held=self._held(runtime) if runtime else {},
             trouble=trouble if self.names else _SUBJECT.sub(r"\1.*", trouble),
-            warnings=(*self.warnings, *self._waiting()),
+            warnings=(*self.warnings, *self._waiting(), *self._late()),
         )
 
     def _waits(self) -> dict[tuple[str, str], int]:
@@ -117,6 +119,11 @@ class Health:
             if waiting:
                 names = f"{', '.join(sorted(waiting))}: " if self.names else ""
                 yield names + sentence.format(jobs=counted(sum(waiting.values()), "job"))
+
+    def _late(self) -> Iterator[str]:
+        late = self.runtime.late() if self.runtime is not None else Late()
+        if late.targets:
+            yield LATE.format(documents=counted(late.targets, "status document"), seconds=late.seconds)
 
     def _held(self, runtime: Runtime) -> dict[str, str]:
         if self.names:

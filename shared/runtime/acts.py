@@ -23,7 +23,7 @@ from shared.job.steps import Effect
 from shared.job.views import spans
 from shared.runtime import log_lines
 from shared.runtime.appends import Appends
-from shared.runtime.queue import InFlight, Item, Leisure, WorkQueue, failed, refused, succeeded
+from shared.runtime.queue import InFlight, Item, Late, Leisure, WorkQueue, failed, refused, succeeded
 from shared.telemetry.process_metrics import ProcessMetrics
 from shared.turns import Turns
 
@@ -120,6 +120,12 @@ class Acts:
         for item in due:
             if item.effect.apart:
                 yield self._carry_out([item], _Round(history, 1))
+
+    def late(self) -> Late:
+        """How many targets wait for their change longer than they should."""
+        now = self._time()
+        waits = [seconds for lane in self._lanes.values() for seconds in lane.in_flight.late(now)]
+        return Late(len(waits), max(waits, default=0.0))
 
     def _may_begin(self, key: JobKey, effect: Effect) -> bool:
         """True if the effect is safe to repeat, or if this process recorded its decision and did not act on it yet."""

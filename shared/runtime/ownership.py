@@ -35,7 +35,10 @@ def must_be_controlled(meta: Metadata | None, job: Job, what: str, *, same: bool
     if meta is None:
         raise Transient(f"{what} was deleted meanwhile", retry_after=QUICK_SECONDS)
     if labelled and is_controlled(meta, key) and (meta.labels or {}).get(JOB_UID) != key.uid:
-        message = f"the labels of {what} were changed; delete it, and Muster makes it again"
+        message = (
+            f"{what} lacks Muster's labels: they were changed, or another operator acts on the job, which has to stop;"
+            " delete it, and Muster makes it again"
+        )
         raise Refused(message, reason="LabelsChanged", words=message)
     if is_controlled(meta, key) and same and meta.deletion_timestamp is None:
         return

@@ -163,6 +163,8 @@ class Item(msgspec.Struct, gc=False):
     """The sequence of its recorded refusal, which has to be folded before the effect is repeated."""
     due: float = 0.0
     """The loop's time at which a change that can wait is carried out; 0 without one."""
+    wanted: float = inf
+    """The loop's time since which the target is to be changed; infinite while it is as wanted."""
     tries: int = 0
     """Transient failures in a row."""
     refusals: int = 0
@@ -171,6 +173,14 @@ class Item(msgspec.Struct, gc=False):
     def settles(self, now: float) -> bool:
         """True if it made something that lasts, so recently that the same is not made again, wanted or not."""
         return self.effect.lasting and not self.tries and not self.refusals and now < self.not_before
+
+
+class Late(msgspec.Struct, frozen=True):
+    """The targets that are to be changed for longer than `Effect.latest` of their effects."""
+
+    targets: int = 0
+    seconds: float = 0.0
+    """Since the first of them was to be changed."""
 
 
 class Leisure:
@@ -219,6 +229,11 @@ class InFlight:
         """The loop's time at which the first change that can wait is carried out; infinite without one."""
         return min((item.due for item in self._by_target.values() if item.due), default=inf)
 
+    def late(self, now: float) -> list[float]:
+        """The seconds since which each target is to be changed that is late."""
+        waits = ((item, now - item.wanted) for item in self._by_target.values())
+        return [seconds for item, seconds in waits if seconds > item.effect.latest]
+
     def _begin(self, effect: Effect, now: float, sequence: int) -> Item | None:
         known = self._by_target.get(effect.target)
         if known is not None:
@@ -226,16 +241,19 @@ class InFlight:
                 return None
             if effect == known.effect:
                 known.due = 0.0
+                if not known.tries and not known.refusals:
+                    known.wanted = inf
             elif not known.tries and not known.refusals and effect.can_wait(known.effect):
                 known.due = known.due or self._leisure.place(now)
+                known.wanted = min(known.wanted, now)
                 if now < known.due:
                     return None
             # After a transient failure any effect on that target waits; after success only the same one.
             if now < known.not_before and (known.tries or known.effect == effect):
                 return None
-        item = Item(effect, begun=now)
+        item = Item(effect, begun=now, wanted=now)
         if known is not None:
-            item.tries, item.refusals = known.tries, known.refusals
+            item.tries, item.refusals, item.wanted = known.tries, known.refusals, min(known.wanted, now)
         self._by_target[effect.target] = item
         return item
 
@@ -243,6 +261,7 @@ class InFlight:
 def succeeded(item: Item, now: float) -> None:
     """The effect succeeded; the same one is not repeated before a watch had time to show its outcome."""
     item.running, item.tries, item.refusals, item.not_before = False, 0, 0, now + item.effect.settle
+    item.wanted = inf
 
 
 def failed(item: Item, now: float, jitter: float, retry_after: float | None, *, conflict: bool = False) -> float:

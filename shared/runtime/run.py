@@ -30,7 +30,7 @@ from shared.job.steps import Effect, Record, Step
 from shared.runtime import log_lines
 from shared.runtime.acts import Acts, Context
 from shared.runtime.appends import Appends
-from shared.runtime.queue import Priority, Slice, WorkQueue
+from shared.runtime.queue import Late, Priority, Slice, WorkQueue
 from shared.telemetry.process_metrics import ProcessMetrics
 
 STOP_SECONDS = 5.0
@@ -196,6 +196,10 @@ class Runtime:
     def wake_later(self, key: JobKey, seconds: float) -> None:
         """Decide again about this job in `seconds`, or up to a tick later; a stop drops the timer."""
         self._queue.add_after(key, seconds)
+
+    def late(self) -> Late:
+        """The targets of this replica that wait for their change longer than they should."""
+        return self._acts.late() if self._owns() else Late()
 
     def held_for(self) -> Counter[Held]:
         """How many jobs this process does not act on, by reason."""

@@ -46,10 +46,10 @@ def a_life() -> list[AnyEvent]:
     ]
 
 
-def a_log() -> list[Stored]:
+def a_log(jobs: int = JOBS) -> list[Stored]:
     """The lives of many jobs, interleaved as they would be."""
     life = a_life()
-    histories = [History(JobKey(KEY.namespace, f"job-{number}", Uid(f"uid-{number}"))) for number in range(JOBS)]
+    histories = [History(JobKey(KEY.namespace, f"job-{number}", Uid(f"uid-{number}"))) for number in range(jobs)]
     log: list[Stored] = []
     for event in life:
         for history in histories:
@@ -71,13 +71,19 @@ def folded(log: list[Stored], job_metrics: JobMetrics | None) -> float:
     return took
 
 
+def rate(log: list[Stored]) -> tuple[float, float]:
+    """Events for each second, and how many times as long it takes with metrics; the best of some rounds."""
+    rounds = [(folded(log, None), folded(log, JobMetrics())) for _ in range(ROUNDS)]
+    plain, measured = (min(times) for times in zip(*rounds, strict=True))
+    return len(log) / plain, measured / plain
+
+
 def main() -> None:
     log = a_log()
     size = sum(len(line.body) for line in log) // len(log)
     print(f"{len(log)} events of {JOBS} jobs, {size} bytes a body")
-    rounds = [(folded(log, None), folded(log, JobMetrics())) for _ in range(ROUNDS)]
-    plain, measured = (min(times) for times in zip(*rounds, strict=True))
-    print(f"fold    {len(log) / plain:>10,.0f} events/s, with metrics {measured / plain:.3f} times as long")
+    events, longer = rate(log)
+    print(f"fold    {events:>10,.0f} events/s, with metrics {longer:.3f} times as long")
     for workers in (4, 100, 1_000):
         history = History(KEY)
         for event in a_running_job(workers=workers):

@@ -9,7 +9,7 @@ KEYWORDS = frozenset(
     {
         "type", "description", "format", "enum", "pattern", "properties", "required", "items", "additionalProperties",
         "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties",
-        "x-kubernetes-validations", "x-kubernetes-list-type", "default", OPEN,
+        "x-kubernetes-validations", "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "default", OPEN,
     }
 )  # fmt: skip
 TYPES = frozenset({"object", "array", "string", "integer", "boolean"})

@@ -181,7 +181,7 @@ async def main():
 asyncio.run(main())
 ```
 
-In Go, with the package `jetstream` of nats.go:
+A durable consumer in Go, with the package `jetstream` of nats.go:
 
 ```go
 package main
@@ -232,10 +232,69 @@ func main() {{
 }}
 ```
 
-With the NATS command line:
+An ordered consumer in Go, from behind the position that the program keeps; nothing is kept at the server:
+
+```go
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+func main() {{
+	user := nats.UserInfo(os.Getenv("NATS_USER"), os.Getenv("NATS_PASSWORD"))
+	client, err := nats.Connect(os.Getenv("NATS_URL"), user)
+	if err != nil {{
+		log.Fatal(err)
+	}}
+	stream, err := jetstream.New(client)
+	if err != nil {{
+		log.Fatal(err)
+	}}
+	// 0 without a position: from the first event on.
+	position, _ := strconv.ParseUint(os.Getenv("POSITION"), 10, 64)
+	consumer, err := stream.OrderedConsumer(context.Background(), "JOBS", jetstream.OrderedConsumerConfig{{
+		FilterSubjects: []string{{"jobs.team-a.>"}},
+		DeliverPolicy:  jetstream.DeliverByStartSequencePolicy,
+		OptStartSeq:    position + 1,
+	}})
+	if err != nil {{
+		log.Fatal(err)
+	}}
+	events, err := consumer.Messages()
+	if err != nil {{
+		log.Fatal(err)
+	}}
+	for {{
+		event, err := events.Next()
+		if err != nil {{
+			log.Fatal(err)
+		}}
+		place, err := event.Metadata()
+		if err != nil {{
+			log.Fatal(err)
+		}}
+		fmt.Println(place.Sequence.Stream, event.Subject(), string(event.Data()))
+	}}
+}}
+```
+
+The older JetStream functions of nats.go work as well, such as `SubscribeSync` with `nats.OrderedConsumer()` or
+`nats.Durable("…")`.
+
+With the NATS command line; `nats stream view` shows a page at a time, and needs a terminal:
 
 ```sh
 nats sub 'jobs.team-a.>' --stream=JOBS --all --count=4
+nats sub 'jobs.team-a.>' --stream=JOBS --start-sequence=3 --count=3
+nats stream view JOBS 10 --subject='jobs.team-a.>'
 nats consumer add JOBS reports --pull --defaults --filter='jobs.team-a.>' --deliver=all --ack=explicit
 nats consumer next JOBS reports --count=4
 nats consumer rm JOBS reports --force

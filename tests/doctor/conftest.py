@@ -119,12 +119,11 @@ class Installation:
             )
 
     def with_policies(self) -> None:
-        """The API server serves admission policies, and each of the four accounts has its own."""
+        """The API server serves admission policies, and has the one of the four accounts."""
         root = f"/apis/{POLICIES.api_version}"
-        for service in SERVICE_ACCOUNTS:
-            policy, binding = policies.manifests(f"muster-{service}", HOME, (service,))
-            for resource, document in ((POLICIES, policy), (BINDINGS, binding)):
-                self.front.say(f"{root}/{resource.plural}/{document['metadata']['name']}", 200, document)
+        made = policies.manifests({f"muster-{service}": (service,) for service in SERVICE_ACCOUNTS}, HOME)
+        for resource, document in zip((POLICIES, BINDINGS), made, strict=True):
+            self.front.say(f"{root}/{resource.plural}/{document['metadata']['name']}", 200, document)
         self.front.say(f"{root}$", 200, {"resources": [{"name": POLICIES.plural}, {"name": BINDINGS.plural}]})
 
 

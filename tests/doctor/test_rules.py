@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
+import muster.policies as made_policies
 from devcluster.binaries import kubernetes_version
 from muster.doctor import certificates, clocks, jobs, policies, rights, services, streams, versions
 from muster.doctor.findings import Finding, document, fail, in_order, is_well, ok, text, unknown, warn
 from muster.doctor.parts import home
 from muster.doctor.services import Pod
-from muster.policies import manifests as made_policies
 from shared.cluster import access
 from shared.cluster.examination import Right
 from shared.eventlog.durability import Varz
@@ -283,11 +283,14 @@ def test_accounts_among_tenants_are_told(namespace: str, pods: list[str], words:
     assert [words for finding in found if words and words not in finding.message] == []
 
 
+def policies_for(account: rights.Account, *, taking_over: bool = False) -> list[Any]:
+    accounts = made_policies.together(account.name, account.services)
+    return made_policies.manifests(accounts, account.namespace, taking_over=taking_over)
+
+
 def policies_of(account: rights.Account, **changed: Any) -> list[Finding]:
     """The findings about an account whose policy differs in some fields from the one that this release makes."""
-    policy, binding = copy.deepcopy(
-        made_policies(account.name, account.namespace, account.services, taking_over=account.taking_over)
-    )
+    policy, binding = copy.deepcopy(policies_for(account, taking_over=account.taking_over))
     for variable in policy["spec"]["variables"]:
         variable["expression"] = changed.pop(variable["name"], variable["expression"])
     policy["spec"] |= {name: value for name, value in changed.items() if name != "actions"}
@@ -327,7 +330,7 @@ def test_a_changed_policy_is_told_of_with_what_changed(changed: dict[str, Any], 
 
 def test_an_account_without_a_policy_or_its_binding_is_named():
     (one,) = an_account("scaler")
-    policy, binding = made_policies(one.name, one.namespace, one.services)
+    policy, binding = policies_for(one)
     for pair in ((None, binding), (policy, None), (None, None)):
         (line,) = policies.findings([one], BUILT_IN, {policies.name(one): pair})
         assert line.status == "warn"

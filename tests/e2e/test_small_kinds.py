@@ -1,10 +1,12 @@
-"""PaddleJobs and XGBoostJobs as their users see them: the published examples, with kubectl."""
+"""JAXJobs, PaddleJobs and XGBoostJobs as their users see them: examples of ours and of upstream, with kubectl."""
 
 import pytest
 
+from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.paddlejob import PADDLEJOB
 from shared.frameworks.xgboostjob import XGBOOSTJOB
-from tests.kit.operator import Operator, an_example, of_kubeflow
+from tests.kit.operator import SHELL, Operator, an_example, of_kubeflow
+from tests.kit.published import PUBLISHED, Published
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
@@ -30,3 +32,23 @@ async def test_the_masters_end_is_that_of_an_xgboost_job(operator: Operator):
     assert await operator.kubectl("logs", "xgboost-led-master-0") == (
         f"rank 0 of 3, tracker {tracker}, machines {machines}\n"
     )
+
+
+RUN_HERE = ("jax/cpu-demo/demo", "paddlepaddle/simple-cpu", "xgboost/smoke-dist/xgboostjob_v1alpha1_rabit_test")
+
+
+@pytest.mark.parametrize(
+    "example", [known for known in PUBLISHED if known.file in RUN_HERE], ids=lambda example: example.file
+)
+async def test_an_example_of_training_operator_runs_with_a_program_of_ours(operator: Operator, example: Published):
+    job = example.manifest
+    job["metadata"].pop("namespace", None)
+    for replica in job["spec"][example.field].values():
+        (container,) = replica["template"]["spec"]["containers"]
+        container |= {"image": SHELL, "command": ["sh", "-c", "sleep 1"]}
+    framework = BUILT_IN.find(job["apiVersion"], job["kind"])
+    assert framework is not None
+    await operator.apply(job)
+    await operator.comes_to("Succeeded", framework.resource, example.name)
+    await operator.selects(of_kubeflow(example.name), *example.pods)
+    await operator.kubectl("delete", f"{framework.resource.plural}.{framework.resource.group}", example.name)

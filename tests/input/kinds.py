@@ -24,6 +24,7 @@ from tests.frameworks.documents import (
 )
 from tests.frameworks.full import FULL_IN, FULL_JOB, FULL_OUT, SECRET
 from tests.frameworks.test_pytorchjob import IN_FULL
+from tests.kit.trainer import train_job
 
 RUN_POLICY = {
     "cleanPodPolicy": "All",
@@ -72,6 +73,29 @@ def _full(document: Document, container: str, port: str, policy: Document | None
 
 _TF = changed(tf_job(Chief=1, PS=1, Worker=2, Evaluator=1), "spec.successPolicy", "AllWorkers")
 _MPI = changed(changed(mpi_job(), "spec.slotsPerWorker", 2), "spec.mainContainer", "mpi")
+_POD = {"metadata": {"labels": {"a": "b"}}, "spec": {"nodeSelector": {"a": "b"}, "containers": [{"name": "node"}]}}
+TRAIN_JOB = train_job(
+    trainer={
+        "image": "train",
+        "command": ["python", "train.py"],
+        "args": ["--fast"],
+        "env": [{"name": "TOKEN", "value": SECRET}],
+        "numNodes": 2,
+        "numProcPerNode": 2,
+        "resourcesPerNode": {"limits": {"memory": "1Gi"}},
+    },
+    runtimePatches=[
+        {
+            "manager": "example.com/team",
+            "trainingRuntimeSpec": {
+                "template": {"spec": {"replicatedJobs": [{"name": "node", "template": {"spec": {"template": _POD}}}]}}
+            },
+        }
+    ],
+    suspend=False,
+    activeDeadlineSeconds=60,
+    managedBy="trainer.kubeflow.org/trainjob-controller",
+) | {"metadata": {"name": "resnet", "namespace": "team-a", "uid": "uid-1", "generation": 1, "resourceVersion": "7"}}
 _CHIEF = {"chief": {"replicaName": "SCHEDULER", "replicaIndex": 0}}
 FULL: Mapping[tuple[str, str], Document] = {
     (document["apiVersion"], document["kind"]): document
@@ -89,6 +113,7 @@ FULL: Mapping[tuple[str, str], Document] = {
         _full(xgboost_job(), "xgboost", "xgboostjob-port"),
         _full(changed(fioravanzo_job(), "spec.terminationPolicy", _CHIEF), "mxnet", "mx-port", None),
         _full(mpba_job(), "mxnet", "mx-port", None),
+        TRAIN_JOB,
         _full(changed(mlkube_job(), "spec.replicaSpecs[0].PsRootPort", 9092), "mxnet", "mx-port", None),
     )
 }

@@ -14,12 +14,14 @@ from shared.cluster.decoding import read_object
 from shared.cluster.objects import Custom
 from shared.errors import Refused
 from shared.eventlog import MAX_BODY
+from shared.frameworks.runtimes import joined
 from shared.job.spec import Problem
 from tests.crds.admission import refusals, schema
 from tests.frameworks.full import SECRET
 from tests.input.generated import document_of, hostile_document
 from tests.input.kinds import KINDS, Kind
 from tests.input.life import Life
+from tests.kit.trainer import A_RUNTIME
 
 DOCUMENTS = int(os.environ.get("MUSTER_DOCUMENTS", "100"))
 """Of each kind, in each of the two tests."""
@@ -30,6 +32,7 @@ each_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
 BEYOND_SCHEMAS: Mapping[str, str] = {
     "AboveMaximum": "the rule spares a resource that has a status: it is older than the rule",
     "BelowMinimum": "a maximum stands for a minimum that is not there",
+    "InitializerNotSupported": "the field is kept for people who move on, and no initializer runs",
     "InvalidEnvironment": "characters that no process takes in its environment, and variables that a program runs",
     "InvalidName": "how long a name may be depends on roles and numbers; the rule spares a resource that has a status",
     "InvalidPath": "a pattern of the definition cannot follow dots and slashes to the folder that a path means",
@@ -38,6 +41,10 @@ BEYOND_SCHEMAS: Mapping[str, str] = {
     "ManagedByAnother": "the API server admits the job for its other controller",
     "NoReplicas": "the sum over roles; the rule spares a resource that has a status",
     "NoScheduler": "the role is there, with no replicas, which a definition takes for every role",
+    "ReplicatedJobNotFound": "the names are those of another resource, the runtime",
+    "ReservedVariable": "the names depend on the policy of the runtime",
+    "TorchTuneNotSupported": "a command of two words is one as any other to a definition",
+    "TrainingRuntimeNotSupported": "as upstream: a kind of another package may come to be one",
     "UnknownReplicaType": "this operator's own definition takes any word",
     "UnsupportedChief": "which role may be the chief depends on the roles",
 }
@@ -53,6 +60,8 @@ def read(kind: Kind, raw: bytes) -> tuple[Custom, Seen]:
         seen: Seen = observed_request(kind.resource.kind, manifest)  # type: ignore[arg-type]
     else:
         kind.framework.ours(manifest)
+        if kind.framework.runtimes:
+            manifest = joined(manifest, A_RUNTIME)
         seen = observed_job(kind.framework, manifest)
     told = msgspec.json.encode(seen.observed if isinstance(seen, ObservedJob) else [seen.spec, seen.problems])
     assert len(told) < MAX_BODY, f"{len(told)} bytes"

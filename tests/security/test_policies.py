@@ -34,9 +34,9 @@ def test_every_write_that_a_role_allows_has_a_rule_and_every_rule_a_right(servic
 
 
 def test_an_account_of_several_services_may_do_what_one_of_them_may() -> None:
-    [_, first, *_] = validations(permissions.SERVICE_ACCOUNTS)
+    [first, *_] = validations(permissions.SERVICE_ACCOUNTS)
     for service in permissions.SERVICE_ACCOUNTS:
-        [_, own, *_] = validations((service,))
+        [own, *_] = validations((service,))
         assert calls(own["expression"]) <= calls(first["expression"])
     [update] = [each for each in validations(("scheduler", "scaler")) if '["UPDATE pods"]' in each["expression"]]
     assert "variables.take_over" in update["expression"]
@@ -44,7 +44,7 @@ def test_an_account_of_several_services_may_do_what_one_of_them_may() -> None:
 
 
 def calls(expression: str) -> set[str]:
-    return set(json.loads(expression.removeprefix("variables.call in ")))
+    return set(json.loads(expression.partition(" || variables.call in ")[2]))
 
 
 @pytest.mark.parametrize(
@@ -63,11 +63,11 @@ def test_the_namespace_of_an_installation_is_closed_unless_its_jobs_are_there(ho
 @pytest.mark.parametrize(
     ("words", "count"),
     [
-        pytest.param([], 4, id="the whole cluster"),
+        pytest.param([], 1, id="the whole cluster"),
         pytest.param(["--without-policies"], 0, id="left out"),
         pytest.param(["-n", "team-a"], 0, id="an administrator of a namespace"),
-        pytest.param(["-n", "team-a", "--policies"], 4, id="as asked"),
-        pytest.param(["--requesters"], 5, id="with the one for requesters"),
+        pytest.param(["-n", "team-a", "--policies"], 1, id="as asked"),
+        pytest.param(["--requesters"], 2, id="with the one for requesters"),
     ],
 )
 def test_the_command_prints_policies(words: list[str], count: int) -> None:

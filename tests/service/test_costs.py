@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from services.status.shell import ANNOUNCED_SECONDS
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from tests.golden.compare import assert_golden
 from tests.kit.virtual_time import in_virtual_time
@@ -81,6 +82,19 @@ async def test_a_job_that_is_scaled():
                 of: dict(sorted((Counter(costs) - Counter(before[of])).items())) for of, costs in world.costs().items()
             }
         assert_golden("costs/scaling", stages)
+
+
+@in_virtual_time
+async def test_a_restart_of_all_services():
+    async with Counted() as world:
+        world.begin("TrainingJob")
+        await world.run()
+        await world.quiet(ANNOUNCED_SECONDS)
+        before = world.costs()
+        await world.restart()
+        await world.quiet(QUIET_SECONDS)
+        after = world.costs()
+        assert_golden("costs/restart", {of: dict(Counter(after[of]) - Counter(before[of])) for of in after})
 
 
 @in_virtual_time

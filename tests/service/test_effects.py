@@ -270,3 +270,52 @@ def test_a_decider_that_waited_by_itself_begins_anew():
     refused(begun(effects, WEST), 0.0, 9)
     assert due(effects, now=0.1, sequence=9) == []
     assert due(effects, WEST, now=1.0, sequence=10) == [WEST]
+
+
+class Document(Paint, frozen=True):
+    settle: ClassVar[float] = inf
+    latest: ClassVar[float] = 12.0
+
+    def can_wait(self, last: Effect) -> bool:
+        return True
+
+
+FIRST, SECOND, THIRD = (Document("west", colour) for colour in ("white", "grey", "black"))
+
+
+def test_a_target_is_late_once_its_change_takes_longer_than_it_may():
+    effects = InFlight(Leisure())
+    item = begun(effects, FIRST)
+    assert effects.late(12.0) == []
+    assert effects.late(13.0) == [13.0]
+    succeeded(item, 14.0)
+    assert effects.late(100.0) == []
+
+
+def test_a_target_whose_effect_fails_is_late_since_it_was_to_be_changed_first():
+    effects = InFlight(Leisure())
+    failed(begun(effects, FIRST), 1.0, 0.5, None)
+    failed(begun(effects, SECOND, now=8.0), 9.0, 0.5, None)
+    assert effects.late(13.0) == [13.0]
+
+
+def test_a_change_that_waits_counts_from_when_it_was_wanted_first():
+    effects = InFlight(Leisure())
+    succeeded(begun(effects, FIRST), 0.0)
+    assert due(effects, SECOND, now=50.0) == []
+    assert due(effects, THIRD, now=50.1) == []
+    assert effects.late(62.5) == [12.5]
+
+
+def test_a_change_that_was_taken_back_is_never_late():
+    effects = InFlight(Leisure())
+    succeeded(begun(effects, FIRST), 0.0)
+    assert due(effects, SECOND, now=50.0) == []
+    assert due(effects, FIRST, now=50.1) == []
+    assert effects.late(100.0) == []
+
+
+def test_what_may_take_any_time_is_never_late():
+    effects = InFlight(Leisure())
+    begun(effects, WEST)
+    assert effects.late(1e6) == []

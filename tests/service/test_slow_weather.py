@@ -4,6 +4,7 @@ Throughput falls and nothing else: what is there afterwards is what a quick serv
 """
 
 import asyncio
+import re
 from random import Random
 from typing import Any
 
@@ -12,6 +13,7 @@ from shared.errors import Transient
 from shared.eventlog import Entry
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
+from shared.process.health import Health
 from tests.kit.services import AUTHORS
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World, a_scale_in, a_scale_out, a_training_job
@@ -53,6 +55,21 @@ class Slow:
 
     async def after(self, call: Call) -> None:
         await asyncio.sleep(self.seconds)
+
+
+class Stuck:
+    """No status of a job is written for a while."""
+
+    def __init__(self) -> None:
+        self.over = False
+
+    async def before(self, call: Call) -> None:
+        await asyncio.sleep(0)
+        if call.verb == "patch" and not self.over:
+            raise Transient("patch trainingjobs: 503 ServiceUnavailable")
+
+    async def after(self, call: Call) -> None:
+        pass
 
 
 class SlowDisk(MemoryEventLog):
@@ -133,6 +150,23 @@ async def test_the_api_server_stands_still_for_twenty_seconds_and_comes_back():
         for number in range(JOBS):
             await world.phase("Running", name=f"job-{number}")
         await _is_well(world)
+
+
+@in_virtual_time
+async def test_a_status_that_is_not_written_in_time_is_reported_until_it_is_written():
+    stuck = Stuck()
+    async with World(weather=lambda author: stuck if author == "status" else None) as world:
+        known = Health("status")
+        (known.runtime,) = (runtime for runtime in world.runtimes() if runtime.service.author == "status")
+        world.apply(TRAININGJOBS, a_training_job(workers=1))
+        await world.until(lambda: world.count("JobRunning") == 1)
+        assert known.report().warnings == ()
+        await world.pass_seconds(20)
+        (told,) = known.report().warnings
+        assert re.fullmatch(r"1 status document not written for up to \d\d s: .*", told)
+        stuck.over = True
+        await world.phase("Running")
+        assert known.report().warnings == ()
 
 
 @in_virtual_time

@@ -4,18 +4,21 @@ import json
 from typing import Any
 
 from shared.cluster import Resource
+from shared.frameworks.jaxjob import JAXJOB
 from shared.frameworks.kinds import Kinds
 from shared.frameworks.mpijob import MPIJOB
 from shared.frameworks.mxjob import MXJOB
+from shared.frameworks.paddlejob import PADDLEJOB
 from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.training_job import TRAININGJOB
+from shared.frameworks.xgboostjob import XGBOOSTJOB
 from tests.kit.world import a_scale_in, a_scale_out, a_training_job
 from tests.simulation.plan import WORKERS, Apply, Inherit, Scale
 from tests.simulation.platform import SECRET
 from tests.takeover.recorded import recorded
 
-KINDS = Kinds((TRAININGJOB, TFJOB, PYTORCHJOB, MPIJOB, MXJOB))
+KINDS = Kinds((TRAININGJOB, TFJOB, PYTORCHJOB, MPIJOB, MXJOB, JAXJOB, PADDLEJOB, XGBOOSTJOB))
 RESOURCES: dict[str, Resource[Any]] = {kind.resource.kind: kind.resource for kind in KINDS}
 
 MOST_WORKERS = 6
@@ -26,6 +29,9 @@ _SHAPES = {
     "PyTorchJob": ("pytorch", ("Master",)),
     "MPIJob": ("main", ("Launcher",)),
     "MXJob": ("mxnet", ("Scheduler", "Server")),
+    "JAXJob": ("jax", ()),
+    "PaddleJob": ("paddle", ("Master",)),
+    "XGBoostJob": ("xgboost", ("Master",)),
 }
 """By kind, the name of the container, and the roles besides the workers."""
 

@@ -225,12 +225,17 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 KINDS = ("TrainingJob", "TrainingJob", "TrainingJob", "TrainingJob", "TFJob", "PyTorchJob", "MPIJob", "MXJob")
+SMALL_KINDS = ("MXJob", "JAXJob", "PaddleJob", "XGBoostJob")
+"""Each seed has one of them wherever MXJob is drawn: a draw of its own would change every other plan."""
 WORKERS = {
     "TrainingJob": ("etReplicaSpecs", "worker"),
     "TFJob": ("tfReplicaSpecs", "Worker"),
     "PyTorchJob": ("pytorchReplicaSpecs", "Worker"),
     "MPIJob": ("mpiReplicaSpecs", "Worker"),
     "MXJob": ("mxReplicaSpecs", "Worker"),
+    "JAXJob": ("jaxReplicaSpecs", "Worker"),
+    "PaddleJob": ("paddleReplicaSpecs", "Worker"),
+    "XGBoostJob": ("xgbReplicaSpecs", "Worker"),
 }
 """By kind, the field of the replica specs, and the name of the role of the workers in it."""
 
@@ -256,7 +261,12 @@ FORGED: tuple[dict[str, Any], ...] = (
 OLD = "old"
 """The name of a job of another operator."""
 POLICIES = ("", "", "Never", "OnFailure", "Always", "ExitCode")
-RECORDINGS = {"et-operator-running": "TrainingJob", "tfjob-running": "TFJob", "pytorchjob-elastic": "PyTorchJob"}
+RECORDINGS = {
+    "et-operator-running": "TrainingJob",
+    "tfjob-running": "TFJob",
+    "pytorchjob-elastic": "PyTorchJob",
+    "mpijob-running": "MPIJob",
+}
 """By recording of another operator's job, its kind."""
 BUSY_SECONDS = 12.0
 """How long users and faults go on."""
@@ -272,6 +282,7 @@ def plan_of(seed: int) -> Plan:
     for job, tenant in product(jobs, tenants):
         begin = chance.uniform(0.1, BUSY_SECONDS / 2)
         kind = chance.choice(KINDS)
+        kind = SMALL_KINDS[seed % len(SMALL_KINDS)] if kind in SMALL_KINDS else kind
         steps += [msgspec.structs.replace(step, namespace=tenant) for step in _life(chance, job, kind, begin)]
     if len(tenants) > 1 and chance.random() < 0.2:
         steps.append(Terminate(at=chance.uniform(1, BUSY_SECONDS), namespace=tenants[1]))

@@ -1,7 +1,5 @@
 """nats-py as its documentation shows it, with a subscriber's credentials and no other setting."""
 
-import asyncio
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,12 +13,10 @@ from shared.eventlog.account import STREAM, Copy
 from shared.eventlog.connection import Connection
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
-from tests.kit.nats import READY, a_decision, connected
+from tests.kit.nats import READY
 from tests.kit.subscribers import ALL, COPY_BYTES, TEAM_A, a_log_for_subscribers, stranger, write
 
 pytestmark = pytest.mark.nats
-
-KILLS = int(os.environ.get("MUSTER_KILLS", "5"))
 
 
 @pytest.fixture
@@ -145,40 +141,3 @@ async def test_a_purge_of_the_log_leaves_the_copy_and_its_consumers(server: Nats
     assert (await set_up(server.url, password=admin, subscribers={copy: COPY_BYTES})).created == ()
     async with stranger(server, copy.user) as client:
         assert (await client.jetstream().consumer_info(STREAM, "kept")).name == "kept"
-
-
-async def test_kills_of_the_server_cost_no_event(server: NatsServer, copy: Copy):
-    """After deduplication by its id each is seen once, by a durable subscriber that lives through the kills."""
-    written: list[str] = []
-    seen: dict[str, int] = {}
-
-    async def append() -> None:
-        async with connected(server) as log:
-            sequence = 0
-            while len(written) < 20 * KILLS:
-                event = a_decision(number=len(written))
-                sequence = await log.append(event, expect=sequence)
-                written.append(event.event_id)
-                await asyncio.sleep(0.01)
-
-    async def kill() -> None:
-        for _ in range(KILLS):
-            await asyncio.sleep(0.2)
-            server.kill()
-            await server.start()
-
-    async with stranger(server, copy.user) as client, asyncio.TaskGroup() as tasks:
-        subscription = await client.jetstream().pull_subscribe("jobs.>", durable="kills", stream=STREAM)
-        tasks.create_task(append())
-        kills = tasks.create_task(kill())
-        async with asyncio.timeout(READY + 3 * KILLS):
-            while len(seen) < 20 * KILLS or not kills.done():
-                try:
-                    messages = await subscription.fetch(50, timeout=1)
-                except NothingCame:
-                    continue
-                for message in messages:
-                    assert message.headers is not None
-                    seen.setdefault(message.headers["ce-id"], place(message))
-                    await message.ack()
-    assert [*dict(sorted(seen.items(), key=lambda item: item[1]))] == written

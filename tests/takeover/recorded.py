@@ -8,6 +8,7 @@ import yaml
 
 from shared.cluster import Execution, Resource
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
+from shared.frameworks.mpijob import MPIJOB
 from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.tfjob import TFJOB
@@ -20,7 +21,7 @@ RECORDINGS = Path(__file__).parent / "recordings"
 _RESOURCES: dict[str, Resource[Any]] = {
     known.kind: known
     for known in (
-        *(framework.resource for framework in (TRAININGJOB, TFJOB, PYTORCHJOB)),
+        *(framework.resource for framework in (TRAININGJOB, TFJOB, PYTORCHJOB, MPIJOB)),
         *(SCALEINS, SCALEOUTS, PODS, SERVICES, CONFIGMAPS, SECRETS),
     )
 }

@@ -3,10 +3,11 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from services.watcher.core.cache import Cache
 from services.watcher.core.observe import observe
-from services.watcher.core.takeover import begun_by_another
+from services.watcher.core.takeover import LEFT_ALONE, begun_by_another, warning
 from services.watcher.core.views import inherited_pod, observed_job
 from shared.cluster.objects import (
     ContainerState,
@@ -21,6 +22,7 @@ from shared.cluster.objects import (
     Terminated,
 )
 from shared.frameworks.kinds import BUILT_IN
+from shared.frameworks.mpijob import MPIJOB, OF_A_BATCH_JOB
 from shared.frameworks.takeover import read_status
 from shared.frameworks.training_job import TRAININGJOB
 from shared.job.events.catalog import AnyEvent
@@ -144,6 +146,36 @@ class TestLeavingAlone:
     def test_one_that_goes_is_not_touched_either(self):
         history = a_history([*told(a_cache(a_job(), takes_over=False), NOTED)[1], NOTED, JobGone()])
         assert [*scheduler(history.job), *scaler(history.job)] == []
+
+
+class TestSayingWhy:
+    def of_mpi_operator(self, *reached: str) -> Custom:
+        """A job as its definition stores it: with `sshAuthMountPath`."""
+        job = recorded("mpijob-running")[0]
+        conditions = [{"type": kind, "status": "True"} for kind in reached]
+        return Custom(
+            metadata=a_job().metadata,
+            spec=job["spec"] | {"sshAuthMountPath": "/root/.ssh"},
+            status={"conditions": conditions},
+        )
+
+    def said(self, job: Custom, *, takes_over: bool = True) -> tuple[str, str] | None:
+        cache = Cache(BUILT_IN, takes_over=takes_over)
+        cache.set_job(MPIJOB.resource, (KEY.namespace, KEY.name), observed_job(MPIJOB, job))
+        noted = replace(a_history([NOTED]).job, kind="MPIJob", api_version=MPIJOB.resource.api_version)
+        return warning(noted, cache)
+
+    def test_a_launcher_of_a_batch_job_is_named_while_it_may_run(self):
+        assert self.said(self.of_mpi_operator("Created", "Running")) == (LEFT_ALONE, OF_A_BATCH_JOB)
+
+    @pytest.mark.parametrize("last", ["Suspended", "Succeeded", "Failed"])
+    def test_nothing_is_said_of_one_that_can_be_taken_over(self, last: str):
+        assert self.said(self.of_mpi_operator("Created", last)) is None
+
+    def test_first_a_person_has_to_say_that_the_operator_is_gone(self):
+        said = self.said(self.of_mpi_operator("Created", "Running"), takes_over=False)
+        assert said is not None
+        assert "MUSTER_TAKE_OVER" in said[1]
 
 
 class TestAdopting:

@@ -31,6 +31,9 @@ class PatchStatus(Effect, frozen=True):
     settle: ClassVar[float] = inf
     """Never repeated: only the status service writes it, and the next document replaces it."""
 
+    latest: ClassVar[float] = 12.0
+    """What can wait waits for 10 seconds at the most, and a slow API server takes its time for the write."""
+
     api_version: str
     kind: str
     name: str

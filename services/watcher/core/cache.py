@@ -11,6 +11,7 @@ from services.watcher.core.observed import ObservedJob, ObservedNode, ObservedRe
 from shared.cluster import Resource
 from shared.cluster.objects import Custom, Toleration
 from shared.frameworks.kinds import BUILT_IN, Kinds
+from shared.frameworks.runtimes import JobRuntime, Reference
 from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.state import Job
 from shared.job.views import ChildView, PodView
@@ -58,6 +59,9 @@ class Cache:
         """Raised when versions went back, because etcd was restored from a backup."""
         self.jobs: Mapping[Resource[Custom], Listing[ObservedJob]] = {each.resource: Listing() for each in kinds}
         """By the resource of their kind."""
+        self.runtimes: Mapping[Resource[Custom], Listing[JobRuntime]] = {
+            each.resource: Listing() for kind in kinds for each in kind.runtimes
+        }
         self.requests: dict[str, Listing[ObservedRequest]] = {"ScaleIn": Listing(), "ScaleOut": Listing()}
         self.pods: Listing[tuple[JobKey, PodView]] = Listing()
         selectors = {each.take_over.selector for each in kinds if each.take_over.selector} if takes_over else ()
@@ -86,6 +90,7 @@ class Cache:
 
     def listings(self) -> Iterator[Listing[Any]]:
         yield from self.jobs.values()
+        yield from self.runtimes.values()
         yield from self.requests.values()
         yield self.pods
         yield from self.inherited.values()
@@ -192,6 +197,17 @@ class Cache:
             # The same incarnation: no request moves to another history.
             return concerned
         return _once(JobKey(at[0], at[1], NO_UID), *concerned)
+
+    def runtime(self, reference: Reference) -> JobRuntime | None:
+        """The runtime of that name."""
+        listing = self.runtimes.get(reference.resource)
+        return listing.get((reference.namespace, reference.name)) if listing is not None else None
+
+    def set_runtime(self, kind: Resource[Custom], at: tuple[str, str], seen: JobRuntime | None) -> None:
+        """Set or remove the runtime of this kind at (namespace, name)."""
+        self.runtimes[kind].pop(at, None)
+        if seen is not None:
+            self.runtimes[kind][at] = seen
 
     def set_request(self, kind: str, at: tuple[str, str], seen: ObservedRequest | None) -> Concerned:
         """Set or remove the request at (namespace, name); return the histories that it concerns."""

@@ -16,7 +16,7 @@ from shared.job.events import watcher
 from shared.job.events.catalog import Fact
 from shared.job.fold import Histories
 from shared.job.naming import NO_UID, JobKey, Uid
-from shared.job.spec import JobSpec, Problem, waits_for_turn
+from shared.job.spec import JobSpec, Problem, going_on, waits_for_turn
 from shared.job.state import Job
 from shared.job.views import Actor, PodView
 
@@ -146,8 +146,11 @@ def _resource(job: Job, cache: Cache, presence: Presence | None) -> Iterator[Fac
     seen = resource.observed
     if cache.epoch == job.epoch and seen.version < job.version:
         return
-    taken = _roles_taken(job, seen.spec)
+    wished = _goes_on(job, resource)
+    taken = _roles_taken(job, seen.spec) if wished is None else ()
     problems, spec = seen.problems or taken, seen.spec if not taken else None
+    if wished is not None:
+        problems, spec = (), wished
     known = (job.generation, job.problems) if job.problems else (job.generation, job.spec)
     now = (seen.generation, problems) if problems else (seen.generation, spec)
     if known != now or job.gone or cache.epoch > job.epoch:
@@ -170,6 +173,13 @@ def _writers(job: Job, cache: Cache, resource: ObservedJob) -> tuple[Actor, ...]
         return ()
     # What waited for its turn is recorded a second time, whole.
     return actors.since(0 if waits_for_turn(job.problems) else job.version, resource.changes)
+
+
+def _goes_on(job: Job, resource: ObservedJob) -> JobSpec | None:
+    """The spec of a job whose runtime was changed or deleted since it began; None for any other job."""
+    if job.spec is None or resource.wishes is None or job.kept_runtime in (None, resource.runtime):
+        return None
+    return going_on(job.spec, resource.wishes)
 
 
 def _roles_taken(job: Job, spec: JobSpec | None) -> tuple[Problem, ...]:

@@ -7,7 +7,7 @@ from shared.frameworks.takeover import Inherited
 from shared.job.chain import Head
 from shared.job.events.watcher import JobObserved
 from shared.job.naming import JobKey, Uid
-from shared.job.spec import Problem, ScaleKind, ScaleSpec
+from shared.job.spec import Problem, RuntimeUsed, ScaleKind, ScaleSpec, Wishes
 from shared.job.views import Actor
 
 
@@ -49,6 +49,10 @@ class ObservedJob(msgspec.Struct, frozen=True):
     writers: tuple[Writer, ...] = ()
     changes: tuple[Change, ...] = ()
     """Those since the last record, and older ones."""
+    runtime: RuntimeUsed | None = None
+    """The runtime that it was read with; None without one."""
+    wishes: Wishes | None = None
+    """What it asks of a job that keeps another runtime; None for a kind without runtimes."""
 
     @property
     def inherited(self) -> Inherited | None:

@@ -38,7 +38,11 @@ def warning(job: Job, cache: Cache) -> tuple[str, str] | None:
         return None
     if not inherits:
         return LEFT_ALONE, "its kind cannot be taken over"
-    return None if cache.takes_over else (LEFT_ALONE, "MUSTER_TAKE_OVER is not true: that operator may still run")
+    if not cache.takes_over:
+        return LEFT_ALONE, "MUSTER_TAKE_OVER is not true: that operator may still run"
+    resource = cache.job(job.key)
+    theirs = resource.inherited if resource is not None else None
+    return (LEFT_ALONE, theirs.obstacle) if theirs is not None and theirs.obstacle else None
 
 
 def adopted(job: Job, cache: Cache) -> Iterator[JobAdopted]:
@@ -46,7 +50,8 @@ def adopted(job: Job, cache: Cache) -> Iterator[JobAdopted]:
     resource = cache.job(job.key)
     if resource is None or resource.inherited is None or job.spec is None or job.problems or job.deleting or job.gone:
         return
-    yield _of(job, job.spec, resource.inherited)
+    if not resource.inherited.obstacle:
+        yield _of(job, job.spec, resource.inherited)
 
 
 def _of(job: Job, spec: JobSpec, theirs: Inherited) -> JobAdopted:

@@ -9,6 +9,7 @@ from services.watcher.core.observed import ObservedJob, ObservedRequest
 from shared.cluster.objects import Custom, Metadata, Object, OwnerReference, Pod, Terminated
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN, Kinds
+from shared.frameworks.runtimes import runtime_of
 from shared.frameworks.scale_requests import parse_scale, selected
 from shared.job import naming, text
 from shared.job.chain import shown_in
@@ -52,6 +53,7 @@ def observed_job(framework: Framework, manifest: Custom) -> ObservedJob:
     meta = manifest.metadata
     answer = framework.parse(manifest)
     spec = answer if isinstance(answer, JobSpec) else None
+    runtime = runtime_of(manifest)
     log, head = shown_in(manifest.status)
     accept = (meta.annotations or {}).get(naming.ACCEPT_HISTORY, "")
     return ObservedJob(
@@ -73,6 +75,8 @@ def observed_job(framework: Framework, manifest: Custom) -> ObservedJob:
         # With Muster's head only an acceptance needs it, and parsing a status takes time.
         reached=framework.take_over.status(manifest) if head is None or accept else None,
         writers=actors.writers(meta),
+        runtime=runtime.used if runtime is not None else None,
+        wishes=framework.wishes(manifest),
     )
 
 

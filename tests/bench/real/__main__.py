@@ -1,16 +1,18 @@
-"""`python -m tests.bench.real [figure ...] [--quick]`: the table on standard output, progress on standard error."""
+"""`python -m tests.bench.real [figure ...] [--quick] [--peer ADAPTER]`: the table, and progress on standard error."""
 
 import argparse
 import sys
 import time
+from pathlib import Path
 
 import uvloop
 
 from devcluster.binaries import MissingProgram
 from shared.telemetry.logs import configure
-from tests.bench.real import footprint, lives, long_log, reactions, scaling, services, starts, ten_thousand
+from tests.bench.real import folding, footprint, lives, long_log, reactions, scaling, services, starts, ten_thousand
+from tests.bench.real.peers import AdapterError, load
 from tests.bench.real.table import Figure, markdown
-from tests.bench.real.world import progress
+from tests.bench.real.world import Run, progress
 from tests.kit.tables import Place
 
 FIGURES = {
@@ -21,6 +23,7 @@ FIGURES = {
     "reaction": reactions.reactions,
     "crowd": reactions.in_a_crowd,
     "scale": scaling.scaling,
+    "fold": folding.folding,
     "services": services.each_service,
     "log": long_log.starts_over_a_long_log,
     "ten-thousand": ten_thousand.ten_thousand_jobs,
@@ -30,18 +33,30 @@ FIGURES = {
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.real", description=__doc__)
     parser.add_argument("figures", nargs="*", metavar="|".join(FIGURES), help="which ones; all of them without any")
+    parser.add_argument(
+        "--peer",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="ADAPTER",
+        help="an operator beside Muster, see peers.md",
+    )
     parser.add_argument("--quick", action="store_true", help="small sizes: does it work at all?")
     place = Place(parser, "bench")
     given = parser.parse_args()
     put = place.of(given)
     if unknown := set(given.figures) - set(FIGURES):
         parser.error(f"{', '.join(sorted(unknown))}: none of {', '.join(FIGURES)}")
+    try:
+        run = Run(quick=given.quick, peers=[load(path) for path in given.peer])
+    except AdapterError as error:
+        parser.error(str(error))
     configure("bench", style="console", level="error")
     began, lines = time.monotonic(), list[Figure]()
     try:
         for name in given.figures or FIGURES:
             # Each in clusters of its own: what one leaves behind would be in the next one's way.
-            lines += uvloop.run(FIGURES[name](quick=given.quick))
+            lines += uvloop.run(FIGURES[name](run))
     except MissingProgram as missing:
         sys.exit(str(missing))
     progress(f"done in {time.monotonic() - began:.0f} s")

@@ -38,13 +38,22 @@ class Pod(msgspec.Struct, frozen=True):
 
 
 class Counts(msgspec.Struct, frozen=True):
+    active: int = 0
+    succeeded: int = 0
     failed: int = 0
 
 
 class JobStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """All of a status that follows from what happened: without the head of the history and the time of the write."""
+
     phase: str = ""
+    conditions: tuple[dict[str, str], ...] = ()
     replica_statuses: dict[str, Counts] = {}
+    target_workers: tuple[str, ...] = ()
     current_workers: tuple[str, ...] = ()
+    restart_count: int = 0
+    replicas: int = 0
+    workers: str = ""
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -52,7 +61,7 @@ class Job(msgspec.Struct, frozen=True):
     status: JobStatus = JobStatus()
 
     def tells_of(self, failed: int) -> bool:
-        """True if all of the status has the end of so many workers, those of the lowest indices."""
+        """True if the status has the end of so many workers, those of the lowest indices."""
         counts = self.status.replica_statuses.get("Worker", Counts())
         lost = {f"{self.metadata.name}-worker-{index}" for index in range(failed)}
         return counts.failed >= failed and not lost.intersection(self.status.current_workers)

@@ -8,7 +8,7 @@ import msgspec
 from tests.bench.real import starts
 from tests.bench.real.processes import Held, memory, processor
 from tests.bench.real.table import Figure
-from tests.bench.real.world import World, progress
+from tests.bench.real.world import Run, World, progress
 
 WORKERS = 4
 IDLE_SECONDS = 15.0
@@ -28,24 +28,25 @@ class Idle(msgspec.Struct, frozen=True):
         return f"{sum(p.resident for p in parts):.0f} / {sum(p.unique for p in parts):.0f} MiB ({each})"
 
 
-async def many_jobs(*, quick: bool) -> list[Figure]:
+async def many_jobs(run: Run) -> list[Figure]:
     """200 jobs of four workers; all services at none and at 200."""
-    jobs = 10 if quick else 200
+    jobs = 10 if run.quick else 200
     async with World() as world:
-        lines = _lines(0, await idle(world, quick=quick))
+        lines = _lines(0, await idle(world, quick=run.quick))
         progress(f"{jobs} jobs of {WORKERS} workers")
         await world.namespace("theirs")
         theirs = await starts.bare(world, "theirs", jobs, WORKERS)
         await world.clear("theirs")
         await world.namespace("ours")
         ours = await starts.muster(world, "ours", jobs, WORKERS)
-        lines += starts.figures(f"{jobs:,} jobs x {WORKERS}", [ours], [theirs], ("", "≤ 1.5x", ""))
-        return [*lines, *_lines(jobs, await idle(world, quick=quick))]
+        held = _lines(jobs, await idle(world, quick=run.quick))
+    peers = await _peers(run, jobs)
+    return [*lines, *starts.figures(jobs, WORKERS, [ours], [theirs], ("", "≤ 1.5x", ""), peers), *held]
 
 
-async def a_thousand_jobs(*, quick: bool) -> list[Figure]:
+async def a_thousand_jobs(run: Run) -> list[Figure]:
     """1,000 jobs of four workers, each side in an empty cluster of its own."""
-    jobs = 20 if quick else 1_000
+    jobs = 20 if run.quick else 1_000
     progress(f"{jobs} jobs of {WORKERS} workers")
     async with World(muster=False) as world:
         await world.namespace("theirs")
@@ -53,8 +54,19 @@ async def a_thousand_jobs(*, quick: bool) -> list[Figure]:
     async with World() as world:
         await world.namespace("ours")
         ours = await starts.muster(world, "ours", jobs, WORKERS)
-        lines = starts.figures(f"{jobs:,} jobs x {WORKERS}", [ours], [theirs], ("", "≤ 1.5x", "≤ 1.6x"))
-        return [*lines, *_lines(jobs, await idle(world, quick=quick), goal="≤ 300 MiB")]
+        held = _lines(jobs, await idle(world, quick=run.quick), goal="≤ 300 MiB")
+    peers = await _peers(run, jobs)
+    return [*starts.figures(jobs, WORKERS, [ours], [theirs], ("", "≤ 1.5x", "≤ 1.6x"), peers), *held]
+
+
+async def _peers(run: Run, jobs: int) -> starts.Beside:
+    """Each in a cluster of its own."""
+    beside = {}
+    for peer in run.peers:
+        async with World(peer=peer) as world:
+            await world.namespace("peer")
+            beside[peer.NAME] = [await starts.peer(peer, world, "peer", jobs, WORKERS)]
+    return beside
 
 
 async def idle(world: World, *, quick: bool) -> Idle:

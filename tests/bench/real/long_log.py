@@ -22,7 +22,7 @@ from tests.bench.fold import a_life
 from tests.bench.real.processes import memory
 from tests.bench.real.services import ready
 from tests.bench.real.table import Figure
-from tests.bench.real.world import World, patiently, progress
+from tests.bench.real.world import Run, World, patiently, progress
 from tests.kit.histories import stored
 
 EVENTS = 1_000_000
@@ -33,9 +33,9 @@ UNACKNOWLEDGED = 1_000
 TIMES = 3
 
 
-async def starts_over_a_long_log(*, quick: bool) -> list[Figure]:
+async def starts_over_a_long_log(run: Run) -> list[Figure]:
     """The scheduler alone: nothing is to be done, so that the start is reading and folding."""
-    events = 10_000 if quick else EVENTS
+    events = 10_000 if run.quick else EVENTS
     with tempfile.TemporaryDirectory(prefix="muster-long-") as folder:
         log = Path(folder) / "nats"
         await _written(log, events)

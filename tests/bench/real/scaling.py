@@ -7,6 +7,8 @@ The bare client makes the pods, waits until they run, and patches the ConfigMap;
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import msgspec
 
@@ -15,8 +17,9 @@ from shared.job.naming import config_name
 from tests.bench.real import starts
 from tests.bench.real.client import MERGE, Pod, each, encode
 from tests.bench.real.manifests import BareJob, collection, scale_in, scale_out
+from tests.bench.real.meter import Calls, Meter, listed
 from tests.bench.real.table import Figure, seconds
-from tests.bench.real.world import World, patiently, progress
+from tests.bench.real.world import Run, World, patiently, progress
 
 WORKERS = 20
 JOB = "job-0"
@@ -37,8 +40,31 @@ class In(msgspec.Struct, frozen=True):
     done: float
 
 
-async def scaling(*, quick: bool) -> list[Figure]:
-    counts = {1: 2} if quick else {1: 5, 10: 3}
+class Cost:
+    """What several turns cost until nothing more happened."""
+
+    def __init__(self) -> None:
+        self._calls, self._apiserver = Calls(), 0.0
+
+    @asynccontextmanager
+    async def of(self, world: World, namespace: str) -> AsyncIterator[None]:
+        """Of what is done inside."""
+        meter = Meter(world, namespace)
+        yield
+        await world.quiet()
+        self._calls += meter.calls()
+        self._apiserver += meter.apiserver()
+
+    def told(self, times: int) -> list[tuple[str, str]]:
+        return [
+            ("calls", f"{self._calls.total() / times:.1f}"),
+            ("of these by verb and resource", listed(self._calls, times)),
+            ("processor time of kube-apiserver", f"{self._apiserver / times * 1e3:.0f} ms"),
+        ]
+
+
+async def scaling(run: Run) -> list[Figure]:
+    counts = {1: 2} if run.quick else {1: 5, 10: 3}
     lines: list[Figure] = []
     async with World() as world:
         await world.namespace("ours")
@@ -49,17 +75,21 @@ async def scaling(*, quick: bool) -> list[Figure]:
         await world.quiet()
         version, size = 1, WORKERS
         for count, times in counts.items():
+            costs = {side: [Cost(), Cost()] for side in ("ours", "theirs")}
             out, out_bare, inward, in_bare = list[Out](), list[Out](), list[In](), list[In]()
             for turn in range(times):
                 progress(f"scale out and in by {count}, {turn + 1} of {times}")
                 # Indices are never given twice.
                 pods = range(size, size := size + count)
-                out_bare.append(await _bare_out(world, job, pods, version := version + 1))
-                in_bare.append(await _bare_in(world, job, pods, version := version + 1))
-                out.append(await _out(world, f"out-{count}-{turn}", count))
-                await world.quiet()
-                inward.append(await _in(world, f"in-{count}-{turn}", count))
-                await world.quiet()
+                async with costs["theirs"][0].of(world, "theirs"):
+                    out_bare.append(await _bare_out(world, job, pods, version := version + 1))
+                async with costs["theirs"][1].of(world, "theirs"):
+                    in_bare.append(await _bare_in(world, job, pods, version := version + 1))
+                async with costs["ours"][0].of(world, "ours"):
+                    out.append(await _out(world, f"out-{count}-{turn}", count))
+                async with costs["ours"][1].of(world, "ours"):
+                    inward.append(await _in(world, f"in-{count}-{turn}", count))
+            done = "≤ 0.1 s" if count == 1 else ""
             lines += [
                 seconds(f"scale out by {count}: → pods created", _of(out, "created"), _of(out_bare, "created")),
                 seconds(
@@ -68,10 +98,15 @@ async def scaling(*, quick: bool) -> list[Figure]:
                     _of(out_bare, "hosts"),
                     "≤ 0.2 s",
                 ),
-                seconds(f"scale out by {count}: → succeeded", _of(out, "done"), _of(out_bare, "done")),
+                seconds(f"scale out by {count}: → succeeded", _of(out, "done"), _of(out_bare, "done"), done),
                 seconds(f"scale in by {count}: → hosts file", _of(inward, "hosts"), _of(in_bare, "hosts"), "≤ 0.2 s"),
-                seconds(f"scale in by {count}: → succeeded", _of(inward, "done"), _of(in_bare, "done")),
+                seconds(f"scale in by {count}: → succeeded", _of(inward, "done"), _of(in_bare, "done"), done),
             ]
+            for what, ours, theirs in zip(("out", "in"), costs["ours"], costs["theirs"], strict=True):
+                lines += [
+                    Figure(f"scale {what} by {count}: {words}", mine, bare)
+                    for (words, mine), (_, bare) in zip(ours.told(times), theirs.told(times), strict=True)
+                ]
     return lines
 
 

@@ -13,14 +13,14 @@ from shared.ports import HOST
 from tests.bench.real import starts
 from tests.bench.real.processes import memory
 from tests.bench.real.table import Figure
-from tests.bench.real.world import World, patiently, progress
+from tests.bench.real.world import Run, World, patiently, progress
 
 WORKERS = 4
 
 
-async def each_service(*, quick: bool) -> list[Figure]:
+async def each_service(run: Run) -> list[Figure]:
     """Each of the four, then `muster run`; at none and at 100 jobs of four workers."""
-    jobs = 10 if quick else 100
+    jobs = 10 if run.quick else 100
     return [*await _at(jobs, together=False), *await _at(jobs, together=True)]
 
 

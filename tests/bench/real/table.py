@@ -3,7 +3,7 @@
 import os
 import platform
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -14,19 +14,27 @@ from devcluster.binaries import kubernetes_version
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """One line: the value for Muster, the value for the bare client, and the target."""
+    """One line: the value for Muster, the value for the bare client, the target, and the value for each peer."""
 
     what: str
     muster: str
     bare: str = ""
     ratio: str = ""
     goal: str = ""
+    peers: Mapping[str, str] = {}
 
 
-def seconds(what: str, muster: Sequence[float], bare: Sequence[float], goal: str = "") -> Figure:
-    """The medians of both, and their ratio."""
+def seconds(
+    what: str,
+    muster: Sequence[float],
+    bare: Sequence[float],
+    goal: str = "",
+    peers: Mapping[str, Sequence[float]] = {},
+) -> Figure:
+    """The medians of all, and the ratio of the first two."""
     ours, theirs = statistics.median(muster), statistics.median(bare)
-    return Figure(what, f"{_digits(ours)} s", f"{_digits(theirs)} s", f"{ours / theirs:.2f}", goal)
+    beside = {name: f"{_digits(statistics.median(taken))} s" for name, taken in peers.items()}
+    return Figure(what, f"{_digits(ours)} s", f"{_digits(theirs)} s", _ratio(ours, theirs), goal, beside)
 
 
 def milliseconds(what: str, muster: Sequence[float], bare: Sequence[float], goal: str = "") -> Figure:
@@ -47,14 +55,20 @@ def percentiles(taken: Sequence[float]) -> tuple[float, float]:
     return cuts[49] * 1e3, cuts[98] * 1e3
 
 
+def _ratio(ours: float, theirs: float) -> str:
+    return f"{ours / theirs:.2f}" if theirs else ""
+
+
 def _digits(value: float) -> str:
     return f"{value:.2f}" if value < 10 else f"{value:.1f}"
 
 
 def markdown(figures: Sequence[Figure]) -> str:
     """The table, with the machine, the versions and the day under it."""
-    head = ("", "Muster", "bare client", "ratio", "goal")
-    rows = [head, ("---",) * len(head), *((f.what, f.muster, f.bare, f.ratio, f.goal) for f in figures)]
+    names = [*dict.fromkeys(name for figure in figures for name in figure.peers)]
+    head = ("", "Muster", "bare client", "ratio", "goal", *names)
+    found = [(f.what, f.muster, f.bare, f.ratio, f.goal, *(f.peers.get(name, "") for name in names)) for f in figures]
+    rows = [head, ("---",) * len(head), *found]
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join([*lines, "", f"{conditions()}  ", f"{_day()}"])
 

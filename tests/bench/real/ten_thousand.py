@@ -10,9 +10,9 @@ from collections import Counter
 
 from tests.bench.real import starts
 from tests.bench.real.footprint import WORKERS, idle
-from tests.bench.real.reactions import change_seen, changed
+from tests.bench.real.reactions import Changes, change_seen, changed
 from tests.bench.real.table import Figure, percentiles
-from tests.bench.real.world import World, patiently, progress
+from tests.bench.real.world import Run, World, patiently, progress
 from tests.kit.operator import audited
 
 JOBS = 10_000
@@ -21,9 +21,9 @@ PATIENCE = 3_600.0
 OTHERS, OTHER_WORKERS = 50, 10
 
 
-async def ten_thousand_jobs(*, quick: bool) -> list[Figure]:
-    jobs = 20 if quick else JOBS
-    async with World(audits=True) as world:
+async def ten_thousand_jobs(run: Run) -> list[Figure]:
+    jobs = 20 if run.quick else JOBS
+    async with World() as world:
         for name in ("others", "ours", "last"):
             await world.namespace(name)
         await starts.muster(world, "others", OTHERS, OTHER_WORKERS)
@@ -32,9 +32,10 @@ async def ten_thousand_jobs(*, quick: bool) -> list[Figure]:
         progress(f"{jobs:,} jobs of {WORKERS} workers")
         starting = asyncio.ensure_future(starts.muster(world, "ours", jobs, WORKERS, patience=PATIENCE))
         changes = iter([(f"job-{job}", worker) for worker in range(OTHER_WORKERS - 1) for job in range(OTHERS)])
-        taken = await changed(world, world.jobs, "others", changes, 1, lambda _: starting.done())
+        found = Changes()
+        await changed(world, world.jobs, "others", changes, 1, lambda _: starting.done(), found)
         took = await starting
-        p50, p99 = percentiles(taken)
+        p50, p99 = percentiles(found.taken)
         what = f"{jobs:,} jobs x {WORKERS}"
         lines = [
             Figure(f"{what}: → Running in status", f"{took.running:.0f} s"),
@@ -42,11 +43,11 @@ async def ten_thousand_jobs(*, quick: bool) -> list[Figure]:
             Figure(f"{what}: processor time of all four", f"{took.used:.0f} s"),
             Figure(
                 "worker failed → status in another namespace meanwhile, 1/s: p50 / p99",
-                f"{p50:.0f} / {p99:.0f} ms of {len(taken)}",
+                f"{p50:.0f} / {p99:.0f} ms of {len(found.taken)}",
                 goal="p99 ≤ 1,000 ms",
             ),
         ]
-        held = await idle(world, quick=quick)
+        held = await idle(world, quick=run.quick)
         lines.append(Figure(f"{what}: memory of all four, resident / unique", held.memory, goal="≤ 1,024 MiB"))
         return [*lines, *await _restarted(world, jobs)]
 

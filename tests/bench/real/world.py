@@ -1,4 +1,7 @@
-"""The cluster that is measured in: a real control plane, fake nodes, a NATS server that syncs, the four services."""
+"""The cluster that is measured in: a real control plane, fake nodes, and one operator.
+
+That is Muster, its four services with a NATS server that syncs; or a peer.
+"""
 
 import asyncio
 import sys
@@ -10,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+import msgspec
 import yaml
 
 from devcluster.child import Child
@@ -25,10 +29,14 @@ from shared.frameworks.scale_requests import GROUP
 from shared.ports import free_port
 from tests.bench.real.client import Client, Job, Plain, Pod, Watch, encode
 from tests.bench.real.manifests import BARE_GROUP, collection, definitions, training_job
+from tests.bench.real.peers import Peer, PeerJob, Peers
 from tests.bench.real.processes import processor
 from tests.kit.controlplane import fake_nodes
 
 T = TypeVar("T")
+
+_Watched = tuple[str, Any, Watch[Any]]
+"""Path, type and where it is told."""
 
 NODES = 10
 RAISED = ("--kube-api-qps=1000", "--kube-api-burst=2000")
@@ -49,6 +57,8 @@ QUIET = 1.0
 ROLES = Path(__file__).parents[3] / "deploy" / "rbac" / "cluster"
 BARE = "bench"
 """The bare client's user.  Not the administrator: whom the API server never makes wait."""
+PEER = "peer"
+"""A peer's user, and its process."""
 
 
 def progress(text: str) -> None:
@@ -61,20 +71,33 @@ async def patiently(awaited: Awaitable[T], patience: float = PATIENCE) -> T:
     return await asyncio.wait_for(awaited, patience)
 
 
+class Run(msgspec.Struct, frozen=True):
+    """What is asked of a figure."""
+
+    quick: bool = False
+    """Small sizes."""
+    peers: Peers = ()
+    """Who is measured beside Muster, where that can be."""
+
+
 class World:
     """`async with World() as world`: everything is up and empty; nothing is left after."""
 
     def __init__(
-        self, *, muster: bool = True, together: bool = False, audits: bool = False, log: Path | None = None
+        self,
+        *,
+        muster: bool = True,
+        together: bool = False,
+        log: Path | None = None,
+        peer: Peer | None = None,
     ) -> None:
         """Without `muster` no service runs; `together` all four do in one process, as of `muster run`.
 
-        With `audits` the API server writes a line for each call, which costs it time.  `log` is the folder of a log
-        that is there.
+        A `peer` runs in the place of Muster.  `log` is the folder of a log that is there.
         """
         self._kept = log
-        self._audits = audits
-        self._muster = muster
+        self._muster = muster and peer is None
+        self._peer = peer
         self._together = together
         self._stack = AsyncExitStack()
         self.services: dict[str, Child] = {}
@@ -85,6 +108,7 @@ class World:
         self.bare_jobs: Watch[Job] = Watch()
         self.configs: Watch[Plain] = Watch()
         self.requests: Watch[Plain] = Watch()
+        self.peer_jobs: Watch[PeerJob] = Watch()
 
     async def __aenter__(self) -> Self:
         began = time.perf_counter()
@@ -106,8 +130,7 @@ class World:
         folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="muster-bench-")))
         more = {"kube-scheduler": RAISED, "kube-controller-manager": RAISED, "etcd": STORE}
         self.audit = folder / "audit.jsonl"
-        audit = self.audit if self._audits else None
-        plane = ControlPlane(folder / "cluster", users=(*SERVICES, BARE), nodes=0, more=more, audit=audit)
+        plane = ControlPlane(folder / "cluster", users=(*SERVICES, BARE, PEER), nodes=0, more=more, audit=self.audit)
         self._plane = plane
         self._folder = folder
         self.nats = NatsServer(self._kept or folder / "nats")
@@ -129,34 +152,42 @@ class World:
         if self._muster:
             self.start_services()
             await self._until_ready()
+        if self._peer:
+            await self._start_peer(self._peer)
 
     async def _prepare(self, admin: Client) -> None:
         """The CRDs, and who may do what."""
-        crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-        for definition in definitions():
-            await admin.call("POST", crds, encode(definition))
+        # An operator of Kubeflow's jobs brings definitions of its own.
+        for manifest in self._peer.objects() if self._peer else definitions():
+            await admin.call("POST", path_of(manifest), encode(manifest))
         for file in sorted(ROLES.glob("*.yaml"), key=lambda file: file.name != "namespace.yaml"):
             for manifest in yaml.safe_load_all(file.read_text()):
-                await admin.call("POST", _path(manifest), encode(manifest))
-        await admin.call("POST", _path(_MAY_ALL), encode(_MAY_ALL))
-        for group in (GROUP, BARE_GROUP):
-            await _served(admin, collection("trainingjobs", group=group))
-        for plural in ("scaleouts", "scaleins"):
-            await _served(admin, collection(plural, group=GROUP))
+                await admin.call("POST", path_of(manifest), encode(manifest))
+        await admin.call("POST", path_of(_MAY_ALL), encode(_MAY_ALL))
+        for path, _, _ in self._of_definitions():
+            await _served(admin, path)
 
     async def _watch(self) -> None:
-        watches: list[tuple[str, Any, Watch[Any]]] = [
+        watches: list[_Watched] = [
             (collection("pods"), Pod, self.pods),
-            (collection("trainingjobs", group=GROUP), Job, self.jobs),
-            (collection("trainingjobs", group=BARE_GROUP), Job, self.bare_jobs),
             (collection("configmaps"), Plain, self.configs),
-            (collection("scaleouts", group=GROUP), Plain, self.requests),
-            (collection("scaleins", group=GROUP), Plain, self.requests),
+            *self._of_definitions(),
         ]
         tasks = [asyncio.create_task(self.client.follow(path, of, watch.tell)) for path, of, watch in watches]
         for task in tasks:
             task.add_done_callback(_must_not_end)
         self._stack.push_async_callback(_end, tasks)
+
+    def _of_definitions(self) -> list[_Watched]:
+        """What exists by definitions: of a peer, its jobs."""
+        if self._peer:
+            return [(path_of(self._peer.manifest("", "", 1)), PeerJob, self.peer_jobs)]
+        return [
+            (collection("trainingjobs", group=GROUP), Job, self.jobs),
+            (collection("trainingjobs", group=BARE_GROUP), Job, self.bare_jobs),
+            (collection("scaleouts", group=GROUP), Plain, self.requests),
+            (collection("scaleins", group=GROUP), Plain, self.requests),
+        ]
 
     def start_services(self, services: Sequence[str] = SERVICES) -> None:
         """Start these, each for the first time."""
@@ -177,6 +208,25 @@ class World:
             self.services[name] = Child(f"the {name}", command, self._folder / f"{name}.log", environment)
             self.services[name].start()
 
+    async def _start_peer(self, peer: Peer) -> None:
+        folder = self._folder / PEER
+        folder.mkdir()
+        kubeconfig = self._plane.kubeconfig(PEER)
+        command = peer.command(kubeconfig, folder)
+        self.services[PEER] = Child(peer.NAME, command, self._folder / f"{PEER}.log", {"KUBECONFIG": str(kubeconfig)})
+        self._stack.push_async_callback(self.stop_services)
+        self.services[PEER].start()
+        await self.namespace("warm-up")
+        running = self.peer_jobs.seen(1, lambda _, job: peer.running(job.spec, job.status))
+        manifest = peer.manifest("warm-up", "warm-up", 1)
+        await self.client.call("POST", path_of(manifest), encode(manifest))
+
+        async def runs() -> bool:
+            return running.done()
+
+        await self.services[PEER].until(runs, PATIENCE)
+        await self.clear("warm-up")
+
     async def stop_services(self) -> None:
         await asyncio.gather(*(service.stop() for service in self.services.values()))
 
@@ -195,13 +245,16 @@ class World:
 
     async def clear(self, namespace: str) -> None:
         """Delete what is in it, and wait until all is gone and the services are quiet."""
-        for group in (GROUP, BARE_GROUP):
-            await self.client.call("DELETE", collection("trainingjobs", namespace, group))
+        jobs = [collection("trainingjobs", namespace, group) for group in (GROUP, BARE_GROUP)]
+        if self._peer:
+            jobs = [path_of(self._peer.manifest("", namespace, 1))]
+        for path in jobs:
+            await self.client.call("DELETE", path)
         now = encode({"gracePeriodSeconds": 0})
         await self.client.call("DELETE", collection("pods", namespace), now)
         await self.client.call("DELETE", collection("configmaps", namespace))
         async with asyncio.timeout(PATIENCE):
-            while any(at[0] == namespace for watch in (self.pods, self.jobs) for at in watch.there):
+            while any(at[0] == namespace for watch in (self.pods, self.jobs, self.peer_jobs) for at in watch.there):
                 await asyncio.sleep(0.05)
             await self.quiet()
 
@@ -239,12 +292,12 @@ _MAY_ALL = {
     "kind": "ClusterRoleBinding",
     "metadata": {"name": BARE},
     "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-    "subjects": [{"kind": "ServiceAccount", "namespace": "muster", "name": BARE}],
+    "subjects": [{"kind": "ServiceAccount", "namespace": "muster", "name": name} for name in (BARE, PEER)],
 }
 
 
-def _path(manifest: dict[str, Any]) -> str:
-    """Where an object of the roles' files is made."""
+def path_of(manifest: dict[str, Any]) -> str:
+    """Where an object is made; of no namespace, all objects of the kind."""
     version, namespace = manifest["apiVersion"], manifest["metadata"].get("namespace")
     base = f"/apis/{version}" if "/" in version else f"/api/{version}"
     scope = f"/namespaces/{namespace}" if namespace else ""

@@ -1,0 +1,177 @@
+"""The definitions of TrainJob and of the two kinds of runtime.  Pure."""
+
+from shared.cluster import Resource
+from shared.cluster.objects import Custom
+from shared.frameworks import reading, schemas
+from shared.frameworks.definition import Definition, Document, Scale
+from shared.frameworks.runtimes import RuntimeKind
+
+GROUP = "trainer.kubeflow.org"
+VERSION = "v1alpha1"
+CLUSTER_RUNTIMES = Resource(GROUP, VERSION, "clustertrainingruntimes", "ClusterTrainingRuntime", Custom)
+RUNTIMES = Resource(GROUP, VERSION, "trainingruntimes", "TrainingRuntime", Custom)
+
+SUSPEND = ".spec.suspend"
+FREE = f"{schemas.BY_CONDITIONS} || {schemas.pausing(SUSPEND)}"
+
+_FIXED = (
+    "trainer.image",
+    "trainer.command",
+    "trainer.args",
+    "trainer.env",
+    "trainer.resourcesPerNode",
+    "trainer.numProcPerNode",
+    "runtimePatches",
+)
+_HELD = "cannot be changed unless the job is suspended: its pods would differ; set spec.suspend to true first"
+
+_STRINGS: Document = {"type": "array", "maxItems": 128, "items": schemas.TEXT | {"maxLength": 1 << 20}}
+_VARIABLES: Document = {
+    "type": "array",
+    "maxItems": 128,
+    "items": {
+        "type": "object",
+        "properties": {"name": schemas.TEXT | {"minLength": 1, "maxLength": 253}},
+        "required": ["name"],
+        **schemas.OPEN,
+    },
+}
+_LONGEST_NAME = 253
+_NAME: Document = schemas.TEXT | {"minLength": 1, "maxLength": _LONGEST_NAME}
+
+TRAIN_JOB = Definition(
+    description="A job of Trainer v2: its pods are those of the runtime that it names, with its trainer in them.",
+    spec=schemas.members(
+        {
+            "runtimeRef": schemas.members(
+                {
+                    "name": _NAME,
+                    "apiGroup": schemas.TEXT | {"default": GROUP, "maxLength": _LONGEST_NAME},
+                    "kind": schemas.TEXT | {"default": CLUSTER_RUNTIMES.kind, "maxLength": _LONGEST_NAME},
+                },
+                required=("name",),
+                description="The runtime, which is read until the job begins; a later change of it changes no job.",
+                rules=[schemas.rule("self == oldSelf", "create the job again: it keeps the runtime that it names")],
+            ),
+            "initializer": schemas.ANYTHING | {"description": "Refused: have the pods of the trainer fetch the data."},
+            "trainer": schemas.members(
+                {
+                    "image": schemas.TEXT | {"maxLength": 500},
+                    "command": _STRINGS,
+                    "args": _STRINGS,
+                    "env": _VARIABLES,
+                    "numNodes": schemas.number(
+                        1, reading.MOST_WORKERS, "How many nodes train; a job of an elastic runtime may change it."
+                    ),
+                    "resourcesPerNode": schemas.ANYTHING,
+                    "numProcPerNode": schemas.number(
+                        1, reading.MOST_SLOTS, "Processes of a node; for torch as many as fit when absent."
+                    ),
+                }
+            ),
+            "runtimePatches": {
+                "type": "array",
+                "maxItems": 16,
+                "description": "Changes of the runtime for this job, each of one manager.",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "manager": _NAME,
+                        "time": schemas.TIME,
+                        "trainingRuntimeSpec": schemas.ANYTHING,
+                    },
+                    "required": ["manager"],
+                },
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["manager"],
+            },
+            "suspend": schemas.BOOLEAN,
+            "activeDeadlineSeconds": schemas.number(
+                1, description="The job fails when it takes longer; a pause does not count."
+            ),
+            "managedBy": schemas.TEXT | {"maxLength": _LONGEST_NAME},
+        },
+        required=("runtimeRef",),
+    ),
+    columns=(
+        schemas.column("State", ".status.conditions[-1:].type"),
+        schemas.AGE,
+        schemas.column("Nodes", ".status.replicas", kind="integer"),
+        *schemas.WHY,
+    ),
+    rules=(
+        schemas.name_rule(
+            reading.JOB_NAME_PATTERN,
+            reading.LONGEST_POD_NAME - len("-launcher"),
+            "name the job with at most 54 lower-case letters, digits and hyphens, beginning with a letter and not "
+            "ending with a hyphen: its pods are named after it",
+        ),
+        *(schemas.fixed(f"spec.{field}", f"{field} {_HELD}", within="spec", free=FREE) for field in _FIXED),
+    ),
+    status=schemas.STATUS_WITH_CONDITIONS,
+    scale=Scale(".spec.trainer.numNodes"),
+    suspend=SUSPEND,
+    expires=False,
+)
+
+_NODES = schemas.number(1, reading.MOST_WORKERS, "How many nodes train; 1 when absent.")
+_POLICY = schemas.members(
+    {
+        "numNodes": _NODES,
+        "torch": schemas.members(
+            {
+                "elasticPolicy": schemas.members(
+                    {
+                        "minNodes": schemas.number(1, reading.MOST_WORKERS, "maxNodes when absent."),
+                        "maxNodes": schemas.number(1, reading.MOST_WORKERS, "minNodes when absent."),
+                        "maxRestarts": schemas.number(description="How often torchrun begins again within a pod."),
+                        "metrics": {"type": "array", "items": schemas.ANYTHING},
+                    },
+                    description="As in Trainer 2.0 and 2.1: nodes may come and go between two numbers.",
+                ),
+                "envInjection": schemas.ANYTHING,
+            },
+            description="It keeps numProcPerNode of Trainer 2.0 and 2.1, a number or a word, too.",
+        )
+        | schemas.OPEN,
+        "mpi": schemas.members(
+            {
+                "numProcPerNode": schemas.number(1, reading.MOST_SLOTS),
+                "mpiImplementation": schemas.choice(
+                    "", "OpenMPI", "Intel", "MPICH", description="OpenMPI when absent."
+                ),
+                "sshAuthMountPath": schemas.TEXT | {"maxLength": 4096},
+                "runLauncherAsNode": schemas.BOOLEAN,
+            }
+        ),
+        "jax": schemas.ANYTHING,
+        "xgboost": schemas.ANYTHING,
+        "flux": schemas.ANYTHING,
+    },
+    rules=(
+        schemas.rule(
+            " + ".join(f"(has(self.{policy}) ? 1 : 0)" for policy in ("torch", "mpi", "jax", "xgboost", "flux"))
+            + " <= 1",
+            "write one policy",
+        ),
+    ),
+)
+
+
+def _runtime(description: str) -> Definition:
+    return Definition(
+        description=description,
+        spec=schemas.members(
+            {"mlPolicy": _POLICY, "podGroupPolicy": schemas.ANYTHING, "template": schemas.ANYTHING},
+        ),
+        columns=(schemas.AGE,),
+        expires=False,
+    )
+
+
+KINDS_OF_RUNTIMES = (
+    RuntimeKind(
+        CLUSTER_RUNTIMES, _runtime("The pod templates of TrainJobs, in any namespace, that name it."), of_cluster=True
+    ),
+    RuntimeKind(RUNTIMES, _runtime("The pod templates of TrainJobs of its namespace that name it."), of_cluster=False),
+)

@@ -1,0 +1,116 @@
+"""The pod templates of a TrainJob: its runtime's, with its patches and its trainer in them.  Pure.
+
+Runtimes and patches may hold any JSON: what does not fit is left as it is, and `trainjob.py` refuses what cannot run.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from shared.frameworks.definition import Document
+
+NODE = "node"
+"""The replicated job of the workers, and the container that trains in every job."""
+LAUNCHER_JOB = "launcher"
+ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
+TRAINER = "trainer"
+"""The value of the label of the replicated job that `spec.trainer` is about."""
+
+_KEYS = {
+    "replicatedJobs": "name",
+    "volumes": "name",
+    "initContainers": "name",
+    "containers": "name",
+    "imagePullSecrets": "name",
+    "schedulingGates": "name",
+    "env": "name",
+    "volumeMounts": "mountPath",
+}
+"""The lists whose items a patch changes one by one, with the field that names an item."""
+
+
+def at(value: Any, *path: str) -> Any:
+    """The value at a path; None if something else is on the way."""
+    for step in path:
+        value = value.get(step) if isinstance(value, dict) else None
+    return value
+
+
+def objects(value: Any) -> list[Document]:
+    """The objects of a list; none if it is no list."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def merged(base: Any, patch: Any, field: str = "") -> Any:
+    """The value with a strategic merge patch of Kubernetes in it."""
+    if isinstance(base, dict) and isinstance(patch, dict):
+        changed = {name: merged(base.get(name), value, name) for name, value in patch.items() if value is not None}
+        return base | changed
+    key = _KEYS.get(field)
+    if key is None or not isinstance(base, list) or not isinstance(patch, list):
+        return patch
+    found = {_key(item, key): item for item in base}
+    for item in patch:
+        found[_key(item, key)] = merged(found.get(_key(item, key)), item)
+    return [*found.values()]
+
+
+def replicated_jobs(spec: Document, runtime: Any) -> dict[str, Document]:
+    """The replicated jobs of a runtime's spec by name, with the patches of the TrainJob's spec."""
+    template = at(runtime, "template", "spec")
+    for patch in objects(spec.get("runtimePatches")):
+        change = at(patch, "trainingRuntimeSpec", "template", "spec")
+        template = merged(template, change) if isinstance(change, dict) else template
+    jobs = objects(at(template, "replicatedJobs"))
+    return {job["name"]: job for job in jobs if isinstance(job.get("name"), str)}
+
+
+def trains(job: Document) -> bool:
+    """True if `spec.trainer` is about this replicated job."""
+    return bool(at(job, "template", "metadata", "labels", ANCESTOR) == TRAINER)
+
+
+def pod_template(job: Document, trainer: Any, *, computes: bool) -> Document:
+    """The pod template of a replicated job, with the trainer's fields in its container.
+
+    A node of MPI whose launcher `computes`, too, gets the trainer's environment and resources, and the launcher all.
+    """
+    template = at(job, "template", "spec", "template")
+    template = template if isinstance(template, dict) else {}
+    fields: Document = trainer if isinstance(trainer, dict) else {}
+    told = {name: fields[name] for name in ("image", "command", "args") if fields.get(name) is not None}
+    change = (told if trains(job) else {}) | (_shared(fields) if trains(job) or computes else {})
+    patch = {"spec": {"containers": [{"name": NODE, **change}]}} if has_node(template) else {}
+    found: Document = merged(template, patch)
+    return found
+
+
+def has_node(template: Document) -> bool:
+    return any(known.get("name") == NODE for known in objects(at(template, "spec", "containers")))
+
+
+def with_variables(template: Document, names: Mapping[str, str], containers: frozenset[str]) -> Document:
+    """The pod template with these variables in containers and init containers of these names."""
+    env = [{"name": name, "value": value} for name, value in names.items()]
+    spec = template["spec"]
+    kinds = {
+        kind: [
+            known | {"env": [*env, *(each for each in known.get("env") or () if each.get("name") not in names)]}
+            if known.get("name") in containers
+            else known
+            for known in spec[kind]
+        ]
+        for kind in ("initContainers", "containers")
+        if isinstance(spec.get(kind), list)
+    }
+    return template | {"spec": spec | kinds}
+
+
+def _shared(trainer: Document) -> Document:
+    found = {"env": trainer.get("env"), "resources": trainer.get("resourcesPerNode")}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _key(item: Any, key: str) -> str:
+    """The name of an item; one without a name is like no other."""
+    name = item.get(key) if isinstance(item, dict) else None
+    return name if isinstance(name, str) else f"\0{id(item)}"

@@ -1,0 +1,93 @@
+"""Renders the status of a TrainJob: Trainer's three conditions and the numbers of its jobs, besides Muster's.  Pure.
+
+Upstream has the conditions Suspended, Complete and Failed.  Created and Running are Muster's: the first says why a job
+waits for its runtime.
+"""
+
+import msgspec
+
+from shared.frameworks.definition import Document
+from shared.frameworks.framework import StatusRenderer
+from shared.frameworks.statuses import condition, counts, with_losses
+from shared.job.conditions import Condition
+from shared.job.naming import JOB_UID, ROLE
+from shared.job.reasons import DEADLINE_EXCEEDED
+from shared.job.spec import LAUNCHER, WORKER
+from shared.job.state import Job
+from shared.job.views import ended
+
+TYPES = {
+    "Created": "Created",
+    "Running": "Running",
+    "Restarting": "Restarting",
+    "Suspending": "Suspending",
+    "Suspended": "Suspended",
+    "Succeeded": "Complete",
+    "Failed": "Failed",
+}
+"""The conditions of a job that it shows, with their types here."""
+
+REASONS = {
+    ("Suspended", True): ("Suspended", "TrainJob is suspended"),
+    ("Suspended", False): ("Resumed", "TrainJob is resumed"),
+    ("Succeeded", True): ("AllJobsCompleted", "TrainJob completed"),
+    ("Failed", True): ("FailedJobs", "TrainJob failed"),
+}
+"""Upstream's reason and message of a condition, by its type in the log and its status."""
+
+
+def train_job_status(framework: StatusRenderer, job: Job) -> Document:
+    """The status of the job's resource."""
+    shown = [_in_their_words(with_losses(job, known)) for known in job.conditions if known.type in TYPES]
+    true = [known for known in shown if known.status]
+    newest = max(true, key=lambda known: known.since.sequence, default=None)
+    ordered = [known for known in shown if known is not newest] + ([newest] if newest is not None else [])
+    return {
+        "conditions": [condition(known) for known in ordered],
+        "jobsStatus": [_job_status(job, role.name) for role in job.spec.roles] if job.spec is not None else [],
+        "replicas": len(job.attempt.workers),
+        "selector": f"{JOB_UID}={job.key.uid},{ROLE}={WORKER}",
+        "observedGeneration": job.generation,
+    }
+
+
+def phase_of(status: Document) -> str:
+    """The phase that a status shows; it raises nothing for any JSON."""
+    conditions = status.get("conditions")
+    true = [
+        known.get("type")
+        for known in (conditions if isinstance(conditions, list) else ())
+        if isinstance(known, dict) and known.get("status") == "True"
+    ]
+    weighty = ("Failed", "Succeeded", "Suspended", "Suspending", "Restarting", "Running", "Created")
+    return next((phase for phase in weighty if TYPES[phase] in true and "Created" in true), "")
+
+
+def _in_their_words(known: Condition) -> Condition:
+    theirs = REASONS.get((known.type, known.status))
+    changed = msgspec.structs.replace(known, type=TYPES[known.type])
+    if theirs is None:
+        return changed
+    reason, message = theirs
+    if known.reason == DEADLINE_EXCEEDED:
+        reason = known.reason
+    told = [message, *(part for part in (known.reason, known.message) if part and known.type == "Failed")]
+    return msgspec.structs.replace(changed, reason=reason, message=": ".join(dict.fromkeys(told)))
+
+
+def _job_status(job: Job, role: str) -> Document:
+    """The numbers of child Jobs upstream, of which each replicated job has one: 0 or 1."""
+    wanted = {slot for slot in job.attempt.unreleased if slot.role == role}
+    pods = [pod for pod in job.pods.values() if pod.slot in wanted]
+    done = counts(job, role)
+    complete = bool(wanted) and done["succeeded"] >= len(wanted)
+    failed = job.phase == "Failed" and done["failed"] > 0
+    ready = sum(pod.ready or pod.phase == "Succeeded" for pod in pods)
+    return {
+        "name": LAUNCHER if role == LAUNCHER else "node",
+        "ready": int(bool(wanted) and ready >= len(wanted)),
+        "succeeded": int(complete),
+        "failed": int(failed),
+        "active": int(any(not ended(pod) for pod in pods)),
+        "suspended": int(job.suspended),
+    }

@@ -1,0 +1,141 @@
+"""The walk of et-operator's README and the GPU job of mx-operator's, with kubectl, step by step.
+
+The walk shows what that page prints, but for the names of the cluster's own objects, ages, and its operator's pod.  The
+linear example of mx-operator's README and that of dl-operator's are in `test_mxnet.py`: their pages print nothing.
+"""
+
+import json
+import shlex
+from typing import Any
+
+import pytest
+import yaml
+
+from shared.frameworks.scale_requests import SCALEINS
+from shared.frameworks.training_job import TRAININGJOBS
+from tests.kit.operator import SHELL, UNTIL_TOLD, WAITING_WORKER, Operator, an_example, launcher_that
+from tests.kit.walking import agrees
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+JOB = "elastic-training"
+
+
+async def shows(operator: Operator, command: str, *lines: str) -> None:
+    """Wait until a command, typed as the page has it, writes what the page shows; columns of ours come after theirs."""
+    said = ""
+
+    async def so() -> bool:
+        nonlocal said
+        said = await operator.kubectl(*shlex.split(command)[1:])
+        return agrees(lines, said)
+
+    await operator.until(so, lambda: f"{command} wrote\n{said}and not\n" + "\n".join(lines))
+
+
+async def runs_pods(operator: Operator, *names: str) -> None:
+    rows = [f"{JOB}-{name} 1/1 Running 0 ..." for name in names]
+    await shows(operator, "kubectl get po", "NAME READY STATUS RESTARTS AGE", *rows)
+
+
+def elastic_training() -> dict[str, Any]:
+    """`examples/training_job.yaml`, with programs of ours: its image needs a GPU."""
+    job = an_example("horovod/training_job")
+    roles = job["spec"]["etReplicaSpecs"]
+    roles["launcher"]["template"]["spec"]["containers"] = [launcher_that(UNTIL_TOLD)]
+    roles["worker"]["template"]["spec"]["containers"] = [WAITING_WORKER]
+    return job
+
+
+def a_request_of_the_page(example: str, named: str, **wish: Any) -> dict[str, Any]:
+    """A request whose name begins as the page shows it."""
+    request = an_example(f"horovod/{example}")
+    request["metadata"] = {"generateName": named}
+    request["spec"] |= wish
+    return request
+
+
+async def test_the_walk_of_et_operators_readme_shows_what_that_page_prints(operator: Operator):
+    await shows(
+        operator,
+        "kubectl get crd",
+        "NAME CREATED AT",
+        "...",
+        "scaleins.kai.alibabacloud.com ...",
+        "scaleouts.kai.alibabacloud.com ...",
+        "...",
+        "trainingjobs.kai.alibabacloud.com ...",
+        "...",
+    )
+    await operator.apply(elastic_training())
+    await shows(operator, "kubectl get trainingjob", "NAME PHASE AGE ...", f"{JOB} Running ...")
+    await runs_pods(operator, "launcher", "worker-0", "worker-1")
+
+    await operator.kubectl("create", "-f", "-", given=a_request_of_the_page("scale_in_count", "scalein-sample-"))
+    await shows(operator, "kubectl get scalein", "NAME PHASE AGE ...", "scalein-sample-... ScaleSucceeded ...")
+    await runs_pods(operator, "launcher", "worker-0")
+
+    two = a_request_of_the_page("scale_out", f"{JOB}-scaleout-", toAdd={"count": 2})
+    await operator.kubectl("create", "-f", "-", given=two)
+    await shows(operator, "kubectl get scaleout", "NAME PHASE AGE ...", f"{JOB}-scaleout-... ScaleSucceeded ...")
+    await runs_pods(operator, "launcher", "worker-0", "worker-1", "worker-2")
+
+
+async def test_its_scale_in_by_name_finds_the_worker_that_the_walk_leaves(operator: Operator):
+    created = await operator.kubectl("create", "-o", "name", "-f", "-", given=an_example("horovod/scale_in_pod"))
+    name = created.strip().rpartition("/")[2]
+    status = await operator.phase("ScaleSucceeded", SCALEINS, name)
+    assert status["toDeletePods"] == [f"{JOB}-worker-1"]
+    await runs_pods(operator, "launcher", "worker-0", "worker-2")
+    await operator.tell_to_end(JOB)
+    await operator.phase("Succeeded", TRAININGJOBS, JOB)
+    await operator.delete(JOB)
+    await operator.leaves_no_pod(JOB)
+
+
+OF_MX_OPERATOR_WITH_GPUS = yaml.safe_load(f"""
+apiVersion: fioravanzo.org/v1alpha1
+kind: MXJob
+metadata: {{name: mx-cifar-gpu}}
+spec:
+  replicaSpecs:
+  - &entry
+    replicas: 1
+    mxReplicaType: SCHEDULER
+    template:
+      spec: &pod
+        containers:
+        - &mxnet {{image: {SHELL}, name: mxnet, volumeMounts: [{{name: myshare, mountPath: /share}}]}}
+        restartPolicy: OnFailure
+        volumes: [{{name: myshare, emptyDir: {{}}}}]
+  - {{<<: *entry, mxReplicaType: SERVER}}
+  - <<: *entry
+    mxReplicaType: WORKER
+    template:
+      spec:
+        <<: *pod
+        containers: [{{<<: *mxnet, resources: {{limits: {{alpha.kubernetes.io/nvidia-gpu: 1}}}}}}]
+""")
+"""The GPU example of mx-operator's README: its aliases come before their anchors, and its share is a cloud's."""
+
+
+async def test_the_gpu_job_of_mx_operators_readme_asks_for_todays_gpus_on_its_workers_alone(operator: Operator):
+    created = await operator.kubectl("create", "-f", "-", given=OF_MX_OPERATOR_WITH_GPUS)
+    assert created == "mxjob.fioravanzo.org/mx-cifar-gpu created\n"
+    asked: dict[str, Any] = {}
+
+    async def made() -> bool:
+        listed = await operator.kubectl("get", "po", "-l", "mx_job_name=mx-cifar-gpu", "-o", "json")
+        for pod in json.loads(listed)["items"]:
+            container = pod["spec"]["containers"][0]
+            assert [mount["name"] for mount in container["volumeMounts"]][:1] == ["myshare"]
+            asked[pod["metadata"]["labels"]["job_type"]] = container.get("resources", {}).get("limits", {})
+        return len(asked) == 3
+
+    await operator.until(made, lambda: f"not all pods are made: {asked}")
+    assert {role: {name: str(number) for name, number in limits.items()} for role, limits in asked.items()} == {
+        "SCHEDULER": {},
+        "SERVER": {},
+        "WORKER": {"nvidia.com/gpu": "1"},
+    }
+    await operator.kubectl("delete", "mxjobs.fioravanzo.org", "mx-cifar-gpu")

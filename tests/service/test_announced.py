@@ -1,0 +1,96 @@
+"""Kubernetes Events over a restart of the status service: none is created again, and none is left out."""
+
+import asyncio
+
+from services.status.checkpoints import ANNOUNCED
+from services.status.shell import ANNOUNCED_SECONDS
+from shared.errors import Transient
+from shared.eventlog.account import HEADS
+from shared.frameworks.training_job import TRAININGJOBS
+from tests.kit.virtual_time import in_virtual_time
+from tests.kit.world import World, a_training_job
+from tests.memory.cluster import Call
+
+LONG = 3 * ANNOUNCED_SECONDS
+
+
+class Events:
+    """Counts the status service's attempts to create Kubernetes Events; `refused`, it creates none."""
+
+    def __init__(self) -> None:
+        self.tried = 0
+        self.refused = False
+
+    async def before(self, call: Call) -> None:
+        await asyncio.sleep(0)
+        if call.verb == "create" and call.plural == "events":
+            self.tried += 1
+            if self.refused:
+                raise Transient("create events: 503 ServiceUnavailable")
+
+    async def after(self, call: Call) -> None:
+        pass
+
+
+def a_world(events: Events) -> World:
+    return World(weather=lambda author: events if author == "status" else None)
+
+
+@in_virtual_time
+async def test_a_start_creates_no_event_again():
+    events = Events()
+    async with a_world(events) as world:
+        await world.trains(workers=1)
+        await world.pass_seconds(LONG)
+        made, told = events.tried, world.kubernetes_events()
+        assert made
+        for _ in range(2):
+            await world.restart("status")
+            await world.pass_seconds(LONG)
+        assert (events.tried, world.kubernetes_events()) == (made, told)
+
+
+@in_virtual_time
+async def test_an_event_that_was_not_created_before_the_end_of_a_process_is_created_by_the_next():
+    events = Events()
+    async with a_world(events) as world:
+        events.refused = True
+        await world.trains(workers=1)
+        world.apply(TRAININGJOBS, a_training_job("other", workers=1))
+        await world.phase("Running", name="other")
+        await world.pass_seconds(LONG)
+        assert world.kubernetes_events() == []
+        await world.kill("status")
+        events.refused = False
+        await world.start("status")
+        await world.pass_seconds(LONG)
+        assert [reason for reason, _ in world.kubernetes_events()].count("TrainingJobRunning") == 2
+
+
+@in_virtual_time
+async def test_what_happened_while_the_service_was_down_is_told_of():
+    events = Events()
+    async with a_world(events) as world:
+        await world.trains(workers=2)
+        await world.pass_seconds(LONG)
+        before = {*world.kubernetes_events()}
+        await world.kill("status")
+        world.exit_codes["resnet-worker-0"] = 1
+        await world.pass_seconds(LONG)
+        await world.start("status")
+        await world.pass_seconds(LONG)
+        assert {reason for reason, _ in {*world.kubernetes_events()} - before} == {"TrainingJobWorkerFailed"}
+
+
+@in_virtual_time
+async def test_a_note_of_another_log_counts_for_nothing():
+    events = Events()
+    async with a_world(events) as world:
+        await world.trains(workers=1)
+        await world.pass_seconds(LONG)
+        made = events.tried
+        bucket = await world.log("status").bucket(HEADS)
+        await bucket.put(ANNOUNCED, b"another-log/999999")
+        await world.restart("status")
+        await world.pass_seconds(LONG)
+        assert events.tried == 2 * made

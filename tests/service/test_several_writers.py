@@ -1,0 +1,178 @@
+"""Several wills about one name: a predecessor that hangs in Terminating, a second operator, wishes that contradict."""
+
+import copy
+from typing import Any
+
+from shared.cluster.kinds import PODS
+from shared.frameworks.pytorchjob import PYTORCHJOB
+from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.tfjob import TFJOB
+from shared.frameworks.training_job import RESTART, TRAININGJOBS
+from tests.frameworks.documents import Document, pytorch_job, tf_job
+from tests.kit.virtual_time import in_virtual_time
+from tests.kit.world import NAMESPACE, World, a_scale_in, a_scale_out, a_training_job
+from tests.service.kubeflow import Play, applied
+
+TEN_MINUTES = 600
+
+ONE_TO_FOUR: Document = {"minReplicas": 1, "maxReplicas": 4}
+
+
+class TestHangingPredecessors:
+    @in_virtual_time
+    async def test_a_job_made_again_waits_ten_minutes_for_a_pod_of_its_name_and_then_runs(self):
+        async with World() as world:
+            await world.trains(workers=1)
+            old = world.pods()["resnet-worker-0"].metadata["uid"]
+            world.lingering.add(old)
+            world.delete(TRAININGJOBS, "resnet")
+            world.apply(TRAININGJOBS, a_training_job(workers=1))
+            await world.until(lambda: list(world.pods()) == ["resnet-worker-0"])
+            await world.pass_seconds(TEN_MINUTES)
+            assert world.pods()["resnet-worker-0"].metadata["uid"] == old
+            assert world.status(TRAININGJOBS, "resnet")["phase"] == "Created"
+            world.lingering.clear()
+            await world.running()
+            assert world.pods()["resnet-worker-0"].metadata["uid"] != old
+
+    @in_virtual_time
+    async def test_a_worker_that_left_and_hangs_keeps_its_number_and_is_no_host(self):
+        async with World() as world:
+            await world.trains(workers=2)
+            world.lingering.add(world.pods()["resnet-worker-1"].metadata["uid"])
+            world.apply(SCALEINS, a_scale_in(1))
+            await world.until(lambda: world.hosts() == ["resnet-worker-0"])
+            # It ends at its timeout, says so, and stops no later request.
+            await world.pass_seconds(61)
+            assert world.status(SCALEINS, "in")["conditions"][-1]["reason"] == "WorkersNotGone"
+            world.apply(SCALEOUTS, a_scale_out(1))
+            await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+            assert world.hosts() == ["resnet-worker-0", "resnet-worker-2"]
+            await world.pass_seconds(TEN_MINUTES)
+            assert world.hosts() == ["resnet-worker-0", "resnet-worker-2"]
+            world.lingering.clear()
+            await world.until(lambda: "resnet-worker-1" not in world.pods())
+            assert world.status(TRAININGJOBS, "resnet")["phase"] == "Running"
+
+    @in_virtual_time
+    async def test_a_replica_that_is_deleted_and_hangs_comes_back_once_it_is_gone(self):
+        async with Play(TFJOB) as world:
+            world.play(applied(tf_job(Chief=1, Worker=1), restart="OnFailure"))
+            await world.runs(1)
+            old = world.uid("mnist-worker-0")
+            world.lingering.add(old)
+            world.store.delete(PODS, NAMESPACE, "mnist-worker-0")
+            await world.pass_seconds(TEN_MINUTES)
+            assert world.uid("mnist-worker-0") == old
+            assert world.state() == "Running"
+            world.lingering.clear()
+            await world.until(lambda: world.uids().get("mnist-worker-0", old) != old)
+            await world.runs(1)
+
+
+def of_a_rival(job: str, uid: str) -> dict[str, Any]:
+    """A worker as training-operator would make it for this very job."""
+    owner = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "name": job, "uid": uid, "controller": True}
+    labels = {
+        "training.kubeflow.org/job-name": job,
+        "training.kubeflow.org/operator-name": "tfjob-controller",
+        "training.kubeflow.org/replica-type": "worker",
+        "training.kubeflow.org/replica-index": "0",
+    }
+    return {
+        "metadata": {"name": f"{job}-worker-0", "labels": labels, "ownerReferences": [owner]},
+        "spec": {"containers": [{"name": "tensorflow", "image": "train"}]},
+    }
+
+
+class TestTwoOperators:
+    @in_virtual_time
+    async def test_a_pod_that_another_operator_made_for_the_job_is_named_and_not_touched(self):
+        async with Play(TFJOB) as world:
+            await world.kill("scheduler")
+            uid = world.play(applied(tf_job(Worker=1)))
+            theirs = world.store.create(PODS, NAMESPACE, of_a_rival("mnist", uid)).metadata
+            await world.start("scheduler")
+            await world.until(lambda: "pod mnist-worker-0 lacks Muster's labels" in str(world.shown()))
+            await world.pass_seconds(TEN_MINUTES)
+            assert world.uid("mnist-worker-0") == theirs["uid"]
+            assert world.pods()["mnist-worker-0"].metadata["labels"] == theirs["labels"]
+            assert world.state() == "Created"
+            world.store.remove(PODS, NAMESPACE, "mnist-worker-0")
+            # The creation is tried again every five minutes by now.
+            await world.pass_seconds(300)
+            await world.runs(1)
+
+    @in_virtual_time
+    async def test_a_status_that_another_operator_keeps_writing_begins_and_ends_nothing(self):
+        async with Play(TFJOB) as world:
+            world.play(applied(tf_job(Chief=1, Worker=1)))
+            await world.runs(1)
+            before = world.uids()
+            done = {"type": "Succeeded", "status": "True", "reason": "TFJobSucceeded", "message": "by another"}
+            for _ in range(10):
+                # Its types have no room for a head.
+                rival = {"status": {"conditions": [*copy.deepcopy(world.shown()["conditions"]), done], "history": None}}
+                world.store.patch(TFJOB.resource, NAMESPACE, "mnist", rival, subresource="status")
+                await world.pass_seconds(5)
+            assert world.uids() == before
+            assert [world.count(kind) for kind in ("JobSucceeded", "JobRestarting", "JobAdopted")] == [0, 0, 0]
+            # What the resource shows is right again with the next document.
+            world.store.remove(PODS, NAMESPACE, "mnist-worker-0")
+            await world.until(lambda: world.uids().get("mnist-worker-0") not in (None, before["mnist-worker-0"]))
+            await world.runs(1)
+            world.exit_codes["mnist-chief-0"] = 0
+            await world.comes_to("Succeeded")
+            assert world.why() != "by another"
+
+
+class TestContradictoryWishes:
+    @in_virtual_time
+    async def test_a_pause_wins_over_a_size_and_the_newest_size_holds_when_it_ends(self):
+        async with Play(PYTORCHJOB) as world:
+            world.play(applied(pytorch_job(policy=ONE_TO_FOUR, Worker=2)))
+            await world.runs(2)
+            # A person, and in the same moment an autoscaler.
+            world.suspend(suspend=True)
+            world.scale(4)
+            await world.comes_to("Suspended")
+            world.scale(3)
+            await world.quiet()
+            assert world.pods() == {}
+            world.suspend(suspend=False)
+            await world.runs(3)
+
+    @in_virtual_time
+    async def test_of_two_sizes_at_once_the_newest_holds(self):
+        async with Play(PYTORCHJOB) as world:
+            world.play(applied(pytorch_job(policy=ONE_TO_FOUR, Worker=2)))
+            await world.runs(2)
+            world.scale(4)
+            await world.until(lambda: len(world.pods()) == 4)
+            world.scale(1)
+            await world.runs(1)
+            await world.quiet()
+            assert [*world.pods()] == ["mnist-worker-0"]
+
+    @in_virtual_time
+    async def test_a_pause_that_no_watcher_saw_leaves_the_pods_as_they_are_and_a_restart_brings_the_new_template(self):
+        """Of suspend and resume with another template the watcher sees one change, which says nothing of a pause."""
+        async with Play(PYTORCHJOB) as world:
+            job = applied(pytorch_job(policy=ONE_TO_FOUR, Worker=2))
+            world.play(job)
+            await world.runs(2)
+            before = world.uids()
+            await world.kill("watcher")
+            world.suspend(suspend=True)
+            template = job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]
+            template["spec"]["nodeSelector"] = {"flavor": "spot"}
+            specs = {"pytorchReplicaSpecs": {"Worker": {"template": template}}}
+            world.edit({"runPolicy": {"suspend": False}, **specs})
+            await world.start("watcher")
+            await world.quiet()
+            assert world.uids() == before
+            world.patch({"metadata": {"annotations": {RESTART: "now"}}})
+            await world.until(lambda: world.count("JobRestarted") == 1)
+            await world.runs(2)
+            selectors = [held.manifest["spec"].get("nodeSelector") for held in world.pods().values()]
+            assert selectors == [{"flavor": "spot"}] * 2

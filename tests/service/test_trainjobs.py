@@ -1,0 +1,270 @@
+"""The life of a TrainJob, with all four services: its runtime comes, changes and goes."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from shared.cluster.kinds import CONFIGMAPS, SERVICES
+from shared.frameworks.trainer_schemas import CLUSTER_RUNTIMES, RUNTIMES
+from shared.frameworks.trainjob import TRAINJOBS
+from tests.frameworks.documents import variables
+from tests.kit.trainer import jax_runtime, mpi_runtime, torch_runtime, train_job
+from tests.kit.virtual_time import in_virtual_time
+from tests.kit.world import NAMESPACE, Document, World
+
+
+class Play(World):
+    """A world with a TrainJob called `mnist`."""
+
+    def runtime(self, document: Document) -> None:
+        self.apply(CLUSTER_RUNTIMES, document, namespace="")
+
+    def change_runtime(self, image: str, name: str = "torch-distributed") -> None:
+        held = self.store.get(CLUSTER_RUNTIMES, "", name)
+        assert held is not None
+        jobs = copy.deepcopy(held.manifest["spec"]["template"]["spec"]["replicatedJobs"])
+        for job in jobs:
+            job["template"]["spec"]["template"]["spec"]["containers"][0]["image"] = image
+        self.store.patch(CLUSTER_RUNTIMES, "", name, {"spec": {"template": {"spec": {"replicatedJobs": jobs}}}})
+
+    def play(self, **spec: Any) -> str:
+        return str(self.apply(TRAINJOBS, train_job(**spec)).metadata["uid"])
+
+    def edit(self, spec: Document) -> None:
+        self.store.patch(TRAINJOBS, NAMESPACE, "mnist", {"spec": spec})
+
+    def shown(self) -> Document:
+        return self.status(TRAINJOBS, "mnist")
+
+    def state(self) -> str:
+        return str((self.shown().get("conditions") or [{}])[-1].get("type", ""))
+
+    async def comes_to(self, state: str) -> None:
+        await self.until(lambda: self.state() == state, f"it is {state} and not {self.shown()}")
+
+    def known(self, kind: str) -> tuple[str, str] | None:
+        return self.condition(TRAINJOBS, "mnist", kind)
+
+    def images(self) -> set[str]:
+        return {held.manifest["spec"]["containers"][0]["image"] for held in self.pods().values()}
+
+    def jobs_status(self) -> dict[str, Document]:
+        return {each["name"]: each for each in self.shown()["jobsStatus"]}
+
+
+@in_virtual_time
+async def test_nodes_of_torch_find_each_other_and_the_job_completes_with_all_of_them():
+    async with Play() as world:
+        world.runtime(torch_runtime())
+        world.play(
+            trainer={"numNodes": 2, "numProcPerNode": 3, "command": ["torchrun"], "env": [{"name": "A", "value": "b"}]}
+        )
+        await world.comes_to("Running")
+        assert sorted(world.pods()) == ["mnist-node-0-0", "mnist-node-0-1"]
+        assert variables(world.pods()["mnist-node-0-1"].manifest) == {
+            "PET_NNODES": "2",
+            "PET_NPROC_PER_NODE": "3",
+            "PET_NODE_RANK": "1",
+            "PET_MASTER_ADDR": "mnist-node-0-0.mnist",
+            "PET_MASTER_PORT": "29500",
+            "A": "b",
+        }
+        assert [held.at[1] for held in world.store.find(SERVICES, NAMESPACE)] == ["mnist"]
+        assert world.jobs_status() == {
+            "node": {"name": "node", "ready": 1, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}
+        }
+        world.exit_codes["mnist-node-0-0"] = 0
+        await world.quiet()
+        assert world.state() == "Running"
+        world.exit_codes["mnist-node-0-1"] = 0
+        await world.comes_to("Complete")
+        assert world.known("Complete") == ("True", "AllJobsCompleted")
+        await world.until(lambda: world.jobs_status()["node"]["succeeded"] == 1)
+
+
+@in_virtual_time
+async def test_a_job_waits_for_its_runtime_and_begins_when_that_comes():
+    async with Play() as world:
+        world.play()
+        await world.until(lambda: world.known("Created") == ("False", "TrainingRuntimeNotFound"))
+        await world.quiet()
+        assert not world.pods()
+        world.runtime(torch_runtime())
+        await world.comes_to("Running")
+        assert world.known("Created") == ("True", "TrainJobCreated")
+
+
+@in_virtual_time
+async def test_a_runtime_of_the_namespace_is_found_there_alone():
+    async with Play() as world:
+        kind = RUNTIMES.kind
+        world.apply(RUNTIMES, torch_runtime() | {"kind": kind}, namespace="team-b")
+        world.play(runtimeRef={"name": "torch-distributed", "kind": kind})
+        await world.until(lambda: world.known("Created") == ("False", "TrainingRuntimeNotFound"))
+        world.apply(RUNTIMES, torch_runtime() | {"kind": kind})
+        await world.comes_to("Running")
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["", "and all services restart"])
+@in_virtual_time
+async def test_a_job_keeps_the_runtime_that_it_began_with(restarted: bool):
+    async with Play() as world:
+        world.runtime(torch_runtime())
+        world.play(trainer={"numNodes": 2})
+        await world.comes_to("Running")
+        world.change_runtime("newer")
+        if restarted:
+            await world.restart()
+        await world.quiet()
+        # A pod that fails is replaced by one like it.
+        world.exit_codes["mnist-node-0-1"] = 1
+        await world.until(lambda: world.job("mnist").attempt.refilled != {})
+        world.exit_codes.clear()
+        await world.comes_to("Running")
+        assert world.images() == {"train"}
+        # So are the pods after a pause, even without the runtime.
+        world.delete(CLUSTER_RUNTIMES, "torch-distributed", namespace="")
+        world.edit({"suspend": True})
+        await world.comes_to("Suspended")
+        assert world.known("Suspended") == ("True", "Suspended")
+        await world.until(lambda: not world.pods())
+        world.edit({"suspend": False})
+        await world.comes_to("Running")
+        assert world.known("Suspended") == ("False", "Resumed")
+        assert world.images() == {"train"}
+
+
+@in_virtual_time
+async def test_a_job_that_has_not_begun_gets_the_newest_runtime():
+    async with Play() as world:
+        world.runtime(torch_runtime())
+        world.play(suspend=True)
+        await world.comes_to("Suspended")
+        world.change_runtime("newer")
+        await world.quiet()
+        world.edit({"suspend": False})
+        await world.comes_to("Running")
+        assert world.images() == {"newer"}
+
+
+@in_virtual_time
+async def test_a_copy_that_somebody_else_wrote_is_not_used():
+    async with Play() as world:
+        world.runtime(torch_runtime())
+        uid = world.play()
+        await world.comes_to("Running")
+        (kept,) = [held for held in world.owned_by(uid) if held.manifest.get("kind", "") == "ConfigMap"]
+        text = kept.manifest["data"]["runtime"].replace("train", "forged")
+        await world.kill("scheduler")
+        world.store.patch(CONFIGMAPS, NAMESPACE, kept.at[1], {"data": {"runtime": text}})
+        await world.start("scheduler")
+        world.exit_codes["mnist-node-0-0"] = 1
+        await world.until(lambda: "EffectRefused" in world.types())
+        assert world.images() <= {"train"}
+        world.exit_codes.clear()
+        world.delete(CONFIGMAPS, kept.at[1])
+        await world.until(lambda: world.images() == {"train"})
+
+
+@in_virtual_time
+async def test_a_launcher_of_mpi_starts_when_its_nodes_are_ready_and_is_one_of_the_hosts():
+    async with Play() as world:
+        world.runtime(mpi_runtime(runLauncherAsNode=True, sshAuthMountPath="/home/mpiuser/.ssh"))
+        world.play(runtime="mpi-distributed", trainer={"numNodes": 3, "numProcPerNode": 2, "command": ["mpirun"]})
+        await world.comes_to("Running")
+        assert sorted(world.pods()) == ["mnist-launcher", "mnist-node-0-0", "mnist-node-0-1"]
+        held = world.store.get(CONFIGMAPS, NAMESPACE, "mnist-config")
+        assert held is not None
+        assert held.manifest["data"] == {
+            "hostfile": "mnist-node-0-0.mnist slots=2\nmnist-node-0-1.mnist slots=2\nmnist-launcher.mnist slots=2\n"
+        }
+        (launcher,) = world.pods()["mnist-launcher"].manifest["spec"]["containers"]
+        assert launcher["command"] == ["mpirun"]
+        paths = {mount["mountPath"] for mount in launcher["volumeMounts"]}
+        assert {"/etc/mpi", "/home/mpiuser/.ssh/id_rsa"} <= paths
+        world.exit_codes["mnist-launcher"] = 0
+        await world.comes_to("Complete")
+        await world.until(lambda: sorted(world.pods()) == ["mnist-launcher"])
+
+
+@in_virtual_time
+async def test_processes_of_jax_meet_at_the_first_one():
+    async with Play() as world:
+        world.runtime(jax_runtime())
+        world.play(runtime="jax-distributed", trainer={"numNodes": 2})
+        await world.comes_to("Running")
+        assert variables(world.pods()["mnist-node-0-1"].manifest) == {
+            "JAX_NUM_PROCESSES": "2",
+            "JAX_PROCESS_ID": "1",
+            "JAX_COORDINATOR_ADDRESS": "mnist-node-0-0.mnist:29500",
+        }
+
+
+@in_virtual_time
+async def test_an_elastic_job_of_torch_grows_and_shrinks_by_its_number_of_nodes():
+    async with Play() as world:
+        world.runtime(torch_runtime(elasticPolicy={"minNodes": 1, "maxNodes": 3, "maxRestarts": 5}))
+        world.play(trainer={"numNodes": 2})
+        await world.comes_to("Running")
+        env = variables(world.pods()["mnist-node-0-0"].manifest)
+        assert (env["PET_NNODES"], env["PET_RDZV_ENDPOINT"]) == ("1:3", "mnist-node-0-0.mnist:29500")
+        world.edit({"trainer": {"numNodes": 3}})
+        await world.until(lambda: len(world.pods()) == 3)
+        world.change_runtime("newer")
+        world.edit({"trainer": {"numNodes": 1}})
+        await world.until(lambda: len(world.pods()) == 1)
+        await world.until(lambda: world.shown()["replicas"] == 1)
+
+
+@in_virtual_time
+async def test_a_node_that_fails_too_often_fails_the_job():
+    async with Play() as world:
+        document = torch_runtime()
+        document["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]["backoffLimit"] = 1
+        world.runtime(document)
+        world.play(trainer={"numNodes": 2})
+        await world.comes_to("Running")
+        world.exit_codes["mnist-node-0-1"] = 1
+        await world.until(lambda: bool(world.job("mnist").attempt.refilled))
+        await world.until(lambda: len(world.pods()) == 2)
+        world.exit_codes["mnist-node-0-1"] = 1
+        await world.comes_to("Failed")
+        assert world.known("Failed") == ("True", "FailedJobs")
+        assert world.jobs_status()["node"]["failed"] == 1
+
+
+@in_virtual_time
+async def test_a_job_that_takes_too_long_fails_and_has_upstreams_reason():
+    async with Play() as world:
+        world.runtime(torch_runtime())
+        world.play(activeDeadlineSeconds=60)
+        await world.comes_to("Running")
+        await world.pass_seconds(70)
+        await world.comes_to("Failed")
+        assert world.known("Failed") == ("True", "DeadlineExceeded")
+
+
+@in_virtual_time
+async def test_a_job_of_another_controller_is_left_alone():
+    async with Play() as world:
+        world.runtime(torch_runtime())
+        world.play(managedBy="kueue.x-k8s.io/multikueue")
+        await world.quiet()
+        assert "JobObserved" not in world.types()
+
+
+@in_virtual_time
+async def test_a_job_that_trainer_began_is_left_alone():
+    async with Play() as world:
+        world.runtime(torch_runtime())
+        theirs = {
+            "jobsStatus": [{"name": "node", "ready": 0, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}]
+        }
+        await world.kill("watcher")
+        world.play()
+        world.store.patch(TRAINJOBS, NAMESPACE, "mnist", {"status": theirs}, subresource="status")
+        await world.start("watcher")
+        await world.until(lambda: "JobOfAnother" in world.types())
+        await world.quiet()
+        assert not world.pods()
