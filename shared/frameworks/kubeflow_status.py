@@ -8,7 +8,7 @@ import msgspec
 
 from shared.frameworks.definition import Document
 from shared.frameworks.replicated import Replicated
-from shared.frameworks.statuses import condition, counts, whole_seconds, with_losses
+from shared.frameworks.statuses import condition, counts, newest_last, whole_seconds, with_losses
 from shared.job import reasons, text
 from shared.job.conditions import Condition
 from shared.job.events.event import At
@@ -66,10 +66,7 @@ def conditions(job: Job) -> list[Condition]:
     if again is not None and not any(known.type == again.type and _newer(known, again) for known in found):
         found = [known for known in found if known.type != again.type]
         found.append(again)
-    # A job that was taken over has several conditions of one event: the last one.
-    true = [known for known in reversed(found) if known.status]
-    newest = max(true, key=lambda known: known.since.sequence, default=None)
-    return [known for known in found if known is not newest] + ([newest] if newest else [])
+    return newest_last(found)
 
 
 def _shown(known: Condition) -> bool:

@@ -23,6 +23,14 @@ def condition(known: Condition) -> Document:
     }
 
 
+def newest_last(found: list[Condition]) -> list[Condition]:
+    """The conditions with the newest true one last, which a column of `kubectl get` shows."""
+    # A job that was taken over has several conditions of one event: the last one.
+    true = [known for known in reversed(found) if known.status]
+    newest = max(true, key=lambda known: known.since.sequence, default=None)
+    return [known for known in found if known is not newest] + ([newest] if newest else [])
+
+
 def counts(job: Job, role: str) -> Document:
     """The numbers of a role's running and ended pods in this attempt.
 

@@ -88,7 +88,7 @@ def has_node(template: Document) -> bool:
     return any(known.get("name") == NODE for known in objects(at(template, "spec", "containers")))
 
 
-def with_variables(template: Document, names: Mapping[str, str], containers: frozenset[str]) -> Document:
+def with_variables(template: Document, names: Mapping[str, str], containers: tuple[str, ...]) -> Document:
     """The pod template with these variables in containers and init containers of these names."""
     env = [{"name": name, "value": value} for name, value in names.items()]
     spec = template["spec"]

@@ -59,7 +59,7 @@ _ARGS_VARIABLE = "OMPI_MCA_plm_rsh_args"
 _KEEP_VARIABLE = "OMPI_MCA_orte_keep_fqdn_hostnames"
 _SLOTS_VARIABLE = "OMPI_MCA_orte_set_default_slots"
 _OPEN_MPI = (_HOSTS_VARIABLE, _ARGS_VARIABLE, _KEEP_VARIABLE, _SLOTS_VARIABLE)
-RESERVED = {"torch": frozenset(TORCH), "mpi": frozenset(_OPEN_MPI), "xgboost": frozenset(_XGBOOST)}
+RESERVED: Mapping[str, tuple[str, ...]] = {"torch": TORCH, "mpi": _OPEN_MPI, "xgboost": _XGBOOST}
 """The variables that `spec.trainer.env` must not set, by policy."""
 
 TORCHTUNE = ["tune", "run"]
@@ -161,7 +161,7 @@ class TrainJob(Framework):
         }
         policy = _policy(runtime)
         variables = self._environment(manifest, spec, context, policy)
-        told = _injected(runtime, name) | {NODE} if policy == "torch" else frozenset({NODE})
+        told = (NODE, *(_injected(runtime, name) if policy == "torch" else ()))
         template = with_variables(templates[name], variables, told)
         pod = pod_of(self, template, context, search=True)
         index = str(context.slot.index)
@@ -304,7 +304,7 @@ def _check_trainer(trainer: reading.Fields, policy: str) -> None:
         trainer.texts(text)
     trainer.text("image")
     trainer.part("resourcesPerNode")
-    reserved = RESERVED.get(policy, frozenset())
+    reserved = RESERVED.get(policy, ())
     for variable in trainer.parts("env"):
         if not variable.text("name"):
             variable.refuse("InvalidEnvironment", reading.NAME_OF_VARIABLE, "name")
@@ -484,11 +484,11 @@ def _node_job(jobs: Mapping[str, Document]) -> str:
     return next((name for name, job in jobs.items() if trains(job) and name != LAUNCHER_JOB), NODE)
 
 
-def _injected(runtime: Any, job: str) -> frozenset[str]:
+def _injected(runtime: Any, job: str) -> tuple[str, ...]:
     """Further containers of a replicated job that get torch's variables."""
     targets = objects(at(runtime, "mlPolicy", "torch", "envInjection", "targets"))
     found = [target.get("containerNames") for target in targets if target.get("jobName") == job]
-    return frozenset(name for names in found if isinstance(names, list) for name in names if isinstance(name, str))
+    return tuple(name for names in found if isinstance(names, list) for name in names if isinstance(name, str))
 
 
 def _container(container: Document, role: str, *, listens: bool, mpi: bool) -> Document:

@@ -8,7 +8,7 @@ import msgspec
 
 from shared.frameworks.definition import Document
 from shared.frameworks.framework import StatusRenderer
-from shared.frameworks.statuses import condition, counts, with_losses
+from shared.frameworks.statuses import condition, counts, newest_last, with_losses
 from shared.job.conditions import Condition
 from shared.job.naming import JOB_UID, ROLE
 from shared.job.reasons import DEADLINE_EXCEEDED
@@ -39,11 +39,8 @@ REASONS = {
 def train_job_status(framework: StatusRenderer, job: Job) -> Document:
     """The status of the job's resource."""
     shown = [_in_their_words(with_losses(job, known)) for known in job.conditions if known.type in TYPES]
-    true = [known for known in shown if known.status]
-    newest = max(true, key=lambda known: known.since.sequence, default=None)
-    ordered = [known for known in shown if known is not newest] + ([newest] if newest is not None else [])
     return {
-        "conditions": [condition(known) for known in ordered],
+        "conditions": [condition(known) for known in newest_last(shown)],
         "jobsStatus": [_job_status(job, role.name) for role in job.spec.roles] if job.spec is not None else [],
         "replicas": len(job.attempt.workers),
         "selector": f"{JOB_UID}={job.key.uid},{ROLE}={WORKER}",

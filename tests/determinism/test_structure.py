@@ -154,7 +154,7 @@ TIES = {
     ): "workers of one attempt have an index each",
     ("services/scheduler/core/replacing.py", "sorted by lambda pod: pod.deleting"): "pods are in the order first seen",
     ("services/watcher/core/requests.py", "sorted by turn"): "a tuple that ends with a version, which one change has",
-    ("shared/frameworks/kubeflow_status.py", "max by lambda known: known.since.sequence"): "the last condition",
+    ("shared/frameworks/statuses.py", "max by lambda known: known.since.sequence"): "the last condition",
     ("shared/job/milestones.py", "max by lambda known: known.updated.sequence"): "the first condition",
     (
         "shared/frameworks/kubeflow_status.py",
