@@ -1,7 +1,7 @@
 """`muster audit`: who changed what, when, and with what outcome, from the log alone."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -15,6 +15,7 @@ from shared.eventlog import EventLog
 from shared.frameworks.kinds import Kinds
 from shared.job import text
 from shared.job.events.catalog import AnyEvent
+from shared.job.events.event import At
 from shared.job.events.setup import EventDisowned
 from shared.job.events.watcher import HistoryAccepted, JobDeleting, JobGone, JobObserved, ScaleRequested
 from shared.job.fold import Histories
@@ -78,21 +79,35 @@ def begin_of(since: str, now: datetime) -> datetime | None:
 
 async def changes(log: EventLog, namespace: str, kinds: Kinds) -> list[Change]:
     """The changes that the log has, in its order."""
-    seen: list[tuple[int, str, JobKey, AnyEvent, str]] = []
+    noted = Noted()
+    await fold_to_end(log, noted.histories.fold, namespace_filters(namespace))
+    return noted.changes(kinds)
 
-    def note(before: Job, event: AnyEvent, after: Job, time: str) -> None:
+
+class Noted:
+    """A fold that notes what somebody wished for."""
+
+    def __init__(self, also: Callable[[Job, AnyEvent, Job, At], None] = lambda *_: None) -> None:
+        """`also` gets each event with an effect, between the job before it and the job after it."""
+        self.histories = Histories(self._note)
+        self._also = also
+        self._seen: list[tuple[At, JobKey, AnyEvent, str]] = []
+
+    def _note(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
+        at = At(self.histories.position, time)
         if after.key.uid != NO_UID and (told := _told(before, event)) is not None:
-            seen.append((histories.position, time, after.key, event, told))
+            self._seen.append((at, after.key, event, told))
+        self._also(before, event, after, at)
 
-    histories = Histories(note)
-    await fold_to_end(log, histories.fold, namespace_filters(namespace))
-    found = []
-    for sequence, time, key, event, told in seen:
-        now = histories[key].job
-        by = event.by if isinstance(event, (JobObserved, ScaleRequested)) else ()
-        job, outcome = f"{word_of(now, kinds)}/{key.name}", _outcome(event, sequence, now)
-        found.append(Change(sequence, time, key.namespace, job, key.uid, by, told, outcome))
-    return found
+    def changes(self, kinds: Kinds) -> list[Change]:
+        """The changes so far, with their outcome now."""
+        found = []
+        for at, key, event, told in self._seen:
+            now = self.histories[key].job
+            by = event.by if isinstance(event, (JobObserved, ScaleRequested)) else ()
+            job, outcome = f"{word_of(now, kinds)}/{key.name}", _outcome(event, at.sequence, now)
+            found.append(Change(at.sequence, at.time, key.namespace, job, key.uid, by, told, outcome))
+        return found
 
 
 def _told(before: Job, event: AnyEvent) -> str | None:
@@ -147,15 +162,24 @@ def table(shown: Sequence[Change], namespace: str) -> Iterator[str]:
     if not shown:
         yield f"no changes{f' in namespace {namespace}' if namespace else ''}"
         return
-    rows = [COLUMNS, *(_cells(change, namespace) for change in shown)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row, last in zip(rows, (CHANGE, *(change.change for change in shown)), strict=True):
+    rows = [(*COLUMNS, CHANGE), *((*_cells(change, namespace), change.change) for change in shown)]
+    yield from aligned(rows)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Rows as lines; the last column is as long as it is."""
+    widths = [max(map(len, column)) for column in zip(*(row[:-1] for row in rows), strict=True)]
+    for *row, last in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         # What people wrote may have control characters.
-        yield text.in_one_line(text.first("  ".join((*cells, last))))
+        yield text.in_one_line(text.first("  ".join((*cells, last)))).rstrip()
+
+
+def by_of(actors: Sequence[Actor]) -> str:
+    """Those who made a change, as a cell."""
+    return " and ".join(map(str, actors)) or UNKNOWN
 
 
 def _cells(change: Change, namespace: str) -> tuple[str, ...]:
     where = "" if namespace else f"{change.namespace}/"
-    by = " and ".join(map(str, change.by)) or UNKNOWN
-    return str(change.sequence), change.time[:19], f"{where}{change.job}", by, change.outcome
+    return str(change.sequence), change.time[:19], f"{where}{change.job}", by_of(change.by), change.outcome

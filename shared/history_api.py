@@ -14,8 +14,11 @@ PLURAL = "jobhistories"
 KIND = "JobHistory"
 
 ROOT = f"/apis/{API_VERSION}"
-PARTS = ("events", "why", "at")
-"""The subresources of a history."""
+WHOLE = ("events", "why", "report")
+PARTS = (*WHOLE, "at")
+"""The subresources of a history; `at` has a moment in its path."""
+TEXTS = ("why", "report")
+"""Parts that are told as lines of text as well."""
 
 
 NAMED = "metadata.name="
@@ -94,7 +97,7 @@ def with_query(question: Question, query: Mapping[str, str]) -> Question:
         about=query.get("about", "") if part == "why" else "",
         uid=query.get("uid", "") if named else "",
         after=_after(query, watch=watch, part=part),
-        text=part == "why" and query.get("output") == "text",
+        text=part in TEXTS and query.get("output") == "text",
         every=not named and query.get("every") == "true",
         only=only if selector else "",
         watch=watch,
@@ -129,10 +132,10 @@ def parse(path: str) -> Question | None:
             return Question(namespace)
         case ["namespaces", namespace, "jobhistories", name] if namespace and name:
             return Question(namespace, name)
-        case ["namespaces", namespace, "jobhistories", name, ("events" | "why") as part] if namespace and name:
-            return Question(namespace, name, part)
         case ["namespaces", namespace, "jobhistories", name, "at", at] if namespace and name and at:
             return Question(namespace, name, "at", at)
+        case ["namespaces", namespace, "jobhistories", name, part] if namespace and name and part in WHOLE:
+            return Question(namespace, name, part)
     return None
 
 

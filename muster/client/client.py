@@ -17,12 +17,12 @@ from pydantic import ValidationError
 from muster.asking import ask, by_cluster
 from muster.client.models import Cause, Event, Job, Report
 from muster.following import LOOK_SECONDS, Answer, Change, condition_of, follow
-from muster.get import Wish, shown_by_cluster, shown_by_log
 from muster.history import known_by_cluster, known_by_log
 from muster.jobs import OVER, the_job
 from muster.kinds import called, known_kinds
 from muster.logs import Line, lines
 from muster.reading import open_cluster, open_log
+from muster.report import report_by_log
 from muster.restart import ask_to_restart
 from muster.scale import ask_for
 from muster.suspend import ask_to_resume, ask_to_suspend
@@ -204,14 +204,13 @@ class Client:
             told = "\n".join(await answer(log, asked, about, namespace, uid=uid, as_json=True)).encode()
         return msgspec.json.decode(told, type=list[Cause])
 
-    async def report(self, namespace: str, job: str) -> Report:
-        """The job by its history: phase, pods, restarts; also of a job that is gone."""
-        wish = Wish(namespace, asked=parse_target(job))
+    async def report(self, namespace: str, job: str, *, uid: str = "") -> Report:
+        """The whole life of a job, also of one that is gone: the newest of that name, or the one with the uid."""
+        asked = parse_target(job)
         if by_cluster(self._settings, nats=False):
-            (found,) = await shown_by_cluster(await self._cluster(), wish)
-        else:
-            _, (found,) = await shown_by_log(await self._log(), wish, known_kinds())
-        return found
+            question = Question(namespace, asked.word, "report", uid=uid)
+            return msgspec.json.decode(await ask(await self._cluster(), question), type=Report)
+        return await report_by_log(await self._log(), asked, namespace, known_kinds(), uid=uid)
 
     async def _done(self, namespace: str, job: str, change: Change, wait: bool, timeout: float) -> Job:
         """The job once a change of it is done, or as it is now without `wait`."""

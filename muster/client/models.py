@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from muster.following import status_of
-from muster.get import Shown as Report
+from muster.report import Report
 from muster.targets import Target
 from shared.cluster.objects import Custom, plain
 from shared.eventlog import Stored

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from muster.commands.installing import crds, doctor, rbac, run, setup
-from muster.commands.looking import audit, get, history, logs, replay, schema, why
+from muster.commands.looking import audit, get, history, logs, replay, report, schema, why
 from muster.commands.sending import forward
 from muster.commands.steering import restart, resume, scale, suspend
 from muster.commands.subscribing import subscriber
@@ -22,6 +22,7 @@ COMMANDS = (
     rbac,
     get,
     history,
+    report,
     audit,
     logs,
     replay,

@@ -179,3 +179,20 @@ def why(
 
     asked = named(target)
     running(lambda: say_why(asked, about, namespace, settings(), uid=uid, as_json=as_json, nats=nats))
+
+
+def report(
+    target: JobName,
+    namespace: Namespace = "",
+    uid: Annotated[str, typer.Option(help="an earlier job of that name, by its uid; the newest without it")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON document")] = False,
+    nats: Nats = False,
+) -> None:
+    """Show the whole life of a job: phases, attempts, scalings, failures, and who changed what, from the log alone."""
+    from muster.reading import run as running
+    from muster.report import report as show
+
+    asked = named(target)
+    if asked.is_request:
+        raise typer.BadParameter("`muster report` tells of jobs; `muster why` explains a request")
+    running(lambda: show(asked, namespace, settings(), uid=uid, as_json=as_json, nats=nats))

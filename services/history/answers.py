@@ -14,6 +14,8 @@ import typer
 from muster.get import Shown, listed
 from muster.history import of_history, state_after, until, up_to
 from muster.reading import fold_to_end, found_subjects
+from muster.report import reported
+from muster.report import told as told_report
 from muster.saved import line_of
 from muster.targets import Asked, find, must_be_names, parse_target, subjects_of
 from muster.why import answered
@@ -255,6 +257,9 @@ def _render(question: Question, asked: Asked | None, fold: Fold, kinds: Kinds, a
             return _text(map(line_of, later), "application/x-ndjson")
         case "at":
             return _text([state_after(history.job.key, up_to(_moment(question.at), mine))], "application/json")
+        case "report":
+            report = told_report(reported(history, mine, kinds), as_json=not question.text)
+            return _text(report, "text/plain" if question.text else "application/json")
     kept = Kept(Shown.of(history, kinds), history.time)
     return _json(documents.table([kept], kept.shown.sequence) if as_table else kept.document)
 

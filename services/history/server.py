@@ -111,7 +111,7 @@ class Server:
             if question.part
             else self._streams.changes(question, sending.progress, as_table=as_table)
         )
-        with self._streams.place():
+        with self._streams.place(person.name):
             async with aclosing(told):
                 await anext(told)
                 self._sending.add(sending)

@@ -3,6 +3,7 @@
 Few at once, with a bounded number of jobs.  A stream reads the log no faster than its reader takes what it is told.
 """
 
+from collections import Counter
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 
@@ -21,6 +22,8 @@ from shared.job.naming import NO_UID, JobKey, Uid, history_filters
 
 STREAMS = 32
 """The most streams at once: each holds up to 8 MiB of events that its reader has not taken."""
+STREAMS_OF_ONE = 8
+"""The most streams of one person, so that one leaves places to the others."""
 STREAMED_JOBS = 10_000
 """The most jobs of all watches together, those that are gone included: each watch has a fold of its own in memory."""
 
@@ -36,19 +39,28 @@ class Streams:
     def __init__(self, answers: Answers) -> None:
         self._answers = answers
         self._jobs = 0
+        self._of = Counter[str]()
+        """By person, the streams that are open."""
         self.open = 0
         """The streams that are open."""
 
     @contextmanager
-    def place(self) -> Iterator[None]:
-        """A place among the streams.  Raises `Busy` if there is none."""
+    def place(self, person: str) -> Iterator[None]:
+        """A place among the streams for the person of that name.  Raises `Busy` if there is none."""
+        if self._of[person] >= STREAMS_OF_ONE:
+            words = f"you have {STREAMS_OF_ONE} streams open already; end one, or ask again later"
+            raise Busy(words, retry_after=COME_AGAIN_SECONDS)
         if self.open >= STREAMS:
             raise Busy(f"{STREAMS} streams are open already; ask again", retry_after=COME_AGAIN_SECONDS)
         self.open += 1
+        self._of[person] += 1
         try:
             yield
         finally:
             self.open -= 1
+            self._of[person] -= 1
+            # Zero takes no memory: anyone may be a person.
+            self._of += Counter()
 
     async def events(self, question: Question) -> AsyncGenerator[bytes, None]:
         """The events of a job after a sequence, a line each, and the later ones as they come; empty first.

@@ -1,4 +1,7 @@
-"""A TrainingJob that et-operator began, with real pods, taken over: nothing restarts, it is scaled and it finishes."""
+"""Jobs that another operator began, with real pods, taken over: nothing restarts, and they finish.
+
+A TrainingJob of et-operator's, which is scaled too, and an MPIJob of training-operator's.
+"""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,10 +12,11 @@ import pytest_asyncio
 
 from muster.stack import Stack
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
+from shared.frameworks.mpijob import MPIJOB
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.hosts import MakeHost
-from tests.kit.operator import SHELL, UNTIL_TOLD, WAITING_WORKER, Operator, a_request, launcher_that
+from tests.kit.operator import SHELL, UNTIL_TOLD, WAITING_WORKER, Operator, a_request, launcher_that, of_kubeflow
 from tests.takeover.recorded import recorded
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
@@ -127,3 +131,53 @@ async def test_a_running_job_is_taken_over_scaled_and_finished(operator: Operato
     assert types[:4] == ["JobOfAnother", "JobObserved", "PodsObserved", "JobAdopted"]
     assert "JobRestarting" not in types
     await operator.assert_replayed(JOB)
+
+
+def left_by_training_operator() -> list[dict[str, Any]]:
+    """The recording of an MPIJob of v1, with pods that run here; its launcher reads the hosts file that it mounts."""
+    objects = recorded("mpijob-running")
+    hosts = {"name": "mpi-job-config", "configMap": {"name": "linpack-config"}}
+    for thing in objects:
+        thing["metadata"]["namespace"] = "default"
+        if thing["kind"] != "Pod":
+            continue
+        of = launcher_that(UNTIL_TOLD) if thing["metadata"]["name"].endswith("launcher") else WAITING_WORKER
+        mounted = {"volumeMounts": [{"name": "mpi-job-config", "mountPath": "/etc/mpi"}]}
+        thing["spec"] = {"restartPolicy": "Never", "containers": [{**of, **mounted, "name": "mpi"}], "volumes": [hosts]}
+    return objects
+
+
+async def test_a_running_mpi_job_of_v1_is_taken_over_with_its_hosts_file_and_finishes(operator: Operator):
+    kube, mpijobs = operator.stack.kube, MPIJOB.resource
+    operator.stack.services["watcher"].kill()
+    job, *others = left_by_training_operator()
+    created = await kube.create(mpijobs, "default", job)
+    for thing in others:
+        thing["metadata"]["ownerReferences"][0]["uid"] = created.metadata.uid
+        await kube.create(CHILDREN[thing["kind"]], "default", thing)
+    names = ["linpack-launcher", "linpack-worker-0", "linpack-worker-1"]
+
+    async def uids() -> dict[str, str]:
+        pods = [await kube.get(PODS, "default", name) for name in names]
+        assert all(pod and pod.status.phase == "Running" for pod in pods)
+        return {pod.metadata.name: pod.metadata.uid for pod in pods if pod}
+
+    await operator.until(uids, lambda: "the other operator's pods run")
+    before = await uids()
+    await kube.patch(mpijobs, "default", "linpack", {"status": job["status"]}, subresource="status")
+    operator.stack.services["watcher"].start()
+    label = "muster.dev/job-uid=" + created.metadata.uid
+    await operator.selects(label, *names)
+    assert await uids() == before
+    look = ("exec", "linpack-launcher", "-c", "mpi", "--", "sh", "-c", "cat /etc/mpi/hostfile; ls /etc/mpi/kubexec.sh")
+
+    async def reads_both() -> bool:
+        lines = ["linpack-worker-0 slots=1", "linpack-worker-1 slots=1", "/etc/mpi/kubexec.sh"]
+        return (await operator.kubectl(*look)).splitlines() == lines
+
+    await operator.until(reads_both, lambda: "the launcher does not read both workers")
+    await operator.signal("linpack-launcher", "mpi")
+    status = await operator.comes_to("Succeeded", mpijobs, "linpack")
+    assert status["startTime"] == "2029-12-31T22:00:00Z"
+    await operator.selects(of_kubeflow("linpack"), "linpack-launcher")
+    assert "JobRestarting" not in await operator.types("linpack")

@@ -11,6 +11,8 @@ import pytest
 from muster.get import Wish, texts
 from muster.history import Part, known_by_log, lines
 from muster.kinds import known_kinds
+from muster.report import report_by_log
+from muster.report import told as told_report
 from muster.summary import Output
 from muster.targets import parse_target
 from muster.why import answer
@@ -63,6 +65,10 @@ async def test_its_words_are_those_of_the_command_line(log: Log):
     assert await told(log, ask(part="why", text=True)) == printed
     [why] = await answer(reader(log), ASKED, "worker-1", "team-a", as_json=True)
     assert await told(log, ask(part="why", about="worker-1")) == f"{why}\n"
+    report = await report_by_log(reader(log), ASKED, "team-a", known_kinds())
+    for as_json in (True, False):
+        found = "".join(f"{line}\n" for line in told_report(report, as_json=as_json))
+        assert await told(log, ask(part="report", text=not as_json)) == found
     events = [line async for line in lines(known_by_log(reader(log), ASKED, "team-a"), Part(as_json=True))]
     assert (await told(log, ask(part="events"))).splitlines() == events
     known = known_by_log(reader(log), ASKED, "team-a")

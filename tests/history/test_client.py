@@ -39,7 +39,8 @@ async def test_both_ways_have_the_same_answers(site: Site):
             answers.append((events, causes, report))
             assert [event.type for event in events[-2:]] == ["JobRunning", "JobGone"]
             assert causes[0].author
-            assert (report.gone, report.wanted) == (True, 0)
+            assert (report.job.gone, report.job.wanted) == (True, 0)
+            assert [phase.phase for phase in report.phases] == ["Created", "Running"]
             for call in (client.history, client.why, client.report):
                 with pytest.raises(Refused, match="the log knows no job team-a/none") as unknown:
                     await call("team-a", "none")

@@ -34,6 +34,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
         pytest.param("why tj/resnet -n team-a", id="why"),
         pytest.param("why resnet worker-1 -n team-a --json", id="why of a worker, as JSON"),
         pytest.param("why trainingjob.kai.alibabacloud.com/bygone -n team-a --uid uid-2", id="why by uid"),
+        pytest.param("report resnet -n team-a", id="a report"),
+        pytest.param("report bygone -n team-a --json --uid uid-2", id="a report by uid, as JSON"),
         pytest.param("history resnet -n team-a", id="events"),
         pytest.param("history resnet -n team-a --json", id="whole events"),
         pytest.param("history resnet -n team-a --at 4 --decisions", id="a moment"),
@@ -68,7 +70,8 @@ async def test_hostile_words_in_the_log_move_no_terminal(site: Site):
     async with connected(site.nats, ADMIN) as log:
         hostile = [*a_running_job(2), JobFailed(reason="\x1b]0;owned\x07\x9b31m\u202e")]
         await record(log, hostile, History(JobKey("team-h", "vgg", Uid("uid-h"))))
-    for words in ("get -o wide", "get vgg -o yaml", "why vgg", "history vgg", "history vgg --at 2040-01-01", "audit"):
+    late = "history vgg --at 2040-01-01"
+    for words in ("get -o wide", "get vgg -o yaml", "why vgg", "report vgg", "history vgg", late, "audit"):
         for user in ("", READER) if words != "audit" else (READER,):
             said = await site.muster("viewer-a", *words.split(), "-n", "team-h", nats=user)
             assert said.code == 0, said
@@ -119,7 +122,7 @@ async def until_line(process: asyncio.subprocess.Process, word: bytes) -> None:
 async def test_a_cluster_without_the_service_says_what_to_do(site: Site, tmp_path: Path):
     async with Devcluster(tmp_path / "cluster", ["viewer-a"], nodes=0) as cluster:
         other = Site(cluster, site.nats, tmp_path)
-        for words in ("get -n team-a", "why resnet -n team-a", "history resnet -n team-a"):
+        for words in ("get -n team-a", "why resnet -n team-a", "history resnet -n team-a", "report resnet -n team-a"):
             said = await other.muster("viewer-a", *words.split())
             assert (said.code, said.complaint.count("\n")) == (1, 1)
             assert "does not serve history.muster.dev" in said.complaint

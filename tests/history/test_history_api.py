@@ -16,6 +16,7 @@ NAMED = f"{ROOT}/namespaces/team-a/jobhistories/trainingjob.resnet"
         pytest.param(NAMED, Question("team-a", "trainingjob.resnet"), "get", id="a job"),
         pytest.param(f"{NAMED}/why", Question("team-a", "trainingjob.resnet", "why"), "get", id="why"),
         pytest.param(f"{NAMED}/events", Question("team-a", "trainingjob.resnet", "events"), "get", id="events"),
+        pytest.param(f"{NAMED}/report", Question("team-a", "trainingjob.resnet", "report"), "get", id="a report"),
         pytest.param(f"{NAMED}/at/4", Question("team-a", "trainingjob.resnet", "at", "4"), "get", id="a sequence"),
     ],
 )

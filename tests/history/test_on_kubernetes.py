@@ -44,7 +44,7 @@ async def test_who_may_view_a_namespace_may_read_its_histories_and_no_others(sit
     for user in ("viewer-b", "nobody"):
         refused = await site.kubectl(user, "get", "jobhistories", "-n", "team-a")
         assert "forbidden" in refused.complaint.lower()
-        for part in ("", "/events", "/why", "/at/4"):
+        for part in ("", "/events", "/why", "/at/4", "/report"):
             assert (await site.kubectl(user, "get", "--raw", f"{RESNET}{part}")).code == 1
     assert (await site.kubectl("viewer-a", "get", "jobhistories", "-A")).code == 1
     assert "team-b" in (await site.kubectl("admin", "get", "jobhistories", "-A")).out

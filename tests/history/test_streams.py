@@ -147,14 +147,26 @@ async def test_who_is_not_in_the_log_is_not_followed(log: Log):
             await anext(Streams(of(log)).events(question))
 
 
+async def test_one_person_leaves_places_to_the_others(log: Log, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(streams, "STREAMS_OF_ONE", 1)
+    bounded = Streams(of(log))
+    with bounded.place("ann"):
+        with pytest.raises(Busy, match="you have 1 streams open"), bounded.place("ann"):
+            pass
+        with bounded.place("bob"):
+            assert bounded.open == 2
+    with bounded.place("ann"):
+        assert bounded.open == 1
+
+
 async def test_streams_and_their_jobs_are_bounded(log: Log, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(streams, "STREAMS", 1)
     bounded = Streams(of(log))
-    with bounded.place():
+    with bounded.place("ann"):
         assert bounded.open == 1
-        with pytest.raises(Busy), bounded.place():
+        with pytest.raises(Busy), bounded.place("bob"):
             pass
-    with bounded.place():
+    with bounded.place("ann"):
         pass
     monkeypatch.setattr(streams, "STREAMED_JOBS", 2)
     async with aclosing(bounded.changes(TEAM_A, Progress(), as_table=False)) as first:

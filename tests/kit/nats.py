@@ -109,21 +109,32 @@ async def a_server(directory: Path) -> AsyncIterator[NatsServer]:
 
 
 @asynccontextmanager
-async def old_release(store: Path) -> AsyncIterator[str]:
-    """A server whose streams are in no account, as those of release 0.1, with a log that is set up; its address."""
-    folder, port = store.parent, free_port()
-    folder.mkdir(parents=True, exist_ok=True)
-    settings = {"host": HOST, "port": port, "jetstream": {"store_dir": str(store), "sync_interval": "always"}}
-    (folder / "old.conf").write_text(json.dumps(settings))
-    server = Child("NATS", [_program(), "--config", str(folder / "old.conf")], folder / "old.log", {})
-    server.start()
+async def old_release(*stores: Path) -> AsyncIterator[str]:
+    """A server with each store, whose streams are in no account, as those of release 0.1, with a log that is set up.
+
+    Yields their addresses.
+    """
+    routes = {f"n{number}": free_port() for number in range(len(stores))}
+    ports = [free_port() for _ in stores]
+    servers = []
+    for store, port, name in zip(stores, ports, routes, strict=True):
+        folder = store.parent
+        folder.mkdir(parents=True, exist_ok=True)
+        settings = {"host": HOST, "port": port, "jetstream": {"store_dir": str(store), "sync_interval": "always"}}
+        cluster = {"server_name": name, "cluster": _cluster(name, routes)} if len(stores) > 1 else {}
+        (folder / "old.conf").write_text(json.dumps(settings | cluster))
+        servers.append(Child("NATS", [_program(), "--config", str(folder / "old.conf")], folder / "old.log", {}))
     try:
-        url = f"nats://{HOST}:{port}"
-        await set_up(url)
+        for server in servers:
+            server.start()
+        url = ",".join(f"nats://{HOST}:{port}" for port in ports)
+        await set_up(url, replicas=len(stores))
         await _without_bounds(url)
         yield url
     finally:
-        await server.stop()
+        for server in servers:
+            if server.running:
+                await server.stop()
 
 
 async def _without_bounds(url: str) -> None:

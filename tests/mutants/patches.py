@@ -206,14 +206,13 @@ PATCHES = (
             ),
             (
                 STATUS,
-                "        return decide(history.job, self._kinds)\n",
+                "        steps = decide(history.job, self._kinds)\n",
                 "        job, counted = history.job, self._counted[history.job.key]\n"
                 "        restarts = len(counted - {job.attempt.number})\n"
                 "        steps = decide(msgspec.structs.replace(job, restarts=restarts), self._kinds)\n"
                 '        for event in [getattr(step, "event", None) for step in steps]:\n'
                 '            if type(event).__name__ == "JobRestarting" and event.counted and not job.restart_wanted:\n'
-                "                counted.add(job.attempt.number)\n"
-                "        return steps\n",
+                "                counted.add(job.attempt.number)\n",
             ),
         ),
         ("tests/service/test_weather.py",),

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,17 @@ import pytest
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
-from shared.eventlog.account import READER, SUBSCRIBER, Copy
+from shared.eventlog import api
+from shared.eventlog.account import ADMIN, READER, SUBSCRIBER, Copy
 from shared.eventlog.server import NatsServer
-from tests.kit.nats import READY
+from tests.kit.nats import READY, at
 from tests.kit.subscribers import TEAM_A, TEAM_B, a_log_for_subscribers, stranger, write
 
 pytestmark = [pytest.mark.nats, pytest.mark.attack("the password of a subscriber at NATS", "the log")]
 
 SECRET = b"team-b"
+HEARD_SECONDS = 3.0
+"""Those of the page: a feed that has nothing to tell says so each second."""
 
 
 @pytest.fixture
@@ -113,6 +117,28 @@ async def test_what_is_sent_to_the_inbox_of_another_account_does_not_arrive(serv
         await events.next_msg(timeout=READY)
         with pytest.raises(NatsError):
             await heard.next_msg(timeout=0.5)
+
+
+async def unheard(client: Client) -> float:
+    """The seconds since the copy heard of the log, as its reader is told."""
+    info = json.loads((await client.request("$JS.API.STREAM.INFO.JOBS", timeout=READY)).data)
+    return float(info["mirror"]["active"]) / 1e9
+
+
+async def test_a_reader_sees_that_its_copy_is_no_longer_fed(server: NatsServer):
+    """`docs/events.md` says how: by the stream's own information, and from other namespaces nothing."""
+    async with stranger(server, TEAM_A.user) as client:
+        async with asyncio.timeout(READY):
+            while await unheard(client) > HEARD_SECONDS:
+                await asyncio.sleep(0.1)
+        async with at(server, ADMIN) as admin:
+            await api.call(admin, f"CONSUMER.DELETE.JOBS.{TEAM_A.feed}", None, dict)
+        began = time.monotonic()
+        async with asyncio.timeout(READY):
+            while await unheard(client) <= HEARD_SECONDS:
+                await asyncio.sleep(0.1)
+        # The busy machine of the test may take a part of a second for each look.
+        assert time.monotonic() - began < HEARD_SECONDS + 2
 
 
 JOB = "team-a.resnet.u-1"

@@ -20,8 +20,8 @@ def just_started(*, epoch: int = 0) -> Watching:
 @pytest.mark.parametrize("listing", [0, 1, 2, 3, 4])
 def test_of_what_was_not_listed_nothing_is_gone(listing: int):
     watching = just_started()
-    jobs = [*watching.cache.jobs.values()]
-    others = [known for known in watching.cache.listings() if all(known is not each for each in jobs)]
+    whole = [*watching.cache.jobs.values(), *watching.cache.runtimes.values()]
+    others = [known for known in watching.cache.listings() if all(known is not each for each in whole)]
     for known in others:
         known.version = 1_000
     others[listing].version = 0

@@ -1,0 +1,262 @@
+"""`muster report`: the whole life of a job in one document, from the log alone.
+
+Phases, attempts, scalings and failures with their times, and who changed what.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from muster.asking import ask, by_cluster
+from muster.audit import Change, Noted, aligned, by_of
+from muster.causes.words import because, by
+from muster.get import Shown
+from muster.history import of_history
+from muster.kinds import known_kinds
+from muster.reading import everything, found_subjects, open_cluster, open_log
+from muster.targets import Asked, find
+from muster.terminal import say
+from shared.eventlog import EventLog, Stored
+from shared.frameworks.kinds import Kinds
+from shared.history_api import Question
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.event import At
+from shared.job.fold import History
+from shared.job.losses import Failure
+from shared.job.reasons import plain
+from shared.job.request import Request
+from shared.job.state import Job
+from shared.job.text import counted
+from shared.job.views import Actor
+from shared.process.settings import Settings
+from shared.telemetry.metrics import seconds_between
+
+
+class Span(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A part of a job's life."""
+
+    sequence: int
+    """That of the event with which it began."""
+    since: str
+    until: str = ""
+    """Empty while it lasts."""
+    seconds: float | None = None
+    """None while it lasts."""
+
+
+class PhaseSpan(Span, frozen=True, rename="camel", kw_only=True):
+    phase: str
+    reason: str
+    message: str
+
+
+class AttemptSpan(Span, frozen=True, rename="camel", kw_only=True):
+    number: int
+    """From one."""
+    reason: str
+    """Why it began; empty for the first."""
+    counted: bool
+    """True if it counts against backoffLimit."""
+    pods: int
+    """The most pods that it had at a time."""
+
+
+class Scaling(Span, frozen=True, rename="camel", kw_only=True):
+    kind: str
+    name: str
+    """That of the request; empty for an edit of the job's size."""
+    by: tuple[Actor, ...]
+    """Who asked for it; empty if that cannot be told for certain."""
+    before: int
+    """The workers at its acceptance; 0 before that, as `after`."""
+    after: int
+    phase: str
+    reason: str
+
+
+class Loss(msgspec.Struct, frozen=True, rename="camel"):
+    """A worker pod that ended or disappeared without being released."""
+
+    sequence: int
+    time: str
+    pod: str
+    reason: str
+    code: int | None
+    """The exit code; None if it is unknown."""
+    message: str
+
+
+class Report(msgspec.Struct, frozen=True, rename="camel"):
+    """The life of a job; `--json` and `history.muster.dev` have these fields."""
+
+    job: Shown
+    phases: tuple[PhaseSpan, ...]
+    attempts: tuple[AttemptSpan, ...]
+    scalings: tuple[Scaling, ...]
+    failures: tuple[Loss, ...]
+    changes: tuple[Change, ...]
+    """Who changed the job or asked for a scaling, the oldest first."""
+
+
+async def report(
+    asked: Asked, namespace: str, settings: Settings, *, uid: str, as_json: bool, nats: bool = False
+) -> None:
+    """Print the report of a job."""
+    if by_cluster(settings, nats=nats):
+        question = Question(namespace, asked.word, "report", uid=uid, text=not as_json)
+        async with open_cluster(settings) as cluster:
+            say((await ask(cluster, question)).decode(), nl=False, exact=as_json)
+        return
+    async with open_log(settings) as log:
+        found = await report_by_log(log, asked, namespace, known_kinds(), uid=uid)
+    for line in told(found, as_json=as_json):
+        say(line, exact=as_json)
+
+
+async def report_by_log(log: EventLog, asked: Asked, namespace: str, kinds: Kinds, *, uid: str = "") -> Report:
+    """The report of the newest job of a name, or of the one with the uid.
+
+    Raises `Refused` if the log does not have the job.
+    """
+    histories, events = await everything(log, await found_subjects(log, asked, namespace, uid=uid))
+    _, history = find(histories, asked, namespace, uid=uid)
+    return reported(history, events, kinds)
+
+
+def reported(history: History, events: Iterable[Stored], kinds: Kinds) -> Report:
+    """The report of a folded history from its events; those of other jobs are left out."""
+    key = history.job.key
+    life = _Life()
+    noted = Noted(life.note)
+    times = dict[int, str]()
+    for stored in events:
+        if of_history(stored, key):
+            times[stored.sequence] = stored.time
+            noted.histories.fold(stored)
+    changes = noted.changes(kinds)
+    authors = {change.sequence: change.by for change in changes}
+    requests = sorted(history.job.scaling.requests.values(), key=lambda request: request.order)
+    return Report(
+        Shown.of(history, kinds),
+        phases=tuple(_ended(life.phases, life.gone)),
+        attempts=tuple(_ended(life.attempts, life.over)),
+        scalings=tuple(_scaling(request, times, authors.get(request.order, ())) for request in requests),
+        failures=tuple(life.losses),
+        changes=tuple(changes),
+    )
+
+
+class _Life:
+    """What a fold passes through."""
+
+    def __init__(self) -> None:
+        self.phases: list[PhaseSpan] = []
+        self.attempts: list[AttemptSpan] = []
+        self.losses: list[Loss] = []
+        self.over = ""
+        """When the job was over or gone; empty before."""
+        self.gone = ""
+        """When the job was gone; empty before."""
+
+    def note(self, before: Job, event: AnyEvent, after: Job, at: At) -> None:
+        reason, message = str(getattr(event, "reason", "")), str(getattr(event, "message", ""))
+        if after.phase != before.phase:
+            phase = PhaseSpan(sequence=at.sequence, since=at.time, phase=after.phase, reason=reason, message=message)
+            self.phases.append(phase)
+        began = after.attempt.begun and not before.attempt.begun
+        if after.attempt.since != before.attempt.since or (began and not self.attempts):
+            attempt = AttemptSpan(
+                sequence=at.sequence,
+                since=at.time,
+                number=after.attempt.number + 1,
+                reason=reason if after.attempt.since else "",
+                counted=bool(getattr(event, "counted", False)),
+                pods=0,
+            )
+            self.attempts.append(attempt)
+        if self.attempts and len(after.attempt.slots) > self.attempts[-1].pods:
+            self.attempts[-1] = msgspec.structs.replace(self.attempts[-1], pods=len(after.attempt.slots))
+        self.losses += [_loss(each) for each in after.failures if each.at.sequence == at.sequence]
+        self.gone = self.gone or (at.time if after.gone else "")
+        self.over = self.over or (at.time if after.over or after.gone else "")
+
+
+_S = TypeVar("_S", bound=Span)
+
+
+def _ended(spans: Sequence[_S], end: str) -> Iterator[_S]:
+    """Spans of which each ends with the next one, and the last with `end`; it lasts without one."""
+    for span, until in zip(spans, (*(span.since for span in spans[1:]), end), strict=True):
+        yield msgspec.structs.replace(span, until=until, seconds=seconds_between(span.since, until))
+
+
+def _scaling(request: Request, times: Mapping[int, str], by: tuple[Actor, ...]) -> Scaling:
+    since = times.get(request.order, "")
+    until = max((known.updated for known in request.conditions), key=_place).time if request.over else ""
+    return Scaling(
+        sequence=request.order,
+        since=since,
+        until=until,
+        seconds=seconds_between(since, until),
+        kind=request.kind,
+        name="" if request.resize is not None else request.name,
+        by=by,
+        before=request.before,
+        after=request.after,
+        phase=request.phase,
+        reason=request.reason,
+    )
+
+
+def _place(at: At) -> int:
+    return at.sequence
+
+
+def _loss(failure: Failure) -> Loss:
+    return Loss(failure.at.sequence, failure.at.time, failure.pod, failure.reason, failure.code, failure.message)
+
+
+def told(found: Report, *, as_json: bool) -> Iterator[str]:
+    """The report as JSON, or as blocks of lines for people; a block without rows is left out."""
+    if as_json:
+        yield msgspec.json.format(msgspec.json.encode(found)).decode()
+        return
+    job = found.job
+    state = f"gone; it was {job.phase}" if job.gone else job.phase or "not taken on yet"
+    yield f"{job.called}/{job.name} ({job.uid}): {state}"
+    blocks = (
+        ("PHASE", [(*_when(each), each.phase, each.message or plain(each.reason)) for each in found.phases]),
+        ("ATTEMPT", [(*_when(each), str(each.number), _attempt(each)) for each in found.attempts]),
+        ("SCALING", [(*_when(each), each.phase, _request(each)) for each in found.scalings]),
+        ("FAILURE", [(str(each.sequence), each.time[:19], "", each.pod, _lost(each)) for each in found.failures]),
+        (
+            "CHANGE BY",
+            [(str(each.sequence), each.time[:19], "", by_of(each.by), each.change) for each in found.changes],
+        ),
+    )
+    for heading, rows in blocks:
+        if rows:
+            yield ""
+            yield from aligned([("SEQUENCE", "TIME", "FOR", heading, ""), *rows])
+
+
+def _when(span: Span) -> tuple[str, str, str]:
+    lasted = "" if span.seconds is None else f"{span.seconds:.0f} s"
+    return str(span.sequence), span.since[:19], lasted
+
+
+def _attempt(attempt: AttemptSpan) -> str:
+    why = f", after {plain(attempt.reason)}" if attempt.reason else ""
+    return f"{counted(attempt.pods, 'pod')}{why}{', counted as a restart' if attempt.counted else ''}"
+
+
+def _request(scaling: Scaling) -> str:
+    sizes = f": {scaling.before} -> {counted(scaling.after, 'worker')}" if scaling.after else ""
+    what = f"{scaling.kind} {scaling.name}" if scaling.name else "edit of the job"
+    return f"{what}{by(scaling.by)}{sizes}{because(scaling.reason)}"
+
+
+def _lost(loss: Loss) -> str:
+    code = "" if loss.code is None else f"exited with {loss.code}"
+    return " ".join(filter(None, (code, f"({plain(loss.reason)})", loss.message)))

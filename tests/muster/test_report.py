@@ -1,0 +1,104 @@
+"""`muster report`: the whole life of a job in one document, and in blocks of lines."""
+
+import msgspec
+import pytest
+
+from muster.report import Report, report_by_log, told
+from muster.targets import parse_target
+from shared.errors import Refused
+from shared.frameworks.kinds import BUILT_IN
+from shared.job.events.scheduler import JobRestarted, SlotsAssigned
+from shared.job.events.status import JobFailed, JobRestarting
+from shared.job.events.watcher import JobGone, JobObserved, PodsObserved
+from shared.job.views import Actor
+from tests.kit.builders import a_running_job, exited, scaling_out, worker, workers
+from tests.memory.eventlog import MemoryEventLog
+from tests.muster.test_get import Log
+
+EDIT = Actor("kubectl-edit", "Update")
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+async def of(log: Log, name: str = "resnet") -> Report:
+    asked = parse_target(f"trainingjob/{name}")
+    return await report_by_log(MemoryEventLog(log.journal), asked, "team-a", BUILT_IN)
+
+
+def begun() -> list[object]:
+    first, *later = a_running_job(2)
+    assert isinstance(first, JobObserved)
+    return [msgspec.structs.replace(first, by=(EDIT,)), *later]
+
+
+async def test_each_phase_has_its_time_and_the_newest_lasts(log: Log):
+    log.add(*begun())
+    report = await of(log)
+    created, running = report.phases
+    assert (created.phase, running.phase) == ("Created", "Running")
+    assert created.until == running.since
+    assert created.seconds == running.sequence - created.sequence
+    assert (running.until, running.seconds) == ("", None)
+    assert report.job.phase == "Running"
+
+
+async def test_a_restart_begins_an_attempt_and_a_lost_worker_is_a_failure(log: Log):
+    failed = PodsObserved(pods=(worker(1, version=30, phase="Failed", exits=exited(1)),))
+    log.add(*begun(), failed, JobRestarting(reason="WorkerFailed"), JobRestarted(attempt=1, reason="WorkerFailed"))
+    report = await of(log)
+    first, second = report.attempts
+    assert (first.number, first.pods, first.reason, first.counted) == (1, 3, "", False)
+    assert (second.number, second.pods, second.reason, second.counted) == (2, 0, "WorkerFailed", True)
+    assert first.until == second.since
+    (loss,) = report.failures
+    assert (loss.pod, loss.code) == ("resnet-worker-1", 1)
+
+
+async def test_a_scaling_has_its_sizes_and_its_author_and_lasts_until_it_is_over(log: Log):
+    log.add(*begun(), *scaling_out(2))
+    (scaling,) = (await of(log)).scalings
+    assert (scaling.kind, scaling.before, scaling.after) == ("ScaleOut", 2, 3)
+    assert scaling.by == ()
+    assert (scaling.until == "") is (scaling.phase == "Scaling")
+
+
+async def test_changes_name_their_authors_and_no_one_where_none_is_known(log: Log):
+    log.add(*begun(), JobGone(version=90))
+    applied, deleted = (await of(log)).changes
+    assert applied.by == (EDIT,)
+    assert (deleted.by, deleted.change) == ((), "it was deleted")
+
+
+async def test_a_job_that_is_gone_has_ended_its_last_phase_and_its_last_attempt(log: Log):
+    log.add(*begun(), JobFailed(reason="TrainingJobFailed", message="exited with 1"), JobGone(version=90))
+    report = await of(log)
+    assert report.phases[-1].phase == "Failed"
+    assert report.phases[-1].until
+    assert report.attempts[-1].until == report.phases[-1].since
+
+
+async def test_another_job_of_the_log_is_left_out(log: Log):
+    log.add(*begun())
+    before = await of(log)
+    log.add(*begun(), name="other", uid="uid-9")
+    assert await of(log) == before
+    with pytest.raises(Refused, match="knows no TrainingJob"):
+        await of(log, "none")
+
+
+async def test_its_blocks_name_what_there_is_and_json_has_all_of_it(log: Log):
+    log.add(*begun())
+    report = await of(log)
+    heading, *lines = told(report, as_json=False)
+    assert heading == "trainingjob/resnet (uid-1): Running"
+    assert [line.split()[3] for line in lines if line.startswith("SEQUENCE")] == ["PHASE", "ATTEMPT", "CHANGE"]
+    assert any("kubectl-edit" in line for line in lines)
+    assert msgspec.json.decode("".join(told(report, as_json=True)), type=Report) == report
+
+
+async def test_control_characters_that_people_wrote_stay_in_one_line(log: Log):
+    log.add(*begun(), JobFailed(reason="X", message="one\ntwo"), SlotsAssigned(slots=(workers(0),)))
+    assert all("\n" not in line for line in told(await of(log), as_json=False))
