@@ -90,12 +90,12 @@ class Cache:
 
     def listings(self) -> Iterator[Listing[Any]]:
         yield from self.jobs.values()
+        yield from self.runtimes.values()
         yield from self.requests.values()
         yield self.pods
         yield from self.inherited.values()
         yield from self.children.values()
         yield self.nodes
-        yield from self.runtimes.values()
 
     def sees(self, kind: Resource[Custom]) -> bool:
         """True if every watch works that concerns jobs of this kind.
