@@ -1,12 +1,10 @@
 """TrainJobs: how a job and its runtime are put together, what is refused and what has no effect."""
 
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import msgspec
 import pytest
-import yaml
 
 from shared.frameworks.runtimes import JobRuntime, joined
 from shared.frameworks.trainjob import TRAINJOB
@@ -15,17 +13,12 @@ from shared.job.spec import JobSpec, Problem
 from tests.crds.admission import pruned, refusals
 from tests.frameworks.documents import ABSENT, Document, changed, custom, variables
 from tests.fuzz.mutation import with_odd_json
+from tests.kit import published_trainer
 from tests.kit.pods import pod_for
+from tests.kit.published_trainer import JOBS
 from tests.kit.trainer import as_read, mpi_runtime, replicated_job, runtime, torch_runtime, train_job
 
-PUBLISHED = [
-    document
-    for path in sorted((Path(__file__).parents[1] / "published" / "trainer").glob("*.yaml"))
-    for document in yaml.safe_load_all(path.read_text())
-    if document is not None
-]
-RUNTIMES = {each["metadata"]["name"]: as_read(each) for each in PUBLISHED if each["kind"] != "TrainJob"}
-JOBS = [each for each in PUBLISHED if each["kind"] == "TrainJob"]
+RUNTIMES = {each["metadata"]["name"]: as_read(each) for each in published_trainer.RUNTIMES}
 NODE = "spec.template.spec.replicatedJobs[0]"
 POD = f"{NODE}.template.spec.template"
 
@@ -85,7 +78,7 @@ def test_every_published_runtime_is_looked_at():
     assert len(RUNTIMES) == 10
 
 
-@pytest.mark.parametrize("document", PUBLISHED, ids=lambda each: each["metadata"]["name"])
+@pytest.mark.parametrize("document", [*published_trainer.RUNTIMES, *JOBS], ids=lambda each: each["metadata"]["name"])
 def test_a_published_example_is_admitted_whole(document: Document):
     assert refusals(document) == []
     assert pruned(document) == []
