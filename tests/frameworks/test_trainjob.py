@@ -1,12 +1,15 @@
 """TrainJobs: how a job and its runtime are put together, what is refused and what has no effect."""
 
+import sys
 from random import Random
 from typing import Any
 
 import msgspec
 import pytest
 
-from shared.frameworks.runtimes import JobRuntime, joined
+from shared.cluster.objects import Custom
+from shared.frameworks.runtimes import JobRuntime, joined, read
+from shared.frameworks.trainer_schemas import CLUSTER_RUNTIMES
 from shared.frameworks.trainjob import TRAINJOB
 from shared.job.naming import Slot
 from shared.job.spec import JobSpec, Problem
@@ -296,6 +299,11 @@ def deep(levels: int, value: Any = "x") -> Any:
 def test_deep_patches_are_refused_and_raise_nothing(levels: int):
     one = {"manager": "a.com/b", "trainingRuntimeSpec": {"template": {"spec": deep(levels)}}}
     assert reasons(train_job(runtimePatches=[one, one | {"manager": "a.com/c"}]), torch_runtime()) == {"InvalidValue"}
+
+
+def test_jobs_of_a_runtime_that_is_nested_too_deep_are_refused():
+    whole = read(CLUSTER_RUNTIMES, Custom(spec=deep(sys.getrecursionlimit())))
+    assert "InvalidValue" in reasons(train_job(), whole)
 
 
 @pytest.mark.parametrize("name", ["A" * 1_000_000, "a" * 1_000_000])
