@@ -59,6 +59,8 @@ class Services(ABC):
     """What measures how long they hold the loop."""
     chance: Callable[[], float] = staticmethod(random.random)
     """What spreads their retries."""
+    owns: Callable[[], bool] = staticmethod(lambda: True)
+    """True while they have the lease."""
 
     def __init__(
         self, kinds: Kinds, *, policy: Policy, namespace: str = "", now: Callable[[], datetime] = wall_clock
@@ -88,7 +90,15 @@ class Services(ABC):
         service = await a_service(
             author, cluster, log, self._kinds, policy=self._policy, options=self.options(), now=self._now
         )
-        runtime = Runtime(service, log, namespace=self.namespace, now=self._now, clock=self.clock, chance=self.chance)
+        runtime = Runtime(
+            service,
+            log,
+            namespace=self.namespace,
+            owns=self.owns,
+            now=self._now,
+            clock=self.clock,
+            chance=self.chance,
+        )
         self._running[author] = (runtime, asyncio.create_task(runtime.run()))
 
     async def kill(self, author: str) -> None:

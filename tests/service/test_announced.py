@@ -1,6 +1,7 @@
 """Kubernetes Events over a restart of the status service: none is created again, and none is left out."""
 
 import asyncio
+from functools import partial
 
 from services.status.checkpoints import ANNOUNCED
 from services.status.shell import ANNOUNCED_SECONDS
@@ -80,6 +81,72 @@ async def test_what_happened_while_the_service_was_down_is_told_of():
         await world.start("status")
         await world.pass_seconds(LONG)
         assert {reason for reason, _ in {*world.kubernetes_events()} - before} == {"TrainingJobWorkerFailed"}
+
+
+class Replicas:
+    """Two replicas of every service, of which one has the leases."""
+
+    def __init__(self, first: World, second: World) -> None:
+        self.leader = first
+        for world in (first, second):
+            world.owns = partial(self._leads, world)
+
+    def _leads(self, world: World) -> bool:
+        return world is self.leader
+
+    async def led_by(self, world: World) -> None:
+        self.leader = world
+        for runtime in world.runtimes():
+            await runtime.owned()
+
+
+async def noted(world: World) -> int:
+    kept = await (await world.log("status").bucket(HEADS)).get(ANNOUNCED)
+    assert kept is not None
+    return int(kept.value.decode().rpartition("/")[2])
+
+
+@in_virtual_time
+async def test_a_replica_that_lost_the_lease_does_not_set_the_note_back():
+    events = Events()
+    async with a_world(events) as first:
+        second = World(sharing=first)
+        replicas = Replicas(first, second)
+        async with second:
+            await first.trains(workers=2)
+            await first.pass_seconds(LONG)
+            await replicas.led_by(second)
+            newest = await noted(first)
+            for number in range(40):
+                first.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
+                for _ in range(4):
+                    await first.pass_seconds(ANNOUNCED_SECONDS)
+                    last, newest = newest, await noted(first)
+                    assert newest >= last
+
+
+@in_virtual_time
+async def test_a_replica_that_leads_again_creates_no_event_of_the_one_that_led_meanwhile():
+    events = Events()
+    async with a_world(events) as first:
+        second = World(sharing=first)
+        replicas = Replicas(first, second)
+        async with second:
+            await first.trains(workers=1)
+            await first.pass_seconds(LONG)
+            await replicas.led_by(second)
+            first.apply(TRAININGJOBS, a_training_job("other", workers=1))
+            await first.phase("Running", name="other")
+            await first.pass_seconds(LONG)
+            made, newest = events.tried, await noted(first)
+            await replicas.led_by(first)
+            await first.pass_seconds(LONG)
+            assert events.tried == made
+            first.apply(TRAININGJOBS, a_training_job("third", workers=1))
+            await first.phase("Running", name="third")
+            await first.pass_seconds(LONG)
+            assert events.tried > made
+            assert await noted(first) > newest
 
 
 @in_virtual_time
