@@ -86,6 +86,10 @@ class Status:
         self._announced = Announced()
         self._noted: int | None = None
         """Jobs without an event after this one have all their Events; None before it is read."""
+        self._position: Callable[[], int] = lambda: 0
+        """The last event that this replica has folded."""
+        self._began = 0
+        """The last event of the log when this replica began to decide."""
         self._closed = asyncio.Queue[History]()
         """Histories of closed jobs, whose entries in the bucket are to be removed."""
         self._acts = asyncio.Event()
@@ -97,7 +101,7 @@ class Status:
     def decide(self, history: History) -> list[Step]:
         if not self._acts.is_set():
             # Another replica may have noted more meanwhile.
-            self._noted = None
+            self._noted, self._began = None, self._position()
             self._acts.set()
         if history.job.gone:
             self._written.pop(history.job.key, None)
@@ -112,6 +116,7 @@ class Status:
 
     async def attend(self, runtime: Runtime) -> None:
         """Keep the bucket small, and the sequence that says which jobs have all their Events."""
+        self._position = lambda: runtime.histories.position
         await self._acts.wait()
         await asyncio.gather(self._remove_closed(runtime), self._note_announced(runtime))
 
@@ -143,7 +148,9 @@ class Status:
 
     async def _noted_before(self) -> int:
         if self._noted is None:
-            self._noted = await self._checkpoints.noted(ANNOUNCED)
+            noted = await self._checkpoints.noted(ANNOUNCED)
+            # A log that was restored from a backup may end before it.
+            self._noted = noted if noted <= self._began else 0
         return self._noted
 
     async def _remove_closed(self, runtime: Runtime) -> None:

@@ -161,3 +161,19 @@ async def test_a_note_of_another_log_counts_for_nothing():
         await world.restart("status")
         await world.pass_seconds(LONG)
         assert events.tried == 2 * made
+
+
+@in_virtual_time
+async def test_events_after_the_end_of_a_restored_log_are_created_whatever_was_noted():
+    events = Events()
+    async with a_world(events) as world:
+        await world.trains(workers=1)
+        await world.pass_seconds(LONG)
+        bucket, identity = await world.log("status").bucket(HEADS), await world.log("status").identity()
+        await bucket.put(ANNOUNCED, f"{identity}/999999".encode())
+        await world.restart("status")
+        world.apply(TRAININGJOBS, a_training_job("other", workers=1))
+        await world.phase("Running", name="other")
+        await world.pass_seconds(LONG)
+        assert [reason for reason, _ in world.kubernetes_events()].count("TrainingJobRunning") == 2
+        assert await noted(world) <= world.journal.events[-1].sequence
