@@ -131,7 +131,7 @@ class Status:
                 earliest = stamp(self._now() - EVENTS_LIVE)
                 owing = [
                     history.sequence - 1
-                    async for history in runtime.in_slices(runtime.histories)
+                    async for history in runtime.in_slices(runtime.histories.open())
                     if history.sequence > noted and history.time > earliest and self._announced.owes(history)
                 ]
                 await self._insist(partial(self._note, min([position, *owing]), runtime.owns))
@@ -182,7 +182,7 @@ class Status:
             try:
                 return await ask()
             except Transient as trouble:
-                log.info("cannot remove checkpoints now", why=str(trouble))
+                log.info("cannot use the bucket of checkpoints now", why=str(trouble))
                 await asyncio.sleep(backoff(tries, chance=self._chance))
                 tries += 1
 
