@@ -22,7 +22,6 @@ from shared.history_api import Question
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import At
 from shared.job.fold import History
-from shared.job.losses import Failure
 from shared.job.reasons import plain
 from shared.job.request import Request
 from shared.job.state import Job
@@ -162,7 +161,7 @@ class _Life:
             phase = PhaseSpan(sequence=at.sequence, since=at.time, phase=after.phase, reason=reason, message=message)
             self.phases.append(phase)
         self._note_attempt(before, event, after, at)
-        self.losses += [_loss(each) for each in after.failures if each.at.sequence == at.sequence]
+        self.losses += _losses(before, after, at)
         # A job whose resource was restored is no longer gone.
         self.gone = (self.gone or at.time) if after.gone else ""
 
@@ -223,8 +222,16 @@ def _place(at: At) -> int:
     return at.sequence
 
 
-def _loss(failure: Failure) -> Loss:
-    return Loss(failure.at.sequence, failure.at.time, failure.pod, failure.reason, failure.code, failure.message)
+def _losses(before: Job, after: Job, at: At) -> Iterator[Loss]:
+    """The workers that failed or were lost by this event; `Job.failures` has only the newest."""
+    new = {slot: lost for slot, lost in after.attempt.vacancies.items() if lost.at.sequence == at.sequence}
+    if not new:
+        return
+    names = {pod.slot: pod.name for pod in (*before.pods.values(), *after.pods.values())}
+    for slot, lost in new.items():
+        # A released slot is not spent.
+        if slot in after.attempt.spent and not lost.succeeded:
+            yield Loss(at.sequence, at.time, names[slot], lost.reason, lost.code, lost.message)
 
 
 def told(found: Report, *, as_json: bool) -> Iterator[str]:

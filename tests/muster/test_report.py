@@ -7,9 +7,12 @@ from muster.report import Report, report_by_log, told
 from muster.targets import parse_target
 from shared.errors import Refused
 from shared.frameworks.kinds import BUILT_IN
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.scaler import WorkersReleased
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned
 from shared.job.events.status import JobFailed, JobRestarting, JobSuspended, JobSuspending
 from shared.job.events.watcher import JobGone, JobObserved, PodsGone, PodsObserved
+from shared.job.naming import Uid
 from shared.job.views import Actor
 from tests.kit.builders import (
     a_created_job,
@@ -38,8 +41,12 @@ async def of(log: Log, name: str = "resnet") -> Report:
     return await report_by_log(MemoryEventLog(log.journal), asked, "team-a", BUILT_IN)
 
 
-def begun() -> list[object]:
-    first, *later = a_running_job(2)
+def begun() -> list[AnyEvent]:
+    return begun_with(2)
+
+
+def begun_with(size: int) -> list[AnyEvent]:
+    first, *later = a_running_job(size)
     assert isinstance(first, JobObserved)
     return [msgspec.structs.replace(first, by=(EDIT,)), *later]
 
@@ -147,3 +154,18 @@ async def test_an_attempt_has_the_pods_that_were_there(log: Log):
     assert [attempt.pods for attempt in (await of(log)).attempts] == [0]
     log.add(pods(worker(0, phase="Pending"), worker(1, phase="Pending")), PodsGone(uids=(worker(1).uid,)))
     assert [attempt.pods for attempt in (await of(log)).attempts] == [2]
+
+
+async def test_every_worker_that_failed_is_told_however_many_failed_at_once(log: Log):
+    some, rest = range(20), range(20, 40)
+    log.add(*begun_with(40), pods(*(worker(index, version=30, phase="Failed", exits=exited(1)) for index in some)))
+    log.add(PodsGone(uids=tuple(worker(index).uid for index in rest)))
+    losses = (await of(log)).failures
+    assert [loss.pod for loss in losses] == [f"resnet-worker-{index}" for index in (*some, *rest)]
+    assert {(loss.code, loss.reason) for loss in losses} == {(1, "Error"), (None, "Deleted")}
+
+
+async def test_a_worker_that_was_released_or_succeeded_is_no_failure(log: Log):
+    log.add(*begun(), pods(worker(1, version=30, phase="Succeeded", exits=exited(0))))
+    log.add(WorkersReleased(request=Uid(""), slots=(workers(0),), reason="Drained"))
+    assert (await of(log)).failures == ()
