@@ -14,6 +14,7 @@ from shared.job.conditions import Condition
 from shared.job.events.event import At
 from shared.job.milestones import hindered
 from shared.job.policies import replacement
+from shared.job.spec import waits_for_turn
 from shared.job.state import Job
 
 JOB_NAME = "training.kubeflow.org/job-name"
@@ -60,7 +61,8 @@ def replica_statuses(framework: Replicated, job: Job) -> Document:
 def conditions(job: Job) -> list[Condition]:
     """Upstream's conditions in the order in which they came, the newest true one last."""
     if not job.phase:
-        return [_invalid(job, known) for known in job.conditions if known.type == "Created"]
+        created = [known for known in job.conditions if known.type == "Created"]
+        return created if waits_for_turn(job.problems) else [_invalid(job, known) for known in created]
     found = [_in_their_words(job, with_losses(job, known)) for known in job.conditions if _shown(known)]
     again = _replacing(job)
     if again is not None and not any(known.type == again.type and _newer(known, again) for known in found):

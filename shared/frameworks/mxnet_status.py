@@ -7,7 +7,7 @@ from shared.frameworks.definition import Document
 from shared.frameworks.schemas import OPEN, TEXT
 from shared.job import text
 from shared.job.policies import replacement
-from shared.job.spec import RoleSpec
+from shared.job.spec import RoleSpec, waits_for_turn
 from shared.job.state import Job
 from shared.job.views import alive
 
@@ -65,7 +65,7 @@ def phase(job: Job) -> str:
         return "CleanUp"
     match job.phase:
         case "":
-            return "Failed" if job.problems else ""
+            return "Failed" if _invalid(job) else ""
         case "Running" | "Scaling":
             return "Running"
         case "Succeeded" | "Failed":
@@ -91,15 +91,19 @@ def state(job: Job) -> str:
     if job.over:
         return job.phase
     if not job.phase:
-        return "Failed" if job.problems else "Unknown"
+        return "Failed" if _invalid(job) else "Unknown"
     return "Running"
+
+
+def _invalid(job: Job) -> bool:
+    return bool(job.problems) and not waits_for_turn(job.problems)
 
 
 def reason(job: Job) -> str:
     """The reason of the state as a sentence; empty for a healthy job."""
     if job.problems and not job.over:
         first = job.problems[0]
-        return f"{first.reason}: {first.field}: {first.message}"[:LONGEST_REASON]
+        return ": ".join(filter(None, (first.reason, first.field, first.message)))[:LONGEST_REASON]
     told = "WorkersReady" if job.phase == "Created" else job.phase
     for known in job.conditions:
         if known.type == told and known.message and (known.status or told == "WorkersReady"):

@@ -1,12 +1,14 @@
-"""JAXJobs, PaddleJobs and XGBoostJobs as their users see them: examples of ours and of upstream, with kubectl."""
+"""JAXJobs, PaddleJobs, XGBoostJobs and TrainJobs as their users see them, with kubectl."""
 
 import pytest
 
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.paddlejob import PADDLEJOB
+from shared.frameworks.trainjob import TRAINJOB
 from shared.frameworks.xgboostjob import XGBOOSTJOB
 from tests.kit.operator import SHELL, Operator, an_example, of_kubeflow
 from tests.kit.published import PUBLISHED, Published
+from tests.kit.trainer import replicated_job, runtime, train_job
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
@@ -32,6 +34,21 @@ async def test_the_masters_end_is_that_of_an_xgboost_job(operator: Operator):
     assert await operator.kubectl("logs", "xgboost-led-master-0") == (
         f"rank 0 of 3, tracker {tracker}, machines {machines}\n"
     )
+
+
+async def test_a_train_job_waits_for_its_runtime_and_its_nodes_meet_at_the_first(operator: Operator):
+    says = "echo node $PET_NODE_RANK of $PET_NNODES meets at $PET_MASTER_ADDR:$PET_MASTER_PORT; sleep 2"
+    await operator.apply(train_job("told", runtime="two-nodes", trainer={"command": ["sh", "-c", says]}))
+    await operator.shows(TRAINJOB.resource, "told", lambda status: "TrainingRuntimeNotFound" in str(status), "waiting")
+    await operator.apply(runtime("two-nodes", {"numNodes": 2, "torch": {}}, replicated_job("node", image=SHELL)))
+    status = await operator.comes_to("Complete", TRAINJOB.resource, "told")
+    assert [(known["name"], known["succeeded"]) for known in status["jobsStatus"]] == [("node", 1)]
+    for rank in range(2):
+        told = await operator.kubectl("logs", f"told-node-0-{rank}")
+        assert told == f"node {rank} of 2 meets at told-node-0-0.told:29500\n"
+    assert "Complete" in await operator.kubectl("get", "trainjob", "told")
+    await operator.kubectl("delete", "trainjob", "told")
+    await operator.kubectl("delete", "clustertrainingruntime", "two-nodes")
 
 
 RUN_HERE = ("jax/cpu-demo/demo", "paddlepaddle/simple-cpu", "xgboost/smoke-dist/xgboostjob_v1alpha1_rabit_test")
