@@ -36,7 +36,17 @@ from shared.frameworks.trainer_templates import (
 )
 from shared.frameworks.trainjob_status import phase_of, train_job_status
 from shared.job.naming import HOSTFILE, MPI_FOLDER, RESTART, SSH_FOLDER, JobKey, WorkerName
-from shared.job.spec import LAUNCHED_TOGETHER, LAUNCHER, REPLICATED, WORKER, JobSpec, Problem, RoleSpec, Wishes
+from shared.job.spec import (
+    LAUNCHED_TOGETHER,
+    LAUNCHER,
+    REPLICATED,
+    RUNTIME_NOT_FOUND,
+    WORKER,
+    JobSpec,
+    Problem,
+    RoleSpec,
+    Wishes,
+)
 from shared.job.state import Job
 
 TRAINJOBS = Resource(GROUP, VERSION, "trainjobs", "TrainJob", Custom)
@@ -144,7 +154,7 @@ class TrainJob(Framework):
         found = runtime_of(manifest)
         if found is None:
             message = "create the runtime that it names: the job begins when that is there"
-            spec.refuse("TrainingRuntimeNotFound", message, "runtimeRef")
+            spec.refuse(RUNTIME_NOT_FOUND, message, "runtimeRef")
             return tuple(problems)
         parsed = _parsed(manifest, spec, reading.Fields(found.spec, "runtime.spec", problems))
         return tuple(dict.fromkeys(problems)) or msgspec.structs.replace(

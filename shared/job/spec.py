@@ -32,6 +32,12 @@ OVER_BUDGET = "OverBudget"
 MANY_STARTING = "ManyStarting"
 """The problem of a new job while others of its namespace are being made; it goes once its turn comes."""
 
+TURNS = frozenset({OVER_BUDGET, MANY_STARTING})
+"""The problems of what only waits for its turn."""
+
+RUNTIME_NOT_FOUND = "TrainingRuntimeNotFound"
+"""The problem of a job whose runtime is not there; it goes once the runtime comes."""
+
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """A reason why a spec cannot be acted upon."""
@@ -46,7 +52,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 def waits_for_turn(problems: Iterable[Problem]) -> bool:
     """True if the job or the request waits for its turn."""
-    return any(problem.reason in (OVER_BUDGET, MANY_STARTING) for problem in problems)
+    return any(problem.reason in TURNS for problem in problems)
 
 
 class Ignored(msgspec.Struct, frozen=True, kw_only=True):

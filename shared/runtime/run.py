@@ -130,6 +130,11 @@ class Runtime:
         """Why this replica cannot read or append; empty if it can.  A standby replica appends nothing."""
         return self._unread or (self.appends.trouble if self.owns() else "")
 
+    @property
+    def acting(self) -> bool:
+        """True while this replica has the lease and has folded what the last holder wrote."""
+        return self.current and self.owns()
+
     async def run(self) -> None:
         """Fold, decide, record and act until cancelled."""
         self._act_from = await self._end()
@@ -285,7 +290,7 @@ class Runtime:
     def _decide(self, key: JobKey) -> None:
         """Decide about one job, and start its append and its effects."""
         # A job that is skipped here is queued again by `wake_all`, once this replica acts.
-        if self._stopping or not self.current or not self.owns():
+        if self._stopping or not self.acting:
             return
         # A history without events is not kept: anyone may name any number of jobs.
         history = self.histories.get(key) or History(key)

@@ -59,8 +59,6 @@ class Services(ABC):
     """What measures how long they hold the loop."""
     chance: Callable[[], float] = staticmethod(random.random)
     """What spreads their retries."""
-    owns: Callable[[], bool] = staticmethod(lambda: True)
-    """True while they have the lease."""
 
     def __init__(
         self, kinds: Kinds, *, policy: Policy, namespace: str = "", now: Callable[[], datetime] = wall_clock
@@ -71,6 +69,10 @@ class Services(ABC):
         self._policy = policy
         self._now = now
         self._running: dict[str, tuple[Runtime, asyncio.Task[None]]] = {}
+        self.standby: set[str] = set()
+        """The services whose lease another replica has."""
+        self.full = False
+        """True while the rest of the log's room is for decisions."""
 
     @abstractmethod
     async def cluster(self, author: str) -> Cluster:
@@ -94,7 +96,8 @@ class Services(ABC):
             service,
             log,
             namespace=self.namespace,
-            owns=self.owns,
+            owns=lambda: author not in self.standby,
+            reserved=lambda: self.full,
             now=self._now,
             clock=self.clock,
             chance=self.chance,
@@ -112,6 +115,11 @@ class Services(ABC):
         with suppress(asyncio.CancelledError):
             await task
         assert not failed, f"the {author} ended by itself: {failed}"
+
+    async def lead(self, author: str) -> None:
+        """A standby service gets the lease."""
+        self.standby.remove(author)
+        await self._running[author][0].owned()
 
     def runtimes(self) -> list[Runtime]:
         """Those that run."""

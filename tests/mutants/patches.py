@@ -597,7 +597,7 @@ PATCHES = (
             ),
             (
                 RUN,
-                "        if self._stopping or not self.current or not self.owns():\n",
+                "        if self._stopping or not self.acting:\n",
                 "        if self._stopping or not self.owns():\n",
             ),
         ),

@@ -1,13 +1,13 @@
 """Kubernetes Events over a restart of the status service: none is created again, and none is left out."""
 
 import asyncio
-from functools import partial
 
 from services.status.checkpoints import ANNOUNCED
 from services.status.shell import ANNOUNCED_SECONDS
 from shared.errors import Transient
 from shared.eventlog.account import HEADS
 from shared.frameworks.training_job import TRAININGJOBS
+from tests.kit.services import AUTHORS
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import World, a_training_job
 from tests.memory.cluster import Call
@@ -84,20 +84,17 @@ async def test_what_happened_while_the_service_was_down_is_told_of():
 
 
 class Replicas:
-    """Two replicas of every service, of which one has the leases."""
+    """Two replicas of every service, of which the first has the leases."""
 
     def __init__(self, first: World, second: World) -> None:
-        self.leader = first
-        for world in (first, second):
-            world.owns = partial(self._leads, world)
+        self._worlds = (first, second)
+        second.standby |= {*AUTHORS}
 
-    def _leads(self, world: World) -> bool:
-        return world is self.leader
-
-    async def led_by(self, world: World) -> None:
-        self.leader = world
-        for runtime in world.runtimes():
-            await runtime.owned()
+    async def led_by(self, leader: World) -> None:
+        for world in self._worlds:
+            world.standby |= {*AUTHORS}
+        for author in AUTHORS:
+            await leader.lead(author)
 
 
 async def noted(world: World) -> int:
