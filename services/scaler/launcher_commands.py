@@ -91,7 +91,8 @@ class LauncherCommands:
         except Refused as refusal:
             return ScriptFinished(request=effect.request, reason=refusal.reason)
         except Trouble as trouble:
-            late = loop.time() - begun >= timeout
+            # A difference of two times may be rounded below the timeout.
+            late = loop.time() >= begun + timeout
             log.info("the script's end was not seen", job=str(key), request=effect.name, why=str(trouble))
             return ScriptFinished(request=effect.request, reason=TIMED_OUT if late else SCRIPT_OUTCOME_UNKNOWN)
         return ScriptFinished(request=effect.request, exit_code=ended.exit_code)

@@ -96,11 +96,14 @@ class OfMpiOperator(OfTrainingOperator):
 
     def status(self, manifest: Custom) -> Inherited | None:
         theirs = super().status(manifest)
-        if theirs is None or theirs.end or not _is_v2beta1(Fields(manifest.spec, "spec", [])):
+        if theirs is None or theirs.end:
             return theirs
         if any(known.type == "Suspended" and known.status for known in theirs.conditions):
             return theirs
-        return msgspec.structs.replace(theirs, obstacle=OF_A_BATCH_JOB)
+        if _is_v2beta1(Fields(manifest.spec, "spec", [])):
+            return msgspec.structs.replace(theirs, obstacle=OF_A_BATCH_JOB)
+        # mpi-operator 0.3 fills no field in, and the pods of 0.2 have other labels.
+        return msgspec.structs.replace(theirs, without_launcher=OF_A_BATCH_JOB if theirs.begun else "")
 
 
 class MPIJob(KubeflowJob):

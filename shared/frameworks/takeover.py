@@ -39,6 +39,8 @@ class Inherited(msgspec.Struct, frozen=True, kw_only=True):
     """The indices of the wanted workers; None means as many as the spec asks for."""
     obstacle: str = ""
     """Why the job cannot be taken over as it is; empty if it can."""
+    without_launcher: str = ""
+    """Why it cannot while no launcher of it is seen; empty if that one was lost then."""
 
 
 class TakeOver:

@@ -11,6 +11,7 @@ import yaml
 from muster import permissions
 from muster.crds import manifests
 from shared.cluster.kinds import DEFINITIONS, NODES
+from shared.frameworks.trainer_schemas import CLUSTER_RUNTIMES
 from shared.installation.permissions import PERMISSIONS, Need, necessary, needs
 from shared.job.events.event import Author
 from shared.job.steps import Effect
@@ -194,7 +195,7 @@ def test_both_variants_grant_the_same_accounts_what_their_scope_has():
     cluster, namespace = granted(documents("cluster")), granted(documents("namespace"))
     for scope, given in (("", cluster), (permissions.JOBS, namespace)):
         assert set(given) == {need for service in permissions.SERVICE_ACCOUNTS for need in needs(service, scope)}
-    of_no_namespace = (NODES.plural, DEFINITIONS.plural)
+    of_no_namespace = (NODES.plural, DEFINITIONS.plural, CLUSTER_RUNTIMES.plural)
     assert [need for need in cluster if need.resource not in of_no_namespace] == namespace
 
     def bound(variant: str) -> list[tuple[str, str]]:
@@ -207,15 +208,19 @@ def test_both_variants_grant_the_same_accounts_what_their_scope_has():
 
 @pytest.mark.parametrize("service", permissions.SERVICE_ACCOUNTS)
 def test_a_service_begins_without_what_it_can_do_without(service: Author):
+    group, runtimes = CLUSTER_RUNTIMES.group, CLUSTER_RUNTIMES.plural
     spared = {
-        "watcher": [Need(service, verb, "", "nodes") for verb in ("list", "watch")],
+        "watcher": [
+            *(Need(service, verb, "", "nodes") for verb in ("list", "watch")),
+            *(Need(service, verb, group, runtimes) for verb in ("list", "watch")),
+        ],
+        "scheduler": [Need(service, "get", group, runtimes)],
         "scaler": [Need(service, verb, "", "pods/exec") for verb in ("get", "create")],
     }
     definitions = Need(service, "get", DEFINITIONS.group, DEFINITIONS.plural)
     assert {*needs(service)}.difference(necessary(service)) == {*spared.get(service, []), definitions}
-    assert [need for need in needs(service) if need not in needs(service, "team-a")] == (
-        [*spared["watcher"], definitions] if service == "watcher" else [definitions]
-    )
+    of_the_cluster = spared.get(service, []) if service != "scaler" else []
+    assert [need for need in needs(service) if need not in needs(service, "team-a")] == [*of_the_cluster, definitions]
 
 
 def test_a_set_up_may_make_definitions_and_change_ours_and_nothing_else():

@@ -141,3 +141,19 @@ async def test_all_services_may_die_at_any_event_of_it(turn: int):
         await world.quiet()
         assert uids(world) == before
         assert (world.count("JobAdopted"), world.count("SlotsAssigned")) == (1, 0)
+
+
+@pytest.mark.parametrize("seen", ["the workers", "no pod"])
+@in_virtual_time
+async def test_a_running_job_whose_launcher_is_not_seen_is_left_alone(seen: str):
+    """As of mpi-operator 0.3, whose definition fills nothing in, and of 0.2, whose pods have other labels."""
+    job, *things = recorded("mpijob-running")
+    pods = [thing for thing in things if thing["kind"] == "Pod"]
+    shown = [pod for pod in pods if "launcher" not in pod["metadata"]["name"]] if seen == "the workers" else []
+    world = World(takes_over=True)
+    put(world.store, [job, *shown])
+    before = uids(world)
+    async with world:
+        await world.pass_seconds(30)
+        assert uids(world) == before
+        assert (world.count("JobAdopted"), world.count("JobFailed")) == (0, 0)

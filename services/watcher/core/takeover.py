@@ -42,7 +42,14 @@ def warning(job: Job, cache: Cache) -> tuple[str, str] | None:
         return LEFT_ALONE, "MUSTER_TAKE_OVER is not true: that operator may still run"
     resource = cache.job(job.key)
     theirs = resource.inherited if resource is not None else None
-    return (LEFT_ALONE, theirs.obstacle) if theirs is not None and theirs.obstacle else None
+    why = _obstacle(job, theirs) if theirs is not None else ""
+    return (LEFT_ALONE, why) if why else None
+
+
+def _obstacle(job: Job, theirs: Inherited) -> str:
+    """Why the job cannot be taken over as it is; empty if it can."""
+    has_launcher = any(pod.role == LAUNCHER for pod in job.pods.values())
+    return theirs.obstacle or ("" if has_launcher else theirs.without_launcher)
 
 
 def adopted(job: Job, cache: Cache) -> Iterator[JobAdopted]:
@@ -50,7 +57,7 @@ def adopted(job: Job, cache: Cache) -> Iterator[JobAdopted]:
     resource = cache.job(job.key)
     if resource is None or resource.inherited is None or job.spec is None or job.problems or job.deleting or job.gone:
         return
-    if not resource.inherited.obstacle:
+    if not _obstacle(job, resource.inherited):
         yield _of(job, job.spec, resource.inherited)
 
 
