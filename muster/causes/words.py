@@ -91,8 +91,15 @@ def _role(role: RoleSpec, spec: JobSpec) -> str:
     return counted(role.replicas, "worker") + (f" ({role.min_replicas} {most})" if spec.handling.elastic else "")
 
 
+def of_runtime(was: JobSpec, now: JobSpec) -> bool:
+    """True for a change of the job's runtime: neither a pause nor a restart of the job was asked for."""
+    return now.runtime != was.runtime and (now.suspend, now.restart) == (was.suspend, was.restart)
+
+
 def changed(was: JobSpec, now: JobSpec, generation: int, actors: Iterable[Actor] = ()) -> str:
     """The changes of an edit of the resource."""
+    if of_runtime(was, now):
+        return "the runtime of the job was changed"
     wishes = []
     if now.suspend != was.suspend:
         wishes.append("suspend it" if now.suspend else "resume it")

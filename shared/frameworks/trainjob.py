@@ -131,12 +131,14 @@ class TrainJob(Framework):
 
     def wishes(self, manifest: Custom) -> Wishes | None:
         nodes = at(manifest.spec, "trainer", "numNodes")
-        whole = isinstance(nodes, int) and not isinstance(nodes, bool)
+        deadline = at(manifest.spec, "activeDeadlineSeconds")
         restart = (manifest.metadata.annotations or {}).get(RESTART, "")
         return Wishes(
             suspend=at(manifest.spec, "suspend") is True,
             restart=restart[: reading.LONGEST_RESTART],
-            workers=nodes if whole else None,
+            deadline=deadline if isinstance(deadline, int) and deadline >= 1 else None,
+            workers=nodes if isinstance(nodes, int) and not isinstance(nodes, bool) else None,
+            workers_field="spec.trainer.numNodes",
         )
 
     def ours(self, manifest: Custom) -> bool:
