@@ -119,7 +119,11 @@ def _told(before: Job, event: AnyEvent) -> str | None:
         case JobObserved(problems=problems) if problems and problems != before.problems:
             return f"what was applied cannot be acted upon: {words.problem_line(problems)}"
         case JobObserved(spec=now) if now is not None and now != before.spec:
-            return words.applied(now) if before.spec is None else words.changed(before.spec, now, event.generation)
+            if before.spec is None:
+                return words.applied(now)
+            # Who edits a runtime does not edit the job.
+            alone = event.generation == before.generation and words.of_runtime(before.spec, now)
+            return None if alone else words.changed(before.spec, now, event.generation)
         case ScaleRequested(uid=uid) if (known := before.scaling.requests.get(uid)) is None or waits_for_turn(
             known.problems
         ):

@@ -16,6 +16,7 @@ from shared.cluster import Cluster
 from shared.cluster.objects import Custom
 from shared.errors import Refused, Transient
 from shared.job.reasons import of_request
+from shared.job.spec import TURNS
 
 LOOK_SECONDS = 0.5
 
@@ -163,6 +164,7 @@ def _problem(target: Target, status: dict[str, Any], asked: Custom) -> str:
     # Some kinds show a job that was never admitted as one that failed.
     refused = failed if failed and not target.phase(status) else created
     fine = not refused or (refused is created and str(created.get("reason") or "").startswith(target.resource.kind))
+    fine = fine or refused.get("reason") in TURNS
     if fine or "observedGeneration" not in status or older(status, asked):
         return ""
     return _because(refused)

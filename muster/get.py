@@ -8,6 +8,7 @@ import msgspec
 import yaml
 
 from muster.asking import ask, by_cluster, patiently, streamed
+from muster.causes.words import waits_for
 from muster.following import condition_of
 from muster.kinds import known_kinds, word_of
 from muster.reading import everything, open_cluster, open_log
@@ -260,7 +261,8 @@ def _note(job: Job, short: Summary) -> str:
     if job.deleting:
         return f"being deleted, waits for {', '.join(job.finalizers) or 'a finalizer'}"
     if job.problems:
-        return f"{'edit refused' if job.phase else 'refused'}: {job.problems[0].reason}"
+        word = waits_for(job.problems) or ("edit refused" if job.phase else "refused")
+        return f"{word}: {job.problems[0].reason}"
     if short.phase in EXPLAINED or replacement.unreplaced(job):
         # The statuses of some kinds have no conditions.
         known = next((known.message for known in job.conditions if known.type == job.phase), "")

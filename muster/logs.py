@@ -17,6 +17,7 @@ from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster
 from shared.cluster.objects import ContainerStatus, Custom, Pod
 from shared.errors import Refused, Transient
+from shared.frameworks.trainer_templates import NODE
 from shared.job.naming import JOB_UID
 from shared.job.spec import JobSpec
 
@@ -207,7 +208,10 @@ class Seen:
 def _training_containers(target: Target, job: Custom) -> set[str]:
     assert target.framework is not None, target
     spec = target.framework.parse(job)
-    return {role.container for role in spec.roles} if isinstance(spec, JobSpec) else set()
+    if isinstance(spec, JobSpec):
+        return {role.container for role in spec.roles}
+    # Without its runtime a job cannot be read.
+    return {NODE} if target.framework.runtimes else set()
 
 
 def _started(container: ContainerStatus) -> bool:

@@ -4,7 +4,6 @@ Phases, attempts, scalings and failures with their times, and who changed what.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
 
 import msgspec
 
@@ -23,7 +22,6 @@ from shared.history_api import Question
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import At
 from shared.job.fold import History
-from shared.job.losses import Failure
 from shared.job.reasons import plain
 from shared.job.request import Request
 from shared.job.state import Job
@@ -140,7 +138,7 @@ def reported(history: History, events: Iterable[Stored], kinds: Kinds) -> Report
     return Report(
         Shown.of(history, kinds),
         phases=tuple(_ended(life.phases, life.gone)),
-        attempts=tuple(_ended(life.attempts, life.over)),
+        attempts=tuple(life.attempts),
         scalings=tuple(_scaling(request, times, authors.get(request.order, ())) for request in requests),
         failures=tuple(life.losses),
         changes=tuple(changes),
@@ -154,8 +152,6 @@ class _Life:
         self.phases: list[PhaseSpan] = []
         self.attempts: list[AttemptSpan] = []
         self.losses: list[Loss] = []
-        self.over = ""
-        """When the job was over or gone; empty before."""
         self.gone = ""
         """When the job was gone; empty before."""
 
@@ -164,28 +160,41 @@ class _Life:
         if after.phase != before.phase:
             phase = PhaseSpan(sequence=at.sequence, since=at.time, phase=after.phase, reason=reason, message=message)
             self.phases.append(phase)
+        self._note_attempt(before, event, after, at)
+        self.losses += _losses(before, after, at)
+        # A job whose resource was restored is no longer gone.
+        self.gone = (self.gone or at.time) if after.gone else ""
+
+    def _note_attempt(self, before: Job, event: AnyEvent, after: Job, at: At) -> None:
         began = after.attempt.begun and not before.attempt.begun
         if after.attempt.since != before.attempt.since or (began and not self.attempts):
+            if self.attempts:
+                self.attempts[-1] = _over(self.attempts[-1], at)
             attempt = AttemptSpan(
                 sequence=at.sequence,
                 since=at.time,
                 number=after.attempt.number + 1,
-                reason=reason if after.attempt.since else "",
+                reason=str(getattr(event, "reason", "")) if after.attempt.since else "",
                 counted=bool(getattr(event, "counted", False)),
                 pods=0,
             )
             self.attempts.append(attempt)
-        if self.attempts and len(after.attempt.slots) > self.attempts[-1].pods:
-            self.attempts[-1] = msgspec.structs.replace(self.attempts[-1], pods=len(after.attempt.slots))
-        self.losses += [_loss(each) for each in after.failures if each.at.sequence == at.sequence]
-        self.gone = self.gone or (at.time if after.gone else "")
-        self.over = self.over or (at.time if after.over or after.gone else "")
+        if not self.attempts:
+            return
+        attempt = self.attempts[-1]
+        if after.pods is not before.pods:
+            pods = sum(pod.attempt == after.attempt.number for pod in after.pods.values())
+            attempt = msgspec.structs.replace(attempt, pods=max(attempt.pods, pods))
+        ended = after.between_attempts or after.over or after.gone
+        self.attempts[-1] = _over(attempt, at) if ended else msgspec.structs.replace(attempt, until="", seconds=None)
 
 
-_S = TypeVar("_S", bound=Span)
+def _over(attempt: AttemptSpan, at: At) -> AttemptSpan:
+    until = attempt.until or at.time
+    return msgspec.structs.replace(attempt, until=until, seconds=seconds_between(attempt.since, until))
 
 
-def _ended(spans: Sequence[_S], end: str) -> Iterator[_S]:
+def _ended(spans: Sequence[PhaseSpan], end: str) -> Iterator[PhaseSpan]:
     """Spans of which each ends with the next one, and the last with `end`; it lasts without one."""
     for span, until in zip(spans, (*(span.since for span in spans[1:]), end), strict=True):
         yield msgspec.structs.replace(span, until=until, seconds=seconds_between(span.since, until))
@@ -213,8 +222,16 @@ def _place(at: At) -> int:
     return at.sequence
 
 
-def _loss(failure: Failure) -> Loss:
-    return Loss(failure.at.sequence, failure.at.time, failure.pod, failure.reason, failure.code, failure.message)
+def _losses(before: Job, after: Job, at: At) -> Iterator[Loss]:
+    """The workers that failed or were lost by this event; `Job.failures` has only the newest."""
+    new = {slot: lost for slot, lost in after.attempt.vacancies.items() if lost.at.sequence == at.sequence}
+    if not new:
+        return
+    names = {pod.slot: pod.name for pod in (*before.pods.values(), *after.pods.values())}
+    for slot, lost in new.items():
+        # A released slot is not spent.
+        if slot in after.attempt.spent and not lost.succeeded:
+            yield Loss(at.sequence, at.time, names[slot], lost.reason, lost.code, lost.message)
 
 
 def told(found: Report, *, as_json: bool) -> Iterator[str]:

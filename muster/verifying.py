@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 import typer
 
+from muster.causes.words import waits_for
 from muster.jobs import OVER
 from muster.kinds import called, known_kinds, word_of
 from muster.listing import every
@@ -198,6 +199,7 @@ def _compared(known: _Shown, job: Job, then: _Then | None, identity: str, kinds:
     held = canonical(known.status)
     if replayed != held:
         return "different", f"DIFFERS: replayed {replayed.decode()}, the API server holds {held.decode()}"
-    phase = then.job.phase or ("refused" if then.job.problems else "not taken on yet")
+    problems = then.job.problems
+    phase = then.job.phase or waits_for(problems) or ("refused" if problems else "not taken on yet")
     words = f"{phase}; the status replayed up to event {then.head.sequence} is identical ({len(held)} bytes)"
     return "identical", words

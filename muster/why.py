@@ -12,7 +12,7 @@ from muster.asking import ask, by_cluster
 from muster.causes.chains import Chain, of_job, of_request, of_slot, request_of, request_state, slot_of, slot_state
 from muster.causes.link import Link
 from muster.causes.walk import Causes
-from muster.causes.words import of_at_most
+from muster.causes.words import of_at_most, waits_for
 from muster.following import condition_of
 from muster.history import of_history
 from muster.kinds import known_kinds
@@ -149,7 +149,9 @@ def as_lines(chains: list[Chain]) -> list[str]:
 def _heading(causes: Causes, target: Target) -> list[str]:
     job, short = causes.job, summary(causes.job, known_kinds())
     leaves = "gone; it was " if job.gone else "being deleted; it is " if job.deleting else ""
-    state = leaves + (_phase(job, short) or ("refused" if job.problems else "not taken on yet"))
+    state = leaves + (
+        _phase(job, short) or waits_for(job.problems) or ("refused" if job.problems else "not taken on yet")
+    )
     works = (job.scaling.size or job.attempt.slots) and not (job.over or job.gone or job.between_attempts)
     size = f", {_working(job, short)}" if works else ""
     attempt = f", attempt {job.attempt.number + 1}" if job.attempt.number else ""

@@ -159,7 +159,8 @@ class Causes(Links):
         was, now = before.spec, self.job.spec
         if event.problems:
             problem = words.problem_line(event.problems)
-            self._keep(here.says(f"what was applied{words.by(event.by)} cannot be acted upon: {problem}"))
+            what = words.waits_for(event.problems) or "cannot be acted upon"
+            self._keep(here.says(f"what was applied{words.by(event.by)} {what}: {problem}"))
         elif now is not None and was != now:
             by = event.by
             edit = words.applied(now, by) if was is None else words.changed(was, now, event.generation, by)

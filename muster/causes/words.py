@@ -9,7 +9,7 @@ from shared.job.events.scaler import DrainChecked, ScriptFinished
 from shared.job.events.watcher import ChildrenObserved, DisruptionNoticed, ScaleRequested
 from shared.job.naming import Slot, config_name
 from shared.job.reasons import plain
-from shared.job.spec import LAUNCHER, UNLIMITED, WORKER, JobSpec, Problem, RoleSpec
+from shared.job.spec import LAUNCHER, RUNTIME_NOT_FOUND, UNLIMITED, WORKER, JobSpec, Problem, RoleSpec, waits_for_turn
 from shared.job.state import Job
 from shared.job.text import counted, range_words, with_words
 from shared.job.timers import BACK_OFF, REPLACEMENT
@@ -58,6 +58,14 @@ def problem_line(problems: tuple[Problem, ...]) -> str:
     return f"{first.reason}{where}{sentence(first.message)}{more}"
 
 
+def waits_for(problems: Iterable[Problem]) -> str:
+    """What a job or a request waits for that begins by itself; empty for one that cannot be acted upon."""
+    problems = tuple(problems)
+    if waits_for_turn(problems):
+        return "waits for its turn"
+    return "waits for its runtime" if any(problem.reason == RUNTIME_NOT_FOUND for problem in problems) else ""
+
+
 def by(actors: Iterable[Actor]) -> str:
     """Who wrote it, as the rest of a line: ` by kubectl-edit`; empty where that is not known."""
     names = in_a_row([*map(str, actors)])
@@ -83,8 +91,15 @@ def _role(role: RoleSpec, spec: JobSpec) -> str:
     return counted(role.replicas, "worker") + (f" ({role.min_replicas} {most})" if spec.handling.elastic else "")
 
 
+def of_runtime(was: JobSpec, now: JobSpec) -> bool:
+    """True for a change of the job's runtime: neither a pause nor a restart of the job was asked for."""
+    return now.runtime != was.runtime and (now.suspend, now.restart) == (was.suspend, was.restart)
+
+
 def changed(was: JobSpec, now: JobSpec, generation: int, actors: Iterable[Actor] = ()) -> str:
     """The changes of an edit of the resource."""
+    if of_runtime(was, now):
+        return "the runtime of the job was changed"
     wishes = []
     if now.suspend != was.suspend:
         wishes.append("suspend it" if now.suspend else "resume it")
@@ -101,7 +116,7 @@ def scale_wish(event: ScaleRequested) -> str:
     """The workers that a scale request adds or removes."""
     created = f"{event.kind} {event.name} was created{by(event.by)}"
     if event.problems or event.spec is None:
-        return f"{created}, which cannot be acted upon: {problem_line(event.problems)}"
+        return f"{created}, which {waits_for(event.problems) or 'cannot be acted upon'}: {problem_line(event.problems)}"
     spec = event.spec
     if spec.pod_names:
         return f"{created}: {', '.join(spec.pod_names)} to leave"

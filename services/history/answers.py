@@ -225,7 +225,9 @@ class Fold:
             self.events.append(stored)
         if self._bytes > MOST_BYTES or len(self.histories) > MOST_JOBS:
             what = f"{MOST_BYTES >> 20} MiB of events" if self._keep else f"{MOST_JOBS} jobs"
-            words = f"it has more than {what}; ask the log itself: `muster get`, `why` or `history` with --nats"
+            words = (
+                f"it has more than {what}; ask the log itself: `muster get`, `why`, `report` or `history` with --nats"
+            )
             raise Refused(words, reason="TooLarge")
 
 

@@ -69,7 +69,7 @@ class Scheduler:
         self._cluster = cluster
         self._kinds = kinds
         self._domain = cluster_domain
-        self._resources: dict[tuple[JobKey, int, int], asyncio.Task[Custom]] = {}
+        self._resources: dict[tuple[JobKey, int, int, str], asyncio.Task[Custom]] = {}
 
     def known(self) -> Iterable[JobKey]:
         return ()
@@ -239,17 +239,18 @@ class Scheduler:
             return None
 
     async def _resource(self, job: Job) -> Custom:
-        """The resource with its pod templates, read once per generation.
+        """The resource with its pod templates, read once per generation and runtime.
 
         Raises `Transient` if its uid or generation is not that of the decision: the watcher records the newer one.
         """
         # A restored store counts generations again from its backup.
-        at = (job.key, job.epoch, job.generation)
+        used = job.spec.runtime if job.spec is not None else None
+        at = (job.key, job.epoch, job.generation, used.digest if used is not None else "")
         reading = self._resources.get(at)
         if reading is None:
             while len(self._resources) >= KEPT_RESOURCES:
                 del self._resources[next(iter(self._resources))]
-            reading = self._resources[at] = asyncio.create_task(self._read(job))
+            reading = self._resources[at] = asyncio.create_task(self._read(job, used))
             # Reads the exception if the waiting effects were cancelled.
             reading.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
@@ -258,12 +259,21 @@ class Scheduler:
             self._resources.pop(at, None)
             raise
 
-    async def _read(self, job: Job) -> Custom:
-        found = await self._cluster.get(self._kinds.of(job).resource, job.key.namespace, job.key.name)
+    async def _read(self, job: Job, used: RuntimeUsed | None) -> Custom:
+        framework = self._kinds.of(job)
+        found = await self._cluster.get(framework.resource, job.key.namespace, job.key.name)
         if found is None or found.metadata.uid != job.key.uid or found.metadata.generation != job.generation:
             raise Transient(f"{job.key} has changed since the decision")
-        used = job.spec.runtime if job.spec is not None else None
-        return found if used is None else joined(found, await self._runtime(job, used))
+        if used is None:
+            return found
+        whole = joined(found, await self._runtime(job, used))
+        # After a change of the runtime the watcher cannot check the resource against the one that the job keeps.
+        answer = framework.parse(whole) if not job.problems else ()
+        told = {known.field for known in job.spec.ignored} if job.spec is not None else set()
+        for problem in answer if not isinstance(answer, JobSpec) else ():
+            if problem.field not in told:
+                raise Refused(problem.message, reason=problem.reason, field=problem.field, words=problem.message)
+        return whole
 
     async def _runtime(self, job: Job, used: RuntimeUsed) -> JobRuntime:
         """The runtime as the log has it: the job's copy, which is made when the job begins.
@@ -298,7 +308,9 @@ class Scheduler:
         text = text_of(found.spec) if found is not None else ""
         if digest_of(text) == used.digest:
             return text
-        message = f"the {used.kind} was changed or deleted since the job was read; create the job again"
+        message = (
+            f"the {used.kind} was changed or deleted since the job was read; a job with pods needs to be created again"
+        )
         raise Refused(message, reason=RUNTIME_CHANGED, words=message)
 
 

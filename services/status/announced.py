@@ -1,6 +1,5 @@
 """Which jobs have all their Kubernetes Events, so that the next process does not create them again."""
 
-from collections import defaultdict
 from collections.abc import Iterable
 
 from services.status.core.effects import Announce
@@ -17,25 +16,29 @@ class Announced:
     """
 
     def __init__(self) -> None:
-        self._made: defaultdict[JobKey, set[str]] = defaultdict(set)
-        """Targets of Events that are there."""
+        self._made: dict[JobKey, set[str]] = {}
+        """Targets of Events that are there, of those that each job wanted last."""
         self._complete: dict[JobKey, int] = {}
         """The last event of a job for which all its Events are there."""
 
     def decided(self, history: History, steps: Iterable[Step]) -> None:
         """These are all steps for the job after its last event."""
-        wanted = set[str]()
+        key, wanted = history.job.key, set[str]()
+        made = self._made.setdefault(key, set())
         for step in steps:
             if isinstance(step, Record):
                 # Events that follow from it are not wanted yet.
                 return
             if isinstance(step, Announce):
                 wanted.add(step.target)
-        if wanted <= self._made[history.job.key]:
-            self._complete[history.job.key] = history.sequence
+        made &= wanted
+        if made == wanted:
+            self._complete[key] = history.sequence
 
     def made(self, key: JobKey, announce: Announce) -> None:
-        self._made[key].add(announce.target)
+        # A job that was gone before the call ended stays forgotten.
+        if key in self._made:
+            self._made[key].add(announce.target)
 
     def forget(self, key: JobKey) -> None:
         """The job is gone, and needs no Events."""

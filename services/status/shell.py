@@ -84,18 +84,25 @@ class Status:
         The next write of this shape is made on this version, without a GET.
         """
         self._announced = Announced()
-        self._announced_before: int | None = None
-        """Jobs without an event after this one had all their Events when this replica began to act."""
+        self._noted: int | None = None
+        """Jobs without an event after this one have all their Events; None before it is read."""
+        self._position: Callable[[], int] = lambda: 0
+        """The last event that this replica has folded."""
+        self._began = 0
+        """The last event of the log when this replica began to decide."""
         self._closed = asyncio.Queue[History]()
         """Histories of closed jobs, whose entries in the bucket are to be removed."""
         self._acts = asyncio.Event()
-        """Set once this replica decides: a standby replica removes nothing."""
+        """Set while this replica decides: a standby replica removes and notes nothing."""
 
     def known(self) -> Iterable[JobKey]:
         return ()
 
     def decide(self, history: History) -> list[Step]:
-        self._acts.set()
+        if not self._acts.is_set():
+            # Another replica may have noted more meanwhile.
+            self._noted, self._began = None, self._position()
+            self._acts.set()
         if history.job.gone:
             self._written.pop(history.job.key, None)
             self._announced.forget(history.job.key)
@@ -109,32 +116,42 @@ class Status:
 
     async def attend(self, runtime: Runtime) -> None:
         """Keep the bucket small, and the sequence that says which jobs have all their Events."""
+        self._position = lambda: runtime.histories.position
         await self._acts.wait()
         await asyncio.gather(self._remove_closed(runtime), self._note_announced(runtime))
 
     async def _note_announced(self, runtime: Runtime) -> None:
         """Note it again and again.  Only events of the last hour matter: Events about earlier ones are not created."""
         try:
-            noted = await self._insist(self._noted_before)
             while True:
+                await self._acts.wait()
+                noted = await self._insist(self._noted_before)
                 await asyncio.sleep(ANNOUNCED_SECONDS)
                 position = runtime.histories.position
                 earliest = stamp(self._now() - EVENTS_LIVE)
                 owing = [
                     history.sequence - 1
-                    async for history in runtime.in_slices(runtime.histories)
+                    async for history in runtime.in_slices(runtime.histories.open())
                     if history.sequence > noted and history.time > earliest and self._announced.owes(history)
                 ]
-                if (complete := min([position, *owing])) > noted:
-                    await self._insist(partial(self._checkpoints.note, ANNOUNCED, complete))
-                    noted = complete
+                await self._insist(partial(self._note, min([position, *owing]), runtime.owns))
         except Refused as refusal:
             log.warning("cannot note which jobs have their Kubernetes Events", why=str(refusal))
 
+    async def _note(self, complete: int, owns: Callable[[], bool]) -> None:
+        """Note it, unless another replica does so now."""
+        if not owns():
+            self._acts.clear()
+        elif complete > await self._noted_before():
+            await self._checkpoints.note(ANNOUNCED, complete)
+            self._noted = complete
+
     async def _noted_before(self) -> int:
-        if self._announced_before is None:
-            self._announced_before = await self._checkpoints.noted(ANNOUNCED)
-        return self._announced_before
+        if self._noted is None:
+            noted = await self._checkpoints.noted(ANNOUNCED)
+            # A log that was restored from a backup may end before it.
+            self._noted = noted if noted <= self._began else 0
+        return self._noted
 
     async def _remove_closed(self, runtime: Runtime) -> None:
         """Remove the bucket's entries of the jobs that closed since the last start, and of each that closes now."""
@@ -165,7 +182,7 @@ class Status:
             try:
                 return await ask()
             except Transient as trouble:
-                log.info("cannot remove checkpoints now", why=str(trouble))
+                log.info("cannot use the bucket of checkpoints now", why=str(trouble))
                 await asyncio.sleep(backoff(tries, chance=self._chance))
                 tries += 1
 

@@ -191,16 +191,21 @@ class Watcher:
         begin_later: set[str] = set()
         full = False
         while True:
+            before, full = full, self._runtime.reserved()
+            if not self._runtime.acting:
+                # Once it leads again, all that waited meanwhile would be recorded at once.
+                self._starts = Starts()
             for namespace, jobs in sorted(self._starts.waiting.items()):
                 if namespace not in begin_later:
                     log.info("jobs wait to begin", namespace=namespace, jobs=jobs, why=f"{MOST} begin at once")
             begin_later = {*self._starts.waiting}
-            for key in self._starts.tell(asyncio.get_running_loop().time()):
-                self._runtime.wake(key)
+            if not full:
+                for key in self._starts.tell(asyncio.get_running_loop().time()):
+                    self._runtime.wake(key)
             waiting = set(self._budgets.waiting)
             for namespace, budget in sorted(waiting - told):
                 log.warning("over budget", namespace=namespace, budget=budget)
-            told, before, full = waiting, full, self._runtime.reserved()
+            told = waiting
             if before and not full:
                 log.info("log has room again")
                 self._wake_all()

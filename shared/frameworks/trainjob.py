@@ -38,7 +38,17 @@ from shared.frameworks.trainer_templates import (
 )
 from shared.frameworks.trainjob_status import phase_of, train_job_status
 from shared.job.naming import HOSTFILE, MPI_FOLDER, RESTART, SSH_FOLDER, JobKey, WorkerName
-from shared.job.spec import LAUNCHED_TOGETHER, LAUNCHER, REPLICATED, WORKER, JobSpec, Problem, RoleSpec, Wishes
+from shared.job.spec import (
+    LAUNCHED_TOGETHER,
+    LAUNCHER,
+    REPLICATED,
+    RUNTIME_NOT_FOUND,
+    WORKER,
+    JobSpec,
+    Problem,
+    RoleSpec,
+    Wishes,
+)
 from shared.job.state import Job
 
 TRAINJOBS = Resource(GROUP, VERSION, "trainjobs", "TrainJob", Custom)
@@ -92,7 +102,7 @@ IGNORED: Mapping[str, str] = {
 
 _WITHOUT: Mapping[Without, tuple[str, str]] = {
     "missing": (
-        "TrainingRuntimeNotFound",
+        RUNTIME_NOT_FOUND,
         "create the runtime that it names: the job begins when that is there",
     ),
     "not listed": (
@@ -143,12 +153,14 @@ class TrainJob(Framework):
 
     def wishes(self, manifest: Custom) -> Wishes | None:
         nodes = at(manifest.spec, "trainer", "numNodes")
-        whole = isinstance(nodes, int) and not isinstance(nodes, bool)
+        deadline = at(manifest.spec, "activeDeadlineSeconds")
         restart = (manifest.metadata.annotations or {}).get(RESTART, "")
         return Wishes(
             suspend=at(manifest.spec, "suspend") is True,
             restart=restart[: reading.LONGEST_RESTART],
-            workers=nodes if whole else None,
+            deadline=deadline if isinstance(deadline, int) and deadline >= 1 else None,
+            workers=nodes if isinstance(nodes, int) and not isinstance(nodes, bool) else None,
+            workers_field="spec.trainer.numNodes",
         )
 
     def ours(self, manifest: Custom) -> bool:

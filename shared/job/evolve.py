@@ -19,7 +19,7 @@ from shared.job.evolve_adoption import adopted
 from shared.job.evolve_pods import in_epoch, noticed, pods_gone, pods_observed, with_minimum_checked
 from shared.job.integrity import evolved
 from shared.job.membership import Members
-from shared.job.naming import older_secret_name
+from shared.job.naming import config_name, older_secret_name
 from shared.job.spec import LAUNCHER, Wishes, going_on
 from shared.job.state import Job, Phase, Refusal, with_attempt, without
 from shared.job.timers import BACK_OFF, JOB_WAIT
@@ -172,9 +172,11 @@ def _job_observed(job: Job, event: watcher.JobObserved, at: At) -> Job:
     elif job.problems and holds(conditions, "Created"):
         conditions = with_condition(conditions, "Created", at, reason=f"{job.kind}Created")
     before, spec = job.spec, event.spec
-    if before is not None and spec is not None and job.kept_runtime not in (None, spec.runtime):
-        # The watcher had not read the first slots yet when it recorded another runtime.
-        spec = going_on(before, Wishes(suspend=spec.suspend, restart=spec.restart, workers=spec.worker.replicas))
+    if before is not None and spec is not None and not job.follows(spec.runtime):
+        # The watcher had not read the first slots yet when it recorded another runtime.  The number of workers may be
+        # that runtime's: the watcher records the resource's next.
+        wishes = Wishes(suspend=spec.suspend, restart=spec.restart, deadline=spec.active_deadline_seconds)
+        spec = going_on(before, wishes)
     job = replace(
         job,
         kind=event.kind,
@@ -205,6 +207,9 @@ def _children_observed(job: Job, event: watcher.ChildrenObserved, at: At) -> Job
         if known is None or known.uid != child.uid or known.version < child.version:
             children[child.kind, child.name] = child
     made = {_MADE_BY[child.kind] for child in event.children if child.kind in _MADE_BY}
+    if not any(child.name == config_name(job.key.name) for child in event.children):
+        # A ConfigMap may be the copy of a runtime, which another effect makes.
+        made.discard("WriteHosts")
     refusals = {effect: refusal for effect, refusal in job.refusals.items() if effect not in made}
     return requests.seen(_written(replace(job, children=children, refusals=refusals), at), at)
 

@@ -32,6 +32,12 @@ OVER_BUDGET = "OverBudget"
 MANY_STARTING = "ManyStarting"
 """The problem of a new job while others of its namespace are being made; it goes once its turn comes."""
 
+TURNS = frozenset({OVER_BUDGET, MANY_STARTING})
+"""The problems of what only waits for its turn."""
+
+RUNTIME_NOT_FOUND = "TrainingRuntimeNotFound"
+"""The problem of a job whose runtime is not there; it goes once the runtime comes."""
+
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """A reason why a spec cannot be acted upon."""
@@ -46,7 +52,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 def waits_for_turn(problems: Iterable[Problem]) -> bool:
     """True if the job or the request waits for its turn."""
-    return any(problem.reason in (OVER_BUDGET, MANY_STARTING) for problem in problems)
+    return any(problem.reason in TURNS for problem in problems)
 
 
 class Ignored(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,20 +201,33 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
 
     suspend: bool = False
     restart: str = ""
+    deadline: int | None = None
+    """Its activeDeadlineSeconds."""
     workers: int | None = None
     """None if the resource names no number."""
+    workers_field: str = ""
+    """The path of that number."""
 
 
 def going_on(spec: JobSpec, wishes: Wishes) -> JobSpec:
-    """The spec of a job that goes on with its runtime; a number of workers beyond its bounds has no effect."""
-
-    def sized(role: RoleSpec) -> RoleSpec:
-        count, most = wishes.workers, role.max_replicas
-        fits = count is not None and most is not None and role.min_replicas <= count <= most
-        return msgspec.structs.replace(role, replicas=count) if fits else role
-
-    roles = tuple(sized(role) if role.name == WORKER else role for role in spec.roles)
-    return msgspec.structs.replace(spec, suspend=wishes.suspend, restart=wishes.restart, roles=roles)
+    """The spec of a job that goes on with its runtime; a number of workers beyond its bounds is among `ignored`."""
+    count, worker = wishes.workers, spec.worker
+    least, most = worker.min_replicas, worker.max_replicas
+    ignored = tuple(known for known in spec.ignored if known.field != wishes.workers_field)
+    if count is not None and most is not None and least <= count <= most:
+        worker = msgspec.structs.replace(worker, replicas=count)
+    elif count is not None and max(count - spec.launcher_works, 1) != worker.replicas:
+        bounds = f"at least {least} and at most {most}" if most is not None else "the number that it began with"
+        message = f"the job keeps the runtime that it began with: set {bounds}"
+        ignored += (Ignored(field=wishes.workers_field, message=message),)
+    return msgspec.structs.replace(
+        spec,
+        suspend=wishes.suspend,
+        restart=wishes.restart,
+        active_deadline_seconds=wishes.deadline,
+        roles=tuple(worker if role.name == WORKER else role for role in spec.roles),
+        ignored=ignored,
+    )
 
 
 class ScaleSpec(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from shared.job.integrity import Integrity
 from shared.job.losses import Failure
 from shared.job.membership import Departure, Members, Membership, Unknown
 from shared.job.naming import JobKey, Slot, Uid, WorkerName, config_name, pod_name, runtime_copy_name
+from shared.job.reasons import RUNTIME_CHANGED
 from shared.job.scaling import Scaling
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, RuntimeUsed
@@ -158,12 +159,27 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def kept_runtime(self) -> RuntimeUsed | None:
-        """The runtime of a job whose copy of it or whose first pod was seen: no later change of it changes the job."""
+        """The runtime of a job that has slots, a pod or a copy of it: no later change of it changes the job.
+
+        From the first slots on, the scheduler may make the copy and pods before the watcher shows them.  If it found
+        neither the copy nor that runtime, nothing was made, and the job follows its runtime.
+        """
         runtime = self.spec.runtime if self.spec is not None else None
-        if runtime is None or not (self.attempt.begun or self.attempt.number):
+        if runtime is None:
             return None
-        copy = ("ConfigMap", runtime_copy_name(self.key.name, runtime.digest))
-        return runtime if self.attempt.number or self.pods or copy in self.children else None
+        copy = self.children.get(("ConfigMap", runtime_copy_name(self.key.name, runtime.digest)))
+        if self.pods or (copy is not None and copy.ours):
+            return runtime
+        missed = any(
+            refusal.reason == RUNTIME_CHANGED and refusal.at.sequence > self.edited
+            for refusal in self.refusals.values()
+        )
+        return runtime if self.attempt.begun and not missed else None
+
+    def follows(self, runtime: RuntimeUsed | None) -> bool:
+        """False if the job keeps a runtime with another spec."""
+        kept = self.kept_runtime
+        return kept is None or (runtime is not None and runtime.digest == kept.digest)
 
     @property
     def halted(self) -> bool:

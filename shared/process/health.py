@@ -64,7 +64,7 @@ BUDGETS = {
     "room": "changes of {jobs} wait for room in the log: the rest is for decisions (MUSTER_LOG_RESERVE); give it room",
 }
 """What jobs wait for, with a sentence about them."""
-LATE = "{documents} not written for up to {seconds:.0f} s: the API server answers too slowly, or refuses"
+LATE = "{documents} not written for up to {seconds:.0f} s: the API server answers too slowly, or fails"
 GAUGES = (READY, OWNER, CONNECTED, POSITION, PENDING, BEHIND, HISTORIES, IN_FLIGHT)
 
 

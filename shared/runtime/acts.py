@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from math import isfinite
 
 import msgspec
 
@@ -97,6 +98,8 @@ class Acts:
         self._metrics = metrics
         self._leisure = Leisure()
         self._lanes: defaultdict[JobKey, _Lane] = defaultdict(lambda: _Lane(self._leisure))
+        self._waiting: dict[JobKey, None] = {}
+        """Jobs with targets that are to be changed, and some whose targets have been changed since then."""
         self._turns = Turns(EFFECTS_IN_FLIGHT)
 
     def begin(
@@ -112,9 +115,13 @@ class Acts:
             return
         lane = self._lanes[key]
         due = lane.in_flight.due(allowed, self._time(), history.sequence, all_of_them=all_of_them)
-        self._requeue_after(key, max(lane.in_flight.next_due() - self._time(), 0.0))
+        next_due = lane.in_flight.next_due()
+        self._requeue_after(key, max(next_due - self._time(), 0.0))
+        if due or isfinite(next_due):
+            self._waiting[key] = None
         if not lane.in_flight:
             del self._lanes[key]
+            self._waiting.pop(key, None)
         if together := [item for item in due if not item.effect.apart]:
             yield self._carry_out(together, _Round(history, len(together)))
         for item in due:
@@ -123,8 +130,10 @@ class Acts:
 
     def late(self) -> Late:
         """How many targets wait for their change longer than they should."""
-        now = self._time()
-        waits = [seconds for lane in self._lanes.values() for seconds in lane.in_flight.late(now)]
+        now, lanes = self._time(), self._lanes
+        # Finished jobs keep their lanes, which are too many to look at for every probe.
+        self._waiting = {key: None for key in self._waiting if lanes[key].in_flight.waits()}
+        waits = [seconds for key in self._waiting for seconds in lanes[key].in_flight.late(now)]
         return Late(len(waits), max(waits, default=0.0))
 
     def _may_begin(self, key: JobKey, effect: Effect) -> bool:

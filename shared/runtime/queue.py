@@ -229,6 +229,10 @@ class InFlight:
         """The loop's time at which the first change that can wait is carried out; infinite without one."""
         return min((item.due for item in self._by_target.values() if item.due), default=inf)
 
+    def waits(self) -> bool:
+        """True if a target is to be changed."""
+        return any(isfinite(item.wanted) for item in self._by_target.values())
+
     def late(self, now: float) -> list[float]:
         """The seconds since which each target is to be changed that is late."""
         waits = ((item, now - item.wanted) for item in self._by_target.values())

@@ -106,7 +106,7 @@ class Runtime:
         self._log = eventlog
         self._subjects = namespace_filters(namespace)
         self.reserved = reserved
-        self._owns = owns
+        self.owns = owns
         self._chance = chance
         self._acts = Acts(
             service.act,
@@ -128,7 +128,12 @@ class Runtime:
     @property
     def trouble(self) -> str:
         """Why this replica cannot read or append; empty if it can.  A standby replica appends nothing."""
-        return self._unread or (self.appends.trouble if self._owns() else "")
+        return self._unread or (self.appends.trouble if self.owns() else "")
+
+    @property
+    def acting(self) -> bool:
+        """True while this replica has the lease and has folded what the last holder wrote."""
+        return self.current and self.owns()
 
     async def run(self) -> None:
         """Fold, decide, record and act until cancelled."""
@@ -199,7 +204,7 @@ class Runtime:
 
     def late(self) -> Late:
         """The targets of this replica that wait for their change longer than they should."""
-        return self._acts.late() if self._owns() else Late()
+        return self._acts.late() if self.owns() else Late()
 
     def held_for(self) -> Counter[Held]:
         """How many jobs this process does not act on, by reason."""
@@ -259,7 +264,7 @@ class Runtime:
         if not self.current:
             self._catch_up()
             return
-        if not self._owns():
+        if not self.owns():
             # A standby replica only folds.  When it gets the lease, `owned` queues every job.
             return
         # After the whole batch, so that a job is decided once for all of its events.
@@ -285,7 +290,7 @@ class Runtime:
     def _decide(self, key: JobKey) -> None:
         """Decide about one job, and start its append and its effects."""
         # A job that is skipped here is queued again by `wake_all`, once this replica acts.
-        if self._stopping or not self.current or not self._owns():
+        if self._stopping or not self.acting:
             return
         # A history without events is not kept: anyone may name any number of jobs.
         history = self.histories.get(key) or History(key)

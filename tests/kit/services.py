@@ -69,6 +69,10 @@ class Services(ABC):
         self._policy = policy
         self._now = now
         self._running: dict[str, tuple[Runtime, asyncio.Task[None]]] = {}
+        self.standby: set[str] = set()
+        """The services whose lease another replica has."""
+        self.full = False
+        """True while the rest of the log's room is for decisions."""
 
     @abstractmethod
     async def cluster(self, author: str) -> Cluster:
@@ -88,7 +92,16 @@ class Services(ABC):
         service = await a_service(
             author, cluster, log, self._kinds, policy=self._policy, options=self.options(), now=self._now
         )
-        runtime = Runtime(service, log, namespace=self.namespace, now=self._now, clock=self.clock, chance=self.chance)
+        runtime = Runtime(
+            service,
+            log,
+            namespace=self.namespace,
+            owns=lambda: author not in self.standby,
+            reserved=lambda: self.full,
+            now=self._now,
+            clock=self.clock,
+            chance=self.chance,
+        )
         self._running[author] = (runtime, asyncio.create_task(runtime.run()))
 
     async def kill(self, author: str) -> None:
@@ -102,6 +115,11 @@ class Services(ABC):
         with suppress(asyncio.CancelledError):
             await task
         assert not failed, f"the {author} ended by itself: {failed}"
+
+    async def lead(self, author: str) -> None:
+        """A standby service gets the lease."""
+        self.standby.remove(author)
+        await self._running[author][0].owned()
 
     def runtimes(self) -> list[Runtime]:
         """Those that run."""

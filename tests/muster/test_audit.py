@@ -12,7 +12,7 @@ from shared.job.events.scaler import ScaleRejected
 from shared.job.events.setup import EventDisowned
 from shared.job.events.watcher import JobDeleting, JobGone, JobObserved, ScaleRequested
 from shared.job.naming import Uid
-from shared.job.spec import OVER_BUDGET, Problem, ScaleSpec
+from shared.job.spec import OVER_BUDGET, Problem, RuntimeUsed, ScaleSpec
 from shared.job.views import Actor
 from tests.kit.builders import a_running_job, a_spec, observed
 from tests.memory.eventlog import MemoryEventLog
@@ -114,3 +114,13 @@ def test_since_is_an_age_or_a_time(since: str, begin: datetime | None):
 def test_since_is_nothing_else(since: str):
     with pytest.raises(typer.BadParameter, match="neither an age"):
         begin_of(since, NOW)
+
+
+async def test_a_change_of_the_runtime_is_no_change_of_the_job(log: Log):
+    used = RuntimeUsed(kind="TrainingRuntime", name="torch", uid="runtime-1", generation=1, digest="1")
+    spec = a_spec(runtime=used)
+    newer = a_spec(runtime=replace(used, generation=2, digest="2"))
+    log.add(observed(spec), observed(newer))
+    assert len(await rows(log)) == 1
+    log.add(replace(observed(replace(newer, suspend=True), generation=2), by=(EDIT,)))
+    assert [row[2] for row in await rows(log)][1:] == ["the job was edited to suspend it"]

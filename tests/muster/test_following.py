@@ -144,6 +144,15 @@ async def test_a_request_that_waits_its_turn_says_for_what(said: Said, clock: Cl
     await asyncio.wait_for(waiting, PATIENCE_SECONDS)
 
 
+@pytest.mark.parametrize("reason", ["ManyStarting", "OverBudget"])
+async def test_a_job_that_waits_for_its_turn_is_waited_for(job: Waiting, reason: str):
+    waits = {"type": "Created", "status": "False", "reason": reason, "message": "this one waits for its turn"}
+    waiting = await job.begin("", conditions=[waits], observedGeneration=1)
+    await job.status("", conditions=[waits], observedGeneration=1)
+    await job.looked()
+    await job.ends(waiting)
+
+
 async def test_what_muster_refuses_in_the_spec_is_not_waited_for(job: Waiting):
     refused = {"type": "Created", "status": "True", "reason": "InvalidValue", "message": "spec.slotsPerWorker: write 1"}
     waiting = await job.begin("Suspended", conditions=[refused], observedGeneration=1)

@@ -34,6 +34,10 @@ WRONG = JobObserved(
 )
 
 
+def waiting(reason: str) -> JobObserved:
+    return msgspec.structs.replace(WRONG, generation=1, problems=(Problem(reason=reason),))
+
+
 an_mx_job, *started = a_running_job(2)
 assert isinstance(an_mx_job, JobObserved)
 
@@ -83,6 +87,16 @@ def log() -> Log:
             [*a_running_job(2), WRONG],
             "team-a trainingjob resnet Running 3/3 0 edit refused: NoContainers",
             id="an edit was refused",
+        ),
+        pytest.param(
+            [waiting("ManyStarting")],
+            "team-a trainingjob resnet - 0/0 0 waits for its turn: ManyStarting",
+            id="its turn",
+        ),
+        pytest.param(
+            [waiting("TrainingRuntimeNotFound")],
+            "team-a trainingjob resnet - 0/0 0 waits for its runtime: TrainingRuntimeNotFound",
+            id="its runtime",
         ),
         pytest.param(
             a_crash_loop("TFJob"),

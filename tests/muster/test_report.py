@@ -7,11 +7,24 @@ from muster.report import Report, report_by_log, told
 from muster.targets import parse_target
 from shared.errors import Refused
 from shared.frameworks.kinds import BUILT_IN
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.scaler import WorkersReleased
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned
-from shared.job.events.status import JobFailed, JobRestarting
-from shared.job.events.watcher import JobGone, JobObserved, PodsObserved
+from shared.job.events.status import JobFailed, JobRestarting, JobSuspended, JobSuspending
+from shared.job.events.watcher import JobGone, JobObserved, PodsGone, PodsObserved
+from shared.job.naming import Uid
 from shared.job.views import Actor
-from tests.kit.builders import a_running_job, exited, scaling_out, worker, workers
+from tests.kit.builders import (
+    a_created_job,
+    a_running_job,
+    a_spec,
+    exited,
+    observed,
+    pods,
+    scaling_out,
+    worker,
+    workers,
+)
 from tests.memory.eventlog import MemoryEventLog
 from tests.muster.test_get import Log
 
@@ -28,8 +41,12 @@ async def of(log: Log, name: str = "resnet") -> Report:
     return await report_by_log(MemoryEventLog(log.journal), asked, "team-a", BUILT_IN)
 
 
-def begun() -> list[object]:
-    first, *later = a_running_job(2)
+def begun() -> list[AnyEvent]:
+    return begun_with(2)
+
+
+def begun_with(size: int) -> list[AnyEvent]:
+    first, *later = a_running_job(size)
     assert isinstance(first, JobObserved)
     return [msgspec.structs.replace(first, by=(EDIT,)), *later]
 
@@ -52,7 +69,7 @@ async def test_a_restart_begins_an_attempt_and_a_lost_worker_is_a_failure(log: L
     first, second = report.attempts
     assert (first.number, first.pods, first.reason, first.counted) == (1, 3, "", False)
     assert (second.number, second.pods, second.reason, second.counted) == (2, 0, "WorkerFailed", True)
-    assert first.until == second.since
+    assert first.until == report.phases[-1].since
     (loss,) = report.failures
     assert (loss.pod, loss.code) == ("resnet-worker-1", 1)
 
@@ -102,3 +119,53 @@ async def test_its_blocks_name_what_there_is_and_json_has_all_of_it(log: Log):
 async def test_control_characters_that_people_wrote_stay_in_one_line(log: Log):
     log.add(*begun(), JobFailed(reason="X", message="one\ntwo"), SlotsAssigned(slots=(workers(0),)))
     assert all("\n" not in line for line in told(await of(log), as_json=False))
+
+
+async def test_a_job_that_came_back_goes_on(log: Log):
+    log.add(*begun(), JobGone(version=90), observed(a_spec(2)))
+    report = await of(log)
+    assert (report.phases[-1].phase, report.phases[-1].until) == ("Running", "")
+    assert report.attempts[-1].until == ""
+    log.add(JobFailed(reason="TrainingJobFailed"))
+    report = await of(log)
+    assert report.phases[-2].until == report.phases[-1].since == report.attempts[-1].until
+    assert all(span.seconds is None or span.seconds > 0 for span in (*report.phases, *report.attempts))
+
+
+async def test_an_end_that_was_known_before_it_came_back_is_kept(log: Log):
+    log.add(*begun(), JobFailed(reason="TrainingJobFailed"), JobGone(version=90), observed(a_spec(2)))
+    report = await of(log)
+    assert report.phases[-1].until == ""
+    assert report.attempts[-1].until == report.phases[-1].since
+
+
+async def test_back_off_and_a_pause_belong_to_no_attempt(log: Log):
+    log.add(*begun(), JobRestarting(reason="WorkerFailed"), JobRestarted(attempt=1, reason="WorkerFailed"))
+    first, second = (await of(log)).attempts
+    assert second.since > first.until
+    log.add(JobSuspending(reason="Suspended"), JobSuspended(reason="Suspended"))
+    report = await of(log)
+    assert report.attempts[-1].until == report.phases[-2].since
+
+
+async def test_an_attempt_has_the_pods_that_were_there(log: Log):
+    created = a_created_job(3)
+    log.add(*created)
+    assert [attempt.pods for attempt in (await of(log)).attempts] == [0]
+    log.add(pods(worker(0, phase="Pending"), worker(1, phase="Pending")), PodsGone(uids=(worker(1).uid,)))
+    assert [attempt.pods for attempt in (await of(log)).attempts] == [2]
+
+
+async def test_every_worker_that_failed_is_told_however_many_failed_at_once(log: Log):
+    some, rest = range(20), range(20, 40)
+    log.add(*begun_with(40), pods(*(worker(index, version=30, phase="Failed", exits=exited(1)) for index in some)))
+    log.add(PodsGone(uids=tuple(worker(index).uid for index in rest)))
+    losses = (await of(log)).failures
+    assert [loss.pod for loss in losses] == [f"resnet-worker-{index}" for index in (*some, *rest)]
+    assert {(loss.code, loss.reason) for loss in losses} == {(1, "Error"), (None, "Deleted")}
+
+
+async def test_a_worker_that_was_released_or_succeeded_is_no_failure(log: Log):
+    log.add(*begun(), pods(worker(1, version=30, phase="Succeeded", exits=exited(0))))
+    log.add(WorkersReleased(request=Uid(""), slots=(workers(0),), reason="Drained"))
+    assert (await of(log)).failures == ()

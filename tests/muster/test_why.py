@@ -607,3 +607,16 @@ async def test_of_two_requests_of_one_name_the_kind_tells_which_is_meant():
 async def test_an_empty_log_knows_nothing():
     with pytest.raises(Refused, match="the log knows no TrainingJob team-a/resnet"):
         await answer(MemoryEventLog(MemoryJournal(), user="status"), ASKED, "", "team-a")
+
+
+@pytest.mark.parametrize(
+    ("reason", "word"),
+    [("ManyStarting", "turn"), ("OverBudget", "turn"), ("TrainingRuntimeNotFound", "runtime")],
+)
+def test_a_job_that_begins_by_itself_is_not_told_as_refused(reason: str, word: str):
+    waiting = JobObserved(
+        kind="TrainingJob", api_version="v1", generation=1, version=1, problems=(Problem(reason=reason),)
+    )
+    heading, *lines = said(causes_of(waiting)).splitlines()
+    assert heading.endswith(f": waits for its {word}")
+    assert any(f"what was applied waits for its {word}: {reason}" in line for line in lines)

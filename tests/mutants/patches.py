@@ -597,8 +597,8 @@ PATCHES = (
             ),
             (
                 RUN,
-                "        if self._stopping or not self.current or not self._owns():\n",
-                "        if self._stopping or not self._owns():\n",
+                "        if self._stopping or not self.acting:\n",
+                "        if self._stopping or not self.owns():\n",
             ),
         ),
         ("tests/service/test_runtime.py",),

@@ -7,6 +7,7 @@ from services.status.shell import ANNOUNCED_SECONDS
 from shared.errors import Transient
 from shared.eventlog.account import HEADS
 from shared.frameworks.training_job import TRAININGJOBS
+from tests.kit.services import AUTHORS
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import World, a_training_job
 from tests.memory.cluster import Call
@@ -82,6 +83,69 @@ async def test_what_happened_while_the_service_was_down_is_told_of():
         assert {reason for reason, _ in {*world.kubernetes_events()} - before} == {"TrainingJobWorkerFailed"}
 
 
+class Replicas:
+    """Two replicas of every service, of which the first has the leases."""
+
+    def __init__(self, first: World, second: World) -> None:
+        self._worlds = (first, second)
+        second.standby |= {*AUTHORS}
+
+    async def led_by(self, leader: World) -> None:
+        for world in self._worlds:
+            world.standby |= {*AUTHORS}
+        for author in AUTHORS:
+            await leader.lead(author)
+
+
+async def noted(world: World) -> int:
+    kept = await (await world.log("status").bucket(HEADS)).get(ANNOUNCED)
+    assert kept is not None
+    return int(kept.value.decode().rpartition("/")[2])
+
+
+@in_virtual_time
+async def test_a_replica_that_lost_the_lease_does_not_set_the_note_back():
+    events = Events()
+    async with a_world(events) as first:
+        second = World(sharing=first)
+        replicas = Replicas(first, second)
+        async with second:
+            await first.trains(workers=2)
+            await first.pass_seconds(LONG)
+            await replicas.led_by(second)
+            newest = await noted(first)
+            for number in range(40):
+                first.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
+                for _ in range(4):
+                    await first.pass_seconds(ANNOUNCED_SECONDS)
+                    last, newest = newest, await noted(first)
+                    assert newest >= last
+
+
+@in_virtual_time
+async def test_a_replica_that_leads_again_creates_no_event_of_the_one_that_led_meanwhile():
+    events = Events()
+    async with a_world(events) as first:
+        second = World(sharing=first)
+        replicas = Replicas(first, second)
+        async with second:
+            await first.trains(workers=1)
+            await first.pass_seconds(LONG)
+            await replicas.led_by(second)
+            first.apply(TRAININGJOBS, a_training_job("other", workers=1))
+            await first.phase("Running", name="other")
+            await first.pass_seconds(LONG)
+            made, newest = events.tried, await noted(first)
+            await replicas.led_by(first)
+            await first.pass_seconds(LONG)
+            assert events.tried == made
+            first.apply(TRAININGJOBS, a_training_job("third", workers=1))
+            await first.phase("Running", name="third")
+            await first.pass_seconds(LONG)
+            assert events.tried > made
+            assert await noted(first) > newest
+
+
 @in_virtual_time
 async def test_a_note_of_another_log_counts_for_nothing():
     events = Events()
@@ -94,3 +158,19 @@ async def test_a_note_of_another_log_counts_for_nothing():
         await world.restart("status")
         await world.pass_seconds(LONG)
         assert events.tried == 2 * made
+
+
+@in_virtual_time
+async def test_events_after_the_end_of_a_restored_log_are_created_whatever_was_noted():
+    events = Events()
+    async with a_world(events) as world:
+        await world.trains(workers=1)
+        await world.pass_seconds(LONG)
+        bucket, identity = await world.log("status").bucket(HEADS), await world.log("status").identity()
+        await bucket.put(ANNOUNCED, f"{identity}/999999".encode())
+        await world.restart("status")
+        world.apply(TRAININGJOBS, a_training_job("other", workers=1))
+        await world.phase("Running", name="other")
+        await world.pass_seconds(LONG)
+        assert [reason for reason, _ in world.kubernetes_events()].count("TrainingJobRunning") == 2
+        assert await noted(world) <= world.journal.events[-1].sequence

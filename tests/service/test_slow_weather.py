@@ -163,10 +163,14 @@ async def test_a_status_that_is_not_written_in_time_is_reported_until_it_is_writ
         assert known.report().warnings == ()
         await world.pass_seconds(20)
         (told,) = known.report().warnings
-        assert re.fullmatch(r"1 status document not written for up to \d\d s: .*", told)
+        assert re.fullmatch(r"1 status document .* for up to \d\d s: the API server answers too slowly, or fails", told)
+        assert len(known.runtime._acts._waiting) == 1
         stuck.over = True
         await world.phase("Running")
         assert known.report().warnings == ()
+        await world.quiet()
+        assert known.report().warnings == ()
+        assert not known.runtime._acts._waiting, "a probe looks at no job whose status is written"
 
 
 @in_virtual_time

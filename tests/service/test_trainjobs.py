@@ -8,7 +8,7 @@ import pytest
 
 from shared.cluster.kinds import CONFIGMAPS, SERVICES
 from shared.cluster.objects import Custom
-from shared.errors import Transient
+from shared.errors import Refused, Transient
 from shared.frameworks.kinds import Kinds
 from shared.frameworks.trainer_schemas import CLUSTER_RUNTIMES, RUNTIMES
 from shared.frameworks.trainjob import TRAINJOBS, TrainJob
@@ -358,3 +358,72 @@ async def test_a_job_that_trainer_began_is_left_alone():
         await world.until(lambda: "JobOfAnother" in world.types())
         await world.quiet()
         assert not world.pods()
+
+
+@in_virtual_time
+async def test_a_job_whose_copy_was_never_made_follows_its_runtime():
+    async with Play() as world:
+        world.runtime(torch_runtime())
+        await world.kill("scheduler")
+        world.play(trainer={"numNodes": 2})
+        await world.until(lambda: world.known("Created") is not None)
+        full = True
+
+        def quota(before: object, after: object) -> None:
+            if full:
+                raise Refused("create ConfigMap: exceeded quota", reason="QuotaExceeded")
+
+        world.store.admit(CONFIGMAPS, quota)
+        await world.start("scheduler")
+        await world.until(lambda: "EffectRefused" in world.types())
+        world.edit({"suspend": True})
+        await world.comes_to("Suspended")
+        world.edit({"suspend": False})
+        await world.until(lambda: world.job("mnist").attempt.begun and world.job("mnist").attempt.number == 1)
+        world.change_runtime("newer")
+        await world.quiet()
+        full = False
+        await world.comes_to("Running")
+        assert world.images() == {"newer"}
+
+
+@in_virtual_time
+async def test_a_patch_that_does_not_fit_the_kept_runtime_is_refused_and_can_be_mended():
+    async with Play() as world:
+        world.runtime(torch_runtime())
+        world.play(trainer={"numNodes": 2})
+        await world.comes_to("Running")
+        world.change_runtime("newer")
+        world.edit({"suspend": True})
+        await world.until(lambda: not world.pods())
+        patch = {
+            "manager": "a",
+            "trainingRuntimeSpec": {
+                "template": {
+                    "spec": {
+                        "replicatedJobs": [
+                            {"name": "node", "template": {"spec": {"template": {"spec": {"containers": "x"}}}}}
+                        ]
+                    }
+                }
+            },
+        }
+        world.edit({"runtimePatches": [patch], "suspend": False})
+        await world.until(lambda: "EffectRefused" in world.types())
+        assert world.job("mnist").integrity.doubt is None
+        world.edit({"runtimePatches": []})
+        await world.comes_to("Running")
+        assert world.images() == {"train"}
+
+
+@in_virtual_time
+async def test_a_deadline_counts_after_a_change_of_the_runtime():
+    async with Play() as world:
+        world.runtime(torch_runtime())
+        world.play()
+        await world.comes_to("Running")
+        world.change_runtime("newer")
+        world.edit({"activeDeadlineSeconds": 60})
+        await world.pass_seconds(70)
+        await world.comes_to("Failed")
+        assert world.known("Failed") == ("True", "DeadlineExceeded")

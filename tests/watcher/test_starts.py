@@ -175,6 +175,37 @@ async def test_a_flood_of_jobs_that_wait_is_a_few_writes_a_second():
 
 
 @in_virtual_time
+async def test_a_replica_that_leads_again_tells_a_few_at_a_time():
+    async with World() as world:
+        await world.kill("scheduler")
+        for number in range(200):
+            world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
+        await world.until(lambda: world.count("JobObserved") == MOST)
+        world.standby.add("watcher")
+        await world.pass_seconds(10 * TOLD_AFTER_SECONDS)
+        await world.lead("watcher")
+        await world.pass_seconds(TOLD_AFTER_SECONDS - 1)
+        assert world.count("JobObserved") == 2 * MOST, "it knows neither turns nor waiting times of before"
+        await world.pass_seconds(5)
+        assert 2 * MOST < world.count("JobObserved") <= 2 * MOST + 5 * TOLD_AT_ONCE
+
+
+@in_virtual_time
+async def test_a_log_that_has_room_again_is_told_a_few_at_a_time():
+    async with World() as world:
+        await world.kill("scheduler")
+        for number in range(200):
+            world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
+        await world.until(lambda: world.count("JobObserved") == MOST)
+        world.full = True
+        await world.pass_seconds(10 * TOLD_AFTER_SECONDS)
+        assert world.count("JobObserved") == MOST
+        world.full = False
+        await world.pass_seconds(5)
+        assert MOST < world.count("JobObserved") <= MOST + 6 * TOLD_AT_ONCE
+
+
+@in_virtual_time
 async def test_slow_images_and_refused_pods_hold_up_no_other_job():
     async with World() as world:
         world.stuck |= {f"job-{number}-worker-0" for number in range(MOST)}

@@ -177,7 +177,7 @@ def _writers(job: Job, cache: Cache, resource: ObservedJob) -> tuple[Actor, ...]
 
 def _goes_on(job: Job, resource: ObservedJob) -> JobSpec | None:
     """The spec of a job whose runtime was changed or deleted since it began; None for any other job."""
-    if job.spec is None or resource.wishes is None or job.kept_runtime in (None, resource.runtime):
+    if job.spec is None or resource.wishes is None or job.follows(resource.runtime):
         return None
     return going_on(job.spec, resource.wishes)
 
