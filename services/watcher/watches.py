@@ -26,8 +26,9 @@ from shared.cluster.kinds import CONFIGMAPS, NODES, PODS, SERVICES
 from shared.cluster.objects import Custom, Object, Pod
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
-from shared.frameworks.runtimes import Reference, joined, read
+from shared.frameworks.runtimes import JobRuntime, Reference, Without, joined, read
 from shared.frameworks.scale_requests import REQUESTS
+from shared.installation.guarded import GuardedReferring
 from shared.job.naming import JOB_UID, JobKey
 from shared.job.spec import ScaleKind
 from shared.runtime.run import Runtime
@@ -99,6 +100,8 @@ class Watches:
         }
         """Set once the first LIST of a kind of runtime was answered, or refused."""
         self._referring = Referring()
+        self._changed: dict[Reference, None] = {}
+        """The runtimes whose jobs are to be read anew, also by the next watch if this one is cancelled."""
         self._following: Sequence[asyncio.Task[None] | None] = []
         self._lists = 0
         """The number of lists of jobs so far, failed ones too; the newest decides whether too many jobs are missing."""
@@ -114,7 +117,10 @@ class Watches:
         requests = SCALE_KINDS if cache.scaled is not None else ()
         streams: list[Callable[[], Coroutine[Any, Any, None]]] = [
             *(partial(self._follow_runtimes, kind) for kind in self._answered),
-            *(partial(self._follow_jobs, framework) for framework in self._kinds),
+            *(
+                partial(self._follow_jobs, GuardedReferring(framework) if framework.runtimes else framework)
+                for framework in self._kinds
+            ),
             *(partial(self._follow_requests, kind) for kind in requests),
             partial(self._follow_pods, selector),
             *(partial(self._follow_inherited, theirs) for theirs in cache.inherited),
@@ -141,6 +147,8 @@ class Watches:
         """Restart the watches for a restored store; a watch that does not break would not notice it."""
         if epoch > self._cache.epoch:
             self._cache.enter(epoch)
+            for answered in self._answered.values():
+                answered.clear()
             if self._following:
                 self._begin(but)
 
@@ -159,20 +167,39 @@ class Watches:
             manifest = None
         if framework.runtimes:
             reference = self._referring.put(framework, at, manifest)
-            runtime = self._cache.runtime(reference) if reference is not None else None
+            runtime = self._runtime_at(reference) if reference is not None else None
             manifest = joined(manifest, runtime) if manifest is not None else None
         if manifest is None:
             return self._cache.set_job(kind, at, None)
         job = actors.attributed(observed_job(framework, manifest), listing.get(at), listed=listing.at_once)
         return self._cache.set_job(kind, at, job)
 
+    def _runtime_at(self, reference: Reference) -> JobRuntime | Without | None:
+        """The runtime, or why it is not seen."""
+        if reference.resource not in self._answered:
+            return "not seen"
+        listing = self._cache.runtimes[reference.resource]
+        return self._cache.runtime(reference) if listing.listed or listing.absent else "not listed"
+
     async def _follow_runtimes(self, kind: Resource[Custom]) -> None:
         def seen(at: At, manifest: Custom | None) -> Concerned:
-            self._cache.set_runtime(kind, at, read(kind, manifest) if manifest is not None else None)
-            named = self._referring.of(Reference(kind, *at))
-            return tuple(key for known in named for key in self._put_job(*known))
+            reference = Reference(kind, *at)
+            before, now = self._cache.runtime(reference), read(kind, manifest) if manifest is not None else None
+            if (before and before.used) != (now and now.used):
+                self._cache.set_runtime(kind, at, now)
+                self._changed[reference] = None
+            return ()
 
         await self._follow(kind, self._cache.runtimes[kind], seen)
+
+    async def _read_anew(self, kind: Resource[Any]) -> None:
+        """Read the jobs anew whose runtime of this kind changed, in slices."""
+        for reference in [each for each in self._changed if each.resource == kind]:
+            async for known in self._runtime.in_slices(self._referring.of(reference)):
+                # One that was changed or deleted meanwhile was read with the newest runtime.
+                for key in self._put_job(*known) if self._referring.holds(known) else ():
+                    self._runtime.wake(key)
+            self._changed.pop(reference, None)
 
     async def _follow_pods(self, selector: str) -> None:
         def seen(at: At, pod: Pod | None) -> Concerned:
@@ -268,12 +295,16 @@ class Watches:
                 put(at, None)
         async for at, thing in self._runtime.in_slices(now.items()):
             put(at, thing)
+        if not listing.listed and resource in self._cache.runtimes:
+            # Their jobs were told that the runtimes cannot be listed.
+            self._changed |= dict.fromkeys(self._referring.references(resource))
         listing.version, listing.blind, listing.outdated, listing.at_once = seen.version, False, False, False
         if listing.absent:
             listing.absent = False
             log.info("kind is served", kind=_name(resource))
         if of_jobs:
             await self._hold_if_too_many(resource)
+        await self._read_anew(resource)
         self._answer(resource)
         self._runtime.wake_all()
         self._deadlines.look()
@@ -298,6 +329,7 @@ class Watches:
                 listing.blind = False
             case Blind(reason=reason):
                 await self._blind(resource, listing, reason)
+        await self._read_anew(resource)
         self._deadlines.look()
         for key in concerned:
             # `Watcher._resume` wakes a paused job.

@@ -64,10 +64,14 @@ class Fields:
         return Fields(self.members.get(name), self.path(name), self._problems)
 
     def parts(self, name: str) -> list["Fields"]:
-        """The items of a list of objects."""
-        return [
+        """The items of a list of objects; a null among them is a problem."""
+        parts = [
             Fields(item, f"{self.path(name)}[{index}]", self._problems) for index, item in enumerate(self._list(name))
         ]
+        for part, item in zip(parts, self._list(name), strict=False):
+            if item is None:
+                part.refuse("InvalidValue", "write an object here")
+        return parts
 
     def texts(self, name: str) -> list[str]:
         """The items of a list of strings; any other item is a problem."""

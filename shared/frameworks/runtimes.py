@@ -5,7 +5,7 @@ keeps a copy of it, because the runtime may be changed while the job runs.
 """
 
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -63,8 +63,12 @@ def digest_of(text: str) -> str:
     return sha256(text.encode()).hexdigest()
 
 
-def joined(manifest: Custom, runtime: JobRuntime | None) -> Custom:
-    """The resource of a job with its runtime in its spec, or without one."""
+Without = Literal["missing", "not listed", "not seen"]
+"""Why a job has no runtime: there is none of that name, or its kind cannot be listed now, or is never seen here."""
+
+
+def joined(manifest: Custom, runtime: JobRuntime | Without | None) -> Custom:
+    """The resource of a job with its runtime in its spec, or with why it has none."""
     spec = {name: value for name, value in manifest.spec.items() if name != FIELD} if _is_object(manifest.spec) else {}
     if runtime is not None:
         spec[FIELD] = runtime
@@ -75,6 +79,15 @@ def runtime_of(manifest: Custom) -> JobRuntime | None:
     """The runtime in a joined resource."""
     found = manifest.spec.get(FIELD) if _is_object(manifest.spec) else None
     return found if isinstance(found, JobRuntime) else None
+
+
+def why_without(manifest: Custom) -> Without:
+    """Why a joined resource has no runtime."""
+    found = manifest.spec.get(FIELD) if _is_object(manifest.spec) else None
+    return next((why for why in _WHY if why == found), "missing")
+
+
+_WHY: tuple[Without, ...] = get_args(Without)
 
 
 def _is_object(value: Any) -> bool:

@@ -15,6 +15,9 @@ ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
 TRAINER = "trainer"
 """The value of the label of the replicated job that `spec.trainer` is about."""
 
+MOST_LEVELS = 64
+"""The most levels of a patch, which are merged by a function that calls itself; a pod's template needs half of them."""
+
 _KEYS = {
     "replicatedJobs": "name",
     "volumes": "name",
@@ -40,17 +43,33 @@ def objects(value: Any) -> list[Document]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
-def merged(base: Any, patch: Any, field: str = "") -> Any:
-    """The value with a strategic merge patch of Kubernetes in it."""
+def too_deep(value: Any) -> bool:
+    """True for a value with more levels than a patch may have."""
+    level = [value]
+    for _ in range(MOST_LEVELS):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer if isinstance(outer, list) else ())
+        ]
+    return bool(level)
+
+
+def merged(base: Any, patch: Any, field: str = "", levels: int = MOST_LEVELS) -> Any:
+    """The value with a strategic merge patch of Kubernetes in it; below so many levels the patch replaces it."""
+    if not levels:
+        return patch
     if isinstance(base, dict) and isinstance(patch, dict):
-        changed = {name: merged(base.get(name), value, name) for name, value in patch.items() if value is not None}
+        changed = {
+            name: merged(base.get(name), value, name, levels - 1) for name, value in patch.items() if value is not None
+        }
         return base | changed
     key = _KEYS.get(field)
     if key is None or not isinstance(base, list) or not isinstance(patch, list):
         return patch
     found = {_key(item, key): item for item in base}
     for item in patch:
-        found[_key(item, key)] = merged(found.get(_key(item, key)), item)
+        found[_key(item, key)] = merged(found.get(_key(item, key)), item, "", levels - 1)
     return [*found.values()]
 
 
@@ -79,13 +98,11 @@ def pod_template(job: Document, trainer: Any, *, computes: bool) -> Document:
     fields: Document = trainer if isinstance(trainer, dict) else {}
     told = {name: fields[name] for name in ("image", "command", "args") if fields.get(name) is not None}
     change = (told if trains(job) else {}) | (_shared(fields) if trains(job) or computes else {})
-    patch = {"spec": {"containers": [{"name": NODE, **change}]}} if has_node(template) else {}
-    found: Document = merged(template, patch)
-    return found
-
-
-def has_node(template: Document) -> bool:
-    return any(known.get("name") == NODE for known in objects(at(template, "spec", "containers")))
+    containers = at(template, "spec", "containers")
+    if not change or not isinstance(containers, list):
+        return template
+    changed = [_with(known, change) if at(known, "name") == NODE else known for known in containers]
+    return template | {"spec": template["spec"] | {"containers": changed}}
 
 
 def with_variables(template: Document, names: Mapping[str, str], containers: tuple[str, ...]) -> Document:
@@ -94,10 +111,10 @@ def with_variables(template: Document, names: Mapping[str, str], containers: tup
     spec = template["spec"]
     kinds = {
         kind: [
-            known | {"env": [*env, *(each for each in known.get("env") or () if each.get("name") not in names)]}
+            known | {"env": [*env, *(each for each in objects(known.get("env")) if each.get("name") not in names)]}
             if known.get("name") in containers
             else known
-            for known in spec[kind]
+            for known in objects(spec[kind])
         ]
         for kind in ("initContainers", "containers")
         if isinstance(spec.get(kind), list)
@@ -108,6 +125,14 @@ def with_variables(template: Document, names: Mapping[str, str], containers: tup
 def _shared(trainer: Document) -> Document:
     found = {"env": trainer.get("env"), "resources": trainer.get("resourcesPerNode")}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _with(container: Document, change: Document) -> Document:
+    """The container with the trainer's fields: each in the place of its own, and of the environment each variable."""
+    if isinstance(change.get("env"), list) and isinstance(container.get("env"), list):
+        env = {_key(each, "name"): each for each in (*container["env"], *change["env"])}
+        change = change | {"env": [*env.values()]}
+    return container | change
 
 
 def _key(item: Any, key: str) -> str:

@@ -18,19 +18,21 @@ from shared.frameworks.attaching import FLAT, FOR_OWNER_ONLY, WORKER_COMMAND, mo
 from shared.frameworks.definition import Definition, Document
 from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.pods import pod_of
-from shared.frameworks.runtimes import Reference, runtime_of
+from shared.frameworks.runtimes import Reference, Without, runtime_of, why_without
 from shared.frameworks.takeover import Inherited, TakeOver
-from shared.frameworks.templates import DNS_LABEL, training_container
+from shared.frameworks.templates import DNS_LABEL, LONGEST_CONTAINER_NAME, training_container
 from shared.frameworks.trainer_schemas import CLUSTER_RUNTIMES, GROUP, KINDS_OF_RUNTIMES, RUNTIMES, TRAIN_JOB, VERSION
 from shared.frameworks.trainer_templates import (
     ANCESTOR,
     LAUNCHER_JOB,
+    MOST_LEVELS,
     NODE,
     TRAINER,
     at,
     objects,
     pod_template,
     replicated_jobs,
+    too_deep,
     trains,
     with_variables,
 )
@@ -40,7 +42,6 @@ from shared.job.spec import (
     LAUNCHED_TOGETHER,
     LAUNCHER,
     REPLICATED,
-    RUNTIME_NOT_FOUND,
     WORKER,
     JobSpec,
     Problem,
@@ -69,8 +70,11 @@ _ARGS_VARIABLE = "OMPI_MCA_plm_rsh_args"
 _KEEP_VARIABLE = "OMPI_MCA_orte_keep_fqdn_hostnames"
 _SLOTS_VARIABLE = "OMPI_MCA_orte_set_default_slots"
 _OPEN_MPI = (_HOSTS_VARIABLE, _ARGS_VARIABLE, _KEEP_VARIABLE, _SLOTS_VARIABLE)
-RESERVED: Mapping[str, tuple[str, ...]] = {"torch": TORCH, "mpi": _OPEN_MPI, "xgboost": _XGBOOST}
+_JAX = ("JAX_NUM_PROCESSES", "JAX_PROCESS_ID", "JAX_COORDINATOR_ADDRESS")
+RESERVED: Mapping[str, tuple[str, ...]] = {"torch": TORCH, "mpi": _OPEN_MPI, "jax": _JAX, "xgboost": _XGBOOST}
 """The variables that `spec.trainer.env` must not set, by policy."""
+ELASTIC = ("PET_RDZV_BACKEND", "PET_RDZV_ENDPOINT", "PET_RDZV_ID", "PET_MAX_RESTARTS")
+"""Those of torch with an elasticPolicy besides."""
 
 TORCHTUNE = ["tune", "run"]
 
@@ -93,6 +97,23 @@ IGNORED: Mapping[str, str] = {
     "template.spec.network.subdomain": "the pods' subdomain is the name of the job",
 }
 """Fields of the runtime without effect, each with what to do instead."""
+
+
+_WITHOUT: Mapping[Without, tuple[str, str]] = {
+    "missing": (
+        "TrainingRuntimeNotFound",
+        "create the runtime that it names: the job begins when that is there",
+    ),
+    "not listed": (
+        "TrainingRuntimesNotListed",
+        "wait, or let the watcher list the runtimes: they cannot be listed now",
+    ),
+    "not seen": (
+        "TrainingRuntimeNotSupported",
+        f"name a {RUNTIMES.kind}: an installation for one namespace sees no {CLUSTER_RUNTIMES.kind}",
+    ),
+}
+"""Why a job has no runtime, as reason and message."""
 
 
 class OfTrainer(TakeOver):
@@ -155,8 +176,8 @@ class TrainJob(Framework):
             return tuple(problems)
         found = runtime_of(manifest)
         if found is None:
-            message = "create the runtime that it names: the job begins when that is there"
-            spec.refuse(RUNTIME_NOT_FOUND, message, "runtimeRef")
+            reason, message = _WITHOUT[why_without(manifest)]
+            spec.refuse(reason, message, "runtimeRef")
             return tuple(problems)
         parsed = _parsed(manifest, spec, reading.Fields(found.spec, "runtime.spec", problems))
         return tuple(dict.fromkeys(problems)) or msgspec.structs.replace(
@@ -259,8 +280,11 @@ def _parsed(manifest: Custom, spec: reading.Fields, runtime: reading.Fields) -> 
     if policies.has("flux"):
         policies.refuse("PolicyNotSupported", f"use one of {', '.join(POLICIES)}", "flux")
     spec.parts("runtimePatches")
+    if too_deep(spec.raw("runtimePatches")):
+        spec.refuse("InvalidValue", f"nest at most {MOST_LEVELS} levels in the patches", "runtimePatches")
     trainer = spec.part("trainer")
-    _check_trainer(trainer, policy)
+    elastic = policies.part("torch").has("elasticPolicy")
+    _check_trainer(trainer, (*RESERVED.get(policy, ()), *(ELASTIC if policy == "torch" and elastic else ())))
     if spec.text("managedBy") not in CONTROLLERS:
         message = "leave it out to have the job run here: it is said to be another controller's"
         spec.refuse("ManagedByAnother", message, "managedBy")
@@ -271,7 +295,8 @@ def _parsed(manifest: Custom, spec: reading.Fields, runtime: reading.Fields) -> 
     if template.has("volumeClaimPolicies"):
         message = "create the claim, and name it in the pod template: no claim is made here"
         template.refuse("VolumeClaimNotSupported", message, "volumeClaimPolicies")
-    node = _check_jobs(manifest, jobs, template, spec, mpi=policy == "mpi")
+    computes = policies.part("mpi").raw("runLauncherAsNode") is True
+    node = _check_jobs(manifest, jobs, template, spec, mpi=policy == "mpi", computes=computes)
     nodes, roles_of = _sizes(trainer, policies, policy)
     least, most = roles_of
     longest = len(f"-{node}-0-{(most or nodes) - 1}")
@@ -311,12 +336,11 @@ def _parsed(manifest: Custom, spec: reading.Fields, runtime: reading.Fields) -> 
     )
 
 
-def _check_trainer(trainer: reading.Fields, policy: str) -> None:
+def _check_trainer(trainer: reading.Fields, reserved: Sequence[str]) -> None:
     for text in ("command", "args"):
         trainer.texts(text)
     trainer.text("image")
     trainer.part("resourcesPerNode")
-    reserved = RESERVED.get(policy, ())
     for variable in trainer.parts("env"):
         if not variable.text("name"):
             variable.refuse("InvalidEnvironment", reading.NAME_OF_VARIABLE, "name")
@@ -330,19 +354,30 @@ def _check_trainer(trainer: reading.Fields, policy: str) -> None:
 
 
 def _check_jobs(
-    manifest: Custom, jobs: Mapping[str, Document], template: reading.Fields, spec: reading.Fields, *, mpi: bool
+    manifest: Custom,
+    jobs: Mapping[str, Document],
+    template: reading.Fields,
+    spec: reading.Fields,
+    *,
+    mpi: bool,
+    computes: bool,
 ) -> str:
     """Check the replicated jobs and their containers; return the name of that of the nodes."""
-    trainers = [name for name, job in jobs.items() if trains(job)]
+    invalid = {name: True for name in jobs if len(name) > LONGEST_CONTAINER_NAME or not _LABEL.fullmatch(name)}
+    if invalid:
+        # No path and no message repeats such a name.
+        message = (
+            f"name the replicated job with at most {LONGEST_CONTAINER_NAME} lower-case letters, digits and inner "
+            "hyphens"
+        )
+        template.refuse("InvalidName", message, "replicatedJobs")
+    trainers = [name for name, job in jobs.items() if trains(job) and name not in invalid]
     node = NODE if mpi or not trainers else trainers[0]
     wanted = {LAUNCHER_JOB, NODE} if mpi else {node}
     listed = {job.raw("name") for job in template.parts("replicatedJobs") if isinstance(job.raw("name"), str)}
     if missing := sorted(wanted - jobs.keys()):
         template.refuse("NoReplicatedJob", f"add the replicated job {missing[0]}", "replicatedJobs")
-    for name in jobs:
-        if not _LABEL.fullmatch(name):
-            message = "name the replicated job with lower-case letters, digits and inner hyphens"
-            template.refuse("InvalidName", message, "replicatedJobs")
+    for name in (each for each in jobs if each not in invalid):
         if name not in listed:
             message = "patch a replicated job that the runtime has"
             spec.refuse("ReplicatedJobNotFound", message, "runtimePatches")
@@ -359,7 +394,7 @@ def _check_jobs(
             template.refuse(
                 "NotOneReplica", "set 1 or leave it out: numNodes says how many pods there are", "replicatedJobs"
             )
-        merged = pod_template(job, trainer, computes=mpi)
+        merged = pod_template(job, trainer, computes=mpi and computes and name == NODE)
         container = training_container(reading.Fields({"template": merged}, path, problems), NODE)
         for variable in container.parts("env") if container is not None else ():
             if not variable.text("name"):
@@ -449,11 +484,10 @@ def _of_torch(runtime: Any) -> Any:
 
 def _resources(manifest: Custom) -> Any:
     """The resources of a node: the trainer's, else those of the container that trains."""
-    asked = at(manifest.spec, "trainer", "resourcesPerNode")
-    if asked is not None:
-        return asked
+    trainer = at(manifest.spec, "trainer")
     for job in replicated_jobs(manifest.spec, _runtime_spec(manifest)).values():
-        for container in objects(at(job, "template", "spec", "template", "spec", "containers")) if trains(job) else ():
+        template = pod_template(job, trainer, computes=False)
+        for container in objects(at(template, "spec", "containers")) if trains(job) else ():
             if container.get("name") == NODE:
                 return container.get("resources")
     return None
@@ -509,7 +543,7 @@ def _container(container: Document, role: str, *, listens: bool, mpi: bool) -> D
     if mpi and role == WORKER and not container.get("command") and not container.get("args"):
         return container | {"command": [*WORKER_COMMAND]}
     ports = container.get("ports") or []
-    if listens and not any(port.get("containerPort") == PORT for port in ports):
+    if listens and not any(port.get("containerPort") == PORT for port in objects(ports)):
         return container | {"ports": [*ports, {"containerPort": PORT}]}
     return container
 

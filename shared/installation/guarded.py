@@ -17,7 +17,7 @@ from shared.errors import Refused
 from shared.frameworks.definition import Definition, Document
 from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.reading import MOST_WORKERS
-from shared.frameworks.runtimes import Reference
+from shared.frameworks.runtimes import Reference, RuntimeKind
 from shared.frameworks.takeover import Inherited, TakeOver
 from shared.job.naming import JobKey, Slot, WorkerName
 from shared.job.reasons import FRAMEWORK_FAILED as FAILED
@@ -34,7 +34,7 @@ class Guarded(Framework):
 
     requests = ()
     """None: ScaleIns and ScaleOuts name only jobs of a built-in kind."""
-    runtimes = ()
+    runtimes: tuple[RuntimeKind, ...] = ()
     """None: a package's jobs have their pod templates in themselves."""
 
     def __init__(self, inner: Framework) -> None:
@@ -120,6 +120,27 @@ class Guarded(Framework):
             self._told.add(what)
             log.error("framework failed", kind=self.name, why=what)
         raise Refused(f"{what}; mend or upgrade the package of this kind of job", reason=FAILED)
+
+
+class GuardedReferring(Guarded):
+    """A kind whose jobs name runtimes: what two resources of other people say together fails no service."""
+
+    def __init__(self, inner: Framework) -> None:
+        super().__init__(inner)
+        self.runtimes = inner.runtimes
+
+    def refers_to(self, manifest: Custom) -> Reference | None:
+        """None if it fails: `parse` tells why."""
+        try:
+            return self.guard("refers_to", lambda: self._inner.refers_to(manifest))
+        except Refused:
+            return None
+
+    def wishes(self, manifest: Custom) -> Wishes | None:
+        try:
+            return self.guard("wishes", lambda: self._inner.wishes(manifest))
+        except Refused:
+            return None
 
 
 class _GuardedTakeOver(TakeOver):

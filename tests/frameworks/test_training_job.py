@@ -207,7 +207,7 @@ def test_accepted(path: str, value: object) -> None:
         ),
         pytest.param(f"{ROLES}.worker.template.spec.containers", [], "NoContainers", "", id="no containers"),
         pytest.param(
-            f"{ROLES}.worker.template.spec.containers", [None], "NoContainerName", f"{WORKER_CONTAINER}.name",
+            f"{ROLES}.worker.template.spec.containers", [None], "InvalidValue", WORKER_CONTAINER,
             id="a container that is nothing",
         ),
         pytest.param(f"{WORKER_CONTAINER}.name", "", "NoContainerName", "", id="a container without a name"),

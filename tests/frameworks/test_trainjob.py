@@ -16,7 +16,7 @@ from tests.fuzz.mutation import with_odd_json
 from tests.kit import published_trainer
 from tests.kit.pods import pod_for
 from tests.kit.published_trainer import JOBS
-from tests.kit.trainer import as_read, mpi_runtime, replicated_job, runtime, torch_runtime, train_job
+from tests.kit.trainer import as_read, jax_runtime, mpi_runtime, replicated_job, runtime, torch_runtime, train_job
 
 RUNTIMES = {each["metadata"]["name"]: as_read(each) for each in published_trainer.RUNTIMES}
 NODE = "spec.template.spec.replicatedJobs[0]"
@@ -239,6 +239,26 @@ def test_an_elastic_job_has_the_bounds_of_its_policy_and_begins_with_the_fewest_
             "TrainingRuntimeNotSupported",
             id="a kind",
         ),
+        pytest.param({"trainer": {"env": [{"name": "JAX_PROCESS_ID"}]}}, jax_runtime(), "ReservedVariable", id="JAX's"),
+        *(
+            pytest.param(
+                {"trainer": {"env": [{"name": name}]}},
+                torch_runtime(elasticPolicy={"minNodes": 1, "maxNodes": 4, "maxRestarts": 2}),
+                "ReservedVariable",
+                id=f"elastic torch's {name}",
+            )
+            for name in ("PET_RDZV_ID", "PET_MAX_RESTARTS")
+        ),
+        pytest.param({}, changed(torch_runtime(), f"{POD}.spec.initContainers", [None]), "InvalidValue", id="a null"),
+        pytest.param(
+            {}, changed(torch_runtime(), f"{POD}.spec.containers[0].ports", [None]), "InvalidValue", id="no port"
+        ),
+        pytest.param(
+            {},
+            changed(torch_runtime(), f"{POD}.spec.initContainers", [{"name": "a", "image": "b", "env": [None]}]),
+            "InvalidValue",
+            id="no variable",
+        ),
         pytest.param({"managedBy": "a.com/b"}, torch_runtime(), "ManagedByAnother", id="another controller"),
     ],
 )
@@ -264,6 +284,47 @@ def test_an_image_of_the_trainer_is_enough():
 def test_a_field_without_effect_is_told(path: str, value: Any):
     found = spec(train_job(), changed(torch_runtime(), f"spec.{path}", value))
     assert [known.field for known in found.ignored] == [f"runtime.spec.{path}"]
+
+
+def deep(levels: int, value: Any = "x") -> Any:
+    for _ in range(levels):
+        value = {"x": value}
+    return value
+
+
+@pytest.mark.parametrize("levels", [100, 500, 900])
+def test_deep_patches_are_refused_and_raise_nothing(levels: int):
+    one = {"manager": "a.com/b", "trainingRuntimeSpec": {"template": {"spec": deep(levels)}}}
+    assert reasons(train_job(runtimePatches=[one, one | {"manager": "a.com/c"}]), torch_runtime()) == {"InvalidValue"}
+
+
+@pytest.mark.parametrize("name", ["A" * 1_000_000, "a" * 1_000_000])
+def test_a_long_name_of_a_replicated_job_is_repeated_nowhere(name: str):
+    document = changed(torch_runtime(), f"{NODE}.name", name)
+    found = parsed(train_job(), changed(document, f"{POD}.spec.containers[0].image", ABSENT))
+    assert isinstance(found, tuple)
+    assert "InvalidName" in {problem.reason for problem in found}
+    assert len(msgspec.json.encode(found)) < 2_000
+
+
+def test_the_trainers_variables_and_resources_stand_in_the_place_of_the_runtimes():
+    env = [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}, {"name": "B", "value": "1"}]
+    document = changed(torch_runtime(), f"{POD}.spec.containers[0].env", env)
+    resources = {"requests": {"cpu": 8}, "limits": {"nvidia.com/gpu": 2}}
+    document = changed(document, f"{POD}.spec.containers[0].resources", resources)
+    trainer = {"env": [{"name": "A", "value": "2"}], "resourcesPerNode": {"limits": {"cpu": 3}}}
+    made = pod(train_job(trainer=trainer), document)
+    (container,) = made["spec"]["containers"]
+    assert container["resources"] == {"limits": {"cpu": 3}}
+    assert [each for each in container["env"] if each["name"] in "AB"] == [{"name": "A", "value": "2"}, env[1]]
+    assert variables(made)["PET_NPROC_PER_NODE"] == "3"
+
+
+def test_resources_that_no_pod_gets_count_for_nothing():
+    document = runtime("a", {"torch": {}}, replicated_job("node", trains=False))
+    made = pod(train_job(trainer={"resourcesPerNode": {"limits": {"cpu": 3}}}), document)
+    assert "resources" not in made["spec"]["containers"][0]
+    assert variables(made)["PET_NPROC_PER_NODE"] == "1"
 
 
 def test_a_long_name_is_refused_by_the_longest_pod_name():

@@ -17,13 +17,15 @@ from shared.errors import Refused
 from shared.frameworks.definition import Definition, Document
 from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.kinds import BUILT_IN, Kinds
+from shared.frameworks.runtimes import Reference
 from shared.frameworks.scale_requests import GROUP
+from shared.frameworks.trainjob import TrainJob
 from shared.installation import plugins
-from shared.installation.guarded import Guarded
+from shared.installation.guarded import Guarded, GuardedReferring
 from shared.installation.plugins import Plugins, chosen, find
 from shared.job.naming import JobKey, Slot, Uid, WorkerName
 from shared.job.reasons import FRAMEWORK_FAILED as FAILED
-from shared.job.spec import JobSpec, Problem, RoleSpec
+from shared.job.spec import JobSpec, Problem, RoleSpec, Wishes
 from shared.job.state import Job
 from tests.kit.swarm import SWARMJOB, SWARMJOBS, SwarmJob, a_swarm_job
 from tests.kit.virtual_time import in_virtual_time
@@ -272,6 +274,22 @@ def test_the_same_is_told_once():
         for _ in range(3):
             guarded.parse(Custom())
     assert [line["event"] for line in said] == ["framework failed"]
+
+
+class FailingTrainJob(TrainJob):
+    def refers_to(self, manifest: Custom) -> Reference | None:
+        raise RecursionError
+
+    def wishes(self, manifest: Custom) -> Wishes | None:
+        raise RecursionError
+
+
+def test_a_kind_with_runtimes_fails_its_own_job_alone():
+    guarded = GuardedReferring(FailingTrainJob())
+    assert guarded.runtimes
+    assert (guarded.refers_to(Custom()), guarded.wishes(Custom())) == (None, None)
+    (problem,) = guarded.parse(Custom())  # type: ignore[misc]
+    assert problem.reason == FAILED
 
 
 def test_everything_that_a_framework_does_is_guarded():

@@ -1,18 +1,23 @@
 """The life of a TrainJob, with all four services: its runtime comes, changes and goes."""
 
+import asyncio
 import copy
 from typing import Any
 
 import pytest
 
 from shared.cluster.kinds import CONFIGMAPS, SERVICES
-from shared.errors import Refused
+from shared.cluster.objects import Custom
+from shared.errors import Refused, Transient
+from shared.frameworks.kinds import Kinds
 from shared.frameworks.trainer_schemas import CLUSTER_RUNTIMES, RUNTIMES
-from shared.frameworks.trainjob import TRAINJOBS
+from shared.frameworks.trainjob import TRAINJOBS, TrainJob
+from shared.job.spec import JobSpec, Problem
 from tests.frameworks.documents import variables
 from tests.kit.trainer import jax_runtime, mpi_runtime, torch_runtime, train_job
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, Document, World
+from tests.memory.cluster import Call, Calm
 
 
 class Play(World):
@@ -94,6 +99,90 @@ async def test_a_job_waits_for_its_runtime_and_begins_when_that_comes():
         world.runtime(torch_runtime())
         await world.comes_to("Running")
         assert world.known("Created") == ("True", "TrainJobCreated")
+
+
+class Unlisted(Calm):
+    """The watcher cannot list cluster runtimes."""
+
+    down = True
+
+    async def before(self, call: Call) -> None:
+        await super().before(call)
+        if self.down and call.plural == CLUSTER_RUNTIMES.plural:
+            await asyncio.sleep(0.2)
+            raise Transient("no answer")
+
+
+@in_virtual_time
+async def test_a_runtime_that_cannot_be_listed_does_not_count_as_missing():
+    weather = Unlisted()
+    async with Play(weather=lambda author: weather if author == "watcher" else None) as world:
+        world.runtime(torch_runtime())
+        world.play()
+        await world.until(lambda: world.known("Created") == ("False", "TrainingRuntimesNotListed"))
+        weather.down = False
+        await world.comes_to("Running")
+
+
+@in_virtual_time
+async def test_a_runtime_that_was_not_listed_may_turn_out_to_be_missing():
+    weather = Unlisted()
+    async with Play(weather=lambda author: weather if author == "watcher" else None) as world:
+        world.play()
+        await world.until(lambda: world.known("Created") == ("False", "TrainingRuntimesNotListed"))
+        weather.down = False
+        await world.until(lambda: world.known("Created") == ("False", "TrainingRuntimeNotFound"))
+
+
+@in_virtual_time
+async def test_an_installation_for_one_namespace_refuses_a_runtime_of_the_cluster():
+    async with Play(namespace=NAMESPACE) as world:
+        world.runtime(torch_runtime())
+        world.play()
+        await world.until(lambda: world.known("Created") == ("False", "TrainingRuntimeNotSupported"))
+
+
+@in_virtual_time
+async def test_a_job_that_is_nested_too_deep_stops_no_other():
+    async with Play() as world:
+        world.runtime(torch_runtime())
+        deep: Any = "x"
+        for _ in range(500):
+            deep = {"x": deep}
+        one = {"manager": "a.com/b", "trainingRuntimeSpec": {"template": {"spec": deep}}}
+        patches = [one, one | {"manager": "a.com/c"}]
+        world.apply(TRAINJOBS, train_job("deep", runtimePatches=patches))
+        world.play()
+        await world.comes_to("Running")
+        await world.until(lambda: (world.condition(TRAINJOBS, "deep", "Created") or ("",))[0] == "False")
+
+
+class Counting(TrainJob):
+    """Notes which jobs are read."""
+
+    def __init__(self) -> None:
+        self.read: list[str] = []
+
+    def parse(self, manifest: Custom) -> JobSpec | tuple[Problem, ...]:
+        self.read.append(manifest.metadata.name)
+        return super().parse(manifest)
+
+
+@in_virtual_time
+async def test_only_a_change_of_the_spec_of_a_runtime_has_its_jobs_read_anew():
+    kind = Counting()
+    async with Play(kinds=Kinds((kind,))) as world:
+        world.runtime(torch_runtime())
+        for number in range(20):
+            world.apply(TRAINJOBS, train_job(f"mnist-{number}", suspend=True))
+        await world.quiet()
+        kind.read.clear()
+        world.store.patch(CLUSTER_RUNTIMES, "", "torch-distributed", {"metadata": {"labels": {"a": "b"}}})
+        await world.quiet()
+        assert kind.read == []
+        world.change_runtime("newer")
+        await world.quiet()
+        assert sorted(kind.read) == sorted(f"mnist-{number}" for number in range(20))
 
 
 @in_virtual_time

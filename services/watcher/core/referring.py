@@ -1,7 +1,8 @@
 """The jobs that name a runtime: each is read anew when that changes.  Pure."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import Framework
 from shared.frameworks.runtimes import Reference
@@ -43,6 +44,15 @@ class Referring:
             self._names[job] = reference
             self._by_runtime.setdefault(reference, {})[at] = Named(framework, at, manifest)
         return reference
+
+    def references(self, resource: Resource[Any]) -> list[Reference]:
+        """The runtimes of this kind that jobs name."""
+        return [each for each in self._by_runtime if each.resource == resource]
+
+    def holds(self, known: Named) -> bool:
+        """True while this is the newest resource of its job."""
+        reference = self._names.get((known.framework.name, known.at))
+        return reference is not None and self._by_runtime[reference].get(known.at) is known
 
     def of(self, reference: Reference) -> list[Named]:
         """The jobs that name this runtime."""
