@@ -42,7 +42,6 @@ from shared.job.spec import (
     LAUNCHED_TOGETHER,
     LAUNCHER,
     REPLICATED,
-    RUNTIME_NOT_FOUND,
     WORKER,
     JobSpec,
     Problem,

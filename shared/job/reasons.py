@@ -62,6 +62,9 @@ PHASES = {
         "the namespace has more new jobs a minute than it may; this one waits for its turn", since="0.2"
     ),
     "ManyStarting": Reason("many jobs of the namespace are being made; this one waits for its turn", since="0.2"),
+    "TrainingRuntimeNotFound": Reason(
+        "the runtime that the job names is not there; the job begins when it comes", since="0.2"
+    ),
     "FieldIgnored": Reason("a field of the spec has no effect", "{field} has no effect: {instead}", since="0.2"),
     "{kind}Suspending": Reason("the job is being suspended: its pods are deleted", since="0.2"),
     "{kind}Suspended": Reason("the job is suspended"),
