@@ -42,6 +42,7 @@ from shared.job.spec import (
     LAUNCHED_TOGETHER,
     LAUNCHER,
     REPLICATED,
+    RUNTIME_NOT_FOUND,
     WORKER,
     JobSpec,
     Problem,
