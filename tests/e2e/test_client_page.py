@@ -24,7 +24,7 @@ PLOT = "examples/digits/plot.py"
 LONGEST_SECONDS = 240.0
 
 SAYS = (
-    r"^pytorchjob/group Running 3/3$",
+    r"^pytorchjob/group Running 3/3\n\S+ Created [\d.]+\n\S+ Running [\d.]+\n(\S+ .*\n)*\S+ Running None$",
     r"^Suspended\n\s*\d+ .*",
     r"^\d+ \S+ pods in 1 roles\n(.*\n)*\d+ \S+ it runs$",
     r"^it goes on: waited 2 s for pytorchjob/group; ",
