@@ -336,6 +336,7 @@ The headers are CloudEvents 1.0 in NATS' binding; the [AsyncAPI document](schema
   Times do not order events: each author has its own clock.
 - **Duplicates.** Each event is in the stream once.
   A consumer delivers it at least once: again when it was not acknowledged, and perhaps after a crash of NATS.
+  What it delivers again may come behind later events.
   Deduplicate by the sequence or by `ce-id`.
 - **Gaps.** Sequences of one job are not consecutive.
   A consumer of `>` sees every number, from the first that the copy has.

@@ -199,7 +199,8 @@ async def test_the_older_functions_of_nats_go_read_the_events(tmp_path: Path, bu
         for durable in ("pushed", "pulled"):
             assert await sequences((*program, durable), server, len(wanted), user) == wanted
             later = await write(server, 2)
-            assert await sequences((*program, durable), server, 2, user) == later
+            # One of them may have been on its way to the program that ended, and comes again behind the other.
+            assert sorted(await sequences((*program, durable), server, 2, user)) == later
             wanted += later
 
 
