@@ -13,16 +13,21 @@ import pytest_asyncio
 
 from devcluster.controlplane import ControlPlane
 from muster.stack import Stack
+from shared.cluster import Resource
 from shared.cluster.kinds import PODS, SERVICES
+from shared.cluster.objects import Custom
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.trainer_schemas import CLUSTER_RUNTIMES, RUNTIMES
 from shared.frameworks.training_job import TRAININGJOB, TRAININGJOBS
+from shared.frameworks.trainjob import TRAINJOB
 from shared.installation.permissions import Need
 from shared.job.naming import HOSTS_VERSION
 from tests.kit.controlplane import require_control_plane
 from tests.kit.operator import SHELL, Operator, a_job, a_request
 from tests.kit.recordings import NOTHING, needed
 from tests.kit.stopping import go_on, stopped
+from tests.kit.trainer import replicated_job, runtime, train_job
 from tests.security.rights import calls
 
 pytestmark = [pytest.mark.real, pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
@@ -57,7 +62,7 @@ BRIEF_JOBS: Mapping[str, Any] = {
 }
 """By kind, the spec of a job that ends at once, and is deleted then where it can say so.
 
-The stories of TrainingJobs are told one by one.
+The stories of TrainingJobs are told one by one, and TrainJobs have theirs with runtimes.
 """
 
 NOT_YET: Mapping[str, str] = {}
@@ -117,7 +122,7 @@ async def test_a_job_goes_when_its_time_after_the_end_is_over(operator: Operator
 
 
 async def test_every_kind_has_a_story_here_or_a_reason_why_not():
-    kinds = {kind.name for kind in BUILT_IN if kind is not TRAININGJOB}
+    kinds = {kind.name for kind in BUILT_IN if kind not in (TRAININGJOB, TRAINJOB)}
     assert kinds == {*BRIEF_JOBS, *NOT_YET}, "write a job of each built-in kind into BRIEF_JOBS"
     assert not BRIEF_JOBS.keys() & NOT_YET.keys()
 
@@ -137,6 +142,24 @@ async def test_a_job_of_another_kind_comes_and_goes(operator: Operator, kind: st
         await until_asked(operator, Need("scheduler", "get", *about))
         await remove(operator, resource, name)
     await until_asked(operator, Need("watcher", "get", *about))
+
+
+@pytest.mark.parametrize("runtimes", [CLUSTER_RUNTIMES, RUNTIMES], ids=lambda kind: kind.plural)
+async def test_a_train_job_comes_with_its_runtime_and_goes(operator: Operator, runtimes: Resource[Custom]):
+    kube, resource = operator.stack.kube, TRAINJOB.resource
+    waits = replicated_job("node", trains=False, image=SHELL, command=["sh", "-c", FOR_EVER])
+    ends = replicated_job("launcher", image=SHELL, command=["sh", "-c", "exit 0"])
+    policy = {"numNodes": 1, "mpi": {"numProcPerNode": 1, "mpiImplementation": "OpenMPI"}}
+    name = f"brief-{runtimes.plural}"
+    made = runtime(name, policy, waits, ends, kind=runtimes.kind)
+    await kube.create(runtimes, HERE if runtimes is RUNTIMES else "", made)
+    job = train_job(name, runtime=name)
+    job["spec"]["runtimeRef"]["kind"] = runtimes.kind
+    await kube.create(resource, HERE, job)
+    await until_asked(operator, Need("scheduler", "get", runtimes.group, runtimes.plural))
+    await operator.comes_to("Complete", resource, name)
+    await remove(operator, resource, name)
+    await until_asked(operator, Need("watcher", "get", resource.group, resource.plural))
 
 
 async def test_names_that_are_taken_are_looked_at(operator: Operator):
