@@ -148,7 +148,7 @@ async def main():
     while True:
         try:
             batch = await events.fetch(100, timeout=5)
-        except nats.errors.TimeoutError:
+        except TimeoutError:
             continue
         for event in batch:
             print(event.metadata.sequence.stream, event.subject, event.data.decode(), flush=True)
