@@ -13,7 +13,7 @@ from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.training_job import TRAININGJOB
-from tests.kit.world import NAMESPACE
+from tests.kit.world import NAMESPACE, World
 from tests.memory.store import MemoryStore
 
 RECORDINGS = Path(__file__).parent / "recordings"
@@ -85,6 +85,11 @@ class Launcher:
             self.links = dict(zip(command[4::2], command[5::2], strict=True))
             return Execution(0, b"")
         return Execution(0, b"\0".join([b"sh", *(host.encode() for host in self.hosts)]))
+
+
+def uids(world: World) -> dict[str, str]:
+    """Those of the pods, by name."""
+    return {name: held.metadata["uid"] for name, held in world.pods().items()}
 
 
 def _own(value: Any) -> Any:

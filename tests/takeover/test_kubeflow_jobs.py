@@ -8,7 +8,7 @@ from shared.cluster.kinds import PODS, SERVICES
 from shared.frameworks.tfjob import TFJOB
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World
-from tests.takeover.recorded import put, recorded
+from tests.takeover.recorded import put, recorded, uids
 
 TFJOBS = TFJOB.resource
 MNIST = ["mnist-chief-0", "mnist-ps-0", "mnist-worker-0", "mnist-worker-1"]
@@ -19,10 +19,6 @@ def a_world(*, takes_over: bool = True, **status: Any) -> tuple[World, str]:
     objects = recorded("tfjob-running")
     objects[0]["status"] |= status
     return world, put(world.store, objects)
-
-
-def uids(world: World) -> dict[str, str]:
-    return {name: held.metadata["uid"] for name, held in world.pods().items()}
 
 
 def state(world: World, name: str = "mnist") -> str:

@@ -8,7 +8,7 @@ from shared.cluster.kinds import CONFIGMAPS, PODS
 from shared.frameworks.mpijob import MPIJOB
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World
-from tests.takeover.recorded import put, recorded
+from tests.takeover.recorded import put, recorded, uids
 
 MPIJOBS = MPIJOB.resource
 WORKERS = ["linpack-worker-0", "linpack-worker-1"]
@@ -29,10 +29,6 @@ def of_v2beta1(*conditions: str, **fields: Any) -> dict[str, Any]:
     told = [{**created, "type": kind, "reason": f"MPIJob{kind}"} for kind in conditions]
     job["status"]["conditions"] = [created, *told]
     return job
-
-
-def uids(world: World) -> dict[str, str]:
-    return {name: held.metadata["uid"] for name, held in world.pods().items()}
 
 
 def state(world: World) -> str:

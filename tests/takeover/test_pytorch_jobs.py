@@ -6,7 +6,7 @@ from shared.cluster.kinds import PODS, SERVICES
 from shared.frameworks.pytorchjob import PYTORCHJOB
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World
-from tests.takeover.recorded import put, recorded
+from tests.takeover.recorded import put, recorded, uids
 
 PYTORCHJOBS = PYTORCHJOB.resource
 BERT = ["bert-worker-0", "bert-worker-1", "bert-worker-2"]
@@ -17,10 +17,6 @@ def a_world() -> World:
     world = World(takes_over=True)
     put(world.store, recorded("pytorchjob-elastic"))
     return world
-
-
-def uids(world: World) -> dict[str, str]:
-    return {name: held.metadata["uid"] for name, held in world.pods().items()}
 
 
 def shown(world: World) -> tuple[str, int]:

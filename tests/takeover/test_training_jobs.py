@@ -11,7 +11,7 @@ from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World, a_scale_in, a_scale_out
 from tests.memory.eventlog import MemoryEventLog
-from tests.takeover.recorded import Launcher, put, recorded
+from tests.takeover.recorded import Launcher, put, recorded, uids
 
 BOTH = ["resnet-worker-0", "resnet-worker-1"]
 ALL = ["resnet-launcher", *BOTH]
@@ -24,10 +24,6 @@ def a_world(*, takes_over: bool = True, **status: Any) -> tuple[World, Launcher,
     objects[0]["status"] |= status
     uid = put(world.store, objects)
     return world, Launcher(world.store, "resnet-worker-0:1\nresnet-worker-1:1\n"), uid
-
-
-def uids(world: World) -> dict[str, str]:
-    return {name: held.metadata["uid"] for name, held in world.pods().items()}
 
 
 @in_virtual_time
