@@ -33,8 +33,6 @@ HEADER = "# Written by `python -m muster.permissions`; a change here would be ov
 Document = dict[str, Any]
 
 SERVICE_ACCOUNTS: tuple[Author, ...] = ("watcher", "scheduler", "scaler", "status")
-ACCOUNTS: dict[str, tuple[Author, ...]] = {service: (service,) for service in SERVICE_ACCOUNTS}
-"""Each with the services that have it."""
 
 
 def rules(
@@ -148,7 +146,7 @@ def render(
         ]
     if not namespace if with_policies is None else with_policies:
         files["policies"] = policies.manifests(
-            ACCOUNTS,
+            policies.accounts(),
             home,
             scope=namespace,
             kinds=kinds,
@@ -202,7 +200,7 @@ def _by_service(
 
 def policies_of_chart() -> str:
     """The parts of the chart's policies; its values have the rest."""
-    components = {**ACCOUNTS, "all": SERVICE_ACCOUNTS}
+    components = {**policies.accounts(), "all": SERVICE_ACCOUNTS}
     return HEADER + yaml.dump(
         {
             "kinds": admission.labels_of_pods(BUILT_IN),

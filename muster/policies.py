@@ -20,12 +20,14 @@ BINDINGS = Resource(GROUP, "v1", "validatingadmissionpolicybindings", BINDING, C
 Document = dict[str, Any]
 
 
+def accounts(stem: str = "") -> dict[str, Sequence[Author]]:
+    """An account for each service, called after it, with the services that have it."""
+    return {f"{stem}{service}": (service,) for service in SERVICES_OF_A_CLUSTER}
+
+
 def together(account: str, services: Sequence[Author]) -> dict[str, Sequence[Author]]:
     """The accounts that share the policy of one of them, each with its services: those of an installation."""
-    if len(services) > 1:
-        return {account: services}
-    stem = account.removesuffix(services[0])
-    return {f"{stem}{service}": (service,) for service in SERVICES_OF_A_CLUSTER}
+    return {account: services} if len(services) > 1 else accounts(account.removesuffix(services[0]))
 
 
 def name(accounts: Mapping[str, Sequence[Author]], home: str) -> str:

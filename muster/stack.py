@@ -169,7 +169,7 @@ class Stack:
         definitions = crds.manifests(kinds())
         # The embedded cluster serves none.
         if await self.kube.serves(policies.POLICIES):
-            roles += policies.manifests(permissions.ACCOUNTS, permissions.HOME, scope=self._namespace, **given)
+            roles += policies.manifests(policies.accounts(), permissions.HOME, scope=self._namespace, **given)
         for manifest in [*definitions, namespace, *roles]:
             await self._apply(manifest)
         for definition in definitions:

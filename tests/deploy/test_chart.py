@@ -131,8 +131,7 @@ def _identity(found: dict[str, Any]) -> tuple[str, str, str]:
 def test_a_policy_of_the_chart_is_that_of_the_table() -> None:
     made = {found["metadata"]["name"]: found["spec"] for found in of_kind(policies.POLICY, "default")}
     bindings = {found["metadata"]["name"]: found["spec"] for found in of_kind(policies.BINDING, "default")}
-    accounts = {f"muster-{service}": (service,) for service in permissions.SERVICE_ACCOUNTS}
-    wanted = policies.manifests(accounts, "muster")
+    wanted = policies.manifests(policies.accounts("muster-"), "muster")
     assert made == {found["metadata"]["name"]: found["spec"] for found in wanted if found["kind"] == policies.POLICY}
     assert bindings == {
         found["metadata"]["name"]: found["spec"] for found in wanted if found["kind"] != policies.POLICY

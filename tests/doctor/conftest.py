@@ -23,7 +23,6 @@ from muster.crds import manifests
 from muster.doctor.command import all_findings
 from muster.doctor.findings import Finding
 from muster.doctor.parts import Wishes
-from muster.permissions import SERVICE_ACCOUNTS
 from muster.policies import BINDINGS, POLICIES
 from muster.stack import CRDS
 from shared.cluster.kinds import PODS
@@ -121,7 +120,7 @@ class Installation:
     def with_policies(self) -> None:
         """The API server serves admission policies, and has the one of the four accounts."""
         root = f"/apis/{POLICIES.api_version}"
-        made = policies.manifests({f"muster-{service}": (service,) for service in SERVICE_ACCOUNTS}, HOME)
+        made = policies.manifests(policies.accounts("muster-"), HOME)
         for resource, document in zip((POLICIES, BINDINGS), made, strict=True):
             self.front.say(f"{root}/{resource.plural}/{document['metadata']['name']}", 200, document)
         self.front.say(f"{root}$", 200, {"resources": [{"name": POLICIES.plural}, {"name": BINDINGS.plural}]})

@@ -12,7 +12,7 @@ import pytest_asyncio
 from devcluster.cluster import ADMIN
 from devcluster.controlplane import ControlPlane
 from muster import crds, permissions, policies
-from muster.permissions import ACCOUNTS, HOME, SERVICE_ACCOUNTS
+from muster.permissions import HOME, SERVICE_ACCOUNTS
 from muster.stack import APPLIED
 from shared.cluster.kube import KubeCluster
 from shared.frameworks.framework import metadata, owner_reference, slot_labels
@@ -119,7 +119,7 @@ async def world(control_plane: ControlPlane) -> AsyncIterator[World]:
     tenant = f"tenant-{uuid4().hex[:8]}"
     applied = [{"kind": "Namespace", "metadata": {"name": name}} for name in (HOME, tenant)]
     applied += [found for service in SERVICE_ACCOUNTS for found in permissions.manifests(service)]
-    applied += [widened, *policies.manifests(ACCOUNTS, HOME), *policies.of_requesters(HOME)]
+    applied += [widened, *policies.manifests(policies.accounts(), HOME), *policies.of_requesters(HOME)]
     applied += [found for person in PERSONS for found in rights_of(person, tenant)]
     async with AsyncExitStack() as stack:
         admin = await KubeCluster.connect(control_plane.kubeconfig(ADMIN))
@@ -391,7 +391,7 @@ async def test_nobody_else_is_asked_anything(world: World):
 
 async def test_the_api_server_has_no_doubts_about_a_policy(world: World):
     async def checked() -> bool:
-        found = await world.admin.get(APPLIED[policies.POLICY], "", policies.name(ACCOUNTS, HOME))
+        found = await world.admin.get(APPLIED[policies.POLICY], "", policies.name(policies.accounts(), HOME))
         assert found is not None
         assert not found.status.get("typeChecking", {}).get("expressionWarnings"), found.status
         return "observedGeneration" in found.status
@@ -441,7 +441,7 @@ async def test_who_takes_over_changes_labels_of_a_jobs_objects_and_nothing_else(
     claim = {"metadata": {"labels": {JOB_UID: world.job.uid}}}
     assert (await world.ask("scheduler", "PATCH", path, claim)).code == 403
     _, role, _ = permissions.manifests("scheduler", taking_over=True)
-    policy, _ = policies.manifests(ACCOUNTS, HOME, taking_over=True)
+    policy, _ = policies.manifests(policies.accounts(), HOME, taking_over=True)
     for manifest in (role, policy):
         part = "rules" if manifest is role else "spec"
         await world.admin.patch(APPLIED[manifest["kind"]], "", manifest["metadata"]["name"], {part: manifest[part]})
