@@ -85,7 +85,7 @@ async def changes(log: EventLog, namespace: str, kinds: Kinds) -> list[Change]:
 
 
 class Noted:
-    """A fold that notes what somebody wished for."""
+    """Folds events, and notes the changes that people and programs asked for."""
 
     def __init__(self, also: Callable[[Job, AnyEvent, Job, At], None] = lambda *_: None) -> None:
         """`also` gets each event with an effect, between the job before it and the job after it."""

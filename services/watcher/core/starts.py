@@ -69,7 +69,7 @@ class Starts:
         return True
 
     def frees(self, job: Job, now: float) -> float | None:
-        """Seconds until somebody's turn may have come by the state of this job; None if it changes nothing."""
+        """Seconds until this job's state may free a turn for a job in line; None if it changes nothing."""
         key = job.key
         until = self._under_way.get(key.namespace, {}).get(key)
         if until is None:
