@@ -7,7 +7,7 @@ from typing import Any
 from devcluster import binaries
 from devcluster.cluster import ADMIN
 from devcluster.controlplane import ControlPlane
-from tests.kit.commands import Ended, run
+from tests.kit.commands import Ended, established, run
 
 CRDS = Path(__file__).parents[2] / "crds"
 PATIENCE_SECONDS = 180.0
@@ -23,17 +23,20 @@ async def kubectl(plane: ControlPlane, *words: str, given: str = "", fails: bool
 
 async def tried(plane: ControlPlane, *words: str, given: str = "") -> Ended:
     """kubectl, however it ends."""
-    words = (str(binaries.kubectl()), "--kubeconfig", str(plane.kubeconfig(ADMIN)), *words)
-    return await run(*words, given=given, patience=PATIENCE_SECONDS)
+    return await run(*_program(plane), *words, given=given, patience=PATIENCE_SECONDS)
+
+
+def _program(plane: ControlPlane) -> tuple[str, ...]:
+    return str(binaries.kubectl()), "--kubeconfig", str(plane.kubeconfig(ADMIN))
 
 
 async def install(plane: ControlPlane, *more: str) -> None:
     """Our definitions, and `more` of them as YAML, established when this returns; those of before give way."""
     await kubectl(plane, "apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
-    await kubectl(plane, "wait", "--for=condition=Established", "--timeout=30s", "-f", str(CRDS))
+    await established(*_program(plane), of=("-f", str(CRDS)))
     for definition in more:
         await kubectl(plane, "apply", "--server-side", "-f", "-", given=definition)
-        await kubectl(plane, "wait", "--for=condition=Established", "--timeout=30s", "-f", "-", given=definition)
+        await established(*_program(plane), of=("-f", "-"), given=definition)
 
 
 async def conditions(plane: ControlPlane) -> dict[str, dict[str, str]]:

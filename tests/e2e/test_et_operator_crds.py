@@ -183,7 +183,7 @@ async def test_our_definitions_can_take_the_place_of_theirs(operator: Operator):
     await operator.apply(a_job("moving", "while :; do sleep 0.1; done"))
     await operator.phase("Running", TRAININGJOBS, "moving")
     await operator.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
-    await operator.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", str(CRDS))
+    await operator.established("-f", str(CRDS))
     await operator.apply(a_request("ScaleOut", "moving-out", "moving", toAdd={"count": 1}))
     await operator.phase("ScaleSucceeded", SCALEOUTS, "moving-out")
 

@@ -27,7 +27,7 @@ async def test_the_complete_framework_of_the_documentation_trains(training: Trai
     # As the page says.
     definitions = yaml.safe_load_all(await operator.muster("crds"))
     await operator.apply(*definitions)
-    await operator.kubectl("wait", "--for=condition=Established", "crd", "--all")
+    await operator.established("crd", "--all")
     job = await training.start("jax/own_kind.yaml")
     await training.succeeds(job)
     await training.learnt("jax-own-worker-0", processes="processes=3")

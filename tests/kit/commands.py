@@ -3,7 +3,7 @@
 import asyncio
 import os
 from asyncio.subprocess import PIPE
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 PATIENCE_SECONDS = 60.0
@@ -32,3 +32,11 @@ async def run(
             await process.wait()
     assert process.returncode is not None
     return Ended(process.returncode, out.decode(), complaint.decode())
+
+
+async def established(*kubectl: str, of: Sequence[str], given: str = "") -> None:
+    """Wait for definitions; `kubectl wait` refuses one whose conditions the API server has not written yet."""
+    asking = (*kubectl, "wait", "--for=condition=Established", "--timeout=30s", *of)
+    while "conditions accessor error" in (ended := await run(*asking, given=given)).complaint:
+        await asyncio.sleep(0.05)
+    assert not ended.code, ended.complaint

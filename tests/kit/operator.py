@@ -26,7 +26,7 @@ from shared.job.chain import Head
 from shared.job.fold import Histories, History
 from shared.job.naming import JobKey, Uid
 from shared.job.state import Job
-from tests.kit.commands import run
+from tests.kit.commands import established, run
 from tests.kit.hosts import MakeHost
 from tests.kit.invariants import faults_of
 from tests.kit.nats import connected
@@ -140,15 +140,21 @@ class Operator:
 
     async def kubectl(self, *words: str, given: Any = None, fails: bool = False) -> str:
         """kubectl as the administrator, given a document or several; its output, or with `fails` its complaint."""
+        text = yaml.safe_dump_all(given if isinstance(given, tuple) else [given]) if given is not None else ""
+        ended = await run(*self._kubectl(), *words, given=text)
+        assert bool(ended.code) == fails, f"kubectl {' '.join(words)}: {ended.out}{ended.complaint}"
+        return ended.complaint if fails else ended.out
+
+    async def established(self, *definitions: str) -> None:
+        """Wait until custom resources of these definitions, named as for `kubectl wait`, can be made."""
+        await established(*self._kubectl(), of=definitions)
+
+    def _kubectl(self) -> tuple[str, ...]:
         try:
             program = str(binaries.kubectl())
         except binaries.MissingProgram as missing:
             pytest.skip(f"these tests speak as users of kubectl do: {missing}")
-        text = yaml.safe_dump_all(given if isinstance(given, tuple) else [given]) if given is not None else ""
-        kubeconfig = str(self.stack.cluster.kubeconfig(ADMIN))
-        ended = await run(program, "--kubeconfig", kubeconfig, *words, given=text)
-        assert bool(ended.code) == fails, f"kubectl {' '.join(words)}: {ended.out}{ended.complaint}"
-        return ended.complaint if fails else ended.out
+        return program, "--kubeconfig", str(self.stack.cluster.kubeconfig(ADMIN))
 
     async def leaves_nothing(self, job: str, kinds: str) -> None:
         """Wait until no object of these kinds, a comma between them, has the job's name in its own."""

@@ -74,7 +74,7 @@ async def kueue(operator: Operator, folder: Path) -> AsyncIterator[None]:
     given = definitions()
     await operator.kubectl("apply", "--server-side", "-f", "-", given=tuple(given))
     names = [f"crd/{each['metadata']['name']}" for each in given]
-    await operator.kubectl("wait", "--for=condition=Established", "--timeout=60s", *names)
+    await operator.established(*names)
     await operator.kubectl("create", "namespace", "kueue-system")
     port, health, metrics = free_port(), free_port(), free_port()
     certificates, etc = _written(folder)
