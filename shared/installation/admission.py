@@ -243,48 +243,52 @@ def component(services: Sequence[Author]) -> str:
     return services[0] if len(services) == 1 else "all"
 
 
-def validations(services: Sequence[Author]) -> list[Document]:
-    """What holds for every write of an account that serves these services, beside `IN_ALL`."""
+def refusal(services: Sequence[Author]) -> str:
+    """In CEL: why an account that serves these services may not make this write; empty where it may."""
     rules: dict[str, list[Rule]] = {}
     for rule in RULES:
         for call in rule.calls if rule.service in services else ():
             rules.setdefault(call, []).append(rule)
-    asked: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    asked: dict[str, list[str]] = {}
     for call, alternatives in rules.items():
-        if all(rule.condition for rule in alternatives):
-            conditions = dict.fromkeys((rule.condition, rule.words) for rule in alternatives)
-            asked.setdefault((*conditions,), []).append(call)
-    another = f"variables.component != '{component(services)}'"
-    return [
-        _validation(
-            f"{another} || variables.call in {json.dumps([*rules])}", f"the {_among(services)} makes no such call"
-        ),
-        *(
-            _validation(
-                f"{another} || !(variables.call in {json.dumps(calls)})"
-                f" || {' || '.join(f'({one})' for one, _ in conditions)}",
-                "; ".join(words for _, words in conditions),
-            )
-            for conditions, calls in asked.items()
-        ),
-    ]
+        conditions = dict.fromkeys(rule.condition for rule in alternatives)
+        words = "; ".join(dict.fromkeys(rule.words for rule in alternatives))
+        held = " || ".join(f"({one})" for one in conditions)
+        asked.setdefault(f"({held} ? '' : {_quoted(words)})" if all(conditions) else "''", []).append(call)
+    judged = "".join(f"variables.call in {json.dumps(calls)} ? {told} : " for told, calls in asked.items())
+    return judged + _quoted(f"the {_among(services)} makes no such call")
 
 
 def _among(services: Sequence[Author]) -> str:
     return "status service" if [*services] == ["status"] else "/".join(services)
 
 
-def _validation(expression: str, why: str) -> Document:
-    said = why.replace("'", "\\'")
-    return {
-        "expression": expression,
-        "messageExpression": f"'Muster may not ' + variables.call + ' ' + variables.where + ': {said}'",
+def _quoted(words: str) -> str:
+    escaped = words.replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+CLOSED = "variables.within in variables.closed ? 'the namespace is closed to Muster' : "
+STRANGER = "'it has no rules'"
+
+
+def refusals(by_component: Mapping[str, str]) -> list[Document]:
+    """The variables that say why a write is refused: one for each component, of which one is evaluated."""
+    chosen = "".join(f"variables.component == '{one}' ? variables.refusal_{one} : " for one in by_component)
+    return [
+        *(_variable(f"refusal_{one}", expression) for one, expression in by_component.items()),
+        _variable("refusal", f"{CLOSED}{chosen}{STRANGER}"),
+    ]
+
+
+VALIDATIONS: list[Document] = [
+    {
+        "expression": "variables.refusal == ''",
+        "messageExpression": "'Muster may not ' + variables.call + ' ' + variables.where + ': ' + variables.refusal",
         "reason": "Forbidden",
     }
-
-
-IN_ALL = (_validation("!(variables.within in variables.closed)", "the namespace is closed to Muster"),)
-"""What holds for every write of every account."""
+]
+"""One, as the API server evaluates each, and the message of each, for every write."""
 
 
 def user(namespace: str, account: str) -> str:
@@ -299,6 +303,11 @@ def spec(namespace: str, accounts: Mapping[str, Sequence[Author]], given: Iterab
         "failurePolicy": "Fail",
         "matchConstraints": MATCH,
         "matchConditions": [{"name": "account", "expression": f"request.userInfo.username in {_json(users)}"}],
-        "variables": [_variable("component", f"{_json(users)}[request.userInfo.username]"), *given, *VARIABLES],
-        "validations": [*IN_ALL, *(each for services in accounts.values() for each in validations(services))],
+        "variables": [
+            _variable("component", f"{_json(users)}[request.userInfo.username]"),
+            *given,
+            *VARIABLES,
+            *refusals({component(services): refusal(services) for services in accounts.values()}),
+        ],
+        "validations": VALIDATIONS,
     }

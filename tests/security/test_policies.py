@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from muster import permissions, policies
 from muster.commands import application
 from shared.frameworks.kinds import BUILT_IN
-from shared.installation.admission import JOBS, RULES, closed_namespaces, validations
+from shared.installation.admission import JOBS, RULES, closed_namespaces, refusal
 from shared.installation.permissions import needs
 from shared.job.events.event import Author
 
@@ -34,17 +34,17 @@ def test_every_write_that_a_role_allows_has_a_rule_and_every_rule_a_right(servic
 
 
 def test_an_account_of_several_services_may_do_what_one_of_them_may() -> None:
-    [first, *_] = validations(permissions.SERVICE_ACCOUNTS)
-    for service in permissions.SERVICE_ACCOUNTS:
-        [own, *_] = validations((service,))
-        assert calls(own["expression"]) <= calls(first["expression"])
-    [update] = [each for each in validations(("scheduler", "scaler")) if '["UPDATE pods"]' in each["expression"]]
-    assert "variables.take_over" in update["expression"]
-    assert "muster.dev/hosts-version" in update["expression"]
+    together = refusal(permissions.SERVICE_ACCOUNTS)
+    assert {call for calls, _ in judged(together) for call in calls} == {call for rule in RULES for call in rule.calls}
+    [update] = [told for calls, told in judged(refusal(("scheduler", "scaler"))) if calls == ["UPDATE pods"]]
+    assert "variables.take_over" in update
+    assert "muster.dev/hosts-version" in update
 
 
-def calls(expression: str) -> set[str]:
-    return set(json.loads(expression.partition(" || variables.call in ")[2]))
+def judged(expression: str) -> list[tuple[list[str], str]]:
+    """The calls of an expression of refusals, with what it says of them."""
+    branches = expression.split("variables.call in ")[1:]
+    return [(json.loads(calls), told) for calls, _, told in (branch.partition(" ? ") for branch in branches)]
 
 
 @pytest.mark.parametrize(
