@@ -67,11 +67,15 @@ class Checkpoints:
         for key in (job.key.uid, _shown(job.key.uid), *map(_shown, job.scaling.requests)):
             await self._bucket.delete(key)
 
-    async def noted(self, key: str) -> int:
-        """The sequence that was noted under this key, or 0.  Raises the bucket's errors."""
+    async def noted(self, key: str, end: int) -> int:
+        """The sequence that was noted under this key, or 0, also if the log ended before it, at `end`.
+
+        Such a log was restored from a backup.  Raises the bucket's errors.
+        """
         kept = await self._bucket.get(key)
         log, _, sequence = (kept.value.decode() if kept is not None else "").partition("/")
-        return (whole_number(sequence) or 0) if log == self._identity else 0
+        found = whole_number(sequence) or 0
+        return found if log == self._identity and found <= end else 0
 
     async def note(self, key: str, sequence: int) -> None:
         """Raises the bucket's errors."""

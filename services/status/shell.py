@@ -148,15 +148,14 @@ class Status:
 
     async def _noted_before(self) -> int:
         if self._noted is None:
-            noted = await self._checkpoints.noted(ANNOUNCED)
-            # A log that was restored from a backup may end before it.
-            self._noted = noted if noted <= self._began else 0
+            self._noted = await self._checkpoints.noted(ANNOUNCED, self._began)
         return self._noted
 
     async def _remove_closed(self, runtime: Runtime) -> None:
         """Remove the bucket's entries of the jobs that closed since the last start, and of each that closes now."""
         try:
-            position, swept = runtime.histories.position, await self._insist(lambda: self._checkpoints.noted(SWEPT))
+            position = runtime.histories.position
+            swept = await self._insist(lambda: self._checkpoints.noted(SWEPT, position))
             closed_since = [
                 history
                 async for history in runtime.in_slices(runtime.histories)

@@ -181,6 +181,20 @@ async def test_a_start_looks_only_for_what_is_kept_of_jobs_that_closed_since_the
             world.journal.buckets[HEADS] |= {key: kept[key] for key in kept if key != SWEPT}
 
 
+@in_virtual_time
+async def test_nothing_is_kept_of_jobs_that_closed_in_a_restored_log_whatever_was_noted_before():
+    async with World() as world:
+        uid = await a_finished_job(world)
+        await world.kill("status")
+        identity = await world.log("status").identity()
+        await (await world.log("status").bucket(HEADS)).put(SWEPT, f"{identity}/999999".encode())
+        world.delete(TRAININGJOBS, "resnet")
+        await world.until(lambda: closed(world.life(uid)))
+        await world.start("status")
+        await world.pass_seconds(10)
+        assert uid not in kept_of(world)
+
+
 def uid_of(world: World) -> str:
     return str(resource(world)["metadata"]["uid"])
 
