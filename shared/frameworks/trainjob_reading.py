@@ -1,0 +1,343 @@
+"""Reads a TrainJob and its runtime: the job that both ask for, and what is wrong with them.  Pure."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from posixpath import normpath
+from typing import Any
+
+import msgspec
+
+from shared.cluster.objects import Custom
+from shared.frameworks import reading
+from shared.frameworks.definition import Document
+from shared.frameworks.runtimes import runtime_of
+from shared.frameworks.templates import DNS_LABEL, LONGEST_CONTAINER_NAME, training_container
+from shared.frameworks.trainer_templates import (
+    LAUNCHER_JOB,
+    MOST_LEVELS,
+    NODE,
+    at,
+    objects,
+    pod_template,
+    replicated_jobs,
+    too_deep,
+    trains,
+)
+from shared.job.naming import MPI_FOLDER, RESTART
+from shared.job.spec import LAUNCHED_TOGETHER, LAUNCHER, REPLICATED, WORKER, JobSpec, Problem, RoleSpec
+
+CONTROLLERS = ("", "trainer.kubeflow.org/trainjob-controller")
+"""The values of `managedBy` that name Trainer itself."""
+
+POLICIES = ("torch", "mpi", "jax", "xgboost")
+
+TORCH = ("PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT")
+_XGBOOST = ("DMLC_TRACKER_URI", "DMLC_TRACKER_PORT", "DMLC_TASK_ID", "DMLC_NUM_WORKER")
+HOSTS_VARIABLE = "OMPI_MCA_orte_default_hostfile"
+ARGS_VARIABLE = "OMPI_MCA_plm_rsh_args"
+KEEP_VARIABLE = "OMPI_MCA_orte_keep_fqdn_hostnames"
+SLOTS_VARIABLE = "OMPI_MCA_orte_set_default_slots"
+_OPEN_MPI = (HOSTS_VARIABLE, ARGS_VARIABLE, KEEP_VARIABLE, SLOTS_VARIABLE)
+_JAX = ("JAX_NUM_PROCESSES", "JAX_PROCESS_ID", "JAX_COORDINATOR_ADDRESS")
+RESERVED: Mapping[str, tuple[str, ...]] = {"torch": TORCH, "mpi": _OPEN_MPI, "jax": _JAX, "xgboost": _XGBOOST}
+"""The variables that `spec.trainer.env` must not set, by policy."""
+ELASTIC = ("PET_RDZV_BACKEND", "PET_RDZV_ENDPOINT", "PET_RDZV_ID", "PET_MAX_RESTARTS")
+"""Those of torch with an elasticPolicy besides."""
+
+TORCHTUNE = ["tune", "run"]
+
+_PROCESSES = re.compile("auto|cpu|gpu|0*[1-9][0-9]{0,5}")
+_QUANTITY = re.compile(r"([0-9]{1,9})(\.[0-9]+)?(m|k)?")
+_LABEL = re.compile(DNS_LABEL)
+_JOB_NAME = re.compile(reading.JOB_NAME_PATTERN)
+
+IGNORED: Mapping[str, str] = {
+    "podGroupPolicy": "no PodGroup is made; what a gang scheduler reads belongs in the pod templates",
+    "mlPolicy.torch.elasticPolicy.metrics": "no HorizontalPodAutoscaler is made; create one for the job",
+    "template.metadata": "no JobSet is made; labels and annotations belong in the pod templates",
+    "template.spec.failurePolicy": "a pod that fails is replaced up to backoffLimit, and then the job fails",
+    "template.spec.startupPolicy": "all nodes start at once, and a launcher when they are Ready",
+    "template.spec.coordinator": "no pod is labelled with it",
+    "template.spec.ttlSecondsAfterFinished": "delete the job when nobody needs it any more",
+    "template.spec.network.subdomain": "the pods' subdomain is the name of the job",
+}
+"""Fields of the runtime without effect, each with what to do instead."""
+
+
+def parsed(manifest: Custom, spec: reading.Fields, runtime: reading.Fields) -> JobSpec:
+    """The canonical job; problems are noted in `spec` and in `runtime`."""
+    name = manifest.metadata.name
+    jobs = replicated_jobs(manifest.spec, runtime.members)
+    policies = runtime.part("mlPolicy")
+    policy = policy_of(runtime.members)
+    if policies.has("flux"):
+        policies.refuse("PolicyNotSupported", f"use one of {', '.join(POLICIES)}", "flux")
+    spec.parts("runtimePatches")
+    if too_deep(spec.raw("runtimePatches")):
+        spec.refuse("InvalidValue", f"nest at most {MOST_LEVELS} levels in the patches", "runtimePatches")
+    trainer = spec.part("trainer")
+    elastic = policies.part("torch").has("elasticPolicy")
+    _check_trainer(trainer, (*RESERVED.get(policy, ()), *(ELASTIC if policy == "torch" and elastic else ())))
+    if spec.text("managedBy") not in CONTROLLERS:
+        message = "leave it out to have the job run here: it is said to be another controller's"
+        spec.refuse("ManagedByAnother", message, "managedBy")
+    if spec.has("initializer"):
+        message = "leave it out, and have the pods of the trainer fetch the data: no initializer runs here"
+        spec.refuse("InitializerNotSupported", message, "initializer")
+    template = runtime.part("template").part("spec")
+    if template.has("volumeClaimPolicies"):
+        message = "create the claim, and name it in the pod template: no claim is made here"
+        template.refuse("VolumeClaimNotSupported", message, "volumeClaimPolicies")
+    computes = policies.part("mpi").raw("runLauncherAsNode") is True
+    node = _check_jobs(manifest, jobs, template, spec, mpi=policy == "mpi", computes=computes)
+    nodes, roles_of = _sizes(trainer, policies, policy)
+    least, most = roles_of
+    longest = len(f"-{node}-0-{(most or nodes) - 1}")
+    _check_name(name, max(longest, len(f"-{LAUNCHER}") if policy == "mpi" else 0), runtime)
+    limit = reading.Fields(at(jobs.get(node), "template", "spec"), "runtime.spec.template", []).integer(
+        "backoffLimit", least=0
+    )
+    elastic = most is not None and least < most
+    worker = RoleSpec(
+        name=WORKER,
+        replicas=nodes,
+        min_replicas=least,
+        max_replicas=most,
+        restart_policy="OnFailure",
+        container=NODE,
+        stem=f"{name}-{node}-0-",
+    )
+    launcher = RoleSpec(name=LAUNCHER, replicas=1, restart_policy="OnFailure", container=NODE)
+    mpi = policies.part("mpi")
+    succeeds = "Any" if policies.part("torch").has("elasticPolicy") else "All"
+    return JobSpec(
+        framework="",
+        roles=(launcher, worker) if policy == "mpi" else (worker,),
+        handling=msgspec.structs.replace(LAUNCHED_TOGETHER, elastic=False)
+        if policy == "mpi"
+        else msgspec.structs.replace(REPLICATED, succeeds=succeeds, elastic=elastic, services="Job"),
+        slots_per_worker=_slots(manifest, trainer, mpi) if policy == "mpi" else 1,
+        attach_mode="ssh" if policy == "mpi" else "",
+        clean_pod_policy="Running",
+        backoff_limit=reading.DEFAULT_BACKOFF_LIMIT if limit is None else limit,
+        active_deadline_seconds=spec.integer("activeDeadlineSeconds", least=1),
+        suspend=spec.boolean("suspend"),
+        restart=(manifest.metadata.annotations or {}).get(RESTART, "")[: reading.LONGEST_RESTART],
+        hosts_style="OpenMPI" if policy == "mpi" else "",
+        launcher_works=mpi.boolean("runLauncherAsNode"),
+        ignored=(*reading.ignored(runtime, IGNORED), *_other_success(template, policy)),
+    )
+
+
+def _check_trainer(trainer: reading.Fields, reserved: Sequence[str]) -> None:
+    for text in ("command", "args"):
+        trainer.texts(text)
+    trainer.text("image")
+    trainer.part("resourcesPerNode")
+    for variable in trainer.parts("env"):
+        if not variable.text("name"):
+            variable.refuse("InvalidEnvironment", reading.NAME_OF_VARIABLE, "name")
+        elif variable.raw("name") in reserved:
+            message = "leave it out: every pod gets its own value, by which the pods find each other"
+            variable.refuse("ReservedVariable", message, "name")
+    if trainer.raw("command") == TORCHTUNE:
+        message = "write the whole command of tune: its recipe and its configuration are not chosen here"
+        trainer.refuse("TorchTuneNotSupported", message, "command")
+    trainer.integer("numProcPerNode", least=1, most=reading.MOST_SLOTS)
+
+
+def _check_jobs(
+    manifest: Custom,
+    jobs: Mapping[str, Document],
+    template: reading.Fields,
+    spec: reading.Fields,
+    *,
+    mpi: bool,
+    computes: bool,
+) -> str:
+    """Check the replicated jobs and their containers; return the name of that of the nodes."""
+    invalid = {name: True for name in jobs if len(name) > LONGEST_CONTAINER_NAME or not _LABEL.fullmatch(name)}
+    if invalid:
+        # No path and no message repeats such a name.
+        message = (
+            f"name the replicated job with at most {LONGEST_CONTAINER_NAME} lower-case letters, digits and inner "
+            "hyphens"
+        )
+        template.refuse("InvalidName", message, "replicatedJobs")
+    trainers = [name for name, job in jobs.items() if trains(job) and name not in invalid]
+    node = NODE if mpi or not trainers else trainers[0]
+    wanted = {LAUNCHER_JOB, NODE} if mpi else {node}
+    listed = {job.raw("name") for job in template.parts("replicatedJobs") if isinstance(job.raw("name"), str)}
+    if missing := sorted(wanted - jobs.keys()):
+        template.refuse("NoReplicatedJob", f"add the replicated job {missing[0]}", "replicatedJobs")
+    for name in (each for each in jobs if each not in invalid):
+        if name not in listed:
+            message = "patch a replicated job that the runtime has"
+            spec.refuse("ReplicatedJobNotFound", message, "runtimePatches")
+        elif name not in wanted:
+            message = f"leave out all replicated jobs but {' and '.join(sorted(wanted))}: no other step runs here"
+            template.refuse("ReplicatedJobNotSupported", message, "replicatedJobs")
+    if len(jobs) < len(listed) or len(template.parts("replicatedJobs")) != len(listed):
+        template.refuse("InvalidValue", "give each replicated job a name of its own", "replicatedJobs")
+    trainer = at(manifest.spec, "trainer")
+    for name in sorted(wanted & jobs.keys()):
+        path = f"runtime.spec.template.spec.replicatedJobs[{name}].template.spec"
+        job, problems = jobs[name], list[Problem]()
+        if at(job, "replicas") not in (None, 1):
+            template.refuse(
+                "NotOneReplica", "set 1 or leave it out: numNodes says how many pods there are", "replicatedJobs"
+            )
+        merged = pod_template(job, trainer, computes=mpi and computes and name == NODE)
+        container = training_container(reading.Fields({"template": merged}, path, problems), NODE)
+        for variable in container.parts("env") if container is not None else ():
+            if not variable.text("name"):
+                variable.refuse("InvalidEnvironment", reading.NAME_OF_VARIABLE, "name")
+        for part in ("initContainers", "containers"):
+            for known in reading.Fields(at(merged, "spec"), f"{path}.template.spec", problems).parts(part):
+                known.parts("env")
+                known.parts("ports")
+        for problem in problems:
+            template.note(problem)
+    return node
+
+
+def _sizes(trainer: reading.Fields, policies: reading.Fields, policy: str) -> tuple[int, tuple[int, int | None]]:
+    """The number of nodes, and its bounds; no upper one where it cannot change."""
+    asked = trainer.integer("numNodes", least=1, most=reading.MOST_WORKERS)
+    most = policies.integer("numNodes", least=1, most=reading.MOST_WORKERS)
+    nodes = asked or most or 1
+    told = _of_torch(policies.members and {"mlPolicy": policies.members})
+    if told is not None and (isinstance(told, bool) or not _PROCESSES.fullmatch(str(told))):
+        policies.part("torch").refuse("InvalidValue", "write auto, cpu, gpu or a number of processes", "numProcPerNode")
+    elastic = policies.part("torch").part("elasticPolicy")
+    if policies.part("torch").has("elasticPolicy"):
+        for bound in ("minNodes", "maxNodes"):
+            elastic.integer(bound, least=1, most=reading.MOST_WORKERS)
+        elastic.integer("maxRestarts", least=0)
+        low, high = elastic_bounds(elastic.members, asked or most or 0)
+        nodes = asked or most or low
+        if low > high:
+            elastic.refuse("MinimumAboveMaximum", "set at most maxNodes, or raise maxNodes", "minNodes")
+        elif nodes < low:
+            trainer.refuse("BelowMinimum", "set at least minNodes of the runtime", "numNodes")
+        elif nodes > high:
+            trainer.refuse("AboveMaximum", "set at most maxNodes of the runtime", "numNodes")
+        return nodes, (low, high)
+    if policy == "mpi":
+        # One node is the launcher, if it computes.
+        nodes = max(nodes - policies.part("mpi").boolean("runLauncherAsNode"), 1)
+        implementation = policies.part("mpi").text("mpiImplementation")
+        if implementation not in ("", "OpenMPI"):
+            policies.part("mpi").refuse("UnknownImplementation", "write OpenMPI, or leave it out", "mpiImplementation")
+        path = policies.part("mpi").text("sshAuthMountPath")
+        if path and (not path.startswith("/") or not path.strip("/.") or ":" in path or "\0" in path):
+            message = "write the absolute path of a folder, without a colon"
+            policies.part("mpi").refuse("InvalidPath", message, "sshAuthMountPath")
+        elif f"/{normpath(path).lstrip('/')}/".startswith(f"{MPI_FOLDER}/"):
+            message = f"write a folder outside of {MPI_FOLDER}, which has the hosts"
+            policies.part("mpi").refuse("InvalidPath", message, "sshAuthMountPath")
+        # The job starts with all nodes and goes on with any: the program decides how many it needs.
+        return nodes, (1, None)
+    return nodes, (0, None)
+
+
+def elastic_bounds(policy: Any, nodes: int) -> tuple[int, int]:
+    least, most = (
+        value if isinstance(value, int) and not isinstance(value, bool) else None
+        for value in (at(policy, "minNodes"), at(policy, "maxNodes"))
+    )
+    return least or most or nodes or 1, most or least or nodes or 1
+
+
+def _slots(manifest: Custom, trainer: reading.Fields, mpi: reading.Fields) -> int:
+    """The processes of a node: the trainer's number, the runtime's, or of one that has 1 the number of its GPUs."""
+    if (told := trainer.integer("numProcPerNode", least=1, most=reading.MOST_SLOTS)) is not None:
+        return told
+    slots = mpi.integer("numProcPerNode", least=1, most=reading.MOST_SLOTS) or 1
+    return slots if slots > 1 else max(gpus_of(resources_of(manifest)), 1)
+
+
+def processes_of(manifest: Custom) -> str:
+    """The processes of a node of torch: as it says, or without GPUs as many as it has processors."""
+    told = (at(manifest.spec, "trainer", "numProcPerNode"), _of_torch(runtime_spec(manifest)))
+    text = next((str(value) for value in told if value is not None), "auto")
+    if text != "auto":
+        return text
+    resources = resources_of(manifest)
+    if gpus_of(resources):
+        return text
+    cpus = at(resources, "requests", "cpu") or at(resources, "limits", "cpu")
+    return str(max(_whole(cpus), 1))
+
+
+def _of_torch(runtime: Any) -> Any:
+    """The number of processes in the policy of Trainer 2.0 and 2.1."""
+    return at(runtime, "mlPolicy", "torch", "numProcPerNode")
+
+
+def resources_of(manifest: Custom) -> Any:
+    """The resources of a node: the trainer's, else those of the container that trains."""
+    trainer = at(manifest.spec, "trainer")
+    for job in replicated_jobs(manifest.spec, runtime_spec(manifest)).values():
+        template = pod_template(job, trainer, computes=False)
+        for container in objects(at(template, "spec", "containers")) if trains(job) else ():
+            if container.get("name") == NODE:
+                return container.get("resources")
+    return None
+
+
+def gpus_of(resources: Any) -> int:
+    """The GPUs of any vendor: of the requests, else of the limits."""
+    for kind in ("requests", "limits"):
+        named = at(resources, kind)
+        for name, value in named.items() if isinstance(named, dict) else ():
+            if "gpu" in str(name).lower() and (count := _whole(value)):
+                return count
+    return 0
+
+
+def _whole(quantity: Any) -> int:
+    """A quantity rounded up, as Kubernetes' `Value` does; 0 for another shape."""
+    text = str(quantity) if isinstance(quantity, int | float | str) and not isinstance(quantity, bool) else ""
+    found = _QUANTITY.fullmatch(text)
+    if found is None:
+        return 0
+    whole, part, unit = found.groups()
+    thousandths = int(whole) * 1000 + int(((part or ".0")[1:] + "00")[:3])
+    scale = {"m": 1, "k": 1_000_000, None: 1000}[unit]
+    return -(-thousandths * scale // 1_000_000)
+
+
+def runtime_spec(manifest: Custom) -> Any:
+    found = runtime_of(manifest)
+    return found.spec if found is not None else {}
+
+
+def policy_of(runtime: Any) -> str:
+    """The word of the runtime's policy; empty without one."""
+    policy = at(runtime, "mlPolicy")
+    return next((word for word in POLICIES if at(policy, word) is not None), "")
+
+
+def node_job(jobs: Mapping[str, Document]) -> str:
+    return next((name for name, job in jobs.items() if trains(job) and name != LAUNCHER_JOB), NODE)
+
+
+def _other_success(template: reading.Fields, policy: str) -> Iterator[Any]:
+    """The successPolicy, if it is not what holds anyway."""
+    success = template.part("successPolicy")
+    targets = success.texts("targetReplicatedJobs")
+    whole = success.raw("operator") in (None, "All") and (targets == [LAUNCHER_JOB] if policy == "mpi" else True)
+    if template.has("successPolicy") and not whole:
+        message = "the job succeeds with its launcher, or when all its nodes do"
+        yield from reading.ignored(template, {"successPolicy": message})
+
+
+def _check_name(name: str, tail: int, runtime: reading.Fields) -> None:
+    most = reading.LONGEST_POD_NAME - tail
+    if len(name) > most or not _JOB_NAME.fullmatch(name):
+        message = (
+            f"create the job again under a name of at most {most} lower-case letters, digits and hyphens that begins "
+            "with a letter and does not end with a hyphen: its pods are named after it"
+        )
+        runtime.note(Problem(reason="InvalidName", field="metadata.name", message=message))
