@@ -1,6 +1,7 @@
 """The pod templates of a TrainJob: its runtime's, with its patches and its trainer in them.  Pure.
 
-Runtimes and patches may hold any JSON: what does not fit is left as it is, and `trainjob_reading.py` refuses what cannot run.
+Runtimes and patches may hold any JSON: what does not fit is left as it is, and `trainjob_reading.py` refuses what
+cannot run.
 """
 
 from collections.abc import Mapping
