@@ -33,11 +33,13 @@ _ON_THE_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
 
 def trouble(job: Job) -> Trouble | None:
     """Why a pod cannot start: the first one by index, then in the order of the roles."""
+    waiting = [pod for pod in job.pods.values() if pod.reason not in _ON_THE_WAY and alive(pod)]
+    if not waiting:
+        return None
     pods = job.by_slot()
-    there = [pod for slot in job.attempt.slots if (pod := pods.get(slot)) and alive(pod)]
     order = [role.name for role in job.spec.roles] if job.spec is not None else []
     first = min(
-        (pod for pod in there if pod.reason not in _ON_THE_WAY),
+        (pod for pod in waiting if pod.slot in job.attempt.slots and pods[pod.slot] is pod),
         key=lambda pod: (pod.index, order.index(pod.role) if pod.role in order else len(order), pod.role),
         default=None,
     )
@@ -59,14 +61,15 @@ def with_milestones(job: Job, at: At) -> Job:
     together = job.spec is not None and not job.spec.has_launcher
     workers = job.attempt.slots if together else job.attempt.workers
     if workers and not holds(conditions, "WorkersReady"):
-        pods = job.by_slot()
-        views = [pods.get(slot) for slot in workers]
-        message = f"{len(views)} {'pods' if together else 'workers'}"
-        if all(alive(view) for view in views):
+        message = f"{len(workers)} {'pods' if together else 'workers'}"
+        # The look at each slot comes once there can be a pod in it.
+        pods = job.by_slot() if len(job.pods) >= len(workers) else {}
+        views = [pods[slot] for slot in workers if slot in pods]
+        if len(views) == len(workers) and all(alive(view) for view in views):
             conditions = with_condition(
                 conditions, "WorkersCreated", at, reason=f"{job.kind}WorkersCreated", message=message
             )
-            if all(view is not None and view.ready for view in views):
+            if all(view.ready for view in views):
                 conditions = with_condition(
                     conditions, "WorkersReady", at, reason=f"{job.kind}WorkersReady", message=message
                 )

@@ -28,9 +28,10 @@ def assigned(job: Job) -> list[Step]:
         return _first(job, job.spec) if _no_older_pod(job) and keys.settled(job) else []
     if not job.spec.has_launcher:
         return []
+    if job.attempt.launched or not _service_seen(job) or not _listed(job):
+        return []
     listed = job.listed_workers
-    complete = all(slot.index in listed for slot in job.attempt.workers) and not replacement.replaceable(job)
-    if job.attempt.launched or not _service_seen(job) or not complete or not _listed(job):
+    if not all(slot.index in listed for slot in job.attempt.workers) or replacement.replaceable(job):
         return []
     return [Record(SlotsAssigned(slots=_launchers(job), reason="WorkersReady"))]
 
@@ -85,11 +86,8 @@ def missing(job: Job) -> list[Step]:
 def surplus(job: Job) -> list[Step]:
     """Delete pods of released slots and of earlier attempts, and Services of released slots."""
     kept = job.attempt.unreleased
-    pods: list[Step] = [
-        DeletePod(pod.name, pod.uid)
-        for pod in sorted(job.pods.values(), key=lambda pod: (pod.name, pod.uid))
-        if pod.slot not in kept and not pod.deleting
-    ]
+    released = (pod for pod in job.pods.values() if pod.slot not in kept and not pod.deleting)
+    pods = [DeletePod(pod.name, pod.uid) for pod in sorted(released, key=lambda pod: (pod.name, pod.uid))]
     return [*pods, *_idle_services(job)]
 
 

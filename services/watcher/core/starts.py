@@ -141,7 +141,8 @@ def begins(job: Job, facts: Sequence[Fact]) -> bool:
 
 def _has_pods(job: Job) -> bool:
     """True once all pods of the job's first attempt are there."""
-    return bool(job.attempt.slots) and job.attempt.slots <= {pod.slot for pod in job.pods.values()}
+    slots = job.attempt.slots
+    return 0 < len(slots) <= len(job.pods) and slots <= {pod.slot for pod in job.pods.values()}
 
 
 def _begins(job: Job) -> bool:
