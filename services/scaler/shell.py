@@ -14,6 +14,7 @@ from services.scaler.core.policy import Policy
 from services.scaler.launcher_commands import LauncherCommands
 from shared.cluster import Cluster
 from shared.cluster.kinds import CONFIGMAPS, PODS
+from shared.cluster.objects import Metadata
 from shared.errors import Conflict, Refused, Transient
 from shared.frameworks.framework import owner_reference
 from shared.frameworks.kinds import BUILT_IN, Kinds
@@ -27,7 +28,7 @@ from shared.job.state import Job
 from shared.job.steps import Effect, Step
 from shared.process.dependencies import Dependencies
 from shared.runtime.acts import Context
-from shared.runtime.ownership import is_controlled, is_there, must_be_asked_of, must_be_controlled
+from shared.runtime.ownership import QUICK_SECONDS, is_controlled, is_there, must_be_asked_of, must_be_controlled
 from shared.runtime.run import Runtime
 from shared.untrusted import whole_number
 
@@ -42,11 +43,15 @@ class Scaler:
         self._kinds = kinds
         self._policy = policy
         self._commands = LauncherCommands(cluster, allowed=policy.commands)
+        self._hosts: dict[JobKey, Metadata] = {}
+        """The hosts ConfigMaps as this process wrote them: the next write is made on that version, without a GET."""
 
     def known(self) -> Iterable[JobKey]:
         return ()
 
     def decide(self, history: History) -> list[Step]:
+        if history.job.gone:
+            self._hosts.pop(history.job.key, None)
         return decide(history.job, self._policy) if self._kinds.knows(history.job) else []
 
     async def attend(self, runtime: Runtime) -> None:
@@ -80,22 +85,30 @@ class Scaler:
         workers = [job.worker_name(index) for index in effect.members]
         framework = self._kinds.of(job)
         manifest = hosts_config_map(framework, key, job.spec, members=workers, version=effect.version)
-        held = await self._cluster.get(CONFIGMAPS, key.namespace, name) if job.hosts is not None else None
-        if held is None:
+        # If the write fails, it has to be read again.
+        meta = self._hosts.pop(key, None)
+        if job.hosts is None:
+            meta = None
+        elif meta is None:
+            held = await self._cluster.get(CONFIGMAPS, key.namespace, name)
+            meta = held.metadata if held is not None else None
+        if meta is None:
             try:
-                await self._cluster.create(CONFIGMAPS, key.namespace, manifest)
+                made = await self._cluster.create(CONFIGMAPS, key.namespace, manifest)
             except Refused as refusal:
                 if refusal.reason != "AlreadyExists":
                     raise
                 held = await self._cluster.get(CONFIGMAPS, key.namespace, name)
+                meta = held.metadata if held is not None else None
             else:
+                self._hosts[key] = made.metadata
                 return
-        meta = held.metadata if held is not None else None
         must_be_controlled(meta, job, f"config map {name}", labelled=False)
         assert meta is not None
         written = whole_number((meta.annotations or {}).get(HOSTS_VERSION, ""))
         if written is not None and written >= effect.version:
             # Another replica wrote this version or a newer one, which an older one never replaces.
+            self._hosts[key] = meta
             return
         patch = {
             "metadata": {
@@ -106,7 +119,13 @@ class Scaler:
             },
             "data": manifest["data"],
         }
-        await self._cluster.patch(CONFIGMAPS, key.namespace, name, patch)
+        try:
+            patched = await self._cluster.patch(CONFIGMAPS, key.namespace, name, patch)
+        except Refused as refusal:
+            if refusal.reason != "NotFound":
+                raise
+            raise Transient(f"config map {name} was deleted meanwhile", retry_after=QUICK_SECONDS) from refusal
+        self._hosts[key] = patched.metadata
 
     async def _link(self, job: Job, effect: effects.LinkHosts) -> None:
         """Link another operator's hosts files to the ConfigMap's, once the kubelet has brought its newest version."""

@@ -134,9 +134,23 @@ async def test_a_hosts_file_written_meanwhile_is_not_written_over():
 
 async def test_hosts_files_whose_version_a_person_spoilt_are_written_again():
     stage = Stage()
+    await Scaler(stage.cluster, Policy()).act(WriteHosts(1, (0, 1)), stage.context)
+    stage.store.patch(CONFIGMAPS, NAMESPACE, "resnet-config", {"metadata": {"annotations": {HOSTS_VERSION: "²"}}})
+    await Scaler(stage.cluster, Policy()).act(WriteHosts(2, (0,)), stage.context)
+    assert stage.hosts() == ("2", "resnet-worker-0:1\n")
+
+
+@pytest.mark.parametrize("deleted", [True, False], ids=["deleted", "changed"])
+async def test_hosts_files_that_somebody_touched_since_the_last_write_are_read_before_the_next(*, deleted: bool):
+    stage = Stage()
     scaler = Scaler(stage.cluster, Policy())
     await scaler.act(WriteHosts(1, (0, 1)), stage.context)
-    stage.store.patch(CONFIGMAPS, NAMESPACE, "resnet-config", {"metadata": {"annotations": {HOSTS_VERSION: "²"}}})
+    if deleted:
+        stage.store.delete(CONFIGMAPS, NAMESPACE, "resnet-config")
+    else:
+        stage.store.patch(CONFIGMAPS, NAMESPACE, "resnet-config", {"data": {"hostfile": "mine"}})
+    with pytest.raises(Transient if deleted else Conflict):
+        await scaler.act(WriteHosts(2, (0,)), stage.context)
     await scaler.act(WriteHosts(2, (0,)), stage.context)
     assert stage.hosts() == ("2", "resnet-worker-0:1\n")
 
