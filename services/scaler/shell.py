@@ -45,13 +45,16 @@ class Scaler:
         self._commands = LauncherCommands(cluster, allowed=policy.commands)
         self._hosts: dict[JobKey, Metadata] = {}
         """The hosts ConfigMaps as this process wrote them: the next write is made on that version, without a GET."""
+        self._launchers: dict[JobKey, Metadata] = {}
+        """The same of the launchers."""
 
     def known(self) -> Iterable[JobKey]:
         return ()
 
     def decide(self, history: History) -> list[Step]:
         if history.job.gone:
-            self._hosts.pop(history.job.key, None)
+            for written in (self._hosts, self._launchers):
+                written.pop(history.job.key, None)
         return decide(history.job, self._policy) if self._kinds.knows(history.job) else []
 
     async def attend(self, runtime: Runtime) -> None:
@@ -141,18 +144,24 @@ class Scaler:
         await self._touch(job, effect, HOSTS_VERSION)
 
     async def _touch(self, job: Job, effect: effects.NudgeLauncher | effects.LinkHosts, annotation: str) -> None:
-        if not await is_there(self._cluster, PODS, job, effect.name, effect.uid):
+        key = job.key
+        known = self._launchers.pop(key, None)
+        version = known.resource_version if known is not None and known.uid == effect.uid else None
+        if version is None and not await is_there(self._cluster, PODS, job, effect.name, effect.uid):
             return
-        patch = {"metadata": {"uid": effect.uid, "annotations": {annotation: str(effect.version)}}}
+        guard = {"uid": effect.uid} | ({"resourceVersion": version} if version is not None else {})
+        patch = {"metadata": {**guard, "annotations": {annotation: str(effect.version)}}}
         try:
-            await self._cluster.patch(PODS, job.key.namespace, effect.name, patch)
+            patched = await self._cluster.patch(PODS, key.namespace, effect.name, patch)
         except Conflict:
-            # Another pod may have this name by now.
-            if await is_there(self._cluster, PODS, job, effect.name, effect.uid):
+            # The pod changed since the last write, or another one has this name by now.
+            if version is not None or await is_there(self._cluster, PODS, job, effect.name, effect.uid):
                 raise
         except Refused as refusal:
             if refusal.reason != "NotFound":
                 raise
+        else:
+            self._launchers[key] = patched.metadata
 
     async def _own(self, job: Job, effect: effects.OwnRequest) -> None:
         resource, namespace, framework = REQUESTS[effect.kind], job.key.namespace, self._kinds.of(job)

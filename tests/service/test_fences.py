@@ -20,7 +20,7 @@ from shared.eventlog.account import HEADS
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.chain import Head
-from shared.job.naming import HOSTS_VERSION, JobKey, Uid
+from shared.job.naming import HOSTS_VERSION, JOB_UID, JobKey, Uid
 from shared.job.state import Job
 from shared.runtime.acts import Context
 from tests.kit.builders import a_running_job
@@ -160,6 +160,23 @@ async def test_a_late_nudge_spares_the_pod_that_has_the_name_now():
     stage.store.create(PODS, NAMESPACE, {"metadata": {"name": "resnet-launcher"}, "spec": {}})
     await Scaler(stage.cluster, Policy()).act(NudgeLauncher("resnet-launcher", EARLIER, 4), stage.context)
     assert "annotations" not in stage.held(PODS, "resnet-launcher").metadata
+
+
+async def test_a_launcher_that_somebody_changed_since_the_last_nudge_is_read_before_the_next():
+    stage = Stage()
+    scaler = Scaler(stage.cluster, Policy())
+    owner = {"apiVersion": TRAININGJOBS.api_version, "kind": TRAININGJOBS.kind, "name": "resnet", "controller": True}
+    ours = {"labels": {JOB_UID: stage.uid}, "ownerReferences": [{**owner, "uid": stage.uid}]}
+    pod = stage.store.create(PODS, NAMESPACE, {"metadata": {"name": "resnet-launcher", **ours}, "spec": {}})
+    uid = Uid(pod.metadata["uid"])
+    for version in (1, 2):
+        await scaler.act(NudgeLauncher("resnet-launcher", uid, version), stage.context)
+    stage.store.patch(PODS, NAMESPACE, "resnet-launcher", {"metadata": {"labels": {JOB_UID: "another"}}})
+    with pytest.raises(Conflict):
+        await scaler.act(NudgeLauncher("resnet-launcher", uid, 3), stage.context)
+    with pytest.raises(Refused, match="is left alone"):
+        await scaler.act(NudgeLauncher("resnet-launcher", uid, 3), stage.context)
+    assert stage.held(PODS, "resnet-launcher").metadata["annotations"][HOSTS_VERSION] == "2"
 
 
 async def test_a_request_that_another_owner_took_meanwhile_stays_with_it():
