@@ -188,8 +188,8 @@ PATCHES = (
         (
             (
                 SLOTS,
-                "        if pod.slot not in kept and not pod.deleting\n",
-                "        if (pod.slot not in kept or pod.slot in job.outgoing) and not pod.deleting\n",
+                "if pod.slot not in kept and not pod.deleting)\n",
+                "if (pod.slot not in kept or pod.slot in job.outgoing) and not pod.deleting)\n",
             ),
         ),
         ("tests/scaler/test_scale_in.py", "tests/scheduler/test_slots.py"),
