@@ -27,6 +27,7 @@ PYTHONS = {
     "jax": ("3.11", "3.12", "3.13"),
     "mpi": ("3.11", "3.12", "3.13"),
     "horovod": ("3.10",),
+    "deepspeed": ("3.10",),
 }
 """By framework, the Pythons for which its wheels exist, the one to take first."""
 
@@ -41,6 +42,8 @@ COMPILED_WITH = {
         "HOROVOD_WITHOUT_MXNET": "1",
         "MAKEFLAGS": "-j2",
     },
+    # Else every pod compiles it when its training begins.
+    "deepspeed": {"DS_BUILD_SHM_COMM": "1"},
 }
 """By framework, the variables that its sources are compiled with."""
 
@@ -106,7 +109,9 @@ def _make(name: str, folder: Path, say: Say) -> None:
     _install(name, folder, say, "--only-binary", ":all:", "-r", str(wheels))
     for file in sources:
         say(f"{name}: compiling, which takes some minutes")
-        _install(name, folder, say, "--no-deps", "--no-build-isolation", "--no-binary", ":all:", "-r", str(file))
+        # Without pip's cache: it may have a wheel that was compiled with other variables.
+        options = ("--no-cache-dir", "--no-deps", "--no-build-isolation", "--no-binary", ":all:")
+        _install(name, folder, say, *options, "-r", str(file))
     say(f"{name}: ready after {time.monotonic() - began:.0f} s")
 
 

@@ -26,6 +26,7 @@ OF_POD = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "R
 OF_CONTAINER = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 ENFORCED = {"pod-security.kubernetes.io/enforce": "restricted"}
 AS_ROOT = {
+    "deepspeed/training_job.yaml",
     "horovod/elastic.yaml",
     "horovod/training_job.yaml",
     "mpi/elastic.yaml",
