@@ -88,11 +88,11 @@ class Scaler:
         workers = [job.worker_name(index) for index in effect.members]
         framework = self._kinds.of(job)
         manifest = hosts_config_map(framework, key, job.spec, members=workers, version=effect.version)
-        # If the write fails, it has to be read again.
+        # If the write fails, or is asked for again, it has to be read again.
         meta = self._hosts.pop(key, None)
         if job.hosts is None:
             meta = None
-        elif meta is None:
+        elif meta is None or _version(meta) >= effect.version:
             held = await self._cluster.get(CONFIGMAPS, key.namespace, name)
             meta = held.metadata if held is not None else None
         if meta is None:
@@ -108,8 +108,7 @@ class Scaler:
                 return
         must_be_controlled(meta, job, f"config map {name}", labelled=False)
         assert meta is not None
-        written = whole_number((meta.annotations or {}).get(HOSTS_VERSION, ""))
-        if written is not None and written >= effect.version:
+        if _version(meta) >= effect.version:
             # Another replica wrote this version or a newer one, which an older one never replaces.
             self._hosts[key] = meta
             return
@@ -181,6 +180,12 @@ class Scaler:
             }
         }
         await self._cluster.patch(resource, namespace, effect.name, patch)
+
+
+def _version(hosts: Metadata) -> int:
+    """The version of hosts files; -1 for one that nobody can have written."""
+    written = whole_number((hosts.annotations or {}).get(HOSTS_VERSION, ""))
+    return written if written is not None else -1
 
 
 def build(dependencies: Dependencies) -> Scaler:

@@ -132,11 +132,14 @@ async def test_a_hosts_file_written_meanwhile_is_not_written_over():
     assert stage.hosts() == ("3", "resnet-worker-0:1\n")
 
 
-async def test_hosts_files_whose_version_a_person_spoilt_are_written_again():
+@pytest.mark.parametrize("spoilt", ["²", "1"])
+async def test_hosts_files_whose_version_a_person_spoilt_are_written_again(spoilt: str):
     stage = Stage()
-    await Scaler(stage.cluster, Policy()).act(WriteHosts(1, (0, 1)), stage.context)
-    stage.store.patch(CONFIGMAPS, NAMESPACE, "resnet-config", {"metadata": {"annotations": {HOSTS_VERSION: "²"}}})
-    await Scaler(stage.cluster, Policy()).act(WriteHosts(2, (0,)), stage.context)
+    scaler = Scaler(stage.cluster, Policy())
+    await scaler.act(WriteHosts(2, (0,)), stage.context)
+    mine = {"metadata": {"annotations": {HOSTS_VERSION: spoilt}}, "data": {"hostfile": "mine"}}
+    stage.store.patch(CONFIGMAPS, NAMESPACE, "resnet-config", mine)
+    await scaler.act(WriteHosts(2, (0,)), stage.context)
     assert stage.hosts() == ("2", "resnet-worker-0:1\n")
 
 
