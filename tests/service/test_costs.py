@@ -10,11 +10,13 @@ import pytest
 
 from services.status.shell import ANNOUNCED_SECONDS
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.trainer_schemas import RUNTIMES
+from shared.frameworks.trainjob import TRAINJOBS
 from tests.golden.compare import assert_golden
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import World, a_scale_in, a_scale_out
 from tests.memory.cluster import Call, Calm
-from tests.simulation.manifests import KINDS, RESOURCES, manifest_of
+from tests.simulation.manifests import KINDS, RESOURCES, manifest_of, runtime_of
 from tests.simulation.plan import Apply
 
 WORKERS = 4
@@ -47,7 +49,10 @@ class Counted(World):
         super().__init__(kinds=KINDS, weather=lambda author: Counting(author, self.calls))
 
     def begin(self, kind: str, name: str = "resnet") -> None:
-        self.apply(RESOURCES[kind], manifest_of(Apply(at=0.0, job=name, kind=kind, workers=WORKERS)))
+        step = Apply(at=0.0, job=name, kind=kind, workers=WORKERS)
+        if kind == TRAINJOBS.kind:
+            self.apply(RUNTIMES, runtime_of(step))
+        self.apply(RESOURCES[kind], manifest_of(step))
 
     async def run(self, jobs: int = 1) -> None:
         await self.until(lambda: self.count("JobRunning") == jobs, f"{jobs} run")

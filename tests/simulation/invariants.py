@@ -3,6 +3,7 @@
 To what the log must show it adds what the cluster must show beside it.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
@@ -12,7 +13,9 @@ from shared.cluster import Resource
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.eventlog import Stored
 from shared.frameworks.kinds import Kinds
+from shared.frameworks.runtimes import COPY, digest_of, text_of
 from shared.frameworks.scale_requests import REQUESTS
+from shared.frameworks.trainer_schemas import RUNTIMES
 from shared.job.chain import Head
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import HostsPublished, ScriptFinished, ScriptStarted, WorkersReleased
@@ -23,6 +26,7 @@ from shared.job.state import Job
 from shared.job.views import each
 from tests.kit.invariants import ENDED, LogChecker
 from tests.memory.watching import Held
+from tests.simulation.manifests import REVISION, revision_of
 from tests.simulation.platform import SECRET
 
 Member = tuple[str, str]
@@ -51,6 +55,10 @@ class Checker(LogChecker):
         """By job whose status ever showed its end, the slots for which a call may still be on its way."""
         self._assigned: dict[Uid, set[Member]] = defaultdict(set)
         """By job, every slot that was ever assigned."""
+        self._revisions: dict[str, str] = {}
+        """By the digest of a runtime, its revision."""
+        self._used: dict[Uid, set[str]] = defaultdict(set)
+        """By job, the digest of every runtime with which its spec was ever recorded."""
         self._there: set[str] = set()
         """The uids of the jobs and of their children that exist."""
         self._versions: dict[str, set[int]] = defaultdict(set)
@@ -83,6 +91,8 @@ class Checker(LogChecker):
             }
         if tag in ("SlotsAssigned", "ScaleAccepted", "JobAdopted"):
             self._assigned[uid].update((str(slot.attempt), job.pod_name(slot)) for slot in job.attempt.slots)
+        if job.spec is not None and job.spec.runtime is not None:
+            self._used[uid].add(job.spec.runtime.digest)
         self._check_fact(job, event, sequence)
         if isinstance(event, ScriptStarted):
             self._scripts.setdefault((job.key.namespace, job.scaling.requests[event.request].name), 0)
@@ -115,11 +125,15 @@ class Checker(LogChecker):
     ) -> None:
         """`actor` is the service that made the change, for the job `key`; empty for users and the platform."""
         self._know(before, after)
+        if resource.plural == RUNTIMES.plural and after is not None:
+            spec = after.manifest["spec"]
+            self._revisions[digest_of(text_of(spec))] = revision_of(spec)
         if resource.plural == PODS.plural and after is not None:
             self._check_pod(actor, before, after)
         if actor and (held := before or after) is not None:
             self._must_be_of(key, actor, resource, held)
-        if actor and resource.plural == CONFIGMAPS.plural and after is not None:
+        data = after.manifest.get("data") or {} if after is not None else {}
+        if actor and resource.plural == CONFIGMAPS.plural and after is not None and COPY not in data:
             self._check_hosts(before, after)
         if actor == "status" and after is not None and after.manifest.get("status"):
             self._check_status(resource, after)
@@ -147,6 +161,9 @@ class Checker(LogChecker):
                 self.fault(f"I25 pod {name} is created, and a status said that its job is over")
             if (labels[ATTEMPT], name) not in self._assigned[job.key.uid]:
                 self.fault(f"I10 pod {name} is created, and no decision up to {history.sequence} assigned its slot")
+            revision = (after.metadata.get("annotations") or {}).get(REVISION)
+            if revision is not None and revision not in {self._revisions[used] for used in self._used[job.key.uid]}:
+                self.fault(f"I10 pod {name} is of revision {revision} of its runtime, which no event names")
         elif after.metadata.get("deletionTimestamp") and not before.metadata.get("deletionTimestamp"):
             if any(
                 (job.gone, job.over, job.deleting, job.halted, job.between_attempts),
@@ -216,7 +233,7 @@ class Checker(LogChecker):
             self.fault(f"I7 hosts files {after.at[1]} went from version {version(before)} to {version(after)}")
         uid = Uid(_labels(after).get(JOB_UID, ""))
         text = (after.manifest.get("data") or {}).get(HOSTFILE, "")
-        listed = {line.replace(":", " ").split()[0] for line in text.splitlines() if line.strip()}
+        listed = {re.split("[:. ]", line)[0] for line in text.splitlines() if line.strip()}
         published = self._published[uid].get(version(after))
         if published is None:
             self.fault(f"I10 hosts files {after.at[1]} have version {version(after)}, which was never published")

@@ -11,14 +11,17 @@ from shared.frameworks.mxjob import MXJOB
 from shared.frameworks.paddlejob import PADDLEJOB
 from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.tfjob import TFJOB
+from shared.frameworks.trainer_schemas import RUNTIMES
 from shared.frameworks.training_job import TRAININGJOB
+from shared.frameworks.trainjob import TRAINJOB
 from shared.frameworks.xgboostjob import XGBOOSTJOB
+from tests.kit.trainer import replicated_job, runtime, train_job
 from tests.kit.world import a_scale_in, a_scale_out, a_training_job
 from tests.simulation.plan import WORKERS, Apply, Inherit, Scale
 from tests.simulation.platform import SECRET
 from tests.takeover.recorded import recorded
 
-KINDS = Kinds((TRAININGJOB, TFJOB, PYTORCHJOB, MPIJOB, MXJOB, JAXJOB, PADDLEJOB, XGBOOSTJOB))
+KINDS = Kinds((TRAININGJOB, TFJOB, PYTORCHJOB, MPIJOB, MXJOB, JAXJOB, PADDLEJOB, XGBOOSTJOB, TRAINJOB))
 RESOURCES: dict[str, Resource[Any]] = {kind.resource.kind: kind.resource for kind in KINDS}
 
 MOST_WORKERS = 6
@@ -35,9 +38,22 @@ _SHAPES = {
 }
 """By kind, the name of the container, and the roles besides the workers."""
 
+_POLICIES: dict[int, dict[str, Any]] = {
+    1: {"torch": {"elasticPolicy": {"minNodes": 1, "maxNodes": MOST_WORKERS}}},
+    2: {"mpi": {}},
+    3: {"jax": {}},
+}
+"""By the number of nodes that a TrainJob begins with, the policy of its runtime."""
+REVISION = "example.com/revision"
+"""An annotation in the pod templates of a runtime."""
+
 
 def manifest_of(step: Apply) -> dict[str, Any]:
     """The job that a step applies."""
+    if step.kind == "TrainJob":
+        deadline = {name: value for name, value in step.more.items() if name == "activeDeadlineSeconds"}
+        reference = {"kind": RUNTIMES.kind, "name": step.job}
+        return train_job(step.job, runtimeRef=reference, trainer={"numNodes": step.workers}, **deadline)
     if step.kind == "TrainingJob":
         manifest = a_training_job(step.job, workers=step.workers, **step.more)
         roles = manifest["spec"]["etReplicaSpecs"]
@@ -56,6 +72,26 @@ def manifest_of(step: Apply) -> dict[str, Any]:
         for role in roles.values():
             role["restartPolicy"] = step.policy
     return manifest
+
+
+def runtime_of(step: Apply, revision: int = 0) -> dict[str, Any]:
+    """The runtime of the TrainJob that a step applies, which has the job's name."""
+    policy = _POLICIES.get(step.workers, _POLICIES[1])
+    jobs = [replicated_job("node", **_container(step))]
+    if "mpi" in policy:
+        jobs = [*jobs, replicated_job("launcher", **_container(step))]
+    for job in jobs:
+        batch = job["template"]["spec"]
+        batch["backoffLimit"] = step.more.get("backoffLimit")
+        batch["template"]["metadata"] = {"annotations": {REVISION: str(revision)}}
+    return runtime(step.job, policy, *jobs, kind=RUNTIMES.kind)
+
+
+def revision_of(spec: Any) -> str:
+    """The revision in a runtime's spec."""
+    first = spec["template"]["spec"]["replicatedJobs"][0]
+    found: str = first["template"]["spec"]["template"]["metadata"]["annotations"][REVISION]
+    return found
 
 
 def _container(step: Apply) -> dict[str, Any]:

@@ -19,6 +19,8 @@ from services.watcher.core.questions import Presence
 from shared.errors import Conflict, Refused
 from shared.eventlog import Entry
 from shared.eventlog.subject import Subject
+from shared.frameworks.runtimes import JobRuntime
+from shared.frameworks.trainer_schemas import RUNTIMES
 from shared.job import evolve_requests, fold
 from shared.job.events import status, watcher
 from shared.job.naming import JobKey
@@ -26,7 +28,7 @@ from shared.job.outcome import Verdict
 from shared.job.state import Job
 from tests.memory.eventlog import MemoryJournal
 from tests.simulation.loop import PROCESS
-from tests.simulation.plan import Apply, Delete, End, Plan, Restore, Scale
+from tests.simulation.plan import Apply, Delete, Edit, EditRuntime, End, Plan, Restore, Scale
 from tests.simulation.platform import Platform, Workload
 
 
@@ -62,6 +64,17 @@ A_SLOW_SCRIPT = Plan(
     workload=Workload(hang=100, fail=0, unready=0, slow_scripts=100),
 )
 """It takes longer than its request has time."""
+
+
+A_CHANGED_RUNTIME = Plan(
+    seed=0,
+    steps=(
+        Apply(at=0.1, job="resnet", kind="TrainJob", workers=1),
+        EditRuntime(at=3.0, job="resnet", revision=1),
+        Edit(at=4.0, job="resnet", patch={"spec": {"trainer": {"numNodes": 2}}}),
+    ),
+    workload=Workload(hang=100, fail=0, unready=0),
+)
 
 
 def _two_attempts(patch: pytest.MonkeyPatch) -> None:
@@ -269,6 +282,16 @@ def _over_and_begun_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(heads, "accepted", forgetful)
 
 
+def _the_present_runtime(patch: pytest.MonkeyPatch) -> None:
+    kept = scheduler_shell.Scheduler._runtime
+
+    async def present(self: Any, job: Job, used: Any) -> JobRuntime:
+        runtime = await self._cluster.get(RUNTIMES, job.key.namespace, used.name)
+        return JobRuntime(used, runtime.spec) if runtime is not None else await kept(self, job, used)
+
+    patch.setattr(scheduler_shell.Scheduler, "_runtime", present)
+
+
 MUTANTS = (
     Mutant("the next attempt does not wait for the pods of the last one", "I1", _two_attempts),
     Mutant("no restart counts against backoffLimit", "I13", _no_limit),
@@ -293,6 +316,12 @@ MUTANTS = (
     Mutant("a worker is listed before it is Ready", "I7", _listed_at_once),
     Mutant("a script that failed counts as a success", "I10", _scripts_that_succeed),
     Mutant("a job counts as gone before its GET is answered", "I28", _no_answer_is_no),
+    Mutant(
+        "a new pod follows a runtime that was changed while the job runs",
+        "I10",
+        _the_present_runtime,
+        A_CHANGED_RUNTIME,
+    ),
     Mutant(
         "a job that is over begins again after its log was restored", "I25", _over_and_begun_again, OVER_AND_RESTORED
     ),

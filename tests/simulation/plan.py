@@ -68,6 +68,13 @@ class Edit(Step, frozen=True):
     subresource: Literal["", "status"] = ""
 
 
+class EditRuntime(Step, frozen=True):
+    """An administrator gives the runtime of a TrainJob another `revision`, or deletes it (None)."""
+
+    job: str
+    revision: int | None
+
+
 class Delete(Step, frozen=True):
     """A user deletes a job, a request (`request`), or one of the pods of a job (`pod`)."""
 
@@ -179,6 +186,7 @@ AnyStep = (
     | Inherit
     | Scale
     | Edit
+    | EditRuntime
     | Delete
     | Strip
     | Foreign
@@ -225,7 +233,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 KINDS = ("TrainingJob", "TrainingJob", "TrainingJob", "TrainingJob", "TFJob", "PyTorchJob", "MPIJob", "MXJob")
-SMALL_KINDS = ("MXJob", "JAXJob", "PaddleJob", "XGBoostJob")
+SMALL_KINDS = ("MXJob", "JAXJob", "PaddleJob", "XGBoostJob", "TrainJob")
 """Each seed has one of them wherever MXJob is drawn: a draw of its own would change every other plan."""
 WORKERS = {
     "TrainingJob": ("etReplicaSpecs", "worker"),
@@ -342,6 +350,8 @@ def _life(chance: Random, job: str, kind: str, begin: float) -> list[AnyStep]:
 
 def _operation(chance: Random, job: str, kind: str, name: str, at: float) -> AnyStep:
     pick = chance.random()
+    if kind == "TrainJob" and pick < 0.25:
+        return EditRuntime(at=at, job=job, revision=chance.choice((1, 2, 3, None)))
     if kind == "TrainingJob" and pick < 0.06:
         return Delete(at=at, job=job, request=f"{job}-{chance.randint(0, 2)}")
     if kind == "TrainingJob" and pick < 0.5:
@@ -357,12 +367,12 @@ def _operation(chance: Random, job: str, kind: str, name: str, at: float) -> Any
             more["timeout"] = chance.randint(1, 4)
         return Scale(at=at, name=name, job=job, by=by, more=more)
     if pick < 0.56:
-        return Delete(at=at, job=job, pod=chance.choice(PODS))
+        return Delete(at=at, job=job, pod=_named(kind, chance.choice(PODS)))
     if pick < 0.58:
-        return Strip(at=at, pod=f"{job}-{chance.choice(PODS)}", owner=chance.random() < 0.5)
+        return Strip(at=at, pod=f"{job}-{_named(kind, chance.choice(PODS))}", owner=chance.random() < 0.5)
     if pick < 0.61:
         what, name = chance.choice(FOREIGN)
-        return Foreign(at=at, kind=what, name=job + name)
+        return Foreign(at=at, kind=what, name=job + _named(kind, name))
     if pick < 0.66:
         return Edit(at=at, job=job, patch={"spec": _edited(chance, kind)})
     if pick < 0.67:
@@ -376,16 +386,23 @@ def _operation(chance: Random, job: str, kind: str, name: str, at: float) -> Any
     if pick < 0.95:
         return End(
             at=at,
-            pod=f"{job}-{chance.choice(('worker-0', 'worker-1', 'launcher'))}",
+            pod=f"{job}-{_named(kind, chance.choice(('worker-0', 'worker-1', 'launcher')))}",
             code=chance.choice((1, 1, 137, 137, None)),
         )
     return Delete(at=at, job=job, orphan=chance.random() < 0.2)
 
 
+def _named(kind: str, name: str) -> str:
+    """What follows a job's name in that of a pod; a TrainJob calls its workers nodes."""
+    return name.replace("worker-", "node-0-") if kind == "TrainJob" else name
+
+
 def _edited(chance: Random, kind: str) -> dict[str, Any]:
     """Another number of workers, or other bounds, or none at all."""
-    field, worker = WORKERS[kind]
     pick = chance.random()
+    if kind == "TrainJob":
+        return {"trainer": {"numNodes": chance.randint(0, 5)} if pick >= 0.1 else None}
+    field, worker = WORKERS[kind]
     if pick < 0.1:
         return {field: {worker: None}}
     bounds = {"minReplicas": chance.randint(0, 3), "maxReplicas": chance.randint(2, 7)}
@@ -395,7 +412,7 @@ def _edited(chance: Random, kind: str) -> dict[str, Any]:
 
 def suspended(kind: str, *, suspend: bool) -> dict[str, Any]:
     """The part of a kind's spec that suspends a job or lets it go on."""
-    return {"runPolicy": {"suspend": suspend}} if kind != "TrainingJob" else {"suspend": suspend}
+    return {"suspend": suspend} if kind in ("TrainingJob", "TrainJob") else {"runPolicy": {"suspend": suspend}}
 
 
 def _fault(chance: Random, at: float) -> AnyStep:

@@ -22,7 +22,7 @@ from tests.memory.store import MemoryStore
 from tests.memory.watching import Held
 from tests.simulation.loop import outside
 
-FOLLOWERS = ("-worker-", "-ps-", "-server-")
+FOLLOWERS = ("-worker-", "-ps-", "-server-", "-node-")
 """Parts of the names of pods whose end is rarely that of the job."""
 
 SLOW_SCRIPT_SECONDS = 30.0

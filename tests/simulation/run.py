@@ -19,6 +19,7 @@ from shared.errors import Conflict, Refused
 from shared.eventlog import Entry, Stored
 from shared.eventlog.subject import Subject
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.trainer_schemas import RUNTIMES
 from shared.job.naming import ACCEPT_HISTORY, JOB_UID, JobKey
 from tests.kit.services import AUTHORS, wall_clock
 from tests.memory.eventlog import MemoryJournal
@@ -27,7 +28,7 @@ from tests.memory.watching import Held
 from tests.simulation import plan as steps
 from tests.simulation.invariants import Checker
 from tests.simulation.loop import SimulatedLoop, outside
-from tests.simulation.manifests import KINDS, RESOURCES, inherited, manifest_of, request_of
+from tests.simulation.manifests import KINDS, RESOURCES, inherited, manifest_of, request_of, runtime_of
 from tests.simulation.network import Link, Rates
 from tests.simulation.platform import Platform
 from tests.simulation.pretence import nothing_real
@@ -101,6 +102,8 @@ class Simulation:
         self._actor = ""
         self._acts_for: JobKey | None = None
         self._stopping = False
+        self._trainer: dict[tuple[str, str], steps.Apply] = {}
+        """By namespace and name, the step that applied a TrainJob last."""
 
     async def run(self) -> Outcome:
         plan, loop = self._plan, asyncio.get_running_loop()
@@ -215,6 +218,9 @@ class Simulation:
         store, platform = self._store, self._platform
         match step:
             case steps.Apply():
+                if step.kind == "TrainJob":
+                    self._trainer[step.namespace, step.job] = step
+                    self._supply(step)
                 store.create(RESOURCES[step.kind], step.namespace, manifest_of(step))
             case steps.Scale():
                 resource = SCALEOUTS if step.by > 0 else SCALEINS
@@ -222,6 +228,12 @@ class Simulation:
             case steps.Edit():
                 if (resource := self._resource(step)) is not None:
                     store.patch(resource, step.namespace, step.job, step.patch, subresource=step.subresource)
+            case steps.EditRuntime(revision=None):
+                store.delete(RUNTIMES, step.namespace, step.job)
+            case steps.EditRuntime():
+                if (applied := self._trainer.get((step.namespace, step.job))) is not None:
+                    spec = runtime_of(applied, step.revision)["spec"]
+                    store.patch(RUNTIMES, step.namespace, step.job, {"spec": spec})
             case steps.Delete(pod="", request=""):
                 if (resource := self._resource(step)) is not None:
                     store.delete(resource, step.namespace, step.job, cascade=not step.orphan)
@@ -276,6 +288,11 @@ class Simulation:
             case steps.Nonsense():
                 if (resource := self._resource(step)) is not None:
                     self._garble(step, store.get(resource, step.namespace, step.job))
+
+    def _supply(self, step: steps.Apply) -> None:
+        """An administrator makes the runtime of a TrainJob if there is none."""
+        if self._store.get(RUNTIMES, step.namespace, step.job) is None:
+            self._store.create(RUNTIMES, step.namespace, runtime_of(step))
 
     def _restore(self, step: steps.Restore) -> None:
         for replica in self._replicas.values():
@@ -360,7 +377,9 @@ class Simulation:
             replica.start()
 
     def _end_well(self) -> None:
-        """From now on every container ends well, and users resume their jobs."""
+        """From now on every container ends well, users resume their jobs, and every runtime is there."""
+        for applied in self._trainer.values():
+            self._supply(applied)
         for kind, resource in RESOURCES.items():
             for held in self._store.find(resource):
                 kept = {"metadata": {"finalizers": None}}

@@ -16,6 +16,7 @@ from tests.simulation.plan import (
     Apply,
     Delete,
     Edit,
+    EditRuntime,
     End,
     Foreign,
     Nonsense,
@@ -29,7 +30,7 @@ from tests.simulation.plan import (
 from tests.simulation.run import simulate
 
 US, THEM = "team-a", "team-b"
-OF_ONE_TENANT = (Apply, Scale, Edit, Delete, Strip, Foreign, End, Nonsense, Quota, Terminate)
+OF_ONE_TENANT = (Apply, Scale, Edit, EditRuntime, Delete, Strip, Foreign, End, Nonsense, Quota, Terminate)
 """What a tenant can do; nodes, servers and replicas are everybody's."""
 
 PAIRS = int(os.environ.get("MUSTER_PAIRS", "16"))
