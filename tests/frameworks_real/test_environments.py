@@ -1,13 +1,30 @@
 """How the environments of the real frameworks are made, without asking any package index."""
 
+import hashlib
 import re
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
 
 from tests.frameworks_real import environments
 from tests.frameworks_real.environments import PYTHONS, Broken, Unavailable, environment, locks
+
+BUILDS = """
+import os, zipfile
+
+def build_wheel(folder, *_):
+    name = "tiny-1.0-py3-none-any.whl"
+    about = "tiny-1.0.dist-info"
+    with zipfile.ZipFile(os.path.join(folder, name), "w") as wheel:
+        wheel.writestr("tiny.py", os.environ["FLAVOUR"])
+        wheel.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\\nName: tiny\\nVersion: 1.0\\n")
+        wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        wheel.writestr(f"{about}/RECORD", "")
+    return name
+"""
+"""Builds a package whose module is the value of a variable."""
 
 NO_INDEX = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": ""}
 NOBODY_ANSWERS = {"PIP_INDEX_URL": "http://127.0.0.1:9/", "PIP_RETRIES": "1", "PIP_FIND_LINKS": ""}
@@ -70,3 +87,29 @@ def test_an_environment_that_was_not_finished_is_made_again_and_a_finished_one_i
     (first / ".ready").unlink()
     assert environment("mpi") == environment("mpi") == first
     assert made == [first, first]
+
+
+def test_what_has_no_wheel_is_compiled_with_its_variables_though_pip_keeps_wheels(cache, monkeypatch, tmp_path):
+    folder = tmp_path / "tiny-1.0"
+    folder.mkdir()
+    (folder / "builds.py").write_text(BUILDS)
+    (folder / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
+    (folder / "pyproject.toml").write_text('[build-system]\nrequires=[]\nbuild-backend="builds"\nbackend-path=["."]\n')
+    archive = tmp_path / "tiny-1.0.tar.gz"
+    with tarfile.open(archive, "w:gz") as packed:
+        packed.add(folder, folder.name)
+    example = tmp_path / "examples" / "mpi"
+    example.mkdir(parents=True)
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+    (example / "requirements.txt").write_text("")
+    (example / "sources.txt").write_text(f"tiny==1.0 --hash=sha256:{digest}\n")
+    monkeypatch.setattr(environments, "EXAMPLES", example.parent)
+    monkeypatch.setattr(environments, "COMPILERS", ())
+    for name, value in (NO_INDEX | {"PIP_FIND_LINKS": str(tmp_path), "PIP_CACHE_DIR": str(tmp_path / "pip")}).items():
+        monkeypatch.setenv(name, value)
+    for flavour in ("sweet", "sour"):
+        monkeypatch.setitem(environments.COMPILED_WITH, "mpi", {"FLAVOUR": flavour})
+        made = environment("mpi", lambda line: None)
+        [module] = made.glob("lib/python*/site-packages/tiny.py")
+        assert module.read_text() == flavour
+        (made / ".ready").unlink()
