@@ -290,6 +290,18 @@ async def test_a_held_job_that_a_person_deletes_is_gone():
 
 
 @in_virtual_time
+async def test_a_held_job_that_lost_its_launcher_is_gone_once_a_person_deletes_it():
+    async with World() as world:
+        uid = (await world.trains(workers=1)).metadata["uid"]
+        write_head(world, log="another", sequence=3, hash="0" * 64)
+        await world.until(lambda: world.count("HistoryBroken") == 1)
+        world.delete(PODS, "resnet-launcher")
+        await world.pass_seconds(10)
+        world.delete(TRAININGJOBS, "resnet")
+        await world.until(lambda: world.life(uid).gone)
+
+
+@in_virtual_time
 async def test_a_head_that_a_person_removed_is_written_again_with_the_next_document():
     async with World() as world:
         await world.trains(workers=1)

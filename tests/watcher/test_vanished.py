@@ -28,7 +28,7 @@ def test_a_job_that_no_list_shows_any_more_is_asked_for():
     watching.show(a_resource(version=1))
     assert watching.look().questions == ()
     watching.show(None)
-    assert watching.look().questions == (Confirm(epoch=0, launchers=()),)
+    assert watching.look().questions == (Confirm(epoch=0, launchers=(), missing=True),)
 
 
 def test_a_gone_job_is_asked_for_no_longer():
@@ -48,17 +48,23 @@ def test_before_the_first_list_nothing_is_missing():
     assert watching.look().questions == ()
 
 
+LOST = (Uid("l"),)
+
+
 @pytest.mark.parametrize(
-    ("launchers", "presence", "settled"),
+    ("question", "presence", "settled"),
     [
-        pytest.param((), Presence(there=False), True, id="gone"),
-        pytest.param((), Presence(there=True), False, id="its watch is late"),
-        pytest.param((Uid("l"),), Presence(there=True), True, id="there, without its launcher"),
-        pytest.param((Uid("l"),), Presence(there=True, deleting=True), False, id="about to go"),
+        pytest.param(Confirm(0, (), missing=True), Presence(there=False), True, id="gone"),
+        pytest.param(Confirm(0, (), missing=True), Presence(there=True), False, id="its watch is late"),
+        pytest.param(Confirm(0, LOST), Presence(there=True), True, id="there, without its launcher"),
+        pytest.param(Confirm(0, LOST), Presence(there=True, deleting=True), False, id="about to go"),
+        pytest.param(Confirm(0, LOST, missing=True), Presence(there=True), False, id="the same, and its watch is late"),
     ],
 )
-def test_an_answer_that_does_not_settle_the_question_is_asked_for_again(launchers, presence, settled):
-    assert settles(Confirm(epoch=0, launchers=launchers), presence) is settled
+def test_an_answer_that_does_not_settle_the_question_is_asked_for_again(
+    question: Confirm, presence: Presence, *, settled: bool
+) -> None:
+    assert settles(question, presence) is settled
 
 
 def test_an_answer_is_forgotten_when_its_question_is_asked_no_longer():

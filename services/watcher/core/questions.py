@@ -21,6 +21,8 @@ class Confirm(msgspec.Struct, frozen=True):
     """The cache's epoch; an answer from another epoch does not count."""
     launchers: tuple[Uid, ...]
     """Launchers of the job that vanished before their end was seen."""
+    missing: bool = False
+    """The list of the job's kind lacks it; an answer from before does not count."""
 
 
 class Presence(msgspec.Struct, frozen=True):
@@ -94,4 +96,4 @@ UNANSWERED = Answers()
 
 def settles(question: Confirm, presence: Presence) -> bool:
     """False if another GET is needed: the watch is late, or the job is about to be deleted."""
-    return not presence.there or (bool(question.launchers) and not presence.deleting)
+    return not presence.there or not (question.missing or presence.deleting)

@@ -12,10 +12,8 @@ VANISHED_AT_ONCE = 10
 
 def question(job: Job, cache: Cache) -> Confirm | None:
     """A GET of the job, if its list lacks it or its launcher vanished before its end was seen."""
-    launchers = _lost_launchers(job, cache)
-    if (missing(job, cache) and not cache.held_back) or launchers:
-        return Confirm(cache.epoch, tuple(sorted(launchers)))
-    return None
+    launchers, lacks = _lost_launchers(job, cache), missing(job, cache) and not cache.held_back
+    return Confirm(cache.epoch, tuple(sorted(launchers)), lacks) if lacks or launchers else None
 
 
 def _lost_launchers(job: Job, cache: Cache) -> set[Uid]:
