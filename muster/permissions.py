@@ -43,12 +43,15 @@ def rules(
     taking_over: bool = False,
     commands: bool = True,
     keys: bool = True,
+    kueue: bool = False,
 ) -> list[Document]:
     """A service's rights as RBAC rules, without wildcards; resources with the same verbs are in one rule.
 
     No rule names objects: a job's objects are named after it, and RBAC cannot compare the names of creates and lists.
     """
-    return _together(needs(service, namespace, kinds, taking_over=taking_over, commands=commands, keys=keys))
+    return _together(
+        needs(service, namespace, kinds, taking_over=taking_over, commands=commands, keys=keys, kueue=kueue)
+    )
 
 
 def _together(wanted: Iterable[Need]) -> list[Document]:
@@ -93,6 +96,7 @@ def manifests(
     taking_over: bool = False,
     commands: bool = True,
     keys: bool = True,
+    kueue: bool = False,
 ) -> list[Document]:
     """The service account in `home`; the role and the binding for one `namespace`, or without it the whole cluster."""
     scope = "" if namespace else "Cluster"
@@ -104,7 +108,9 @@ def manifests(
             "apiVersion": f"{RBAC}/v1",
             "kind": f"{scope}Role",
             "metadata": dict(metadata),
-            "rules": rules(service, namespace, kinds, taking_over=taking_over, commands=commands, keys=keys),
+            "rules": rules(
+                service, namespace, kinds, taking_over=taking_over, commands=commands, keys=keys, kueue=kueue
+            ),
         },
         {
             "apiVersion": f"{RBAC}/v1",
@@ -124,6 +130,7 @@ def render(
     taking_over: bool = False,
     commands: bool = True,
     keys: bool = True,
+    kueue: bool = False,
     with_policies: bool | None = None,
     with_requesters: bool = False,
     with_history: bool = False,
@@ -136,7 +143,9 @@ def render(
     """
     kinds = [*kinds]
     files: dict[str, list[Document]] = {
-        service: manifests(service, namespace, kinds, home=home, taking_over=taking_over, commands=commands, keys=keys)
+        service: manifests(
+            service, namespace, kinds, home=home, taking_over=taking_over, commands=commands, keys=keys, kueue=kueue
+        )
         for service in SERVICE_ACCOUNTS
     }
     if not namespace:
@@ -153,6 +162,7 @@ def render(
             taking_over=taking_over,
             commands=commands,
             keys=keys,
+            kueue=kueue,
         )
     if with_history:
         files["history"] = aggregation.rights(home)
@@ -166,7 +176,7 @@ def render(
 def of_chart() -> str:
     """The rules of the Helm chart's roles, by service and for `all` in one process.
 
-    Those that are always needed, those for taking over, for commands in launchers and for ssh keys are separate.
+    Those that are always needed, and those for taking over, for commands in launchers, for ssh keys and for Kueue.
     """
     return HEADER + yaml.dump(
         {
@@ -176,6 +186,7 @@ def of_chart() -> str:
                 "exec": _by_service(namespace, commands=True),
                 "ssh": _by_service(namespace, keys=True),
             }
+            | ({} if namespace else {"kueue": _by_service(namespace, kueue=True)})
             for variant, namespace in (("cluster", ""), ("namespace", JOBS))
         }
         | {"setup": setup_rules(), "view": aggregation.VIEW_RULES},
@@ -185,14 +196,14 @@ def of_chart() -> str:
 
 
 def _by_service(
-    namespace: str, *, taking_over: bool = False, commands: bool = False, keys: bool = False
+    namespace: str, *, taking_over: bool = False, commands: bool = False, keys: bool = False, kueue: bool = False
 ) -> dict[str, list[Document]]:
     """The rules that are always needed, or those that one of the arguments adds."""
     wanted: dict[str, list[Need]] = {}
     for service in SERVICE_ACCOUNTS:
         usual = needs(service, namespace, commands=False, keys=False)
-        more = needs(service, namespace, taking_over=taking_over, commands=commands, keys=keys)
-        only = taking_over or commands or keys
+        more = needs(service, namespace, taking_over=taking_over, commands=commands, keys=keys, kueue=kueue)
+        only = taking_over or commands or keys or kueue
         wanted[service] = [need for need in more if need not in usual] if only else usual
     everything = [need for found in wanted.values() for need in found]
     return {service: _together(found) for service, found in {**wanted, "all": everything}.items()}

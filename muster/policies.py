@@ -56,10 +56,11 @@ def manifests(
     taking_over: bool = False,
     commands: bool = True,
     keys: bool = True,
+    kueue: bool = False,
 ) -> list[Document]:
     """The policy of an installation's accounts in the namespace `home`, each with its services, and its binding."""
     closed = admission.closed_namespaces(home, scope)
-    given = admission.settings(kinds, closed, taking_over=taking_over, commands=commands, keys=keys)
+    given = admission.settings(kinds, closed, taking_over=taking_over, commands=commands, keys=keys, kueue=kueue)
     return bound(name(accounts, home), admission.spec(home, accounts, given))
 
 

@@ -7,16 +7,13 @@ pause goes to the Workload.  All is read and written with the rights of the pers
 from typing import Any
 
 from muster.following import condition_of, status_of
-from muster.jobs import value_at, wants_pause
+from muster.jobs import PAUSED, value_at, wants_pause
 from muster.listing import objects
 from muster.targets import Target
-from shared.cluster import Cluster, Resource
+from shared.cluster import Cluster
 from shared.cluster.objects import Custom
 from shared.errors import Refused, Transient
-
-WORKLOADS = Resource("kueue.x-k8s.io", "v1beta2", "workloads", "Workload", Custom)
-QUEUE = "kueue.x-k8s.io/queue-name"
-JOB_UID = "kueue.x-k8s.io/job-uid"
+from shared.frameworks.queueing import JOB_UID, QUEUE, WORKLOADS
 
 
 def queue_of(job: Custom) -> str:
@@ -58,17 +55,25 @@ def _condition(workload: Custom, kind: str, status: str = "True") -> dict[str, A
 
 async def waits(cluster: Cluster, target: Target, job: Custom) -> str:
     """What a suspended job in a queue waits for, in one line; empty for any other job."""
-    queue = queue_of(job)
-    if not queue or not wants_pause(job, target):
+    queue, asked = queue_of(job), wants_pause(job, target)
+    if not queue or not (asked or target.phase(status_of(job)) in PAUSED):
         return ""
     try:
         workload = await workload_of(cluster, job)
     except (Refused, Transient) as trouble:
         return f"it is in queue {queue}, and what it waits for there is in its Workload: {trouble}"
-    if workload is None:
+    return of_workload(queue, workload) if workload is not None else without_workload(queue, target, asked=asked)
+
+
+def without_workload(queue: str, target: Target, *, asked: bool) -> str:
+    """What a suspended job without a Workload waits for; `asked` if its own spec asks for the pause."""
+    if target.framework is None or not target.framework.is_queued:
         kind = f"{target.resource.kind}.{target.resource.version}.{target.resource.group}"
         return f"it is in queue {queue} and has no Workload: see that Kueue runs, and that it knows {kind}"
-    return of_workload(queue, workload)
+    if asked:
+        # Kueue does not write into such a job.
+        return f"a person suspended it, which gave its place in queue {queue} up"
+    return f"it is in queue {queue} and has no Workload: see that MUSTER_KUEUE is true, and `muster history`"
 
 
 def of_workload(queue: str, workload: Custom) -> str:

@@ -164,6 +164,7 @@ class Stack:
             "taking_over": self._settings.get("MUSTER_TAKE_OVER") == "true",
             "commands": self._settings.get("MUSTER_EXEC") != "false",
             "keys": self._settings.get("MUSTER_SSH") != "false",
+            "kueue": self._settings.get("MUSTER_KUEUE") == "true",
         }
         roles = [manifest for name in SERVICES for manifest in permissions.manifests(name, self._namespace, **given)]
         definitions = crds.manifests(kinds())

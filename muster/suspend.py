@@ -49,8 +49,9 @@ async def ask_to_resume(cluster: Cluster, asked: Asked, namespace: str) -> Chang
     path = _path(target, "resumed")
     jobs.must_not_be_over(job, target, "resumed")
     phase = target.phase(status_of(job))
-    workload = await _workload(cluster, job) if jobs.wants_pause(job, target) else None
-    if workload is not None:
+    workload = await _workload(cluster, job)
+    paused = jobs.wants_pause(job, target) or phase in jobs.PAUSED
+    if workload is not None and (paused or queues.is_switched_off(workload)):
         # Kueue alone resumes a job that is in a queue.
         if queues.is_switched_off(workload):
             await queues.switch(cluster, workload, active=True)

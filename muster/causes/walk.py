@@ -129,6 +129,10 @@ class Causes(Links):
                 hosts = words.hosts_of(event, before)
                 if hosts > (before.hosts.hosts if before.hosts is not None else 0):
                     self._in_place(hosts, here.says(f"the hosts files of version {hosts} are in place", self._files()))
+                if news := words.of_workloads(event, before):
+                    self._keep(here.says(news))
+            case watcher.ChildGone(kind="Workload"):
+                self._keep(here.says(f"Workload {event.name} is gone"))
             case watcher.ScaleRequested():
                 if event.uid not in before.scaling.requests:
                     self.requests[event.uid] = [self._keep(here.says(words.scale_wish(event)))]

@@ -13,7 +13,7 @@ from shared.job.spec import LAUNCHER, RUNTIME_NOT_FOUND, UNLIMITED, WORKER, JobS
 from shared.job.state import Job
 from shared.job.text import counted, range_words, with_words
 from shared.job.timers import BACK_OFF, REPLACEMENT
-from shared.job.views import Actor, PodView, ranges
+from shared.job.views import Actor, ChildView, PodView, ranges
 
 _TIMERS = {
     "ActiveDeadline": "it was active for all the time that it may be{}",
@@ -135,6 +135,33 @@ def hosts_of(event: ChildrenObserved, job: Job) -> int:
     """The version of the job's hosts files among these objects; 0 without them."""
     name = config_name(job.key.name)
     return max((child.hosts for child in event.children if child.name == name and child.ours), default=0)
+
+
+def of_workloads(event: ChildrenObserved, job: Job) -> str:
+    """What Kueue decided about the job's quota; empty without news.  `job` is the state before."""
+    told = (_of_workload(child, job.children.get((child.kind, child.name))) for child in event.children)
+    return "; ".join(filter(None, told))
+
+
+def _of_workload(child: ChildView, before: ChildView | None) -> str:
+    now, was = child.workload, before.workload if before is not None and before.uid == child.uid else None
+    if now is None or (was is not None and was.answer == now.answer):
+        return ""
+    flavors = in_a_row([*dict.fromkeys(name for each in now.pod_sets for name in each.flavors)])
+    size = in_a_row([f"{each.count} {each.role}" for each in now.pod_sets])
+    if now.finished:
+        said = f"is finished: {plain(now.finished)}"
+    elif now.deleting:
+        said = "is being deleted"
+    elif now.evicted:
+        said = f"was evicted by Kueue: {plain(now.evicted, now.message)}"
+    elif now.admitted:
+        said = f"was admitted by Kueue to {flavors or 'no flavor'}: {size}"
+    elif now.reserved:
+        said = "has quota, and waits for its admission checks"
+    else:
+        said = f"waits for quota in queue {now.queue}: {size}"
+    return f"Workload {child.name} {said}"
 
 
 def refusal_line(event: EffectRefused, job: Job) -> str:

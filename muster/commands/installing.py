@@ -125,6 +125,7 @@ def rbac(
     keys: Annotated[
         bool, typer.Option("--ssh/--without-ssh", help="with the right to make ssh keys that MUSTER_SSH=false spares")
     ] = True,
+    kueue: Annotated[bool, typer.Option("--kueue", help="with the rights that MUSTER_KUEUE needs")] = False,
     policies: Annotated[
         bool | None,
         typer.Option(
@@ -145,6 +146,8 @@ def rbac(
             f"the services' accounts would be in {home}, and whoever may make pods there may run them under these "
             "accounts; name a namespace without jobs: --home NAMESPACE"
         )
+    if kueue and namespace:
+        raise typer.BadParameter("queues of Kueue need the whole cluster; leave --namespace out")
     if history and namespace:
         raise typer.BadParameter("the history service answers for the whole cluster; leave --namespace out")
     from muster.permissions import render
@@ -159,6 +162,7 @@ def rbac(
         taking_over=take_over,
         commands=commands,
         keys=keys,
+        kueue=kueue,
         with_policies=policies,
         with_requesters=requesters,
         with_history=history,

@@ -71,6 +71,7 @@ def _differences(
         taking_over=any(account.taking_over for account in accounts),
         commands=all(account.commands for account in accounts),
         keys=all(account.keys for account in accounts),
+        kueue=any(account.kueue for account in accounts),
     )
     wanted, there = _readable(made["spec"]), _readable(policy.get("spec") or {})
     differ = [part for part in (*wanted, *there) if wanted.get(part) != there.get(part)]

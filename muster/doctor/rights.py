@@ -19,6 +19,7 @@ TAKE_OVER = "MUSTER_TAKE_OVER"
 NAMESPACE = "MUSTER_NAMESPACE"
 EXEC = "MUSTER_EXEC"
 SSH = "MUSTER_SSH"
+KUEUE = "MUSTER_KUEUE"
 
 TRUE = ("true", "1", "yes", "on", "t", "y")
 
@@ -40,6 +41,8 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     """False if its services run none in launchers."""
     keys: bool = True
     """False if its services make no Secrets with ssh keys."""
+    kueue: bool = False
+    """True if its jobs may wait in queues of Kueue."""
 
     @property
     def user(self) -> str:
@@ -116,6 +119,7 @@ def accounts(
                 taking_over=said.get(TAKE_OVER, str(taking_over)).lower() in TRUE,
                 commands=said.get(EXEC, "true").lower() in TRUE,
                 keys=said.get(SSH, "true").lower() in TRUE,
+                kueue=said.get(KUEUE, "false").lower() in TRUE,
             )
     for account in listed:
         name = (account.get("metadata") or {}).get("name", "")
@@ -151,6 +155,7 @@ def of_account(account: Account, kinds: Iterable[Framework]) -> list[Right]:
                 taking_over=account.taking_over,
                 commands=account.commands,
                 keys=account.keys,
+                kueue=account.kueue,
             )
         )
     )
@@ -174,7 +179,7 @@ def findings(account: Account, kinds: Iterable[Framework], granted: Mapping[Righ
     vital = {
         Right(need.verb, need.group, need.resource)
         for service in account.services
-        for need in necessary(service, kinds, taking_over=account.taking_over, keys=account.keys)
+        for need in necessary(service, kinds, taking_over=account.taking_over, keys=account.keys, kueue=account.kueue)
     }
     missing = [right for right, may in granted.items() if not may]
     if not missing:

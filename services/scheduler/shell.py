@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import msgspec
@@ -11,6 +12,7 @@ from services.scheduler.core import effects, keys
 from services.scheduler.core.decide import decide
 from services.scheduler.core.withheld import without_values
 from services.scheduler.keypair import make_key_pair
+from services.scheduler.workloads import Workloads
 from shared.cluster import Cluster, Resource
 from shared.cluster.kinds import CONFIGMAPS_WITH_DATA, PODS, SECRETS, SERVICES
 from shared.cluster.objects import Custom, Metadata, Object
@@ -18,6 +20,7 @@ from shared.errors import Conflict, Refused, Transient
 from shared.frameworks.attaching import ssh_secret
 from shared.frameworks.framework import PodContext, metadata, slot_labels
 from shared.frameworks.kinds import BUILT_IN, Kinds
+from shared.frameworks.queueing import placed
 from shared.frameworks.runtimes import COPY, JobRuntime, digest_of, joined, text_of
 from shared.frameworks.templates import with_last_words, with_token_if_asked
 from shared.frameworks.training_job import SSH_KEYS
@@ -26,6 +29,7 @@ from shared.job.events.event import Author
 from shared.job.events.scheduler import SecretGone, SecretMade
 from shared.job.fold import History
 from shared.job.naming import ATTEMPT, JOB_UID, JobKey, Slot, Uid, runtime_copy_name
+from shared.job.policies import quota
 from shared.job.reasons import RUNTIME_CHANGED, SSH_OFF
 from shared.job.spec import LAUNCHER, JobSpec, RuntimeUsed
 from shared.job.state import Job
@@ -59,6 +63,7 @@ class Scheduler:
         cluster_domain: str = "cluster.local",
         last_words: bool = True,
         ssh: bool = True,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """`last_words`: the kubelet keeps the last lines of a container that fails, unless the template decides.
 
@@ -68,6 +73,7 @@ class Scheduler:
         self._ssh = ssh
         self._cluster = cluster
         self._kinds = kinds
+        self._workloads = Workloads(cluster, kinds, now)
         self._domain = cluster_domain
         self._resources: dict[tuple[JobKey, int, int, str], asyncio.Task[Custom]] = {}
 
@@ -99,6 +105,16 @@ class Scheduler:
             case effects.DeleteSecret():
                 await self._delete_secret(context.job, effect)
                 return SecretGone(attempt=effect.attempt)
+            case effects.WriteWorkload():
+                await self._workloads.write(context.job, effect, await self._resource(context.job))
+            case effects.ReturnQuota():
+                await self._workloads.return_quota(context.job, effect)
+            case effects.ReadyWorkload():
+                await self._workloads.ready(context.job, effect)
+            case effects.FinishWorkload():
+                await self._workloads.finish(context.job, effect)
+            case effects.DeleteWorkload():
+                await self._workloads.delete(context.job, effect)
             case effects.DeleteJob():
                 await self._delete_job(context.job)
             case _:
@@ -110,6 +126,9 @@ class Scheduler:
         assert job.spec is not None
         context = self._context(job, effect.slot, effect.scaleout)
         manifest, name = with_token_if_asked(self._kinds.of(job).pod(resource, job.spec, context)), context.name
+        if (found := quota.admitted(job)) is not None:
+            given = next((each for each in found[1].pod_sets if each.role == effect.slot.role), None)
+            manifest = placed(manifest, found[0].name, given) if given is not None else manifest
         if self._last_words:
             manifest = with_last_words(manifest)
         if await self._made(PODS, job, manifest) is not None:

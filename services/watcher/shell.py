@@ -55,7 +55,7 @@ class Watcher:
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._cache = Cache(kinds, takes_over=options.takes_over)
+        self._cache = Cache(kinds, takes_over=options.takes_over, kueue=options.kueue)
         self._warned: dict[JobKey, tuple[str, str]] = {}
         self._paused: set[JobKey] = set()
         """Jobs whose changes of pods are being coalesced."""
@@ -220,6 +220,7 @@ def build(dependencies: Dependencies) -> Watcher:
         believes_vanished=settings.believe_vanished,
         takes_over=settings.take_over,
         disruption_taints=settings.disruption_taints,
+        kueue=settings.kueue,
         last_words=settings.termination_messages,
         per_minute=PerMinute(
             jobs=settings.jobs_per_minute, requests=settings.requests_per_minute, events=settings.events_per_minute

@@ -26,6 +26,7 @@ from shared.cluster.kinds import CONFIGMAPS, NODES, PODS, SERVICES
 from shared.cluster.objects import Custom, Object, Pod
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
+from shared.frameworks.queueing import FLAVORS, WORKLOADS
 from shared.frameworks.runtimes import JobRuntime, Reference, Without, joined, read
 from shared.frameworks.scale_requests import REQUESTS
 from shared.installation.guarded import GuardedReferring
@@ -61,6 +62,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Confirms that the earlier operators are gone."""
     disruption_taints: Collection[str] = ()
     """Further keys of taints that announce the removal of a node."""
+    kueue: bool = False
+    """True if jobs may wait in queues of Kueue."""
     last_words: bool = True
     """False if no termination message is recorded."""
     per_minute: PerMinute = PerMinute()
@@ -127,6 +130,8 @@ class Watches:
             lambda: self._follow_children(SERVICES, selector),
             lambda: self._follow_children(CONFIGMAPS, selector),
         ]
+        if self._options.kueue:
+            streams += [lambda: self._follow_children(WORKLOADS, selector), self._follow_flavors]
         if not self._namespace:
             # Nodes are cluster-scoped; an installation in one namespace sees only the conditions of pods.
             streams.append(self._follow_nodes)
@@ -171,7 +176,8 @@ class Watches:
             manifest = joined(manifest, runtime) if manifest is not None else None
         if manifest is None:
             return self._cache.set_job(kind, at, None)
-        job = actors.attributed(observed_job(framework, manifest), listing.get(at), listed=listing.at_once)
+        observed = observed_job(framework, manifest, kueue=self._options.kueue)
+        job = actors.attributed(observed, listing.get(at), listed=listing.at_once)
         return self._cache.set_job(kind, at, job)
 
     def _runtime_at(self, reference: Reference) -> JobRuntime | Without | None:
@@ -227,7 +233,7 @@ class Watches:
 
         await self._follow(REQUESTS[kind], self._cache.requests[kind], seen)
 
-    async def _follow_children(self, resource: Resource[Object], selector: str) -> None:
+    async def _follow_children(self, resource: Resource[Any], selector: str) -> None:
         kind = resource.kind
 
         def seen(at: At, child: Object | None) -> Concerned:
@@ -235,6 +241,9 @@ class Watches:
             return self._cache.set_child(kind, at, view)
 
         await self._follow(resource, self._cache.children[kind], seen, selector)
+
+    async def _follow_flavors(self) -> None:
+        await self._follow(FLAVORS, self._cache.flavors, lambda at, flavor: self._cache.set_flavor(at[1], flavor))
 
     async def _follow_nodes(self) -> None:
         taints = self._options.disruption_taints

@@ -72,10 +72,16 @@ class PodRenderer(ABC):
     role_label: str = ROLE
     index_label: str = INDEX
     """The labels of a pod by which the watcher and the pod's Service know its role and its index."""
+    is_queued: bool = False
+    """True if Muster itself puts its jobs into queues of Kueue, by the `template` of each role."""
 
     @abstractmethod
     def pod(self, manifest: Custom, spec: JobSpec, context: PodContext) -> Document:
         """Render the pod of a slot."""
+
+    def template(self, manifest: Custom, role: str) -> Document:
+        """The pod template of a role, for the Workload of a job in a queue of Kueue."""
+        raise NotImplementedError
 
     def service(self, manifest: Custom, spec: JobSpec, key: JobKey, context: PodContext | None) -> Document:
         """Render the headless Service of all pods, or with a `context` that of one pod; pods need not be Ready."""

@@ -16,6 +16,7 @@ from shared.frameworks.statuses import condition
 from shared.job import reasons
 from shared.job.conditions import Condition
 from shared.job.naming import NO_UID
+from shared.job.policies import quota
 from shared.job.request import Request
 from shared.job.spec import OVER_BUDGET, Problem, ScaleKind, ScaleSpec, waits_for_turn
 from shared.job.state import Job
@@ -142,8 +143,9 @@ def waiting_for(job: Job, request: Request) -> str:
         return "AnotherRequestRuns"
     if job.phase in ("", "Created", "Restarting", "Suspending", "Suspended"):
         return "JobNotRunning"
-    ahead = next((other for other in job.scaling.requests.values() if other.phase == "Pending"), None)
-    return "" if ahead is request else "AnotherRequestWaits"
+    if job.scaling.next_request is not request:
+        return "AnotherRequestWaits"
+    return "" if quota.allows(job, quota.wanted_workers(job)) else reasons.WAITS_FOR_QUOTA
 
 
 def _request_phase(request: Request) -> str:

@@ -119,6 +119,7 @@ class TrainingJob(Framework):
     resource = TRAININGJOBS
     role_label = JOB_ROLE
     index_label = REPLICA_INDEX
+    is_queued = True
     take_over = OfEtOperator()
     requests = (SCALEINS, SCALEOUTS)
 
@@ -129,8 +130,12 @@ class TrainingJob(Framework):
     def parse(self, manifest: Custom) -> JobSpec | tuple[Problem, ...]:
         return parse_job(manifest)
 
+    def template(self, manifest: Custom, role: str) -> Document:
+        found: Document = manifest.spec["etReplicaSpecs"][role]["template"]
+        return found
+
     def pod(self, manifest: Custom, spec: JobSpec, context: PodContext) -> Document:
-        template = manifest.spec["etReplicaSpecs"][context.slot.role]["template"]
+        template = self.template(manifest, context.slot.role)
         pod = pod_of(self, template, context, search=True)
         if context.scaleout:
             pod["metadata"]["labels"][SCALEOUT_NAME] = context.scaleout

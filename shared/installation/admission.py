@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 from shared.cluster import Resource
 from shared.cluster.kinds import CONFIGMAPS, EVENTS, PODS, SECRETS, SERVICES
 from shared.frameworks.framework import Framework
+from shared.frameworks.queueing import WORKLOADS
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.installation.permissions import REQUESTS, Jobs
 from shared.job.events.event import Author
 from shared.job.naming import ATTEMPT, HOSTS_LINKING, HOSTS_VERSION, JOB_UID
@@ -70,6 +72,8 @@ def _kind_of(reference: str) -> str:
 OURS = "variables.ours"
 OURS_IN_WORDS = f"its controller is no job whose uid is its label {JOB_UID}"
 
+_QUEUED = f"variables.kueue && {OURS} && variables.owner == '{TRAININGJOBS.group}/{TRAININGJOBS.kind}'"
+_QUEUED_IN_WORDS = f"{OURS_IN_WORDS}, or that is no TrainingJob, or no job waits in queues"
 _SLOT = f"(['{ATTEMPT}'] + variables.kinds[variables.owner]).all(l, l in object.metadata.labels)"
 _HEADLESS = "object.spec.?clusterIP.orValue('') == 'None' && object.spec.?externalIPs.orValue([]).size() == 0"
 _UNTYPED = "object.?type.orValue('Opaque') == 'Opaque'"
@@ -109,6 +113,12 @@ RULES = (
     ),
     Rule("scheduler", "DELETE", (PODS, SERVICES), OURS, OURS_IN_WORDS),
     Rule("scheduler", "DELETE", (SECRETS,), f"variables.ssh && {OURS}", f"{OURS_IN_WORDS}, or ssh is off"),
+    Rule("scheduler", "CREATE", (WORKLOADS,), _QUEUED, _QUEUED_IN_WORDS),
+    Rule(
+        "scheduler", "UPDATE", (WORKLOADS,), f"{_QUEUED} && {_SAME_OWNERS}", f"{_QUEUED_IN_WORDS}, or its owners change"
+    ),
+    Rule("scheduler", "UPDATE", (WORKLOADS,), _QUEUED, _QUEUED_IN_WORDS, "status"),
+    Rule("scheduler", "DELETE", (WORKLOADS,), _QUEUED, _QUEUED_IN_WORDS),
     Rule("scheduler", "DELETE", (Jobs.EVERY,), _EXPIRES, "it has no time to live after its end"),
     Rule("scheduler", "CREATE", (CONFIGMAPS,), OURS, OURS_IN_WORDS),
     Rule("scaler", "CREATE", (CONFIGMAPS,), OURS, OURS_IN_WORDS),
@@ -153,7 +163,13 @@ def closed_namespaces(home: str, scope: str) -> list[str]:
 
 
 def settings(
-    kinds: Iterable[Framework], closed: Collection[str], *, taking_over: bool, commands: bool, keys: bool
+    kinds: Iterable[Framework],
+    closed: Collection[str],
+    *,
+    taking_over: bool,
+    commands: bool,
+    keys: bool,
+    kueue: bool,
 ) -> list[Document]:
     """The variables that differ between installations; the others read them."""
     kinds = [*kinds]
@@ -164,6 +180,7 @@ def settings(
         _variable("take_over", _json(taking_over)),
         _variable("exec", _json(commands)),
         _variable("ssh", _json(keys)),
+        _variable("kueue", _json(kueue)),
     ]
 
 

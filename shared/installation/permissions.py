@@ -13,6 +13,7 @@ from shared.cluster.examination import Right
 from shared.cluster.kinds import CONFIGMAPS, DEFINITIONS, EVENTS, NODES, PODS, SECRETS, SERVICES
 from shared.frameworks.framework import Framework, resources_of
 from shared.frameworks.kinds import BUILT_IN
+from shared.frameworks.queueing import FLAVORS, PRIORITIES, WORKLOADS
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.job.events.event import Author
 
@@ -83,6 +84,8 @@ class Permission(NamedTuple):
     """A service works without it, in another way."""
     taking_over: bool = False
     """Only an installation that takes over another operator's jobs has it."""
+    kueue: bool = False
+    """Only an installation whose jobs wait in queues of Kueue has it."""
 
     def needs(self, kinds: Iterable[Framework] = BUILT_IN) -> Iterator[Need]:
         """The single rights for these `kinds` of job; requests exist only with the kind that has them."""
@@ -151,6 +154,28 @@ PERMISSIONS = (
         for service in SERVICES_OF_A_CLUSTER
     ),
     # Last, as the chart adds them to the others.
+    Permission("watcher", ("list", "watch"), (WORKLOADS,), "the watch of jobs' Workloads", kueue=True),
+    Permission(
+        "watcher",
+        ("list", "watch"),
+        (FLAVORS,),
+        "what an admitted job's pods get: node labels and tolerations",
+        kueue=True,
+    ),
+    Permission("scheduler", ("create",), (WORKLOADS,), "`WriteWorkload`", kueue=True),
+    Permission(
+        "scheduler", ("get", "patch"), (WORKLOADS,), f"every effect on a Workload: {WHOSE}, its finalizer", kueue=True
+    ),
+    Permission(
+        "scheduler",
+        ("patch",),
+        (WORKLOADS,),
+        "`ReturnQuota`, `ReadyWorkload`, `FinishWorkload`",
+        "status",
+        kueue=True,
+    ),
+    Permission("scheduler", ("delete",), (WORKLOADS,), "`DeleteWorkload`", kueue=True),
+    Permission("scheduler", ("get",), (PRIORITIES,), "`WriteWorkload`: the value of a priority class", kueue=True),
     Permission("scheduler", ("create",), (SECRETS,), "`CreateSecret`: the ssh keys of an attempt"),
     Permission("scheduler", ("delete",), (SECRETS,), "`DeleteSecret`"),
     Permission(
@@ -173,22 +198,28 @@ def needs(
     taking_over: bool = False,
     commands: bool = True,
     keys: bool = True,
+    kueue: bool = False,
 ) -> list[Need]:
     """Every right of a service; without a `namespace` those of an installation for the whole cluster.
 
     Without `commands` it runs none in launchers (`MUSTER_EXEC=false`), without `keys` it makes no Secrets with ssh keys
-    (`MUSTER_SSH=false`).
+    (`MUSTER_SSH=false`); with `kueue` it writes Workloads (`MUSTER_KUEUE=true`).
     """
-    found = [known for known in _of(service, taking_over, keys) if not (namespace and known.everywhere)]
+    found = [known for known in _of(service, taking_over, keys, kueue) if not (namespace and known.everywhere)]
     found, kinds = [known for known in found if commands or known.subresource != "exec"], [*kinds]
     return [need for known in found for need in known.needs(kinds)]
 
 
 def necessary(
-    service: Author, kinds: Iterable[Framework] = BUILT_IN, *, taking_over: bool = False, keys: bool = True
+    service: Author,
+    kinds: Iterable[Framework] = BUILT_IN,
+    *,
+    taking_over: bool = False,
+    keys: bool = True,
+    kueue: bool = False,
 ) -> list[Need]:
     """The rights without which a service cannot begin if these `kinds` of job are served."""
-    known, kinds = _of(service, taking_over, keys), [*kinds]
+    known, kinds = _of(service, taking_over, keys, kueue), [*kinds]
     return [need for each in known if not (each.everywhere or each.helpful) for need in each.needs(kinds)]
 
 
@@ -207,6 +238,6 @@ def set_up(kinds: Iterable[Framework] = BUILT_IN) -> list[Right]:
     ]
 
 
-def _of(service: Author, taking_over: bool, keys: bool) -> list[Permission]:
+def _of(service: Author, taking_over: bool, keys: bool, kueue: bool) -> list[Permission]:
     own = [known for known in PERMISSIONS if known.service == service and (taking_over or not known.taking_over)]
-    return [known for known in own if keys or SECRETS not in known.resources]
+    return [known for known in own if (keys or SECRETS not in known.resources) and (kueue or not known.kueue)]

@@ -41,7 +41,7 @@ def cause(job: Job, decision: Decision) -> Cause:
     """The event that made this decision; `job` is the state before it."""
     match decision:
         case status.JobCreated() | status.JobSuspending():
-            return Cause(job.edited)
+            return Cause(max(job.edited, job.queued))
         case status.JobSuspended():
             return _newest(_paused(job))
         case status.JobRunning():
@@ -65,6 +65,9 @@ def cause(job: Job, decision: Decision) -> Cause:
             return _newest(_published(job, decision))
         case scaler.WorkersReleased():
             return _newest(_released(job, decision))
+        case scaler.ScaleAccepted(added=added) if added and job.queued:
+            request = job.scaling.requests.get(decision.request)
+            return _newest((*_next_step(job, request), Cause(job.queued))) if request is not None else UNKNOWN
         case scaler.ScaleAccepted() | scaler.ScriptStarted() | scaler.ScaleSucceeded():
             request = job.scaling.requests.get(decision.request)
             return _newest(_next_step(job, request)) if request is not None else UNKNOWN
@@ -121,8 +124,8 @@ def _interrupted(job: Job) -> Cause:
 
 
 def _paused(job: Job) -> Iterator[Cause]:
-    """`JobSuspended`: the person's edit, the last pod's end, or the end of the wait for unseen pods."""
-    yield Cause(job.edited)
+    """`JobSuspended`: a person's edit, the queue's answer, the last pod's end, or the wait for unseen pods."""
+    yield Cause(max(job.edited, job.queued))
     yield from _news(job, job.attempt.news)
     yield _timer(job, job.unseen.since, timers.UNSEEN)
 

@@ -23,7 +23,7 @@ from shared.job.naming import config_name, older_secret_name
 from shared.job.spec import LAUNCHER, Wishes, going_on
 from shared.job.state import Job, Phase, Refusal, with_attempt, without
 from shared.job.timers import BACK_OFF, JOB_WAIT
-from shared.job.views import each
+from shared.job.views import ChildView, each
 
 replace = msgspec.structs.replace
 
@@ -46,7 +46,8 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
             held = job.children.get((event.kind, event.name))
             if held is None or held.uid != event.uid:
                 return job
-            return replace(job, children=without(job.children, (event.kind, event.name)))
+            queued = at.sequence if held.workload is not None else job.queued
+            return replace(job, children=without(job.children, (event.kind, event.name)), queued=queued)
         case watcher.JobObserved():
             return _job_observed(job, event, at)
         case watcher.JobDeleting():
@@ -211,7 +212,15 @@ def _children_observed(job: Job, event: watcher.ChildrenObserved, at: At) -> Job
         # A ConfigMap may be the copy of a runtime, which another effect makes.
         made.discard("WriteHosts")
     refusals = {effect: refusal for effect, refusal in job.refusals.items() if effect not in made}
-    return requests.seen(_written(replace(job, children=children, refusals=refusals), at), at)
+    queued = at.sequence if any(_is_answer(job, child) for child in event.children) else job.queued
+    return requests.seen(_written(replace(job, children=children, refusals=refusals, queued=queued), at), at)
+
+
+def _is_answer(job: Job, child: ChildView) -> bool:
+    """True if a Workload is new, or Kueue has decided something about it."""
+    known = job.children.get((child.kind, child.name))
+    before = known.workload if known is not None and known.uid == child.uid else None
+    return child.workload is not None and (before is None or before.answer != child.workload.answer)
 
 
 def _written(job: Job, at: At) -> Job:
@@ -228,7 +237,12 @@ def _sentence(event: watcher.JobObserved | watcher.ScaleRequested) -> str:
     return (f"{first.field}: {first.message}" if first.field else first.message) + more
 
 
-_MADE_BY = {"Service": "CreateService", "Secret": "CreateSecret", "ConfigMap": "WriteHosts"}
+_MADE_BY = {
+    "Service": "CreateService",
+    "Secret": "CreateSecret",
+    "ConfigMap": "WriteHosts",
+    "Workload": "WriteWorkload",
+}
 """The effect that makes each kind of object: seeing one ends the effect's back-off."""
 
 _MILESTONES = {

@@ -4,6 +4,7 @@ They are et-operator's (`kai.alibabacloud.com/v1alpha1`), because manifests and 
 only one kind has are in `shared/frameworks`.
 """
 
+import re
 from typing import NewType
 
 import msgspec
@@ -111,6 +112,17 @@ def secret_name(key: JobKey, attempt: int) -> str:
 def older_secret_name(job: str) -> str:
     """The name of the Secret that et-operator and release 0.1 made, one for all attempts of a job."""
     return job
+
+
+def workload_name(key: JobKey, number: int) -> str:
+    """The name of a Workload of the job: the first one is 1, each later one has the next number."""
+    return f"{key.name}-{key.uid}-{number}"
+
+
+def workload_number(key: JobKey, name: str) -> int:
+    """The number in the name of a Workload; 0 if Muster gives no such name."""
+    number = name.removeprefix(workload_name(key, 0)[:-1])
+    return int(number) if number != name and re.fullmatch("[1-9][0-9]{0,8}", number) else 0
 
 
 def subject_of(key: JobKey, family: Family, author: str, tag: str) -> str:

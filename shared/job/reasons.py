@@ -32,6 +32,7 @@ JOB_FINISHED = "JobFinished"
 JOB_GONE = "JobGone"
 JOB_RESTARTED = "JobRestarted"
 JOB_SUSPENDED = "JobSuspended"
+WAITS_FOR_QUOTA = "WaitsForQuota"
 NOT_OURS = "NotOurs"
 NO_LAUNCHER = "NoLauncher"
 EXEC_OFF = "ExecOff"
@@ -169,6 +170,7 @@ REFUSALS = {
     "NameConflict": Reason("an object of another owner has the name"),
     "NamespaceTerminating": Reason("the namespace is being deleted"),
     "NotAsked": Reason("the resource does not ask for what the log says it does", since="0.2"),
+    "NoPriorityClass": Reason("there is no WorkloadPriorityClass of the name in the job's label", since="0.2"),
     NOT_OURS: Reason("an object that the log calls the job's is not, by its controller and labels", since="0.2"),
     "QuotaExceeded": Reason("the namespace's quota is used up"),
     RUNTIME_CHANGED: Reason(
@@ -236,6 +238,7 @@ REQUESTS = {
     "TooLong": Reason("the launcher has more processes than can be read"),
     "Unreachable": Reason("the API server did not answer in time, and the script was not run", final=FINAL),
     WORKER_FAILED: Reason("a new worker ended before all were Ready; all of them were taken back", final=FINAL),
+    WAITS_FOR_QUOTA: Reason("the job's queue has not admitted the size that it asks for yet", since="0.2"),
     "WorkersNotGone": Reason(
         "the workers left the hosts files, and their pods were not gone within the timeout", final=FINAL
     ),

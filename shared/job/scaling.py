@@ -25,6 +25,11 @@ class Scaling(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return self.requests.get(self.open)
 
     @property
+    def next_request(self) -> Request | None:
+        """The first waiting request in the order of the log."""
+        return next((request for request in self.requests.values() if request.phase == "Pending"), None)
+
+    @property
     def arriving(self) -> SortedSet[Slot]:
         """The workers that the open request adds, until its point of no return."""
         request = self.open_request

@@ -154,6 +154,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     ttl_seconds_after_finished: int | None = None
     scheduling_timeout_seconds: int | None = None
     suspend: bool = False
+    queue: str = ""
+    """The queue of Kueue that the job waits in; empty for a job that needs no quota."""
     restart: str = ""
     """The value of the restart annotation: a change of it restarts a running job."""
     ssh_secret: str = ""

@@ -120,6 +120,8 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Pods that will be evicted or lose their node, with the reason."""
     children: Mapping[tuple[str, str], ChildView] = {}
     """By (kind, name)."""
+    queued: int = 0
+    """The sequence of the newest event about a Workload of the job; 0 for a job that was in no queue."""
     secrets: Mapping[int, Uid] = {}
     """By attempt, the uid of its Secret with ssh keys; empty if it is unknown."""
     refusals: Mapping[str, Refusal] = {}

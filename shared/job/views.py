@@ -96,8 +96,67 @@ def is_succeeded(pods: Mapping[Uid, PodView], pod: PodView) -> bool:
     return any(other.slot == pod.slot and other.version > pod.version for other in pods.values())
 
 
+class TolerationView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A toleration that a queue gives to pods."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    seconds: int | None = None
+
+
+class PodSetView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The pods of one role in a Workload; once it is admitted with all that its queue gives them."""
+
+    role: str
+    count: int = 0
+    flavors: tuple[str, ...] = ()
+    """The names of the ResourceFlavors that it was admitted to."""
+    node_selector: Mapping[str, str] = {}
+    tolerations: tuple[TolerationView, ...] = ()
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+
+
+class WorkloadView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A Workload: what Kueue says about the job's quota."""
+
+    queue: str
+    generation: int = 0
+    """The job's generation whose templates it has."""
+    replaces: str = ""
+    """The name of the Workload that it replaces, as a slice of an elastic job; empty for a whole one."""
+    pod_sets: tuple[PodSetView, ...] = ()
+    active: bool = True
+    """False while a person suspends the job by it."""
+    reserved: bool = False
+    """True while it has quota."""
+    admitted: bool = False
+    evicted: str = ""
+    """The reason of its eviction; empty while it is not evicted."""
+    message: str = ""
+    """Kueue's words about the eviction."""
+    finished: str = ""
+    """The reason of its end."""
+    ready: bool = False
+    """True once Kueue knows that the pods are Ready."""
+    held: bool = False
+    """True while a finalizer keeps it."""
+    deleting: bool = False
+
+    @property
+    def answer(self) -> tuple[object, ...]:
+        """What decides whether the job may run."""
+        return self.reserved, self.admitted, self.evicted, self.finished, self.deleting
+
+    def count(self, role: str) -> int:
+        """The number of pods of a role."""
+        return sum(pods.count for pods in self.pod_sets if pods.role == role)
+
+
 class ChildView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A Service, ConfigMap, Secret or RBAC object under one of the job's names."""
+    """A Service, ConfigMap, Secret, RBAC object or Workload under one of the job's names."""
 
     kind: str
     name: str
@@ -107,6 +166,8 @@ class ChildView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """False if the object has another controller; Muster never changes it."""
     hosts: int = 0
     """The version in the hosts ConfigMap."""
+    workload: WorkloadView | None = None
+    """What a Workload says; None for every other kind."""
 
 
 class Reached(msgspec.Struct, frozen=True, gc=False):

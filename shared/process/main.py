@@ -115,7 +115,7 @@ class Found(NamedTuple):
 
         def rights(served: Sequence[Resource[Any]]) -> list[Right]:
             there = [kind for kind in self.dependencies.kinds if kind.resource in served]
-            found = necessary(author, there, taking_over=settings.take_over, keys=settings.ssh)
+            found = necessary(author, there, taking_over=settings.take_over, keys=settings.ssh, kueue=settings.kueue)
             return [Right(need.verb, need.group, need.resource) for need in found]
 
         served = await examine(self.cluster, wanted, rights, settings.namespace, taking_over=settings.take_over)

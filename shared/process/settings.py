@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AliasChoices, BeforeValidator, Field, ValidationError
+from pydantic import AliasChoices, BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from shared.eventlog.tls import Login, Tls
@@ -105,6 +105,10 @@ class Settings(BaseSettings):
     """False: the scheduler makes no Secrets with ssh keys, and needs no right to. A job whose launcher reaches its
     workers by ssh does not start (`SshOff`), unless it brings a Secret of its own."""
 
+    kueue: bool = False
+    """True: a TrainingJob with the label `kueue.x-k8s.io/queue-name` waits in that queue of Kueue, and runs with its
+    quota. All four services need the same value, and an installation for the whole cluster."""
+
     disruption_taints: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()
     """More keys of taints that announce the end of a node, besides the well-known ones."""
 
@@ -155,6 +159,13 @@ class Settings(BaseSettings):
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """At `info` a service writes one line for each decision; `debug` adds every fact."""
+
+    @field_validator("kueue")
+    @classmethod
+    def _needs_the_cluster(cls, kueue: bool, info: ValidationInfo) -> bool:
+        if kueue and info.data.get("namespace"):
+            raise ValueError("queues of Kueue need the whole cluster: unset MUSTER_NAMESPACE")
+        return kueue
 
     @property
     def names_log(self) -> bool:

@@ -145,6 +145,7 @@ def test_no_pure_module_goes_through_a_set():
 
 
 TIES = {
+    ("shared/job/policies/quota.py", "sorted by lambda one: one[0]"): "the numbers of a job's Workloads differ",
     ("muster/causes/chains.py", "max by lambda request: request.order"): "no two requests have one order",
     ("muster/causes/chains.py", "sorted by lambda link: -link.sequence"): "links are walked from the last state back",
     ("muster/causes/link.py", "max by lambda link: link.sequence"): "the last one given",

@@ -122,7 +122,8 @@ def page() -> str:
 def _table(service: Author) -> str:
     rows = [
         _row(
-            ", ".join(permission.verbs) + (" (taking over)" if permission.taking_over else ""),
+            ", ".join(permission.verbs)
+            + (" (taking over)" if permission.taking_over else " (Kueue)" if permission.kueue else ""),
             _objects(permission),
             permission.call,
         )

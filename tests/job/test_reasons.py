@@ -26,6 +26,7 @@ THEIRS = {*reasons.PODS, *reasons.DISRUPTIONS, *reasons.REFUSALS}
 """Words that kube-scheduler, kubelet and API server say, too."""
 
 OTHER_WORDS = {
+    "Kueue's": {"Workload", "WorkloadSliceReplaced"},
     "conditions and phases": {
         *get_args(Phase),
         *("WorkersCreated", "WorkersReady", "LauncherCreated", "ScaleSucceeded", "ScaleFailed", "ScriptExecuted"),

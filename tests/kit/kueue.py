@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from muster.queues import WORKLOADS
+from shared.frameworks.queueing import WORKLOADS
 
 OPEN: dict[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 

@@ -352,10 +352,10 @@ class Operator:
 
 
 @asynccontextmanager
-async def an_operator(folder: Path, make: MakeHost) -> AsyncIterator[Operator]:
-    """Everything up, with a short drain; services that end by themselves are started again."""
+async def an_operator(folder: Path, make: MakeHost, **settings: str) -> AsyncIterator[Operator]:
+    """Everything up, with a short drain and these settings; services that end by themselves are started again."""
     audit = folder / "audit.jsonl"
-    async with Stack(folder, make, settings={"MUSTER_DRAIN": "PT1S"}, audit=audit) as stack:
+    async with Stack(folder, make, settings={"MUSTER_DRAIN": "PT1S", **settings}, audit=audit) as stack:
         operator = Operator(stack, audit)
         keeping = asyncio.create_task(operator.keep_running())
         try:

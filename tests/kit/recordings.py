@@ -14,7 +14,7 @@ from devcluster.controlplane import ControlPlane
 from muster import permissions
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
-from shared.installation.permissions import needs
+from shared.installation.permissions import Need, needs
 from tests.security.rights import Comparison, calls, compare, of_kinds, used
 
 NOTHING = Comparison(refused=(), elsewhere=(), missing=frozenset(), in_vain=frozenset())
@@ -57,7 +57,9 @@ def _compared(recording: Path, spared: Collection[Framework], *, whole: bool) ->
     accounts = permissions.SERVICE_ACCOUNTS
     wanted = [need for name in accounts for need in needs(name, kinds=compared)]
     # These are in no role by default.
-    more = [need for name in accounts for need in needs(name, kinds=compared, taking_over=True) if need not in wanted]
-    took_over = any(call.need in more for call in made)
-    found = compare(made, [*wanted, *more] if took_over else wanted)
+    more: list[Need] = []
+    for added in ({"taking_over": True}, {"kueue": True}):
+        also = [need for name in accounts for need in needs(name, kinds=compared, **added) if need not in wanted]
+        more += also if any(call.need in also for call in made) else []
+    found = compare(made, [*wanted, *more])
     return found if whole else msgspec.structs.replace(found, in_vain=found.in_vain.intersection(more))

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from muster import crds
-from muster.queues import JOB_UID, QUEUE, WORKLOADS, of_workload, waits
+from muster.queues import of_workload, waits, without_workload
 from muster.suspend import resume, suspend
 from muster.targets import parse_target
 from shared.cluster.objects import Custom, CustomMetadata
+from shared.frameworks.queueing import JOB_UID, QUEUE, WORKLOADS
 from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit import kueue
 from tests.muster.conftest import NAME, MakeSite, Said, Site
@@ -84,10 +85,26 @@ async def test_without_a_workload_the_job_itself_is_asked(site: Site, said: Said
     assert (await site.job()).spec["suspend"] is True
     (target,) = JOB.targets
     told = await waits(site.cluster, target, await site.job())
-    assert told == (
-        "it is in queue team-a and has no Workload: see that Kueue runs, and that it knows "
-        "TrainingJob.v1alpha1.kai.alibabacloud.com"
-    )
+    assert told == "a person suspended it, which gave its place in queue team-a up"
+
+
+@pytest.mark.parametrize(
+    ("word", "asked", "told"),
+    [
+        pytest.param(
+            "trainingjob/resnet", False, "see that MUSTER_KUEUE is true, and `muster history`", id="Muster makes it"
+        ),
+        pytest.param(
+            "pytorchjob/resnet",
+            True,
+            "see that Kueue runs, and that it knows PyTorchJob.v1.kubeflow.org",
+            id="Kueue",
+        ),
+    ],
+)
+def test_who_has_no_workload_is_told_who_makes_it(word: str, asked: bool, told: str):
+    (target,) = parse_target(word).targets
+    assert without_workload("q", target, asked=asked) == f"it is in queue q and has no Workload: {told}"
 
 
 async def test_a_workload_that_is_over_is_not_the_job_s(site: Site):

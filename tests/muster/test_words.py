@@ -1,6 +1,7 @@
 """Events in one line each: plain words for every type of event, whatever its fields hold."""
 
 import types
+from collections.abc import Mapping
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -25,6 +26,8 @@ def filled(kind: Any) -> Any:
         return filled(next(each for each in of if each is not type(None)))
     if origin is tuple:
         return tuple(filled(each) for each in of if each is not Ellipsis)
+    if origin is Mapping:
+        return {filled(of[0]): filled(of[1])}
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         hints = get_type_hints(kind)
         return kind(**{field.name: filled(hints[field.name]) for field in msgspec.structs.fields(kind)})

@@ -48,6 +48,9 @@ NUMBERING = "shared/job/policies/numbering.py"
 OBSERVE = "services/watcher/core/observe.py"
 PODS = "shared/job/evolve_pods.py"
 QUEUE = "services/scaler/core/queue.py"
+SCALING = "shared/job/scaling.py"
+QUEUEING = "services/scheduler/core/queueing.py"
+QUOTA = "shared/job/policies/quota.py"
 REFLECTOR = "shared/cluster/reflector.py"
 REQUESTS = "services/watcher/core/requests.py"
 RUN = "shared/runtime/run.py"
@@ -166,14 +169,34 @@ PATCHES = (
         ("tests/scaler/test_drain.py",),
     ),
     Patch(
+        "quota goes back while pods are there",
+        ((QUEUEING, "    return not view.reserved or quota.is_empty(job)", "    return True"),),
+        ("tests/scheduler/test_queueing.py",),
+    ),
+    Patch(
+        "an evicted Workload's quota goes back while pods are there",
+        ((QUEUEING, "        if quota.is_empty(job) and job.may_try", "        if job.may_try"),),
+        ("tests/scheduler/test_queueing.py",),
+    ),
+    Patch(
+        "an evicted job runs on",
+        ((QUOTA, "        and not (view.evicted or view.deleting)\n", "        and not view.deleting\n"),),
+        ("tests/scheduler/test_queueing.py",),
+    ),
+    Patch(
+        "a scale-out is accepted without quota",
+        ((QUEUE, "not _has_quota(job, answer)", "False"),),
+        ("tests/scheduler/test_queueing.py",),
+    ),
+    Patch(
         "the newest scale request is chosen",
         (
-            (QUEUE, "    return next((request for request in", "    waiting = [request for request in"),
+            (SCALING, "        return next((request for request in", "        waiting = [request for request in"),
             (
-                QUEUE,
+                SCALING,
                 'if request.phase == "Pending"), None)\n',
                 'if request.phase == "Pending"]\n'
-                "    return max(waiting, key=lambda request: request.order, default=None)\n",
+                "        return max(waiting, key=lambda request: request.order, default=None)\n",
             ),
         ),
         ("tests/scaler/test_queue.py",),

@@ -2,23 +2,25 @@
 
 from typing import Any
 
-from muster.queues import QUEUE
+from shared.frameworks.queueing import QUEUE
+from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.operator import SHELL
 
 API = "kueue.x-k8s.io/v1beta2"
 POOL = "test.muster.dev/pool"
 PRIORITY = "kueue.x-k8s.io/priority-class"
+TOLERATION = {"key": "test.muster.dev/busy", "operator": "Exists", "effect": "NoSchedule"}
 TERMINATION_SECONDS = 2
 """How long a pod takes to end when it is told to."""
 
 FOR_EVER = f"trap 'sleep {TERMINATION_SECONDS}; exit 0' TERM; trap 'exit 0' USR1; while :; do sleep 0.1; done"
 
 
-def queues(cpu: int) -> tuple[dict[str, Any], ...]:
+def queues(cpu: int | str) -> tuple[dict[str, Any], ...]:
     """A queue `team-a` with so many processors, where a job of higher priority preempts others."""
     flavor = {"name": "pool", "resources": [{"name": "cpu", "nominalQuota": cpu}]}
     kinds: list[tuple[str, str, dict[str, Any]]] = [
-        ("ResourceFlavor", "pool", {"spec": {"nodeLabels": {POOL: "a"}}}),
+        ("ResourceFlavor", "pool", {"spec": {"nodeLabels": {POOL: "a"}, "tolerations": [TOLERATION]}}),
         (
             "ClusterQueue",
             "all",
@@ -44,10 +46,10 @@ def queues(cpu: int) -> tuple[dict[str, Any], ...]:
     )
 
 
-def template(container: str) -> dict[str, Any]:
-    """A pod that asks for one processor."""
+def template(container: str, cpu: str = "1") -> dict[str, Any]:
+    """A pod that asks for one processor, or a part of it."""
     main = {"name": container, "image": SHELL, "command": ["sh", "-c", FOR_EVER]}
-    return {"spec": {"containers": [main | {"resources": {"requests": {"cpu": "1"}}}]}}
+    return {"spec": {"containers": [main | {"resources": {"requests": {"cpu": cpu}}}]}}
 
 
 def a_job(kind: str, name: str, *, workers: int = 2, urgent: bool = False, version: str = "") -> dict[str, Any]:
@@ -65,3 +67,21 @@ def a_job(kind: str, name: str, *, workers: int = 2, urgent: bool = False, versi
         spec = {"tfReplicaSpecs": roles}
     metadata = {"name": name, "namespace": "default", "labels": labels}
     return {"apiVersion": f"kubeflow.org/{version or 'v1'}", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def a_training_job(name: str, *, workers: int = 1, urgent: bool = False, **spec: Any) -> dict[str, Any]:
+    """A TrainingJob in the queue, with a launcher and up to 4 workers that run until they are told to end.
+
+    Each pod asks for a tenth of a processor.
+    """
+    roles: dict[str, Any] = {
+        "launcher": {"template": template("main", "100m")},
+        "worker": {"replicas": workers, "minReplicas": 1, "maxReplicas": 4, "template": template("main", "100m")},
+    }
+    labels = {QUEUE: "team-a"} | ({PRIORITY: "urgent"} if urgent else {})
+    return {
+        "apiVersion": TRAININGJOBS.api_version,
+        "kind": "TrainingJob",
+        "metadata": {"name": name, "namespace": "default", "labels": labels},
+        "spec": {"etReplicaSpecs": roles, **spec},
+    }

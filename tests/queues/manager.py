@@ -88,7 +88,10 @@ async def kueue(operator: Operator, folder: Path) -> AsyncIterator[None]:
         "leaderElection": {"leaderElect": False},
         "internalCertManagement": {"enable": False},
         "manageJobsWithoutQueueName": False,
-        "integrations": {"frameworks": [f"kubeflow.org/{kind}" for kind in KINDS]},
+        "integrations": {
+            "frameworks": [f"kubeflow.org/{kind}" for kind in KINDS],
+            "externalFrameworks": ["TrainingJob.v1alpha1.kai.alibabacloud.com"],
+        },
     }
     (folder / "kueue.json").write_text(json.dumps(configuration))
     program = [str(binaries.find("kueue")), f"--config={folder / 'kueue.json'}"]

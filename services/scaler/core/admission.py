@@ -9,6 +9,7 @@ from services.scaler.core.policy import Policy
 from shared.job import reasons
 from shared.job.events.scaler import ScaleAccepted, ScaleRejected, ScaleSucceeded
 from shared.job.naming import Slot
+from shared.job.policies import replacement
 from shared.job.request import Request
 from shared.job.spec import RoleSpec, ScaleSpec
 from shared.job.state import Job
@@ -52,7 +53,7 @@ def _below_minimum(request: Request, role: RoleSpec, workers: int) -> ScaleRejec
 def _of_request(job: Job, request: Request, spec: ScaleSpec, policy: Policy) -> ScaleAccepted | ScaleRejected:
     assert job.spec is not None
     # A lost worker that will be replaced is part of the size.
-    size = len(scale_out.filled(job))
+    size = len(replacement.filled(job))
     if spec.kind == "ScaleOut":
         count = spec.count or 0
         if count < 1:
@@ -87,7 +88,7 @@ def _of_edit(job: Job, request: Request, size: int, policy: Policy) -> ScaleAcce
     # An edit has no timeout of its own, and new workers may have to wait for new nodes.
     deadline = job.spec.scheduling_timeout_seconds or SCHEDULING_TIMEOUT_SECONDS
     # The scheduler replaces lost workers itself.
-    missing = size - len(scale_out.filled(job))
+    missing = size - len(replacement.filled(job))
     if missing > 0:
         new = scale_out.new_slots(job, missing)
         return ScaleAccepted(request=request.uid, kind="ScaleOut", added=new, deadline=deadline, drain=0)

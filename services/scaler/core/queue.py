@@ -8,12 +8,13 @@ from services.scaler.core import admission, scale_in, scale_out
 from services.scaler.core.effects import OwnRequest
 from services.scaler.core.policy import Policy
 from shared.job import reasons
-from shared.job.events.scaler import ScaleCancelled, ScaleRejected
+from shared.job.events.scaler import ScaleAccepted, ScaleCancelled, ScaleRejected
+from shared.job.policies import quota, replacement
 from shared.job.request import Request
 from shared.job.spec import OWNED_BY_ANOTHER, waits_for_turn
 from shared.job.state import Job
 from shared.job.steps import Record, Step
-from shared.job.views import spans
+from shared.job.views import each, spans
 
 
 def next_steps(job: Job, policy: Policy) -> list[Step]:
@@ -26,7 +27,7 @@ def next_steps(job: Job, policy: Policy) -> list[Step]:
     if job.leaving:
         # A scale-in failed before its hosts files were seen: its workers are released before the next request's turn.
         return scale_in.late_release(job)
-    waiting = first(job)
+    waiting = job.scaling.next_request
     if waiting is None or job.phase != "Running" or waits_for_turn(waiting.problems):
         return []
     return _taken_up(job, waiting, policy)
@@ -38,7 +39,7 @@ def after_the_end(job: Job) -> list[Step]:
     reason = reasons.JOB_GONE if job.gone else reasons.JOB_FINISHED
     if request is not None:
         return _cancelled(request, reason)
-    waiting = first(job)
+    waiting = job.scaling.next_request
     if waiting is None or job.gone:
         return []
     if _ownable(job, waiting):
@@ -51,15 +52,20 @@ def _cancelled(request: Request, reason: str) -> list[Step]:
     return [Record(ScaleCancelled(request=request.uid, reason=reason, released=released))]
 
 
-def first(job: Job) -> Request | None:
-    """The first waiting request in the order of the log."""
-    return next((request for request in job.scaling.requests.values() if request.phase == "Pending"), None)
-
-
 def _taken_up(job: Job, request: Request, policy: Policy) -> list[Step]:
     if _ownable(job, request):
         return _own(job, request)
-    return [Record(admission.answer(job, request, policy))]
+    answer = admission.answer(job, request, policy)
+    if isinstance(answer, ScaleAccepted) and not _has_quota(job, answer):
+        # The scheduler asks Kueue for it.
+        return []
+    return [Record(answer)]
+
+
+def _has_quota(job: Job, answer: ScaleAccepted) -> bool:
+    """True if a job in a queue of Kueue has quota for the workers that the request adds."""
+    added = each(answer.added)
+    return not added or quota.allows(job, len(replacement.filled(job)) + len(added))
 
 
 def _ownable(job: Job, request: Request) -> bool:

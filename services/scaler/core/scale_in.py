@@ -6,11 +6,12 @@ Before `HostsPublished` a failure changes nothing; after it the leaving workers 
 
 from collections.abc import Mapping
 
-from services.scaler.core import drain, membership, scale_out, script
+from services.scaler.core import drain, membership, script
 from shared.job import reasons
 from shared.job.events.scaler import ScaleCancelled, ScaleFailed, ScaleSucceeded, WorkersReleased
 from shared.job.membership import Unknown
 from shared.job.naming import Slot, Uid
+from shared.job.policies import replacement
 from shared.job.request import Request
 from shared.job.sorted_set import SortedSet
 from shared.job.state import Job, hosts_seen
@@ -26,7 +27,7 @@ def removable(job: Job) -> SortedSet[Slot]:
     still is the one to leave.
     """
     in_place = job.spec is not None and job.spec.handling.in_place
-    return scale_out.filled(job) if in_place else job.attempt.workers
+    return replacement.filled(job) if in_place else job.attempt.workers
 
 
 def victims(job: Job, count: int) -> tuple[Member, ...]:

@@ -10,20 +10,12 @@ from services.scaler.core import disruption, membership, script
 from shared.job import reasons
 from shared.job.events.scaler import ScaleCancelled, ScaleFailed, ScaleSucceeded
 from shared.job.membership import Unknown
-from shared.job.naming import Slot
 from shared.job.policies import numbering, replacement
 from shared.job.request import Request
-from shared.job.sorted_set import SortedSet
-from shared.job.spec import WORKER
 from shared.job.state import Job
 from shared.job.steps import Record, Step
 from shared.job.timers import SCALING_DEADLINE, passed
 from shared.job.views import Slots, spans
-
-
-def filled(job: Job) -> SortedSet[Slot]:
-    """The slots of all workers, and of those that will be replaced."""
-    return job.attempt.workers | [slot for slot in replacement.replaceable(job) if slot.role == WORKER]
 
 
 def new_slots(job: Job, count: int) -> tuple[Slots, ...]:

@@ -1,6 +1,6 @@
 """Cleans up: after a job's end by cleanPodPolicy, after the resource's deletion all of its objects.  Pure."""
 
-from services.scheduler.core import keys
+from services.scheduler.core import keys, queueing
 from services.scheduler.core.effects import DeleteJob, DeletePod, DeleteService
 from shared.job.events.scheduler import JobExpired, SlotsReleased
 from shared.job.state import Job
@@ -28,7 +28,7 @@ def expiry(job: Job) -> list[Step]:
 
 
 def everything(job: Job) -> list[Step]:
-    """Delete the pods, Services and Secrets that outlive the resource, as the garbage collector would."""
+    """Delete the pods, Services, Secrets and Workloads that outlive the resource, as the garbage collector would."""
     pods: list[Step] = [
         DeletePod(pod.name, pod.uid)
         for pod in sorted(job.pods.values(), key=lambda pod: (pod.name, pod.uid))
@@ -39,4 +39,4 @@ def everything(job: Job) -> list[Step]:
         for child in job.children.values()
         if child.kind == "Service" and child.ours
     ]
-    return [*pods, *services, *keys.everything(job)]
+    return [*pods, *services, *keys.everything(job), *queueing.everything(job)]

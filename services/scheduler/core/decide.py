@@ -1,12 +1,12 @@
 """Decides the scheduler's next steps for a job.  Pure."""
 
-from services.scheduler.core import cleanup, keys, replacing, restart, slots
+from services.scheduler.core import cleanup, keys, queueing, replacing, restart, slots
 from shared.job.state import Job
 from shared.job.steps import Step
 
 
 def decide(job: Job) -> list[Step]:
-    """Slots to assign or release; pods, Services and Secrets to create or delete."""
+    """Slots to assign or release; pods, Services, Secrets and Workloads to create or delete."""
     if job.halted or job.orphan:
         return []
     if job.gone:
@@ -15,8 +15,9 @@ def decide(job: Job) -> list[Step]:
         return []
     if job.over:
         decisions = [*cleanup.after_the_end(job), *cleanup.expiry(job)]
-        return [*decisions, *slots.surplus(job), *slots.unclaimed(job), *keys.spent(job)]
+        return [*decisions, *slots.surplus(job), *slots.unclaimed(job), *keys.spent(job), *queueing.after_the_end(job)]
     if job.between_attempts:
-        return [*restart.next_steps(job), *slots.surplus(job), *keys.spent(job)]
+        return [*restart.next_steps(job), *slots.surplus(job), *keys.spent(job), *queueing.next_steps(job)]
     decisions = [*replacing.next_steps(job), *slots.assigned(job), *keys.missing(job)]
-    return [*decisions, *slots.missing(job), *slots.surplus(job), *slots.unclaimed(job), *keys.spent(job)]
+    pods = [*slots.missing(job), *slots.surplus(job), *slots.unclaimed(job)]
+    return [*decisions, *pods, *keys.spent(job), *queueing.next_steps(job)]

@@ -88,6 +88,66 @@ class DeleteSecret(Effect, frozen=True):
         return f"secret/{self.attempt}"
 
 
+class WriteWorkload(Effect, frozen=True):
+    """Create the Workload of a job in a queue; or with a `uid` write its templates, its sizes and its queue anew."""
+
+    name: str
+    pod_sets: tuple[tuple[str, int], ...]
+    """Each role with its number of pods."""
+    uid: Uid | None = None
+    replaces: str = ""
+    """The name of the smaller Workload that it replaces once it is admitted."""
+
+    @property
+    def target(self) -> str:
+        return f"workload/{self.name}"
+
+
+class ReturnQuota(Effect, frozen=True):
+    """Give the quota of an evicted Workload back: its pods are gone."""
+
+    name: str
+    uid: Uid
+
+    @property
+    def target(self) -> str:
+        return f"workload/{self.name}"
+
+
+class ReadyWorkload(Effect, frozen=True):
+    """Tell Kueue that the pods are Ready: it evicts a Workload whose pods never are."""
+
+    name: str
+    uid: Uid
+
+    @property
+    def target(self) -> str:
+        return f"workload/{self.name}"
+
+
+class FinishWorkload(Effect, frozen=True):
+    """Finish a Workload with its job, and take its finalizer away."""
+
+    name: str
+    uid: Uid
+    reason: str
+
+    @property
+    def target(self) -> str:
+        return f"workload/{self.name}"
+
+
+class DeleteWorkload(Effect, frozen=True):
+    """Delete a Workload by uid, with its finalizer: that gives its quota back."""
+
+    name: str
+    uid: Uid
+
+    @property
+    def target(self) -> str:
+        return f"workload/{self.name}"
+
+
 class DeleteJob(Effect, frozen=True):
     """Delete the job's own resource by uid: its time to live is over."""
 

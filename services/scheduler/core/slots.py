@@ -11,7 +11,7 @@ from shared.job import reasons
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.membership import Members
 from shared.job.naming import Slot, service_name
-from shared.job.policies import replacement
+from shared.job.policies import quota, replacement
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, WORKER, JobSpec
 from shared.job.state import Job
@@ -22,7 +22,7 @@ from shared.job.views import Slots
 
 def assigned(job: Job) -> list[Step]:
     """Assign all slots but the launcher's; then the launcher's, once the Service exists and all workers are listed."""
-    if not job.starting or job.spec is None or job.spec.suspend:
+    if not job.starting or job.spec is None or quota.wants_pause(job):
         return []
     if not job.attempt.begun:
         return _first(job, job.spec) if _no_older_pod(job) and keys.settled(job) else []

@@ -4,15 +4,14 @@ Suspending and Suspended for a pause.  Pure.
 `shared/job/verdict.py` decides whether an attempt is over, `shared/job/policies/restart.py` whether another follows.
 """
 
-from shared.job import reasons
+from shared.job import reasons, text
 from shared.job.events import status
 from shared.job.naming import RESTART_REQUESTED
 from shared.job.outcome import Verdict
-from shared.job.policies import exit_codes, replacement
+from shared.job.policies import exit_codes, quota, replacement
 from shared.job.policies.restart import may_restart, used_up
 from shared.job.spec import JobSpec
 from shared.job.state import Job
-from shared.job.timers import may_appear
 from shared.job.verdict import verdict
 
 
@@ -23,10 +22,10 @@ def next_phase(job: Job) -> status.Decision | None:
     if job.phase == "":
         # An invalid spec waits for its correction.
         return None if job.problems else status.JobCreated(reason=f"{job.kind}Created")
-    if job.suspended and not job.spec.suspend:
+    if job.suspended and not quota.wants_pause(job):
         return status.JobCreated(reason=f"{job.kind}Resumed")
     if job.suspended:
-        return _suspended(job) if job.phase == "Suspending" and _empty(job) else None
+        return _suspended(job) if job.phase == "Suspending" and quota.is_empty(job) else None
     if job.starting and _leader_started(job, job.spec):
         return status.JobRunning(reason=f"{job.kind}Running")
     end = verdict(job)
@@ -34,8 +33,8 @@ def next_phase(job: Job) -> status.Decision | None:
         kind = status.JobSucceeded if end.success else status.JobFailed
         limit = f"; no restart is left: backoffLimit is {job.spec.backoff_limit}" if used_up(job, end) else ""
         return kind(reason=end.reason, message=end.message + limit)
-    if job.spec.suspend:
-        return _suspended(job) if _empty(job) else status.JobSuspending(reason=f"{job.kind}Suspending", settles=True)
+    if quota.wants_pause(job):
+        return _suspended(job) if quota.is_empty(job) else _suspending(job)
     if end is not None:
         return _restarting(job, end)
     if job.restart_wanted and job.restarting is None:
@@ -49,12 +48,20 @@ def next_phase(job: Job) -> status.Decision | None:
 
 
 def _suspended(job: Job) -> status.JobSuspended:
-    return status.JobSuspended(reason=f"{job.kind}Suspended", settles=True)
+    return status.JobSuspended(reason=f"{job.kind}Suspended", message=_of_queue(job), settles=True)
 
 
-def _empty(job: Job) -> bool:
-    """True if no pod of the job exists or may still appear."""
-    return not (job.attempt.unreleased or job.pods or may_appear(job))
+def _suspending(job: Job) -> status.JobSuspending:
+    return status.JobSuspending(reason=f"{job.kind}Suspending", message=_of_queue(job), settles=True)
+
+
+def _of_queue(job: Job) -> str:
+    """Why a job in a queue has no quota; empty if a person suspends it."""
+    if job.spec is None or job.spec.suspend:
+        return ""
+    evicted = [view for _, view in quota.workloads(job) if view.evicted]
+    why = f"; evicted ({evicted[-1].evicted}): {evicted[-1].message}" if evicted else ""
+    return text.first(f"waits for quota in queue {job.spec.queue}{why}")
 
 
 def _restarting(job: Job, end: Verdict) -> status.JobRestarting:

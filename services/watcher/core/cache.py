@@ -6,15 +6,20 @@ An object counts as absent only after a complete list, and a job only after its 
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
+import msgspec
+
 from services.watcher.core.disruption import GONE, leaves
 from services.watcher.core.observed import ObservedJob, ObservedNode, ObservedRequest
 from shared.cluster import Resource
 from shared.cluster.objects import Custom, Toleration
 from shared.frameworks.kinds import BUILT_IN, Kinds
+from shared.frameworks.queueing import with_flavors
 from shared.frameworks.runtimes import JobRuntime, Reference
 from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.state import Job
-from shared.job.views import ChildView, PodView
+from shared.job.views import ChildView, PodView, WorkloadView
+
+replace = msgspec.structs.replace
 
 T = TypeVar("T")
 
@@ -23,6 +28,9 @@ Concerned = tuple[JobKey, ...]
 
 CHILDREN = ("Service", "ConfigMap")
 """The kinds of a job's children besides pods and Secrets, which no watch shows."""
+
+WORKLOAD = "Workload"
+"""The kind of the children with which jobs wait in queues of Kueue."""
 
 
 class Listing(dict[tuple[str, str], T]):
@@ -50,8 +58,8 @@ class Listing(dict[tuple[str, str], T]):
 class Cache:
     """The listings of all resources, and indices over them."""
 
-    def __init__(self, kinds: Kinds = BUILT_IN, *, takes_over: bool = False) -> None:
-        """`takes_over` confirms that the earlier operators are gone."""
+    def __init__(self, kinds: Kinds = BUILT_IN, *, takes_over: bool = False, kueue: bool = False) -> None:
+        """`takes_over` confirms that the earlier operators are gone; with `kueue` jobs wait in its queues."""
         self._kinds = kinds
         self.scaled = kinds.scaled
         self.takes_over = takes_over
@@ -67,7 +75,10 @@ class Cache:
         selectors = {each.take_over.selector for each in kinds if each.take_over.selector} if takes_over else ()
         self.inherited: Mapping[str, Listing[tuple[JobKey, PodView]]] = {each: Listing() for each in sorted(selectors)}
         """Pods of other operators, by the selector of their labels, also after they got Muster's labels."""
-        self.children: dict[str, Listing[tuple[JobKey, ChildView]]] = {kind: Listing() for kind in CHILDREN}
+        kinds_of_children = (*CHILDREN, WORKLOAD) if kueue else CHILDREN
+        self.children: dict[str, Listing[tuple[JobKey, ChildView]]] = {kind: Listing() for kind in kinds_of_children}
+        self.flavors: Listing[Custom] = Listing()
+        """Kueue's ResourceFlavors: what the pods of an admitted job get."""
         self.nodes: Listing[ObservedNode] = Listing()
         self.ending_nodes: dict[str, ObservedNode] = {}
         """The nodes that are about to be removed, by name, and removed ones that still have pods."""
@@ -95,6 +106,7 @@ class Cache:
         yield self.pods
         yield from self.inherited.values()
         yield from self.children.values()
+        yield self.flavors
         yield self.nodes
 
     def sees(self, kind: Resource[Custom]) -> bool:
@@ -103,7 +115,9 @@ class Cache:
         The watch of nodes does not count, because it may be forbidden; nor do the watches of other kinds of job.
         """
         requests = self.requests.values() if kind == self.scaled else ()
-        watched = (self.jobs[kind], *requests, self.pods, *self.inherited.values(), *self.children.values())
+        # Without the definition of a Workload no job waits in a queue.
+        children = (listing for listing in self.children.values() if not listing.absent)
+        watched = (self.jobs[kind], *requests, self.pods, *self.inherited.values(), *children)
         return not any(listing.blind or listing.outdated for listing in watched)
 
     def listing_of(self, job: Job) -> Listing[ObservedJob] | None:
@@ -286,6 +300,25 @@ class Cache:
             self.children[kind][at] = seen
             self._children_of.setdefault(seen[0], {})[kind, seen[1].name] = seen[1]
         return _once(*(key for key, _ in filter(None, (before, seen))))
+
+    def set_flavor(self, name: str, flavor: Custom | None) -> Concerned:
+        """Set or remove a ResourceFlavor; return the histories with a Workload that was admitted to it."""
+        self.flavors.pop(("", name), None)
+        if flavor is not None:
+            self.flavors["", name] = flavor
+        return _once(*(key for key, child in self.children[WORKLOAD].values() if name in _flavors(child.workload)))
+
+    def recordable(self, child: ChildView) -> ChildView | None:
+        """The child as events have it; None for a Workload while one of its flavors is not known."""
+        if child.workload is None:
+            return child
+        flavors = {name: flavor for (_, name), flavor in self.flavors.items()}
+        workload = with_flavors(child.workload, flavors)
+        return replace(child, workload=workload) if workload is not None else None
+
+
+def _flavors(workload: WorkloadView | None) -> set[str]:
+    return {name for each in workload.pod_sets for name in each.flavors} if workload is not None else set()
 
 
 G = TypeVar("G")

@@ -278,12 +278,13 @@ def _children(job: Job, cache: Cache) -> Iterator[Fact]:
     now = cache.children_of(job.key)
     changed = tuple(
         child
-        for at, child in sorted(now.items())
-        if not cache.children[child.kind].outdated
+        for at, shown in sorted(now.items())
+        if not cache.children[shown.kind].outdated
+        and (child := cache.recordable(shown)) is not None
         and (
             (known := job.children.get(at)) is None
             or known.uid != child.uid
-            or (child.version > known.version and child.hosts != known.hosts)
+            or (child.version > known.version and (child.hosts, child.workload) != (known.hosts, known.workload))
         )
     )
     if changed:

@@ -62,7 +62,9 @@ def waits_for_the_rest(fact: Fact, job: Job, cache: Cache) -> bool:
             pods = cache.pods_of(job.key).values()
             up = {pod.slot for pod in pods if _is_up(pod)}
             return not job.attempt.slots <= up and all(alive(pod) and not pod.disruption for pod in pods)
-        case ChildrenObserved():
+        case ChildrenObserved(children=children):
+            if any(child.workload is not None for child in children):
+                return False
             return _comes_with_hosts_files(job) and not _has_hosts_files(job, cache)
         case _:
             return False

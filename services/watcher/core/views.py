@@ -9,6 +9,7 @@ from services.watcher.core.observed import ObservedJob, ObservedRequest
 from shared.cluster.objects import Custom, Metadata, Object, OwnerReference, Pod, Terminated
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN, Kinds
+from shared.frameworks.queueing import QUEUE, view_of
 from shared.frameworks.runtimes import runtime_of
 from shared.frameworks.scale_requests import parse_scale, selected
 from shared.job import naming, text
@@ -48,11 +49,13 @@ _ANOTHERS = Problem(
 )
 
 
-def observed_job(framework: Framework, manifest: Custom) -> ObservedJob:
-    """A job's resource reduced to the cache's fields."""
+def observed_job(framework: Framework, manifest: Custom, *, kueue: bool = False) -> ObservedJob:
+    """A job's resource reduced to the cache's fields; with `kueue` its label may put it into a queue."""
     meta = manifest.metadata
     answer = framework.parse(manifest)
     spec = answer if isinstance(answer, JobSpec) else None
+    if spec is not None and kueue and framework.is_queued:
+        spec = msgspec.structs.replace(spec, queue=(meta.labels or {}).get(QUEUE, ""))
     runtime = runtime_of(manifest)
     log, head = shown_in(manifest.status)
     accept = (meta.annotations or {}).get(naming.ACCEPT_HISTORY, "")
@@ -237,13 +240,21 @@ def _begins_again(pod: Pod, end: Terminated) -> bool:
 def observed_child(
     kind: str, child: Object, kinds: Kinds = BUILT_IN, known: Known = unknown
 ) -> tuple[JobKey, ChildView] | None:
-    """A Service or ConfigMap and its job; None if its labels or its owner name none."""
+    """A Service, ConfigMap or Workload and its job; None if its labels or its owner name none."""
     meta = child.metadata
     key = _key(meta, kinds, known)
     if key is None:
         return None
     hosts = whole_number((meta.annotations or {}).get(naming.HOSTS_VERSION, ""), DIGITS) or 0
-    return key, ChildView(kind=kind, name=meta.name, uid=Uid(meta.uid), version=meta.version, ours=True, hosts=hosts)
+    return key, ChildView(
+        kind=kind,
+        name=meta.name,
+        uid=Uid(meta.uid),
+        version=meta.version,
+        ours=True,
+        hosts=hosts,
+        workload=view_of(child) if isinstance(child, Custom) else None,
+    )
 
 
 def _key(meta: Metadata, kinds: Kinds, known: Known) -> JobKey | None:

@@ -7,6 +7,7 @@ from shared.job.losses import Vacancy
 from shared.job.naming import Slot
 from shared.job.policies import exit_codes
 from shared.job.policies.back_off import before_start
+from shared.job.sorted_set import SortedSet
 from shared.job.spec import WORKER, JobSpec
 from shared.job.state import Job
 from shared.job.timers import REPLACEMENT, STEADY, passed
@@ -16,6 +17,11 @@ STEADY_SECONDS = 120
 
 Workers on spot nodes usually run longer, as AWS gives two minutes' notice: their losses delay no replacement.
 """
+
+
+def filled(job: Job) -> SortedSet[Slot]:
+    """The slots of all workers, and of those that will be replaced."""
+    return job.attempt.workers | [slot for slot in replaceable(job) if slot.role == WORKER]
 
 
 def replaceable(job: Job) -> dict[Slot, Vacancy]:

@@ -215,6 +215,8 @@ imagePullSecrets:
   value: {{ join "," .Values.kinds | quote }}
 - name: MUSTER_TAKE_OVER
   value: {{ .Values.takeOver | quote }}
+- name: MUSTER_KUEUE
+  value: {{ .Values.kueue | quote }}
 - name: MUSTER_CLUSTER_DOMAIN
   value: {{ .Values.clusterDomain | quote }}
 - name: MUSTER_EXEC

@@ -1,0 +1,141 @@
+"""Keeps the Workloads by which Kueue gives a job its quota, and takes it back.  Pure.
+
+A job in a queue has one Workload, and while it grows a second one, which replaces the first once it is admitted.
+Quota goes back when the pods are gone, and not before.
+`shared/job/policies/quota.py` says whether the job may run.
+"""
+
+from services.scheduler.core.effects import (
+    DeleteWorkload,
+    FinishWorkload,
+    ReadyWorkload,
+    ReturnQuota,
+    WriteWorkload,
+)
+from shared.job.naming import workload_name, workload_number
+from shared.job.policies import quota
+from shared.job.spec import WORKER
+from shared.job.state import Job
+from shared.job.steps import Step
+from shared.job.views import ChildView, WorkloadView, ended
+
+Known = tuple[ChildView, WorkloadView]
+
+
+def next_steps(job: Job) -> list[Step]:
+    """Write, shrink, replace or delete the Workloads of a job that is not over."""
+    known = quota.workloads(job)
+    if not known and not quota.in_queue(job):
+        # Most jobs are in no queue.
+        return []
+    holder = quota.admitted(job) or _reserved(known)
+    steps: list[Step] = []
+    live: list[Known] = []
+    for child, view in known:
+        if view.finished or view.deleting:
+            # A Workload that Kueue has finished has no quota; one that a person deletes has, until its finalizer goes.
+            over = view.finished and (holder is None or child is not holder[0])
+            steps += _deleted(job, child, view) if over or _may_go(job, view) else []
+        else:
+            live.append((child, view))
+    if not quota.in_queue(job) or (job.spec is not None and job.spec.suspend):
+        # A pause that a person asked for gives the place in the queue up.
+        return [*steps, *(step for child, view in live if _may_go(job, view) for step in _deleted(job, child, view))]
+    if holder is None:
+        return [*steps, *_queued(job, known, live)]
+    return [*steps, *_held(job, known, live, holder)]
+
+
+def after_the_end(job: Job) -> list[Step]:
+    """Finish the Workloads once no pod runs, and let them go with their job."""
+    if any(not ended(pod) for pod in job.pods.values()):
+        return []
+    reason = "Succeeded" if job.phase == "Succeeded" else "Failed"
+    return [
+        FinishWorkload(child.name, child.uid, reason)
+        for child, view in quota.workloads(job)
+        if (not view.finished or view.held) and job.may_try("FinishWorkload")
+    ]
+
+
+def everything(job: Job) -> list[Step]:
+    """Let the Workloads of a deleted job go: their finalizer keeps them, and they keep their quota."""
+    if job.pods:
+        return []
+    return [step for child, view in quota.workloads(job) for step in _deleted(job, child, view)]
+
+
+def _reserved(known: list[Known]) -> Known | None:
+    """The newest Workload with quota, admitted or evicted."""
+    found = [(child, view) for child, view in known if view.reserved and not (view.finished or view.deleting)]
+    return found[-1] if found else None
+
+
+def _may_go(job: Job, view: WorkloadView) -> bool:
+    return not view.reserved or quota.is_empty(job)
+
+
+def _deleted(job: Job, child: ChildView, view: WorkloadView) -> list[Step]:
+    if (view.deleting and not view.held) or not job.may_try("DeleteWorkload"):
+        return []
+    return [DeleteWorkload(child.name, child.uid)]
+
+
+def _next(job: Job, known: list[Known]) -> str:
+    newest = workload_number(job.key, known[-1][0].name) if known else 0
+    return workload_name(job.key, newest + 1)
+
+
+def _written(job: Job, name: str, workers: int, child: ChildView | None = None, replaces: str = "") -> list[Step]:
+    """The Workload with quota for so many workers: a new one, or `child`."""
+    if not job.may_try("WriteWorkload") or job.problems:
+        return []
+    uid = child.uid if child is not None else None
+    return [WriteWorkload(name, quota.pod_sets(job, workers), uid=uid, replaces=replaces)]
+
+
+def _queued(job: Job, known: list[Known], live: list[Known]) -> list[Step]:
+    """One Workload that waits for quota, as the job is now."""
+    if not quota.is_empty(job):
+        # A Workload was taken away: its job is suspended first.
+        return []
+    if not live:
+        return _written(job, _next(job, known), quota.wanted_workers(job))
+    (child, view), others = live[-1], live[:-1]
+    steps = [step for other, its in others for step in _deleted(job, other, its)]
+    workers, spec = quota.wanted_workers(job), job.spec
+    same = spec is not None and (view.generation, view.queue) == (job.generation, spec.queue)
+    if not same or view.count(WORKER) != workers:
+        steps += _written(job, child.name, workers, child, view.replaces)
+    return steps
+
+
+def _held(job: Job, known: list[Known], live: list[Known], holder: Known) -> list[Step]:
+    """A Workload with quota: its eviction, its readiness and its size."""
+    child, view = holder
+    waiting = [(other, its) for other, its in live if other is not child]
+    if view.evicted:
+        steps = [step for other, its in waiting for step in _deleted(job, other, its)]
+        if quota.is_empty(job) and job.may_try("ReturnQuota"):
+            steps.append(ReturnQuota(child.name, child.uid))
+        return steps
+    workers = quota.wanted_workers(job)
+    # Of two Workloads with quota the older one is about to be finished by Kueue.
+    fitting = [other for other, its in waiting if its.replaces == child.name and its.count(WORKER) == workers]
+    grows = view.admitted and not view.finished and workers > view.count(WORKER)
+    steps = [
+        step
+        for other, its in waiting
+        if not its.reserved and not (grows and other in fitting)
+        for step in _deleted(job, other, its)
+    ]
+    if not view.admitted or view.finished:
+        return steps
+    if job.phase in ("Running", "Scaling") and not view.ready and job.may_try("ReadyWorkload"):
+        steps.append(ReadyWorkload(child.name, child.uid))
+    if grows and not fitting:
+        steps += _written(job, _next(job, known), workers, replaces=child.name)
+    least = max(workers, quota.used_workers(job))
+    if least < view.count(WORKER):
+        steps += _written(job, child.name, least, child, view.replaces)
+    return steps

@@ -1,0 +1,290 @@
+"""Kueue's Workload: how Muster writes one for a job, reads one, and puts what it gives into the job's pods.  Pure.
+
+Kueue's objects are the user's to read and Kueue's to fill, so any JSON gives a view.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from shared.cluster import Resource
+from shared.cluster.objects import Custom, Object
+from shared.frameworks.definition import Document
+from shared.frameworks.framework import Framework, owner_reference
+from shared.job import text
+from shared.job.naming import JobKey
+from shared.job.views import PodSetView, TolerationView, WorkloadView
+from shared.untrusted import whole_number
+
+
+class PriorityClass(Object, frozen=True, kw_only=True, rename="camel"):
+    """A WorkloadPriorityClass."""
+
+    value: int = 0
+
+
+GROUP, VERSION = "kueue.x-k8s.io", "v1beta2"
+WORKLOADS = Resource(GROUP, VERSION, "workloads", "Workload", Custom)
+FLAVORS = Resource(GROUP, VERSION, "resourceflavors", "ResourceFlavor", Custom)
+PRIORITIES = Resource(GROUP, VERSION, "workloadpriorityclasses", "WorkloadPriorityClass", PriorityClass)
+"""The last two are cluster-scoped."""
+
+QUEUE = f"{GROUP}/queue-name"
+JOB_UID = f"{GROUP}/job-uid"
+PRIORITY = f"{GROUP}/priority-class"
+"""Labels."""
+POD_SET = f"{GROUP}/podset"
+WORKLOAD = f"{GROUP}/workload"
+"""The label and the annotation of a pod that Kueue counts."""
+GENERATION = "muster.dev/generation"
+"""An annotation of a Workload: the generation of the job whose templates it has."""
+IN_USE = f"{GROUP}/resource-in-use"
+"""The finalizer with which a Workload keeps its quota."""
+ELASTIC = f"{GROUP}/elastic-job"
+SLICE = f"{GROUP}/workload-slice-name"
+REPLACES = f"{GROUP}/workload-slice-replacement-for"
+
+MOST_ENTRIES = 64
+"""The most flavors, labels or tolerations of a pod set that are read."""
+DIGITS = 12
+REQUEUED = ("Preempted", "NodeFailures")
+"""The reasons of evictions after which a Workload waits for quota again at once; after others Kueue says when."""
+
+
+def manifest(
+    framework: Framework,
+    job: Custom,
+    key: JobKey,
+    name: str,
+    pod_sets: Iterable[tuple[str, int]],
+    *,
+    queue: str,
+    replaces: str,
+    priority: int,
+) -> Document:
+    """The Workload of a job; `priority` is the value of its WorkloadPriorityClass."""
+    first = name.rpartition("-")[0] + "-1"
+    annotations = {GENERATION: str(job.metadata.generation), ELASTIC: "true", SLICE: first}
+    if replaces:
+        annotations[REPLACES] = f"{key.namespace}/{replaces}"
+    spec: Document = {
+        "queueName": queue,
+        "podSets": [
+            {"name": role, "count": count, "template": framework.template(job, role)} for role, count in pod_sets
+        ],
+    }
+    if named := (job.metadata.labels or {}).get(PRIORITY):
+        spec |= {"priorityClassRef": {"group": GROUP, "kind": PRIORITIES.kind, "name": named}, "priority": priority}
+    # The deletion of the job does not wait for it: its finalizer goes when the pods are gone.
+    owner = owner_reference(framework.resource, key) | {"blockOwnerDeletion": False}
+    return {
+        "apiVersion": WORKLOADS.api_version,
+        "kind": WORKLOADS.kind,
+        "metadata": {
+            "name": name,
+            "namespace": key.namespace,
+            "labels": framework.labels(key) | {JOB_UID: key.uid},
+            "annotations": annotations,
+            "finalizers": [IN_USE],
+            "ownerReferences": [owner],
+        },
+        "spec": spec,
+    }
+
+
+def view_of(workload: Custom) -> WorkloadView:
+    """What a Workload says, without what its flavors give to pods."""
+    meta = workload.metadata
+    annotations = meta.annotations or {}
+    conditions = {
+        kind: known for known in _objects(_at(workload.status, "conditions")) if (kind := _text(known, "type"))
+    }
+
+    def true(kind: str) -> bool:
+        return conditions.get(kind, {}).get("status") == "True"
+
+    def reason(kind: str) -> str:
+        return (_text(conditions[kind], "reason") or kind)[:MOST_ENTRIES] if true(kind) else ""
+
+    return WorkloadView(
+        queue=_text(workload.spec, "queueName"),
+        generation=whole_number(annotations.get(GENERATION, ""), DIGITS) or 0,
+        replaces=annotations.get(REPLACES, "").rpartition("/")[2],
+        pod_sets=tuple(_pod_set(workload, each) for each in _objects(_at(workload.spec, "podSets"))),
+        active=_at(workload.spec, "active") is not False,
+        reserved=true("QuotaReserved"),
+        admitted=true("Admitted"),
+        evicted=reason("Evicted"),
+        message=text.first(_text(conditions.get("Evicted"), "message")) if true("Evicted") else "",
+        finished=reason("Finished"),
+        ready=true("PodsReady"),
+        held=IN_USE in (meta.finalizers or ()),
+        deleting=meta.deletion_timestamp is not None,
+    )
+
+
+def _pod_set(workload: Custom, pod_set: Mapping[str, Any]) -> PodSetView:
+    name, count = _text(pod_set, "name"), pod_set.get("count")
+    admission = _at(workload.status, "admission", "podSetAssignments")
+    [given, *_] = [each for each in _objects(admission) if each.get("name") == name] or [{}]
+    flavors = dict.fromkeys(_strings(given.get("flavors")).values())
+    view = PodSetView(role=name, count=count if isinstance(count, int) else 0, flavors=(*flavors,)[:MOST_ENTRIES])
+    checks = _objects(_at(workload.status, "admissionChecks"))
+    updates = [each for check in checks for each in _objects(check.get("podSetUpdates")) if each.get("name") == name]
+    for update in updates:
+        view = _with(view, update.get("nodeSelector"), update.get("tolerations"))
+        labels, annotations = _strings(update.get("labels")), _strings(update.get("annotations"))
+        view = msgspec.structs.replace(
+            view, labels={**view.labels, **labels}, annotations={**view.annotations, **annotations}
+        )
+    return view
+
+
+def with_flavors(view: WorkloadView, flavors: Mapping[str, Custom]) -> WorkloadView | None:
+    """The view with what its flavors give to pods; None while one of them is not known."""
+    if any(name not in flavors for pod_set in view.pod_sets for name in pod_set.flavors):
+        return None
+    return msgspec.structs.replace(view, pod_sets=tuple(_with_flavors(each, flavors) for each in view.pod_sets))
+
+
+def _with_flavors(view: PodSetView, flavors: Mapping[str, Custom]) -> PodSetView:
+    for name in view.flavors:
+        spec = flavors[name].spec
+        view = _with(view, _at(spec, "nodeLabels"), _at(spec, "tolerations"))
+    return view
+
+
+def _with(view: PodSetView, labels: object, tolerations: object) -> PodSetView:
+    known = [toleration for each in _objects(tolerations) if (toleration := _toleration(each)) not in view.tolerations]
+    return msgspec.structs.replace(
+        view,
+        node_selector={**view.node_selector, **_strings(labels)},
+        tolerations=(*view.tolerations, *known)[:MOST_ENTRIES],
+    )
+
+
+def _toleration(given: Mapping[str, Any]) -> TolerationView:
+    key, operator, value, effect = (_text(given, field) for field in ("key", "operator", "value", "effect"))
+    seconds = given.get("tolerationSeconds")
+    return TolerationView(
+        key=key,
+        operator=operator,
+        value=value,
+        effect=effect,
+        seconds=seconds if isinstance(seconds, int) else None,
+    )
+
+
+def placed(pod: Document, name: str, view: PodSetView) -> Document:
+    """The pod as its Workload `name` wants it."""
+    spec, meta = pod["spec"], pod["metadata"]
+    given = [
+        {
+            field: value
+            for field, value in {
+                "key": each.key,
+                "operator": each.operator,
+                "value": each.value,
+                "effect": each.effect,
+                "tolerationSeconds": each.seconds,
+            }.items()
+            if value not in ("", None)
+        }
+        for each in view.tolerations
+    ]
+    tolerations = [*(spec.get("tolerations") or ()), *given]
+    selector = {**(spec.get("nodeSelector") or {}), **view.node_selector}
+    labels = {**view.labels, **(meta.get("labels") or {}), POD_SET: view.role}
+    annotations = {**view.annotations, **(meta.get("annotations") or {}), WORKLOAD: name}
+    return pod | {
+        "metadata": meta | {"labels": labels, "annotations": annotations},
+        "spec": spec
+        | ({"nodeSelector": selector} if selector else {})
+        | ({"tolerations": tolerations} if tolerations else {}),
+    }
+
+
+def returned(workload: Custom, now: str) -> Document:
+    """The patch of an evicted Workload's status that gives its quota back, at the time `now`."""
+    evicted = _condition(workload, "Evicted")
+    reason, message = _text(evicted, "reason"), _text(evicted, "message")
+    changed = [
+        _new(workload, "QuotaReserved", False, "Pending", message, now),
+        _new(workload, "Admitted", False, "NoReservation", "The workload has no reservation", now),
+        _new(workload, "Requeued", reason in REQUEUED, reason or "Pending", message, now),
+    ]
+    if _condition(workload, "PodsReady"):
+        changed.append(_new(workload, "PodsReady", False, "WaitForStart", "its pods are gone", now))
+    return {"status": {"admission": None, "conditions": _conditions(workload, changed)}}
+
+
+def ready(workload: Custom, now: str) -> Document:
+    """The patch of a Workload's status that says that its pods are Ready."""
+    message = "All pods are ready and the job is running"
+    return {
+        "status": {"conditions": _conditions(workload, [_new(workload, "PodsReady", True, "Started", message, now)])}
+    }
+
+
+def finished(workload: Custom, reason: str, now: str) -> Document | None:
+    """The patch of a Workload's status that finishes it; None if it is finished."""
+    if _condition(workload, "Finished").get("status") == "True":
+        return None
+    message = f"The job has ended: {reason}"
+    return {"status": {"conditions": _conditions(workload, [_new(workload, "Finished", True, reason, message, now)])}}
+
+
+def without_finalizer(workload: Custom) -> Document | None:
+    """The patch that takes the finalizer away; None if it is gone."""
+    held = workload.metadata.finalizers or ()
+    if IN_USE not in held:
+        return None
+    return {"metadata": {"finalizers": [each for each in held if each != IN_USE]}}
+
+
+def _condition(workload: Custom, kind: str) -> dict[str, Any]:
+    known = _objects(_at(workload.status, "conditions"))
+    return next((each for each in known if each.get("type") == kind), {})
+
+
+def _conditions(workload: Custom, changed: list[Document]) -> list[Document]:
+    kinds = [each["type"] for each in changed]
+    kept = [each for each in _objects(_at(workload.status, "conditions")) if each.get("type") not in kinds]
+    return [*kept, *changed]
+
+
+def _new(workload: Custom, kind: str, status: bool, reason: str, message: str, now: str) -> Document:
+    before = _condition(workload, kind)
+    word = "True" if status else "False"
+    same = before.get("status") == word and before.get("lastTransitionTime")
+    return {
+        "type": kind,
+        "status": word,
+        "reason": reason,
+        "message": text.first(message),
+        "lastTransitionTime": before["lastTransitionTime"] if same else now,
+        "observedGeneration": workload.metadata.generation,
+    }
+
+
+def _at(value: object, *path: str) -> object:
+    for field in path:
+        if not isinstance(value, dict):
+            return None
+        value = value.get(field)
+    return value
+
+
+def _objects(value: object) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)][:MOST_ENTRIES] if isinstance(value, list) else []
+
+
+def _strings(value: object) -> dict[str, str]:
+    entries = value.items() if isinstance(value, dict) else ()
+    return dict([(key, each) for key, each in entries if isinstance(each, str)][:MOST_ENTRIES])
+
+
+def _text(value: object, field: str) -> str:
+    found = _at(value, field)
+    return found if isinstance(found, str) else ""

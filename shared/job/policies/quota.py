@@ -1,0 +1,113 @@
+"""Whether a job in a queue of Kueue has quota, and how much it needs.  Pure.
+
+The scheduler writes the job's Workloads, the status service pauses a job without quota, the scaler lets a scale-out
+wait for it.
+"""
+
+from collections.abc import Iterator
+
+from shared.job.naming import workload_number
+from shared.job.policies import replacement
+from shared.job.request import Request
+from shared.job.spec import LAUNCHER, WORKER, waits_for_turn
+from shared.job.state import Job
+from shared.job.timers import may_appear
+from shared.job.views import ChildView, WorkloadView, ended
+
+REPLACED = "WorkloadSliceReplaced"
+"""The reason with which Kueue finishes a Workload that a larger one replaced."""
+
+
+def workloads(job: Job) -> list[tuple[ChildView, WorkloadView]]:
+    """The job's Workloads in the order of their numbers."""
+    found = [
+        (number, child, child.workload)
+        for child in job.children.values()
+        if child.workload is not None and child.ours and (number := workload_number(job.key, child.name))
+    ]
+    return [(child, view) for _, child, view in sorted(found, key=lambda one: one[0])]
+
+
+def admitted(job: Job) -> tuple[ChildView, WorkloadView] | None:
+    """The newest Workload by which the job may run."""
+    known = workloads(job)
+    successors = {view.replaces for _, view in known if _holds_quota(view)}
+    found = [
+        (child, view)
+        for child, view in known
+        if view.admitted
+        and not (view.evicted or view.deleting)
+        # Kueue ends a Workload before its successor has passed the admission checks.
+        and (not view.finished or (view.finished == REPLACED and child.name in successors))
+    ]
+    return found[-1] if found else None
+
+
+def _holds_quota(view: WorkloadView) -> bool:
+    return view.reserved and not (view.finished or view.evicted or view.deleting)
+
+
+def in_queue(job: Job) -> bool:
+    """True if the job needs quota.
+
+    The label counts when the job begins: without it a job with pods still needs the quota that it runs with.
+    """
+    if job.spec is None:
+        return False
+    if job.spec.queue:
+        return True
+    return any(not view.finished for _, view in workloads(job)) and not is_empty(job)
+
+
+def waits(job: Job) -> bool:
+    """True if the job may not run, as it has no quota."""
+    return in_queue(job) and admitted(job) is None
+
+
+def wants_pause(job: Job) -> bool:
+    """True if a person or the queue wants the job to have no pods."""
+    return job.spec is not None and (job.spec.suspend or waits(job))
+
+
+def is_empty(job: Job) -> bool:
+    """True if no pod of the job exists or may still appear."""
+    return not (job.attempt.unreleased or job.pods or may_appear(job))
+
+
+def wanted_workers(job: Job) -> int:
+    """The number of workers that the job needs quota for: its size, or that which the next request asks for."""
+    size = job.scaling.size or (job.spec.worker.replicas if job.spec is not None else 0)
+    if job.phase != "Running" or job.scaling.open or job.leaving or job.scaling.next_request is None:
+        return size
+    return max(size, _asked(job, job.scaling.next_request))
+
+
+def _asked(job: Job, request: Request) -> int:
+    """The number of workers after a waiting request, if it adds some and its job may have them."""
+    most = job.spec.worker.max_replicas if job.spec is not None else 0
+    count = request.spec.count if request.spec is not None and request.kind == "ScaleOut" else None
+    after = request.resize or (len(replacement.filled(job)) + count if count else 0)
+    unfit = request.gone or waits_for_turn(request.problems) or (most is not None and after > most)
+    return 0 if unfit else after
+
+
+def used_workers(job: Job) -> int:
+    """The number of workers that use quota: those in slots, and those that are leaving."""
+    leaving = {pod.slot for pod in job.pods.values() if pod.role == WORKER and not ended(pod)}
+    return len(replacement.filled(job) | leaving)
+
+
+def allows(job: Job, workers: int) -> bool:
+    """True if the job has quota for so many workers, or needs none."""
+    found = admitted(job)
+    return not in_queue(job) or (found is not None and found[1].count(WORKER) >= workers)
+
+
+def pod_sets(job: Job, workers: int) -> tuple[tuple[str, int], ...]:
+    """The roles of a Workload with their numbers of pods."""
+    return tuple(_pod_sets(job, workers))
+
+
+def _pod_sets(job: Job, workers: int) -> Iterator[tuple[str, int]]:
+    for role in job.spec.roles if job.spec is not None else ():
+        yield role.name, {LAUNCHER: 1, WORKER: workers}.get(role.name, role.replicas)

@@ -1,0 +1,277 @@
+"""Jobs in queues of Kueue: their Workloads, and who waits for quota."""
+
+import msgspec
+import pytest
+
+from services.scheduler.core.effects import (
+    CreateSecret,
+    DeleteWorkload,
+    FinishWorkload,
+    ReadyWorkload,
+    ReturnQuota,
+    WriteWorkload,
+)
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.refused import EffectRefused
+from shared.job.events.scaler import ScaleAccepted, WorkersReleased
+from shared.job.events.scheduler import SlotsAssigned, SlotsReleased
+from shared.job.events.status import JobCreated, JobSucceeded, JobSuspended, JobSuspending
+from shared.job.events.watcher import ChildGone, ChildrenObserved, JobGone, PodsGone
+from shared.job.naming import Uid, secret_name, workload_name, workload_number
+from shared.job.spec import LAUNCHER, WORKER
+from shared.job.steps import Record, Step
+from shared.job.views import ChildView, PodSetView, Slots, WorkloadView
+from tests.kit.builders import (
+    R1,
+    a_running_job,
+    a_spec,
+    launcher,
+    observed,
+    pods,
+    published,
+    scale_out,
+    scaling_in,
+    secret,
+    worker,
+    workers,
+)
+from tests.kit.histories import KEY
+from tests.kit.stories import Story, given, scaler, scheduler, status
+
+FIRST, SECOND = workload_name(KEY, 1), workload_name(KEY, 2)
+CREATE_SECRET = CreateSecret(0, secret_name(KEY, 0))
+
+
+def workload(
+    number: int = 1, *, size: int = 2, version: int = 50, queue: str = "team-a", **more: object
+) -> ChildrenObserved:
+    """A Workload of the job with so many workers."""
+    sets = (PodSetView(role=LAUNCHER, count=1), PodSetView(role=WORKER, count=size))
+    view = WorkloadView(queue=queue, pod_sets=sets, **({"generation": 1, "held": True} | more))  # type: ignore[arg-type]
+    child = ChildView(
+        kind="Workload",
+        name=workload_name(KEY, number),
+        uid=Uid(f"w{number}"),
+        version=version,
+        ours=True,
+        workload=view,
+    )
+    return ChildrenObserved(children=(child,))
+
+
+def admitted(number: int = 1, *, version: int = 51, **more: object) -> ChildrenObserved:
+    return workload(number, version=version, **({"reserved": True, "admitted": True} | more))  # type: ignore[arg-type]
+
+
+def a_waiting_job(**spec: object) -> list[AnyEvent]:
+    """Taken on, and without quota."""
+    return [
+        observed(a_spec(2, queue="team-a", **spec)),  # type: ignore[arg-type]
+        JobCreated(reason="TrainingJobCreated"),
+        JobSuspended(reason="TrainingJobSuspended", message="waits for quota in queue team-a", settles=True),
+        secret(),
+    ]
+
+
+def a_queued_job(size: int = 2, **spec: object) -> list[AnyEvent]:
+    """It runs with quota for its size, and Kueue knows that it does."""
+    events = a_running_job(size, queue="team-a", most=4, **spec)
+    return [*events[:1], admitted(size=size, ready=True), *events[1:]]
+
+
+def written(number: int, size: int, *, uid: str = "", replaces: str = "") -> WriteWorkload:
+    sets = ((LAUNCHER, 1), (WORKER, size))
+    return WriteWorkload(workload_name(KEY, number), sets, uid=Uid(uid) if uid else None, replaces=replaces)
+
+
+def of_workloads(story: Story) -> list[Step]:
+    """The scheduler's steps that are about Workloads."""
+    kinds = WriteWorkload, ReturnQuota, ReadyWorkload, FinishWorkload, DeleteWorkload
+    return [step for step in story.steps(scheduler) if isinstance(step, kinds)]
+
+
+def gone() -> PodsGone:
+    return PodsGone(uids=(launcher().uid, worker(0).uid, worker(1).uid))
+
+
+def evicted(**more: object) -> ChildrenObserved:
+    return admitted(version=60, evicted="Preempted", message="preempted for another one", ready=True, **more)
+
+
+EVICTED = [
+    *a_queued_job(),
+    evicted(),
+    JobSuspending(reason="TrainingJobSuspending", settles=True),
+    SlotsReleased(slots=(workers(0, 1), Slots(0, LAUNCHER, ((0, 0),))), reason="JobSuspending"),
+]
+
+
+def test_the_names_of_workloads_are_counted():
+    assert workload_number(KEY, SECOND) == 2
+    assert [workload_number(KEY, name) for name in ("other", FIRST + "x", workload_name(KEY, 0), KEY.name)] == [0] * 4
+
+
+class TestWaiting:
+    def test_a_job_in_a_queue_is_suspended_until_it_is_admitted(self):
+        story = given(observed(a_spec(2, queue="team-a")), JobCreated(reason="TrainingJobCreated"))
+        story.then(scheduler, CREATE_SECRET, written(1, 2))
+        message = "waits for quota in queue team-a"
+        story.then(status, Record(JobSuspended(reason="TrainingJobSuspended", message=message, settles=True)))
+
+    def test_a_job_in_no_queue_runs_at_once(self):
+        story = given(observed(a_spec(2)), JobCreated(reason="TrainingJobCreated"), secret())
+        story.then(scheduler, Record(SlotsAssigned(slots=(workers(0, 1),), reason="JobCreated")))
+
+    def test_a_workload_that_waits_is_left_alone(self):
+        given(*a_waiting_job(), workload()).then_nothing(scheduler)
+
+    @pytest.mark.parametrize(
+        "changed",
+        [
+            pytest.param({"generation": 0}, id="the job was edited"),
+            pytest.param({"queue": "team-b"}, id="the queue was changed"),
+            pytest.param({"size": 3}, id="the size was edited"),
+        ],
+    )
+    def test_a_workload_that_waits_follows_the_job(self, changed: dict[str, object]):
+        waiting = given(*a_waiting_job(), workload(**changed))  # type: ignore[arg-type]
+        waiting.then(scheduler, written(1, 2, uid="w1"))
+
+    def test_a_reserved_workload_waits_for_its_admission_checks(self):
+        story = given(*a_waiting_job(), workload(reserved=True))
+        story.then_nothing(scheduler)
+        assert not [step for step in story.steps(status) if isinstance(step, Record)]
+
+    def test_an_admitted_job_is_resumed(self):
+        story = given(*a_waiting_job(), admitted())
+        story.then(status, Record(JobCreated(reason="TrainingJobResumed")))
+        resumed = given(*a_waiting_job(), admitted(), JobCreated(reason="TrainingJobResumed"))
+        resumed.then(scheduler, Record(SlotsAssigned(slots=(workers(0, 1),), reason="JobCreated")))
+
+    def test_after_a_refusal_the_workload_waits_for_the_back_off(self):
+        refused = EffectRefused(effect="WriteWorkload", reason="Forbidden")
+        given(*a_waiting_job(), refused).then_nothing(scheduler)
+
+
+class TestRunning:
+    def test_kueue_is_told_once_that_the_pods_are_ready(self):
+        running = a_queued_job()
+        assert of_workloads(given(*running)) == []
+        unready = given(*running, admitted(version=52))
+        assert of_workloads(unready) == [ReadyWorkload(FIRST, Uid("w1"))]
+
+    def test_a_job_keeps_its_quota_when_its_label_is_taken_away(self):
+        story = given(*a_queued_job(), observed(a_spec(2), generation=2))
+        assert of_workloads(story) == []
+        assert not [step for step in story.steps(status) if isinstance(step, Record)]
+
+    def test_a_foreign_workload_admits_no_job(self):
+        [child] = admitted().children
+        foreign = ChildrenObserved(children=(msgspec.structs.replace(child, name="theirs"),))
+        given(*a_waiting_job(), foreign).then(scheduler, written(1, 2))
+
+
+class TestEvicted:
+    def test_an_evicted_job_is_suspended(self):
+        message = "waits for quota in queue team-a; evicted (Preempted): preempted for another one"
+        wanted = JobSuspending(reason="TrainingJobSuspending", message=message, settles=True)
+        given(*a_queued_job(), evicted()).then(status, Record(wanted))
+
+    def test_quota_goes_back_when_the_pods_are_gone(self):
+        assert of_workloads(given(*EVICTED)) == []
+        assert of_workloads(given(*EVICTED, gone())) == [ReturnQuota(FIRST, Uid("w1"))]
+
+    def test_an_evicted_workload_without_quota_waits(self):
+        returned = workload(version=61, evicted="Preempted")
+        assert of_workloads(given(*EVICTED, gone(), returned)) == []
+
+    def test_a_slice_that_waits_is_deleted(self):
+        growing = workload(2, size=3, replaces=FIRST)
+        assert of_workloads(given(*EVICTED, growing)) == [DeleteWorkload(SECOND, Uid("w2"))]
+
+    def test_a_workload_that_vanishes_suspends_its_job_and_is_made_again(self):
+        vanished = [*a_queued_job(), ChildGone(kind="Workload", name=FIRST, uid=Uid("w1"))]
+        message = "waits for quota in queue team-a"
+        wanted = JobSuspending(reason="TrainingJobSuspending", message=message, settles=True)
+        given(*vanished).then(status, Record(wanted))
+        assert of_workloads(given(*vanished)) == []
+        assert of_workloads(given(*vanished, *EVICTED[-2:], gone())) == [written(1, 2)]
+
+    def test_a_workload_that_a_person_deletes_goes_after_the_pods(self):
+        deleted = admitted(version=60, deleting=True)
+        after = [deleted, *EVICTED[-2:]]
+        assert of_workloads(given(*a_queued_job(), *after)) == []
+        assert of_workloads(given(*a_queued_job(), *after, gone())) == [
+            DeleteWorkload(FIRST, Uid("w1")),
+            written(2, 2),
+        ]
+
+
+class TestPaused:
+    def test_a_person_s_pause_gives_the_place_up_when_the_pods_are_gone(self):
+        paused = [*a_queued_job(), observed(a_spec(2, queue="team-a", suspend=True), generation=2), *EVICTED[-2:]]
+        assert of_workloads(given(*paused)) == []
+        assert of_workloads(given(*paused, gone())) == [DeleteWorkload(FIRST, Uid("w1"))]
+
+
+class TestSize:
+    def test_a_scale_in_gives_quota_back_when_its_pods_are_gone(self):
+        release = WorkersReleased(request=R1, slots=(workers(1),), reason="Idle")
+        released = [*a_queued_job(), *scaling_in(1), published(2, 0, request=R1), release]
+        assert of_workloads(given(*released)) == []
+        assert of_workloads(given(*released, PodsGone(uids=(worker(1).uid,)))) == [written(1, 1, uid="w1")]
+
+    def test_a_lost_worker_keeps_its_quota(self):
+        lost = given(*a_queued_job(), PodsGone(uids=(worker(1).uid,)))
+        assert of_workloads(lost) == []
+
+    def test_a_scale_out_waits_for_a_larger_workload(self):
+        asked = [*a_queued_job(), scale_out(1)]
+        story = given(*asked)
+        assert of_workloads(story) == [written(2, 3, replaces=FIRST)]
+        story.then_nothing(scaler)
+        waiting = given(*asked, workload(2, size=3, replaces=FIRST))
+        assert of_workloads(waiting) == []
+        waiting.then_nothing(scaler)
+
+    def test_a_scale_out_is_accepted_when_the_larger_workload_is_admitted(self):
+        larger = admitted(2, size=3, replaces=FIRST, ready=True)
+        story = given(*a_queued_job(), scale_out(1), larger)
+        [step] = story.steps(scaler)
+        assert isinstance(step, Record)
+        assert isinstance(step.event, ScaleAccepted)
+        finished = admitted(version=70, finished="WorkloadSliceReplaced", ready=True)
+        assert of_workloads(given(*a_queued_job(), scale_out(1), larger, finished)) == [
+            DeleteWorkload(FIRST, Uid("w1"))
+        ]
+
+    def test_a_job_runs_on_while_its_larger_workload_passes_the_admission_checks(self):
+        checked = workload(2, size=3, replaces=FIRST, reserved=True)
+        finished = admitted(version=70, finished="WorkloadSliceReplaced", ready=True)
+        story = given(*a_queued_job(), scale_out(1), checked, finished)
+        assert of_workloads(story) == []
+        assert not [step for step in story.steps(status) if isinstance(step, Record)]
+
+    def test_a_scale_out_beyond_the_maximum_asks_for_no_quota(self):
+        story = given(*a_queued_job(), scale_out(3))
+        assert of_workloads(story) == []
+        assert story.steps(scaler)
+
+
+class TestTheEnd:
+    def test_the_workload_is_finished_when_no_pod_runs(self):
+        over = [
+            *a_queued_job(),
+            pods(launcher(version=30, phase="Succeeded")),
+            JobSucceeded(reason="TrainingJobSucceeded"),
+        ]
+        assert of_workloads(given(*over)) == []
+        ended = [*over, PodsGone(uids=(worker(0).uid, worker(1).uid))]
+        assert of_workloads(given(*ended)) == [FinishWorkload(FIRST, Uid("w1"), "Succeeded")]
+        assert of_workloads(given(*ended, admitted(version=80, finished="Succeeded", held=False))) == []
+
+    def test_the_workload_of_a_deleted_job_goes_after_its_pods(self):
+        deleted = [*a_queued_job(), JobGone(version=99)]
+        assert of_workloads(given(*deleted)) == []
+        assert of_workloads(given(*deleted, gone())) == [DeleteWorkload(FIRST, Uid("w1"))]
+        assert of_workloads(given(*deleted, gone(), admitted(version=99, held=False, deleting=True))) == []

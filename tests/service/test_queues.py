@@ -1,0 +1,182 @@
+"""A TrainingJob in a queue: all services against the answers that Kueue writes into Workloads and flavors."""
+
+from typing import Any
+
+import msgspec
+
+from services.watcher.watches import Options
+from shared.frameworks.kinds import BUILT_IN
+from shared.frameworks.queueing import (
+    FLAVORS,
+    IN_USE,
+    POD_SET,
+    PRIORITIES,
+    PRIORITY,
+    QUEUE,
+    REPLACES,
+    WORKLOAD,
+    WORKLOADS,
+)
+from shared.frameworks.scale_requests import SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOBS
+from tests.kit.virtual_time import in_virtual_time
+from tests.kit.world import NAMESPACE, World, a_scale_out, a_training_job
+
+TOLERATION = {"key": "busy", "operator": "Exists", "effect": "NoSchedule"}
+NOON = "2030-01-01T12:00:00Z"
+
+
+class Queued(World):
+    """A world whose watcher follows Workloads, with a flavor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        flavor = {"metadata": {"name": "pool"}, "spec": {"nodeLabels": {"pool": "a"}, "tolerations": [TOLERATION]}}
+        self.apply(FLAVORS, flavor, "")
+
+    def options(self) -> Options:
+        return msgspec.structs.replace(super().options(), kueue=True)
+
+    def join(self, workers: int = 2, **labels: str) -> None:
+        """Apply a job with the label of a queue."""
+        job = a_training_job(workers=workers)
+        job["metadata"]["labels"] = {QUEUE: "team-a", **labels}
+        self.apply(TRAININGJOBS, job)
+
+    def workloads(self) -> dict[str, dict[str, Any]]:
+        """The manifests of all Workloads, by number."""
+        found = self.store.find(WORKLOADS, NAMESPACE)
+        return {held.at[1].rpartition("-")[2]: held.manifest for held in found}
+
+    async def workload(self, number: str = "1") -> dict[str, Any]:
+        await self.until(lambda: number in self.workloads(), f"no Workload {number}")
+        return self.workloads()[number]
+
+    async def answer(self, number: str, *kinds: str, message: str = "", reason: str = "", **status: Any) -> None:
+        """What Kueue writes: these conditions; one with a minus before it is False."""
+        workload = await self.workload(number)
+        known = {each["type"]: each for each in (workload.get("status") or {}).get("conditions", ())}
+        for kind in kinds:
+            known[kind.strip("-")] = {
+                "type": kind.strip("-"),
+                "status": "False" if kind.startswith("-") else "True",
+                "reason": reason or kind.strip("-"),
+                "message": message,
+                "lastTransitionTime": NOON,
+            }
+        patch = {"status": {"conditions": [*known.values()], **status}}
+        self.store.patch(WORKLOADS, NAMESPACE, workload["metadata"]["name"], patch, subresource="status")
+
+    async def admit(self, number: str = "1") -> None:
+        workload = await self.workload(number)
+        sets = [
+            {"name": each["name"], "count": each["count"], "flavors": {"cpu": "pool"}}
+            for each in workload["spec"]["podSets"]
+        ]
+        admission = {"clusterQueue": "all", "podSetAssignments": sets}
+        await self.answer(number, "QuotaReserved", "Admitted", "-Evicted", admission=admission)
+
+    async def is_condition(self, number: str, kind: str, status: str) -> None:
+        """Wait until a Workload has this condition."""
+
+        def so() -> bool:
+            known = (self.workloads().get(number, {}).get("status") or {}).get("conditions", ())
+            return any((each["type"], each["status"]) == (kind, status) for each in known)
+
+        await self.until(so, f"Workload {number} is not {kind}={status}")
+
+
+def counts(workload: dict[str, Any]) -> dict[str, int]:
+    return {each["name"]: each["count"] for each in workload["spec"]["podSets"]}
+
+
+@in_virtual_time
+async def test_a_job_waits_runs_where_its_flavor_says_and_finishes_its_workload():
+    async with Queued() as world:
+        world.apply(PRIORITIES, {"metadata": {"name": "urgent"}, "value": 7}, "")
+        world.join(**{PRIORITY: "urgent"})
+        await world.phase("Suspended")
+        workload = await world.workload()
+        assert (counts(workload), workload["metadata"]["finalizers"]) == ({"launcher": 1, "worker": 2}, [IN_USE])
+        assert (workload["spec"]["queueName"], workload["spec"]["priority"]) == ("team-a", 7)
+        assert not world.pods()
+        await world.admit()
+        await world.running()
+        for held in world.pods().values():
+            assert held.manifest["spec"]["nodeSelector"] == {"pool": "a"}
+            assert TOLERATION in held.manifest["spec"]["tolerations"]
+            assert held.metadata["labels"][POD_SET] == held.metadata["labels"]["training-job-role"]
+            assert held.metadata["annotations"][WORKLOAD] == workload["metadata"]["name"]
+        await world.is_condition("1", "PodsReady", "True")
+        world.exit_codes["resnet-launcher"] = 0
+        await world.phase("Succeeded")
+        await world.is_condition("1", "Finished", "True")
+        await world.until(lambda: not world.workloads()["1"]["metadata"].get("finalizers"), "its finalizer")
+
+
+@in_virtual_time
+async def test_an_evicted_job_gives_its_quota_back_and_comes_again():
+    async with Queued() as world:
+        world.join()
+        await world.admit()
+        await world.running()
+        lingering = world.pods()["resnet-worker-0"].metadata["uid"]
+        world.lingering.add(lingering)
+        await world.answer("1", "Evicted", reason="Preempted", message="for another one")
+        await world.until(lambda: list(world.pods()) == ["resnet-worker-0"])
+        await world.quiet(1.0)
+        assert world.workloads()["1"]["status"].get("admission"), "the quota is used until the last pod is gone"
+        world.lingering.clear()
+        await world.phase("Suspended")
+        await world.is_condition("1", "QuotaReserved", "False")
+        await world.is_condition("1", "Requeued", "True")
+        await world.is_condition("1", "PodsReady", "False")
+        assert not world.workloads()["1"]["status"].get("admission")
+        await world.admit()
+        await world.running()
+        assert world.job().attempt.number == 1
+
+
+@in_virtual_time
+async def test_a_scale_out_waits_for_a_larger_workload_which_takes_the_place_of_the_first():
+    async with Queued() as world:
+        world.join(workers=1)
+        await world.admit()
+        await world.running()
+        world.apply(SCALEOUTS, a_scale_out(1))
+        await world.shows("Pending", "WaitsForQuota", SCALEOUTS, "out")
+        larger = await world.workload("2")
+        assert counts(larger) == {"launcher": 1, "worker": 2}
+        assert larger["metadata"]["annotations"][REPLACES] == f"{NAMESPACE}/{larger['metadata']['name'][:-1]}1"
+        await world.admit("2")
+        await world.answer("1", "Finished", reason="WorkloadSliceReplaced")
+        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+        await world.until(lambda: list(world.workloads()) == ["2"])
+        assert world.job().attempt.number == 0
+
+
+@in_virtual_time
+async def test_the_workload_of_a_deleted_job_goes_with_its_last_pod():
+    async with Queued() as world:
+        world.join()
+        await world.admit()
+        await world.running()
+        world.delete(TRAININGJOBS, "resnet")
+        await world.until(lambda: not world.workloads() and not world.pods())
+
+
+@in_virtual_time
+async def test_an_admission_waits_for_its_flavor_to_be_known():
+    async with Queued() as world:
+        world.delete(FLAVORS, "pool", "")
+        world.join()
+        await world.admit()
+        await world.quiet(1.0)
+        assert not world.pods()
+        world.apply(FLAVORS, {"metadata": {"name": "pool"}, "spec": {"nodeLabels": {"pool": "b"}}}, "")
+        await world.running()
+        assert {held.manifest["spec"]["nodeSelector"]["pool"] for held in world.pods().values()} == {"b"}
+
+
+def test_muster_queues_training_jobs_alone():
+    assert [kind.name for kind in BUILT_IN if kind.is_queued] == ["TrainingJob.kai.alibabacloud.com"]
