@@ -107,6 +107,8 @@ class Scheduler:
                 return SecretGone(attempt=effect.attempt)
             case effects.WriteWorkload():
                 await self._workloads.write(context.job, effect, await self._resource(context.job))
+            case effects.ShrinkWorkload():
+                await self._workloads.shrink(context.job, effect)
             case effects.ReturnQuota():
                 await self._workloads.return_quota(context.job, effect)
             case effects.ReadyWorkload():

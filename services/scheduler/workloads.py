@@ -1,6 +1,7 @@
 """The scheduler's effects on Kueue's Workloads, carried out in the cluster.
 
-`core/queueing.py` decides them.  A status is written on the version that was read: Kueue writes the same conditions.
+`core/queueing.py` decides them.  Each is written on the version that was read: Kueue writes the same objects, and may
+have admitted or evicted one since the decision.
 """
 
 from collections.abc import Callable
@@ -29,7 +30,7 @@ class Workloads:
         self._now = now
 
     async def write(self, job: Job, effect: effects.WriteWorkload, resource: Custom) -> None:
-        """Create the Workload, or write its spec anew."""
+        """Create the Workload, or write one without quota anew."""
         assert job.spec is not None
         manifest = queueing.manifest(
             self._kinds.of(job),
@@ -42,17 +43,18 @@ class Workloads:
             priority=await self._priority(resource),
         )
         if effect.uid is not None:
-            meta = {"uid": effect.uid, "annotations": manifest["metadata"]["annotations"]}
-            if await is_there(self._cluster, WORKLOADS, job, effect.name, effect.uid):
-                await self._patch(job, effect.name, {"metadata": meta, "spec": manifest["spec"]})
+            held = await self._held(job, effect.name, effect.uid)
+            if held is not None and not queueing.has_quota(held):
+                meta = {"annotations": manifest["metadata"]["annotations"]}
+                await self._patch(job, held, {"metadata": meta, "spec": manifest["spec"]})
             return
         try:
             await self._cluster.create(WORKLOADS, job.key.namespace, manifest)
         except Refused as refusal:
             if refusal.reason != "AlreadyExists":
                 raise
-            held = await self._cluster.get(WORKLOADS.by_metadata, job.key.namespace, effect.name)
-            must_be_controlled(held.metadata if held is not None else None, job, f"workload {effect.name}")
+            other = await self._cluster.get(WORKLOADS.by_metadata, job.key.namespace, effect.name)
+            must_be_controlled(other.metadata if other is not None else None, job, f"workload {effect.name}")
 
     async def _priority(self, resource: Custom) -> int:
         """The value of the job's WorkloadPriorityClass; 0 without one."""
@@ -65,6 +67,11 @@ class Workloads:
             raise Refused(words, reason="NoPriorityClass", words=words)
         return held.value
 
+    async def shrink(self, job: Job, effect: effects.ShrinkWorkload) -> None:
+        held = await self._held(job, effect.name, effect.uid)
+        if held is not None and (patch := queueing.shrunk(held, effect.pod_sets)) is not None:
+            await self._patch(job, held, patch)
+
     async def return_quota(self, job: Job, effect: effects.ReturnQuota) -> None:
         await self._write_status(job, effect, queueing.returned)
 
@@ -73,21 +80,29 @@ class Workloads:
 
     async def finish(self, job: Job, effect: effects.FinishWorkload) -> None:
         await self._write_status(job, effect, lambda held, now: queueing.finished(held, effect.reason, now))
-        await self._let_go(job, effect)
+        await self._let_go(job, effect, deleted=False)
 
     async def delete(self, job: Job, effect: effects.DeleteWorkload) -> None:
-        if await self._let_go(job, effect):
-            await self._cluster.delete(WORKLOADS, job.key.namespace, effect.name, uid=effect.uid)
+        held = await self._held(job, effect.name, effect.uid)
+        if held is None or (effect.waiting and queueing.has_quota(held)):
+            return
+        meta = held.metadata
+        if meta.deletion_timestamp is None:
+            version = meta.resource_version if effect.waiting else ""
+            await self._cluster.delete(WORKLOADS, meta.namespace, meta.name, uid=meta.uid, version=version)
+        await self._let_go(job, effect, deleted=True)
 
-    async def _let_go(self, job: Job, effect: effects.FinishWorkload | effects.DeleteWorkload) -> bool:
-        """Take the finalizer away; return False if the Workload is gone."""
-        held = await self._held(job, effect)
+    async def _let_go(
+        self, job: Job, effect: effects.FinishWorkload | effects.DeleteWorkload, *, deleted: bool
+    ) -> None:
+        """Take the finalizer away; `deleted` from a Workload that is being deleted alone."""
+        held = await self._held(job, effect.name, effect.uid)
         if held is None:
-            return False
+            return
+        if deleted and held.metadata.deletion_timestamp is None:
+            raise _changed(held)
         if (patch := queueing.without_finalizer(held)) is not None:
-            guard = {"uid": effect.uid, "resourceVersion": held.metadata.resource_version}
-            await self._patch(job, effect.name, {"metadata": guard | patch["metadata"]})
-        return True
+            await self._patch(job, held, patch)
 
     async def _write_status(
         self,
@@ -95,21 +110,24 @@ class Workloads:
         effect: effects.ReturnQuota | effects.ReadyWorkload | effects.FinishWorkload,
         status: Callable[[Custom, str], Patch],
     ) -> None:
-        held = await self._held(job, effect)
-        if held is None:
-            return
-        patch = status(held, self._now().strftime("%Y-%m-%dT%H:%M:%SZ"))
-        if patch is not None:
-            guard = {"metadata": {"resourceVersion": held.metadata.resource_version}}
-            await self._patch(job, effect.name, guard | patch, subresource="status")
+        held = await self._held(job, effect.name, effect.uid)
+        if held is not None and (patch := status(held, self._now().strftime("%Y-%m-%dT%H:%M:%SZ"))) is not None:
+            await self._patch(job, held, patch, subresource="status")
 
-    async def _held(self, job: Job, effect: Any) -> Custom | None:
-        if not await is_there(self._cluster, WORKLOADS, job, effect.name, effect.uid):
+    async def _held(self, job: Job, name: str, uid: str) -> Custom | None:
+        if not await is_there(self._cluster, WORKLOADS, job, name, uid):
             return None
-        return await self._cluster.get(WORKLOADS, job.key.namespace, effect.name)
+        held = await self._cluster.get(WORKLOADS, job.key.namespace, name)
+        return held if held is not None and held.metadata.uid == uid else None
 
-    async def _patch(self, job: Job, name: str, patch: dict[str, Any], *, subresource: str = "") -> None:
+    async def _patch(self, job: Job, held: Custom, patch: dict[str, Any], *, subresource: str = "") -> None:
+        guard = {"uid": held.metadata.uid, "resourceVersion": held.metadata.resource_version}
+        patch = patch | {"metadata": patch.get("metadata", {}) | guard}
         try:
-            await self._cluster.patch(WORKLOADS, job.key.namespace, name, patch, subresource=subresource)
+            await self._cluster.patch(WORKLOADS, job.key.namespace, held.metadata.name, patch, subresource=subresource)
         except Conflict as changed:
-            raise Transient(f"Workload {name} changed meanwhile", retry_after=QUICK_SECONDS) from changed
+            raise _changed(held) from changed
+
+
+def _changed(held: Custom) -> Transient:
+    return Transient(f"Workload {held.metadata.name} changed meanwhile", retry_after=QUICK_SECONDS)

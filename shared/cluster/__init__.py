@@ -116,8 +116,11 @@ class Cluster(Protocol):
         but not in a patch of a subresource: of the metadata there, custom resources heed the version alone.
         """
 
-    async def delete(self, resource: Resource[T], namespace: str, name: str, *, uid: str) -> None:
-        """Delete the object (background propagation) if it still has this uid; any other outcome is success too."""
+    async def delete(self, resource: Resource[T], namespace: str, name: str, *, uid: str, version: str = "") -> None:
+        """Delete the object (background propagation) if it still has this uid, and a given resourceVersion.
+
+        Any other outcome is success too.
+        """
 
     async def would_delete(self, resource: Resource[T], namespace: str, name: str) -> str | None:
         """The uid of the object that a deletion would reach, or None: for what may be deleted and not read."""

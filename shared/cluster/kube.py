@@ -103,19 +103,19 @@ class KubeCluster:
             raise trouble(failure.status, what, method="PATCH") from failure
         return read_object(resource, answer.body)
 
-    async def delete(self, resource: Resource[T], namespace: str, name: str, *, uid: str) -> None:
+    async def delete(self, resource: Resource[T], namespace: str, name: str, *, uid: str, version: str = "") -> None:
         what = f"delete {resource.kind} {namespace}/{name}"
         options = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
             "propagationPolicy": "Background",
-            "preconditions": {"uid": uid},
+            "preconditions": {"uid": uid} | ({"resourceVersion": version} if version else {}),
         }
         try:
             path = path_of(resource, namespace, name)
             await self._caller.request("DELETE", path, what=what, body=encode(options))
         except FailedRequest as failure:
-            # 409 is the uid precondition: another object has the name, and this one is gone.
+            # 409 is a precondition: another object has the name, and this one is gone; or it has another version.
             if not is_named_absence(failure.status) and failure.status.code != 409:
                 raise trouble(failure.status, what, method="DELETE") from failure
 

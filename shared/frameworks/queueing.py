@@ -125,11 +125,11 @@ def view_of(workload: Custom) -> WorkloadView:
 
 
 def _pod_set(workload: Custom, pod_set: Mapping[str, Any]) -> PodSetView:
-    name, count = _text(pod_set, "name"), pod_set.get("count")
+    name = _text(pod_set, "name")
     admission = _at(workload.status, "admission", "podSetAssignments")
     [given, *_] = [each for each in _objects(admission) if each.get("name") == name] or [{}]
     flavors = dict.fromkeys(_strings(given.get("flavors")).values())
-    view = PodSetView(role=name, count=count if isinstance(count, int) else 0, flavors=(*flavors,)[:MOST_ENTRIES])
+    view = PodSetView(role=name, count=_count(pod_set), flavors=(*flavors,)[:MOST_ENTRIES])
     checks = _objects(_at(workload.status, "admissionChecks"))
     updates = [each for check in checks for each in _objects(check.get("podSetUpdates")) if each.get("name") == name]
     for update in updates:
@@ -141,16 +141,24 @@ def _pod_set(workload: Custom, pod_set: Mapping[str, Any]) -> PodSetView:
     return view
 
 
-def with_flavors(view: WorkloadView, flavors: Mapping[str, Custom]) -> WorkloadView | None:
-    """The view with what its flavors give to pods; None while one of them is not known."""
-    if any(name not in flavors for pod_set in view.pod_sets for name in pod_set.flavors):
-        return None
+def with_flavors(view: WorkloadView, flavors: Mapping[str, Custom]) -> WorkloadView:
+    """The view with what those of its flavors give to pods that are known."""
     return msgspec.structs.replace(view, pod_sets=tuple(_with_flavors(each, flavors) for each in view.pod_sets))
+
+
+def with_placement(view: WorkloadView, before: WorkloadView) -> WorkloadView:
+    """The view with what its admission gave to pods in an earlier view."""
+    given = {each.role: each for each in before.pod_sets}
+    pod_sets = tuple(
+        msgspec.structs.replace(given[each.role], count=each.count) if each.role in given else each
+        for each in view.pod_sets
+    )
+    return msgspec.structs.replace(view, pod_sets=pod_sets)
 
 
 def _with_flavors(view: PodSetView, flavors: Mapping[str, Custom]) -> PodSetView:
     for name in view.flavors:
-        spec = flavors[name].spec
+        spec = flavors[name].spec if name in flavors else None
         view = _with(view, _at(spec, "nodeLabels"), _at(spec, "tolerations"))
     return view
 
@@ -205,8 +213,18 @@ def placed(pod: Document, name: str, view: PodSetView) -> Document:
     }
 
 
-def returned(workload: Custom, now: str) -> Document:
-    """The patch of an evicted Workload's status that gives its quota back, at the time `now`."""
+def has_quota(workload: Custom) -> bool:
+    """True if Kueue has reserved quota for it."""
+    return _is_true(workload, "QuotaReserved")
+
+
+def returned(workload: Custom, now: str) -> Document | None:
+    """The patch of an evicted Workload's status that gives its quota back, at the time `now`.
+
+    None if it is evicted no more, or its quota went back: Kueue may have admitted it anew.
+    """
+    if not (_is_true(workload, "Evicted") and has_quota(workload)):
+        return None
     evicted = _condition(workload, "Evicted")
     reason, message = _text(evicted, "reason"), _text(evicted, "message")
     changed = [
@@ -219,8 +237,10 @@ def returned(workload: Custom, now: str) -> Document:
     return {"status": {"admission": None, "conditions": _conditions(workload, changed)}}
 
 
-def ready(workload: Custom, now: str) -> Document:
-    """The patch of a Workload's status that says that its pods are Ready."""
+def ready(workload: Custom, now: str) -> Document | None:
+    """The patch of a Workload's status that says that its pods are Ready; None if it is not admitted now."""
+    if not _is_true(workload, "Admitted") or any(_is_true(workload, each) for each in ("Evicted", "Finished")):
+        return None
     message = "All pods are ready and the job is running"
     return {
         "status": {"conditions": _conditions(workload, [_new(workload, "PodsReady", True, "Started", message, now)])}
@@ -229,10 +249,23 @@ def ready(workload: Custom, now: str) -> Document:
 
 def finished(workload: Custom, reason: str, now: str) -> Document | None:
     """The patch of a Workload's status that finishes it; None if it is finished."""
-    if _condition(workload, "Finished").get("status") == "True":
+    if _is_true(workload, "Finished"):
         return None
     message = f"The job has ended: {reason}"
     return {"status": {"conditions": _conditions(workload, [_new(workload, "Finished", True, reason, message, now)])}}
+
+
+def shrunk(workload: Custom, pod_sets: Iterable[tuple[str, int]]) -> Document | None:
+    """The patch of a Workload's spec that lowers its numbers of pods; None if there is none to lower, or it has no
+    quota.
+
+    All else stays as Kueue has it: with quota it refuses any other change.
+    """
+    wanted, held = dict(pod_sets), _objects(_at(workload.spec, "podSets"))
+    now = [each | {"count": min(_count(each), wanted.get(_text(each, "name"), _count(each)))} for each in held]
+    if now == held or not has_quota(workload):
+        return None
+    return {"spec": {"podSets": now}}
 
 
 def without_finalizer(workload: Custom) -> Document | None:
@@ -246,6 +279,15 @@ def without_finalizer(workload: Custom) -> Document | None:
 def _condition(workload: Custom, kind: str) -> dict[str, Any]:
     known = _objects(_at(workload.status, "conditions"))
     return next((each for each in known if each.get("type") == kind), {})
+
+
+def _is_true(workload: Custom, kind: str) -> bool:
+    return _condition(workload, kind).get("status") == "True"
+
+
+def _count(pod_set: Mapping[str, Any]) -> int:
+    count = pod_set.get("count")
+    return count if isinstance(count, int) else 0
 
 
 def _conditions(workload: Custom, changed: list[Document]) -> list[Document]:

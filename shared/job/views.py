@@ -146,6 +146,16 @@ class WorkloadView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     deleting: bool = False
 
     @property
+    def begins(self) -> bool:
+        """True if pods are made with what its flavors give them."""
+        return self.admitted and not (self.evicted or self.finished or self.deleting)
+
+    def goes_on(self, later: "WorkloadView") -> bool:
+        """True if the same admission lasts in a later view."""
+        flavors, now = ([(each.role, each.flavors) for each in view.pod_sets] for view in (self, later))
+        return self.admitted and later.admitted and not self.evicted and flavors == now
+
+    @property
     def answer(self) -> tuple[object, ...]:
         """What decides whether the job may run."""
         return self.reserved, self.admitted, self.evicted, self.finished, self.deleting

@@ -36,6 +36,16 @@ async def test_another_life_is_left_alone(under_test: ClusterUnderTest) -> None:
     assert await cluster.get(WIDGETS, namespace, "w") == second
 
 
+async def test_an_object_that_changed_since_the_given_version_is_left_alone(under_test: ClusterUnderTest) -> None:
+    cluster, namespace = under_test.cluster, under_test.namespace
+    first = (await cluster.create(WIDGETS, namespace, a_widget())).metadata
+    later = await cluster.patch(WIDGETS, namespace, "w", {"metadata": {"labels": {"changed": "yes"}}})
+    await cluster.delete(WIDGETS, namespace, "w", uid=first.uid, version=first.resource_version)
+    assert await cluster.get(WIDGETS, namespace, "w") == later
+    await cluster.delete(WIDGETS, namespace, "w", uid=first.uid, version=later.metadata.resource_version)
+    assert await cluster.get(WIDGETS, namespace, "w") is None
+
+
 async def test_what_a_deletion_would_reach_is_told_and_stays(under_test: ClusterUnderTest) -> None:
     cluster, namespace = under_test.cluster, under_test.namespace
     for resource, manifest in ((WIDGETS, a_widget()), (CONFIGMAPS, a_config("w")), (PODS, a_pod("w"))):

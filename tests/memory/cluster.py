@@ -144,10 +144,10 @@ class MemoryCluster:
         )
         return held.read(resource)
 
-    async def delete(self, resource: Resource[T], namespace: str, name: str, *, uid: str) -> None:
+    async def delete(self, resource: Resource[T], namespace: str, name: str, *, uid: str, version: str = "") -> None:
         await self._call(
             Call("delete", resource.plural, namespace, name),
-            lambda: self._of(resource).delete(resource, namespace, name, uid=uid),
+            lambda: self._of(resource).delete(resource, namespace, name, uid=uid, version=version),
         )
 
     async def would_delete(self, resource: Resource[T], namespace: str, name: str) -> str | None:

@@ -172,15 +172,24 @@ class MemoryStore:
         return self._put(resource, held, after)
 
     def delete(
-        self, resource: Resource[T], namespace: str, name: str, *, uid: str = "", cascade: bool = True
+        self,
+        resource: Resource[T],
+        namespace: str,
+        name: str,
+        *,
+        uid: str = "",
+        version: str = "",
+        cascade: bool = True,
     ) -> Held | None:
-        """Delete an object; do nothing if it is gone or has another uid.
+        """Delete an object; do nothing if it is gone, or has another uid or another version than a given one.
 
         A pod on a node gets a deletionTimestamp and waits for `remove`; an object with finalizers waits for their
         removal.  Without `cascade`, `collect_garbage` orphans its dependents.
         """
         held = self.get(resource, namespace, name)
         if held is None or (uid and uid != held.metadata["uid"]):
+            return None
+        if version and version != held.metadata["resourceVersion"]:
             return None
         metadata = dict(held.metadata)
         grace = _grace(resource, held.manifest)

@@ -4,11 +4,13 @@ import msgspec
 import pytest
 
 from services.scheduler.core.effects import (
+    CreatePod,
     CreateSecret,
     DeleteWorkload,
     FinishWorkload,
     ReadyWorkload,
     ReturnQuota,
+    ShrinkWorkload,
     WriteWorkload,
 )
 from shared.job.events.catalog import AnyEvent
@@ -86,7 +88,7 @@ def written(number: int, size: int, *, uid: str = "", replaces: str = "") -> Wri
 
 def of_workloads(story: Story) -> list[Step]:
     """The scheduler's steps that are about Workloads."""
-    kinds = WriteWorkload, ReturnQuota, ReadyWorkload, FinishWorkload, DeleteWorkload
+    kinds = WriteWorkload, ShrinkWorkload, ReturnQuota, ReadyWorkload, FinishWorkload, DeleteWorkload
     return [step for step in story.steps(scheduler) if isinstance(step, kinds)]
 
 
@@ -148,6 +150,23 @@ class TestWaiting:
         resumed = given(*a_waiting_job(), admitted(), JobCreated(reason="TrainingJobResumed"))
         resumed.then(scheduler, Record(SlotsAssigned(slots=(workers(0, 1),), reason="JobCreated")))
 
+    @pytest.mark.parametrize("event", [[], [JobCreated(reason="TrainingJobResumed")]], ids=["Suspended", "Created"])
+    @pytest.mark.parametrize("answer", [workload(reserved=True), admitted()], ids=["reserved", "admitted"])
+    def test_quota_for_the_templates_before_an_edit_is_given_back_and_asked_for_anew(
+        self, answer: ChildrenObserved, event: list[AnyEvent]
+    ):
+        edited = observed(a_spec(2, queue="team-a", backoff_limit=1), generation=2)
+        story = given(*a_waiting_job(), answer, *event, edited)
+        story.then(scheduler, DeleteWorkload(FIRST, Uid("w1")), written(2, 2))
+        assert not [step for step in story.steps(status) if step == Record(JobCreated(reason="TrainingJobResumed"))]
+
+    def test_an_edit_that_came_after_the_admission_waits_for_a_larger_workload(self):
+        larger = [*a_waiting_job(), admitted(), observed(a_spec(3, queue="team-a"), generation=1)]
+        resumed = [*larger, JobCreated(reason="TrainingJobResumed")]
+        begins = SlotsAssigned(slots=(workers(0, 1),), reason="JobCreated")
+        given(*resumed).then(scheduler, Record(begins), written(2, 3, replaces=FIRST))
+        assert given(*resumed, begins).job.scaling.next_request.resize == 3
+
     def test_after_a_refusal_the_workload_waits_for_the_back_off(self):
         refused = EffectRefused(effect="WriteWorkload", reason="Forbidden")
         given(*a_waiting_job(), refused).then_nothing(scheduler)
@@ -165,6 +184,14 @@ class TestRunning:
         assert of_workloads(story) == []
         assert not [step for step in story.steps(status) if isinstance(step, Record)]
 
+    def test_a_label_that_a_running_job_gets_counts_from_its_next_attempt_on(self):
+        running = [*a_running_job(2), observed(a_spec(2, queue="team-a"), generation=1)]
+        story = given(*running)
+        assert of_workloads(story) == []
+        assert not [step for step in story.steps(status) if isinstance(step, Record)]
+        paused = [*running, JobSuspending(reason="TrainingJobSuspending", settles=True), EVICTED[-1], gone()]
+        assert of_workloads(given(*paused)) == [written(1, 2)]
+
     def test_a_foreign_workload_admits_no_job(self):
         [child] = admitted().children
         foreign = ChildrenObserved(children=(msgspec.structs.replace(child, name="theirs"),))
@@ -177,6 +204,15 @@ class TestEvicted:
         wanted = JobSuspending(reason="TrainingJobSuspending", message=message, settles=True)
         given(*a_queued_job(), evicted()).then(status, Record(wanted))
 
+    def test_an_evicted_job_gets_no_pods(self):
+        lost = [*a_running_job(2, queue="team-a", of_workers="Always"), PodsGone(uids=(worker(1).uid,))]
+        lost[1:1] = [admitted(ready=True)]
+        [again] = [step for step in given(*lost).steps(scheduler) if isinstance(step, Record)]
+        replaced = [*lost, again.event]
+        assert [step for step in given(*replaced).steps(scheduler) if isinstance(step, CreatePod)]
+        story = given(*replaced, evicted())
+        assert not [step for step in story.steps(scheduler) if isinstance(step, CreatePod)]
+
     def test_quota_goes_back_when_the_pods_are_gone(self):
         assert of_workloads(given(*EVICTED)) == []
         assert of_workloads(given(*EVICTED, gone())) == [ReturnQuota(FIRST, Uid("w1"))]
@@ -187,7 +223,7 @@ class TestEvicted:
 
     def test_a_slice_that_waits_is_deleted(self):
         growing = workload(2, size=3, replaces=FIRST)
-        assert of_workloads(given(*EVICTED, growing)) == [DeleteWorkload(SECOND, Uid("w2"))]
+        assert of_workloads(given(*EVICTED, growing)) == [DeleteWorkload(SECOND, Uid("w2"), waiting=True)]
 
     def test_a_workload_that_vanishes_suspends_its_job_and_is_made_again(self):
         vanished = [*a_queued_job(), ChildGone(kind="Workload", name=FIRST, uid=Uid("w1"))]
@@ -219,7 +255,8 @@ class TestSize:
         release = WorkersReleased(request=R1, slots=(workers(1),), reason="Idle")
         released = [*a_queued_job(), *scaling_in(1), published(2, 0, request=R1), release]
         assert of_workloads(given(*released)) == []
-        assert of_workloads(given(*released, PodsGone(uids=(worker(1).uid,)))) == [written(1, 1, uid="w1")]
+        smaller = ShrinkWorkload(FIRST, Uid("w1"), ((LAUNCHER, 1), (WORKER, 1)))
+        assert of_workloads(given(*released, PodsGone(uids=(worker(1).uid,)))) == [smaller]
 
     def test_a_lost_worker_keeps_its_quota(self):
         lost = given(*a_queued_job(), PodsGone(uids=(worker(1).uid,)))

@@ -89,7 +89,7 @@ class DeleteSecret(Effect, frozen=True):
 
 
 class WriteWorkload(Effect, frozen=True):
-    """Create the Workload of a job in a queue; or with a `uid` write its templates, its sizes and its queue anew."""
+    """Create the Workload of a job in a queue; or with a `uid` write one without quota anew."""
 
     name: str
     pod_sets: tuple[tuple[str, int], ...]
@@ -97,6 +97,19 @@ class WriteWorkload(Effect, frozen=True):
     uid: Uid | None = None
     replaces: str = ""
     """The name of the smaller Workload that it replaces once it is admitted."""
+
+    @property
+    def target(self) -> str:
+        return f"workload/{self.name}"
+
+
+class ShrinkWorkload(Effect, frozen=True):
+    """Lower the numbers of pods of a Workload with quota: that gives the quota of those that are gone back."""
+
+    name: str
+    uid: Uid
+    pod_sets: tuple[tuple[str, int], ...]
+    """Each role with its number of pods."""
 
     @property
     def target(self) -> str:
@@ -142,6 +155,8 @@ class DeleteWorkload(Effect, frozen=True):
 
     name: str
     uid: Uid
+    waiting: bool = False
+    """True: only while it has no quota, as pods may run with it as soon as it has."""
 
     @property
     def target(self) -> str:

@@ -10,9 +10,10 @@ from services.scheduler.core.effects import (
     FinishWorkload,
     ReadyWorkload,
     ReturnQuota,
+    ShrinkWorkload,
     WriteWorkload,
 )
-from shared.job.naming import workload_name, workload_number
+from shared.job.naming import Uid, workload_name, workload_number
 from shared.job.policies import quota
 from shared.job.spec import WORKER
 from shared.job.state import Job
@@ -28,11 +29,11 @@ def next_steps(job: Job) -> list[Step]:
     if not known and not quota.in_queue(job):
         # Most jobs are in no queue.
         return []
-    holder = quota.admitted(job) or _reserved(known)
+    holder = quota.admitted(job) or _reserved(job, known)
     steps: list[Step] = []
     live: list[Known] = []
     for child, view in known:
-        if view.finished or view.deleting:
+        if view.finished or view.deleting or _is_obsolete(job, view):
             # A Workload that Kueue has finished has no quota; one that a person deletes has, until its finalizer goes.
             over = view.finished and (holder is None or child is not holder[0])
             steps += _deleted(job, child, view) if over or _may_go(job, view) else []
@@ -65,10 +66,19 @@ def everything(job: Job) -> list[Step]:
     return [step for child, view in quota.workloads(job) for step in _deleted(job, child, view)]
 
 
-def _reserved(known: list[Known]) -> Known | None:
+def _reserved(job: Job, known: list[Known]) -> Known | None:
     """The newest Workload with quota, admitted or evicted."""
-    found = [(child, view) for child, view in known if view.reserved and not (view.finished or view.deleting)]
+    found = [
+        (child, view)
+        for child, view in known
+        if view.reserved and not (view.finished or view.deleting or _is_obsolete(job, view))
+    ]
     return found[-1] if found else None
+
+
+def _is_obsolete(job: Job, view: WorkloadView) -> bool:
+    """True if Kueue gave quota for pods that the job no longer has; of such a Workload no template can be changed."""
+    return view.reserved and not view.evicted and quota.is_outdated(job, view)
 
 
 def _may_go(job: Job, view: WorkloadView) -> bool:
@@ -78,7 +88,7 @@ def _may_go(job: Job, view: WorkloadView) -> bool:
 def _deleted(job: Job, child: ChildView, view: WorkloadView) -> list[Step]:
     if (view.deleting and not view.held) or not job.may_try("DeleteWorkload"):
         return []
-    return [DeleteWorkload(child.name, child.uid)]
+    return [DeleteWorkload(child.name, child.uid, waiting=not (view.reserved or view.finished or quota.is_empty(job)))]
 
 
 def _next(job: Job, known: list[Known]) -> str:
@@ -86,11 +96,10 @@ def _next(job: Job, known: list[Known]) -> str:
     return workload_name(job.key, newest + 1)
 
 
-def _written(job: Job, name: str, workers: int, child: ChildView | None = None, replaces: str = "") -> list[Step]:
-    """The Workload with quota for so many workers: a new one, or `child`."""
+def _written(job: Job, name: str, workers: int, uid: Uid | None = None, replaces: str = "") -> list[Step]:
+    """The Workload that asks for so many workers: a new one, or the one with this uid."""
     if not job.may_try("WriteWorkload") or job.problems:
         return []
-    uid = child.uid if child is not None else None
     return [WriteWorkload(name, quota.pod_sets(job, workers), uid=uid, replaces=replaces)]
 
 
@@ -106,7 +115,7 @@ def _queued(job: Job, known: list[Known], live: list[Known]) -> list[Step]:
     workers, spec = quota.wanted_workers(job), job.spec
     same = spec is not None and (view.generation, view.queue) == (job.generation, spec.queue)
     if not same or view.count(WORKER) != workers:
-        steps += _written(job, child.name, workers, child, view.replaces)
+        steps += _written(job, child.name, workers, child.uid, view.replaces)
     return steps
 
 
@@ -136,6 +145,6 @@ def _held(job: Job, known: list[Known], live: list[Known], holder: Known) -> lis
     if grows and not fitting:
         steps += _written(job, _next(job, known), workers, replaces=child.name)
     least = max(workers, quota.used_workers(job))
-    if least < view.count(WORKER):
-        steps += _written(job, child.name, least, child, view.replaces)
+    if least < view.count(WORKER) and job.may_try("ShrinkWorkload"):
+        steps.append(ShrinkWorkload(child.name, child.uid, quota.pod_sets(job, least)))
     return steps

@@ -54,6 +54,9 @@ def _first(job: Job, spec: JobSpec) -> list[Step]:
     sizes = {role.name: role.replicas for role in spec.roles if role.name != LAUNCHER}
     if job.scaling.size:
         sizes[WORKER] = job.scaling.size
+    if WORKER in sizes:
+        # The others follow as an edit of the size, once a larger Workload is admitted.
+        sizes[WORKER] = quota.most_workers(job, sizes[WORKER])
     first = tuple(Slots(job.attempt.number, role, ((0, size - 1),)) for role, size in sizes.items() if size)
     reason = reasons.JOB_RESTARTED if job.attempt.number else "JobCreated"
     if job.launcher_alone:
@@ -68,7 +71,8 @@ def missing(job: Job) -> list[Step]:
         # An invalid resource has no usable pod template; its correction is an event that wakes the job.
         return []
     steps = [*_services(job)] if job.may_try("CreateService") else []
-    if not keys.ready(job) or not job.may_try("CreatePod"):
+    if not keys.ready(job) or not job.may_try("CreatePod") or quota.waits(job):
+        # An evicted job gets no pods until the status service has suspended it.
         return steps
     filled = {pod.slot for pod in job.pods.values()}
     wanted = sorted(slot for slot in job.attempt.slots - filled if _known(job, slot))

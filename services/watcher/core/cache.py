@@ -13,7 +13,7 @@ from services.watcher.core.observed import ObservedJob, ObservedNode, ObservedRe
 from shared.cluster import Resource
 from shared.cluster.objects import Custom, Toleration
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.frameworks.queueing import with_flavors
+from shared.frameworks.queueing import with_flavors, with_placement
 from shared.frameworks.runtimes import JobRuntime, Reference
 from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.state import Job
@@ -112,11 +112,11 @@ class Cache:
     def sees(self, kind: Resource[Custom]) -> bool:
         """True if every watch works that concerns jobs of this kind.
 
-        The watch of nodes does not count, because it may be forbidden; nor do the watches of other kinds of job.
+        The watch of nodes does not count, because it may be forbidden; nor do the watches of other kinds of job, and
+        those of Kueue's objects: jobs in no queue go on without Kueue, and no timer of a job depends on them.
         """
         requests = self.requests.values() if kind == self.scaled else ()
-        # Without the definition of a Workload no job waits in a queue.
-        children = (listing for listing in self.children.values() if not listing.absent)
+        children = (self.children[each] for each in CHILDREN)
         watched = (self.jobs[kind], *requests, self.pods, *self.inherited.values(), *children)
         return not any(listing.blind or listing.outdated for listing in watched)
 
@@ -308,13 +308,20 @@ class Cache:
             self.flavors["", name] = flavor
         return _once(*(key for key, child in self.children[WORKLOAD].values() if name in _flavors(child.workload)))
 
-    def recordable(self, child: ChildView) -> ChildView | None:
-        """The child as events have it; None for a Workload while one of its flavors is not known."""
+    def recordable(self, child: ChildView, known: ChildView | None) -> ChildView | None:
+        """The child as events have it; None for a Workload that was just admitted to a flavor that is not listed yet.
+
+        `known` is the one in the log: as long as an admission lasts, pods get what its flavors had when it began.
+        """
         if child.workload is None:
             return child
+        before = known.workload if known is not None and known.uid == child.uid else None
+        if before is not None and before.goes_on(child.workload):
+            return replace(child, workload=with_placement(child.workload, before))
         flavors = {name: flavor for (_, name), flavor in self.flavors.items()}
-        workload = with_flavors(child.workload, flavors)
-        return replace(child, workload=workload) if workload is not None else None
+        if child.workload.begins and not _flavors(child.workload) <= flavors.keys():
+            return None
+        return replace(child, workload=with_flavors(child.workload, flavors))
 
 
 def _flavors(workload: WorkloadView | None) -> set[str]:

@@ -280,9 +280,9 @@ def _children(job: Job, cache: Cache) -> Iterator[Fact]:
         child
         for at, shown in sorted(now.items())
         if not cache.children[shown.kind].outdated
-        and (child := cache.recordable(shown)) is not None
+        and (child := cache.recordable(shown, known := job.children.get(at))) is not None
         and (
-            (known := job.children.get(at)) is None
+            known is None
             or known.uid != child.uid
             or (child.version > known.version and (child.hosts, child.workload) != (known.hosts, known.workload))
         )

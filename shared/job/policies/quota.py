@@ -36,7 +36,7 @@ def admitted(job: Job) -> tuple[ChildView, WorkloadView] | None:
         (child, view)
         for child, view in known
         if view.admitted
-        and not (view.evicted or view.deleting)
+        and not (view.evicted or view.deleting or is_outdated(job, view))
         # Kueue ends a Workload before its successor has passed the admission checks.
         and (not view.finished or (view.finished == REPLACED and child.name in successors))
     ]
@@ -47,15 +47,25 @@ def _holds_quota(view: WorkloadView) -> bool:
     return view.reserved and not (view.finished or view.evicted or view.deleting)
 
 
+def is_outdated(job: Job, view: WorkloadView) -> bool:
+    """True if a job without an attempt was edited since its Workload was written: Kueue has counted other pods.
+
+    The definition lets templates change only before a job begins and while it is suspended.
+    """
+    begins = job.suspended or (job.phase == "Created" and (job.paused or not job.attempt.begun))
+    return begins and job.spec is not None and (view.generation, view.queue) != (job.generation, job.spec.queue)
+
+
 def in_queue(job: Job) -> bool:
     """True if the job needs quota.
 
-    The label counts when the job begins: without it a job with pods still needs the quota that it runs with.
+    The label counts when an attempt begins: a running job that gets it runs on, and one that loses it still needs the
+    quota that it runs with.
     """
     if job.spec is None:
         return False
     if job.spec.queue:
-        return True
+        return bool(job.queued) or job.between_attempts or not job.attempt.begun
     return any(not view.finished for _, view in workloads(job)) and not is_empty(job)
 
 
@@ -99,8 +109,15 @@ def used_workers(job: Job) -> int:
 
 def allows(job: Job, workers: int) -> bool:
     """True if the job has quota for so many workers, or needs none."""
+    return most_workers(job, workers) == workers
+
+
+def most_workers(job: Job, workers: int) -> int:
+    """As many of these workers as the job has quota for; all of them if it needs none."""
+    if not in_queue(job):
+        return workers
     found = admitted(job)
-    return not in_queue(job) or (found is not None and found[1].count(WORKER) >= workers)
+    return min(workers, found[1].count(WORKER)) if found is not None else 0
 
 
 def pod_sets(job: Job, workers: int) -> tuple[tuple[str, int], ...]:
