@@ -22,14 +22,18 @@ def queue_of(job: Custom) -> str:
 
 
 async def workload_of(cluster: Cluster, job: Custom) -> Custom | None:
-    """The job's newest Workload that is not over; None without one.
+    """The job's Workload that is not over: the newest with quota, before a larger one that waits; None without one.
 
     Raises `Refused` without the right to list Workloads.
     """
     selector = f"{JOB_UID}={job.metadata.uid}"
     found = await objects(cluster, WORKLOADS, job.metadata.namespace, selector) or ()
     going = [known for known in found if not _condition(known, "Finished")]
-    return max(going, key=lambda known: known.metadata.creation_timestamp or "", default=None)
+    return max(
+        going,
+        key=lambda known: (bool(_condition(known, "QuotaReserved")), known.metadata.creation_timestamp or ""),
+        default=None,
+    )
 
 
 async def switch(cluster: Cluster, workload: Custom, *, active: bool) -> None:

@@ -1,6 +1,7 @@
 """The values in events: views of slots, pods, children and members.  Pure; they change only as events may."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Self
 
 import msgspec
 
@@ -150,7 +151,7 @@ class WorkloadView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         """True if pods are made with what its flavors give them."""
         return self.admitted and not (self.evicted or self.finished or self.deleting)
 
-    def goes_on(self, later: "WorkloadView") -> bool:
+    def goes_on(self, later: Self) -> bool:
         """True if the same admission lasts in a later view."""
         flavors, now = ([(each.role, each.flavors) for each in view.pod_sets] for view in (self, later))
         return self.admitted and later.admitted and not self.evicted and flavors == now

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from muster import crds
-from muster.queues import of_workload, waits, without_workload
+from muster.queues import of_workload, waits, without_workload, workload_of
 from muster.suspend import resume, suspend
 from muster.targets import parse_target
 from shared.cluster.objects import Custom, CustomMetadata
@@ -105,6 +105,15 @@ async def test_without_a_workload_the_job_itself_is_asked(site: Site, said: Said
 def test_who_has_no_workload_is_told_who_makes_it(word: str, asked: bool, told: str):
     (target,) = parse_target(word).targets
     assert without_workload("q", target, asked=asked) == f"it is in queue q and has no Workload: {told}"
+
+
+async def test_a_job_that_waits_to_grow_is_suspended_by_the_workload_that_it_runs_with(site: Site):
+    await queued(site, RESERVED, ADMITTED)
+    labels = {JOB_UID: (await site.job()).metadata.uid}
+    await site.cluster.create(WORKLOADS, "default", {"metadata": {"name": "w2", "labels": labels}, "spec": {}})
+    held = await workload_of(site.cluster, await site.job())
+    assert held is not None
+    assert held.metadata.name == "w1"
 
 
 async def test_a_workload_that_is_over_is_not_the_job_s(site: Site):

@@ -52,11 +52,13 @@ def template(container: str, cpu: str = "1") -> dict[str, Any]:
     return {"spec": {"containers": [main | {"resources": {"requests": {"cpu": cpu}}}]}}
 
 
-def a_job(kind: str, name: str, *, workers: int = 2, urgent: bool = False, version: str = "") -> dict[str, Any]:
+def a_job(
+    kind: str, name: str, *, workers: int = 2, urgent: bool = False, version: str = "", cpu: str = "1"
+) -> dict[str, Any]:
     """A job in the queue with pods for ever; an MPIJob has a launcher, and one worker less."""
     labels = {QUEUE: "team-a"} | ({PRIORITY: "urgent"} if urgent else {})
     container = {"PyTorchJob": "pytorch", "TFJob": "tensorflow", "MPIJob": "mpi"}[kind]
-    replica = {"restartPolicy": "Never", "template": template(container)}
+    replica = {"restartPolicy": "Never", "template": template(container, cpu)}
     roles = {"Worker": replica | {"replicas": workers}}
     if kind == "MPIJob":
         roles = {"Launcher": replica | {"replicas": 1}, "Worker": replica | {"replicas": workers - 1}}

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from shared.frameworks.queueing import IN_USE, JOB_UID, POD_SET, WORKLOAD
+from muster.permissions import HOME
+from shared.frameworks.queueing import IN_USE, JOB_UID, POD_SET, QUEUE, WORKLOAD
 from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.hosts import real
 from tests.kit.operator import Operator, a_request, an_operator
@@ -233,3 +234,59 @@ async def test_a_workload_that_a_person_deletes_is_made_again(operator: Operator
     await operator.comes_to("Running", TRAININGJOBS, "loses")
     assert (await operator.job("loses")).attempt.number == 1
     await end(operator, "loses")
+
+
+async def test_a_job_in_a_queue_that_is_not_there_waits_and_says_so(operator: Operator):
+    lost = a_training_job("lost")
+    lost["metadata"]["labels"][QUEUE] = "nowhere"
+    await operator.apply(lost)
+    await operator.comes_to("Suspended", TRAININGJOBS, "lost")
+
+    async def told() -> bool:
+        return "LocalQueue nowhere doesn't exist" in await operator.muster("why", "trainingjob/lost")
+
+    await operator.until(told, lambda: "why says nothing of the queue")
+    # A change of the label is enough.
+    await operator.kubectl("label", "trainingjob", "lost", f"{QUEUE}=team-a", "--overwrite")
+    await operator.comes_to("Running", TRAININGJOBS, "lost")
+    await end(operator, "lost")
+
+
+async def test_pods_that_a_deletion_leaves_keep_their_quota_until_a_person_deletes_the_workload(operator: Operator):
+    await operator.apply(a_training_job("left", workers=2))
+    await operator.comes_to("Running", TRAININGJOBS, "left")
+    [workload] = await workloads(operator, "left")
+    await operator.kubectl("delete", "trainingjob", "left", "--cascade=orphan")
+    name = workload["metadata"]["name"]
+
+    async def orphaned() -> bool:
+        held = json.loads(await operator.kubectl("get", "workload", name, "-o", "json"))
+        return not held["metadata"].get("ownerReferences") and condition(held, "Admitted")["status"] == "True"
+
+    await operator.until(orphaned, lambda: "the Workload has an owner")
+    assert len(await pods(operator, "left")) == 3
+    await operator.kubectl("delete", "workload", name, "--timeout=30s")
+    await operator.kubectl("delete", "pods", "-l", "training-job-name=left")
+
+
+async def test_the_scheduler_s_account_writes_no_workload_but_for_a_job_and_with_a_class_s_priority(
+    operator: Operator,
+):
+    await operator.apply(a_training_job("asked"))
+    await operator.comes_to("Running", TRAININGJOBS, "asked")
+    [workload] = await workloads(operator, "asked")
+    meta = {field: workload["metadata"][field] for field in ("namespace", "labels", "ownerReferences")}
+    whole = {key: workload[key] for key in ("apiVersion", "kind")} | {"spec": workload["spec"]}
+    account = f"--as=system:serviceaccount:{HOME}:scheduler"
+    for forged, changed in (
+        (meta, {"spec": workload["spec"] | {"priority": 1_000_000}}),
+        (meta | {"ownerReferences": []}, {}),
+        (meta | {"labels": {}}, {}),
+    ):
+        wanted = whole | {"metadata": forged | {"name": "forged"}} | changed
+        told = await operator.kubectl("create", account, "-f", "-", given=wanted, fails=True)
+        assert "ValidatingAdmissionPolicy" in told
+    await operator.kubectl(
+        "create", account, "--dry-run=server", "-f", "-", given=whole | {"metadata": meta | {"name": "forged"}}
+    )
+    await end(operator, "asked")

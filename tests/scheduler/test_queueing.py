@@ -19,7 +19,7 @@ from shared.job.events.scaler import ScaleAccepted, WorkersReleased
 from shared.job.events.scheduler import SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobCreated, JobSucceeded, JobSuspended, JobSuspending
 from shared.job.events.watcher import ChildGone, ChildrenObserved, JobGone, PodsGone
-from shared.job.naming import Uid, secret_name, workload_name, workload_number
+from shared.job.naming import Slot, Uid, secret_name, workload_name, workload_number
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.steps import Record, Step
 from shared.job.views import ChildView, PodSetView, Slots, WorkloadView
@@ -212,6 +212,20 @@ class TestEvicted:
         assert [step for step in given(*replaced).steps(scheduler) if isinstance(step, CreatePod)]
         story = given(*replaced, evicted())
         assert not [step for step in story.steps(scheduler) if isinstance(step, CreatePod)]
+
+    def test_the_pod_that_replaces_a_lost_one_waits_for_its_end(self):
+        going = [
+            *a_running_job(2, queue="team-a", of_workers="Always"),
+            admitted(ready=True),
+            WorkersReleased(request=Uid(""), slots=(workers(1),), reason="Disrupted"),
+            pods(worker(1, version=40, deleting=True)),
+            SlotsAssigned(slots=(workers(2),), replaces=(workers(1),), reason="WorkersReplaced"),
+        ]
+        made = [
+            [step for step in given(*events).steps(scheduler) if isinstance(step, CreatePod)]
+            for events in (going, [*going, PodsGone(uids=(worker(1).uid,))])
+        ]
+        assert made == [[], [CreatePod(Slot(0, WORKER, 2))]]
 
     def test_quota_goes_back_when_the_pods_are_gone(self):
         assert of_workloads(given(*EVICTED)) == []

@@ -13,6 +13,7 @@ from shared.cluster import Resource
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.eventlog import Stored
 from shared.frameworks.kinds import Kinds
+from shared.frameworks.queueing import WORKLOADS
 from shared.frameworks.runtimes import COPY, digest_of, text_of
 from shared.frameworks.scale_requests import REQUESTS
 from shared.frameworks.trainer_schemas import RUNTIMES
@@ -32,7 +33,7 @@ from tests.simulation.platform import SECRET
 Member = tuple[str, str]
 """A worker: its attempt, and the name of its pod."""
 
-CHILDREN = (PODS, SERVICES, CONFIGMAPS, SECRETS)
+CHILDREN = (PODS, SERVICES, CONFIGMAPS, SECRETS, WORKLOADS)
 
 
 class Checker(LogChecker):

@@ -10,6 +10,7 @@ from shared.frameworks.mpijob import MPIJOB
 from shared.frameworks.mxjob import MXJOB
 from shared.frameworks.paddlejob import PADDLEJOB
 from shared.frameworks.pytorchjob import PYTORCHJOB
+from shared.frameworks.queueing import QUEUE
 from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.trainer_schemas import RUNTIMES
 from shared.frameworks.training_job import TRAININGJOB
@@ -60,6 +61,8 @@ def manifest_of(step: Apply) -> dict[str, Any]:
         for role in roles.values():
             role["template"]["spec"]["containers"][0] |= _container(step)
         roles["worker"]["maxReplicas"] = MOST_WORKERS
+        if step.queue:
+            manifest["metadata"]["labels"] = {QUEUE: step.queue}
     else:
         (field, worker), (container, others) = WORKERS[step.kind], _SHAPES[step.kind]
         template = {"spec": {"containers": [{"name": container, **_container(step)}]}}

@@ -1,6 +1,7 @@
 """Faults planted into the product, each with the rule that a run with it breaks."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -10,7 +11,7 @@ from services.scaler import shell as scaler_shell
 from services.scaler.core import admission, drain, membership, queue
 from services.scaler.launcher_commands import LauncherCommands
 from services.scheduler import shell as scheduler_shell
-from services.scheduler.core import cleanup, slots
+from services.scheduler.core import cleanup, queueing, slots
 from services.scheduler.core.effects import DeletePod
 from services.status import shell as status_shell
 from services.status.core import phases
@@ -25,6 +26,8 @@ from shared.job import evolve_requests, fold
 from shared.job.events import status, watcher
 from shared.job.naming import JobKey
 from shared.job.outcome import Verdict
+from shared.job.policies import quota
+from shared.job.scaling import Scaling
 from shared.job.state import Job
 from tests.memory.eventlog import MemoryJournal
 from tests.simulation.loop import PROCESS
@@ -174,19 +177,19 @@ def _above_the_maximum(patch: pytest.MonkeyPatch) -> None:
 
 
 def _newest_first(patch: pytest.MonkeyPatch) -> None:
-    def newest(job: Job) -> Any:
-        waiting = [request for request in job.scaling.requests.values() if request.phase == "Pending"]
+    def newest(scaling: Scaling) -> Any:
+        waiting = [request for request in scaling.requests.values() if request.phase == "Pending"]
         return waiting[-1] if waiting else None
 
-    patch.setattr(queue, "first", newest)
+    patch.setattr(Scaling, "next_request", property(newest))
 
 
 def _rejected_again(patch: pytest.MonkeyPatch) -> None:
-    def unsuccessful(job: Job) -> Any:
-        requests = job.scaling.requests.values()
+    def unsuccessful(scaling: Scaling) -> Any:
+        requests = scaling.requests.values()
         return next((request for request in requests if request.phase in ("Pending", "Failed")), None)
 
-    patch.setattr(queue, "first", unsuccessful)
+    patch.setattr(Scaling, "next_request", property(unsuccessful))
 
 
 def _another_worker_leaves(patch: pytest.MonkeyPatch) -> None:
@@ -292,6 +295,14 @@ def _the_present_runtime(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(scheduler_shell.Scheduler, "_runtime", present)
 
 
+def _quota_too_early(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(queueing, "quota", SimpleNamespace(**{**vars(quota), "is_empty": lambda job: True}))
+
+
+def _quota_for_ever(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(queueing, "after_the_end", lambda job: [])
+
+
 MUTANTS = (
     Mutant("the next attempt does not wait for the pods of the last one", "I1", _two_attempts),
     Mutant("no restart counts against backoffLimit", "I13", _no_limit),
@@ -325,4 +336,6 @@ MUTANTS = (
     Mutant(
         "a job that is over begins again after its log was restored", "I25", _over_and_begun_again, OVER_AND_RESTORED
     ),
+    Mutant("the quota of an evicted job goes back while it has pods", "I29", _quota_too_early),
+    Mutant("the Workload of a job that is over is not finished", "I30", _quota_for_ever),
 )

@@ -6,6 +6,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from shared.frameworks.queueing import QUEUE
 from shared.job.events.event import Author
 from tests.kit.services import AUTHORS
 from tests.kit.world import NAMESPACE
@@ -39,6 +40,8 @@ class Apply(Step, frozen=True):
     """Further fields of the spec."""
     policy: str = ""
     """The restartPolicy of every role; the kind's default without one."""
+    queue: str = ""
+    """The queue of Kueue that it waits in."""
     image: str = "training"
     """`REFUSED` is one that the API server takes in no pod; without an image the job is invalid."""
 
@@ -154,6 +157,13 @@ class Watches(Step, frozen=True):
     """So many changes ago the cluster was as the next lists show it, two of each kind at most."""
 
 
+class Requeue(Step, frozen=True):
+    """Kueue takes the quota of a job for another one, or a person deletes its Workloads."""
+
+    job: str
+    deleted: bool = False
+
+
 class Quota(Step, frozen=True):
     """The namespace may have no more pods than `most` for some time."""
 
@@ -198,6 +208,7 @@ AnyStep = (
     | Cut
     | Outage
     | Watches
+    | Requeue
     | Quota
     | Skew
     | Restore
@@ -225,6 +236,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     to_cluster: Rates = Rates()
     to_log: Rates = Rates()
     workload: Workload = Workload()
+    room: int = 0
+    """The number of pods that Kueue's queue has room for; 0 without Kueue."""
 
     @property
     def seconds(self) -> float:
@@ -311,12 +324,35 @@ def plan_of(seed: int) -> Plan:
         steps.append(_fault(chance, chance.uniform(0.3, BUSY_SECONDS)))
     # Every second run has a network without faults: what fails there is easier to understand.
     stormy = chance.random() < 0.5
-    return Plan(
+    plan = Plan(
         seed=seed,
         steps=tuple(sorted(steps, key=lambda step: step.at)),
         to_cluster=_rates(chance) if stormy else Rates(),
         to_log=_rates(chance) if stormy else Rates(),
         workload=Workload(longest_seconds=chance.uniform(1, 12), hang=chance.choice((0, 20, 50))),
+    )
+    return _queued(plan) if seed % 4 == 3 else plan
+
+
+def _queued(plan: Plan) -> Plan:
+    """The plan with its TrainingJobs in a queue; drawn apart, as a draw more would change every other plan."""
+    chance = Random(f"{plan.seed} queue")
+    steps: list[AnyStep] = []
+    for step in plan.steps:
+        if not isinstance(step, Apply) or step.kind != "TrainingJob":
+            steps.append(step)
+            continue
+        steps.append(msgspec.structs.replace(step, queue="team-a"))
+        for _ in range(chance.choice((0, 1, 1, 2))):
+            at = step.at + chance.uniform(0.1, BUSY_SECONDS / 2)
+            deleted = chance.random() < 0.3
+            steps.append(Requeue(at=at, namespace=step.namespace, job=step.job, deleted=deleted))
+        if chance.random() < 0.1:
+            patch = {"metadata": {"labels": {QUEUE: chance.choice((None, "team-b"))}}}
+            at = step.at + chance.uniform(0.1, BUSY_SECONDS / 2)
+            steps.append(Edit(at=at, namespace=step.namespace, job=step.job, patch=patch))
+    return msgspec.structs.replace(
+        plan, steps=tuple(sorted(steps, key=lambda step: step.at)), room=chance.choice((4, 8, 16))
     )
 
 

@@ -61,6 +61,7 @@ class Replica:
         chance: Random,
         links: tuple[Link, Link],
         acting: Acting,
+        kueue: bool = False,
     ) -> None:
         """`links` lead to the cluster and to the log; the cluster does a service's work by `acting`."""
         self.author: Author = author
@@ -79,6 +80,7 @@ class Replica:
         self._kinds = kinds
         self._chance = chance
         self._acting = acting
+        self._kueue = kueue
         self._ticks = 0
         self._ids = 0
         self._processes: list[Process] = []
@@ -146,7 +148,7 @@ class Replica:
             log,
             self._kinds,
             policy=Policy(drain_seconds=1),
-            options=Options(takes_over=True),
+            options=Options(takes_over=True, kueue=self._kueue),
             now=self._time,
             chance=chance,
         )

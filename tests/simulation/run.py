@@ -18,6 +18,7 @@ from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.errors import Conflict, Refused
 from shared.eventlog import Entry, Stored
 from shared.eventlog.subject import Subject
+from shared.frameworks.queueing import WORKLOADS
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.trainer_schemas import RUNTIMES
 from shared.job.naming import ACCEPT_HISTORY, JOB_UID, JobKey
@@ -27,6 +28,7 @@ from tests.memory.store import MemoryStore
 from tests.memory.watching import Held
 from tests.simulation import plan as steps
 from tests.simulation.invariants import Checker
+from tests.simulation.kueue import Kueue, beyond_quota, kept_after_the_end
 from tests.simulation.loop import SimulatedLoop, outside
 from tests.simulation.manifests import KINDS, RESOURCES, inherited, manifest_of, request_of, runtime_of
 from tests.simulation.network import Link, Rates
@@ -104,6 +106,8 @@ class Simulation:
         self._stopping = False
         self._trainer: dict[tuple[str, str], steps.Apply] = {}
         """By namespace and name, the step that applied a TrainJob last."""
+        self._restored = False
+        """True once the log was restored: what it lost the services may do again, with pods that they do not know."""
 
     async def run(self) -> Outcome:
         plan, loop = self._plan, asyncio.get_running_loop()
@@ -117,6 +121,7 @@ class Simulation:
         self._store.version = 1
         self._store.listeners.append(self._changed)
         self._platform = Platform(self._store, plan.seed, plan.workload, self._checker)
+        self._kueue = Kueue(self._store, plan.seed, plan.room, self._later) if plan.room else None
         self._replicas = {
             f"{author}-{number}": self._replica(author, number) for author in AUTHORS for number in range(2)
         }
@@ -154,6 +159,7 @@ class Simulation:
             chance=chance,
             links=links,
             acting=lambda work, key: self._as(author, key, work),
+            kueue=bool(plan.room),
         )
 
     def _as(self, author: str, key: JobKey | None, work: Callable[[], Any]) -> Any:
@@ -209,6 +215,9 @@ class Simulation:
         self._checker.changed(self._actor, self._acts_for, resource, before, after)
         if resource.plural == PODS.plural and before is None:
             self._checker.pods(self._store.find(PODS))
+        if resource.plural in (PODS.plural, WORKLOADS.plural) and not self._checker.faults and not self._restored:
+            for why in beyond_quota(self._store):
+                self._checker.fault(why)
 
     def _take(self, step: steps.AnyStep) -> None:
         with suppress(Refused):
@@ -276,6 +285,10 @@ class Simulation:
                 for replica in self._replicas.values():
                     replica.to_cluster.lag(store.version - step.behind)
                 store.outage.cut_watches()
+            case steps.Requeue():
+                if self._kueue is not None:
+                    take = self._kueue.delete if step.deleted else self._kueue.evict
+                    take(step.namespace, step.job)
             case steps.Quota():
                 store.pod_quota[step.namespace] = step.most
                 self._later(step.seconds, store.pod_quota.clear)
@@ -295,6 +308,7 @@ class Simulation:
             self._store.create(RUNTIMES, step.namespace, runtime_of(step))
 
     def _restore(self, step: steps.Restore) -> None:
+        self._restored = True
         for replica in self._replicas.values():
             replica.kill()
             replica.disconnect()
@@ -385,6 +399,8 @@ class Simulation:
                 kept = {"metadata": {"finalizers": None}}
                 self._store.patch(resource, *held.at, {**kept, "spec": steps.suspended(kind, suspend=False)})
         self._platform.clear()
+        if self._kueue is not None:
+            self._kueue.clear()
 
     async def _quiet(self) -> bool:
         """Wait until neither the log nor the cluster changes for a while; False if that never comes about."""
@@ -420,9 +436,12 @@ class Simulation:
             if replica.runtime is not None
             for history in replica.runtime.histories.held()
         ]
-        resources = (PODS, SERVICES, CONFIGMAPS, SECRETS, SCALEINS, SCALEOUTS, *RESOURCES.values())
+        resources = (PODS, SERVICES, CONFIGMAPS, SECRETS, WORKLOADS, SCALEINS, SCALEOUTS, *RESOURCES.values())
         objects = [(resource, held) for resource in resources for held in self._store.find(resource)]
         self._checker.ended(objects=objects, held=held, quiet=quiet)
+        jobs = [history.job for history in self._checker.histories]
+        for why in kept_after_the_end(self._store, [job.key.uid for job in jobs if job.over and not job.orphan]):
+            self._checker.fault(why)
         for name, replica in self._replicas.items():
             for why in replica.ended:
                 self._checker.fault(f"the {name} ended by itself: {why}")

@@ -71,11 +71,10 @@ def missing(job: Job) -> list[Step]:
         # An invalid resource has no usable pod template; its correction is an event that wakes the job.
         return []
     steps = [*_services(job)] if job.may_try("CreateService") else []
-    if not keys.ready(job) or not job.may_try("CreatePod") or quota.waits(job):
-        # An evicted job gets no pods until the status service has suspended it.
+    if not keys.ready(job) or not job.may_try("CreatePod"):
         return steps
     filled = {pod.slot for pod in job.pods.values()}
-    wanted = sorted(slot for slot in job.attempt.slots - filled if _known(job, slot))
+    wanted = quota.within(job, sorted(slot for slot in job.attempt.slots - filled if _known(job, slot)))
     refusal = job.refusals.get("CreatePod")
     if refusal is not None:
         # After a refusal a few pods probe: an exhausted quota would refuse each of a thousand.

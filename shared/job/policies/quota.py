@@ -4,9 +4,10 @@ The scheduler writes the job's Workloads, the status service pauses a job withou
 wait for it.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
-from shared.job.naming import workload_number
+from shared.job.naming import Slot, workload_number
 from shared.job.policies import replacement
 from shared.job.request import Request
 from shared.job.spec import LAUNCHER, WORKER, waits_for_turn
@@ -118,6 +119,24 @@ def most_workers(job: Job, workers: int) -> int:
         return workers
     found = admitted(job)
     return min(workers, found[1].count(WORKER)) if found is not None else 0
+
+
+def within(job: Job, slots: Iterable[Slot]) -> list[Slot]:
+    """The slots that may get pods now: all of them in no queue, else as many as there is quota for beside other pods.
+
+    The pod that replaces a lost one waits for its end, and an evicted job gets none.
+    """
+    if not in_queue(job):
+        return [*slots]
+    found = admitted(job)
+    there = Counter(pod.role for pod in job.pods.values() if not ended(pod))
+    left = {each.role: each.count - there[each.role] for each in found[1].pod_sets} if found is not None else {}
+    may: list[Slot] = []
+    for slot in slots:
+        if left.get(slot.role, 0) > 0:
+            left[slot.role] -= 1
+            may.append(slot)
+    return may
 
 
 def pod_sets(job: Job, workers: int) -> tuple[tuple[str, int], ...]:

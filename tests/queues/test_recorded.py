@@ -1,0 +1,40 @@
+"""The real Kueue decides what the recordings say.  `REWRITE_GOLDEN=1` records anew."""
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+import pytest_asyncio
+
+from tests.kit.hosts import real
+from tests.kit.operator import Operator, an_operator
+from tests.queues import lives
+from tests.queues.jobs import POOL, queues
+from tests.queues.lives import ELASTIC, QUOTA, RESOURCES, STOCK
+from tests.queues.manager import kueue, require_kueue
+from tests.queues.recording import Chapters, Recorder, decisions, load, save
+
+pytestmark = [pytest.mark.kueue, pytest.mark.asyncio(loop_scope="module")]
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def operator(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Operator]:
+    """Muster and Kueue."""
+    require_kueue()
+    folder = tmp_path_factory.mktemp("stack")
+    async with an_operator(folder, real(), MUSTER_KUEUE="true") as operator, kueue(operator, folder / "kueue"):
+        await operator.kubectl("label", "nodes", "--all", f"{POOL}=a")
+        await operator.apply(*queues(cpu=QUOTA))
+        yield operator
+
+
+@pytest.mark.parametrize(("job", "live"), [(ELASTIC, lives.of_a_training_job), (STOCK, lives.of_a_pytorchjob)])
+async def test_kueue_decides_what_was_recorded(
+    operator: Operator, job: str, live: Callable[[Operator, Chapters], Awaitable[None]]
+):
+    recorder = Recorder(operator, job, RESOURCES[job])
+    await live(operator, recorder)
+    if os.environ.get("REWRITE_GOLDEN"):
+        save(job, recorder.written)
+    assert decisions(recorder.written) == decisions(load(job))
+    await operator.kubectl("delete", RESOURCES[job].plural, job)
