@@ -163,8 +163,13 @@ PERMISSIONS = (
         kueue=True,
     ),
     Permission("scheduler", ("create",), (WORKLOADS,), "`WriteWorkload`", kueue=True),
+    Permission("scheduler", ("get",), (WORKLOADS,), f"every effect on a Workload: {WHOSE}", kueue=True),
     Permission(
-        "scheduler", ("get", "patch"), (WORKLOADS,), f"every effect on a Workload: {WHOSE}, its finalizer", kueue=True
+        "scheduler",
+        ("patch",),
+        (WORKLOADS,),
+        "`WriteWorkload`, `ShrinkWorkload`; its finalizer with `FinishWorkload` and `DeleteWorkload`",
+        kueue=True,
     ),
     Permission(
         "scheduler",

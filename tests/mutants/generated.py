@@ -11,7 +11,11 @@ ROOT = Path(__file__).parents[2]
 FOLDER = "shared/job/policies"
 POLICIES = tuple(sorted(f"{FOLDER}/{file.name}" for file in (ROOT / FOLDER).glob("*.py") if file.name != "__init__.py"))
 
-_OWN = {"back_off": "tests/job/test_backoff.py", "restart": "tests/status/test_attempts.py"}
+_OWN = {
+    "back_off": "tests/job/test_backoff.py",
+    "quota": "tests/scheduler/test_queueing.py",
+    "restart": "tests/status/test_attempts.py",
+}
 """The tests of a policy whose file of tests has another name."""
 
 STORIES: Mapping[str, tuple[str, ...]] = {

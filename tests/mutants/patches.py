@@ -51,6 +51,7 @@ QUEUE = "services/scaler/core/queue.py"
 SCALING = "shared/job/scaling.py"
 QUEUEING = "services/scheduler/core/queueing.py"
 QUOTA = "shared/job/policies/quota.py"
+KUEUE = "shared/frameworks/queueing.py"
 REFLECTOR = "shared/cluster/reflector.py"
 REQUESTS = "services/watcher/core/requests.py"
 RUN = "shared/runtime/run.py"
@@ -180,8 +181,34 @@ PATCHES = (
     ),
     Patch(
         "an evicted job runs on",
-        ((QUOTA, "        and not (view.evicted or view.deleting)\n", "        and not view.deleting\n"),),
+        ((QUOTA, "not (view.evicted or view.deleting or", "not (view.deleting or"),),
         ("tests/scheduler/test_queueing.py",),
+    ),
+    Patch(
+        "a job gets pods beyond its quota",
+        (
+            (
+                SLOTS,
+                "quota.within(job, sorted(slot for slot in job.attempt.slots - filled if _known(job, slot)))",
+                "sorted(slot for slot in job.attempt.slots - filled if _known(job, slot))",
+            ),
+        ),
+        ("tests/scheduler/test_queueing.py",),
+    ),
+    Patch(
+        "a job begins with more workers than it has quota for",
+        ((SLOTS, "quota.most_workers(job, sizes[WORKER])", "sizes[WORKER]"),),
+        ("tests/scheduler/test_queueing.py",),
+    ),
+    Patch(
+        "quota for other templates is the job's",
+        ((QUOTA, "    begins = job.suspended or", "    begins = job.over and job.suspended or"),),
+        ("tests/scheduler/test_queueing.py",),
+    ),
+    Patch(
+        "quota that was given anew goes back",
+        ((KUEUE, '    if not (_is_true(workload, "Evicted") and has_quota(workload)):', "    if False:"),),
+        ("tests/scheduler/test_workloads.py",),
     ),
     Patch(
         "a scale-out is accepted without quota",
@@ -326,8 +353,8 @@ PATCHES = (
         (
             (
                 SLOTS,
-                "if _known(job, slot))\n    refusal = job.refusals.get",
-                "if _known(job, slot) and slot not in job.attempt.news)\n    refusal = job.refusals.get",
+                "if _known(job, slot)))\n    refusal = job.refusals.get",
+                "if _known(job, slot) and slot not in job.attempt.news))\n    refusal = job.refusals.get",
             ),
         ),
         ("tests/job/test_replicated_jobs.py", "tests/scaler/test_groups.py"),
