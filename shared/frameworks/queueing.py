@@ -45,8 +45,14 @@ ELASTIC = f"{GROUP}/elastic-job"
 SLICE = f"{GROUP}/workload-slice-name"
 REPLACES = f"{GROUP}/workload-slice-replacement-for"
 
-MOST_ENTRIES = 64
-"""The most flavors, labels or tolerations of a pod set that are read."""
+MOST_OBJECTS = 64
+"""The most conditions, pod sets or checks of a Workload that are looked at."""
+MOST_SETS, MOST_ENTRIES, LONGEST = 4, 16, 317
+"""The most pod sets, and of each the most flavors, labels, annotations and tolerations, that a view has.
+
+It becomes a part of an event, which has a largest size.  Longer words are left out: the longest name of a label has 317
+characters.
+"""
 DIGITS = 12
 REQUEUED = ("Preempted", "NodeFailures")
 """The reasons of evictions after which a Workload waits for quota again at once; after others Kueue says when."""
@@ -105,18 +111,18 @@ def view_of(workload: Custom) -> WorkloadView:
         return conditions.get(kind, {}).get("status") == "True"
 
     def reason(kind: str) -> str:
-        return (_text(conditions[kind], "reason") or kind)[:MOST_ENTRIES] if true(kind) else ""
+        return _text(conditions[kind], "reason") or kind if true(kind) else ""
 
     return WorkloadView(
         queue=_text(workload.spec, "queueName"),
         generation=whole_number(annotations.get(GENERATION, ""), DIGITS) or 0,
-        replaces=annotations.get(REPLACES, "").rpartition("/")[2],
-        pod_sets=tuple(_pod_set(workload, each) for each in _objects(_at(workload.spec, "podSets"))),
+        replaces=annotations.get(REPLACES, "").rpartition("/")[2][:LONGEST],
+        pod_sets=tuple(_pod_set(workload, each) for each in _objects(_at(workload.spec, "podSets"))[:MOST_SETS]),
         active=_at(workload.spec, "active") is not False,
         reserved=true("QuotaReserved"),
         admitted=true("Admitted"),
         evicted=reason("Evicted"),
-        message=text.first(_text(conditions.get("Evicted"), "message")) if true("Evicted") else "",
+        message=text.first(str(conditions["Evicted"].get("message", ""))) if true("Evicted") else "",
         finished=reason("Finished"),
         ready=true("PodsReady"),
         held=IN_USE in (meta.finalizers or ()),
@@ -136,7 +142,7 @@ def _pod_set(workload: Custom, pod_set: Mapping[str, Any]) -> PodSetView:
         view = _with(view, update.get("nodeSelector"), update.get("tolerations"))
         labels, annotations = _strings(update.get("labels")), _strings(update.get("annotations"))
         view = msgspec.structs.replace(
-            view, labels={**view.labels, **labels}, annotations={**view.annotations, **annotations}
+            view, labels=_more(view.labels, labels), annotations=_more(view.annotations, annotations)
         )
     return view
 
@@ -167,7 +173,7 @@ def _with(view: PodSetView, labels: object, tolerations: object) -> PodSetView:
     known = [toleration for each in _objects(tolerations) if (toleration := _toleration(each)) not in view.tolerations]
     return msgspec.structs.replace(
         view,
-        node_selector={**view.node_selector, **_strings(labels)},
+        node_selector=_more(view.node_selector, _strings(labels)),
         tolerations=(*view.tolerations, *known)[:MOST_ENTRIES],
     )
 
@@ -226,7 +232,7 @@ def returned(workload: Custom, now: str) -> Document | None:
     if not (_is_true(workload, "Evicted") and has_quota(workload)):
         return None
     evicted = _condition(workload, "Evicted")
-    reason, message = _text(evicted, "reason"), _text(evicted, "message")
+    reason, message = _text(evicted, "reason"), str(evicted.get("message", ""))
     changed = [
         _new(workload, "QuotaReserved", False, "Pending", message, now),
         _new(workload, "Admitted", False, "NoReservation", "The workload has no reservation", now),
@@ -319,14 +325,22 @@ def _at(value: object, *path: str) -> object:
 
 
 def _objects(value: object) -> list[dict[str, Any]]:
-    return [each for each in value if isinstance(each, dict)][:MOST_ENTRIES] if isinstance(value, list) else []
+    return [each for each in value if isinstance(each, dict)][:MOST_OBJECTS] if isinstance(value, list) else []
 
 
 def _strings(value: object) -> dict[str, str]:
     entries = value.items() if isinstance(value, dict) else ()
-    return dict([(key, each) for key, each in entries if isinstance(each, str)][:MOST_ENTRIES])
+    return dict([(key, each) for key, each in entries if _is_short(key) and _is_short(each)][:MOST_ENTRIES])
+
+
+def _more(known: Mapping[str, str], entries: Mapping[str, str]) -> dict[str, str]:
+    return dict([*{**known, **entries}.items()][:MOST_ENTRIES])
+
+
+def _is_short(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= LONGEST
 
 
 def _text(value: object, field: str) -> str:
     found = _at(value, field)
-    return found if isinstance(found, str) else ""
+    return found[:LONGEST] if isinstance(found, str) else ""

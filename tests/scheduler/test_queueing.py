@@ -16,8 +16,8 @@ from services.scheduler.core.effects import (
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scaler import ScaleAccepted, WorkersReleased
-from shared.job.events.scheduler import SlotsAssigned, SlotsReleased
-from shared.job.events.status import JobCreated, JobSucceeded, JobSuspended, JobSuspending
+from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
+from shared.job.events.status import JobCreated, JobRestarting, JobSucceeded, JobSuspended, JobSuspending
 from shared.job.events.watcher import ChildGone, ChildrenObserved, JobGone, PodsGone
 from shared.job.naming import Slot, Uid, secret_name, workload_name, workload_number
 from shared.job.spec import LAUNCHER, WORKER
@@ -31,6 +31,7 @@ from tests.kit.builders import (
     observed,
     pods,
     published,
+    scale_in,
     scale_out,
     scaling_in,
     secret,
@@ -184,6 +185,29 @@ class TestRunning:
         assert of_workloads(story) == []
         assert not [step for step in story.steps(status) if isinstance(step, Record)]
 
+    def test_a_job_without_a_label_is_suspended_with_the_quota_that_it_runs_with(self):
+        assert not [step for step in given(*a_running_job(2)).steps(status) if isinstance(step, Record)]
+        story = given(*a_queued_job(), observed(a_spec(2), generation=2), evicted())
+        assert [type(step.event) for step in story.steps(status) if isinstance(step, Record)] == [JobSuspending]
+
+    def test_a_job_that_loses_its_label_while_it_waits_runs(self):
+        story = given(*a_waiting_job(), workload(), observed(a_spec(2), generation=2))
+        story.then(scheduler, DeleteWorkload(FIRST, Uid("w1")))
+        assert Record(JobCreated(reason="TrainingJobResumed")) in story.steps(status)
+
+    def test_a_job_that_restarts_keeps_its_quota_and_asks_for_more_after_an_edit(self):
+        restarting = [
+            *a_queued_job(),
+            JobRestarting(reason="RestartRequested", counted=False),
+            observed(a_spec(3, queue="team-a"), generation=2),
+            *EVICTED[-1:],
+            gone(),
+            JobRestarted(attempt=1, counted=False, reason="RestartRequested"),
+            secret(1),
+        ]
+        begins = SlotsAssigned(slots=(Slots(1, WORKER, ((0, 1),)),), reason="JobRestarted")
+        given(*restarting).then_among_others(scheduler, Record(begins), written(2, 3, replaces=FIRST))
+
     def test_a_label_that_a_running_job_gets_counts_from_its_next_attempt_on(self):
         running = [*a_running_job(2), observed(a_spec(2, queue="team-a"), generation=1)]
         story = given(*running)
@@ -298,10 +322,36 @@ class TestSize:
 
     def test_a_job_runs_on_while_its_larger_workload_passes_the_admission_checks(self):
         checked = workload(2, size=3, replaces=FIRST, reserved=True)
-        finished = admitted(version=70, finished="WorkloadSliceReplaced", ready=True)
+        finished = admitted(version=70, finished="WorkloadSliceReplaced")
         story = given(*a_queued_job(), scale_out(1), checked, finished)
         assert of_workloads(story) == []
         assert not [step for step in story.steps(status) if isinstance(step, Record)]
+
+    @pytest.mark.parametrize(
+        "successor",
+        [
+            pytest.param({}, id="waits"),
+            pytest.param({"reserved": True, "evicted": "Preempted"}, id="was evicted"),
+            pytest.param({"reserved": True, "deleting": True}, id="is being deleted"),
+        ],
+    )
+    def test_a_replaced_workload_gives_nothing_once_its_successor_has_no_quota(self, successor: dict[str, object]):
+        finished = admitted(version=70, finished="WorkloadSliceReplaced", ready=True)
+        story = given(*a_queued_job(), workload(2, size=3, replaces=FIRST, **successor), finished)  # type: ignore[arg-type]
+        assert [type(step.event) for step in story.steps(status) if isinstance(step, Record)] == [JobSuspending]
+
+    def test_a_larger_workload_of_another_size_gives_way(self):
+        of_another_size = workload(2, size=4, replaces=FIRST)
+        assert of_workloads(given(*a_queued_job(), scale_out(1), of_another_size)) == [
+            DeleteWorkload(SECOND, Uid("w2"), waiting=True),
+            written(3, 3, replaces=FIRST),
+        ]
+        assert of_workloads(given(*a_queued_job(), of_another_size)) == [
+            DeleteWorkload(SECOND, Uid("w2"), waiting=True)
+        ]
+
+    def test_a_scale_in_asks_for_no_quota(self):
+        assert of_workloads(given(*a_queued_job(), scale_in(1))) == []
 
     def test_a_scale_out_beyond_the_maximum_asks_for_no_quota(self):
         story = given(*a_queued_job(), scale_out(3))
@@ -319,6 +369,10 @@ class TestTheEnd:
         assert of_workloads(given(*over)) == []
         ended = [*over, PodsGone(uids=(worker(0).uid, worker(1).uid))]
         assert of_workloads(given(*ended)) == [FinishWorkload(FIRST, Uid("w1"), "Succeeded")]
+        for left in ({"finished": "Succeeded"}, {"held": False}):
+            assert of_workloads(given(*ended, admitted(version=80, **left))) == [
+                FinishWorkload(FIRST, Uid("w1"), "Succeeded")
+            ]
         assert of_workloads(given(*ended, admitted(version=80, finished="Succeeded", held=False))) == []
 
     def test_the_workload_of_a_deleted_job_goes_after_its_pods(self):

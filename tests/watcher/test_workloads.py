@@ -2,12 +2,14 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from services.watcher.core.cache import WORKLOAD, Cache
+from services.watcher.core.observe import BYTES_PER_EVENT
 from services.watcher.core.views import observed_job
 from shared.cluster.objects import Custom, CustomMetadata
-from shared.frameworks.queueing import QUEUE, placed, view_of
+from shared.frameworks.queueing import LONGEST, QUEUE, placed, view_of
 from shared.frameworks.training_job import TRAININGJOBS, TrainingJob
 from shared.job.events.watcher import ChildGone, ChildrenObserved
 from shared.job.naming import Uid, workload_name
@@ -106,6 +108,21 @@ def test_the_label_of_a_queue_counts_where_the_setting_is_on(kueue: bool, queue:
     job = observed_job(TrainingJob(), Custom(metadata=meta, spec=manifest["spec"]), kueue=kueue)
     assert job.observed.spec is not None
     assert job.observed.spec.queue == queue
+
+
+def test_a_workload_of_any_size_fits_an_event():
+    word = "x" * LONGEST
+    many = {f"{number:02d}{word}"[:LONGEST]: word for number in range(99)} | {word + "x": "", "long": word + "x"}
+    tolerations = [{"key": key, "operator": word, "value": word, "effect": word} for key in many]
+    sets = [{"name": f"{number}{word}", "count": 1, "flavors": many} for number in range(99)]
+    updates = [each | {"labels": many, "annotations": many, "tolerations": tolerations} for each in sets]
+    status = {
+        "conditions": [{"type": kind, "status": "True", "reason": word * 9} for kind in ("Evicted", "Finished")],
+        "admission": {"podSetAssignments": sets},
+        "admissionChecks": [{"podSetUpdates": updates}] * 99,
+    }
+    shown = Custom(metadata=CustomMetadata(name=NAME), spec={"podSets": sets, "queueName": word * 9}, status=status)
+    assert len(msgspec.json.encode(view_of(shown))) < BYTES_PER_EVENT
 
 
 HOSTILE: tuple[Any, ...] = (None, 7, "x", [], {}, [None, 7, "x", {}], {"": None}, {"name": 7, "count": "many"})

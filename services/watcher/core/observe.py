@@ -4,6 +4,7 @@ Older versions of an object are ignored.  Changes that no decision needs are not
 """
 
 from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 import msgspec
 
@@ -18,10 +19,12 @@ from shared.job.fold import Histories
 from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.spec import JobSpec, Problem, going_on, waits_for_turn
 from shared.job.state import Job
-from shared.job.views import Actor, PodView
+from shared.job.views import Actor, ChildView, PodView
+
+View = TypeVar("View", PodView, ChildView)
 
 BYTES_PER_EVENT = 200_000
-"""The most bytes of pod views in one event, well below the log's limit."""
+"""The most bytes of views in one event, well below the log's limit."""
 
 _PULL_FAILED, _PULL_WAITS = "ErrImagePull", "ImagePullBackOff"
 """The kubelet's reasons of a container whose image cannot be pulled: the try, and the wait before the next one."""
@@ -240,15 +243,15 @@ def _confirmed(presence: Presence | None, *, there: bool) -> bool:
     return presence is not None and presence.there is there
 
 
-def _batches(pods: list[PodView]) -> Iterator[tuple[PodView, ...]]:
-    some: list[PodView] = []
+def _batches(views: Iterable[View]) -> Iterator[tuple[View, ...]]:
+    some: list[View] = []
     size = 0
-    for pod in pods:
-        weight = len(msgspec.json.encode(pod)) + 1
+    for view in views:
+        weight = len(msgspec.json.encode(view)) + 1
         if some and size + weight > BYTES_PER_EVENT:
             yield tuple(some)
             some, size = [], 0
-        some.append(pod)
+        some.append(view)
         size += weight
     if some:
         yield tuple(some)
@@ -287,8 +290,8 @@ def _children(job: Job, cache: Cache) -> Iterator[Fact]:
             or (child.version > known.version and (child.hosts, child.workload) != (known.hosts, known.workload))
         )
     )
-    if changed:
-        yield watcher.ChildrenObserved(children=changed, epoch=cache.epoch)
+    for some in _batches(changed):
+        yield watcher.ChildrenObserved(children=some, epoch=cache.epoch)
     for (kind, name), child in job.children.items():
         listing = cache.children.get(kind)
         if listing is not None and listing.listed and (kind, name) not in now and child.version <= listing.version:
