@@ -148,7 +148,7 @@ def _of_workload(child: ChildView, before: ChildView | None) -> str:
     if now is None or (was is not None and was.answer == now.answer):
         return ""
     flavors = in_a_row([*dict.fromkeys(name for each in now.pod_sets for name in each.flavors)])
-    size = in_a_row([f"{each.count} {each.role}" for each in now.pod_sets])
+    size = in_a_row([counted(each.count, each.role) for each in now.pod_sets])
     if now.finished:
         said = f"is finished: {plain(now.finished)}"
     elif now.deleting:

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from muster import aggregation, permissions, policies
 from muster.commands import application
+from shared.frameworks.queueing import GROUP
 from tests.deploy.charts import FOLDER, SETS, golden, linted, rendered, require_helm, rewriting
 from tests.deploy.rendering import BASE, CHART, HISTORY, Document, NotRendered, base, documents, history, render
 
@@ -108,10 +109,19 @@ def test_without_commands_no_account_may_run_any() -> None:
 
 def test_without_ssh_no_account_may_write_a_secret() -> None:
     [role] = of_kind("ClusterRole", "everything", "training-scheduler")
-    assert rights(role["rules"]) == rights(permissions.rules("scheduler", taking_over=True, keys=False))
+    assert rights(role["rules"]) == rights(permissions.rules("scheduler", taking_over=True, keys=False, kueue=True))
     assert not [right for right in rights(role["rules"]) if right[1] == "secrets"]
     [policy] = of_kind(policies.POLICY, "everything", "training.muster.muster.dev")
     assert {"name": "ssh", "expression": "false"} in policy["spec"]["variables"]
+
+
+def test_the_rights_on_workloads_come_with_their_value_alone() -> None:
+    for name, kueue in (("everything", True), ("default", False)):
+        roles = [role for role in of_kind("ClusterRole", name) if role["metadata"]["name"].endswith("-scheduler")]
+        found = [right for role in roles for right in rights(role["rules"]) if right[0] == GROUP]
+        assert bool(found) == kueue
+        policy = next(each for each in of_kind(policies.POLICY, name) if "requesters" not in each["metadata"]["name"])
+        assert {"name": "kueue", "expression": str(kueue).lower()} in policy["spec"]["variables"]
 
 
 @pytest.mark.parametrize("name", [*SETS, "the Kustomize base"])
@@ -480,6 +490,11 @@ def test_the_set_up_job_stays_when_only_others_change() -> None:
             "scope.namespace=team-a,history.enabled=true",
             "history.enabled is true and scope.namespace is team-a",
             id="an API of the cluster for one namespace",
+        ),
+        pytest.param(
+            "scope.namespace=team-a,kueue=true",
+            "kueue is true and scope.namespace is set: queues of Kueue need the whole cluster",
+            id="queues of the cluster for one namespace",
         ),
         pytest.param(
             "mode=all-in-one,services.scaler.replicas=2",

@@ -3,16 +3,24 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from muster import crds
+from muster.causes.words import of_workloads
 from muster.queues import of_workload, waits, without_workload, workload_of
 from muster.suspend import resume, suspend
 from muster.targets import parse_target
 from shared.cluster.objects import Custom, CustomMetadata
 from shared.frameworks.queueing import JOB_UID, QUEUE, WORKLOADS
 from shared.frameworks.training_job import TRAININGJOBS
+from shared.job.events.watcher import ChildrenObserved
+from shared.job.naming import Uid
+from shared.job.spec import LAUNCHER, WORKER
+from shared.job.state import Job
+from shared.job.views import ChildView, PodSetView, WorkloadView
 from tests.kit import kueue
+from tests.kit.histories import KEY
 from tests.muster.conftest import NAME, MakeSite, Said, Site
 
 JOB = parse_target(f"trainingjob/{NAME}")
@@ -114,6 +122,38 @@ async def test_a_job_that_waits_to_grow_is_suspended_by_the_workload_that_it_run
     held = await workload_of(site.cluster, await site.job())
     assert held is not None
     assert held.metadata.name == "w1"
+
+
+HELD = WorkloadView(
+    queue="team-a",
+    pod_sets=(
+        PodSetView(role=LAUNCHER, count=1, flavors=("spot",)),
+        PodSetView(role=WORKER, count=2, flavors=("spot",)),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("now", "said"),
+    [
+        pytest.param({}, "waits for quota in queue team-a: 1 launcher and 2 workers", id="waiting"),
+        pytest.param({"reserved": True}, "has quota, and waits for its admission checks", id="reserved"),
+        pytest.param({"admitted": True}, "was admitted by Kueue to spot: 1 launcher and 2 workers", id="admitted"),
+        pytest.param(
+            {"admitted": True, "evicted": "Preempted", "message": "for another"},
+            "was evicted by Kueue: Preempted: for another",
+            id="evicted",
+        ),
+        pytest.param({"deleting": True}, "is being deleted", id="deleted"),
+        pytest.param({"finished": "WorkloadSliceReplaced"}, "is finished: WorkloadSliceReplaced", id="replaced"),
+    ],
+)
+def test_why_says_what_kueue_decided_and_once(now: dict[str, Any], said: str):
+    view = msgspec.structs.replace(HELD, **now)
+    child = ChildView(kind="Workload", name="w", uid=Uid("w"), version=1, ours=True, workload=view)
+    event = ChildrenObserved(children=(child,))
+    assert of_workloads(event, Job(key=KEY)) == f"Workload w {said}"
+    assert of_workloads(event, Job(key=KEY, children={("Workload", "w"): child})) == ""
 
 
 async def test_a_workload_that_is_over_is_not_the_job_s(site: Site):

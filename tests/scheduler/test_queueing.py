@@ -188,7 +188,9 @@ class TestRunning:
     def test_a_job_without_a_label_is_suspended_with_the_quota_that_it_runs_with(self):
         assert not [step for step in given(*a_running_job(2)).steps(status) if isinstance(step, Record)]
         story = given(*a_queued_job(), observed(a_spec(2), generation=2), evicted())
-        assert [type(step.event) for step in story.steps(status) if isinstance(step, Record)] == [JobSuspending]
+        [step] = [step for step in story.steps(status) if isinstance(step, Record)]
+        assert isinstance(step.event, JobSuspending)
+        assert step.event.message.startswith("waits for quota in queue team-a; evicted (Preempted)")
 
     def test_a_job_that_loses_its_label_while_it_waits_runs(self):
         story = given(*a_waiting_job(), workload(), observed(a_spec(2), generation=2))

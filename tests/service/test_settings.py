@@ -78,6 +78,14 @@ def test_nonsense_is_refused_by_the_name_of_its_setting(monkeypatch: pytest.Monk
         Settings()
 
 
+def test_queues_need_the_whole_cluster(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MUSTER_KUEUE", "true")
+    assert Settings().kueue
+    monkeypatch.setenv("MUSTER_NAMESPACE", "team-a")
+    with pytest.raises(ValidationError, match="unset MUSTER_NAMESPACE"):
+        Settings()
+
+
 def test_they_do_not_change_once_read():
     with pytest.raises(ValidationError):
         Settings().namespace = "other"  # type: ignore[misc]

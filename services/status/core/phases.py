@@ -59,9 +59,12 @@ def _of_queue(job: Job) -> str:
     """Why a job in a queue has no quota; empty if a person suspends it."""
     if job.spec is None or job.spec.suspend:
         return ""
-    evicted = [view for _, view in quota.workloads(job) if view.evicted]
+    views = [view for _, view in quota.workloads(job)]
+    evicted = [view for view in views if view.evicted]
     why = f"; evicted ({evicted[-1].evicted}): {evicted[-1].message}" if evicted else ""
-    return text.first(f"waits for quota in queue {job.spec.queue}{why}")
+    # A job that lost its label has its Workload's queue.
+    queue = job.spec.queue or (views[-1].queue if views else "")
+    return text.first(f"waits for quota in queue {queue}{why}")
 
 
 def _restarting(job: Job, end: Verdict) -> status.JobRestarting:
