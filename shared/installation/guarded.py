@@ -36,6 +36,8 @@ class Guarded(Framework):
     """None: ScaleIns and ScaleOuts name only jobs of a built-in kind."""
     runtimes: tuple[RuntimeKind, ...] = ()
     """None: a package's jobs have their pod templates in themselves."""
+    is_queued = False
+    """False: the scheduler's account may write no Workload for another kind of job than TrainingJobs."""
 
     def __init__(self, inner: Framework) -> None:
         """Raises what the inner framework's kind or definition raises."""
@@ -80,6 +82,9 @@ class Guarded(Framework):
 
     def wishes(self, manifest: Custom) -> Wishes | None:
         return None
+
+    def template(self, manifest: Custom, role: str) -> Document:
+        return self.guard("template", lambda: _as(Document, self._inner.template(manifest, role)))
 
     def pod(self, manifest: Custom, spec: JobSpec, context: PodContext) -> Document:
         return self.guard("pod", lambda: _named(self._inner.pod(manifest, spec, context)))
