@@ -21,7 +21,7 @@ from shared.job.spec import JobSpec, Problem, going_on, waits_for_turn
 from shared.job.state import Job
 from shared.job.views import Actor, ChildView, PodView
 
-View = TypeVar("View", PodView, ChildView)
+V = TypeVar("V", PodView, ChildView)
 
 BYTES_PER_EVENT = 200_000
 """The most bytes of views in one event, well below the log's limit."""
@@ -243,8 +243,8 @@ def _confirmed(presence: Presence | None, *, there: bool) -> bool:
     return presence is not None and presence.there is there
 
 
-def _batches(views: Iterable[View]) -> Iterator[tuple[View, ...]]:
-    some: list[View] = []
+def _batches(views: Iterable[V]) -> Iterator[tuple[V, ...]]:
+    some: list[V] = []
     size = 0
     for view in views:
         weight = len(msgspec.json.encode(view)) + 1

@@ -21,6 +21,9 @@ REPLACED = "WorkloadSliceReplaced"
 
 def workloads(job: Job) -> list[tuple[ChildView, WorkloadView]]:
     """The job's Workloads in the order of their numbers."""
+    if not job.queued:
+        # Most jobs are in no queue, and some have a thousand children.
+        return []
     found = [
         (number, child, child.workload)
         for child in job.children.values()
