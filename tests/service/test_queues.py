@@ -1,5 +1,6 @@
 """A TrainingJob in a queue: all services against the answers that Kueue writes into Workloads and flavors."""
 
+import copy
 from typing import Any
 
 import msgspec
@@ -176,6 +177,39 @@ async def test_an_admission_waits_for_its_flavor_to_be_known():
         world.apply(FLAVORS, {"metadata": {"name": "pool"}, "spec": {"nodeLabels": {"pool": "b"}}}, "")
         await world.running()
         assert {held.manifest["spec"]["nodeSelector"]["pool"] for held in world.pods().values()} == {"b"}
+
+
+@in_virtual_time
+async def test_without_kueue_other_jobs_run_and_those_in_queues_wait_for_it():
+    async with Queued() as world:
+        world.store.withdraw(WORKLOADS)
+        world.join()
+        other = a_training_job("other")
+        world.apply(TRAININGJOBS, other)
+        await world.until(lambda: "other-launcher" in world.pods(), "the other job waits")
+        await world.phase("Suspended")
+        await world.pass_seconds(60)
+        assert not [name for name in world.pods() if name.startswith("resnet")]
+        world.store.install(WORKLOADS)
+        await world.admit()
+        await world.running()
+
+
+@in_virtual_time
+async def test_a_job_that_is_edited_after_its_admission_asks_anew():
+    async with Queued() as world:
+        world.join()
+        await world.workload()
+        (resource,) = world.store.find(TRAININGJOBS, NAMESPACE)
+        await world.answer("1", "QuotaReserved", admission={"podSetAssignments": []})
+        await world.quiet(1.0)
+        worker = copy.deepcopy(resource.manifest["spec"]["etReplicaSpecs"]["worker"])
+        worker["template"]["spec"]["containers"][0]["image"] = "another"
+        world.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"spec": {"etReplicaSpecs": {"worker": worker}}})
+        await world.until(lambda: list(world.workloads()) == ["2"])
+        assert "another" in str(world.workloads()["2"]["spec"])
+        await world.admit("2")
+        await world.running()
 
 
 def test_muster_queues_training_jobs_alone():
