@@ -158,8 +158,20 @@ class TestWaiting:
     ):
         edited = observed(a_spec(2, queue="team-a", backoff_limit=1), generation=2)
         story = given(*a_waiting_job(), answer, *event, edited)
-        story.then(scheduler, DeleteWorkload(FIRST, Uid("w1")), written(2, 2))
         assert not [step for step in story.steps(status) if step == Record(JobCreated(reason="TrainingJobResumed"))]
+        if event:
+            # Until it is suspended, its first slots may be on their way.
+            story.then_nothing(scheduler)
+            [pause] = [step.event for step in story.steps(status) if isinstance(step, Record)]
+            story = given(*a_waiting_job(), answer, *event, edited, pause)
+        story.then(scheduler, DeleteWorkload(FIRST, Uid("w1")), written(2, 2))
+
+    def test_a_pause_before_the_first_pod_gives_the_quota_back_once_the_job_is_suspended(self):
+        resumed = [*a_waiting_job(), admitted(), JobCreated(reason="TrainingJobResumed")]
+        paused = given(*resumed, observed(a_spec(2, queue="team-a", suspend=True), generation=2))
+        paused.then_nothing(scheduler)
+        [pause] = [step.event for step in paused.steps(status) if isinstance(step, Record)]
+        assert isinstance(pause, JobSuspended)
 
     def test_an_edit_that_came_after_the_admission_waits_for_a_larger_workload(self):
         larger = [*a_waiting_job(), admitted(), observed(a_spec(3, queue="team-a"), generation=1)]

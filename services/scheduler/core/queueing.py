@@ -82,7 +82,12 @@ def _is_obsolete(job: Job, view: WorkloadView) -> bool:
 
 
 def _may_go(job: Job, view: WorkloadView) -> bool:
-    return not view.reserved or quota.is_empty(job)
+    """True if no pod has the Workload's quota, or is about to.
+
+    The first slots of a job that is not suspended may be on their way to the log; the decision to suspend it fences
+    them.
+    """
+    return not view.reserved or (job.suspended and quota.is_empty(job))
 
 
 def _deleted(job: Job, child: ChildView, view: WorkloadView) -> list[Step]:
@@ -105,8 +110,8 @@ def _written(job: Job, name: str, workers: int, uid: Uid | None = None, replaces
 
 def _queued(job: Job, known: list[Known], live: list[Known]) -> list[Step]:
     """One Workload that waits for quota, as the job is now."""
-    if not quota.is_empty(job):
-        # A Workload was taken away: its job is suspended first.
+    if not quota.is_empty(job) or any(not _may_go(job, view) for _, view in known if not view.finished):
+        # A Workload was taken away, or is obsolete: its job is suspended first.
         return []
     if not live:
         return _written(job, _next(job, known), quota.wanted_workers(job))
