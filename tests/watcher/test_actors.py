@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from services.watcher.core.actors import MOST_CHANGES, attributed, since
+from services.watcher.core.actors import MOST_CHANGES, attributed, since, writes
 from services.watcher.core.observed import ObservedJob
 from services.watcher.core.views import observed_job, observed_request
 from shared.frameworks.training_job import TRAININGJOB
@@ -93,6 +93,31 @@ def test_a_job_that_was_edited_before_it_was_seen_is_nobodys():
     assert since(0, after(a_job(9, 2, entry(EDIT, 1, "spec"), generation=2)).changes) == ()
 
 
+def test_a_job_that_was_recorded_and_edited_while_the_watcher_was_down_is_not_its_creators():
+    # An annotation leaves the generation as it is.
+    edited = a_job(9, 3, entry(EDIT, 1, "spec", "metadata"), entry(ROBOT, 2, "metadata"))
+    assert since(0, after(edited).changes) == (EDIT,)
+    assert since(1, after(edited).changes) == ()
+    assert writes(1, after(edited).changes) == ()
+
+
+def test_the_writes_of_changes_are_named_by_their_versions():
+    scaled = a_job(4, 3, entry(EDIT, 1, "spec"), generation=2)
+    again = a_job(6, 4, entry(EDIT, 1, "spec"), generation=3)
+    # A second write within a second is nobody's, and has a version all the same.
+    changes = after(CREATED, scaled, again).changes
+    assert writes(0, changes) == (0, 4, 6)
+    assert writes(1, changes) == (4, 6)
+
+
+def test_a_write_that_no_watch_showed_has_no_version():
+    scaled = a_job(4, 3, entry(EDIT, 1, "spec"), generation=2)
+    assert writes(1, after(CREATED, scaled, listed=True).changes) == ()
+    assert writes(0, after(scaled).changes) == ()
+    # The runtime of a job may change its wishes, and that is no write of the job.
+    assert writes(1, after(CREATED, a_job(1, 3, entry(EDIT, 1, "spec"))).changes) == ()
+
+
 def test_what_a_list_shows_is_nobodys():
     # kubectl scaled, and somebody else wrote a label: the list shows both as one.
     scaled = a_job(3, 3, entry(EDIT, 3, "spec", "metadata"), entry(SCALE, 1, "spec"))
@@ -117,7 +142,7 @@ def test_the_record_of_a_job_and_of_a_request_names_them():
     watching.show(after(CREATED))
     (fact,) = watching.settle()
     assert isinstance(fact, JobObserved)
-    assert fact.by == (EDIT,)
+    assert (fact.by, fact.writes) == ((EDIT,), (0,))
     request = a_request(managedFields=[entry(ROBOT, 1, "spec"), entry(SCALE, 2, "metadata")])
     assert observed_request("ScaleOut", request).by == ROBOT
 

@@ -55,13 +55,17 @@ def attributed(now: ObservedJob, before: ObservedJob | None, *, listed: bool) ->
 
     `listed` says that the watch did not show each write in between.
     """
+    version = now.observed.version
     if before is None or before.key != now.key:
-        creator = sole(now.writers) if now.observed.generation == 1 else None
-        return msgspec.structs.replace(now, changes=(Change(now.observed.version, creator),))
+        first = now.observed.generation == 1
+        created = Change(version, sole(now.writers), 0) if first else Change(version)
+        return msgspec.structs.replace(now, changes=(created,))
     changes = before.changes
     if _wishes(now) != _wishes(before):
-        actor = of_write(before.writers, now.writers) if not listed else None
-        changes = (*changes, Change(now.observed.version, actor))
+        # Without a new version it is the job's runtime that changed.
+        shown = not listed and version != before.observed.version
+        change = Change(version, of_write(before.writers, now.writers), version) if shown else Change(version)
+        changes = (*changes, change)
     if len(changes) > MOST_CHANGES:
         _, last, *newer = changes
         changes = (Change(last.version), *newer)
@@ -69,9 +73,21 @@ def attributed(now: ObservedJob, before: ObservedJob | None, *, listed: bool) ->
 
 
 def since(version: int, changes: tuple[Change, ...]) -> tuple[Actor, ...]:
-    """Everybody who changed the job after this version; empty if one of them is not known."""
-    found = [change.actor for change in changes if change.version > version]
+    """Everybody who changed the job after this version, 0 for ever; empty if one of them is not known."""
+    found = [change.actor for change in _after(version, changes)]
     return tuple(dict.fromkeys(actor for actor in found if actor is not None)) if all(found) else ()
+
+
+def writes(version: int, changes: tuple[Change, ...]) -> tuple[int, ...]:
+    """The writes that changed the job after this version, as `since`."""
+    found = [change.write for change in _after(version, changes)]
+    return tuple(write for write in found if write is not None) if None not in found else ()
+
+
+def _after(version: int, changes: tuple[Change, ...]) -> list[Change]:
+    found = [change for change in changes if change.version > version]
+    # A job that was recorded before was changed since its creation.
+    return [Change(change.version) if version and change.write == 0 else change for change in found]
 
 
 def _wishes(job: ObservedJob) -> tuple[object, ...]:

@@ -19,7 +19,7 @@ from shared.job.fold import Histories
 from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.spec import JobSpec, Problem, going_on, waits_for_turn
 from shared.job.state import Job
-from shared.job.views import Actor, ChildView, PodView
+from shared.job.views import ChildView, PodView
 
 V = TypeVar("V", PodView, ChildView)
 
@@ -157,6 +157,9 @@ def _resource(job: Job, cache: Cache, presence: Presence | None) -> Iterator[Fac
     known = (job.generation, job.problems) if job.problems else (job.generation, job.spec)
     now = (seen.generation, problems) if problems else (seen.generation, spec)
     if known != now or job.gone or cache.epoch > job.epoch:
+        changes = resource.changes if not job.gone and cache.epoch == job.epoch else ()
+        # What waited for its turn is recorded a second time, whole.
+        base = 0 if waits_for_turn(job.problems) else job.version
         yield watcher.JobObserved(
             kind=seen.kind,
             api_version=seen.api_version,
@@ -165,17 +168,11 @@ def _resource(job: Job, cache: Cache, presence: Presence | None) -> Iterator[Fac
             epoch=cache.epoch,
             spec=spec,
             problems=problems,
-            by=_writers(job, cache, resource),
+            by=actors.since(base, changes),
+            writes=actors.writes(base, changes),
         )
     if resource.deleting and (not job.deleting or (resource.orphan and not job.orphan)):
         yield watcher.JobDeleting(version=seen.version, orphan=resource.orphan, finalizers=resource.finalizers)
-
-
-def _writers(job: Job, cache: Cache, resource: ObservedJob) -> tuple[Actor, ...]:
-    if job.gone or cache.epoch != job.epoch:
-        return ()
-    # What waited for its turn is recorded a second time, whole.
-    return actors.since(0 if waits_for_turn(job.problems) else job.version, resource.changes)
 
 
 def _goes_on(job: Job, resource: ObservedJob) -> JobSpec | None:

@@ -28,6 +28,8 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     version: int
     actor: Actor | None = None
     """None if it cannot be told."""
+    write: int | None = None
+    """The version that the write made, 0 for the creation; None if it cannot be told."""
 
 
 class ObservedJob(msgspec.Struct, frozen=True):

@@ -21,6 +21,8 @@ class JobObserved(Event, frozen=True, tag="JobObserved"):
     problems: tuple[Problem, ...] = ()
     by: tuple[Actor, ...] = ()
     """Who changed it since the last record; empty if that cannot be told for certain."""
+    writes: tuple[int, ...] = ()
+    """The resource versions that these changes made, 0 for the creation; empty if one of them is not known."""
 
 
 class JobDeleting(Event, frozen=True, tag="JobDeleting"):
