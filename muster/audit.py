@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from muster.causes import words
+from muster.causes.people import People, Person, names
 from muster.history import moment_of
 from muster.kinds import known_kinds, word_of
 from muster.reading import fold_to_end, open_log
@@ -14,6 +15,7 @@ from muster.terminal import say
 from shared.eventlog import EventLog
 from shared.frameworks.kinds import Kinds
 from shared.job import text
+from shared.job.events.audit import ChangeAttributed
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import At
 from shared.job.events.setup import EventDisowned
@@ -53,7 +55,9 @@ class Change(msgspec.Struct, frozen=True, rename="camel"):
     """The job as `kind/name`."""
     uid: str
     by: tuple[Actor, ...]
-    """Empty if they cannot be told for certain."""
+    """The clients; empty if they cannot be told for certain."""
+    people: tuple[Person, ...]
+    """The users, where the audit service knows them; empty otherwise."""
     change: str
     outcome: str
 
@@ -91,12 +95,15 @@ class Noted:
         """`also` gets each event with an effect, between the job before it and the job after it."""
         self.histories = Histories(self._note)
         self._also = also
+        self._people = People()
         self._seen: list[tuple[At, JobKey, AnyEvent, str]] = []
 
     def _note(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
         at = At(self.histories.position, time)
         if after.key.uid != NO_UID and (told := _told(before, event)) is not None:
             self._seen.append((at, after.key, event, told))
+        if isinstance(event, ChangeAttributed):
+            self._people.add(event)
         self._also(before, event, after, at)
 
     def changes(self, kinds: Kinds) -> list[Change]:
@@ -106,7 +113,8 @@ class Noted:
             now = self.histories[key].job
             by = event.by if isinstance(event, (JobObserved, ScaleRequested)) else ()
             job, outcome = f"{word_of(now, kinds)}/{key.name}", _outcome(event, at.sequence, now)
-            found.append(Change(at.sequence, at.time, key.namespace, job, key.uid, by, told, outcome))
+            people = self._people.of(at.sequence, event)
+            found.append(Change(at.sequence, at.time, key.namespace, job, key.uid, by, people, told, outcome))
         return found
 
 
@@ -127,7 +135,7 @@ def _told(before: Job, event: AnyEvent) -> str | None:
         case ScaleRequested(uid=uid) if (known := before.scaling.requests.get(uid)) is None or waits_for_turn(
             known.problems
         ):
-            return words.scale_wish(msgspec.structs.replace(event, by=()))
+            return words.scale_wish(event)
         case JobDeleting() | JobGone() if not (before.deleting or before.gone or before.expired):
             return "it was deleted"
         case HistoryAccepted():
@@ -179,11 +187,11 @@ def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
         yield text.in_one_line(text.first("  ".join((*cells, last)))).rstrip()
 
 
-def by_of(actors: Sequence[Actor]) -> str:
+def by_of(change: Change) -> str:
     """Those who made a change, as a cell."""
-    return " and ".join(map(str, actors)) or UNKNOWN
+    return names(change.people, change.by) or UNKNOWN
 
 
 def _cells(change: Change, namespace: str) -> tuple[str, ...]:
     where = "" if namespace else f"{change.namespace}/"
-    return str(change.sequence), change.time[:19], f"{where}{change.job}", by_of(change.by), change.outcome
+    return str(change.sequence), change.time[:19], f"{where}{change.job}", by_of(change), change.outcome

@@ -14,7 +14,7 @@ from muster import aggregation, policies
 from muster.nats_users import CONF, NAMESPACE, render_namespace, render_users
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
-from shared.installation import admission, requesters
+from shared.installation import admission, auditing, requesters
 from shared.installation.permissions import Need, needs, set_up
 from shared.job.events.event import Author
 
@@ -134,12 +134,13 @@ def render(
     with_policies: bool | None = None,
     with_requesters: bool = False,
     with_history: bool = False,
+    with_audit: bool = False,
 ) -> dict[str, str]:
     """The manifests as files by name; `kubectl apply -f` applies them in this order, with the namespace first.
 
     With `with_policies` the policies are among them, by default only of an installation for the whole cluster: policies
     belong to no namespace, and an administrator of a namespace cannot create them.  `with_requesters` adds the one for
-    who creates jobs, `with_history` the rights for `history.muster.dev`.
+    who creates jobs, `with_history` the rights for `history.muster.dev`, `with_audit` what the audit service needs.
     """
     kinds = [*kinds]
     files: dict[str, list[Document]] = {
@@ -166,6 +167,8 @@ def render(
         )
     if with_history:
         files["history"] = aggregation.rights(home)
+    if with_audit:
+        files["audit"] = policies.of_audit(home, kinds)
     if with_requesters:
         files["requesters"] = policies.of_requesters(home, kinds)
     return {
@@ -223,6 +226,7 @@ def policies_of_chart() -> str:
             "refusals": {component: admission.refusal(serves) for component, serves in components.items()},
             "stranger": admission.STRANGER,
             "validations": admission.VALIDATIONS,
+            "audit": auditing.spec(BUILT_IN),
         },
         Dumper=_Plain,
         sort_keys=False,

@@ -7,7 +7,7 @@ from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
-from shared.installation import admission, requesters
+from shared.installation import admission, auditing, requesters
 from shared.installation.permissions import SERVICES_OF_A_CLUSTER
 from shared.job.events.event import Author
 
@@ -37,10 +37,10 @@ def name(accounts: Mapping[str, Sequence[Author]], home: str) -> str:
     return f"{stem or 'services'}.{home}.muster.dev"
 
 
-def bound(name: str, spec: Document) -> list[Document]:
+def bound(name: str, spec: Document, action: str = "Deny") -> list[Document]:
     """A policy and the binding that puts it in force everywhere."""
     metadata = {"name": name}
-    binding = {"policyName": name, "validationActions": ["Deny"]}
+    binding = {"policyName": name, "validationActions": [action]}
     return [
         {"apiVersion": f"{GROUP}/v1", "kind": POLICY, "metadata": dict(metadata), "spec": spec},
         {"apiVersion": f"{GROUP}/v1", "kind": BINDING, "metadata": dict(metadata), "spec": binding},
@@ -67,3 +67,8 @@ def manifests(
 def of_requesters(home: str, kinds: Iterable[Framework] = BUILT_IN) -> list[Document]:
     """The policy for whoever creates jobs and scale requests; `home` tells installations apart."""
     return bound(f"{requesters.NAME}.{home}.muster.dev", requesters.spec(kinds))
+
+
+def of_audit(home: str, kinds: Iterable[Framework] = BUILT_IN) -> list[Document]:
+    """The policy that notes in audit events whether a request changed its object; it refuses nothing."""
+    return bound(f"{auditing.NAME}.{home}.muster.dev", auditing.spec(kinds), "Audit")

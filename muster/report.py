@@ -9,6 +9,7 @@ import msgspec
 
 from muster.asking import ask, by_cluster
 from muster.audit import Change, Noted, aligned, by_of
+from muster.causes.people import Person
 from muster.causes.words import because, by
 from muster.get import Shown
 from muster.history import of_history
@@ -65,7 +66,9 @@ class Scaling(Span, frozen=True, rename="camel", kw_only=True):
     name: str
     """That of the request; empty for an edit of the job's size."""
     by: tuple[Actor, ...]
-    """Who asked for it; empty if that cannot be told for certain."""
+    """The clients that asked for it; empty if that cannot be told for certain."""
+    people: tuple[Person, ...]
+    """The users, where the audit service knows them; empty otherwise."""
     before: int
     """The workers at its acceptance; 0 before that, as `after`."""
     after: int
@@ -133,13 +136,13 @@ def reported(history: History, events: Iterable[Stored], kinds: Kinds) -> Report
             times[stored.sequence] = stored.time
             noted.histories.fold(stored)
     changes = noted.changes(kinds)
-    authors = {change.sequence: change.by for change in changes}
+    authors = {change.sequence: change for change in changes}
     requests = sorted(history.job.scaling.requests.values(), key=lambda request: request.order)
     return Report(
         Shown.of(history, kinds),
         phases=tuple(_ended(life.phases, life.gone)),
         attempts=tuple(life.attempts),
-        scalings=tuple(_scaling(request, times, authors.get(request.order, ())) for request in requests),
+        scalings=tuple(_scaling(request, times, authors.get(request.order)) for request in requests),
         failures=tuple(life.losses),
         changes=tuple(changes),
     )
@@ -200,7 +203,7 @@ def _ended(spans: Sequence[PhaseSpan], end: str) -> Iterator[PhaseSpan]:
         yield msgspec.structs.replace(span, until=until, seconds=seconds_between(span.since, until))
 
 
-def _scaling(request: Request, times: Mapping[int, str], by: tuple[Actor, ...]) -> Scaling:
+def _scaling(request: Request, times: Mapping[int, str], change: Change | None) -> Scaling:
     since = times.get(request.order, "")
     until = max((known.updated for known in request.conditions), key=_place).time if request.over else ""
     return Scaling(
@@ -210,7 +213,8 @@ def _scaling(request: Request, times: Mapping[int, str], by: tuple[Actor, ...]) 
         seconds=seconds_between(since, until),
         kind=request.kind,
         name="" if request.resize is not None else request.name,
-        by=by,
+        by=change.by if change is not None else (),
+        people=change.people if change is not None else (),
         before=request.before,
         after=request.after,
         phase=request.phase,
@@ -249,7 +253,7 @@ def told(found: Report, *, as_json: bool) -> Iterator[str]:
         ("FAILURE", [(str(each.sequence), each.time[:19], "", each.pod, _lost(each)) for each in found.failures]),
         (
             "CHANGE BY",
-            [(str(each.sequence), each.time[:19], "", by_of(each.by), each.change) for each in found.changes],
+            [(str(each.sequence), each.time[:19], "", by_of(each), each.change) for each in found.changes],
         ),
     )
     for heading, rows in blocks:
@@ -271,7 +275,7 @@ def _attempt(attempt: AttemptSpan) -> str:
 def _request(scaling: Scaling) -> str:
     sizes = f": {scaling.before} -> {counted(scaling.after, 'worker')}" if scaling.after else ""
     what = f"{scaling.kind} {scaling.name}" if scaling.name else "edit of the job"
-    return f"{what}{by(scaling.by)}{sizes}{because(scaling.reason)}"
+    return f"{what}{by(scaling.by, scaling.people)}{sizes}{because(scaling.reason)}"
 
 
 def _lost(loss: Loss) -> str:

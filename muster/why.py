@@ -11,6 +11,7 @@ from muster import jobs, queues
 from muster.asking import ask, by_cluster
 from muster.causes.chains import Chain, of_job, of_request, of_slot, request_of, request_state, slot_of, slot_state
 from muster.causes.link import Link
+from muster.causes.people import People
 from muster.causes.walk import Causes
 from muster.causes.words import of_at_most, waits_for
 from muster.following import condition_of
@@ -22,12 +23,16 @@ from muster.targets import Asked, Target, find
 from muster.terminal import say
 from shared.errors import Refused, Trouble
 from shared.eventlog import EventLog, Stored
+from shared.eventlog.account import AUDIT
+from shared.eventlog.subject import split
 from shared.history_api import Question
+from shared.job.events.audit import ChangeAttributed
 from shared.job.fold import Histories
 from shared.job.naming import NO_UID, JobKey
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job
 from shared.job.text import counted, range_words
+from shared.job.upcast import Malformed, read_event
 from shared.job.views import ranges
 from shared.process.settings import Settings
 
@@ -92,10 +97,24 @@ def answered(
 
 def caused(key: JobKey, events: Iterable[Stored]) -> Causes:
     """The causes of all events of one history."""
-    causes = Causes(key)
+    events = [*events]
+    causes = Causes(key, people_of(events))
     for stored in events:
         causes.fold(stored)
     return causes
+
+
+def people_of(events: Iterable[Stored]) -> People:
+    """Who made changes, as these events say."""
+    tag, people = str(ChangeAttributed.__struct_config__.tag), People()
+    for stored in events:
+        _, author, of_type = split(stored.subject)
+        if (author, of_type) == (AUDIT, tag):
+            with suppress(Malformed):
+                event = read_event(stored.body, tag)
+                assert isinstance(event, ChangeAttributed), event
+                people.add(event)
+    return people
 
 
 def explained(causes: Causes, word: str, target: Target) -> tuple[list[str], list[Chain]]:

@@ -4,9 +4,10 @@
 """
 
 from muster.causes.link import Link
-from muster.causes.words import OWN_OUTPUT, exit_line, in_a_row
+from muster.causes.words import OWN_OUTPUT, exit_line
 from shared.job.reasons import plain
 from shared.job.state import Job
+from shared.job.text import in_a_row
 from shared.job.views import PodView, ended
 
 NOT_ASKED = "why it went: nothing in this log asked for it"

@@ -11,6 +11,7 @@ import msgspec
 
 from muster.causes import decisions, pods, words
 from muster.causes.link import Link, Links, newest
+from muster.causes.people import People
 from muster.causes.waiting import awaited, awaited_by, first_awaited
 from shared.eventlog import Stored
 from shared.eventlog.subject import split
@@ -19,7 +20,7 @@ from shared.job.events import scaler, scheduler, watcher
 from shared.job.events.catalog import AUTHORS, Decision, Fact
 from shared.job.events.event import Decided
 from shared.job.events.refused import EffectRefused
-from shared.job.naming import Slot, Uid
+from shared.job.naming import JobKey, Slot, Uid
 from shared.job.spec import WORKER
 from shared.job.state import Job, needed_workers
 from shared.job.text import counted
@@ -36,6 +37,11 @@ _OF_REQUESTS = (SCALING_DEADLINE, SCRIPT_DEADLINE, DRAIN)
 
 class Causes(Links):
     """The links of one job, made one event at a time."""
+
+    def __init__(self, key: JobKey, people: People | None = None) -> None:
+        """`people` are those of the whole history: who made a change is written down after it."""
+        super().__init__(key)
+        self._people = people if people is not None else People()
 
     @property
     def sized(self) -> Link | None:
@@ -103,10 +109,14 @@ class Causes(Links):
                 self._observed(event, before, here)
             case watcher.JobDeleting():
                 held = f"its finalizers keep it ({', '.join(event.finalizers)})" if event.finalizers else ""
-                self._keep(here.says(f"it was deleted, and {held or 'waits for a finalizer'}", unknown=DELETED_BY))
+                by = self._by(event, here)
+                said = f"it was deleted{by}, and {held or 'waits for a finalizer'}"
+                self._keep(here.says(said, unknown="" if by else DELETED_BY))
             case watcher.JobGone():
                 led = self.newest.get("JobExpired") or self.newest.get("JobDeleting")
-                self._keep(here.says("the resource is gone", led, unknown="" if led else DELETED_BY))
+                by = self._by(event, here) if led is None else ""
+                said = f"the resource is gone{f': it was deleted{by}' if by else ''}"
+                self._keep(here.says(said, led, unknown="" if led or by else DELETED_BY))
             case watcher.JobOfAnother():
                 self._keep(here.says("another operator began it, and may still be running"))
             case watcher.JobAdopted():
@@ -135,7 +145,7 @@ class Causes(Links):
                 self._keep(here.says(f"Workload {event.name} is gone"))
             case watcher.ScaleRequested():
                 if event.uid not in before.scaling.requests:
-                    self.requests[event.uid] = [self._keep(here.says(words.scale_wish(event)))]
+                    self.requests[event.uid] = [self._keep(here.says(words.scale_wish(event, self._by(event, here))))]
             case watcher.ScaleRequestGone():
                 said = "the request went to its job" if event.reason == "Bound" else "the request was deleted"
                 self._add(event.uid, self._keep(here.says(said)))
@@ -164,15 +174,19 @@ class Causes(Links):
         if event.problems:
             problem = words.problem_line(event.problems)
             what = words.waits_for(event.problems) or "cannot be acted upon"
-            self._keep(here.says(f"what was applied{words.by(event.by)} {what}: {problem}"))
+            self._keep(here.says(f"what was applied{self._by(event, here)} {what}: {problem}"))
         elif now is not None and was != now:
-            by = event.by
+            by = self._by(event, here)
             edit = words.applied(now, by) if was is None else words.changed(was, now, event.generation, by)
             link = self._keep(here.says(edit))
             for uid in self.job.scaling.requests:
                 if uid not in before.scaling.requests:
                     # An edit of the size waits in the queue of requests.
                     self.requests[uid] = [link]
+
+    def _by(self, event: Fact, here: Link) -> str:
+        actors = event.by if isinstance(event, watcher.JobObserved | watcher.ScaleRequested) else ()
+        return words.by(actors, self._people.of(here.sequence, event))
 
     def _nudged(self, before: Job, pod: PodView, here: Link) -> None:
         known = before.pods.get(pod.uid)

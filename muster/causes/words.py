@@ -1,9 +1,10 @@
 """The plain words of causes.  Pure."""
 
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
+from muster.causes.people import Person, names
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scaler import DrainChecked, ScriptFinished
 from shared.job.events.watcher import ChildrenObserved, DisruptionNoticed, ScaleRequested
@@ -11,7 +12,7 @@ from shared.job.naming import Slot, config_name
 from shared.job.reasons import plain
 from shared.job.spec import LAUNCHER, RUNTIME_NOT_FOUND, UNLIMITED, WORKER, JobSpec, Problem, RoleSpec, waits_for_turn
 from shared.job.state import Job
-from shared.job.text import counted, range_words, with_words
+from shared.job.text import counted, in_a_row, range_words, with_words
 from shared.job.timers import BACK_OFF, REPLACEMENT
 from shared.job.views import Actor, ChildView, PodView, ranges
 
@@ -46,11 +47,6 @@ def because(reason: str, message: str = "") -> str:
     return f" ({plain(reason)})" if reason else ""
 
 
-def in_a_row(words: list[str]) -> str:
-    """`was created, runs and is Ready`."""
-    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
-
-
 def problem_line(problems: tuple[Problem, ...]) -> str:
     first = problems[0]
     where = f" ({first.field})" if first.field else ""
@@ -66,20 +62,18 @@ def waits_for(problems: Iterable[Problem]) -> str:
     return "waits for its runtime" if any(problem.reason == RUNTIME_NOT_FOUND for problem in problems) else ""
 
 
-def by(actors: Iterable[Actor]) -> str:
+def by(actors: Sequence[Actor], people: Sequence[Person] = ()) -> str:
     """Who wrote it, as the rest of a line: ` by kubectl-edit`; empty where that is not known."""
-    names = in_a_row([*map(str, actors)])
-    return f" by {names}" if names else ""
+    known = names(people, actors)
+    return f" by {known}" if known else ""
 
 
-def applied(spec: JobSpec, actors: Iterable[Actor] = ()) -> str:
+def applied(spec: JobSpec, by: str = "") -> str:
     """The size and the roles that the job was applied with."""
     pause = ", suspended" if spec.suspend else ""
     roles = [_role(role, spec) for role in spec.roles if role.name != LAUNCHER and role.replicas]
     without = ", ".join(known.field for known in spec.ignored)
-    return f"the job was applied{by(actors)}: {in_a_row(roles)}{pause}" + (
-        f"; without effect: {without}" if without else ""
-    )
+    return f"the job was applied{by}: {in_a_row(roles)}{pause}" + (f"; without effect: {without}" if without else "")
 
 
 def _role(role: RoleSpec, spec: JobSpec) -> str:
@@ -96,7 +90,7 @@ def of_runtime(was: JobSpec, now: JobSpec) -> bool:
     return now.runtime != was.runtime and (now.suspend, now.restart) == (was.suspend, was.restart)
 
 
-def changed(was: JobSpec, now: JobSpec, generation: int, actors: Iterable[Actor] = ()) -> str:
+def changed(was: JobSpec, now: JobSpec, generation: int, by: str = "") -> str:
     """The changes of an edit of the resource."""
     if of_runtime(was, now):
         return "the runtime of the job was changed"
@@ -108,13 +102,13 @@ def changed(was: JobSpec, now: JobSpec, generation: int, actors: Iterable[Actor]
     if now.worker.replicas != was.worker.replicas:
         wishes.append(f"run {counted(now.worker.replicas, 'worker')} instead of {was.worker.replicas}")
     if not wishes:
-        return f"the job was edited{by(actors)} (generation {generation})"
-    return f"the job was edited{by(actors)} to {in_a_row(wishes)}"
+        return f"the job was edited{by} (generation {generation})"
+    return f"the job was edited{by} to {in_a_row(wishes)}"
 
 
-def scale_wish(event: ScaleRequested) -> str:
+def scale_wish(event: ScaleRequested, by: str = "") -> str:
     """The workers that a scale request adds or removes."""
-    created = f"{event.kind} {event.name} was created{by(event.by)}"
+    created = f"{event.kind} {event.name} was created{by}"
     if event.problems or event.spec is None:
         return f"{created}, which {waits_for(event.problems) or 'cannot be acted upon'}: {problem_line(event.problems)}"
     spec = event.spec

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from muster.commands.installing import crds, doctor, rbac, run, setup
+from muster.commands.installing import audit_policy, crds, doctor, rbac, run, setup
 from muster.commands.looking import audit, get, history, logs, replay, report, schema, why
 from muster.commands.sending import forward
 from muster.commands.steering import restart, resume, scale, suspend
@@ -20,6 +20,7 @@ COMMANDS = (
     setup,
     crds,
     rbac,
+    audit_policy,
     get,
     history,
     report,

@@ -139,6 +139,9 @@ def rbac(
     history: Annotated[
         bool, typer.Option("--history", help="the rights, too, of the history service and its readers")
     ] = False,
+    audit: Annotated[
+        bool, typer.Option("--audit", help="a policy, too, that the audit service needs (docs/who.md)")
+    ] = False,
 ) -> None:
     """Print service accounts, roles and admission policies: `muster rbac | kubectl apply -f -`."""
     if namespace == home:
@@ -166,8 +169,19 @@ def rbac(
         with_policies=policies,
         with_requesters=requesters,
         with_history=history,
+        with_audit=audit,
     )
     typer.echo("---\n".join(files.values()), nl=False)
+
+
+def audit_policy() -> None:
+    """Print the audit policy of an API server that tells the audit service who writes jobs (docs/who.md)."""
+    import yaml
+
+    from shared.installation import auditing
+    from shared.installation.plugins import installed
+
+    typer.echo(yaml.safe_dump(auditing.log_policy(installed().kinds), sort_keys=False), nl=False)
 
 
 def doctor(

@@ -14,27 +14,21 @@ from pydantic import ValidationError
 from services.history.access import Access
 from services.history.answers import Answers
 from services.history.core.trust import NAME, NAMESPACE, Trust
-from services.history.probes import Figures, probes
+from services.history.probes import Figures
 from services.history.server import Listening, Server
 from shared.cluster.kube import KubeCluster
 from shared.errors import Refused, Transient, Trouble
 from shared.eventlog.account import HISTORY
-from shared.eventlog.jetstream import JetStreamEventLog
 from shared.installation import plugins
+from shared.process.kept_connection import KeptConnection
 from shared.process.main import until_stopped
+from shared.process.probes import probes
 from shared.process.settings import Settings, complaint
 from shared.telemetry.logs import configure
 from shared.untrusted import MALFORMED
 
 LOOK_SECONDS = 30.0
 """Seconds between two looks whether a certificate was renewed."""
-
-LOG_SECONDS = 2.0
-"""Seconds for a connection to the log."""
-LOG_LOOK_SECONDS = 5.0
-"""Seconds between two looks whether the log lets this process in."""
-PAUSE_SECONDS = 2.0
-"""Seconds after a failed one until the next request tries again; those meanwhile are told the same."""
 
 log = structlog.get_logger()
 
@@ -63,7 +57,7 @@ async def _forever(settings: Settings) -> None:
 async def serving(settings: Settings) -> AsyncIterator[Listening]:
     """Serve while the context lasts.  Raises `Trouble` if it cannot begin: the log may be away, the cluster may not."""
     cluster = await KubeCluster.connect(settings.kubeconfig)
-    connection, figures = Connection(settings), Figures()
+    connection, figures = KeptConnection(HISTORY, settings), Figures()
     try:
         certificates = Certificates(cluster, settings)
         await certificates.read()
@@ -77,7 +71,7 @@ async def serving(settings: Settings) -> AsyncIterator[Listening]:
             figures.streams = lambda: server.streams
             tasks = [asyncio.create_task(certificates.renew(listening)), asyncio.create_task(connection.keep())]
             try:
-                async with probes(figures, settings.health_host, settings.health_port):
+                async with probes(figures.report, figures.series, settings.health_host, settings.health_port):
                     yield listening
             finally:
                 for task in tasks:
@@ -147,77 +141,6 @@ class Certificates:
                 log.warning("certificates not read", why=str(trouble))
             except Exception:
                 log.exception("certificates not renewed")
-
-
-class Connection:
-    """The connection to the log, made when it is asked for; it reconnects by itself until the log turns it away."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._log: JetStreamEventLog | None = None
-        self._connecting = asyncio.Lock()
-        self._trouble: Trouble | None = None
-        self._again = 0.0
-        self._asked = False
-
-    @property
-    def connected(self) -> bool:
-        return self._log is not None and self._log.connected
-
-    @property
-    def turned_away(self) -> str:
-        """Why the log cannot be read until an administrator changes something, such as a password.
-
-        Empty while the log is read, and while it is merely away.
-        """
-        if not self._asked:
-            return "the log was not asked yet"
-        return str(self._trouble) if isinstance(self._trouble, Refused) else ""
-
-    async def keep(self) -> None:
-        """Look now and then whether the log lets this process in, also while no one asks anything."""
-        while True:
-            try:
-                await self.log()
-            except Trouble:
-                # `turned_away` and each question tell it.
-                pass
-            except Exception:
-                log.exception("cannot look at the log")
-            await asyncio.sleep(LOG_LOOK_SECONDS)
-
-    async def log(self) -> JetStreamEventLog:
-        """The log.  Raises `Trouble` if it cannot be reached."""
-        async with self._connecting:
-            if self._log is not None and self._log.ended:
-                await self.close()
-            if self._log is None:
-                self._log = await self._connect(asyncio.get_running_loop())
-            return self._log
-
-    async def _connect(self, loop: asyncio.AbstractEventLoop) -> JetStreamEventLog:
-        if self._trouble is not None and loop.time() < self._again:
-            raise Transient(str(self._trouble))
-        try:
-            connected = await JetStreamEventLog.connect(
-                self._settings.nats_url, name=HISTORY, patience=LOG_SECONDS, **self._settings.nats_login
-            )
-        except Trouble as trouble:
-            if str(trouble) != str(self._trouble):
-                log.warning("log not reached", why=str(trouble))
-            self._trouble, self._again = trouble, loop.time() + PAUSE_SECONDS
-            raise
-        finally:
-            self._asked = True
-        if self._trouble is not None:
-            log.info("log reached again")
-        self._trouble = None
-        return connected
-
-    async def close(self) -> None:
-        log, self._log = self._log, None
-        if log is not None:
-            await log.close()
 
 
 if __name__ == "__main__":

@@ -5,17 +5,12 @@ count, because the readiness of the pods decides whether kube-apiserver serves d
 deleted waits for the discovery of every API.
 """
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-
-import msgspec
-from aiohttp import web
+from collections.abc import Callable
 
 from shared.eventlog.account import HISTORY
-from shared.process.health import CONNECTED, READY, answering
+from shared.process.health import CONNECTED, READY
 from shared.process.report import Report
 from shared.release import this_release
-from shared.telemetry import prometheus
 from shared.telemetry.metrics import Count, Histogram, Metric, Series
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0)
@@ -73,22 +68,3 @@ class Figures:
         waiting.add(by=self.waiting())
         streams.add(by=self.streams())
         return [ready, connected, self._answers, self._answer_seconds, self._fold_seconds, waiting, streams]
-
-
-@asynccontextmanager
-async def probes(figures: Figures, host: str, port: int) -> AsyncIterator[None]:
-    """Answer probes and scrapers while the context lasts; port 0 opens none."""
-    if not port:
-        yield
-        return
-
-    async def probed(request: web.Request) -> web.Response:
-        report = figures.report()
-        status = 503 if request.path == "/readyz" and not report.ready else 200
-        return web.Response(body=msgspec.json.encode(report), content_type="application/json", status=status)
-
-    app = web.Application()
-    scrape = prometheus.handler(figures.series)
-    app.add_routes([web.get("/healthz", probed), web.get("/readyz", probed), web.get("/metrics", scrape)])
-    async with answering(app, host, port):
-        yield

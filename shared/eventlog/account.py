@@ -35,8 +35,11 @@ SUBSCRIBER = "subscriber"
 _FEED = "subscribers"
 HISTORY = "history"
 """The history service, which reads as the reader does."""
+AUDIT = "audit"
+"""The audit service, which reads events and writes facts of one type."""
+ATTRIBUTIONS = f"facts.*.*.*.{AUDIT}.ChangeAttributed"
 AUTHORS = ("watcher", "scheduler", "scaler", "status")
-USERS = (ADMIN, READER, SUBSCRIBER, HISTORY, *AUTHORS)
+USERS = (ADMIN, READER, SUBSCRIBER, HISTORY, AUDIT, *AUTHORS)
 
 LOG_API = f"$JS.{ACCOUNT}.API"
 """The prefix of the log's JetStream requests in the account of a copy."""
@@ -143,10 +146,12 @@ def inbox_of(user: str) -> str:
 def publishes(user: str) -> tuple[str, ...]:
     """The subjects of the log and of the buckets to which a user may publish.
 
-    A service publishes events as their author, and leases whose keys begin with its name.
+    A service publishes events as their author, and leases whose keys begin with its name; `audit` has no lease.
     """
     if user == ADMIN:
         return (">",)
+    if user == AUDIT:
+        return (ATTRIBUTIONS,)
     if user not in AUTHORS:
         return ()
     heads = (subject_of(HEADS, ">"),) if user == "status" else ()
@@ -161,7 +166,7 @@ def asks(user: str) -> tuple[str, ...]:
     api = "$JS.API"
     if copy_of(user) is not None:
         return (_NAMES, *_asks_of_copy())
-    readable = (STREAM, stream_of(LEASES), stream_of(HEADS))
+    readable = (STREAM,) if user == AUDIT else (STREAM, stream_of(LEASES), stream_of(HEADS))
     return (
         # Without it the server would answer all of JetStream's requests from the user's own account, which has none.
         f"{api}.INFO",

@@ -10,7 +10,7 @@ from shared.job import evolve_attempts as attempts
 from shared.job import evolve_requests as requests
 from shared.job import text
 from shared.job.conditions import holds, no_longer, with_condition
-from shared.job.events import scaler, scheduler, status, watcher
+from shared.job.events import audit, scaler, scheduler, status, watcher
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import At
 from shared.job.events.refused import EffectRefused
@@ -148,8 +148,8 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
             return requests.script_finished(job, event, at)
         case scaler.DrainChecked():
             return requests.drain_checked(job, event, at)
-        case LogCreated() | EventDisowned():
-            # The log's beginning is for people and later releases; what is disowned holds its history no more.
+        case LogCreated() | EventDisowned() | audit.ChangeAttributed():
+            # The log's beginning and who made a change are for people; what is disowned holds its history no more.
             return job
 
 

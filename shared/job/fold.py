@@ -13,7 +13,7 @@ import msgspec
 from shared.eventlog import Stored
 from shared.eventlog.subject import Subject, is_decision, split
 from shared.job.chain import START, Head, basis, link
-from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent
+from shared.job.events.catalog import AUTHORS, FACTS, FOR_PEOPLE, AnyEvent
 from shared.job.events.event import At
 from shared.job.events.setup import EventDisowned
 from shared.job.evolve import evolve
@@ -145,6 +145,8 @@ class History:
                 self.hold("UnknownEvent", f"unknown event {tag} at {sequence}; upgrade this service", by_event=True)
             return None
         except Malformed as error:
+            if tag in FOR_PEOPLE:
+                return None
             self.hold("MalformedEvent", f"malformed event at {sequence}: {error}", by_event=True)
             return None
         if author not in AUTHORS[type(event)]:

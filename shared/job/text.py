@@ -51,6 +51,11 @@ def counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
+def in_a_row(words: list[str]) -> str:
+    """`was created, runs and is Ready`."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
 def range_words(pairs: tuple[tuple[int, int], ...]) -> str:
     """`0-3,5` for inclusive ranges."""
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in pairs) or "none"

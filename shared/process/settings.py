@@ -154,6 +154,21 @@ class Settings(BaseSettings):
     history_key: Path | None = None
     """The private key of that certificate."""
 
+    audit_port: int = 0
+    """For the audit service. The port to which API servers send audit events; 0 for any free one."""
+
+    audit_host: str = "127.0.0.1"
+    """The address of that port. Empty: every address, as a pod needs it."""
+
+    audit_cert: Path | None = None
+    """For the audit service. Its certificate, which the webhook's kubeconfig trusts."""
+
+    audit_key: Path | None = None
+    """The private key of that certificate."""
+
+    audit_token_file: Path | None = None
+    """For the audit service. A file with the token of the webhook's kubeconfig; who does not send it is not heard."""
+
     log_format: Literal["json", "console"] = "json"
     """`json`: one object a line, for machines. `console`: aligned text, for people."""
 

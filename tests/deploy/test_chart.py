@@ -13,7 +13,9 @@ from typer.testing import CliRunner
 
 from muster import aggregation, permissions, policies
 from muster.commands import application
+from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.queueing import GROUP
+from shared.installation import auditing
 from tests.deploy.charts import FOLDER, SETS, golden, linted, rendered, require_helm, rewriting
 from tests.deploy.rendering import BASE, CHART, HISTORY, Document, NotRendered, base, documents, history, render
 
@@ -67,6 +69,23 @@ def test_the_history_service_is_there_when_it_is_asked_for() -> None:
     table = {each["metadata"]["name"]: each for each in aggregation.rights("muster") if each["kind"] == "ClusterRole"}
     assert (role["rules"], view["rules"]) == (table[aggregation.ROLE]["rules"], table[aggregation.VIEW]["rules"])
     assert table[aggregation.VIEW]["metadata"]["labels"].items() <= view["metadata"]["labels"].items()
+
+
+def test_the_audit_service_has_a_token_a_certificate_and_no_right_in_the_cluster() -> None:
+    made = documents(render("--set", "audit.enabled=true,audit.clusterIP=10.96.0.77"))
+    ours = {each["kind"]: each for each in made if each["metadata"]["name"] == "muster-audit"}
+    assert sorted(ours) == ["Deployment", "Service", "ServiceAccount"]
+    assert ours["Service"]["spec"]["clusterIP"] == "10.96.0.77"
+    pod = ours["Deployment"]["spec"]["template"]["spec"]
+    assert pod["automountServiceAccountToken"] is False
+    [container] = pod["containers"]
+    assert container["command"] == ["muster-audit"]
+    assert {each["name"] for each in pod["volumes"]} >= {"audit-tls", "audit-token", "nats-users"}
+    [token] = [each for each in made if each["metadata"]["name"] == "muster-audit-token"]
+    assert len(b64decode(token["data"]["token"])) == 40
+    policy, _ = (each for each in made if each["metadata"]["name"] == "muster-audit.muster.muster.dev")
+    assert policy["spec"] == auditing.spec(BUILT_IN)
+    assert not [each for each in documents(render()) if each["metadata"]["name"].startswith("muster-audit")]
 
 
 def test_the_certificate_of_the_history_service_is_that_of_its_service() -> None:

@@ -21,6 +21,7 @@ from shared.errors import Refused
 from shared.eventlog import api
 from shared.eventlog.account import (
     ADMIN,
+    AUDIT,
     AUTHORS,
     HISTORY,
     LEASES,
@@ -201,7 +202,7 @@ async def test_a_user_of_a_namespace_reads_its_copy_alone(tmp_path: Path) -> Non
 async def test_each_user_may_do_its_own_and_nothing_else(tmp_path: Path) -> None:
     async with running(Nats(tmp_path, passwords())) as nats:
         await set_up(nats.url, password=nats.users[ADMIN], tls=nats.trusted)
-        for user in (*AUTHORS, READER, HISTORY):
+        for user in (*AUTHORS, READER, HISTORY, AUDIT):
             log = await connect(nats, user)
             await _only_its_own(log.connection, user)
             if user in AUTHORS:

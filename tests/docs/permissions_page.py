@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from muster.permissions import SERVICE_ACCOUNTS
-from shared.eventlog.account import AUTHORS, HISTORY, READER, SUBSCRIBER, asks, listens, publishes
+from shared.eventlog.account import AUDIT, AUTHORS, HISTORY, READER, SUBSCRIBER, asks, listens, publishes
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.scale_requests import GROUP
 from shared.installation.permissions import PERMISSIONS, Jobs, Permission
@@ -88,7 +88,7 @@ A [subscriber](events.md) makes consumers of a copy of the log, in the account `
 | --- | --- | --- |
 {users}
 
-All of them but `subscriber` may ask these questions of JetStream:
+All of them but `subscriber`, and `audit` those of the stream `JOBS` alone, may ask these questions of JetStream:
 
 {questions}
 
@@ -105,7 +105,7 @@ def page() -> str:
     tables = "\n".join(_table(service) for service in SERVICE_ACCOUNTS)
     users = "\n".join(
         _row(f"`{user}`", _codes(publishes(user)), _codes(listens(user)))
-        for user in (*AUTHORS, READER, SUBSCRIBER, HISTORY)
+        for user in (*AUTHORS, READER, SUBSCRIBER, HISTORY, AUDIT)
     )
     questions, copied = ("\n".join(f"- `{subject}`" for subject in asks(user)) for user in (READER, SUBSCRIBER))
     kinds = "\n".join(

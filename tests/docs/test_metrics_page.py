@@ -7,6 +7,7 @@ import promql_parser
 import pytest
 import yaml
 
+from services.audit.probes import Figures as AuditFigures
 from services.history.probes import Figures
 from shared.eventlog.account import AUTHORS
 from shared.eventlog.room import FULL
@@ -19,9 +20,11 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "metrics.md").read_text()
 OF_JOBS = {series.metric.name: series.metric for series in JobMetrics().series}
 OF_HISTORY = {series.metric.name: series.metric for series in Figures().series()}
+OF_AUDIT = {series.metric.name: series.metric for series in AuditFigures().series()}
 OF_PROCESSES = {
     **{series.metric.name: series.metric for series in Health("status").current_metrics()},
     **OF_HISTORY,
+    **OF_AUDIT,
     BUILD.name: BUILD,
 }
 ALL = OF_JOBS | OF_PROCESSES

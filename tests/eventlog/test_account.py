@@ -2,10 +2,22 @@
 
 import pytest
 
-from shared.eventlog.account import ACCOUNT, ADMIN, AUTHORS, HISTORY, READER, USERS, accounts, asks, listens, publishes
+from shared.eventlog.account import (
+    ACCOUNT,
+    ADMIN,
+    AUDIT,
+    AUTHORS,
+    HISTORY,
+    READER,
+    USERS,
+    accounts,
+    asks,
+    listens,
+    publishes,
+)
 from shared.eventlog.subject import covering, matches
 
-GUESTS = (*AUTHORS, READER, HISTORY)
+GUESTS = (*AUTHORS, READER, HISTORY, AUDIT)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +62,12 @@ def test_a_service_publishes_under_its_own_name_alone(author: str):
             assert allowed is (author == other)
 
 
-@pytest.mark.parametrize("author", [*AUTHORS, READER, HISTORY])
+def test_the_audit_service_publishes_facts_of_one_type():
+    assert publishes(AUDIT) == ("facts.*.*.*.audit.ChangeAttributed",)
+    assert not any("KV_" in subject for subject in asks(AUDIT))
+
+
+@pytest.mark.parametrize("author", GUESTS)
 def test_only_the_administrator_changes_a_stream(author: str):
     forbidden = [
         f"$JS.API.STREAM.{verb}.{stream}"

@@ -7,7 +7,6 @@ import pytest
 
 from muster.kinds import known_kinds
 from muster.reading import fold_to_end
-from services.history.__main__ import Connection
 from services.history.answers import Answers
 from shared.errors import Refused, Transient
 from shared.eventlog import Stored
@@ -17,6 +16,7 @@ from shared.eventlog.setup import set_up
 from shared.history_api import Question
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
+from shared.process.kept_connection import KeptConnection
 from shared.process.settings import Settings
 from tests.history.conftest import record
 from tests.kit.builders import a_running_job
@@ -29,7 +29,7 @@ RESNET = Question("team-a", "trainingjob.resnet")
 async def test_another_log_in_the_place_of_the_known_one_is_answered_from(tmp_path: Path):
     first = NatsServer(tmp_path / "first")
     settings = Settings(NATS_URL=first.url, NATS_USER=HISTORY, NATS_PASSWORD=first.users[HISTORY])
-    connection = Connection(settings)
+    connection = KeptConnection(HISTORY, settings)
     answers = Answers(connection.log, known_kinds())
     with pytest.raises(Transient, match="start NATS there"):
         await answers.answer(RESNET)
@@ -68,7 +68,7 @@ async def test_a_history_of_which_a_part_was_read_when_the_connection_closed_is_
 async def test_a_connection_that_comes_back_by_itself_is_kept(tmp_path: Path):
     server = NatsServer(tmp_path)
     settings = Settings(NATS_URL=server.url, NATS_USER=HISTORY, NATS_PASSWORD=server.users[HISTORY])
-    connection = Connection(settings)
+    connection = KeptConnection(HISTORY, settings)
     try:
         async with server:
             await _filled(server, "resnet")

@@ -150,7 +150,7 @@ async def test_it_is_ready_while_the_log_is_away_and_tells_its_figures(site: Sit
 
 
 async def test_it_is_not_ready_while_the_log_turns_it_away(site: Site, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("services.history.__main__.LOG_LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("shared.process.kept_connection.LOG_LOOK_SECONDS", 0.1)
     port = free_port()
     stranger = site.settings(health_port=port).model_copy(update={"nats_password": "wrong"})
     async with serving(stranger):

@@ -1,7 +1,7 @@
 """One event of every type, with nothing left at its default: the shape in which this release writes it."""
 
 from shared.job.chain import Head
-from shared.job.events import refused, scaler, scheduler, setup, status, watcher
+from shared.job.events import audit, refused, scaler, scheduler, setup, status, watcher
 from shared.job.events.catalog import AnyEvent
 from shared.job.naming import Uid
 from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, RoleSpec, ScaleSpec
@@ -150,4 +150,13 @@ EXAMPLES: tuple[AnyEvent, ...] = (
     status.JobSuspended(because=11, reason="Suspended", message="paused"),
     status.JobSucceeded(because=11, reason="TrainingJobSucceeded", message="done"),
     status.JobFailed(because=11, reason="TrainingJobFailed", message="the launcher exited with 1 (Error)"),
+    audit.ChangeAttributed(
+        of=11,
+        write=40,
+        user="alice",
+        groups=("team-a", "system:authenticated"),
+        acting_as="bob",
+        agent="kubectl/v1.34.1",
+        audit="c7e4ff3b-11b1-486d-a8cf-e5595ec9114a",
+    ),
 )

@@ -11,6 +11,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
+from shared.eventlog.account import AUDIT
 from shared.eventlog.account import AUTHORS as USERS
 from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent, Decision, Fact
 from shared.job.events.event import Author
@@ -96,7 +97,7 @@ def test_every_type_has_exactly_one_author_but_a_refusal():
 
 
 def test_authors_are_the_users_that_the_log_knows():
-    assert set(get_args(Author)) == {"setup", *USERS}
+    assert set(get_args(Author)) == {"setup", AUDIT, *USERS}
 
 
 def test_the_watcher_decides_nothing():

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from shared.eventlog import Stored
+from shared.job.events.audit import ChangeAttributed
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused
 from shared.job.events.setup import EventDisowned, LogCreated
@@ -221,6 +222,15 @@ def test_a_malformed_event_holds_its_job_while_others_go_on(body: bytes):
     assert not histories[OTHER].held
     assert histories[OTHER].job.generation == 1
     assert histories.position == 2
+
+
+def test_a_malformed_fact_by_which_no_service_acts_holds_no_job():
+    histories, history = Histories(), History(KEY)
+    event = ChangeAttributed(of=1, user="alice")
+    histories.fold(replace(stored(history, event, sequence=1), body=b'{"type":"ChangeAttributed"}'))
+    assert not histories[KEY].held
+    histories.fold(stored(histories[KEY], event, sequence=2))
+    assert (histories[KEY].held, histories[KEY].facts) == ("", {"audit": 2})
 
 
 def test_the_first_reason_to_hold_a_job_stays():

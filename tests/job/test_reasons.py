@@ -87,6 +87,7 @@ OTHER_WORDS = {
             "Unauthorized",
         ),
     },
+    "of the audit service": {"Authorization", "NoRoom", "NoToken", "QueueFull", "ResponseComplete"},
     "Kubernetes' own": {
         *("ContainerCreating", "Error", "Exists", "False", "NoExecute", "NoSchedule", "Normal", "PodInitializing"),
         *("StartError", "ToBeDeletedByClusterAutoscaler", "True", "Warning"),

@@ -10,6 +10,7 @@ from shared.errors import Refused, Trouble
 from shared.eventlog import api
 from shared.eventlog.account import (
     ADMIN,
+    AUDIT,
     AUTHORS,
     GENESIS,
     HEADS,
@@ -33,7 +34,7 @@ AT_ONCE = 10.0
 Milliseconds on a quiet machine; on one that is busy with other tests both processes may wait for their turn.
 """
 STREAMS = ("JOBS", "KV_LEASES", "KV_HEADS")
-PEOPLE = (*AUTHORS, READER, HISTORY)
+PEOPLE = (*AUTHORS, READER, HISTORY, AUDIT)
 
 
 async def is_refused(connection: Connection, subject: str, body: bytes = b"{}") -> None:

@@ -2,12 +2,12 @@
 
 from typing import get_args
 
-from shared.job.events import scaler, scheduler, status, watcher
+from shared.job.events import audit, scaler, scheduler, status, watcher
 from shared.job.events.event import Author, Event
 from shared.job.events.refused import EffectRefused
 from shared.job.events.setup import EventDisowned, LogCreated
 
-Fact = LogCreated | EventDisowned | watcher.Fact | scheduler.Fact | scaler.Fact | EffectRefused
+Fact = LogCreated | EventDisowned | watcher.Fact | scheduler.Fact | scaler.Fact | audit.Fact | EffectRefused
 Decision = scheduler.Decision | scaler.Decision | status.Decision
 AnyEvent = Fact | Decision
 
@@ -17,6 +17,7 @@ _BY_AUTHOR: dict[Author, tuple[type[Event], ...]] = {
     "scheduler": (*get_args(scheduler.Fact | scheduler.Decision), EffectRefused),
     "scaler": (*get_args(scaler.Fact | scaler.Decision), EffectRefused),
     "status": (*get_args(status.Decision), EffectRefused),
+    "audit": (audit.ChangeAttributed,),
 }
 
 AUTHORS: dict[type[Event], frozenset[Author]] = {
@@ -26,3 +27,6 @@ AUTHORS: dict[type[Event], frozenset[Author]] = {
 
 FACTS: frozenset[type[Event]] = frozenset(get_args(Fact))
 """The types with subjects under `facts.`; all others are decisions, under `jobs.`"""
+
+FOR_PEOPLE = frozenset({str(audit.ChangeAttributed.__struct_config__.tag)})
+"""The types by which no service acts: one that cannot be read holds no job."""

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-Author = Literal["setup", "watcher", "scheduler", "scaler", "status"]
+Author = Literal["setup", "watcher", "scheduler", "scaler", "status", "audit"]
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", gc=False):

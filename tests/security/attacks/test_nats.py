@@ -13,7 +13,7 @@ import pytest
 
 from shared.errors import Trouble
 from shared.eventlog import MAX_BODY, api
-from shared.eventlog.account import ADMIN, AUTHORS, HEADS, HISTORY, LEASES, READER, STREAM
+from shared.eventlog.account import ADMIN, AUDIT, AUTHORS, HEADS, HISTORY, LEASES, READER, STREAM
 from shared.eventlog.connection import Connection
 from shared.eventlog.server import NatsServer, configuration
 from shared.eventlog.setup import STREAMS, set_up
@@ -21,7 +21,7 @@ from tests.kit.nats import READY, a_decision, a_namespace, at, connected
 
 pytestmark = pytest.mark.nats
 
-THIEVES = (READER, HISTORY, *AUTHORS)
+THIEVES = (READER, HISTORY, AUDIT, *AUTHORS)
 NOTICED = 5.0
 """Seconds in which a reader gets an event, whatever another user does."""
 QUESTIONS = (

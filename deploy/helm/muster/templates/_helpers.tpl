@@ -28,14 +28,60 @@ app.kubernetes.io/component: {{ .component }}
 {{- if eq .Values.mode "all-in-one" -}}all{{- else -}}watcher scheduler scaler status{{- end -}}
 {{- end -}}
 
-{{/* Those, and the history service. */}}
+{{/* Those, and the history and audit services. */}}
 {{- define "muster.deployments" -}}
-{{ include "muster.components" . }}{{ if .Values.history.enabled }} history{{ end }}
+{{ include "muster.components" . }}{{ if .Values.history.enabled }} history{{ end }}{{ if .Values.audit.enabled }} audit{{ end }}
 {{- end -}}
 
-{{/* The Secret with the certificate of the history service. */}}
-{{- define "muster.historyTlsSecret" -}}
-{{ include "muster.fullname" . }}-history-tls
+
+{{/*
+The certificate of a component's Service: (dict "root" $ "component" "history" "issuer" issuer).  Adds `authority`, that of
+a certificate which the chart makes.
+*/}}
+{{- define "muster.tlsSecret" -}}
+{{- $name := include "muster.name" . }}
+{{- $labels := include "muster.labels" . }}
+{{- $secret := printf "%s-tls" $name }}
+{{- $home := .root.Release.Namespace }}
+{{- $names := list (printf "%s.%s.svc" $name $home) }}
+---
+{{- if .issuer }}
+apiVersion: cert-manager.io/v1
+kind: Certificate
+metadata:
+  name: {{ $secret | quote }}
+  namespace: {{ $home | quote }}
+  labels:
+    {{- $labels | nindent 4 }}
+spec:
+  secretName: {{ $secret | quote }}
+  issuerRef:
+    {{- toYaml .issuer | nindent 4 }}
+  dnsNames:
+    {{- toYaml $names | nindent 4 }}
+  usages: [digital signature, key encipherment, server auth]
+{{- else }}
+{{- /* One certificate for ten years; upgrades keep it. */}}
+{{- $tls := (lookup "v1" "Secret" $home $secret).data }}
+{{- if not $tls }}
+{{- $authority := genCAWithKey (printf "%s-ca" $name) 3650 (genPrivateKey "ecdsa") }}
+{{- $made := genSignedCertWithKey $name nil $names 3650 $authority (genPrivateKey "ecdsa") }}
+{{- $tls = dict "ca.crt" ($authority.Cert | b64enc) "tls.crt" ($made.Cert | b64enc) "tls.key" ($made.Key | b64enc) }}
+{{- end }}
+{{- $_ := set . "authority" (get $tls "ca.crt") }}
+apiVersion: v1
+kind: Secret
+metadata:
+  name: {{ $secret | quote }}
+  namespace: {{ $home | quote }}
+  labels:
+    {{- $labels | nindent 4 }}
+type: kubernetes.io/tls
+data:
+  ca.crt: {{ get $tls "ca.crt" }}
+  tls.crt: {{ get $tls "tls.crt" }}
+  tls.key: {{ get $tls "tls.key" }}
+{{- end }}
 {{- end -}}
 
 {{/* Not empty if the API server serves admission policies; without one, where only versions are known, by its version. */}}

@@ -1,0 +1,160 @@
+"""`muster-audit`, or `python -m services.audit`: the audit service as a process."""
+
+import asyncio
+import ssl
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+
+import structlog
+import uvloop
+from pydantic import ValidationError
+
+from services.audit.core.changes import TYPES, changes
+from services.audit.core.claims import claims
+from services.audit.core.matching import Matcher
+from services.audit.probes import Figures
+from services.audit.server import Server
+from services.audit.writing import Writer
+from shared.errors import Refused, Trouble
+from shared.eventlog import EventLog
+from shared.eventlog.account import AUDIT
+from shared.frameworks.scale_requests import REQUESTS
+from shared.installation import plugins
+from shared.process.kept_connection import KeptConnection
+from shared.process.main import until_stopped
+from shared.process.probes import probes
+from shared.process.settings import Settings, complaint
+from shared.telemetry.logs import configure
+
+LOOK_BACK = 20_000
+"""How many events of the log before its end are read at the start: claims may come late, and after a restart."""
+
+PAUSE_SECONDS = 2.0
+"""Seconds until the log is read anew after it could not be."""
+
+RENEW_SECONDS = 30.0
+"""Seconds between two looks whether the certificate was renewed."""
+
+log = structlog.get_logger()
+
+
+def run() -> None:
+    """The entry point: serve until SIGTERM or Ctrl-C; exit 0 then, 1 after a fault."""
+    try:
+        settings = Settings()
+    except ValidationError as error:
+        sys.exit(f"{AUDIT}: {complaint(error)}")
+    configure(AUDIT, style=settings.log_format, level=settings.log_level)
+    plugins.log_frameworks()
+    try:
+        uvloop.run(until_stopped(_forever(settings)))
+    except Trouble as trouble:
+        log.error("ended", why=str(trouble))
+        sys.exit(1)
+
+
+async def _forever(settings: Settings) -> None:
+    async with serving(settings):
+        await asyncio.Event().wait()
+
+
+@asynccontextmanager
+async def serving(settings: Settings) -> AsyncIterator[int]:
+    """Serve while the context lasts; yields the port.  Raises `Trouble` if it cannot begin; the log may be away."""
+    if settings.audit_token_file is None:
+        raise Refused("name the file with the webhook's token in MUSTER_AUDIT_TOKEN_FILE", reason="NoToken")
+    kinds = {(kind.resource.group, kind.resource.plural) for kind in plugins.kinds()}
+    kinds |= {(request.group, request.plural) for request in REQUESTS.values()}
+    connection, figures, matcher = KeptConnection(AUDIT, settings), Figures(), Matcher()
+    writer = Writer(connection.log, figures)
+
+    def take(body: bytes) -> None:
+        found = [*claims(body, kinds)]
+        figures.claimed(len(found))
+        for claim in found:
+            for match in matcher.claim(claim, time.monotonic()):
+                writer.add(match)
+
+    tls = _Certificate(settings)
+    try:
+        async with Server(take, settings.audit_token_file, figures).serving(
+            settings.audit_host, settings.audit_port, tls.context
+        ) as port:
+            log.info("serving", port=port)
+            figures.trouble, figures.connected = lambda: connection.turned_away, lambda: connection.connected
+            figures.waiting, figures.bytes = lambda: writer.waiting, lambda: matcher.bytes
+            figures.forced_out = lambda: matcher.forced_out
+            following = _follow(connection, settings.namespace, matcher, writer)
+            tasks = [asyncio.create_task(each) for each in (following, writer.run(), tls.renew(), connection.keep())]
+            try:
+                async with probes(figures.report, figures.series, settings.health_host, settings.health_port):
+                    yield port
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+    finally:
+        await connection.close()
+
+
+async def _follow(connection: KeptConnection, namespace: str, matcher: Matcher, writer: Writer) -> None:
+    """Read the changes that the watcher records, for ever."""
+    subjects = tuple(f"facts.{namespace.replace('.', '_') or '*'}.*.*.watcher.{tag}" for tag in TYPES)
+    after, of = -1, ""
+    while True:
+        try:
+            eventlog = await connection.log()
+            if of != (of := await eventlog.identity()) or after < 0:
+                after = max(0, await eventlog.end() - LOOK_BACK)
+            after = await _read(eventlog, after, subjects, matcher, writer)
+        except Trouble as trouble:
+            after = -1
+            log.warning("the log is not read", why=str(trouble))
+        except Exception:
+            after = -1
+            log.exception("the log is not read")
+        await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def _read(eventlog: EventLog, after: int, subjects: tuple[str, ...], matcher: Matcher, writer: Writer) -> int:
+    async with aclosing(eventlog.read(after=after, subjects=subjects)) as batches:
+        async for batch in batches:
+            for stored in batch.events:
+                after = stored.sequence
+                for change in changes(stored):
+                    for match in matcher.change(change, time.monotonic()):
+                        writer.add(match)
+    return after
+
+
+class _Certificate:
+    """The server's certificate, which is read again when it was renewed."""
+
+    def __init__(self, settings: Settings) -> None:
+        if settings.audit_cert is None:
+            words = "name the certificate in MUSTER_AUDIT_CERT and its key in MUSTER_AUDIT_KEY"
+            raise Refused(words, reason="NoCertificate")
+        self._files = settings.audit_cert, settings.audit_key
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._load()
+
+    def _load(self) -> None:
+        try:
+            self.context.load_cert_chain(*self._files)
+        except OSError as error:
+            words = f"the certificate {self._files[0]} cannot be used: {error}; mount the Secret there"
+            raise Refused(words, reason="NoCertificate") from error
+
+    async def renew(self) -> None:
+        while True:
+            await asyncio.sleep(RENEW_SECONDS)
+            try:
+                self._load()
+            except Refused as refusal:
+                log.warning("certificate not read", why=str(refusal))
+
+
+if __name__ == "__main__":
+    run()

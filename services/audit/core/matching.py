@@ -1,0 +1,116 @@
+"""Matches claims with recorded changes, whichever comes first, in bounded memory.  Pure."""
+
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Iterator
+
+import msgspec
+
+from services.audit.core.changes import Change
+from services.audit.core.claims import Claim
+
+KEPT_SECONDS = 900.0
+"""Seconds for which a claim and a change wait for each other: an API server sends again for some minutes."""
+
+MOST_CHANGES = 100_000
+"""The most changes that are kept, some 20 MiB."""
+
+MOST_BYTES = 2**25
+MOST_BYTES_OF_NAMESPACE = 2**22
+"""The most bytes of all claims and of those of one namespace, so that one flood takes nothing from the others."""
+
+MOST_OF_ONE = 8
+"""The most events about one write, and the most claims of it: more than one are a fault or a forgery."""
+
+_Write = tuple[str, int]
+
+
+class Match(msgspec.Struct, frozen=True, gc=False):
+    """Who made a change."""
+
+    change: Change
+    claim: Claim
+
+
+class _Kept(msgspec.Struct):
+    since: float
+    changes: list[Change] = msgspec.field(default_factory=list)
+
+
+class _Claimed(msgspec.Struct):
+    since: float
+    namespace: str
+    claims: dict[str, Claim] = msgspec.field(default_factory=dict)
+    """By the id of the audit event."""
+    bytes: int = 0
+
+
+class Matcher:
+    """Claims and changes that may still meet."""
+
+    def __init__(self) -> None:
+        self._changes: OrderedDict[_Write, _Kept] = OrderedDict()
+        self._claims: OrderedDict[_Write, _Claimed] = OrderedDict()
+        self._bytes = 0
+        self._of_namespace: defaultdict[str, int] = defaultdict(int)
+        self._oldest: defaultdict[str, deque[_Write]] = defaultdict(deque)
+        self.forced_out = 0
+        """How many claims left before their time, for want of room."""
+
+    @property
+    def bytes(self) -> int:
+        """About how many bytes the claims take."""
+        return self._bytes
+
+    def change(self, change: Change, now: float) -> Iterator[Match]:
+        """Keep a change of the log; its matches with the claims so far."""
+        self._forget(now)
+        kept = self._changes.setdefault((change.uid, change.write), _Kept(now))
+        if len(kept.changes) >= MOST_OF_ONE or any(known.sequence == change.sequence for known in kept.changes):
+            return
+        kept.changes.append(change)
+        if len(self._changes) > MOST_CHANGES:
+            self._changes.popitem(last=False)
+        if (claimed := self._claims.get((change.uid, change.write))) is not None:
+            yield from (Match(change, claim) for claim in claimed.claims.values())
+
+    def claim(self, claim: Claim, now: float) -> Iterator[Match]:
+        """Keep a claim; its matches with the changes so far.  The same one again has none."""
+        self._forget(now)
+        at = claim.uid, claim.write
+        claimed = self._claims.get(at)
+        if claimed is None:
+            claimed = self._claims[at] = _Claimed(now, claim.namespace)
+            self._oldest[claim.namespace].append(at)
+        if claim.audit in claimed.claims or len(claimed.claims) >= MOST_OF_ONE:
+            return
+        claimed.claims[claim.audit] = claim
+        claimed.bytes += claim.weight
+        self._count(claimed.namespace, claim.weight)
+        kept = self._changes.get(at)
+        found = [Match(change, claim) for change in (kept.changes if kept is not None else ())]
+        self._make_room(claimed.namespace)
+        yield from found
+
+    def _forget(self, now: float) -> None:
+        while self._changes and now - next(iter(self._changes.values())).since > KEPT_SECONDS:
+            self._changes.popitem(last=False)
+        while self._claims and now - (oldest := next(iter(self._claims.values()))).since > KEPT_SECONDS:
+            self._drop_oldest(oldest.namespace)
+
+    def _make_room(self, namespace: str) -> None:
+        while self._of_namespace.get(namespace, 0) > MOST_BYTES_OF_NAMESPACE:
+            self.forced_out += self._drop_oldest(namespace)
+        while self._bytes > MOST_BYTES:
+            self.forced_out += self._drop_oldest(next(iter(self._claims.values())).namespace)
+
+    def _drop_oldest(self, namespace: str) -> int:
+        """Forget the oldest write of a namespace; how many claims it had."""
+        gone = self._claims.pop(self._oldest[namespace].popleft())
+        self._count(namespace, -gone.bytes)
+        if not self._oldest[namespace]:
+            del self._of_namespace[namespace], self._oldest[namespace]
+        return len(gone.claims)
+
+    def _count(self, namespace: str, by: int) -> None:
+        self._bytes += by
+        self._of_namespace[namespace] += by

@@ -1,0 +1,109 @@
+"""The HTTPS server: batches of audit events from API servers that know the token."""
+
+import asyncio
+import hmac
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from aiohttp import web
+
+from services.audit.probes import Figures
+from shared.errors import Refused
+from shared.untrusted import MALFORMED
+
+PATH = "/audit"
+
+MOST_BYTES = 2**24
+"""The most bytes of a batch; an API server that sends more has to cut (`--audit-webhook-truncate-enabled`)."""
+
+AT_ONCE = 2
+"""How many batches are read at once."""
+
+MOST_WAITING = 32
+"""How many batches may wait for that; those beyond are sent again later."""
+
+SHORTEST_TOKEN = 16
+
+READ_SECONDS = 30.0
+"""The most seconds in which an API server sends a batch."""
+
+
+class Server:
+    """`take` gets each batch; it raises one of `MALFORMED` for one that cannot be read."""
+
+    def __init__(self, take: Callable[[bytes], None], token: Path, figures: Figures) -> None:
+        self._take = take
+        self._token = token
+        self._figures = figures
+        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._waiting = 0
+
+    @asynccontextmanager
+    async def serving(self, host: str, port: int, tls: ssl.SSLContext) -> AsyncIterator[int]:
+        """Serve while the context lasts; yields the port.
+
+        Raises `Refused` without a token, or if the port is taken.
+        """
+        read_token(self._token)
+        app = web.Application(client_max_size=MOST_BYTES)
+        app.router.add_post(PATH, self._handle)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        try:
+            try:
+                await web.TCPSite(runner, host or None, port, ssl_context=tls).start()
+            except OSError as error:
+                words = f"answer on {host}:{port}: {error.strerror}; set MUSTER_AUDIT_PORT"
+                raise Refused(words, reason="NoPort") from error
+            yield int(runner.addresses[0][1])
+        finally:
+            await runner.cleanup()
+
+    async def _handle(self, request: web.Request) -> web.Response:
+        response = await self._answer(request)
+        self._figures.answered(response.status)
+        return response
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        # Before anything of the body is read.
+        if not self._knows_token(request.headers.get("Authorization", "")):
+            return web.Response(status=401, text="send the token that the webhook's kubeconfig has")
+        if self._waiting >= MOST_WAITING:
+            return web.Response(status=429, text="too many batches at once")
+        self._waiting += 1
+        try:
+            async with self._turns, asyncio.timeout(READ_SECONDS):
+                body = await request.read()
+        except TimeoutError:
+            return web.Response(status=408, text=f"a batch has to arrive within {READ_SECONDS:.0f} s")
+        except web.HTTPRequestEntityTooLarge:
+            return web.Response(status=413, text=f"a batch has at most {MOST_BYTES} bytes")
+        finally:
+            self._waiting -= 1
+        try:
+            self._take(body)
+        except MALFORMED:
+            return web.Response(status=400, text="this is no list of audit events")
+        return web.Response()
+
+    def _knows_token(self, header: str) -> bool:
+        try:
+            token = read_token(self._token)
+        except Refused:
+            return False
+        return hmac.compare_digest(header.encode(errors="replace"), f"Bearer {token}".encode())
+
+
+def read_token(file: Path) -> str:
+    """The token, read anew each time, so that a mounted Secret can be changed.  Raises `Refused` without a long one."""
+    try:
+        token = file.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        words = f"the token {file} cannot be read: {error}; mount the Secret there"
+        raise Refused(words, reason="NoToken") from error
+    if len(token) < SHORTEST_TOKEN:
+        words = f"the token in {file} has {len(token)} characters; make one of at least {SHORTEST_TOKEN}"
+        raise Refused(words, reason="NoToken")
+    return token

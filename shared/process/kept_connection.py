@@ -1,0 +1,91 @@
+"""The connection to the log of a process that works on without one and is told so: the history and audit services."""
+
+import asyncio
+
+import structlog
+
+from shared.errors import Refused, Transient, Trouble
+from shared.eventlog.jetstream import JetStreamEventLog
+from shared.process.settings import Settings
+
+LOG_SECONDS = 2.0
+"""Seconds for a connection to the log."""
+LOG_LOOK_SECONDS = 5.0
+"""Seconds between two looks whether the log lets this process in."""
+PAUSE_SECONDS = 2.0
+"""Seconds after a failed one until the next call tries again; those meanwhile are told the same."""
+
+log = structlog.get_logger()
+
+
+class KeptConnection:
+    """The connection to the log, made when it is asked for; it reconnects by itself until the log turns it away."""
+
+    def __init__(self, name: str, settings: Settings) -> None:
+        """`name` is shown in the server's lists."""
+        self._name = name
+        self._settings = settings
+        self._log: JetStreamEventLog | None = None
+        self._connecting = asyncio.Lock()
+        self._trouble: Trouble | None = None
+        self._again = 0.0
+        self._asked = False
+
+    @property
+    def connected(self) -> bool:
+        return self._log is not None and self._log.connected
+
+    @property
+    def turned_away(self) -> str:
+        """Why the log cannot be read until an administrator changes something, such as a password.
+
+        Empty while the log is read, and while it is merely away.
+        """
+        if not self._asked:
+            return "the log was not asked yet"
+        return str(self._trouble) if isinstance(self._trouble, Refused) else ""
+
+    async def keep(self) -> None:
+        """Look now and then whether the log lets this process in, also while no one asks anything."""
+        while True:
+            try:
+                await self.log()
+            except Trouble:
+                # `turned_away` and each question tell it.
+                pass
+            except Exception:
+                log.exception("cannot look at the log")
+            await asyncio.sleep(LOG_LOOK_SECONDS)
+
+    async def log(self) -> JetStreamEventLog:
+        """The log.  Raises `Trouble` if it cannot be reached."""
+        async with self._connecting:
+            if self._log is not None and self._log.ended:
+                await self.close()
+            if self._log is None:
+                self._log = await self._connect(asyncio.get_running_loop())
+            return self._log
+
+    async def _connect(self, loop: asyncio.AbstractEventLoop) -> JetStreamEventLog:
+        if self._trouble is not None and loop.time() < self._again:
+            raise Transient(str(self._trouble))
+        try:
+            connected = await JetStreamEventLog.connect(
+                self._settings.nats_url, name=self._name, patience=LOG_SECONDS, **self._settings.nats_login
+            )
+        except Trouble as trouble:
+            if str(trouble) != str(self._trouble):
+                log.warning("log not reached", why=str(trouble))
+            self._trouble, self._again = trouble, loop.time() + PAUSE_SECONDS
+            raise
+        finally:
+            self._asked = True
+        if self._trouble is not None:
+            log.info("log reached again")
+        self._trouble = None
+        return connected
+
+    async def close(self) -> None:
+        log, self._log = self._log, None
+        if log is not None:
+            await log.close()

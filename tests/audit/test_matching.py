@@ -1,0 +1,138 @@
+"""Claims and changes meet in any order, once, in bounded memory; nobody is named for another one's write."""
+
+import random
+from itertools import chain
+
+import pytest
+
+from services.audit.core import matching
+from services.audit.core.changes import Change, changes
+from services.audit.core.claims import CREATED, DELETED, Claim
+from services.audit.core.matching import KEPT_SECONDS, MOST_OF_ONE, Matcher
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.watcher import JobDeleting, JobGone, JobObserved, PodsGone, ScaleRequested
+from shared.job.fold import History
+from shared.job.naming import JobKey, Uid
+from tests.kit.histories import KEY, stored
+
+
+def a_change(sequence: int = 7, write: int = 40, uid: str = "uid-1") -> Change:
+    return Change(sequence, JobKey("team-a", "resnet", Uid("uid-1")), uid, write)
+
+
+def a_claim(
+    user: str = "alice", write: int = 40, *, audit: str = "", namespace: str = "team-a", agent: str = ""
+) -> Claim:
+    return Claim(namespace, "uid-1", write, user, (), "", agent, audit or f"audit-{user}-{write}")
+
+
+@pytest.mark.parametrize(
+    ("event", "found"),
+    [
+        (
+            JobObserved(kind="TrainingJob", api_version="v", generation=3, version=42, writes=(40, 41)),
+            [("uid-1", 40), ("uid-1", 41)],
+        ),
+        (JobObserved(kind="TrainingJob", api_version="v", generation=3, version=42), []),
+        (ScaleRequested(kind="ScaleOut", name="more", uid=Uid("request")), [("request", CREATED)]),
+        (JobDeleting(version=9), [("uid-1", DELETED)]),
+        (JobGone(), [("uid-1", DELETED)]),
+        (PodsGone(uids=(Uid("pod"),)), []),
+    ],
+    ids=["an edit", "an edit of which the writes are not known", "a request", "a deletion", "an end", "of no person"],
+)
+def test_the_changes_of_an_event(event: AnyEvent, found: list[tuple[str, int]]):
+    assert [(change.uid, change.write) for change in changes(stored(History(KEY), event))] == found
+
+
+def test_events_of_other_authors_and_unreadable_ones_have_no_changes():
+    event = stored(History(KEY), JobGone(), author="status")
+    assert [*changes(event)] == []
+
+
+def test_they_meet_whichever_comes_first():
+    first, second = Matcher(), Matcher()
+    assert not [*first.change(a_change(), 0)]
+    assert [match.claim.user for match in first.claim(a_claim(), 1)] == ["alice"]
+    assert not [*second.claim(a_claim(), 0)]
+    assert [match.change.sequence for match in second.change(a_change(), 1)] == [7]
+
+
+def test_the_same_again_has_no_match():
+    matcher = Matcher()
+    assert len([*chain(matcher.change(a_change(), 0), matcher.claim(a_claim(), 0))]) == 1
+    assert not [*chain(matcher.change(a_change(), 0), matcher.claim(a_claim(), 0))]
+
+
+def test_another_version_or_object_has_no_match():
+    matcher = Matcher()
+    assert not [*matcher.change(a_change(), 0)]
+    assert not [*matcher.claim(a_claim(write=41), 0)]
+    assert not [*matcher.change(a_change(8, 41, "uid-2"), 0)]
+
+
+def test_a_second_claim_of_a_write_is_written_down_too_so_that_readers_believe_neither():
+    matcher = Matcher()
+    found = [*chain(matcher.change(a_change(), 0), matcher.claim(a_claim(), 0), matcher.claim(a_claim("bob"), 0))]
+    assert [match.claim.user for match in found] == ["alice", "bob"]
+
+
+def test_a_write_that_two_events_tell_of_is_named_in_both():
+    matcher = Matcher()
+    found = [*chain(matcher.claim(a_claim(), 0), matcher.change(a_change(7), 0), matcher.change(a_change(9), 0))]
+    assert [match.change.sequence for match in found] == [7, 9]
+
+
+def test_what_came_too_late_has_no_match():
+    matcher = Matcher()
+    assert not [*matcher.claim(a_claim(), 0)]
+    assert not [*matcher.change(a_change(), KEPT_SECONDS + 1)]
+    assert matcher.bytes == 0
+
+
+def test_a_flood_in_one_namespace_takes_the_room_of_no_other(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(matching, "MOST_BYTES_OF_NAMESPACE", 20_000)
+    monkeypatch.setattr(matching, "MOST_BYTES", 50_000)
+    matcher = Matcher()
+    assert not [*matcher.claim(a_claim(write=1, namespace="team-b"), 0)]
+    for write in range(2, 2000):
+        assert not [*matcher.claim(a_claim(write=write, agent="x" * 200), 0)]
+    assert matcher.bytes <= 50_000
+    assert [match.claim.namespace for match in matcher.change(a_change(write=1), 0)] == ["team-b"]
+    assert [match.claim.write for match in matcher.change(a_change(write=1999), 0)] == [1999]
+    assert not [*matcher.change(a_change(write=2), 0)]
+    assert matcher.forced_out > 1000
+    for namespace in range(2000):
+        [*matcher.claim(a_claim(write=5000 + namespace, namespace=f"team-{namespace}"), 1)]
+    assert matcher.bytes <= 50_000
+    assert not [*matcher.claim(a_claim(write=1), KEPT_SECONDS * 3)]
+    assert matcher.bytes < 1000
+
+
+def test_claims_of_one_write_are_bounded():
+    matcher = Matcher()
+    assert not [*matcher.change(a_change(), 0)]
+    found = [match for number in range(99) for match in matcher.claim(a_claim(audit=str(number)), 0)]
+    assert len(found) == MOST_OF_ONE
+
+
+def test_six_clients_that_edit_one_job_ten_thousand_times_are_never_named_for_another_ones_write():
+    chance, matcher = random.Random(7), Matcher()
+    wrote: dict[int, str] = {}
+    told: list[tuple[str, object]] = []
+    for version in range(100, 10_100):
+        user = wrote[version] = f"client-{chance.randrange(6)}"
+        # The audit event may be lost or come twice, and the watcher may record several writes in one event.
+        told += [("claim", a_claim(user, version))] * chance.choice([0, 1, 1, 1, 2])
+        told += [("change", a_change(sequence=version // 3, write=version))] * chance.choice([0, 1, 1])
+    places = {id(each): number + chance.uniform(0, 300) for number, (_, each) in enumerate(told)}
+    told.sort(key=lambda each: places[id(each[1])])
+    found: dict[int, str] = {}
+    for _, each in told:
+        matches = matcher.claim(each, 0) if isinstance(each, Claim) else ()
+        matches = matcher.change(each, 0) if isinstance(each, Change) else matches
+        for match in matches:
+            assert match.change.write not in found
+            found[match.change.write] = match.claim.user
+    assert found == {write: wrote[write] for write in found}
+    assert len(found) > 5_000
