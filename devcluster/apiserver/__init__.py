@@ -9,7 +9,8 @@ What it does not do, and answers with a clear error or simply leaves out:
 
 - authorization: every user that has a token may do everything;
 - admission webhooks, conversion webhooks, quotas, limit ranges, service account tokens;
-- field ownership: server-side apply merges, never conflicts and never removes; `managedFields` are not kept;
+- field ownership beyond the `managedFields` of custom resources: server-side apply merges, never conflicts and never
+  removes;
 - the validation of built-in kinds and of definitions beyond what this server and its nodes work with;
 - aggregated APIs at other Services than `ExternalName`;
 - ClusterIPs, `attach`, `portforward`, `binding`, SPDY, answers in protobuf, aggregated discovery, watch lists.

@@ -13,6 +13,7 @@ from devcluster.apiserver.errors import Json
 from devcluster.apiserver.listing import call_selector, page
 from devcluster.apiserver.metadata import check_type
 from devcluster.apiserver.objects import Objects, Write
+from devcluster.apiserver.ownership import Writer
 from devcluster.apiserver.patch import json_patch, merge_patch, strategic_merge_patch
 from devcluster.apiserver.render import Renderer, answer, success
 from devcluster.apiserver.resources import NAMESPACES, PODS, SERVICES, SUBJECT_REVIEW, Resource
@@ -121,7 +122,7 @@ class Handlers:
         return self._one(call, resource, entry, how)
 
     async def _apply(self, call: Call, resource: Resource, body: Any, how: Write) -> web.StreamResponse:
-        """Server-side apply as a plain merge: without field ownership nothing conflicts and nothing is removed."""
+        """Server-side apply as a plain merge: nothing conflicts and nothing is removed."""
         if not call.query.get("fieldManager"):
             cause = errors.required("fieldManager", "is required for apply patch")
             raise errors.invalid("meta.k8s.io", "PatchOptions", "", [cause])
@@ -185,7 +186,10 @@ def read_write(call: Call, *, replaces: bool = False) -> Write:
     validation = call.query.get("fieldValidation", "") or "Warn"
     if validation not in ("Ignore", "Warn", "Strict"):
         raise call.wrong_option(errors.not_supported("fieldValidation", validation, ("", "Ignore", "Strict", "Warn")))
-    return Write(dry_run=call.dry_run, field_validation=validation, replaces=replaces)
+    agent = call.request.headers.get("User-Agent", "")
+    operation = "Apply" if call.verb == "patch" and call.content_type == APPLY_PATCH else "Update"
+    writer = Writer.named(call.query.get("fieldManager", ""), agent, operation, call.target.subresource)
+    return Write(dry_run=call.dry_run, field_validation=validation, replaces=replaces, writer=writer)
 
 
 def read_delete(call: Call, body: Any) -> Delete:

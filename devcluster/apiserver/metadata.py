@@ -26,7 +26,7 @@ GIVEN_BY_SERVER = (
 def read_metadata(resource: Resource, obj: Json) -> list[str]:
     """Check and clean `obj["metadata"]` in place: its types, no nulls, no unknown fields (whose paths are returned).
 
-    `managedFields` are dropped: this server keeps no field ownership.
+    `managedFields` are dropped: the server keeps them (`ownership.py`).
     """
     metadata = obj.get("metadata")
     metadata = {} if metadata is None else metadata

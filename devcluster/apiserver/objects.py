@@ -24,10 +24,12 @@ from devcluster.apiserver.metadata import (
     settle_namespace,
 )
 from devcluster.apiserver.names import metadata_causes
+from devcluster.apiserver.ownership import OURS, Writer, owned
 from devcluster.apiserver.resources import DEFINITIONS, EVENTS, NAMESPACES, NODES, PODS, Registry, Resource
 from devcluster.apiserver.schema import apply_defaults, prune, same
 from devcluster.apiserver.shapes import check_shape
 from devcluster.apiserver.store import Change, Store
+from devcluster.clock import now
 
 SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 UNSAVED = 0
@@ -44,6 +46,7 @@ class Write:
     """Filled during the write, and sent to the client."""
     replaces: bool = False
     """True for a PUT, which replaces the version that the client has read."""
+    writer: Writer = OURS
 
 
 class Objects:
@@ -97,6 +100,8 @@ class Objects:
         give_identity(new["metadata"])
         if _counts_generations(resource):
             new["metadata"]["generation"] = 1
+        if resource.custom:
+            new["metadata"]["managedFields"] = owned(None, new, how.writer, now())
         if resource.key == DEFINITIONS.key:
             new["status"] = definitions.established(new)
         if how.dry_run:
@@ -193,6 +198,8 @@ class Objects:
         self._check_preconditions(resource, entry, metadata, how)
         claimed = keep_identity(metadata, old["metadata"])
         metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
+        if "managedFields" in old["metadata"]:
+            metadata["managedFields"] = old["metadata"]["managedFields"]
         if subresource == "status":
             new = _only_status(resource, new, self.served(resource, entry))
         elif "status" in resource.subresources:
@@ -205,6 +212,8 @@ class Objects:
             new["status"] = definitions.established(new)
         if _counts_generations(resource) and _spec_changed(resource, new, before):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+        if resource.custom and not same(new, before):
+            new["metadata"] = new["metadata"] | {"managedFields": owned(before, new, how.writer, now())}
         new = versions.stored(resource, new)
         # A write that changes nothing is not stored: it gets no new version, and watches get no event.
         if same(new, old) or how.dry_run:

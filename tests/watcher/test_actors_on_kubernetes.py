@@ -1,15 +1,17 @@
-"""Six clients edit one job of a real API server: whoever is named wrote it."""
+"""Six clients edit one job of the embedded and of a real API server: whoever is named wrote it."""
 
 import asyncio
 import os
 import random
 from contextlib import aclosing
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
 from devcluster.cluster import ADMIN
 from devcluster.controlplane import ControlPlane
+from devcluster.start import Devcluster
 from services.watcher.core.actors import attributed
 from services.watcher.core.observed import ObservedJob
 from services.watcher.core.views import observed_job
@@ -17,21 +19,31 @@ from shared.cluster import Applied
 from shared.cluster.kube import KubeCluster
 from shared.frameworks.training_job import TRAININGJOB, TRAININGJOBS
 from tests.crds.conftest import installed
+from tests.crds.kubectl import install
 from tests.devcluster.apiserver.client import client_of
 from tests.frameworks.documents import training_job
 from tests.kit.clusters import NAMESPACES
 
 __all__ = ["installed"]
 
-pytestmark = pytest.mark.real
-
 EDITS = int(os.environ.get("MUSTER_EDITS", "600"))
 CLIENTS = [f"client-{number}" for number in range(6)]
 PATIENCE_SECONDS = 60.0
 
 
+@pytest.mark.real
 async def test_whoever_is_named_wrote_it(installed: ControlPlane) -> None:
-    cluster = await KubeCluster.connect(installed.kubeconfig(ADMIN))
+    await _prove(installed.kubeconfig(ADMIN))
+
+
+async def test_whoever_is_named_wrote_it_on_the_embedded_cluster(tmp_path: Path) -> None:
+    async with Devcluster(tmp_path, nodes=0) as cluster:
+        await install(cluster)
+        await _prove(cluster.kubeconfig(ADMIN))
+
+
+async def _prove(kubeconfig: Path) -> None:
+    cluster = await KubeCluster.connect(kubeconfig)
     namespace, chance = f"actors-{uuid4().hex[:8]}", random.Random(7)
     await cluster.create(NAMESPACES, "", {"metadata": {"name": namespace}})
     path = f"/apis/{TRAININGJOBS.api_version}/namespaces/{namespace}/trainingjobs"
@@ -51,7 +63,7 @@ async def test_whoever_is_named_wrote_it(installed: ControlPlane) -> None:
                     if last.done() and seen.object.metadata.version >= last.result():
                         return
 
-    async with client_of(installed.kubeconfig(ADMIN)) as client, asyncio.TaskGroup() as tasks:
+    async with client_of(kubeconfig) as client, asyncio.TaskGroup() as tasks:
         following = tasks.create_task(follow())
         await watching.wait()
         job = training_job() | {"metadata": {"name": "resnet"}}
