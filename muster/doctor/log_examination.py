@@ -83,6 +83,7 @@ class LogExamination:
             unfit = str(refusal)
         found = streams.settings(unfit, differences({stream.name: stream.config for stream in there}))
         found += [*streams.copies(there), *streams.room(there)]
+        found += streams.subscribers(await inspection.copies(log) or {})
         if (time := there[-1].ts) is not None:
             reading = clocks.Reading(time, asked, answered)
             found.append(clocks.difference("clock.nats", "the NATS server", reading))

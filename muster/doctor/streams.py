@@ -1,11 +1,17 @@
 """Findings about the log's streams: their settings, their copies and their room.  Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from muster.doctor.findings import Finding, fail, ok, unknown, warn
 from shared.eventlog.durability import Varz, copies_trouble, fsync_trouble
 from shared.eventlog.room import Room, of_stream, size
 from shared.eventlog.streams import StreamInfo
+
+STARVED_SECONDS = 5.0
+"""A copy hears of the log each second; `docs/adr/0019` says what it takes until a reader sees that it does not."""
+MOST_BEHIND = 1_000
+NANOSECONDS = 1_000_000_000
+REMAKE = "run `muster setup`, or `muster subscriber add`, with the size of the copy: it is made anew"
 
 SET_UP = "run `muster setup` with an administrator's NATS credentials"
 
@@ -36,6 +42,28 @@ def copies(streams: Sequence[StreamInfo]) -> list[Finding]:
         found.append(told("log.copies", trouble.words, trouble.remedy))
     wanted = ", ".join(f"{stream.name} {stream.config.get('num_replicas') or 1}" for stream in streams)
     return found or [ok("log.copies", f"all copies are up to date ({wanted})")]
+
+
+def subscribers(copies: Mapping[str, StreamInfo | None]) -> list[Finding]:
+    """Findings about the copies for subscribers, by the user of each: gone, not fed or behind."""
+    found = []
+    for user, copy in copies.items():
+        if copy is None or copy.mirror is None:
+            words = f"the copy of {user} is gone, and the log still feeds it"
+            found.append(fail("log.subscribers", words, REMAKE))
+            continue
+        starved = copy.mirror.active / NANOSECONDS
+        if not 0 <= starved <= STARVED_SECONDS:
+            since = f"for {starved:.0f} s" if starved >= 0 else "since it was made"
+            found.append(fail("log.subscribers", f"the copy of {user} was not fed {since}", REMAKE))
+        elif copy.mirror.lag > MOST_BEHIND:
+            words = f"the copy of {user} is {copy.mirror.lag} events behind the log"
+            found.append(
+                warn("log.subscribers", words, "look again; if it stays so, the NATS server's disk is too slow")
+            )
+    if found or not copies:
+        return found
+    return [ok("log.subscribers", f"the copies for subscribers are up to date ({', '.join(copies)})")]
 
 
 def room(streams: Iterable[StreamInfo]) -> list[Finding]:

@@ -1,6 +1,6 @@
 """Reads the state of the log for `muster doctor`: its server, its streams, the holders of leases.
 
-It needs the rights of a reader, and changes nothing.
+It needs the rights of a reader, for the copies of subscribers those of the administrator, and changes nothing.
 """
 
 from datetime import datetime
@@ -12,6 +12,7 @@ from shared.eventlog import api
 from shared.eventlog.account import LEASES, stream_of, subject_of
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.streams import StreamInfo
+from shared.eventlog.subscribers import fed_copies, found_copy
 from shared.eventlog.tls import Life
 
 
@@ -48,6 +49,28 @@ def server(log: JetStreamEventLog) -> Server:
     """The server of this connection, by its INFO."""
     greeting = log.connection.greeting
     return Server(str(greeting.get("server_name", "")), str(greeting.get("version", "")), log.connection.certificate)
+
+
+async def copies(log: JetStreamEventLog) -> dict[str, StreamInfo | None] | None:
+    """The copies for subscribers by the user of each, None in the place of one that is gone.
+
+    None if this user may not see them: only the administrator may.  Raises `Trouble`.
+    """
+    try:
+        fed = await fed_copies(log.connection)
+    except Refused as refusal:
+        if refusal.reason != "Forbidden":
+            raise
+        return None
+    found: dict[str, StreamInfo | None] = {}
+    for copy in sorted(fed):
+        try:
+            found[copy.user] = await found_copy(log.connection, copy)
+        except Refused as refusal:
+            if refusal.reason != "NoAccount":
+                raise
+            found[copy.user] = None
+    return found
 
 
 async def stream(log: JetStreamEventLog, name: str) -> StreamInfo | None:

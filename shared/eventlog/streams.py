@@ -34,6 +34,15 @@ class StreamCluster(msgspec.Struct, frozen=True):
     replicas: tuple[Replica, ...] = ()
 
 
+class Mirror(msgspec.Struct, frozen=True):
+    """How a stream that copies another one is fed."""
+
+    lag: int = 0
+    """How many events it lacks."""
+    active: int = -1
+    """Nanoseconds since it was last told anything, which is each second; -1 if it never was."""
+
+
 class StreamInfo(msgspec.Struct, frozen=True):
     """A stream as its leader knows it."""
 
@@ -43,6 +52,7 @@ class StreamInfo(msgspec.Struct, frozen=True):
     ts: datetime | None = None
     """The time by the server's clock."""
     created: str = ""
+    mirror: Mirror | None = None
 
     @property
     def name(self) -> str:

@@ -343,7 +343,8 @@ The headers are CloudEvents 1.0 in NATS' binding; the [AsyncAPI document](schema
 - **Delay.** An event is in the copy a moment after it is in the log.
   A copy hears of the log each second, also when there is no event: in the information of its stream
   (`nats stream info JOBS`: Last Seen) `mirror.active` is the nanoseconds since then.
-  More than 3 seconds mean that the copy is no longer fed, or that the log is away; tell an administrator.
+  More than 3 seconds mean that the copy is no longer fed, or that the log is away; tell an administrator,
+  to whom `muster doctor` says which copies are gone, not fed or behind.
 - **Evolution.** A type, a field or a word of an enumeration may be added in any release.
   A field is never renamed, retyped or removed, and a type keeps its meaning: a changed meaning is a new type.
   Ignore fields and types that you do not know.

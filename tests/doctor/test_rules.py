@@ -18,7 +18,7 @@ from shared.cluster import access
 from shared.cluster.examination import Right
 from shared.eventlog.durability import Varz
 from shared.eventlog.inspection import Holding
-from shared.eventlog.streams import Replica, StreamCluster, StreamInfo, StreamState
+from shared.eventlog.streams import Mirror, Replica, StreamCluster, StreamInfo, StreamState
 from shared.eventlog.tls import Life
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.training_job import TRAININGJOB
@@ -137,6 +137,40 @@ N1, N2 = Replica("n1", current=True), Replica("n2", current=True)
 )
 def test_copies(stream: StreamInfo, statuses: list[str]):
     assert [found.status for found in streams.copies([stream])] == statuses
+
+
+FED = msgspec.structs.replace(a_stream(1), mirror=Mirror(active=900_000_000))
+
+
+@pytest.mark.parametrize(
+    ("copies", "statuses", "words"),
+    [
+        pytest.param({}, [], "", id="none, or none that this user may see"),
+        pytest.param({"subscriber": FED, "subscriber-team-a": FED}, ["ok"], "subscriber-team-a", id="all are fed"),
+        pytest.param(
+            {"subscriber": FED, "subscriber-team-a": None}, ["fail"], "of subscriber-team-a is gone", id="gone"
+        ),
+        pytest.param(
+            {"subscriber": msgspec.structs.replace(FED, mirror=Mirror(active=9_000_000_000))},
+            ["fail"],
+            "not fed for 9 s",
+            id="starved",
+        ),
+        pytest.param(
+            {"subscriber": msgspec.structs.replace(FED, mirror=Mirror())}, ["fail"], "since it was made", id="never fed"
+        ),
+        pytest.param(
+            {"subscriber": msgspec.structs.replace(FED, mirror=Mirror(active=1, lag=5000))},
+            ["warn"],
+            "5000 events behind",
+            id="behind",
+        ),
+    ],
+)
+def test_the_copies_for_subscribers(copies: dict[str, StreamInfo | None], statuses: list[str], words: str):
+    found = streams.subscribers(copies)
+    assert [each.status for each in found] == statuses
+    assert words in "".join(each.message for each in found)
 
 
 @pytest.mark.parametrize(
