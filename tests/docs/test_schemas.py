@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from jsonschema import Draft202012Validator
+from jsonschema import Draft7Validator, Draft202012Validator
 
 from muster.schemas import KINDS, asyncapi, breaks, of_all, of_type
 from tests.docs.schemas import FOLDER, RELEASED, files
@@ -23,6 +23,17 @@ def test_the_schemas_are_those_of_the_models():
 @pytest.mark.parametrize("path", sorted(RELEASED.glob("*.json")), ids=lambda path: path.stem)
 def test_what_a_release_promised_holds(path: Path):
     assert breaks(msgspec.json.decode(path.read_bytes()), of_all()["$defs"]) == []
+
+
+ASYNCAPI = Draft7Validator(msgspec.json.decode(Path(__file__).with_name("asyncapi-3.0.0.schema.json").read_bytes()))
+
+
+def test_the_asyncapi_document_is_one_by_the_schema_of_asyncapi():
+    document = msgspec.json.decode((FOLDER / "asyncapi.json").read_bytes())
+    assert [error.message for error in ASYNCAPI.iter_errors(document)] == []
+    channel = next(iter(document["channels"].values()))
+    channel["adress"] = channel.pop("address")
+    assert not ASYNCAPI.is_valid(document)
 
 
 def changed(*path: str, value: Any = None) -> dict[str, Any]:
