@@ -195,7 +195,9 @@ def _job_observed(job: Job, event: watcher.JobObserved, at: At) -> Job:
         gone=0,
     )
     # An edit of minReplicas may change whether enough workers run.
-    return with_minimum_checked(requests.resized(attempts.with_restart_wanted(job, before, at), before, at), at)
+    return with_minimum_checked(
+        requests.resized(attempts.with_restart_wanted(job, before, at), before, event.by, at), at
+    )
 
 
 def _children_observed(job: Job, event: watcher.ChildrenObserved, at: At) -> Job:

@@ -25,7 +25,7 @@ from shared.job.request import TIMED_OUT, DrainLook, Request, Script
 from shared.job.spec import WORKER, JobSpec
 from shared.job.state import Job, hosts_seen, with_attempt, with_scaling, without
 from shared.job.timers import DRAIN_CHECK
-from shared.job.views import Slots, each, indices
+from shared.job.views import Actor, Slots, each, indices
 
 replace = msgspec.structs.replace
 
@@ -42,7 +42,14 @@ def requested(job: Job, event: ScaleRequested, at: At) -> Job:
     known = job.scaling.requests.get(event.uid)
     if known is None:
         conditions = with_condition((), "Created", at, reason="ScaleRequestCreated")
-        known = Request(uid=event.uid, name=event.name, kind=event.kind, order=at.sequence, conditions=conditions)
+        known = Request(
+            uid=event.uid,
+            name=event.name,
+            kind=event.kind,
+            order=at.sequence,
+            by=event.by,
+            conditions=conditions,
+        )
     if known.phase == "Pending":
         known = replace(known, spec=event.spec, problems=event.problems)
     # A request can return to a history that it had left: its job was deleted and created again.
@@ -143,8 +150,8 @@ def _sized(job: Job, request: Request) -> int:
     return wanted if most is None else min(wanted, most)
 
 
-def resized(job: Job, before: JobSpec | None, at: At) -> Job:
-    """Note an edit of the number of workers of an admitted job, by a person or an autoscaler.
+def resized(job: Job, before: JobSpec | None, by: tuple[Actor, ...], at: At) -> Job:
+    """Note an edit of the number of workers of an admitted job, by these clients if they are known.
 
     `job` has the new spec, `before` is the last one.  An edit waits in the queue of scale requests and replaces a
     waiting edit; a job without workers begins with the new size.
@@ -160,10 +167,10 @@ def resized(job: Job, before: JobSpec | None, at: At) -> Job:
     if job.between_attempts or not job.attempt.begun:
         # Before the first slots the job has no size: they follow the spec.
         return with_scaling(job, size=replicas if job.scaling.size else 0)
-    return with_edit(job, replicas, at)
+    return with_edit(job, replicas, at, by)
 
 
-def with_edit(job: Job, replicas: int, at: At) -> Job:
+def with_edit(job: Job, replicas: int, at: At, by: tuple[Actor, ...] = ()) -> Job:
     """The job with an edit in its queue that asks for this number of workers."""
     uid = Uid(f"replicas-{job.generation}")
     request = Request(
@@ -173,6 +180,7 @@ def with_edit(job: Job, replicas: int, at: At) -> Job:
         order=at.sequence,
         owner=job.key.uid,
         resize=replicas,
+        by=by,
         conditions=with_condition((), "Created", at, reason="ScaleRequestCreated"),
     )
     return with_scaling(job, requests={**job.scaling.requests, uid: request})

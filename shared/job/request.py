@@ -8,8 +8,8 @@ from shared.job.conditions import Condition
 from shared.job.naming import Slot, Uid
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import Problem, ScaleKind, ScaleSpec
-from shared.job.text import counted
-from shared.job.views import Member
+from shared.job.text import counted, in_a_row
+from shared.job.views import Actor, Member
 
 RequestPhase = Literal["Pending", "Scaling", "Succeeded", "Failed"]
 
@@ -89,6 +89,8 @@ class Request(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     script: Script | None = None
     """None before its script starts, and for a request without one."""
     look: DrainLook | None = None
+    by: tuple[Actor, ...] = ()
+    """The clients that asked for it; empty if they are not known for certain."""
     conditions: tuple[Condition, ...] = ()
 
     @property
@@ -100,6 +102,12 @@ class Request(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def sizes(self) -> str:
         """`2 -> 4 workers`; empty before its acceptance."""
         return f"{self.before} -> {counted(self.after, 'worker')}" if self.after else ""
+
+    @property
+    def wish(self) -> str:
+        """`2 -> 4 workers, by kubectl-edit`: the sizes and who asked for them, if that is known."""
+        names = in_a_row([*map(str, self.by)])
+        return f"{self.sizes}, by {names}" if self.sizes and names else self.sizes
 
     @property
     def over(self) -> bool:

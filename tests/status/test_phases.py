@@ -1,17 +1,20 @@
 """Phases in path order, and the verdicts behind the last one."""
 
+import msgspec
 import pytest
 
 from services.status.core import phases
+from services.status.core.announce import announcements
+from services.status.core.effects import Announce
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scaler import ScaleSucceeded
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.status import JobCreated, JobFailed, JobRunning, JobScaling, JobSucceeded
-from shared.job.events.watcher import JobObserved, LauncherLost, PodsGone, TimePassed
+from shared.job.events.watcher import JobObserved, LauncherLost, PodsGone, ScaleRequested, TimePassed
 from shared.job.naming import Uid
 from shared.job.spec import LAUNCHER, Problem
-from shared.job.views import Exit, Slots
+from shared.job.views import Actor, Exit, Slots
 from tests.kit.builders import (
     a_created_job,
     a_ready_job,
@@ -35,6 +38,8 @@ LAUNCHED: list[AnyEvent] = [
     hosts_file(1),
     SlotsAssigned(slots=(Slots(0, LAUNCHER, ((0, 0),)),)),
 ]
+
+replace = msgspec.structs.replace
 
 
 def test_a_valid_job_is_taken_on():
@@ -68,6 +73,29 @@ def test_scaling_is_a_phase_of_its_own_and_ends_in_running():
     assert phases.next_phase(given(*scaling).job) is None
     done = ScaleSucceeded(request=Uid("request-1"), reason="ScalingOutSucceeded")
     assert phases.next_phase(given(*scaling, done).job) == JobRunning(reason="TrainingJobRunning")
+
+
+def test_scaling_names_the_clients_that_asked_for_it_if_they_are_known():
+    wish, accepted, begins = scaling_out(2)
+    assert isinstance(wish, ScaleRequested)
+    asked = replace(wish, by=(Actor("kubectl-create"), Actor("robot")))
+    now = phases.next_phase(given(*a_running_job(workers=2), asked, accepted).job)
+    assert isinstance(now, JobScaling)
+    assert now == JobScaling(reason="ScalingStart", message="2 -> 3 workers, by kubectl-create and robot")
+    assert isinstance(begins, JobScaling)
+    done = given(
+        *a_running_job(workers=2),
+        asked,
+        accepted,
+        replace(begins, message=now.message),
+        ScaleSucceeded(request=Uid("request-1"), reason="ScalingOutSucceeded"),
+        JobRunning(reason="TrainingJobRunning"),
+    ).job
+    told = [step for step in announcements(done) if isinstance(step, Announce) and step.message == now.message]
+    assert {step.kind for step in told} == {"ScaleOut", "TrainingJob"}
+    edit = replace(observed(a_spec(3), generation=2), by=(Actor("kubectl", "Update", "scale"),))
+    (request,) = given(*a_running_job(workers=2), edit).job.scaling.requests.values()
+    assert [*map(str, request.by)] == ["kubectl (scale)"]
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ def _of_request(request: Request) -> list[Step]:
             condition.since.sequence,
             condition.since.time,
             condition.reason,
-            condition.message or request.sizes or reasons.of_request(condition.reason) or condition.reason,
+            condition.message or request.wish or reasons.of_request(condition.reason) or condition.reason,
             condition.type in _FAILURES,
         )
         for condition in request.conditions

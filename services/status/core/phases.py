@@ -41,7 +41,7 @@ def next_phase(job: Job) -> status.Decision | None:
         message = reasons.told(reasons.PHASES, RESTART_REQUESTED)
         return status.JobRestarting(reason=RESTART_REQUESTED, message=message)
     if job.phase == "Running" and (request := job.scaling.open_request) is not None:
-        return status.JobScaling(reason=reasons.SCALING_START, message=request.sizes)
+        return status.JobScaling(reason=reasons.SCALING_START, message=request.wish)
     if job.phase == "Scaling" and not job.scaling.open:
         return status.JobRunning(reason=f"{job.kind}Running")
     return None
