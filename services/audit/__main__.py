@@ -123,9 +123,8 @@ async def _read(eventlog: EventLog, after: int, subjects: tuple[str, ...], match
         async for batch in batches:
             for stored in batch.events:
                 after = stored.sequence
-                for change in changes(stored):
-                    for match in matcher.change(change, time.monotonic()):
-                        writer.add(match)
+                for match in matcher.record(changes(stored), time.monotonic()):
+                    writer.add(match)
     return after
 
 

@@ -6,7 +6,7 @@ from itertools import chain
 import pytest
 
 from services.audit.core import matching
-from services.audit.core.changes import Change, changes
+from services.audit.core.changes import Change, Recorded, changes
 from services.audit.core.claims import CREATED, DELETED, Claim
 from services.audit.core.matching import KEPT_SECONDS, MOST_OF_ONE, Matcher
 from shared.job.events.catalog import AnyEvent
@@ -42,12 +42,12 @@ def a_claim(
     ids=["an edit", "an edit of which the writes are not known", "a request", "a deletion", "an end", "of no person"],
 )
 def test_the_changes_of_an_event(event: AnyEvent, found: list[tuple[str, int]]):
-    assert [(change.uid, change.write) for change in changes(stored(History(KEY), event))] == found
+    assert [(change.uid, change.write) for change in changes(stored(History(KEY), event)).changes] == found
 
 
 def test_events_of_other_authors_and_unreadable_ones_have_no_changes():
     event = stored(History(KEY), JobGone(), author="status")
-    assert [*changes(event)] == []
+    assert changes(event) == Recorded()
 
 
 def test_they_meet_whichever_comes_first():
@@ -81,6 +81,30 @@ def test_a_write_that_two_events_tell_of_is_named_in_both():
     matcher = Matcher()
     found = [*chain(matcher.claim(a_claim(), 0), matcher.change(a_change(7), 0), matcher.change(a_change(9), 0))]
     assert [match.change.sequence for match in found] == [7, 9]
+
+
+def seen(epoch: int, *writes: int) -> AnyEvent:
+    return JobObserved(kind="TrainingJob", api_version="v", generation=3, version=42, epoch=epoch, writes=writes)
+
+
+def test_a_version_that_is_given_out_again_after_etcd_was_restored_is_not_the_first_ones_writer():
+    matcher, history = Matcher(), History(JobKey("team-a", "resnet", Uid("uid-1")))
+    first, second = (changes(stored(history, seen(epoch, 40))) for epoch in (0, 1))
+    claims = [a_claim(), a_claim(write=DELETED)]
+    assert len([match for claim in claims for match in matcher.claim(claim, 0)]) == 0
+    assert [match.claim.user for match in matcher.record(first, 0)] == ["alice"]
+    assert not [*matcher.record(second, 0)]
+    assert not [*matcher.change(a_change(write=DELETED), 0)]
+    # A replica that has not listed again yet knows the old versions.
+    assert not [*matcher.record(first, 0)]
+    assert [match.claim.user for match in matcher.claim(a_claim("bob"), 1)] == ["bob"]
+
+
+def test_the_first_list_after_a_restore_has_no_change_and_ends_the_epoch_all_the_same():
+    matcher, history = Matcher(), History(JobKey("team-a", "resnet", Uid("uid-1")))
+    assert not [*matcher.claim(a_claim(write=DELETED), 0)]
+    assert not [*matcher.record(changes(stored(history, seen(1))), 0)]
+    assert not [*matcher.record(changes(stored(history, JobGone())), 0)]
 
 
 def test_what_came_too_late_has_no_match():

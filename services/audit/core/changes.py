@@ -1,7 +1,5 @@
 """The changes that the watcher recorded and that somebody made.  Pure."""
 
-from collections.abc import Iterator
-
 import msgspec
 
 from services.audit.core.claims import CREATED, DELETED
@@ -26,20 +24,29 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     """As in a claim."""
 
 
-def changes(stored: Stored) -> Iterator[Change]:
+class Recorded(msgspec.Struct, frozen=True):
+    """What an event of the watcher tells."""
+
+    changes: tuple[Change, ...] = ()
+    epoch: int | None = None
+    """The epoch of the cluster's versions: the watcher counts it up when etcd was restored; None if it tells none."""
+
+
+def changes(stored: Stored) -> Recorded:
     """The changes of an event; none of another author's, or of one that cannot be read."""
     try:
         subject = Subject.parse(stored.subject)
         if subject.author != "watcher" or subject.type not in TYPES:
-            return
+            return Recorded()
         event = read_event(stored.body, subject.type)
     except (ValueError, Malformed, UnknownEvent):
-        return
+        return Recorded()
     key = key_of(subject)
     match event:
-        case JobObserved(writes=writes):
-            yield from (Change(stored.sequence, key, key.uid, write) for write in writes)
+        case JobObserved(writes=writes, epoch=epoch):
+            return Recorded(tuple(Change(stored.sequence, key, key.uid, write) for write in writes), epoch)
         case ScaleRequested(uid=uid):
-            yield Change(stored.sequence, key, uid, CREATED)
+            return Recorded((Change(stored.sequence, key, uid, CREATED),))
         case JobDeleting() | JobGone():
-            yield Change(stored.sequence, key, key.uid, DELETED)
+            return Recorded((Change(stored.sequence, key, key.uid, DELETED),))
+    return Recorded()

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from services.audit.core.changes import Change
+from services.audit.core.changes import Change, Recorded
 from services.audit.core.claims import Claim
 
 KEPT_SECONDS = 900.0
@@ -48,18 +48,36 @@ class Matcher:
     """Claims and changes that may still meet."""
 
     def __init__(self) -> None:
+        self.forced_out = 0
+        """How many claims left before their time, for want of room."""
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all: the sequences of the changes are those of another log now."""
+        self._epoch = 0
         self._changes: OrderedDict[_Write, _Kept] = OrderedDict()
         self._claims: OrderedDict[_Write, _Claimed] = OrderedDict()
         self._bytes = 0
         self._of_namespace: defaultdict[str, int] = defaultdict(int)
         self._oldest: defaultdict[str, deque[_Write]] = defaultdict(deque)
-        self.forced_out = 0
-        """How many claims left before their time, for want of room."""
 
     @property
     def bytes(self) -> int:
         """About how many bytes the claims take."""
         return self._bytes
+
+    def record(self, recorded: Recorded, now: float) -> Iterator[Match]:
+        """Keep what an event tells; its matches with the claims so far.
+
+        Versions of another epoch are other writes: after etcd was restored, an API server gives them out again.
+        """
+        if recorded.epoch is not None and recorded.epoch < self._epoch:
+            return
+        if recorded.epoch is not None and recorded.epoch > self._epoch:
+            self.clear()
+            self._epoch = recorded.epoch
+        for change in recorded.changes:
+            yield from self.change(change, now)
 
     def change(self, change: Change, now: float) -> Iterator[Match]:
         """Keep a change of the log; its matches with the claims so far."""
