@@ -103,7 +103,7 @@ class Noted:
         if after.key.uid != NO_UID and (told := _told(before, event)) is not None:
             self._seen.append((at, after.key, event, told))
         if isinstance(event, ChangeAttributed):
-            self._people.add(event)
+            self._people.add(after.key, event)
         self._also(before, event, after, at)
 
     def changes(self, kinds: Kinds) -> list[Change]:
@@ -113,7 +113,7 @@ class Noted:
             now = self.histories[key].job
             by = event.by if isinstance(event, (JobObserved, ScaleRequested)) else ()
             job, outcome = f"{word_of(now, kinds)}/{key.name}", _outcome(event, at.sequence, now)
-            people = self._people.of(at.sequence, event)
+            people = self._people.of(key, at.sequence, event)
             found.append(Change(at.sequence, at.time, key.namespace, job, key.uid, by, people, told, outcome))
         return found
 

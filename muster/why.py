@@ -24,11 +24,11 @@ from muster.terminal import say
 from shared.errors import Refused, Trouble
 from shared.eventlog import EventLog, Stored
 from shared.eventlog.account import AUDIT
-from shared.eventlog.subject import split
+from shared.eventlog.subject import Subject, split
 from shared.history_api import Question
 from shared.job.events.audit import ChangeAttributed
 from shared.job.fold import Histories
-from shared.job.naming import NO_UID, JobKey
+from shared.job.naming import NO_UID, JobKey, key_of
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job
 from shared.job.text import counted, range_words
@@ -113,7 +113,7 @@ def people_of(events: Iterable[Stored]) -> People:
             with suppress(Malformed):
                 event = read_event(stored.body, tag)
                 assert isinstance(event, ChangeAttributed), event
-                people.add(event)
+                people.add(key_of(Subject.parse(stored.subject)), event)
     return people
 
 

@@ -1,12 +1,13 @@
 """The people and programs who made changes, as the audit service wrote them down.  Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from shared.job.events.audit import ChangeAttributed
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.watcher import JobDeleting, JobGone, JobObserved, ScaleRequested
+from shared.job.naming import JobKey
 from shared.job.text import in_a_row
 
 EVERYBODYS = "system:authenticated"
@@ -30,18 +31,16 @@ class Person(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class People:
-    """The attributions of one log, by the event that they name."""
+    """The attributions of one log, by the job and the event of it that they name."""
 
-    def __init__(self, events: Iterable[ChangeAttributed] = ()) -> None:
-        self._known: dict[tuple[int, int], dict[str, Person]] = {}
-        for event in events:
-            self.add(event)
+    def __init__(self) -> None:
+        self._known: dict[tuple[JobKey, int, int], dict[str, Person]] = {}
 
-    def add(self, event: ChangeAttributed) -> None:
+    def add(self, job: JobKey, event: ChangeAttributed) -> None:
         person = Person(event.user, event.groups, event.acting_as, event.agent)
-        self._known.setdefault((event.of, event.write), {})[event.audit] = person
+        self._known.setdefault((job, event.of, event.write), {})[event.audit] = person
 
-    def of(self, sequence: int, event: AnyEvent) -> tuple[Person, ...]:
+    def of(self, job: JobKey, sequence: int, event: AnyEvent) -> tuple[Person, ...]:
         """Everybody who made the changes of an event; empty if one of them is not known, or two claim the same."""
         match event:
             case JobObserved(writes=writes):
@@ -52,7 +51,7 @@ class People:
                 return ()
         found: list[Person] = []
         for write in writes:
-            claimed = self._known.get((sequence, write), {})
+            claimed = self._known.get((job, sequence, write), {})
             if len(claimed) != 1:
                 return ()
             found += claimed.values()

@@ -186,7 +186,7 @@ class Causes(Links):
 
     def _by(self, event: Fact, here: Link) -> str:
         actors = event.by if isinstance(event, watcher.JobObserved | watcher.ScaleRequested) else ()
-        return words.by(actors, self._people.of(here.sequence, event))
+        return words.by(actors, self._people.of(self.job.key, here.sequence, event))
 
     def _nudged(self, before: Job, pod: PodView, here: Link) -> None:
         known = before.pods.get(pod.uid)

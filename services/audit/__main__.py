@@ -18,7 +18,6 @@ from services.audit.probes import Figures
 from services.audit.server import Server
 from services.audit.writing import Writer
 from shared.errors import Refused, Trouble
-from shared.eventlog import EventLog
 from shared.eventlog.account import AUDIT
 from shared.frameworks.scale_requests import REQUESTS
 from shared.installation import plugins
@@ -102,30 +101,35 @@ async def serving(settings: Settings) -> AsyncIterator[int]:
 async def _follow(connection: KeptConnection, namespace: str, matcher: Matcher, writer: Writer) -> None:
     """Read the changes that the watcher records, for ever."""
     subjects = tuple(f"facts.{namespace.replace('.', '_') or '*'}.*.*.watcher.{tag}" for tag in TYPES)
-    after, of = -1, ""
+    # The position, and the log that has it: None before the first, empty after a part of it was lost.
+    after, of = 0, None
     while True:
         try:
             eventlog = await connection.log()
-            if of != (of := await eventlog.identity()) or after < 0:
-                after = max(0, await eventlog.end() - LOOK_BACK)
-            after = await _read(eventlog, after, subjects, matcher, writer)
+            if of != (found := await eventlog.identity()):
+                end = await eventlog.end()
+                if of is not None:
+                    # What waits names events of the other log by their numbers.
+                    matcher.clear()
+                    writer.clear()
+                after, of = max(0, end - LOOK_BACK), found
+            async with aclosing(eventlog.read(after=after, subjects=subjects)) as batches:
+                async for batch in batches:
+                    for stored in batch.events:
+                        after = stored.sequence
+                        for match in matcher.record(changes(stored), time.monotonic()):
+                            writer.add(match)
         except Trouble as trouble:
-            after = -1
             log.warning("the log is not read", why=str(trouble))
+            match trouble:
+                case Refused(reason="LogReplaced"):
+                    # The next turn connects to the other one.
+                    await connection.close()
+                case Refused(reason="LogTruncated"):
+                    of = ""
         except Exception:
-            after = -1
             log.exception("the log is not read")
         await asyncio.sleep(PAUSE_SECONDS)
-
-
-async def _read(eventlog: EventLog, after: int, subjects: tuple[str, ...], matcher: Matcher, writer: Writer) -> int:
-    async with aclosing(eventlog.read(after=after, subjects=subjects)) as batches:
-        async for batch in batches:
-            for stored in batch.events:
-                after = stored.sequence
-                for match in matcher.record(changes(stored), time.monotonic()):
-                    writer.add(match)
-    return after
 
 
 class _Certificate:

@@ -20,9 +20,9 @@ LOST = Metric(
     "muster_audit_lost_total",
     "counter",
     ("reason",),
-    "Claims that were dropped, so that a change may stay without an author: NoRoom, QueueFull or Refused",
+    "Claims that were dropped, so that a change may stay without an author: NoRoom, QueueFull, Refused or Failed",
 )
-LOST_FOR = ("NoRoom", "QueueFull", "Refused")
+LOST_FOR = ("NoRoom", "QueueFull", "Refused", "Failed")
 WAITING = Metric("muster_audit_waiting", "gauge", (), "Facts of the audit service that wait for the log")
 BYTES = Metric("muster_audit_claims_bytes", "gauge", (), "About how many bytes the claims take that may still match")
 

@@ -19,8 +19,14 @@ from shared.job.events.audit import ChangeAttributed
 from shared.job.naming import subject_of
 from shared.runtime.appends import stamp
 
-MOST_WAITING = 10_000
-"""The most facts that wait for the log, some 20 MiB; what comes while it is full stays without a name."""
+MOST_BYTES = 2**25
+"""The most bytes of the facts that wait for the log; what comes beyond that stays without a name."""
+
+SLOWEST_SECONDS = 5.0
+"""The longest pause before a fact is tried again."""
+
+_OF_ONE_FACT = ("TooLarge", "Invalid")
+"""The refusals that are about the fact; after any other one it waits until an administrator has mended the log."""
 
 log = structlog.get_logger()
 
@@ -31,39 +37,61 @@ class Writer:
     def __init__(self, eventlog: Callable[[], Awaitable[EventLog]], figures: Figures) -> None:
         self._log = eventlog
         self._figures = figures
-        self._queue: asyncio.Queue[Match] = asyncio.Queue(MOST_WAITING)
+        self._queue: asyncio.Queue[Match] = asyncio.Queue()
+        self._bytes = 0
+        self._cleared = 0
 
     @property
     def waiting(self) -> int:
         return self._queue.qsize()
 
     def add(self, match: Match) -> None:
-        try:
-            self._queue.put_nowait(match)
-        except asyncio.QueueFull:
+        if self._bytes + match.claim.weight > MOST_BYTES:
             self._figures.lost("QueueFull")
+            return
+        self._bytes += match.claim.weight
+        self._queue.put_nowait(match)
+
+    def clear(self) -> None:
+        """Forget all facts: the events that they name are in another log."""
+        while not self._queue.empty():
+            self._queue.get_nowait()
+        self._bytes = 0
+        self._cleared += 1
 
     async def run(self) -> None:
-        """Write until cancelled; wait while the log is away."""
+        """Write until cancelled; wait while the log is away, or refuses this process."""
         while True:
             match = await self._queue.get()
-            entry, tries = _entry(match), 0
-            while True:
-                try:
-                    await _append(await self._log(), entry)
-                except Conflict:
-                    # Another replica wrote of this job.
-                    continue
-                except Transient as trouble:
-                    await asyncio.sleep(trouble.retry_after or backoff(tries))
-                    tries += 1
-                except Refused as refusal:
+            self._bytes -= match.claim.weight
+            try:
+                await self._write(match)
+            except Exception:
+                log.exception("not recorded")
+                self._figures.lost("Failed")
+
+    async def _write(self, match: Match) -> None:
+        entry, tries, cleared = _entry(match), 0, self._cleared
+        while self._cleared == cleared:
+            pause = backoff(tries, slowest=SLOWEST_SECONDS)
+            try:
+                await _append(await self._log(), entry)
+            except Refused as refusal:
+                if refusal.reason in _OF_ONE_FACT:
                     log.warning("not recorded", subject=entry.subject, why=str(refusal))
                     self._figures.lost("Refused")
-                    break
-                else:
-                    self._figures.attributed()
-                    break
+                    return
+                log.debug("not recorded yet", why=str(refusal))
+            except Conflict:
+                # Another replica wrote of this job.
+                pass
+            except Transient as trouble:
+                pause = trouble.retry_after or pause
+            else:
+                self._figures.attributed()
+                return
+            await asyncio.sleep(pause)
+            tries += 1
 
 
 async def _append(eventlog: EventLog, entry: Entry) -> None:

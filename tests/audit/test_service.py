@@ -187,6 +187,38 @@ async def test_changes_from_before_its_start_are_known_and_a_log_that_comes_late
             assert (found.of, found.user) == (of, "alice")
 
 
+async def test_another_log_in_its_place_gets_its_own_authors_and_none_of_the_old_ones(tmp_path: Path):
+    nats, old = NatsServer(tmp_path / "nats"), History(JobKey("team-a", "resnet", Uid("uid-1")))
+    async with nats:
+        await set_up(nats.url, user=ADMIN, password=nats.users[ADMIN])
+        async with serving(settings(tmp_path, nats)) as port, a_client(tmp_path) as client:
+            url = f"https://localhost:{port}/audit"
+            async with connected(nats, ADMIN) as log:
+                await record(log, a_running_job(2), old)
+                site = Site(log, nats, old, client, url)
+                await site.see(an_edit(site, 900))
+                assert await site.post(a_list(an_event(version=899), an_event(version=901, audit="b"))) == 200
+                await site.see(an_edit(site, 901))
+                await site.attributed(1)
+            nats.stop()
+            other = NatsServer(tmp_path / "other", port=nats.port, users=nats.users)
+            async with other:
+                await set_up(other.url, user=ADMIN, password=other.users[ADMIN])
+                async with connected(other, ADMIN) as log:
+                    new = Site(log, other, History(JobKey("team-a", "other", Uid("uid-1"))), client, url)
+                    await record(log, a_running_job(2), new.history)
+                    of = await new.see(an_edit(new, 950))
+                    # Claims that came before it noticed are forgotten.
+                    async with asyncio.timeout(2 * PATIENCE_SECONDS):
+                        for number in range(100):
+                            assert await new.post(a_list(an_event(version=950, audit=f"n{number}"))) == 200
+                            if await log.last("facts.*.*.*.audit.>") is not None:
+                                break
+                            await asyncio.sleep(0.5)
+                    found = await new.attributed(1)
+                    assert {(event.of, event.user) for _, event in found} == {(of, "alice")}
+
+
 @pytest.mark.parametrize("token", ["", "short"])
 async def test_without_a_long_token_it_does_not_begin(tmp_path: Path, token: str):
     with pytest.raises(Refused, match="make one of at least 16"):

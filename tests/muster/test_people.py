@@ -13,7 +13,7 @@ from shared.job.events.audit import ChangeAttributed
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.watcher import JobDeleting, JobGone, JobObserved, ScaleRequested
 from shared.job.fold import History
-from shared.job.naming import Uid
+from shared.job.naming import JobKey, Uid
 from shared.job.spec import ScaleSpec
 from shared.job.views import Actor
 from tests.kit.builders import a_running_job, a_spec, observed
@@ -88,8 +88,17 @@ def test_the_same_fact_twice_counts_once_and_edits_recorded_together_have_all_th
 
 def test_who_impersonates_is_named_with_whom():
     event = ChangeAttributed(of=1, user="alice", acting_as="bob")
-    assert [*map(str, People([event]).of(1, MORE))] == ["alice as bob"]
+    people = People()
+    people.add(KEY, event)
+    assert [*map(str, people.of(KEY, 1, MORE))] == ["alice as bob"]
     assert str(Person("alice")) == "alice"
+
+
+def test_an_attribution_in_another_jobs_history_names_nobody():
+    people, other = People(), JobKey("team-a", "other", Uid("uid-9"))
+    people.add(other, by("mallory"))
+    assert people.of(KEY, AT, MORE) == ()
+    assert len(people.of(other, AT, MORE)) == 1
 
 
 async def test_the_audit_and_the_report_name_users():
