@@ -77,6 +77,16 @@ def test_a_second_claim_of_a_write_is_written_down_too_so_that_readers_believe_n
     assert [match.claim.user for match in found] == ["alice", "bob"]
 
 
+def test_two_claims_with_an_id_that_a_client_chose_are_two():
+    matcher = Matcher()
+    told = (
+        matcher.change(a_change(), 0),
+        matcher.claim(a_claim(audit="x"), 0),
+        matcher.claim(a_claim("bob", audit="x"), 0),
+    )
+    assert [match.claim.user for match in chain(*told)] == ["alice", "bob"]
+
+
 def test_a_write_that_two_events_tell_of_is_named_in_both():
     matcher = Matcher()
     found = [*chain(matcher.claim(a_claim(), 0), matcher.change(a_change(7), 0), matcher.change(a_change(9), 0))]

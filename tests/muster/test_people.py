@@ -73,9 +73,13 @@ def test_a_request_is_its_creators_and_a_deletion_has_an_author():
         pytest.param((an_edit(40, 41), by("bob", write=41)), id="of one of two writes"),
         pytest.param((an_edit(), by("bob")), id="of an edit of which the writes are not known"),
         pytest.param((an_edit(40), by("alice", write=40), by("bob", write=40)), id="two claim the same write"),
+        pytest.param(
+            (an_edit(40), by("alice", write=40, audit="x"), by("bob", write=40, audit="x")),
+            id="two claim the same write, and a client chose the id of its request",
+        ),
     ],
 )
-def test_nobody_is_named_on_a_guess(events: tuple[AnyEvent, ...]):
+def test_a_user_who_is_not_certain_is_not_named(events: tuple[AnyEvent, ...]):
     assert "the job was edited by kubectl-edit to run" in why(*events)
 
 
@@ -84,6 +88,12 @@ def test_the_same_fact_twice_counts_once_and_edits_recorded_together_have_all_th
     assert "edited by alice of" in twice
     both = why(an_edit(40, 41), by("alice", write=40), by("bob", write=41))
     assert "edited by alice of team-a with kubectl/v1.36.2 and bob of team-a with" in both
+
+
+def test_control_characters_in_names_do_not_reach_a_terminal():
+    for name in ("alice\x1b[2J", "alice\nbob", "alice\u202ebob"):
+        assert why(an_edit(40), by(name, write=40)).replace("\n", "").isprintable()
+        assert "\n" not in str(Person(name))
 
 
 def test_who_impersonates_is_named_with_whom():

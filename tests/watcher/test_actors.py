@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from services.watcher.core.actors import MOST_CHANGES, attributed, since, writes
@@ -10,6 +11,7 @@ from services.watcher.core.observed import ObservedJob
 from services.watcher.core.views import observed_job, observed_request
 from shared.frameworks.training_job import TRAININGJOB
 from shared.job.events.watcher import JobObserved
+from shared.job.spec import RuntimeUsed
 from shared.job.views import Actor
 from tests.frameworks.documents import changed, custom, training_job
 from tests.watcher.objects import a_request
@@ -116,6 +118,24 @@ def test_a_write_that_no_watch_showed_has_no_version():
     assert writes(0, after(scaled).changes) == ()
     # The runtime of a job may change its wishes, and that is no write of the job.
     assert writes(1, after(CREATED, a_job(1, 3, entry(EDIT, 1, "spec"))).changes) == ()
+
+
+def test_a_write_that_comes_with_another_runtime_is_not_blamed_for_what_the_runtime_changed():
+    used = RuntimeUsed(kind="TrainingRuntime", name="torch", uid="r", generation=1, digest="a")
+    before, labelled = (
+        msgspec.structs.replace(job, runtime=runtime)
+        for job, runtime in (
+            (CREATED, used),
+            (
+                a_job(2, 3, entry(EDIT, 1, "spec", "metadata"), entry(ROBOT, 2, "metadata")),
+                msgspec.structs.replace(used, generation=2, digest="b"),
+            ),
+        )
+    )
+    changes = after(before, labelled).changes
+    assert (since(1, changes), writes(1, changes)) == ((), ())
+    same = after(before, msgspec.structs.replace(labelled, runtime=used)).changes
+    assert (since(1, same), writes(1, same)) == ((ROBOT,), (2,))
 
 
 def test_what_a_list_shows_is_nobodys():

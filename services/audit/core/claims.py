@@ -82,7 +82,7 @@ class _Response(msgspec.Struct):
 
 
 class _Event(msgspec.Struct, rename="camel"):
-    audit_id: Id = msgspec.field(default="", name="auditID")
+    audit_id: str = msgspec.field(default="", name="auditID")
     stage: str = ""
     verb: str = ""
     user: _User = msgspec.field(default_factory=_User)
@@ -126,7 +126,7 @@ def _items(body: bytes) -> list[msgspec.Raw]:
 
 def _claim(event: _Event, kinds: Collection[tuple[str, str]]) -> Claim | None:
     about, status, response = event.object_ref, event.response_status, event.response_object
-    if about is None or status is None or response is None or not event.audit_id or not event.user.username:
+    if about is None or status is None or response is None or not event.user.username:
         return None
     if event.stage != "ResponseComplete" or not 200 <= status.code < 300:
         return None
@@ -150,7 +150,7 @@ def _claim(event: _Event, kinds: Collection[tuple[str, str]]) -> Claim | None:
         groups=tuple(known[:MOST_GROUPS]),
         acting_as=event.impersonated_user.username if event.impersonated_user is not None else "",
         agent=text.first(event.user_agent, LONGEST_AGENT),
-        audit=event.audit_id,
+        audit=text.first(event.audit_id, LONGEST_ID),
     )
 
 

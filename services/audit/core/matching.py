@@ -39,8 +39,7 @@ class _Kept(msgspec.Struct):
 class _Claimed(msgspec.Struct):
     since: float
     namespace: str
-    claims: dict[str, Claim] = msgspec.field(default_factory=dict)
-    """By the id of the audit event."""
+    claims: set[Claim] = msgspec.field(default_factory=set)
     bytes: int = 0
 
 
@@ -89,7 +88,7 @@ class Matcher:
         if len(self._changes) > MOST_CHANGES:
             self._changes.popitem(last=False)
         if (claimed := self._claims.get((change.uid, change.write))) is not None:
-            yield from (Match(change, claim) for claim in claimed.claims.values())
+            yield from (Match(change, claim) for claim in claimed.claims)
 
     def claim(self, claim: Claim, now: float) -> Iterator[Match]:
         """Keep a claim; its matches with the changes so far.  The same one again has none."""
@@ -99,9 +98,9 @@ class Matcher:
         if claimed is None:
             claimed = self._claims[at] = _Claimed(now, claim.namespace)
             self._oldest[claim.namespace].append(at)
-        if claim.audit in claimed.claims or len(claimed.claims) >= MOST_OF_ONE:
+        if claim in claimed.claims or len(claimed.claims) >= MOST_OF_ONE:
             return
-        claimed.claims[claim.audit] = claim
+        claimed.claims.add(claim)
         claimed.bytes += claim.weight
         self._count(claimed.namespace, claim.weight)
         kept = self._changes.get(at)

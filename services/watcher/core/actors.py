@@ -62,8 +62,8 @@ def attributed(now: ObservedJob, before: ObservedJob | None, *, listed: bool) ->
         return msgspec.structs.replace(now, changes=(created,))
     changes = before.changes
     if _wishes(now) != _wishes(before):
-        # Without a new version it is the job's runtime that changed.
-        shown = not listed and version != before.observed.version
+        # Without a new version it is the job's runtime that changed; with one, both may have.
+        shown = not listed and version != before.observed.version and now.runtime == before.runtime
         change = Change(version, of_write(before.writers, now.writers), version) if shown else Change(version)
         changes = (*changes, change)
     if len(changes) > MOST_CHANGES:

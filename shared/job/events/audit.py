@@ -19,7 +19,7 @@ class ChangeAttributed(Event, frozen=True, tag="ChangeAttributed"):
     agent: str = ""
     """The `User-Agent` of the request, which the client chose itself."""
     audit: str = ""
-    """The id of the request in the API server's audit (`auditID`)."""
+    """The id of the request in the API server's audit, cut; a client can choose it with the header `Audit-ID`."""
 
 
 Fact = ChangeAttributed
