@@ -3,6 +3,7 @@
 import random
 from itertools import chain
 
+import msgspec
 import pytest
 
 from services.audit.core import matching
@@ -115,6 +116,18 @@ def test_the_first_list_after_a_restore_has_no_change_and_ends_the_epoch_all_the
     assert not [*matcher.claim(a_claim(write=DELETED), 0)]
     assert not [*matcher.record(changes(stored(history, seen(1))), 0)]
     assert not [*matcher.record(changes(stored(history, JobGone())), 0)]
+
+
+def test_who_changes_how_a_deletion_goes_on_did_not_delete_the_job_and_has_not_the_deleters_name():
+    matcher, history = Matcher(), History(JobKey("team-a", "resnet", Uid("uid-1")))
+    assert not [*matcher.claim(a_claim(write=DELETED), 0)]
+    events = JobDeleting(version=9), JobDeleting(version=10, orphan=True), JobGone()
+    recorded = [changes(stored(history, event)) for event in events]
+    recorded = [
+        Recorded(tuple(msgspec.structs.replace(change, sequence=number) for change in each.changes))
+        for number, each in enumerate(recorded)
+    ]
+    assert [match.change.sequence for each in recorded for match in matcher.record(each, 0)] == [0, 2]
 
 
 def test_what_came_too_late_has_no_match():

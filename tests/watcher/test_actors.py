@@ -11,6 +11,7 @@ from services.watcher.core.observed import ObservedJob
 from services.watcher.core.views import observed_job, observed_request
 from shared.frameworks.training_job import TRAININGJOB
 from shared.job.events.watcher import JobObserved
+from shared.job.naming import RESTART
 from shared.job.spec import RuntimeUsed
 from shared.job.views import Actor
 from tests.frameworks.documents import changed, custom, training_job
@@ -101,6 +102,20 @@ def test_a_job_that_was_recorded_and_edited_while_the_watcher_was_down_is_not_it
     assert since(0, after(edited).changes) == (EDIT,)
     assert since(1, after(edited).changes) == ()
     assert writes(1, after(edited).changes) == ()
+
+
+def test_a_restart_that_was_asked_for_before_the_job_was_seen_is_not_its_creators():
+    document = changed(training_job(), WORKERS, 2)
+    meta = {
+        "resourceVersion": "9",
+        "generation": 1,
+        "annotations": {RESTART: "now"},
+        "managedFields": [entry(EDIT, 1, "spec", "metadata"), entry(ROBOT, 2, "metadata")],
+    }
+    seen = observed_job(TRAININGJOB, custom(document | {"metadata": document["metadata"] | meta}))
+    assert writes(0, after(seen).changes) == since(0, after(seen).changes) == ()
+    # The watch shows each write: this is how the job was created.
+    assert writes(0, attributed(seen, None, listed=False).changes) == (0,)
 
 
 def test_the_writes_of_changes_are_named_by_their_versions():

@@ -22,6 +22,8 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     """That of the object: the job, or a request."""
     write: int
     """As in a claim."""
+    gone: bool = False
+    """It is the end of a deletion, whose begin may have an event of its own."""
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -48,5 +50,5 @@ def changes(stored: Stored) -> Recorded:
         case ScaleRequested(uid=uid):
             return Recorded((Change(stored.sequence, key, uid, CREATED),))
         case JobDeleting() | JobGone():
-            return Recorded((Change(stored.sequence, key, key.uid, DELETED),))
+            return Recorded((Change(stored.sequence, key, key.uid, DELETED, isinstance(event, JobGone)),))
     return Recorded()

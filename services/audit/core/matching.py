@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import msgspec
 
 from services.audit.core.changes import Change, Recorded
-from services.audit.core.claims import Claim
+from services.audit.core.claims import DELETED, Claim
 
 KEPT_SECONDS = 900.0
 """Seconds for which a claim and a change wait for each other: an API server sends again for some minutes."""
@@ -83,6 +83,9 @@ class Matcher:
         self._forget(now)
         kept = self._changes.setdefault((change.uid, change.write), _Kept(now))
         if len(kept.changes) >= MOST_OF_ONE or any(known.sequence == change.sequence for known in kept.changes):
+            return
+        if change.write == DELETED and not change.gone and any(not known.gone for known in kept.changes):
+            # A later request of a user who only changed how the deletion goes on.
             return
         kept.changes.append(change)
         if len(self._changes) > MOST_CHANGES:

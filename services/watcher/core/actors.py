@@ -57,7 +57,9 @@ def attributed(now: ObservedJob, before: ObservedJob | None, *, listed: bool) ->
     """
     version = now.observed.version
     if before is None or before.key != now.key:
-        first = now.observed.generation == 1
+        spec = now.observed.spec
+        # An annotation leaves the generation as it is, so that a list may show another client's wish to restart.
+        first = now.observed.generation == 1 and not (listed and spec is not None and spec.restart)
         created = Change(version, sole(now.writers), 0) if first else Change(version)
         return msgspec.structs.replace(now, changes=(created,))
     changes = before.changes
