@@ -1,6 +1,8 @@
 """Claims and changes meet in any order, once, in bounded memory; nobody is named for another one's write."""
 
+import gc
 import random
+import tracemalloc
 from itertools import chain
 
 import msgspec
@@ -153,7 +155,39 @@ def test_a_flood_in_one_namespace_takes_the_room_of_no_other(monkeypatch: pytest
         [*matcher.claim(a_claim(write=5000 + namespace, namespace=f"team-{namespace}"), 1)]
     assert matcher.bytes <= 50_000
     assert not [*matcher.claim(a_claim(write=1), KEPT_SECONDS * 3)]
-    assert matcher.bytes < 1000
+    assert matcher.bytes == a_claim(write=1).weight
+
+
+def test_what_has_met_already_is_not_lost_when_it_makes_room(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(matching, "MOST_BYTES_OF_NAMESPACE", 20_000)
+    monkeypatch.setattr(matching, "MOST_CHANGES", 50)
+    matcher = Matcher()
+    for write in range(1, 1000):
+        assert not [*matcher.change(a_change(write, write), 0)]
+        assert len([*matcher.claim(a_claim(write=write), 0)]) == 1
+    assert matcher.forced_out == 0
+    for write in range(2000, 2100):
+        assert not [*matcher.change(a_change(write, write), 0)]
+    assert matcher.forced_out == 50
+
+
+def test_the_weight_of_a_claim_is_near_to_what_it_takes():
+    for groups, length in (0, 10), (10, 40), (50, 1000):
+        for letter in "xж":
+            tracemalloc.start()
+            try:
+                matcher = Matcher()
+                for number in range(100):
+                    names = [f"{number}-{group}-{letter * length}" for group in range(groups)]
+                    claim = a_claim(f"user-{letter * length}{number}", number, agent=f"{number}{letter * 200}")
+                    assert not [*matcher.claim(msgspec.structs.replace(claim, groups=tuple(names)), 0)]
+                del claim, names
+                gc.collect()
+                taken, _ = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+            assert taken < matcher.bytes * 1.1
+            assert matcher.bytes < 2.5 * taken
 
 
 def test_claims_of_one_write_are_bounded():

@@ -11,8 +11,8 @@ from services.audit.core.claims import DELETED, Claim
 KEPT_SECONDS = 900.0
 """Seconds for which a claim and a change wait for each other: an API server sends again for some minutes."""
 
-MOST_CHANGES = 100_000
-"""The most changes that are kept, some 20 MiB."""
+MOST_CHANGES = 50_000
+"""The most writes that were recorded and are kept, at some 700 bytes each."""
 
 MOST_BYTES = 2**25
 MOST_BYTES_OF_NAMESPACE = 2**22
@@ -34,6 +34,7 @@ class Match(msgspec.Struct, frozen=True, gc=False):
 class _Kept(msgspec.Struct):
     since: float
     changes: list[Change] = msgspec.field(default_factory=list)
+    matched: bool = False
 
 
 class _Claimed(msgspec.Struct):
@@ -41,6 +42,7 @@ class _Claimed(msgspec.Struct):
     namespace: str
     claims: set[Claim] = msgspec.field(default_factory=set)
     bytes: int = 0
+    matched: bool = False
 
 
 class Matcher:
@@ -48,7 +50,7 @@ class Matcher:
 
     def __init__(self) -> None:
         self.forced_out = 0
-        """How many claims left before their time, for want of room."""
+        """How many claims and changes without a match left before their time, for want of room."""
         self.clear()
 
     def clear(self) -> None:
@@ -89,8 +91,10 @@ class Matcher:
             return
         kept.changes.append(change)
         if len(self._changes) > MOST_CHANGES:
-            self._changes.popitem(last=False)
+            _, oldest = self._changes.popitem(last=False)
+            self.forced_out += not oldest.matched
         if (claimed := self._claims.get((change.uid, change.write))) is not None:
+            claimed.matched = kept.matched = True
             yield from (Match(change, claim) for claim in claimed.claims)
 
     def claim(self, claim: Claim, now: float) -> Iterator[Match]:
@@ -108,6 +112,8 @@ class Matcher:
         self._count(claimed.namespace, claim.weight)
         kept = self._changes.get(at)
         found = [Match(change, claim) for change in (kept.changes if kept is not None else ())]
+        if kept is not None:
+            claimed.matched = kept.matched = True
         self._make_room(claimed.namespace)
         yield from found
 
@@ -124,12 +130,12 @@ class Matcher:
             self.forced_out += self._drop_oldest(next(iter(self._claims.values())).namespace)
 
     def _drop_oldest(self, namespace: str) -> int:
-        """Forget the oldest write of a namespace; how many claims it had."""
+        """Forget the oldest write of a namespace; how many claims without a match it had."""
         gone = self._claims.pop(self._oldest[namespace].popleft())
         self._count(namespace, -gone.bytes)
         if not self._oldest[namespace]:
             del self._of_namespace[namespace], self._oldest[namespace]
-        return len(gone.claims)
+        return 0 if gone.matched else len(gone.claims)
 
     def _count(self, namespace: str, by: int) -> None:
         self._bytes += by
