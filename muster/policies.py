@@ -10,6 +10,7 @@ from shared.frameworks.kinds import BUILT_IN
 from shared.installation import admission, auditing, requesters
 from shared.installation.permissions import SERVICES_OF_A_CLUSTER
 from shared.job.events.event import Author
+from shared.job.naming import AUDIT_POLICY
 
 GROUP = "admissionregistration.k8s.io"
 POLICY, BINDING = "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
@@ -71,4 +72,4 @@ def of_requesters(home: str, kinds: Iterable[Framework] = BUILT_IN) -> list[Docu
 
 def of_audit(home: str, kinds: Iterable[Framework] = BUILT_IN) -> list[Document]:
     """The policy that notes in audit events whether a request changed its object; it refuses nothing."""
-    return bound(f"{auditing.NAME}.{home}.muster.dev", auditing.spec(kinds), "Audit")
+    return bound(f"{AUDIT_POLICY}.{home}.muster.dev", auditing.spec(kinds), "Audit")

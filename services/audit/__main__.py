@@ -19,6 +19,7 @@ from services.audit.server import Server
 from services.audit.writing import Writer
 from shared.errors import Refused, Trouble
 from shared.eventlog.account import AUDIT
+from shared.eventlog.subject import of_type
 from shared.frameworks.scale_requests import REQUESTS
 from shared.installation import plugins
 from shared.process.kept_connection import KeptConnection
@@ -100,7 +101,7 @@ async def serving(settings: Settings) -> AsyncIterator[int]:
 
 async def _follow(connection: KeptConnection, namespace: str, matcher: Matcher, writer: Writer) -> None:
     """Read the changes that the watcher records, for ever."""
-    subjects = tuple(f"facts.{namespace.replace('.', '_') or '*'}.*.*.watcher.{tag}" for tag in TYPES)
+    subjects = tuple(of_type(namespace or "*", tag) for tag in TYPES)
     # The position, and the log that has it: None before the first, empty after a part of it was lost.
     after, of = 0, None
     while True:

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from services.audit.probes import Figures
 from shared.errors import Refused
+from shared.process.strangers import Strangers
 from shared.untrusted import MALFORMED
 
 PATH = "/audit"
@@ -39,6 +40,7 @@ class Server:
         self._figures = figures
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._waiting = 0
+        self._strangers = Strangers()
 
     @asynccontextmanager
     async def serving(self, host: str, port: int, tls: ssl.SSLContext) -> AsyncIterator[int]:
@@ -51,6 +53,7 @@ class Server:
         app.router.add_post(PATH, self._handle)
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
+        keeping_out = asyncio.create_task(self._strangers.keep_out(runner))
         try:
             try:
                 await web.TCPSite(runner, host or None, port, ssl_context=tls).start()
@@ -59,6 +62,7 @@ class Server:
                 raise Refused(words, reason="NoPort") from error
             yield int(runner.addresses[0][1])
         finally:
+            keeping_out.cancel()
             await runner.cleanup()
 
     async def _handle(self, request: web.Request) -> web.Response:
@@ -70,6 +74,7 @@ class Server:
         # Before anything of the body is read.
         if not self._knows_token(request.headers.get("Authorization", "")):
             return web.Response(status=401, text="send the token that the webhook's kubeconfig has")
+        self._strangers.know(request)
         if self._waiting >= MOST_WAITING:
             return web.Response(status=429, text="too many batches at once")
         self._waiting += 1

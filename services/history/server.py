@@ -4,6 +4,7 @@ A request without the front proxy's certificate is refused.  Discovery needs no 
 answers while the log is away, because `kubectl` and the deletion of namespaces need the discovery of every API.
 """
 
+import asyncio
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable
@@ -24,6 +25,7 @@ from services.history.sending import Sending
 from services.history.streams import Streams
 from shared.errors import Refused, Trouble
 from shared.history_api import GROUP, PLURAL, Question, parse, path_of, with_query
+from shared.process.strangers import Strangers
 
 log = structlog.get_logger()
 
@@ -42,6 +44,7 @@ class Server:
         self._access = access
         self._trust = trust
         self._figures = figures
+        self._strangers = Strangers()
 
     @property
     def streams(self) -> int:
@@ -56,12 +59,14 @@ class Server:
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         listening = Listening(runner, host, port, tls)
+        keeping_out = asyncio.create_task(self._strangers.keep_out(runner))
         try:
             await listening.begin()
             yield listening
         finally:
             for sending in self._sending:
                 sending.end()
+            keeping_out.cancel()
             await runner.cleanup()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
@@ -76,6 +81,7 @@ class Server:
         person = self._trust().person(_common_name(request), request.headers.items())
         if person is None:
             return _failed(401, "Unauthorized", "ask kube-apiserver, which passes the question on")
+        self._strangers.know(request)
         if request.method != "GET":
             return _failed(405, "MethodNotAllowed", "a history can only be read")
         found = documents.discovery(request.path, aggregated := _aggregated(request))

@@ -16,8 +16,6 @@ from shared.job.naming import WRITE_CHANGED, WRITE_UNCHANGED
 
 Document = dict[str, Any]
 
-NAME = "audit"
-
 _SAME = "object.spec == oldObject.spec" + "".join(
     f" && object.metadata.?{field} == oldObject.metadata.?{field}" for field in ("labels", "annotations")
 )

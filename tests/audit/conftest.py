@@ -18,7 +18,7 @@ def an_event(
     changed: bool = True,
     **more: Any,
 ) -> dict[str, Any]:
-    note = f"muster-audit/muster-{'changed' if changed else 'unchanged'}"
+    note = f"audit.muster.muster.dev/muster-{'changed' if changed else 'unchanged'}"
     found = {
         "level": "RequestResponse",
         "auditID": audit,

@@ -29,6 +29,7 @@ def test_an_edit_is_claimed_by_its_user_with_the_version_that_it_made():
     )
 
 
+POLICY = "my-muster-audit.team-a.muster.dev"
 GONE = {"kind": "Status", "metadata": {}, "status": "Success", "details": {"name": "resnet", "uid": "uid-1"}}
 SCALE = {"resource": "trainingjobs", "namespace": "team-a", "apiGroup": GROUP, "subresource": "scale"}
 
@@ -39,6 +40,7 @@ SCALE = {"resource": "trainingjobs", "namespace": "team-a", "apiGroup": GROUP, "
         pytest.param(an_event("create", code=201), CREATED, id="a creation"),
         pytest.param(an_event("patch", code=201), CREATED, id="a server-side apply that creates"),
         pytest.param(an_event("update"), 40, id="a replacement"),
+        pytest.param(an_event(annotations={f"{POLICY}/muster-changed": "yes"}), 40, id="with the policy of the chart"),
         pytest.param(an_event(objectRef=SCALE), 40, id="through the scale subresource"),
         pytest.param(an_event("delete", responseObject=GONE), DELETED, id="a deletion at once"),
         pytest.param(an_event("delete"), DELETED, id="a deletion that waits for a finalizer"),
@@ -55,9 +57,10 @@ def test_each_write_is_claimed(event: Any, write: int):
     [
         pytest.param(an_event(changed=False), id="an edit that changed nothing has another one's version"),
         pytest.param(
-            an_event(annotations={"p/muster-changed": "yes", "p/muster-unchanged": "yes"}),
+            an_event(annotations={f"{POLICY}/muster-changed": "yes", f"{POLICY}/muster-unchanged": "yes"}),
             id="one that was tried again, and changed nothing then",
         ),
+        pytest.param(an_event(annotations={"a.webhook/muster-changed": "yes"}), id="the note of another policy"),
         pytest.param(an_event(annotations={}), id="without the policy nothing is certain"),
         pytest.param(an_event(code=409), id="a conflict"),
         pytest.param(an_event(stage="RequestReceived"), id="a request that was not answered yet"),

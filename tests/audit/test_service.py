@@ -26,6 +26,7 @@ from shared.job.events.catalog import AnyEvent
 from shared.job.events.watcher import JobObserved, ScaleRequested
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
+from shared.process import strangers
 from shared.process.settings import Settings
 from tests.audit.conftest import GROUP, a_list, an_event
 from tests.history.conftest import record
@@ -149,6 +150,30 @@ async def test_who_does_not_know_the_token_is_not_heard(site: Site):
     assert await site.post(a_list(an_event(version=900, audit="true"))) == 200
     await site.see(an_edit(site, 900))
     assert [event.user for _, event in await site.attributed(1)] == ["alice"]
+
+
+async def test_a_client_without_the_token_is_not_kept(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(strangers, "SECONDS", 1.0)
+    trust = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
+    port = int(site.url.split(":")[2].split("/")[0])
+    assert await site.post(a_list()) == 200
+    for head in (b"", b"POST /audit HTTP/1.1\r\nHost: x", b"GET /other HTTP/1.1\r\nHost: x\r\n\r\n"):
+        reader, writer = await asyncio.open_connection("localhost", port, ssl=trust)
+        writer.write(head)
+        await writer.drain()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await reader.read()
+        writer.close()
+    # The connection of one that has it stays.
+    reader, writer = await asyncio.open_connection("localhost", port, ssl=trust)
+    body = a_list()
+    head = f"POST /audit HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: {len(body)}\r\n\r\n"
+    writer.write(head.encode() + body)
+    await reader.readuntil(b"\r\n\r\n")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(4):
+            await reader.read()
+    writer.close()
 
 
 async def test_what_cannot_be_read_or_is_too_large_is_refused_and_the_next_batch_counts(site: Site):

@@ -4,14 +4,14 @@ Only a write that changed something counts.  An edit without a change is answere
 wrote; the policy of `shared/installation/auditing.py` notes in the audit event which of the two it was.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from sys import getsizeof
 from typing import Annotated
 
 import msgspec
 
 from shared.job import text
-from shared.job.naming import WRITE_CHANGED, WRITE_UNCHANGED
+from shared.job.naming import AUDIT_POLICY, WRITE_CHANGED, WRITE_UNCHANGED
 from shared.untrusted import MALFORMED, parts, whole_number
 
 CREATED, DELETED = 0, -1
@@ -137,8 +137,7 @@ def _claim(event: _Event, kinds: Collection[tuple[str, str]]) -> Claim | None:
         return None
     if (about.api_group, about.resource) not in kinds or about.subresource not in ("", SCALE):
         return None
-    # The name of the policy stands before the slash.
-    notes = {key.rpartition("/")[2] for key in event.annotations}
+    notes = _notes(event.annotations)
     if WRITE_CHANGED not in notes or WRITE_UNCHANGED in notes:
         return None
     uid, write = response.metadata.uid, _write(event.verb, status.code, response)
@@ -157,6 +156,17 @@ def _claim(event: _Event, kinds: Collection[tuple[str, str]]) -> Claim | None:
         agent=text.first(event.user_agent, LONGEST_AGENT),
         audit=text.first(event.audit_id, LONGEST_ID),
     )
+
+
+def _notes(annotations: Iterable[str]) -> set[str]:
+    """The notes of Muster's policy among the keys of an event's annotations, `<policy>/<note>`.
+
+    The name of the chart's release may stand before the policy's.
+    """
+    keys = (key.rpartition("/") for key in annotations)
+    return {
+        note for name, _, note in keys if name.partition(".")[0].endswith(AUDIT_POLICY) and name.endswith(".muster.dev")
+    }
 
 
 def _write(verb: str, code: int, response: _Response) -> int | None:
