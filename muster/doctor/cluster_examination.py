@@ -149,7 +149,8 @@ class ClusterExamination:
         self._of_jobs = [pod["metadata"]["name"] for pod in beside]
         # Pods of the log and of the set-up have the same label, and are no services.
         self._found = [pod for pod in found if rights.services_of(pod)]
-        shown = [services.pod(each) for each in self._found[:MOST_PODS]]
+        every = [*self._found, *filter(services.is_beside, found)]
+        shown = [services.pod(each) for each in every[:MOST_PODS]]
         self.pods = [*await asyncio.gather(*(self._reported(cluster, pod) for pod in shown))]
         running = ((pod.name, services.version(pod)) for pod in self.pods)
         told = [*services.readiness(self.pods), *services.warnings(self.pods)]

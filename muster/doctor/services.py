@@ -17,6 +17,9 @@ BEHIND = 1_000
 PASSING_SECONDS = 1.5
 """Seconds before a free lease is read again: a standby takes a lease within two seconds."""
 
+BESIDE = ("history", "audit")
+"""The services on which no job depends, by their component."""
+
 VERSION = "app.kubernetes.io/version"
 HEALTH_PORT = "health"
 
@@ -50,6 +53,11 @@ def pod(found: Document) -> Pod:
         port=next((port["containerPort"] for port in ports if port.get("name") == HEALTH_PORT), 0),
         running=(found.get("status") or {}).get("phase") == "Running" and not meta.get("deletionTimestamp"),
     )
+
+
+def is_beside(found: Document) -> bool:
+    """True for a pod of a service on which no job depends."""
+    return ((found.get("metadata") or {}).get("labels") or {}).get(COMPONENT, "") in BESIDE
 
 
 def version(pod: Pod) -> str:

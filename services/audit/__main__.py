@@ -86,7 +86,7 @@ async def serving(settings: Settings) -> AsyncIterator[int]:
             figures.trouble, figures.connected = lambda: connection.turned_away, lambda: connection.connected
             figures.waiting, figures.bytes = lambda: writer.waiting, lambda: matcher.bytes
             figures.forced_out = lambda: matcher.forced_out
-            following = _follow(connection, settings.namespace, matcher, writer)
+            following = _follow(connection, settings.namespace, matcher, writer, figures)
             tasks = [asyncio.create_task(each) for each in (following, writer.run(), tls.renew(), connection.keep())]
             try:
                 async with probes(figures.report, figures.series, settings.health_host, settings.health_port):
@@ -99,7 +99,9 @@ async def serving(settings: Settings) -> AsyncIterator[int]:
         await connection.close()
 
 
-async def _follow(connection: KeptConnection, namespace: str, matcher: Matcher, writer: Writer) -> None:
+async def _follow(
+    connection: KeptConnection, namespace: str, matcher: Matcher, writer: Writer, figures: Figures
+) -> None:
     """Read the changes that the watcher records, for ever."""
     subjects = tuple(of_type(namespace or "*", tag) for tag in TYPES)
     # The position, and the log that has it: None before the first, empty after a part of it was lost.
@@ -116,12 +118,14 @@ async def _follow(connection: KeptConnection, namespace: str, matcher: Matcher, 
                 after, of = max(0, end - LOOK_BACK), found
             async with aclosing(eventlog.read(after=after, subjects=subjects)) as batches:
                 async for batch in batches:
+                    figures.unread = ""
                     for stored in batch.events:
                         after = stored.sequence
                         for match in matcher.record(changes(stored), time.monotonic()):
                             writer.add(match)
         except Trouble as trouble:
             log.warning("the log is not read", why=str(trouble))
+            figures.unread = str(trouble) if isinstance(trouble, Refused) else ""
             match trouble:
                 case Refused(reason="LogReplaced"):
                     # The next turn connects to the other one.
@@ -130,6 +134,7 @@ async def _follow(connection: KeptConnection, namespace: str, matcher: Matcher, 
                     of = ""
         except Exception:
             log.exception("the log is not read")
+            figures.unread = "the log is not read; the service's own log says why"
         await asyncio.sleep(PAUSE_SECONDS)
 
 

@@ -1,6 +1,6 @@
 """The answers to probes and scrapers.
 
-Ready: the port for API servers is open, and the log has not turned this process away.
+Ready: the port for API servers is open, and the log has neither turned this process away nor refused to be read.
 """
 
 from collections.abc import Callable
@@ -34,6 +34,8 @@ class Figures:
     def __init__(self) -> None:
         self.trouble: Callable[[], str] = lambda: "starting"
         """Why the service is not ready; empty if it is."""
+        self.unread = ""
+        """Why the changes in the log cannot be read until an administrator or a release mends it; empty if they can."""
         self.connected: Callable[[], bool] = lambda: False
         self.waiting: Callable[[], int] = lambda: 0
         self.bytes: Callable[[], int] = lambda: 0
@@ -54,12 +56,12 @@ class Figures:
         self._lost[reason] += 1
 
     def report(self) -> Report:
-        trouble = self.trouble()
+        trouble = self.trouble() or self.unread
         return Report(service=AUDIT, version=this_release(), ready=not trouble, trouble=trouble)
 
     def series(self) -> list[Series]:
         ready, connected, waiting, held, lost = map(Count, (READY, CONNECTED, WAITING, BYTES, LOST))
-        ready.add(AUDIT, by=float(not self.trouble()))
+        ready.add(AUDIT, by=float(self.report().ready))
         connected.add(AUDIT, by=float(self.connected()))
         waiting.add(by=self.waiting())
         held.add(by=self.bytes())

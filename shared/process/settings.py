@@ -167,7 +167,7 @@ class Settings(BaseSettings):
     """The private key of that certificate."""
 
     audit_token_file: Path | None = None
-    """For the audit service. A file with the token of the webhook's kubeconfig; who does not send it is not heard."""
+    """For the audit service. A file with the token of the webhook's kubeconfig; a request without it gets 401."""
 
     log_format: Literal["json", "console"] = "json"
     """`json`: one object a line, for machines. `console`: aligned text, for people."""

@@ -50,6 +50,14 @@ async def test_an_installation_that_is_well(an_installation: MakeInstallation):
     assert "agree within" in of(found, "clock.nats")[0].message
 
 
+async def test_an_audit_service_that_is_not_ready_is_told(an_installation: MakeInstallation):
+    async with an_installation() as it:
+        await it.with_pods("audit")
+        it.front.say("/proxy/healthz", 200, {"service": "audit", "ready": False, "trouble": "another log"})
+        found = await it.examined()
+    assert "audit in muster-audit is not ready: another log" in [finding.message for finding in found]
+
+
 async def test_certificates_that_run_out_are_told(an_installation: MakeInstallation, tmp_path: Path):
     """Of both sides: those of this authority live for eleven days and have one left."""
     authority = Authority(tmp_path / "pki")

@@ -1,4 +1,4 @@
-"""Who changed a job: nobody is named on a guess."""
+"""Who changed a job: a client is named only if it is certain."""
 
 from collections.abc import Mapping
 from typing import Any

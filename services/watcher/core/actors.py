@@ -3,8 +3,8 @@
 Kubernetes keeps for each client the fields that it set in an object, and when it last changed some of them
 (`metadata.managedFields`; Kubernetes, "Server-Side Apply", section "Field management").  A client names itself.
 
-Nobody is named on a guess: of a write that the watch showed, the writer is the one entry with a new time; of a job that
-nobody has edited, the creator is the only client that has fields of the spec.
+A client is named only if it is certain: of a write that the watch showed, the writer is the one entry with a new time;
+of a job without edits, the creator is the only client that has fields of the spec.
 """
 
 import msgspec
@@ -21,7 +21,7 @@ STATUS = "status"
 
 
 def writers(meta: CustomMetadata) -> tuple[Writer, ...]:
-    """Everybody who wrote anything but the status."""
+    """The clients that wrote anything but the status."""
     return tuple(
         Writer(
             Actor(entry.manager, entry.operation, entry.subresource),
@@ -75,7 +75,7 @@ def attributed(now: ObservedJob, before: ObservedJob | None, *, listed: bool) ->
 
 
 def since(version: int, changes: tuple[Change, ...]) -> tuple[Actor, ...]:
-    """Everybody who changed the job after this version, 0 for ever; empty if one of them is not known."""
+    """The clients that changed the job after this version, 0 for ever; empty if one of them is not known."""
     found = [change.actor for change in _after(version, changes)]
     return tuple(dict.fromkeys(actor for actor in found if actor is not None)) if all(found) else ()
 
