@@ -3,6 +3,7 @@
 `docs/events.md` says what each means; a later release may add types and fields.
 """
 
+from shared.job.events.audit import ChangeAttributed
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scaler import (
     DrainChecked,
@@ -50,6 +51,7 @@ from shared.job.events.watcher import (
 )
 
 __all__ = [
+    "ChangeAttributed",
     "ChildGone",
     "ChildrenObserved",
     "DisruptionNoticed",

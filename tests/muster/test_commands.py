@@ -63,7 +63,7 @@ async def test_wrong_usage_ends_with_two(words: list[str]):
     assert "Usage: muster" in ended.complaint
 
 
-@pytest.mark.parametrize("command", ["", *(command.__name__ for command in COMMANDS)])
+@pytest.mark.parametrize("command", ["", *(command.__name__.replace("_", "-") for command in COMMANDS)])
 async def test_the_help_names_no_type_of_ours(command: str):
     words = [command] if command else []
     ended = await run(sys.executable, "-m", "muster", *words, "--help", environment={"COLUMNS": "200"})

@@ -40,7 +40,7 @@ class _Kept(msgspec.Struct):
 class _Claimed(msgspec.Struct):
     since: float
     namespace: str
-    claims: set[Claim] = msgspec.field(default_factory=set)
+    claims: list[Claim] = msgspec.field(default_factory=list)
     bytes: int = 0
     matched: bool = False
 
@@ -107,7 +107,7 @@ class Matcher:
             self._oldest[claim.namespace].append(at)
         if claim in claimed.claims or len(claimed.claims) >= MOST_OF_ONE:
             return
-        claimed.claims.add(claim)
+        claimed.claims.append(claim)
         claimed.bytes += claim.weight
         self._count(claimed.namespace, claim.weight)
         kept = self._changes.get(at)
