@@ -10,6 +10,7 @@ import yaml
 
 from muster.saved import line_of
 from shared.eventlog import Entry, wire
+from tests.audit.conftest import a_list, an_event
 from tests.frameworks import documents
 from tests.frameworks.full import FULL_IN, FULL_JOB, FULL_OUT
 from tests.histories.recorded import recordings
@@ -59,6 +60,7 @@ def _begin() -> Mapping[str, Sequence[bytes]]:
         ],
         "document": lines,
         "answer": [*_answers()],
+        "audit": [a_list(an_event("create", code=201), an_event(), an_event("delete"), an_event(changed=False))],
         "command": [b"horovodrun\0-np\0002\0resnet-worker-1\n" + answer.partition(b"\n")[2] for answer in _answers()],
         "kubeconfig": [*_kubeconfigs()],
         "settings": [

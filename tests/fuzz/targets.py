@@ -13,6 +13,8 @@ from pydantic import ValidationError
 from muster.outgoing import secret_of, wait_of
 from muster.saved import event_of, line_of
 from muster.targets import parse_target
+from services.audit.core.claims import LONGEST_NAME, MOST_GROUPS, claims
+from services.audit.core.matching import Matcher
 from services.scaler.core import drain
 from services.status.core.documents import document_of
 from services.watcher.core.views import observed_job, observed_pod, observed_request
@@ -192,6 +194,17 @@ def read_the_end_of_a_command(data: bytes) -> None:
     assert 0 <= _exit_code(received, "execute", ["true"]) < 2**31
 
 
+def read_audit_events(data: bytes) -> None:
+    """A batch of an API server; a claim in it is bounded, and can be written down."""
+    for claim in claims(data, {("kai.alibabacloud.com", "trainingjobs")}):
+        assert claim.uid
+        assert 0 < len(claim.user) <= LONGEST_NAME
+        assert len(claim.groups) <= MOST_GROUPS
+        assert all(words.replace("\n", "").isprintable() for words in (claim.agent, claim.audit))
+        assert len(msgspec.json.encode(claim)) > 0
+        assert [*Matcher().claim(claim, 0)] == []
+
+
 def read_a_kubeconfig(data: bytes) -> None:
     with tempfile.NamedTemporaryFile() as file:
         file.write(data)
@@ -260,6 +273,7 @@ TARGETS: Mapping[str, Target] = {
     "document": Target(read_a_document, (Refused,)),
     "answer": Target(read_an_answer),
     "command": Target(read_the_end_of_a_command, (Transient, Refused)),
+    "audit": Target(read_audit_events, MALFORMED),
     "kubeconfig": Target(read_a_kubeconfig, (Refused,)),
     "settings": Target(read_settings),
     "texts": Target(read_texts),
