@@ -72,7 +72,9 @@ class Nats:
 
     def __init__(self, folder: Path, users: Mapping[str, str], *options: str, tls: Tls | None = None) -> None:
         self.users = users
-        found = documents(render("--set", "nats.auth.existingSecret=mine,history.enabled=true", *options))
+        found = documents(
+            render("--set", "nats.auth.existingSecret=mine,history.enabled=true,audit.enabled=true", *options)
+        )
         self.objects = {(each["kind"], each["metadata"]["name"]): each for each in found}
         made = self.objects.get(("Secret", f"{NAME}-tls"))
         self.tls = tls or (made and files(made, folder / "made"))

@@ -49,6 +49,7 @@ STRANGE = {
     "reader": "5e7",
     "subscriber": "off",
     "history": "null",
+    "audit": "~",
     "watcher": 'a"b#c;d{e}\\f $(ADMIN_SECRET) $X',
     "scheduler": "true",
     "scaler": "0x12 // no comment",
