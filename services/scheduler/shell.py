@@ -128,9 +128,8 @@ class Scheduler:
         assert job.spec is not None
         context = self._context(job, effect.slot, effect.scaleout)
         manifest, name = with_token_if_asked(self._kinds.of(job).pod(resource, job.spec, context)), context.name
-        if (found := quota.admitted(job)) is not None:
-            given = next((each for each in found[1].pod_sets if each.role == effect.slot.role), None)
-            manifest = placed(manifest, found[0].name, given) if given is not None else manifest
+        if (placement := quota.placement(job, effect.slot.role)) is not None:
+            manifest = placed(manifest, *placement)
         if self._last_words:
             manifest = with_last_words(manifest)
         if await self._made(PODS, job, manifest) is not None:

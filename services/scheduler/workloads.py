@@ -31,22 +31,20 @@ class Workloads:
 
     async def write(self, job: Job, effect: effects.WriteWorkload, resource: Custom) -> None:
         """Create the Workload, or write one without quota anew."""
-        assert job.spec is not None
         manifest = queueing.manifest(
             self._kinds.of(job),
             resource,
             job.key,
             effect.name,
             effect.pod_sets,
-            queue=job.spec.queue,
+            queue=effect.queue,
             replaces=effect.replaces,
             priority=await self._priority(resource),
         )
         if effect.uid is not None:
             held = await self._held(job, effect.name, effect.uid)
-            if held is not None and not queueing.has_quota(held):
-                meta = {"annotations": manifest["metadata"]["annotations"]}
-                await self._patch(job, held, {"metadata": meta, "spec": manifest["spec"]})
+            if held is not None and (patch := queueing.rewritten(held, manifest)) is not None:
+                await self._patch(job, held, patch)
             return
         try:
             await self._cluster.create(WORKLOADS, job.key.namespace, manifest)

@@ -118,7 +118,6 @@ def view_of(workload: Custom) -> WorkloadView:
         generation=whole_number(annotations.get(GENERATION, ""), DIGITS) or 0,
         replaces=annotations.get(REPLACES, "").rpartition("/")[2][:LONGEST],
         pod_sets=tuple(_pod_set(workload, each) for each in _objects(_at(workload.spec, "podSets"))[:MOST_SETS]),
-        active=_at(workload.spec, "active") is not False,
         reserved=true("QuotaReserved"),
         admitted=true("Admitted"),
         evicted=reason("Evicted"),
@@ -222,6 +221,17 @@ def placed(pod: Document, name: str, view: PodSetView) -> Document:
 def has_quota(workload: Custom) -> bool:
     """True if Kueue has reserved quota for it."""
     return _is_true(workload, "QuotaReserved")
+
+
+def rewritten(workload: Custom, wanted: Document) -> Document | None:
+    """The patch that makes a Workload the wanted one, without what that leaves out; None if it has quota."""
+    if has_quota(workload):
+        return None
+    annotations = {REPLACES: None} | wanted["metadata"]["annotations"]
+    return {
+        "metadata": {"annotations": annotations},
+        "spec": {"priorityClassRef": None, "priority": None} | wanted["spec"],
+    }
 
 
 def returned(workload: Custom, now: str) -> Document | None:

@@ -75,6 +75,7 @@ OURS_IN_WORDS = f"its controller is no job whose uid is its label {JOB_UID}"
 _QUEUED = f"variables.kueue && {OURS} && variables.owner == '{TRAININGJOBS.group}/{TRAININGJOBS.kind}'"
 _QUEUED_IN_WORDS = f"{OURS_IN_WORDS}, or that is no TrainingJob, or no job waits in queues"
 _OF_A_CLASS = "(object.spec.?priority.orValue(0) == 0 || object.spec.?priorityClassRef.hasValue())"
+_ADMITS_NOTHING = "(!object.?status.?admission.hasValue() || object.?status.?admission == oldObject.?status.?admission)"
 _SLOT = f"(['{ATTEMPT}'] + variables.kinds[variables.owner]).all(l, l in object.metadata.labels)"
 _HEADLESS = "object.spec.?clusterIP.orValue('') == 'None' && object.spec.?externalIPs.orValue([]).size() == 0"
 _UNTYPED = "object.?type.orValue('Opaque') == 'Opaque'"
@@ -128,7 +129,14 @@ RULES = (
         f"{_QUEUED} && {_SAME_OWNERS} && {_OF_A_CLASS}",
         f"{_QUEUED_IN_WORDS}, or its owners change, or its priority is of no class",
     ),
-    Rule("scheduler", "UPDATE", (WORKLOADS,), _QUEUED, _QUEUED_IN_WORDS, "status"),
+    Rule(
+        "scheduler",
+        "UPDATE",
+        (WORKLOADS,),
+        f"{_QUEUED} && {_ADMITS_NOTHING}",
+        f"{_QUEUED_IN_WORDS}, or it would be admitted",
+        "status",
+    ),
     Rule("scheduler", "DELETE", (WORKLOADS,), _QUEUED, _QUEUED_IN_WORDS),
     Rule("scheduler", "DELETE", (Jobs.EVERY,), _EXPIRES, "it has no time to live after its end"),
     Rule("scheduler", "CREATE", (CONFIGMAPS,), OURS, OURS_IN_WORDS),

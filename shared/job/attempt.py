@@ -31,6 +31,8 @@ class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The sequence of the restart or the adoption that began the attempt; 0 for a job's first attempt."""
     assigned: At | None = None
     """When the attempt got its first slots."""
+    queued: bool = False
+    """True if it began with quota of a queue."""
     slots: SortedSet[Slot] = SortedSet()
     """Slots that have a pod or will get one: assigned or accepted, and neither released nor spent."""
     spent: SortedSet[Slot] = SortedSet()

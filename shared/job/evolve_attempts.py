@@ -15,6 +15,7 @@ from shared.job.losses import Refill, Vacancy
 from shared.job.membership import Unknown
 from shared.job.milestones import MILESTONES
 from shared.job.naming import RESTART_REQUESTED, Slot
+from shared.job.policies import quota
 from shared.job.policies.replacement import losses_before
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import WORKER, JobSpec
@@ -33,9 +34,10 @@ def assigned(job: Job, event: SlotsAssigned, at: At) -> Job:
         1 for slot in replaced - job.scaling.arriving if slot in vacancies and not vacancies[slot].blameless
     )
     refilled = _refilled(job, slots, replaced, at)
+    first = bool(slots) and not job.attempt.begun
+    queued = quota.in_queue(job) if first else job.attempt.queued
     job = _for_request(job, slots, replaced & job.scaling.arriving)
     workers = sum(slot.role == WORKER for slot in slots)
-    first = bool(slots) and not job.attempt.begun
     wanted = job.scaling.size or (job.spec.worker.replicas if job.spec is not None else workers)
     if first and wanted != workers:
         # The size was edited between the decision and this event: the edit waits in the queue.
@@ -45,6 +47,7 @@ def assigned(job: Job, event: SlotsAssigned, at: At) -> Job:
         slots=job.attempt.slots | slots,
         spent=job.attempt.spent - slots,
         assigned=at if first else job.attempt.assigned,
+        queued=queued,
         news={slot: sequence for slot, sequence in job.attempt.news.items() if slot not in slots - replaced},
         vacancies={slot: vacancy for slot, vacancy in vacancies.items() if slot not in replaced},
         refilled=refilled,

@@ -124,9 +124,9 @@ def workload_name(key: JobKey, number: int) -> str:
 
 
 def workload_number(key: JobKey, name: str) -> int:
-    """The number in the name of a Workload; 0 if Muster gives no such name."""
+    """The number in the name of a Workload; 0 if Muster gives no such name.  A name has 253 characters at most."""
     number = name.removeprefix(workload_name(key, 0)[:-1])
-    return int(number) if number != name and re.fullmatch("[1-9][0-9]{0,8}", number) else 0
+    return int(number) if number != name and re.fullmatch("[1-9][0-9]{0,252}", number) else 0
 
 
 def subject_of(key: JobKey, family: Family, author: str, tag: str) -> str:

@@ -129,8 +129,6 @@ class WorkloadView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     replaces: str = ""
     """The name of the Workload that it replaces, as a slice of an elastic job; empty for a whole one."""
     pod_sets: tuple[PodSetView, ...] = ()
-    active: bool = True
-    """False while a person suspends the job by it."""
     reserved: bool = False
     """True while it has quota."""
     admitted: bool = False

@@ -171,7 +171,30 @@ PATCHES = (
     ),
     Patch(
         "quota goes back while pods are there",
-        ((QUEUEING, "    return not view.reserved or (job.suspended and quota.is_empty(job))", "    return True"),),
+        ((QUEUEING, "    return not view.reserved or (fenced and quota.is_empty(job))", "    return True"),),
+        ("tests/scheduler/test_queueing.py",),
+    ),
+    Patch(
+        "a job grows in the queue of a new label",
+        ((QUEUEING, "_next(job, known), view.queue, workers, rep", "_next(job, known), job.spec.queue, workers, rep"),),
+        ("tests/scheduler/test_queueing.py",),
+    ),
+    Patch(
+        "a job keeps the quota of an older Workload",
+        ((QUEUEING, "    return enough and (older or bool(other.evicted))", "    return False"),),
+        ("tests/scheduler/test_queueing.py",),
+    ),
+    Patch(
+        "a Workload without quota stops a running job",
+        (
+            (QUOTA, "any(view.reserved and not (view.finished", "any(not (view.finished"),
+            (QUOTA, "job.attempt.queued and holds", "holds"),
+        ),
+        ("tests/scheduler/test_queueing.py",),
+    ),
+    Patch(
+        "a label that comes back stops a running job",
+        ((QUOTA, "        return job.attempt.queued or", "        return bool(job.queued) or"),),
         ("tests/scheduler/test_queueing.py",),
     ),
     Patch(

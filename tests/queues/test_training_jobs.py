@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from devcluster.cluster import ADMIN
 from muster.permissions import HOME
-from shared.frameworks.queueing import IN_USE, JOB_UID, POD_SET, QUEUE, WORKLOAD
+from shared.frameworks.queueing import GROUP, IN_USE, JOB_UID, POD_SET, QUEUE, VERSION, WORKLOAD
 from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.hosts import real
 from tests.kit.operator import Operator, a_request, an_operator
@@ -208,6 +209,20 @@ async def test_a_scale_out_waits_for_quota_and_grows_the_job_in_place(operator: 
     await end(operator, "grows")
 
 
+async def test_a_job_whose_label_was_changed_grows_in_the_queue_that_gave_its_quota(operator: Operator):
+    await operator.apply(a_training_job("moved", workers=1))
+    await operator.comes_to("Running", TRAININGJOBS, "moved")
+    await operator.kubectl("label", "trainingjob", "moved", f"{QUEUE}=nowhere", "--overwrite")
+    await operator.apply(a_request("ScaleOut", "moves", "moved", toAdd={"count": 1}))
+    await operator.members("moved", "moved-worker-0", "moved-worker-1")
+
+    async def one() -> bool:
+        return [each["spec"]["queueName"] for each in await workloads(operator, "moved")] == ["team-a"]
+
+    await operator.until(one, lambda: "the replaced Workload is left")
+    await end(operator, "moved")
+
+
 async def test_a_person_s_pause_lasts_and_gives_the_quota_back(operator: Operator):
     await operator.apply(a_training_job("paused", workers=3))
     await operator.comes_to("Running", TRAININGJOBS, "paused")
@@ -289,4 +304,19 @@ async def test_the_scheduler_s_account_writes_no_workload_but_for_a_job_and_with
     await operator.kubectl(
         "create", account, "--dry-run=server", "-f", "-", given=whole | {"metadata": meta | {"name": "forged"}}
     )
+    # kubectl reads the subresource first, which this account may not.
+    path = f"/apis/{GROUP}/{VERSION}/namespaces/default/workloads/{workload['metadata']['name']}/status?dryRun=All"
+    headers = {
+        "Impersonate-User": account.removeprefix("--as="),
+        "Content-Type": "application/merge-patch+json",
+    }
+    another = workload["status"]["admission"] | {"clusterQueue": "another"}
+    answers = []
+    async with operator.stack.cluster.session(ADMIN) as session:
+        for changed in ({"admission": another}, {"admission": None}, {"requeueState": {"count": 1}}):
+            body = json.dumps({"status": changed})
+            async with session.patch(path, data=body, headers=headers) as answer:
+                answers.append((answer.status, "it would be admitted" in await answer.text()))
+    # Kueue itself may refuse the others.
+    assert [told for _, told in answers] == [True, False, False], answers
     await end(operator, "asked")

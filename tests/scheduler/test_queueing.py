@@ -82,15 +82,21 @@ def a_queued_job(size: int = 2, **spec: object) -> list[AnyEvent]:
     return [*events[:1], admitted(size=size, ready=True), *events[1:]]
 
 
-def written(number: int, size: int, *, uid: str = "", replaces: str = "") -> WriteWorkload:
+def written(number: int, size: int, *, uid: str = "", replaces: str = "", queue: str = "team-a") -> WriteWorkload:
     sets = ((LAUNCHER, 1), (WORKER, size))
-    return WriteWorkload(workload_name(KEY, number), sets, uid=Uid(uid) if uid else None, replaces=replaces)
+    return WriteWorkload(workload_name(KEY, number), queue, sets, uid=Uid(uid) if uid else None, replaces=replaces)
 
 
 def of_workloads(story: Story) -> list[Step]:
     """The scheduler's steps that are about Workloads."""
     kinds = WriteWorkload, ShrinkWorkload, ReturnQuota, ReadyWorkload, FinishWorkload, DeleteWorkload
     return [step for step in story.steps(scheduler) if isinstance(step, kinds)]
+
+
+def pauses(story: Story) -> list[Step]:
+    """The pauses that the status service records."""
+    steps = story.steps(status)
+    return [step for step in steps if isinstance(step, Record) and isinstance(step.event, JobSuspending | JobSuspended)]
 
 
 def gone() -> PodsGone:
@@ -111,7 +117,11 @@ EVICTED = [
 
 def test_the_names_of_workloads_are_counted():
     assert workload_number(KEY, SECOND) == 2
-    assert [workload_number(KEY, name) for name in ("other", FIRST + "x", workload_name(KEY, 0), KEY.name)] == [0] * 4
+    assert workload_number(KEY, workload_name(KEY, 999_999_999 + 1)) == 1_000_000_000
+    assert [
+        workload_number(KEY, name)
+        for name in ("other", FIRST + "x", workload_name(KEY, 0), KEY.name, FIRST + "0" * 5000)
+    ] == [0] * 5
 
 
 class TestWaiting:
@@ -173,13 +183,6 @@ class TestWaiting:
         [pause] = [step.event for step in paused.steps(status) if isinstance(step, Record)]
         assert isinstance(pause, JobSuspended)
 
-    def test_an_edit_that_came_after_the_admission_waits_for_a_larger_workload(self):
-        larger = [*a_waiting_job(), admitted(), observed(a_spec(3, queue="team-a"), generation=1)]
-        resumed = [*larger, JobCreated(reason="TrainingJobResumed")]
-        begins = SlotsAssigned(slots=(workers(0, 1),), reason="JobCreated")
-        given(*resumed).then(scheduler, Record(begins), written(2, 3, replaces=FIRST))
-        assert given(*resumed, begins).job.scaling.next_request.resize == 3
-
     def test_after_a_refusal_the_workload_waits_for_the_back_off(self):
         refused = EffectRefused(effect="WriteWorkload", reason="Forbidden")
         given(*a_waiting_job(), refused).then_nothing(scheduler)
@@ -206,8 +209,43 @@ class TestRunning:
 
     def test_a_job_that_loses_its_label_while_it_waits_runs(self):
         story = given(*a_waiting_job(), workload(), observed(a_spec(2), generation=2))
-        story.then(scheduler, DeleteWorkload(FIRST, Uid("w1")))
+        story.then(scheduler, DeleteWorkload(FIRST, Uid("w1"), waiting=True))
         assert Record(JobCreated(reason="TrainingJobResumed")) in story.steps(status)
+
+    def test_a_label_that_comes_back_counts_from_the_next_attempt_on(self):
+        unlabelled = [*a_waiting_job(), workload(), observed(a_spec(2), generation=2)]
+        begun = [
+            *unlabelled,
+            JobCreated(reason="TrainingJobResumed"),
+            SlotsAssigned(slots=(workers(0, 1),), reason="JobCreated"),
+            workload(version=60, deleting=True),
+            ChildGone(kind="Workload", name=FIRST, uid=Uid("w1")),
+        ]
+        story = given(*begun, observed(a_spec(2, queue="team-a"), generation=3))
+        assert of_workloads(story) == []
+        assert not pauses(story)
+
+    @pytest.mark.parametrize("queue", ["", "team-a"], ids=["no label", "a label that it got as it ran"])
+    def test_a_workload_without_quota_stops_no_job_that_runs_without_a_queue(self, queue: str):
+        running = [*a_running_job(2), observed(a_spec(2, queue=queue), generation=1)]
+        story = given(*running, workload(7))
+        assert not pauses(story)
+        assert of_workloads(story) == [DeleteWorkload(workload_name(KEY, 7), Uid("w7"), waiting=True)]
+
+    def test_a_restart_after_the_label_was_taken_away_begins_at_once(self):
+        restarted = [
+            *a_queued_job(),
+            observed(a_spec(2), generation=2),
+            JobRestarting(reason="RestartRequested", counted=False),
+            *EVICTED[-1:],
+            gone(),
+            JobRestarted(attempt=1, counted=False, reason="RestartRequested"),
+            secret(1),
+        ]
+        begins = SlotsAssigned(slots=(Slots(1, WORKER, ((0, 1),)),), reason="JobRestarted")
+        given(*restarted).then_among_others(scheduler, Record(begins), DeleteWorkload(FIRST, Uid("w1")))
+        for answer in (admitted(version=60), admitted(version=60, deleting=True)):
+            assert not pauses(given(*restarted, begins, admitted(version=60, deleting=True), answer))
 
     def test_a_job_that_restarts_keeps_its_quota_and_asks_for_more_after_an_edit(self):
         restarting = [
@@ -301,6 +339,12 @@ class TestPaused:
         assert of_workloads(given(*paused)) == []
         assert of_workloads(given(*paused, gone())) == [DeleteWorkload(FIRST, Uid("w1"))]
 
+    def test_a_workload_that_waits_goes_only_while_it_has_no_quota(self):
+        paused = observed(a_spec(2, queue="team-a", suspend=True), generation=2)
+        assert of_workloads(given(*a_waiting_job(), workload(), paused)) == [
+            DeleteWorkload(FIRST, Uid("w1"), waiting=True)
+        ]
+
 
 class TestSize:
     def test_a_scale_in_gives_quota_back_when_its_pods_are_gone(self):
@@ -363,6 +407,30 @@ class TestSize:
         assert of_workloads(given(*a_queued_job(), of_another_size)) == [
             DeleteWorkload(SECOND, Uid("w2"), waiting=True)
         ]
+
+    @pytest.mark.parametrize("queue", ["team-b", ""], ids=["another queue", "no queue"])
+    def test_a_running_job_grows_in_the_queue_that_gave_its_quota(self, queue: str):
+        moved = [*a_queued_job(), observed(a_spec(2, queue=queue, most=4), generation=2), scale_out(1)]
+        assert of_workloads(given(*moved)) == [written(2, 3, replaces=FIRST)]
+        assert of_workloads(given(*moved, workload(2, size=3, replaces=FIRST))) == []
+
+    def test_a_larger_workload_in_another_queue_gives_way(self):
+        elsewhere = workload(2, size=3, replaces=FIRST, queue="team-b")
+        assert of_workloads(given(*a_queued_job(), scale_out(1), elsewhere)) == [
+            DeleteWorkload(SECOND, Uid("w2"), waiting=True),
+            written(3, 3, replaces=FIRST),
+        ]
+
+    @pytest.mark.parametrize("evicted", ["", "Preempted"])
+    def test_the_quota_of_an_older_workload_goes_back_once_a_newer_one_is_admitted(self, evicted: str):
+        older = admitted(version=70, evicted=evicted, ready=True)
+        larger = admitted(2, size=3, replaces=FIRST, ready=True, queue="team-b")
+        story = given(*a_queued_job(), scale_out(1), older, larger)
+        assert of_workloads(story) == [DeleteWorkload(FIRST, Uid("w1"))]
+
+    def test_the_quota_of_an_evicted_successor_goes_back(self):
+        successor = admitted(2, size=3, replaces=FIRST, evicted="Preempted")
+        assert of_workloads(given(*a_queued_job(), successor)) == [DeleteWorkload(SECOND, Uid("w2"))]
 
     def test_a_scale_in_asks_for_no_quota(self):
         assert of_workloads(given(*a_queued_job(), scale_in(1))) == []

@@ -16,7 +16,7 @@ from services.scheduler.core.effects import (
 from services.scheduler.shell import Scheduler
 from shared.cluster import Resource
 from shared.errors import Transient
-from shared.frameworks.queueing import IN_USE, PRIORITIES, PRIORITY, QUEUE, WORKLOADS
+from shared.frameworks.queueing import IN_USE, PRIORITIES, PRIORITY, QUEUE, REPLACES, WORKLOADS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.chain import Head
 from shared.job.naming import JobKey, Uid, workload_name
@@ -58,7 +58,7 @@ class Queue(MemoryCluster):
         await Scheduler(self).act(effect, Context(job, Head(7, "0" * 64), "2030-01-01T00:00:00.000Z"))
 
     async def written(self) -> Uid:
-        await self.act(WriteWorkload(self.name, SETS))
+        await self.act(WriteWorkload(self.name, "team-a", SETS))
         return Uid(self.workload()["metadata"]["uid"])
 
     def workload(self) -> dict[str, Any]:
@@ -107,8 +107,21 @@ async def test_a_workload_that_got_quota_meanwhile_is_not_written_anew():
     uid = await queue.written()
     queue.says(**ADMITTED)
     before = queue.workload()
-    await queue.act(WriteWorkload(queue.name, ((LAUNCHER, 1), (WORKER, 4)), uid=uid))
+    await queue.act(WriteWorkload(queue.name, "team-a", ((LAUNCHER, 1), (WORKER, 4)), uid=uid))
     assert queue.workload() == before
+
+
+async def test_a_workload_that_is_written_anew_keeps_nothing_that_its_job_lost():
+    queue = Queue()
+    await queue.act(WriteWorkload(queue.name, "team-a", SETS, replaces=workload_name(queue.key, 9)))
+    before = queue.workload()
+    assert (before["spec"]["priorityClassRef"]["name"], before["spec"]["priority"]) == ("urgent", 7)
+    labels = {"metadata": {"labels": {PRIORITY: None}}}
+    queue.store.patch(TRAININGJOBS, NAMESPACE, "resnet", labels)
+    await queue.act(WriteWorkload(queue.name, "team-a", SETS, uid=Uid(before["metadata"]["uid"])))
+    after = queue.workload()
+    assert not {"priorityClassRef", "priority"} & after["spec"].keys()
+    assert REPLACES not in after["metadata"]["annotations"]
 
 
 async def test_shrinking_lowers_the_numbers_of_pods_and_changes_nothing_else():

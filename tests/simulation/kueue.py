@@ -1,8 +1,9 @@
-"""Kueue with one queue, as far as a job's Workloads tell of it: it admits in order, replaces slices, and evicts.
+"""Kueue with queues that share their room, as far as Workloads tell of it: it admits in order, replaces slices, evicts.
 
 What it never does: take quota back from a Workload that is not finished or gone.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from random import Random
@@ -11,7 +12,7 @@ from typing import Any
 from shared.cluster import Resource
 from shared.cluster.kinds import PODS
 from shared.errors import Refused
-from shared.frameworks.queueing import FLAVORS, REPLACES, WORKLOADS
+from shared.frameworks.queueing import FLAVORS, REPLACES, WORKLOAD, WORKLOADS
 from shared.job.naming import JOB_UID
 from shared.job.policies.quota import REPLACED
 from tests.kit.invariants import ENDED
@@ -26,7 +27,7 @@ NOON = "2030-01-01T12:00:00Z"
 
 
 class Kueue:
-    """One queue with room for so many pods; every Workload of the cluster is in it."""
+    """Queues with room for so many pods together; a Workload may name any queue."""
 
     def __init__(
         self, store: MemoryStore, seed: int, room: int, later: Callable[[float, Callable[[], None]], None]
@@ -82,6 +83,9 @@ class Kueue:
         before = self._store.get(WORKLOADS, *replaced) if len(replaced) == 2 else None
         if before is not None and (is_true(before, "Evicted") or not is_true(before, "QuotaReserved")):
             before = None
+        if before is not None and before.manifest["spec"]["queueName"] != held.manifest["spec"]["queueName"]:
+            # Kueue looks for it in the queue of the new one alone.
+            before = None
         given = sum(pods(self._now(each)) for each in known.values() if is_true(self._now(each), "QuotaReserved"))
         freed = pods(before) if before is not None and not is_true(before, "Finished") else 0
         if given - freed + pods(held) > self.room:
@@ -133,8 +137,8 @@ def _conditions(held: Held) -> list[dict[str, Any]]:
     return found
 
 
-def beyond_quota(store: MemoryStore) -> Iterator[str]:
-    """The jobs in a queue with more pods than they have quota for.
+def beyond_quota(store: MemoryStore, over: Callable[[str], bool]) -> Iterator[str]:
+    """The jobs in a queue with more pods than they have quota for; `over` tells by its uid that a job has ended.
 
     A call that was on its way at a job's end may still make a pod; such a pod is deleted.
     """
@@ -146,11 +150,17 @@ def beyond_quota(store: MemoryStore) -> Iterator[str]:
     there: dict[str, int] = {}
     for held in store.find(PODS):
         uid = (held.metadata.get("labels") or {}).get(JOB_UID, "")
-        if held.metadata.get("ownerReferences") and (held.manifest.get("status") or {}).get("phase") not in ENDED:
+        # A person may have taken the label.
+        queued = uid and WORKLOAD in (held.metadata.get("annotations") or {})
+        if (
+            queued
+            and held.metadata.get("ownerReferences")
+            and (held.manifest.get("status") or {}).get("phase") not in ENDED
+        ):
             there[uid] = there.get(uid, 0) + 1
     for uid, number in there.items():
-        if uid in quota and number > quota[uid]:
-            yield f"I29 job {uid} has {number} pods, and quota for {quota[uid]}"
+        if number > quota.get(uid, 0) and not over(uid):
+            yield f"I29 job {uid} has {number} pods, and quota for {quota.get(uid, 0)}"
 
 
 def kept_after_the_end(store: MemoryStore, over: Iterable[str]) -> Iterator[str]:
@@ -160,3 +170,15 @@ def kept_after_the_end(store: MemoryStore, over: Iterable[str]) -> Iterator[str]
         kept = not is_true(held, "Finished") or held.metadata.get("finalizers")
         if kept and held.metadata["labels"][JOB_UID] in ended:
             yield f"I30 Workload {held.at[1]} keeps its quota, and its job is over"
+
+
+def quota_twice(store: MemoryStore) -> Iterator[str]:
+    """The jobs with quota by more than one Workload, once all is quiet."""
+    holders = Counter(
+        held.metadata["labels"][JOB_UID]
+        for held in store.find(WORKLOADS)
+        if is_true(held, "QuotaReserved") and not is_true(held, "Finished")
+    )
+    for uid, number in holders.items():
+        if number > 1:
+            yield f"I31 job {uid} has quota by {number} Workloads"

@@ -28,7 +28,7 @@ from tests.memory.store import MemoryStore
 from tests.memory.watching import Held
 from tests.simulation import plan as steps
 from tests.simulation.invariants import Checker
-from tests.simulation.kueue import Kueue, beyond_quota, kept_after_the_end
+from tests.simulation.kueue import Kueue, beyond_quota, kept_after_the_end, quota_twice
 from tests.simulation.loop import SimulatedLoop, outside
 from tests.simulation.manifests import KINDS, RESOURCES, inherited, manifest_of, request_of, runtime_of
 from tests.simulation.network import Link, Rates
@@ -216,8 +216,13 @@ class Simulation:
         if resource.plural == PODS.plural and before is None:
             self._checker.pods(self._store.find(PODS))
         if resource.plural in (PODS.plural, WORKLOADS.plural) and not self._checker.faults and not self._restored:
-            for why in beyond_quota(self._store):
+            for why in beyond_quota(self._store, self._is_over):
                 self._checker.fault(why)
+
+    def _is_over(self, uid: str) -> bool:
+        """True if the log has the end of a job, or its deletion."""
+        jobs = [history.job for history in self._checker.histories if history.job.key.uid == uid]
+        return any(job.over or job.gone for job in jobs)
 
     def _take(self, step: steps.AnyStep) -> None:
         with suppress(Refused):
@@ -441,6 +446,8 @@ class Simulation:
         self._checker.ended(objects=objects, held=held, quiet=quiet)
         jobs = [history.job for history in self._checker.histories]
         for why in kept_after_the_end(self._store, [job.key.uid for job in jobs if job.over and not job.orphan]):
+            self._checker.fault(why)
+        for why in quota_twice(self._store):
             self._checker.fault(why)
         for name, replica in self._replicas.items():
             for why in replica.ended:

@@ -92,6 +92,7 @@ class WriteWorkload(Effect, frozen=True):
     """Create the Workload of a job in a queue; or with a `uid` write one without quota anew."""
 
     name: str
+    queue: str
     pod_sets: tuple[tuple[str, int], ...]
     """Each role with its number of pods."""
     uid: Uid | None = None

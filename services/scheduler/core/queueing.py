@@ -84,16 +84,17 @@ def _is_obsolete(job: Job, view: WorkloadView) -> bool:
 def _may_go(job: Job, view: WorkloadView) -> bool:
     """True if no pod has the Workload's quota, or is about to.
 
-    The first slots of a job that is not suspended may be on their way to the log; the decision to suspend it fences
-    them.
+    The first slots of a job in a queue that is not suspended may be on their way to the log; the decision to suspend
+    it fences them.
     """
-    return not view.reserved or (job.suspended and quota.is_empty(job))
+    fenced = job.suspended or job.spec is None or not job.spec.queue
+    return not view.reserved or (fenced and quota.is_empty(job))
 
 
 def _deleted(job: Job, child: ChildView, view: WorkloadView) -> list[Step]:
     if (view.deleting and not view.held) or not job.may_try("DeleteWorkload"):
         return []
-    return [DeleteWorkload(child.name, child.uid, waiting=not (view.reserved or view.finished or quota.is_empty(job)))]
+    return [DeleteWorkload(child.name, child.uid, waiting=not (view.reserved or view.finished or job.gone))]
 
 
 def _next(job: Job, known: list[Known]) -> str:
@@ -101,26 +102,30 @@ def _next(job: Job, known: list[Known]) -> str:
     return workload_name(job.key, newest + 1)
 
 
-def _written(job: Job, name: str, workers: int, uid: Uid | None = None, replaces: str = "") -> list[Step]:
-    """The Workload that asks for so many workers: a new one, or the one with this uid."""
+def _written(
+    job: Job, name: str, queue: str, workers: int, *, uid: Uid | None = None, replaces: str = ""
+) -> list[Step]:
+    """The Workload that asks a queue for so many workers: a new one, or the one with this uid."""
     if not job.may_try("WriteWorkload") or job.problems:
         return []
-    return [WriteWorkload(name, quota.pod_sets(job, workers), uid=uid, replaces=replaces)]
+    return [WriteWorkload(name, queue, quota.pod_sets(job, workers), uid=uid, replaces=replaces)]
 
 
 def _queued(job: Job, known: list[Known], live: list[Known]) -> list[Step]:
     """One Workload that waits for quota, as the job is now."""
-    if not quota.is_empty(job) or any(not _may_go(job, view) for _, view in known if not view.finished):
-        # A Workload was taken away, or is obsolete: its job is suspended first.
+    if job.spec is None or not quota.is_empty(job):
+        # A Workload was taken away: its job is suspended first.
         return []
+    if any(not _may_go(job, view) for _, view in known if not view.finished):
+        # One is obsolete, and its quota may still be used.
+        return []
+    workers, queue = quota.wanted_workers(job), job.spec.queue
     if not live:
-        return _written(job, _next(job, known), quota.wanted_workers(job))
+        return _written(job, _next(job, known), queue, workers)
     (child, view), others = live[-1], live[:-1]
     steps = [step for other, its in others for step in _deleted(job, other, its)]
-    workers, spec = quota.wanted_workers(job), job.spec
-    same = spec is not None and (view.generation, view.queue) == (job.generation, spec.queue)
-    if not same or view.count(WORKER) != workers:
-        steps += _written(job, child.name, workers, child.uid, view.replaces)
+    if (view.generation, view.queue, view.count(WORKER)) != (job.generation, queue, workers):
+        steps += _written(job, child.name, queue, workers, uid=child.uid, replaces=view.replaces)
     return steps
 
 
@@ -128,28 +133,37 @@ def _held(job: Job, known: list[Known], live: list[Known], holder: Known) -> lis
     """A Workload with quota: its eviction, its readiness and its size."""
     child, view = holder
     waiting = [(other, its) for other, its in live if other is not child]
+    steps: list[Step] = []
     if view.evicted:
-        steps = [step for other, its in waiting for step in _deleted(job, other, its)]
+        steps += [step for other, its in waiting for step in _deleted(job, other, its)]
         if quota.is_empty(job) and job.may_try("ReturnQuota"):
             steps.append(ReturnQuota(child.name, child.uid))
         return steps
     workers = quota.wanted_workers(job)
-    # Of two Workloads with quota the older one is about to be finished by Kueue.
-    fitting = [other for other, its in waiting if its.replaces == child.name and its.count(WORKER) == workers]
+    # Kueue replaces a Workload only by one in the same queue.
+    wanted = (child.name, view.queue, workers)
+    fitting = [other for other, its in waiting if (its.replaces, its.queue, its.count(WORKER)) == wanted]
     grows = view.admitted and not view.finished and workers > view.count(WORKER)
-    steps = [
-        step
-        for other, its in waiting
-        if not its.reserved and not (grows and other in fitting)
-        for step in _deleted(job, other, its)
-    ]
+    for other, its in waiting:
+        older = workload_number(job.key, other.name) < workload_number(job.key, child.name)
+        if _is_spare(job, view, its, older=older) if its.reserved else not (grows and other in fitting):
+            steps += _deleted(job, other, its)
     if not view.admitted or view.finished:
         return steps
     if job.phase in ("Running", "Scaling") and not view.ready and job.may_try("ReadyWorkload"):
         steps.append(ReadyWorkload(child.name, child.uid))
     if grows and not fitting:
-        steps += _written(job, _next(job, known), workers, replaces=child.name)
+        steps += _written(job, _next(job, known), view.queue, workers, replaces=child.name)
     least = max(workers, quota.used_workers(job))
     if least < view.count(WORKER) and job.may_try("ShrinkWorkload"):
         steps.append(ShrinkWorkload(child.name, child.uid, quota.pod_sets(job, least)))
     return steps
+
+
+def _is_spare(job: Job, view: WorkloadView, other: WorkloadView, *, older: bool) -> bool:
+    """True if the quota of an older or evicted Workload goes back, as the job has all that it uses by an admitted one.
+
+    Kueue finishes the older one itself, but for one that it evicted or has in another queue.
+    """
+    enough = view.admitted and not view.finished and quota.used_workers(job) <= view.count(WORKER)
+    return enough and (older or bool(other.evicted))

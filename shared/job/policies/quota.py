@@ -13,7 +13,7 @@ from shared.job.request import Request
 from shared.job.spec import LAUNCHER, WORKER, waits_for_turn
 from shared.job.state import Job
 from shared.job.timers import may_appear
-from shared.job.views import ChildView, WorkloadView, ended
+from shared.job.views import ChildView, PodSetView, WorkloadView, ended
 
 REPLACED = "WorkloadSliceReplaced"
 """The reason with which Kueue finishes a Workload that a larger one replaced."""
@@ -64,13 +64,14 @@ def in_queue(job: Job) -> bool:
     """True if the job needs quota.
 
     The label counts when an attempt begins: a running job that gets it runs on, and one that loses it still needs the
-    quota that it runs with.
+    quota that it runs with.  A Workload without quota, which anyone may write, puts no job in a queue.
     """
     if job.spec is None:
         return False
     if job.spec.queue:
-        return bool(job.queued) or job.between_attempts or not job.attempt.begun
-    return any(not view.finished for _, view in workloads(job)) and not is_empty(job)
+        return job.attempt.queued or job.between_attempts or not job.attempt.begun
+    holds = any(view.reserved and not (view.finished or view.deleting) for _, view in workloads(job))
+    return job.attempt.queued and holds and not is_empty(job)
 
 
 def waits(job: Job) -> bool:
@@ -140,6 +141,15 @@ def within(job: Job, slots: Iterable[Slot]) -> list[Slot]:
             left[slot.role] -= 1
             may.append(slot)
     return may
+
+
+def placement(job: Job, role: str) -> tuple[str, PodSetView] | None:
+    """The Workload by which a job in a queue makes pods of a role, and what they get; None in no queue."""
+    found = admitted(job) if in_queue(job) else None
+    if found is None:
+        return None
+    child, view = found
+    return next(((child.name, each) for each in view.pod_sets if each.role == role), None)
 
 
 def pod_sets(job: Job, workers: int) -> tuple[tuple[str, int], ...]:
