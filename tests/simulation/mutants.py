@@ -299,7 +299,7 @@ def _quota_too_early(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(queueing, "quota", SimpleNamespace(**{**vars(quota), "is_empty": lambda job: True}))
 
 
-def _deleted_too_early(patch: pytest.MonkeyPatch) -> None:
+def _workload_deleted_too_early(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(queueing, "_may_go", lambda job, view: True)
 
 
@@ -341,6 +341,6 @@ MUTANTS = (
         "a job that is over begins again after its log was restored", "I25", _over_and_begun_again, OVER_AND_RESTORED
     ),
     Mutant("the quota of an evicted job goes back while it has pods", "I29", _quota_too_early),
-    Mutant("a Workload is deleted while its job has pods", "I29", _deleted_too_early),
+    Mutant("a Workload is deleted while its job has pods", "I29", _workload_deleted_too_early),
     Mutant("the Workload of a job that is over is not finished", "I30", _quota_for_ever),
 )
