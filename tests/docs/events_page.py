@@ -42,7 +42,8 @@ Set `NATS_URL`, `NATS_USER` and `NATS_PASSWORD` for the examples below.
 
 ### For one namespace
 
-While `muster run --nats embedded` or the demo runs, a command makes the user and its copy, and prints the three:
+While `muster run --nats embedded` or the demo runs, a command makes the user and its copy, and prints the three (the
+demo shows the command with its own folder; the user `reader` that it shows too is no subscriber):
 
 ```
 muster subscriber add team-a --data .muster
@@ -78,31 +79,37 @@ A copy has its room beside the log on the same disk: a size that does not fit is
 When a copy is full, its oldest events leave it.
 Another number changes the size.
 After the log was restored or made anew, the same command makes the copy anew; subscribers then read from its beginning.
+A program that keeps its own position keeps the log's identity with it (`ce-source` before the `#`).
+If another identity comes, or the position is above the last sequence of the stream, it begins at 0; else it would wait
+for ever.
 Copies need NATS 2.14 or newer.
 
 Users cannot write; they make consumers, at most {consumers} at a time for each copy.
 All programs with one user share its consumers, and may remove each other's.
 A consumer that no program uses for {days} days is removed, a durable one too.
-So give consumers that are used once an `inactive_threshold` of their own.
+So give consumers that are used once an `inactive_threshold` of their own; a user whose copy has no room for more
+removes some (`nats consumer rm`).
 With push consumers that disturb the feed of its copy a program can slow the log down; no event is lost by that.
 A push consumer sends to subjects that begin with `_INBOX.`, as clients choose them by default.
 
 ## Read
 
-Every event of the namespace `team-a`, from the first on, in order, and then those to come; nothing is kept at the
-server for this program:
+Every event of the namespace `team-a`, from the first on, in order, and then those to come; the server forgets this
+program's consumer five minutes after its end:
 
 ```python
 import asyncio
 import os
 
 import nats
+from nats.js.api import ConsumerConfig
 
 
 async def main():
     user, password = os.environ["NATS_USER"], os.environ["NATS_PASSWORD"]
     client = await nats.connect(os.environ["NATS_URL"], user=user, password=password)
-    events = await client.jetstream().subscribe("*.team-a.>", ordered_consumer=True)
+    config = ConsumerConfig(inactive_threshold=300)
+    events = await client.jetstream().subscribe("*.team-a.>", ordered_consumer=True, config=config)
     async for event in events.messages:
         print(event.metadata.sequence.stream, event.subject, event.data.decode(), flush=True)
 
@@ -172,7 +179,9 @@ async def main():
     user, password = os.environ["NATS_USER"], os.environ["NATS_PASSWORD"]
     client = await nats.connect(os.environ["NATS_URL"], user=user, password=password)
     position = int(os.environ.get("POSITION", "0"))
-    config = ConsumerConfig(deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=position + 1)
+    config = ConsumerConfig(
+        deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=position + 1, inactive_threshold=300
+    )
     events = await client.jetstream().subscribe("jobs.team-a.>", ordered_consumer=True, config=config)
     async for event in events.messages:
         print(event.metadata.sequence.stream, event.subject, event.data.decode(), flush=True)
@@ -232,7 +241,8 @@ func main() {{
 }}
 ```
 
-An ordered consumer in Go, from behind the position that the program keeps; nothing is kept at the server:
+An ordered consumer in Go, from behind the position that the program keeps; the server forgets it after five minutes,
+too:
 
 ```go
 package main
@@ -305,6 +315,8 @@ nats consumer rm JOBS reports --force
 `FAMILY.NAMESPACE.NAME.UID.AUTHOR.TYPE`: for example `jobs.team-a.resnet.7f3c….scheduler.SlotsAssigned`.
 The family is `facts` for what was seen, and `jobs` for what was decided.
 A dot in a name is an underscore.
+The uid is `none` for a scale request whose job does not exist yet: it goes on under the job's uid after
+`ScaleRequestGone` with the reason `Bound`, or fails at `TimePassed` with the timer `JobWait`.
 
 | all events of | subject |
 | --- | --- |
@@ -329,6 +341,8 @@ The headers are CloudEvents 1.0 in NATS' binding; the [AsyncAPI document](schema
 | `ce-time` | `2026-01-01T00:00:00.000Z` | when the author recorded it, by the author's clock |
 | `ce-datacontenttype` | `application/json` | `content-type` in release 0.1 |
 
+Ignore other headers.
+
 ## The promise
 
 - **Order.** The stream's sequence orders all events, and is that of the log: what `muster history` shows.
@@ -337,9 +351,10 @@ The headers are CloudEvents 1.0 in NATS' binding; the [AsyncAPI document](schema
 - **Duplicates.** Each event is in the stream once.
   A consumer delivers it at least once: again when it was not acknowledged, and perhaps after a crash of NATS.
   What it delivers again may come behind later events.
-  Deduplicate by the sequence or by `ce-id`.
+  With an ordered consumer skip sequences up to your position; with a durable one remember the sequences, or `ce-id`s, of
+  the events that you handled.
 - **Gaps.** Sequences of one job are not consecutive.
-  A consumer of `>` sees every number, from the first that the copy has.
+  A consumer of `>` of the user `subscriber` sees every number, from the first that the copy has.
 - **Delay.** An event is in the copy a moment after it is in the log.
   A copy hears of the log each second, also when there is no event: in the information of its stream
   (`nats stream info JOBS`: Last Seen) `mirror.active` is the nanoseconds since then.
@@ -356,6 +371,13 @@ The headers are CloudEvents 1.0 in NATS' binding; the [AsyncAPI document](schema
 
 Facts are marked with an F.
 *Since* is the first release that writes the type.
+The fields `because`, `of`, `anchor` and `sequence` are sequences of the stream.
+
+- A job's phase is the last event of `status` that begins with `Job`, without this word.
+- `request` is the `uid` of a `ScaleRequested`, which alone has the request's name, and is a fact: a filter of
+  `jobs.team-a.>` does not see it. It comes a second time, as another event, once the request has an owner.
+- A request that was rejected is shown as `ScaleFailed` by kubectl.
+- After `EventDisowned`, what you took from the event at its `sequence` no longer counts.
 
 {types}
 """
