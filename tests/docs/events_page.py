@@ -351,8 +351,8 @@ Ignore other headers.
 - **Duplicates.** Each event is in the stream once.
   A consumer delivers it at least once: again when it was not acknowledged, and perhaps after a crash of NATS.
   What it delivers again may come behind later events.
-  With an ordered consumer skip sequences up to your position; with a durable one remember the sequences, or `ce-id`s, of
-  the events that you handled.
+  With an ordered consumer skip sequences up to your position; with a durable one remember the sequences, or `ce-id`s,
+  of the events that you handled.
 - **Gaps.** Sequences of one job are not consecutive.
   A consumer of `>` of the user `subscriber` sees every number, from the first that the copy has.
 - **Delay.** An event is in the copy a moment after it is in the log.
