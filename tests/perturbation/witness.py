@@ -112,8 +112,8 @@ class Witness(Sight):
             case JobObserved():
                 views = self._seen("TrainingJob", key.uid, event.version)
                 shown = [observed_job(TRAININGJOB, sight).observed for sight in views]
-                # Who wrote it follows from several sights.
-                return self._compare(msgspec.structs.replace(event, epoch=0, by=()), shown)
+                # Who wrote it, and in which writes, follows from several sights.
+                return self._compare(msgspec.structs.replace(event, epoch=0, by=(), writes=()), shown)
             case JobDeleting():
                 views = self._seen("TrainingJob", key.uid, event.version)
                 return [] if any(sight.metadata.deletion_timestamp for sight in views) else ["it was not deleted"]
