@@ -2,14 +2,11 @@
 
 import asyncio
 import ssl
-import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 
 import structlog
-import uvloop
-from pydantic import ValidationError
 
 from services.audit.core.changes import TYPES, changes
 from services.audit.core.claims import claims
@@ -23,10 +20,9 @@ from shared.eventlog.subject import of_type
 from shared.frameworks.scale_requests import REQUESTS
 from shared.installation import plugins
 from shared.process.kept_connection import KeptConnection
-from shared.process.main import until_stopped
+from shared.process.main import run_process
 from shared.process.probes import probes
-from shared.process.settings import Settings, complaint
-from shared.telemetry.logs import configure
+from shared.process.settings import Settings
 
 LOOK_BACK = 20_000
 """How many events of the log before its end are read at the start: claims may come late, and after a restart."""
@@ -42,17 +38,7 @@ log = structlog.get_logger()
 
 def run() -> None:
     """The entry point: serve until SIGTERM or Ctrl-C; exit 0 then, 1 after a fault."""
-    try:
-        settings = Settings()
-    except ValidationError as error:
-        sys.exit(f"{AUDIT}: {complaint(error)}")
-    configure(AUDIT, style=settings.log_format, level=settings.log_level)
-    plugins.log_frameworks()
-    try:
-        uvloop.run(until_stopped(_forever(settings)))
-    except Trouble as trouble:
-        log.error("ended", why=str(trouble))
-        sys.exit(1)
+    run_process(AUDIT, _forever)
 
 
 async def _forever(settings: Settings) -> None:

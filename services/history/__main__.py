@@ -2,14 +2,11 @@
 
 import asyncio
 import ssl
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import msgspec
 import structlog
-import uvloop
-from pydantic import ValidationError
 
 from services.history.access import Access
 from services.history.answers import Answers
@@ -21,10 +18,9 @@ from shared.errors import Refused, Transient, Trouble
 from shared.eventlog.account import HISTORY
 from shared.installation import plugins
 from shared.process.kept_connection import KeptConnection
-from shared.process.main import until_stopped
+from shared.process.main import run_process
 from shared.process.probes import probes
-from shared.process.settings import Settings, complaint
-from shared.telemetry.logs import configure
+from shared.process.settings import Settings
 from shared.untrusted import MALFORMED
 
 LOOK_SECONDS = 30.0
@@ -35,17 +31,7 @@ log = structlog.get_logger()
 
 def run() -> None:
     """The entry point: serve until SIGTERM or Ctrl-C; exit 0 then, 1 after a fault."""
-    try:
-        settings = Settings()
-    except ValidationError as error:
-        sys.exit(f"{HISTORY}: {complaint(error)}")
-    configure(HISTORY, style=settings.log_format, level=settings.log_level)
-    plugins.log_frameworks()
-    try:
-        uvloop.run(until_stopped(_forever(settings)))
-    except Trouble as trouble:
-        log.error("ended", why=str(trouble))
-        sys.exit(1)
+    run_process(HISTORY, _forever)
 
 
 async def _forever(settings: Settings) -> None:

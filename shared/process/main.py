@@ -55,15 +55,20 @@ Build = Callable[[Dependencies], Service]
 
 
 def main(author: Author, build: Build) -> None:
-    """`muster-<name>`: run one service until SIGTERM or Ctrl-C; exit 0 then, 1 after a fault."""
+    """`muster-<name>`: run one of the four services as `run_process` does."""
+    run_process(author, lambda settings: _alone(author, build, settings))
+
+
+def run_process(name: str, work: Callable[[Settings], Coroutine[Any, Any, None]]) -> None:
+    """Do the work of this process until SIGTERM or Ctrl-C; exit 0 then, 1 after a fault."""
     try:
         settings = Settings()
     except ValidationError as error:
-        sys.exit(f"{author}: {complaint(error)}")
-    configure(author, style=settings.log_format, level=settings.log_level)
+        sys.exit(f"{name}: {complaint(error)}")
+    configure(name, style=settings.log_format, level=settings.log_level)
     log_frameworks()
     try:
-        uvloop.run(until_stopped(_alone(author, build, settings)))
+        uvloop.run(until_stopped(work(settings)))
     except Trouble as trouble:
         log.error("ended", why=str(trouble))
         sys.exit(1)
