@@ -16,7 +16,7 @@ from shared.frameworks import queueing
 from shared.frameworks.kinds import Kinds
 from shared.frameworks.queueing import PRIORITIES, PRIORITY, WORKLOADS
 from shared.job.state import Job
-from shared.runtime.ownership import QUICK_SECONDS, is_there, must_be_controlled
+from shared.runtime.ownership import QUICK_SECONDS, must_be_controlled, must_be_ours
 
 Patch = dict[str, Any] | None
 
@@ -113,10 +113,12 @@ class Workloads:
             await self._patch(job, held, patch, subresource="status")
 
     async def _held(self, job: Job, name: str, uid: str) -> Custom | None:
-        if not await is_there(self._cluster, WORKLOADS, job, name, uid):
-            return None
+        """The Workload with this uid, of this job as `is_there` asks; None if it is gone."""
         held = await self._cluster.get(WORKLOADS, job.key.namespace, name)
-        return held if held is not None and held.metadata.uid == uid else None
+        if held is None or held.metadata.uid != uid:
+            return None
+        must_be_ours(held.metadata, job, f"workload {name}")
+        return held
 
     async def _patch(self, job: Job, held: Custom, patch: dict[str, Any], *, subresource: str = "") -> None:
         guard = {"uid": held.metadata.uid, "resourceVersion": held.metadata.resource_version}

@@ -56,13 +56,17 @@ async def is_there(cluster: Cluster, resource: Resource[Any], job: Job, name: st
     held = await cluster.get(resource.by_metadata, job.key.namespace, name)
     if held is None or held.metadata.uid != uid:
         return False
-    meta = held.metadata
+    must_be_ours(held.metadata, job, f"{resource.kind.lower()} {name}")
+    return True
+
+
+def must_be_ours(meta: Metadata, job: Job, what: str) -> None:
+    """Raise `Refused(reason="NotOurs")` if the controller and the labels do not say that the object is this job's."""
     named = (meta.labels or {}).get(JOB_UID)
     # Another operator's objects get our labels once they are claimed.
     if not is_controlled(meta, job.key) or not (named == job.key.uid or (named is None and job.adopted)):
-        message = f"{resource.kind.lower()} {name} is not of this job by its controller and labels, and is left alone"
+        message = f"{what} is not of this job by its controller and labels, and is left alone"
         raise Refused(message, reason=NOT_OURS, words=message)
-    return True
 
 
 async def must_be_asked_of(
