@@ -1,12 +1,10 @@
 """DeepSpeed: its own launcher reads the hosts file, and reaches the workers with the job's ssh keys."""
 
-import os
 import re
-import shutil
 
 import pytest
 
-from tests.frameworks_real.training import Training
+from tests.frameworks_real.training import Training, require_ssh
 
 pytestmark = [pytest.mark.frameworks("deepspeed"), pytest.mark.asyncio(loop_scope="session")]
 
@@ -16,11 +14,7 @@ WORKERS = ["deepspeed-worker-0", "deepspeed-worker-1", "deepspeed-worker-2"]
 
 @pytest.fixture(autouse=True)
 def programs() -> None:
-    lacking = [program for program in ("pdsh", "ssh", "/usr/sbin/sshd") if shutil.which(program) is None]
-    if lacking:
-        pytest.skip(f"{', '.join(lacking)} must be installed: apt-get install pdsh openssh-client openssh-server")
-    if os.geteuid() != 0:
-        pytest.skip("sshd lets others in as itself only where it is root")
+    require_ssh("pdsh")
 
 
 async def test_the_launcher_of_deepspeed_trains_on_the_workers_that_the_hosts_file_names(training: Training):

@@ -1,12 +1,10 @@
 """Horovod Elastic, with et-operator's own command line: a group that grows, shrinks and loses a worker."""
 
-import os
 import re
-import shutil
 
 import pytest
 
-from tests.frameworks_real.training import Training
+from tests.frameworks_real.training import Training, require_ssh
 
 pytestmark = [pytest.mark.frameworks("horovod"), pytest.mark.asyncio(loop_scope="session")]
 
@@ -15,11 +13,7 @@ LAUNCHER = "horovod-launcher"
 
 @pytest.fixture(autouse=True)
 def programs() -> None:
-    lacking = [program for program in ("ssh", "/usr/sbin/sshd") if shutil.which(program) is None]
-    if lacking:
-        pytest.skip(f"{', '.join(lacking)} must be installed: apt-get install openssh-client openssh-server")
-    if os.geteuid() != 0:
-        pytest.skip("sshd lets others in as itself only where it is root")
+    require_ssh()
 
 
 async def test_horovodrun_grows_replaces_a_lost_worker_shrinks_and_learns_each_epoch_once(training: Training):

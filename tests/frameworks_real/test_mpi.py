@@ -1,24 +1,15 @@
 """Open MPI: mpirun reaches the workers with the job's own ssh keys and hosts file."""
 
-import os
-import shutil
-
 import pytest
 
-from tests.frameworks_real.training import Training
+from tests.frameworks_real.training import Training, require_ssh
 
 pytestmark = [pytest.mark.frameworks("mpi"), pytest.mark.asyncio(loop_scope="session")]
 
 
 @pytest.fixture(autouse=True)
 def programs() -> None:
-    lacking = [program for program in ("mpirun", "ssh", "/usr/sbin/sshd") if shutil.which(program) is None]
-    if lacking:
-        pytest.skip(
-            f"{', '.join(lacking)} must be installed: apt-get install openmpi-bin openssh-client openssh-server"
-        )
-    if os.geteuid() != 0:
-        pytest.skip("sshd lets others in as itself only where it is root")
+    require_ssh("mpirun")
 
 
 @pytest.mark.parametrize("kind", ["training_job", "mpi_job_v1", "mpi_job_v2beta1"])

@@ -2,9 +2,13 @@
 
 import asyncio
 import json
+import os
 import re
+import shutil
 from contextlib import suppress
 from typing import Any
+
+import pytest
 
 from shared.errors import Trouble
 from tests.frameworks_real.environments import EXAMPLES
@@ -145,3 +149,23 @@ def failed(status: dict[str, Any]) -> bool:
 
 def _has(status: dict[str, Any], wanted: str) -> bool:
     return any(one["type"] == wanted and one["status"] == "True" for one in status.get("conditions") or ())
+
+
+PACKAGES = {
+    "mpirun": "openmpi-bin",
+    "pdsh": "pdsh",
+    "ssh": "openssh-client",
+    "/usr/sbin/sshd": "openssh-server",
+}
+"""By program, the package of Debian that has it."""
+
+
+def require_ssh(*others: str) -> None:
+    """Skip the test where its launcher cannot reach workers by ssh, or one of the other programs is missing."""
+    programs = [*others, "ssh", "/usr/sbin/sshd"]
+    lacking = [program for program in programs if shutil.which(program) is None]
+    if lacking:
+        packages = " ".join(PACKAGES[program] for program in programs)
+        pytest.skip(f"{', '.join(lacking)} must be installed: apt-get install {packages}")
+    if os.geteuid() != 0:
+        pytest.skip("sshd lets others in as itself only where it is root")

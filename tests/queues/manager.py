@@ -21,7 +21,9 @@ from devcluster.certificates import make_server
 from devcluster.child import Child
 from devcluster.cluster import ADMIN
 from shared.ports import HOST, free_port
-from tests.kit.operator import Operator
+from tests.kit.hosts import real
+from tests.kit.operator import Operator, an_operator
+from tests.queues.jobs import POOL, queues
 
 KINDS = ("mpijob", "pytorchjob", "tfjob")
 OF_KUEUE = ("clusterqueue", "cohort", "resourceflavor", "workload")
@@ -66,6 +68,16 @@ def webhooks(url: str, authority: str) -> list[dict[str, Any]]:
             path = each["clientConfig"].pop("service")["path"]
             each["clientConfig"] |= {"url": f"{url}{path}", "caBundle": authority}
     return found
+
+
+@asynccontextmanager
+async def muster_and_kueue(folder: Path, cpu: int | str, **settings: str) -> AsyncIterator[Operator]:
+    """Both on a real control plane, with a queue of so many processors; skips the test where Kueue was not built."""
+    require_kueue()
+    async with an_operator(folder, real(), **settings) as operator, kueue(operator, folder / "kueue"):
+        await operator.kubectl("label", "nodes", "--all", f"{POOL}=a")
+        await operator.apply(*queues(cpu=cpu))
+        yield operator
 
 
 @asynccontextmanager

@@ -12,10 +12,9 @@ from shared.frameworks.mpijob import MPIJOB
 from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.tfjob import TFJOB
 from shared.job.spec import LAUNCHER
-from tests.kit.hosts import real
-from tests.kit.operator import Operator, an_operator, of_kubeflow
-from tests.queues.jobs import POOL, a_job, queues
-from tests.queues.manager import kueue, require_kueue
+from tests.kit.operator import Operator, of_kubeflow
+from tests.queues.jobs import POOL, a_job
+from tests.queues.manager import muster_and_kueue
 
 pytestmark = [pytest.mark.kueue, pytest.mark.asyncio(loop_scope="module")]
 
@@ -25,11 +24,7 @@ ALL = [pytest.param(kind, id=kind.resource.kind) for kind in (PYTORCHJOB, TFJOB,
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def operator(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Operator]:
     """Muster and Kueue, with a queue of two processors."""
-    require_kueue()
-    make, folder = real(), tmp_path_factory.mktemp("stack")
-    async with an_operator(folder, make) as operator, kueue(operator, folder / "kueue"):
-        await operator.kubectl("label", "nodes", "--all", f"{POOL}=a")
-        await operator.apply(*queues(cpu=2))
+    async with muster_and_kueue(tmp_path_factory.mktemp("stack"), 2) as operator:
         yield operator
 
 

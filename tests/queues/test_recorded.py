@@ -6,12 +6,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 import pytest_asyncio
 
-from tests.kit.hosts import real
-from tests.kit.operator import Operator, an_operator
+from tests.kit.operator import Operator
 from tests.queues import lives
-from tests.queues.jobs import POOL, queues
 from tests.queues.lives import ELASTIC, QUOTA, RESOURCES, STOCK
-from tests.queues.manager import kueue, require_kueue
+from tests.queues.manager import muster_and_kueue
 from tests.queues.recording import Chapters, Recorder, decisions, load, save
 
 pytestmark = [pytest.mark.kueue, pytest.mark.asyncio(loop_scope="module")]
@@ -20,11 +18,7 @@ pytestmark = [pytest.mark.kueue, pytest.mark.asyncio(loop_scope="module")]
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def operator(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Operator]:
     """Muster and Kueue."""
-    require_kueue()
-    folder = tmp_path_factory.mktemp("stack")
-    async with an_operator(folder, real(), MUSTER_KUEUE="true") as operator, kueue(operator, folder / "kueue"):
-        await operator.kubectl("label", "nodes", "--all", f"{POOL}=a")
-        await operator.apply(*queues(cpu=QUOTA))
+    async with muster_and_kueue(tmp_path_factory.mktemp("stack"), QUOTA, MUSTER_KUEUE="true") as operator:
         yield operator
 
 

@@ -11,10 +11,9 @@ from devcluster.cluster import ADMIN
 from muster.permissions import HOME
 from shared.frameworks.queueing import GROUP, IN_USE, JOB_UID, POD_SET, QUEUE, VERSION, WORKLOAD
 from shared.frameworks.training_job import TRAININGJOBS
-from tests.kit.hosts import real
-from tests.kit.operator import Operator, a_request, an_operator
-from tests.queues.jobs import POOL, TOLERATION, a_training_job, queues
-from tests.queues.manager import kueue, require_kueue
+from tests.kit.operator import Operator, a_request
+from tests.queues.jobs import POOL, TOLERATION, a_training_job
+from tests.queues.manager import muster_and_kueue
 
 pytestmark = [pytest.mark.kueue, pytest.mark.asyncio(loop_scope="module")]
 
@@ -22,11 +21,7 @@ pytestmark = [pytest.mark.kueue, pytest.mark.asyncio(loop_scope="module")]
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def operator(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Operator]:
     """Muster and Kueue, with a queue that has room for four pods."""
-    require_kueue()
-    folder = tmp_path_factory.mktemp("stack")
-    async with an_operator(folder, real(), MUSTER_KUEUE="true") as operator, kueue(operator, folder / "kueue"):
-        await operator.kubectl("label", "nodes", "--all", f"{POOL}=a")
-        await operator.apply(*queues(cpu="400m"))
+    async with muster_and_kueue(tmp_path_factory.mktemp("stack"), "400m", MUSTER_KUEUE="true") as operator:
         yield operator
 
 
