@@ -34,7 +34,7 @@ UNOWNED = frozenset(
         ),
     }
 )
-"""Fields of nobody: they identify the object, or the server sets them."""
+"""Fields without a manager: they identify the object, or the server sets them."""
 
 Path = tuple[str, ...]
 

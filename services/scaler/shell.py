@@ -183,7 +183,7 @@ class Scaler:
 
 
 def _version(hosts: Metadata) -> int:
-    """The version of hosts files; -1 for one that nobody can have written."""
+    """The version of hosts files; -1 for one that is no number, and was not written by Muster."""
     written = whole_number((hosts.annotations or {}).get(HOSTS_VERSION, ""))
     return written if written is not None else -1
 

@@ -1,4 +1,4 @@
-"""Claims and changes meet in any order, once, in bounded memory; nobody is named for another one's write."""
+"""Claims and changes meet in any order, once, in bounded memory; no user is named for the write of another."""
 
 import gc
 import random

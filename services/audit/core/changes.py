@@ -1,4 +1,4 @@
-"""The changes that the watcher recorded and that somebody made.  Pure."""
+"""The writes of users and programs that an event of the watcher tells of.  Pure."""
 
 import msgspec
 

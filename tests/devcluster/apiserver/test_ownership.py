@@ -1,4 +1,4 @@
-"""`managedFields` of custom resources, as the real server keeps them; and nobody is named for another one's edit."""
+"""`managedFields` of custom resources, as the real server keeps them; no client is named for the edit of another."""
 
 import random
 from typing import Any
