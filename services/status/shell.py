@@ -189,7 +189,7 @@ class Status:
         match effect:
             case PatchStatus():
                 try:
-                    await self._patch(effect, context)
+                    await self._patch(effect, context, self._version(effect, context.job))
                 except Conflict:
                     # Somebody wrote in between, such as a user, or the scaler the owner of a request: read once more.
                     # The client checks the lease before each write, so that a replica that was paused stops here.
@@ -201,13 +201,22 @@ class Status:
             case _:
                 raise AssertionError(f"not an effect of the status service: {effect}")
 
-    async def _patch(self, effect: PatchStatus, context: Context) -> None:
+    def _version(self, effect: PatchStatus, job: Job) -> str:
+        """The object's version since its status was written last, or before its first; empty if it has to be read."""
+        # If the write fails, the version has to be read again.
+        shape, version = self._written.get(job.key, {}).pop(effect.uid, (None, ""))
+        if shape == _shape(effect, job):
+            return version
+        # Before this replica decided, another one may have written.
+        alone = effect.uid == job.key.uid and job.blank and job.edited > self._began
+        return str(job.version) if alone and not version else ""
+
+    async def _patch(self, effect: PatchStatus, context: Context, version: str = "") -> None:
+        """Write the document on this version, or on the one that is there."""
         job, head = context.job, context.head
         resource, namespace = self._kinds.resource(effect.api_version, effect.kind), job.key.namespace
         status = with_head(effect.document, self._identity, head, context.time)
-        # If the write fails, the version has to be read again.
-        shape, version = self._written.get(job.key, {}).pop(effect.uid, (None, ""))
-        if shape != _shape(effect, job):
+        if not version:
             stays = effect.over and not effect.repair
             if stays and await self._checkpoints.shows(effect.uid, effect.document, job.epoch):
                 return

@@ -52,6 +52,8 @@ class Asking:
         self._wake_later = wake_later
         self.began = 0
         """The log's last sequence before this watcher's first list."""
+        self._identity = ""
+        """The id of the log; empty before the first comparison."""
         self._answers: dict[JobKey, questions.Answers] = {}
         self._under_way: set[tuple[JobKey, type[questions.Question]]] = set()
 
@@ -65,9 +67,35 @@ class Asking:
         self._keep(key, answers)
         for question in these:
             way = key, type(question)
-            if way not in self._under_way and not answers.has(question):
+            if way in self._under_way or answers.has(question):
+                continue
+            evidence = self._at_hand(history, question, answers)
+            if evidence is None:
                 self._under_way.add(way)
                 self._tasks.create_task(self._find(history, question)).add_done_callback(partial(self._found, way))
+                continue
+            if answers.evidence is None:
+                self._wake_later(key, 0.0)
+            answers = replace(answers, evidence=evidence)
+            self._keep(key, answers)
+
+    def _at_hand(
+        self, history: History, question: questions.Question, answers: questions.Answers
+    ) -> tuple[questions.Compare, questions.Evidence] | None:
+        """The answer that needs no question: the fold read the head in the log itself."""
+        if not isinstance(question, questions.Compare) or (question.recall and _first(answers)):
+            return None
+        shown = question.shown
+        if shown is None or shown.log != self._identity or history.hash_at(shown.head.sequence) != shown.head.hash:
+            return None
+        evidence = questions.Evidence(
+            identity=self._identity,
+            began=self.began,
+            end=history.sequence,
+            shown=shown,
+            hashes={shown.head.sequence: shown.head.hash},
+        )
+        return question, evidence
 
     def _found(self, way: tuple[JobKey, type[questions.Question]], _: asyncio.Task[None]) -> None:
         self._under_way.discard(way)
@@ -105,8 +133,7 @@ class Asking:
         return questions.Presence(there=True, deleting=found.metadata.deletion_timestamp is not None)
 
     async def _evidence(self, history: History, question: questions.Compare) -> questions.Evidence:
-        before = self.answers(history.job.key).evidence
-        first = before is None or fault(before[1]) is not None
+        first = _first(self.answers(history.job.key))
         evidence = await self._gather(history, question.shown, first=first, recall=first and question.recall)
         if fault(evidence) is not None and evidence.kept is None:
             # The checkpoint is evidence even if the log does not lead to it.
@@ -124,6 +151,7 @@ class Asking:
         # The checkpoint before the log's end: the status service appends first, so an older end would look truncated.
         kept = await self._kept(history.job.key) if recall else None
         identity, end = await self._log.identity(), await self._log.end()
+        self._identity = identity
         hashes = {}
         for named in dict.fromkeys(named for named in (shown, kept) if named is not None and named.log == identity):
             sequence = named.head.sequence
@@ -159,3 +187,8 @@ class Asking:
                 if not batch.pending or (batch.events and batch.events[-1].sequence >= sequence):
                     break
         return again.head.hash if again.sequence == sequence else ""
+
+
+def _first(answers: questions.Answers) -> bool:
+    """True if no head of the job was compared yet, or the last comparison found a fault."""
+    return answers.evidence is None or fault(answers.evidence[1]) is not None

@@ -13,7 +13,7 @@ from services.watcher.asking import Asking
 from services.watcher.core.budgets import Budgets, PerMinute, allowed
 from services.watcher.core.cache import Cache
 from services.watcher.core.observe import observe
-from services.watcher.core.pace import Row, coalesces, pause, wait, waits_for_the_rest
+from services.watcher.core.pace import Row, coalesces, pause, pods_are_to_come, wait, waits_for_the_rest
 from services.watcher.core.requests import waiting_room
 from services.watcher.core.starts import LONGEST_SECONDS, MOST, Starts, begins
 from services.watcher.deadlines import Deadlines
@@ -23,6 +23,7 @@ from shared.eventlog import Bucket, EventLog
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.job.events.catalog import Fact
 from shared.job.events.event import Author
+from shared.job.events.watcher import PodsObserved
 from shared.job.fold import History
 from shared.job.naming import JobKey
 from shared.job.state import Job
@@ -67,7 +68,7 @@ class Watcher:
         self._tasks = asyncio.TaskGroup()
         self._asking = Asking(cluster, eventlog, heads, kinds, self._tasks, self._wake_later)
         self._deadlines = Deadlines(self._cache, kinds, now, self._wake_later, self._wake_all)
-        self._watches = Watches(cluster, kinds, self._cache, self._deadlines, self._tasks, self._paused, options)
+        self._watches = Watches(cluster, kinds, self._cache, self._deadlines, self._tasks, self._rests, options)
 
     def known(self) -> Iterable[JobKey]:
         return self._cache.keys()
@@ -137,9 +138,14 @@ class Watcher:
             seconds = wait(len(self._early))
             self._early[job.key] = waits = {kind: before.get(kind, now + seconds) for kind in early}
             if early - before.keys():
-                self._wake_later(job.key, seconds + 0.001)
+                asyncio.get_running_loop().call_later(seconds + 0.001, self._end_wait, job.key)
             early = {kind for kind in early if now < waits[kind]}
         return tuple(fact for fact in facts if type(fact) not in early)
+
+    def _end_wait(self, key: JobKey) -> None:
+        # What waited may be recorded since then.
+        if key in self._early:
+            self._runtime.wake(key)
 
     def _warn(self, job: Job, warning: tuple[str, str] | None) -> None:
         """Log a warning once while it holds."""
@@ -162,6 +168,14 @@ class Watcher:
             self._rows[key] = Row(row, loop.time() + seconds)
             self._paused.add(key)
             loop.call_later(seconds, self._resume, key)
+
+    def _rests(self, key: JobKey, gone: bool) -> bool:
+        """True if the job is woken later for a change of one of its pods, which is `gone` or not."""
+        if key in self._paused:
+            return True
+        history = self._runtime.histories.get(key)
+        waits = not gone and PodsObserved in self._early.get(key, ())
+        return waits and history is not None and pods_are_to_come(history.job, self._cache)
 
     def _resume(self, key: JobKey) -> None:
         self._paused.discard(key)

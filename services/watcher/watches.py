@@ -4,7 +4,7 @@
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any, TypeVar, get_args
@@ -82,16 +82,16 @@ class Watches:
         cache: Cache,
         deadlines: Deadlines,
         tasks: asyncio.TaskGroup,
-        paused: Set[JobKey],
+        rests: Callable[[JobKey, bool], bool],
         options: Options,
     ) -> None:
-        """The pods of `paused` jobs do not wake them."""
+        """`rests` tells whether a job needs no look now that one of its pods changed, or with True that it is gone."""
         self._cluster = cluster
         self._kinds = kinds
         self._cache = cache
         self._deadlines = deadlines
         self._tasks = tasks
-        self._paused = paused
+        self._rests = rests
         self._options = options
         self._namespace = options.namespace
         # Cluster-scoped kinds are seen by an installation for the whole cluster alone.
@@ -339,10 +339,10 @@ class Watches:
             case Blind(reason=reason):
                 await self._blind(resource, listing, reason)
         await self._read_anew(resource)
-        self._deadlines.look()
+        if isinstance(seen, Alive | Blind):
+            self._deadlines.look()
         for key in concerned:
-            # `Watcher._resume` wakes a paused job.
-            if resource is not PODS or key not in self._paused:
+            if resource is not PODS or not self._rests(key, isinstance(seen, Deleted)):
                 self._runtime.wake(key)
 
     def _answer(self, resource: Resource[Any]) -> None:

@@ -57,6 +57,7 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
                 finalizers=event.finalizers or job.finalizers,
                 orphan=job.orphan or event.orphan,
                 version=max(job.version, event.version),
+                blank=False,
             )
         case watcher.JobGone():
             # `muster history accept` annotates the resource, and that is gone.
@@ -184,6 +185,7 @@ def _job_observed(job: Job, event: watcher.JobObserved, at: At) -> Job:
         api_version=event.api_version,
         generation=event.generation,
         version=event.version,
+        blank=event.blank,
         # A running job keeps its last valid spec.
         spec=spec if spec is not None else job.spec,
         edited=at.sequence if spec not in (None, job.spec) else job.edited,

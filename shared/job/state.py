@@ -65,6 +65,8 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     generation: int = 0
     version: int = 0
     epoch: int = 0
+    blank: bool = False
+    """True if the resource of this version has no status."""
     spec: JobSpec | None = None
     """The last valid spec."""
     edited: int = 0

@@ -307,6 +307,18 @@ async def test_a_status_is_written_although_a_user_wrote_meanwhile():
     assert shown(stage) == ("Running", 9)
 
 
+async def test_a_first_status_is_written_although_a_user_wrote_one_meanwhile():
+    stage = Stage()
+    status = Status(stage.cluster, await MemoryEventLog(MemoryJournal(), user="status").bucket(HEADS), "memory")
+    version = int(stage.held(TRAININGJOBS, "resnet").metadata["resourceVersion"])
+    blank = msgspec.structs.replace(at(stage, 7).job, blank=True, version=version, edited=1)
+    theirs = {"status": {"phase": "Succeeded", "completionTime": "2030-01-01T00:00:00Z"}}
+    stage.store.patch(TRAININGJOBS, NAMESPACE, "resnet", theirs, subresource="status")
+    await status.act(a_patch(stage.uid, RUNNING), msgspec.structs.replace(at(stage, 7), job=blank))
+    assert shown(stage) == ("Running", 7)
+    assert "completionTime" not in stage.held(TRAININGJOBS, "resnet").manifest["status"]
+
+
 async def test_a_forged_head_stands_until_it_was_noticed():
     stage = Stage()
     status = Status(stage.cluster, await MemoryEventLog(MemoryJournal(), user="status").bucket(HEADS), "memory")

@@ -1,12 +1,20 @@
 """What a change concerns: only the histories that it can say something new about."""
 
+import msgspec
+import pytest
+
 from services.watcher.core.cache import Cache
+from services.watcher.core.observed import ObservedNode
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.naming import JobKey, Uid
+from shared.job.views import PodView
+from tests.kit.builders import worker
 from tests.kit.histories import KEY
 from tests.watcher.watching import WAITING, a_request, a_resource
 
 AT = (KEY.namespace, KEY.name)
+replace = msgspec.structs.replace
+
 SECOND_LIFE = JobKey(KEY.namespace, KEY.name, Uid("uid-2"))
 
 
@@ -22,6 +30,24 @@ def test_a_job_that_changes_concerns_itself_alone():
     cache = Cache()
     cache.set_job(TRAININGJOBS, AT, a_resource(version=5))
     assert cache.set_job(TRAININGJOBS, AT, a_resource(version=6)) == (KEY,)
+
+
+@pytest.mark.parametrize(
+    ("now", "concerned"),
+    [
+        pytest.param(worker(0, phase="Pending", version=6), (), id="a label"),
+        pytest.param(replace(worker(0, phase="Pending", version=6), node="node-1"), (), id="bound to a node"),
+        pytest.param(replace(worker(0, phase="Pending", version=6), node="spot"), (KEY,), id="bound to one that ends"),
+        pytest.param(replace(worker(0, phase="Pending", version=6), uid=Uid("again")), (KEY,), id="made again"),
+        pytest.param(worker(0, version=6), (KEY,), id="runs"),
+        pytest.param(None, (KEY,), id="gone"),
+    ],
+)
+def test_a_pod_concerns_its_job_when_an_event_may_tell_of_it(now: PodView | None, concerned: tuple[JobKey, ...]):
+    cache = Cache()
+    cache.set_node("spot", ObservedNode(reason="NodeDisruption"))
+    cache.set_pod(AT, (KEY, worker(0, phase="Pending", version=5)))
+    assert cache.set_pod(AT, (KEY, now) if now is not None else None) == concerned
 
 
 def test_requests_are_placed_anew_when_their_job_is_another():

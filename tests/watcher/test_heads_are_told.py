@@ -22,7 +22,7 @@ from tests.kit.virtual_time import in_virtual_time, until
 from tests.kit.world import NAMESPACE, a_training_job
 from tests.memory.cluster import MemoryCluster
 from tests.memory.eventlog import MemoryEventLog
-from tests.watcher.test_shell import Cluster
+from tests.watcher.test_shell import Bounded, Cluster
 
 
 class Faltering(MemoryEventLog):
@@ -74,6 +74,37 @@ async def test_a_lost_head_of_this_log_is_told_until_the_log_has_it_and_once():
     cluster.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"status": {"history": lost}}, subresource="status")
     await watched_with(cluster, Transient("no answer"), "HistoryBroken")
     assert cluster.kinds() == ["HistoryBroken"]
+
+
+class Counted(Bounded):
+    """A log that counts the looks at its end."""
+
+    asked = 0
+
+    async def end(self, subjects: tuple[str, ...] = ()) -> int:
+        Counted.asked += 1
+        return await super().end(subjects)
+
+
+@in_virtual_time
+async def test_a_head_that_the_fold_read_in_the_log_asks_the_log_nothing():
+    cluster, asked = Cluster(), list[int]()
+    async with cluster.watched(log=Counted) as runtime:
+        cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
+        for generation in range(1, 4):
+            await cluster.quiet()
+            history = next(each for each in runtime.histories if each.job.generation)
+            shown = {"log": "memory", "sequence": history.head.sequence, "hash": history.head.hash}
+            cluster.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"status": {"history": shown}}, subresource="status")
+            await cluster.quiet()
+            asked.append(Counted.asked)
+            edit = {"spec": {"cleanPodPolicy": ("All", "None", "Running")[generation - 1]}}
+            cluster.store.patch(TRAININGJOBS, NAMESPACE, "resnet", edit)
+        shown["hash"] = "0" * 64
+        cluster.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"status": {"history": shown}}, subresource="status")
+        await cluster.quiet()
+    assert asked[1:] == asked[:1] * 2
+    assert Counted.asked > asked[-1], "a head that the fold does not know"
 
 
 class PodsComeLate(MemoryCluster):

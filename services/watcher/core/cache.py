@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from services.watcher.core.disruption import GONE, leaves
-from services.watcher.core.observed import ObservedJob, ObservedNode, ObservedRequest
+from services.watcher.core.observed import ObservedJob, ObservedNode, ObservedRequest, recorded_part
 from shared.cluster import Resource
 from shared.cluster.objects import Custom, Toleration
 from shared.frameworks.kinds import BUILT_IN, Kinds
@@ -239,7 +239,10 @@ class Cache:
     def set_pod(
         self, at: tuple[str, str], seen: tuple[JobKey, PodView] | None, tolerations: tuple[Toleration, ...] = ()
     ) -> Concerned:
-        """Set or remove the pod at (namespace, name); return the histories that it concerns."""
+        """Set or remove the pod at (namespace, name); return the histories that it concerns.
+
+        It concerns none if nothing changed that an event tells, such as on its way to a node that stays.
+        """
         before = self.pods.pop(at, None)
         if before is not None:
             _drop(self._pods_of, before[0], before[1].uid)
@@ -254,6 +257,9 @@ class Cache:
                 self._tolerations[seen[1].uid] = tolerations
         if before is not None and before[1].node in self.ending_nodes:
             self._forget_if_empty(before[1].node)
+        if before is not None and seen is not None and before[0] == seen[0] and before[1].uid == seen[1].uid:
+            told = recorded_part(before[1]) != recorded_part(seen[1]) or seen[1].node in self.ending_nodes
+            return (seen[0],) if told else ()
         return _once(*(key for key, _ in filter(None, (before, seen))))
 
     def set_inherited(self, selector: str, at: tuple[str, str], seen: tuple[JobKey, PodView] | None) -> Concerned:

@@ -10,7 +10,7 @@ import msgspec
 
 from services.watcher.core import actors, heads, requests, takeover, vanished
 from services.watcher.core.cache import Cache
-from services.watcher.core.observed import ObservedJob
+from services.watcher.core.observed import ObservedJob, recorded_part
 from services.watcher.core.questions import UNANSWERED, Answers, Confirm, Presence, Question
 from services.watcher.core.vanished import missing
 from shared.job.events import watcher
@@ -170,6 +170,7 @@ def _resource(job: Job, cache: Cache, presence: Presence | None) -> Iterator[Fac
             problems=problems,
             by=actors.since(base, changes),
             writes=actors.writes(base, changes),
+            blank=seen.blank,
         )
     if resource.deleting and (not job.deleting or (resource.orphan and not job.orphan)):
         yield watcher.JobDeleting(version=seen.version, orphan=resource.orphan, finalizers=resource.finalizers)
@@ -262,16 +263,7 @@ def _changed(job: Job, cache: Cache, pod: PodView) -> bool:
         # A kubelet that cannot pull an image changes between the two every few minutes, for weeks.  The first has the
         # cause in its message.
         pod = msgspec.structs.replace(pod, reason=_PULL_FAILED)
-    return pod.version > known.version and _recorded_part(pod) != _recorded_part(known)
-
-
-def _recorded_part(pod: PodView) -> tuple[object, ...]:
-    # The node is recorded together with the pod's next phase.
-    node = pod.node if pod.phase != "Pending" else ""
-    # A changed message alone is not recorded: the kube-scheduler rewrites its own every few seconds, for weeks.
-    # The log has the message that came with the reason, or with the pod's last other change.
-    exits = [(end.container, end.code, end.reason) for end in pod.exits]
-    return (pod.phase, pod.ready, exits, pod.reason, node, pod.deleting, pod.disruption, pod.hosts, pod.claimed)
+    return pod.version > known.version and recorded_part(pod) != recorded_part(known)
 
 
 def _children(job: Job, cache: Cache) -> Iterator[Fact]:

@@ -8,7 +8,7 @@ from shared.job.chain import Head
 from shared.job.events.watcher import JobObserved
 from shared.job.naming import JobKey, Uid
 from shared.job.spec import Problem, RuntimeUsed, ScaleKind, ScaleSpec, Wishes
-from shared.job.views import Actor
+from shared.job.views import Actor, PodView
 
 
 class Writer(msgspec.Struct, frozen=True, gc=False):
@@ -91,3 +91,13 @@ class ObservedNode(msgspec.Struct, frozen=True, kw_only=True):
     """The taints that keep other pods off it."""
     gone: bool = False
     """It was deleted while it had pods."""
+
+
+def recorded_part(pod: PodView) -> tuple[object, ...]:
+    """What a change of a pod is recorded for."""
+    # The node is recorded together with the pod's next phase.
+    node = pod.node if pod.phase != "Pending" else ""
+    # A changed message alone is not recorded: the kube-scheduler rewrites its own every few seconds, for weeks.
+    # The log has the message that came with the reason, or with the pod's last other change.
+    exits = [(end.container, end.code, end.reason) for end in pod.exits]
+    return (pod.phase, pod.ready, exits, pod.reason, node, pod.deleting, pod.disruption, pod.hosts, pod.claimed)

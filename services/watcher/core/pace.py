@@ -55,19 +55,30 @@ def waits_for_the_rest(fact: Fact, job: Job, cache: Cache) -> bool:
 
     The rest of pods are all others, running; the rest of children are the hosts files.
     """
-    if not job.starting or not 0 < len(job.attempt.slots) <= MOST_WAITED_FOR:
-        return False
     match fact:
         case PodsObserved():
-            pods = cache.pods_of(job.key).values()
-            up = {pod.slot for pod in pods if _is_up(pod)}
-            return not job.attempt.slots <= up and all(alive(pod) and not pod.disruption for pod in pods)
+            return pods_are_to_come(job, cache)
         case ChildrenObserved(children=children):
-            if any(child.workload is not None for child in children):
+            if not _waits(job) or any(child.workload is not None for child in children):
                 return False
             return _comes_with_hosts_files(job) and not _has_hosts_files(job, cache)
         case _:
             return False
+
+
+def pods_are_to_come(job: Job, cache: Cache) -> bool:
+    """True if the job starts, pods of it do not run yet, and all goes well."""
+    if not _waits(job):
+        return False
+    pods = cache.pods_of(job.key).values()
+    up = {pod.slot for pod in pods if _is_up(pod)}
+    return not job.attempt.slots <= up and all(
+        alive(pod) and not pod.disruption and not cache.notice(pod) for pod in pods
+    )
+
+
+def _waits(job: Job) -> bool:
+    return job.starting and 0 < len(job.attempt.slots) <= MOST_WAITED_FOR
 
 
 def wait(others: int) -> float:

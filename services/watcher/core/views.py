@@ -68,6 +68,7 @@ def observed_job(framework: Framework, manifest: Custom, *, kueue: bool = False)
             version=meta.version,
             spec=spec,
             problems=() if isinstance(answer, JobSpec) else answer[:MOST_PROBLEMS],
+            blank=not manifest.status,
         ),
         deleting=meta.deletion_timestamp is not None,
         orphan="orphan" in (meta.finalizers or ()),

@@ -23,6 +23,8 @@ class JobObserved(Event, frozen=True, tag="JobObserved"):
     """Who changed it since the last record; empty if that cannot be told for certain."""
     writes: tuple[int, ...] = ()
     """The resource versions that these changes made, 0 for the creation; empty if one of them is not known."""
+    blank: bool = False
+    """Nobody had written a status when it had this version."""
 
 
 class JobDeleting(Event, frozen=True, tag="JobDeleting"):
