@@ -15,9 +15,14 @@ class Turns:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         """It may change; a lower one holds for those who come next."""
-        self._running = 0
+        self.running = 0
         self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}
         """By flow, in the order of their turns."""
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for a place."""
+        return sum(map(len, self._waiting.values()))
 
     @asynccontextmanager
     async def turn(self, flow: Hashable) -> AsyncIterator[None]:
@@ -29,8 +34,8 @@ class Turns:
             self._leave()
 
     async def _enter(self, flow: Hashable) -> None:
-        if self._running < self.limit and not self._waiting:
-            self._running += 1
+        if self.running < self.limit and not self._waiting:
+            self.running += 1
             return
         place = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(flow, deque()).append(place)
@@ -43,8 +48,8 @@ class Turns:
             raise
 
     def _leave(self) -> None:
-        self._running -= 1
-        while self._waiting and self._running < self.limit:
+        self.running -= 1
+        while self._waiting and self.running < self.limit:
             flow, places = next(iter(self._waiting.items()))
             del self._waiting[flow]
             place = places.popleft()
@@ -52,5 +57,5 @@ class Turns:
                 # The flow's next turn comes after those of all others.
                 self._waiting[flow] = places
             if not place.done():
-                self._running += 1
+                self.running += 1
                 place.set_result(None)

@@ -122,11 +122,11 @@ class Caller:
         until = asyncio.get_running_loop().time() + RETRIED_SECONDS
         while True:
             async with (
-                self._limiter.slot(namespace_of(path)) as number,
+                self._limiter.slot(f"{method} {kind_of(path)}", namespace_of(path)) as sent,
                 self._answer(method, path, query, timeout, what, body=body, headers=more) as response,
             ):
                 if response.status == 429:
-                    self._limiter.throttled(number)
+                    self._limiter.throttled(sent)
                 try:
                     await _must_have_succeeded(response)
                 except FailedRequest as failure:
@@ -136,7 +136,7 @@ class Caller:
                         raise
                 else:
                     answer = await response.read()
-                    self._limiter.succeeded()
+                    self._limiter.answered(sent)
                     return Answered(answer, response.headers)
             # Others have the place in flight meanwhile.
             await asyncio.sleep(seconds)
@@ -307,6 +307,13 @@ def path_of(resource: Resource[Any], namespace: str, name: str = "", subresource
     scope = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
     rest = "".join(f"/{quote(part, safe='')}" for part in (name, subresource) if part)
     return f"{base}{scope}/{resource.plural}{rest}"
+
+
+def kind_of(path: str) -> str:
+    """What is asked for at a path: the plural and the subresource, without the names of objects."""
+    _, _, within = path.partition("/namespaces/")
+    _, *parts = within.split("/")
+    return "/".join(parts[::2] or path.split("/")[: 4 if path.startswith("/api/") else 5])
 
 
 def namespace_of(path: str) -> str:

@@ -50,7 +50,8 @@ class KubeCluster:
     ) -> None:
         """`answered` is told of each request: its method, and the status of the answer or `error`."""
         self.url = access.url
-        self._caller = Caller(access, timeouts=timeouts or Timeouts(), limiter=Limiter(), answered=answered)
+        self.limiter = Limiter()
+        self._caller = Caller(access, timeouts=timeouts or Timeouts(), limiter=self.limiter, answered=answered)
         self._pace = pace or Pace()
 
     @classmethod

@@ -26,6 +26,9 @@ class Effect(msgspec.Struct, frozen=True):
     latest: ClassVar[float] = inf
     """Seconds after which its target, if it is still to be changed, is late, and the service says so."""
 
+    bulk: ClassVar[bool] = False
+    """True if many of its kind may be wanted at once: these then leave the API server room for everything else."""
+
     apart: ClassVar[bool] = False
     """True if another program decides how long it takes: it does not use one of the places for effects in flight.
 

@@ -12,6 +12,7 @@ from typing import get_args
 import msgspec
 from aiohttp import web
 
+from shared.cluster.limiter import Limiter
 from shared.errors import Refused
 from shared.eventlog.room import Room
 from shared.job.events.event import Author
@@ -51,6 +52,21 @@ HELD = Metric(
     "muster_histories_held", "gauge", ("service", "reason"), "Histories on which this process does not act, and why"
 )
 IN_FLIGHT = Metric("muster_effects_in_flight", "gauge", ("service",), "Effects under way, those that wait included")
+REQUESTS_IN_FLIGHT = Metric(
+    "muster_kubernetes_requests_in_flight",
+    "gauge",
+    ("service", "work"),
+    "Requests that the API server has not answered yet, without watches",
+)
+REQUESTS_MOST = Metric(
+    "muster_kubernetes_requests_in_flight_limit",
+    "gauge",
+    ("service", "work"),
+    "How many there may be, by how long answers take",
+)
+REQUESTS_WAITING = Metric(
+    "muster_kubernetes_requests_waiting", "gauge", ("service", "work"), "Requests that wait until there may be one more"
+)
 WAITING = Metric(
     "muster_jobs_over_budget",
     "gauge",
@@ -93,6 +109,8 @@ class Health:
         self.connected: Callable[[], bool] = lambda: True
         """True while there is a connection to the log."""
         self.metrics = ProcessMetrics(service)
+        self.limiter = Limiter()
+        """That of the service's requests to the API server."""
 
     def report(self) -> Report:
         runtime = self.runtime
@@ -158,6 +176,7 @@ class Health:
         for reason in get_args(Held):
             held.add(self.service, reason, by=known.get(reason, 0))
         found.append(held)
+        found += self._requests()
         waiting = Count(WAITING)
         for budget in BUDGETS:
             waiting.add(self.service, "", budget, by=0)
@@ -173,6 +192,14 @@ class Health:
         if runtime is not None and runtime.job_metrics is not None and runtime.current and self.owner():
             found += runtime.job_metrics.series
         return found
+
+    def _requests(self) -> tuple[Series, ...]:
+        in_flight, most, waiting = Count(REQUESTS_IN_FLIGHT), Count(REQUESTS_MOST), Count(REQUESTS_WAITING)
+        for work, bound in (("interactive", self.limiter.interactive), ("bulk", self.limiter.bulk)):
+            in_flight.add(self.service, work, by=bound.in_flight)
+            most.add(self.service, work, by=bound.limit)
+            waiting.add(self.service, work, by=bound.waiting)
+        return in_flight, most, waiting
 
 
 @asynccontextmanager

@@ -181,7 +181,7 @@ async def _own(
         # Every service folds the same log; the status service alone reports metrics of jobs.
         job_metrics=JobMetrics(names=settings.tell_names) if author == "status" else None,
     )
-    health.names = settings.tell_names
+    health.names, health.limiter = settings.tell_names, found.cluster.limiter
     health.runtime, health.owner, health.connected = runtime, lease.held, lambda: eventlog.connected
     health.failing = lambda: runtime.trouble or lease.trouble
 

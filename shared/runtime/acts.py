@@ -6,11 +6,12 @@
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from math import isfinite
 
 import msgspec
 
+from shared.cluster.limiter import in_bulk
 from shared.errors import Conflict, Refused, Transient
 from shared.job import text
 from shared.job.chain import Head
@@ -28,8 +29,8 @@ from shared.runtime.queue import InFlight, Item, Late, Leisure, WorkQueue, faile
 from shared.telemetry.process_metrics import ProcessMetrics
 from shared.turns import Turns
 
-EFFECTS_IN_FLIGHT = 128
-"""The most calls of one service at a time: enough to keep an API server busy, too few for it to throttle them.
+EFFECTS_IN_FLIGHT = 512
+"""The most calls of one service at a time; how many of them are sent at a time is the limiter's to find.
 
 The namespaces of those that wait take turns.
 """
@@ -60,14 +61,16 @@ class _Lane:
 class _Round:
     """The effects that one decision began together, and their refusals that are not recorded yet."""
 
-    def __init__(self, history: History, calls: int) -> None:
+    def __init__(self, history: History, items: Sequence[Item]) -> None:
         self.history = history
+        self.many = sum(item.effect.bulk for item in items) > 1
+        """Its effects that may be many are."""
         self.context = Context(history.job, history.head, history.time)
         self.answered = asyncio.Event()
         """Set when every call has ended."""
         self.refused: defaultdict[tuple[str, str, str], list[tuple[Item, str]]] = defaultdict(list)
         """By kind of effect, reason and field: each effect with the words of its refusal."""
-        self._calls = calls
+        self._calls = len(items)
 
     def call_ended(self) -> None:
         self._calls -= 1
@@ -123,10 +126,10 @@ class Acts:
             del self._lanes[key]
             self._waiting.pop(key, None)
         if together := [item for item in due if not item.effect.apart]:
-            yield self._carry_out(together, _Round(history, len(together)))
+            yield self._carry_out(together, _Round(history, together))
         for item in due:
             if item.effect.apart:
-                yield self._carry_out([item], _Round(history, 1))
+                yield self._carry_out([item], _Round(history, [item]))
 
     def late(self) -> Late:
         """How many targets wait for their change longer than they should."""
@@ -149,7 +152,8 @@ class Acts:
 
     async def _call(self, item: Item, round_: _Round, tasks: asyncio.TaskGroup) -> None:
         try:
-            refusal = await self._outcome(item, round_.history, round_.context)
+            with in_bulk(round_.many and item.effect.bulk):
+                refusal = await self._outcome(item, round_.history, round_.context)
         finally:
             round_.call_ended()
         if refusal is not None:

@@ -1,85 +1,166 @@
+"""The bounds on requests in flight, before simulated API servers that are small, large, slow or overwhelmed."""
+
 import asyncio
 from contextlib import AsyncExitStack
 
-from shared.cluster.limiter import Limiter
+from shared.cluster.limiter import DOUBLES_SECONDS, FIRST, LEAST, MOST, Limiter, Sent, in_bulk
+from tests.kit.virtual_time import in_virtual_time
 
 
-async def enter(limiter: Limiter, stack: AsyncExitStack, count: int) -> list[int]:
-    return [await stack.enter_async_context(limiter.slot()) for _ in range(count)]
+class Server:
+    """Works on so many requests at once, for so many seconds each; others wait in the order in which they came."""
+
+    def __init__(self, at_once: int, seconds: float) -> None:
+        self.seconds = seconds
+        self.served = 0
+        self._places = asyncio.Semaphore(at_once)
+
+    async def serve(self) -> None:
+        async with self._places:
+            await asyncio.sleep(self.seconds)
+            self.served += 1
 
 
-async def test_no_more_than_the_limit_are_under_way() -> None:
-    limiter = Limiter(most=2)
-    running = most = 0
-
-    async def work() -> None:
-        nonlocal running, most
-        async with limiter.slot():
-            running += 1
-            most = max(most, running)
-            await asyncio.sleep(0)
-            running -= 1
-
-    await asyncio.gather(*(work() for _ in range(20)))
-    assert most == 2
+async def ask(limiter: Limiter, server: Server, kind: str = "POST pods") -> float:
+    """The seconds that one request took, its wait for a place included."""
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    async with limiter.slot(kind) as sent:
+        await server.serve()
+        limiter.answered(sent)
+    return loop.time() - begun
 
 
-async def test_a_burst_of_refusals_halves_the_limit_once() -> None:
-    limiter = Limiter(most=16)
+async def busy(limiter: Limiter, server: Server, seconds: float, callers: int = 2_000) -> None:
+    """As many bulk requests for so long as are let through."""
+
+    async def without_end() -> None:
+        while True:
+            await ask(limiter, server)
+
+    with in_bulk(True):
+        tasks = [asyncio.ensure_future(without_end()) for _ in range(callers)]
+    await asyncio.sleep(seconds)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@in_virtual_time
+async def test_a_large_server_gets_hundreds_at_once():
+    limiter, server = Limiter(), Server(500, 0.005)
+    await busy(limiter, server, 1.0)
+    assert limiter.bulk.limit > 400
+
+
+@in_virtual_time
+async def test_a_small_server_is_busy_and_has_no_queue():
+    limiter, server = Limiter(), Server(2, 0.004)
+    await busy(limiter, server, 2.0)
+    assert LEAST <= limiter.bulk.limit <= 10
+    assert server.served > 0.98 * 2.0 * 2 / server.seconds
+
+
+@in_virtual_time
+async def test_a_server_that_takes_its_time_for_each_answer_has_no_queue():
+    limiter = Limiter()
+    await busy(limiter, Server(200, 2.0), 60.0)
+    assert limiter.bulk.limit > 150
+
+
+@in_virtual_time
+async def test_a_server_that_became_slower_for_good_is_not_taken_for_a_queue_for_ever():
+    limiter, server = Limiter(), Server(100, 0.005)
+    await busy(limiter, server, 1.0)
+    server.seconds = 0.05
+    await busy(limiter, server, 1.0)
+    assert limiter.bulk.limit <= 10
+    await busy(limiter, server, 3 * DOUBLES_SECONDS, callers=100)
+    assert limiter.bulk.limit > 80
+
+
+@in_virtual_time
+async def test_what_one_waits_for_does_not_wait_behind_bulk_work():
+    limiter, server = Limiter(), Server(2, 0.004)
+    flood = asyncio.ensure_future(busy(limiter, server, 2.0))
+    await asyncio.sleep(1.0)
+    assert limiter.bulk.waiting > 1_000
+    assert await ask(limiter, server, "PATCH pods") < 0.03
+    await flood
+
+
+@in_virtual_time
+async def test_a_few_requests_do_not_raise_a_bound_that_they_do_not_need():
+    limiter, server = Limiter(), Server(100, 0.005)
+    for _ in range(1_000):
+        await ask(limiter, server)
+    assert limiter.interactive.limit == FIRST
+
+
+@in_virtual_time
+async def test_each_kind_of_request_is_compared_with_its_own():
+    limiter, quick, slow = Limiter(), Server(100, 0.001), Server(100, 0.01)
+    for _ in range(100):
+        await ask(limiter, quick, "GET pods")
+        await ask(limiter, slow, "PATCH pods")
+    assert limiter.interactive.limit == FIRST
+
+
+async def enter(limiter: Limiter, stack: AsyncExitStack, count: int) -> list[Sent]:
+    return [await stack.enter_async_context(limiter.slot("GET pods")) for _ in range(count)]
+
+
+async def test_a_burst_of_refusals_halves_the_bound_once():
+    limiter = Limiter()
     async with AsyncExitStack() as stack:
-        for number in await enter(limiter, stack, 16):
-            limiter.throttled(number)
-    assert limiter.limit == 8
+        for sent in await enter(limiter, stack, FIRST):
+            limiter.throttled(sent)
+    assert limiter.interactive.limit == FIRST // 2
+    assert limiter.bulk.limit == FIRST
 
 
-async def test_refusals_of_later_requests_halve_it_again_but_never_to_nothing() -> None:
-    limiter = Limiter(most=4)
-    for _ in range(5):
-        async with limiter.slot() as number:
-            limiter.throttled(number)
-    assert limiter.limit == 1
+@in_virtual_time
+async def test_refusals_of_later_requests_halve_it_again_but_never_to_nothing_and_it_recovers():
+    limiter, server = Limiter(), Server(100, 0.005)
+    for _ in range(10):
+        with in_bulk(True):
+            async with limiter.slot("POST pods") as sent:
+                limiter.throttled(sent)
+    assert limiter.bulk.limit == 1
+    await busy(limiter, server, 2.0)
+    assert 80 < limiter.bulk.limit <= MOST
 
 
-async def test_each_round_of_successes_allows_one_more_up_to_the_most() -> None:
-    limiter = Limiter(most=4)
-    async with limiter.slot() as number:
-        limiter.throttled(number)
-    for _ in range(2):
-        limiter.succeeded()
-    assert limiter.limit == 3
-    for _ in range(20):
-        limiter.succeeded()
-    assert limiter.limit == 4
-
-
-async def test_who_gives_up_waiting_takes_no_place() -> None:
-    limiter = Limiter(most=1)
+async def test_who_gives_up_waiting_takes_no_place():
+    limiter = Limiter()
     entered = asyncio.Event()
 
     async def work() -> None:
-        async with limiter.slot():
+        async with limiter.slot("GET pods"):
             entered.set()
 
-    async with limiter.slot():
+    async with AsyncExitStack() as stack:
+        await enter(limiter, stack, FIRST)
         first, second = asyncio.ensure_future(work()), asyncio.ensure_future(work())
         await asyncio.sleep(0)
         first.cancel()
     await asyncio.wait_for(second, 5)
     assert entered.is_set()
-    async with asyncio.timeout(5), limiter.slot():
-        pass
+    assert limiter.interactive.in_flight == 0
 
 
-async def test_who_is_called_and_gives_up_at_once_passes_the_place_on() -> None:
-    limiter = Limiter(most=1)
+async def test_who_is_called_and_gives_up_at_once_passes_the_place_on():
+    limiter = Limiter()
 
     async def work() -> str:
-        async with limiter.slot():
+        async with limiter.slot("GET pods"):
             return "done"
 
-    async with limiter.slot():
-        first, second = asyncio.ensure_future(work()), asyncio.ensure_future(work())
+    async with AsyncExitStack() as stack:
+        await enter(limiter, stack, FIRST)
+        waiting = [asyncio.ensure_future(work()) for _ in range(FIRST + 1)]
         await asyncio.sleep(0)
-    # The place was given to the first at this moment, and it never runs again.
-    first.cancel()
-    assert await asyncio.wait_for(second, 5) == "done"
+    # The places were given to them at this moment, and they never run again.
+    for each in waiting[:FIRST]:
+        each.cancel()
+    assert await asyncio.wait_for(waiting[FIRST], 5) == "done"

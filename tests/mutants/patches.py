@@ -43,6 +43,7 @@ FOLD = "shared/job/fold.py"
 HEADS = "services/watcher/core/heads.py"
 JETSTREAM = "shared/eventlog/jetstream.py"
 KUBE = "shared/cluster/kube.py"
+LIMITER = "shared/cluster/limiter.py"
 LAUNCHER_COMMANDS = "services/scaler/launcher_commands.py"
 NUMBERING = "shared/job/policies/numbering.py"
 OBSERVE = "services/watcher/core/observe.py"
@@ -76,7 +77,7 @@ PATCHES = (
         "a view of a pod counts whatever its version",
         (
             (PODS, "if known is not None and known.version >= pod.version:", "if known is not None and known == pod:"),
-            (OBSERVE, "return pod.version > known.version and _recorded_part(pod)", "return _recorded_part(pod)"),
+            (OBSERVE, "return pod.version > known.version and recorded_part(pod)", "return recorded_part(pod)"),
         ),
         ("tests/job/test_evolve.py", "tests/watcher/test_observe.py"),
     ),
@@ -639,9 +640,35 @@ PATCHES = (
         ("tests/cluster/test_reflector.py",),
     ),
     Patch(
+        "bulk work has no bound of its own",
+        ((LIMITER, "(self.bulk if _BULK.get() else self.interactive)", "self.interactive"),),
+        ("tests/cluster/test_limiter.py",),
+    ),
+    Patch(
+        "slow answers lower no bound",
+        (
+            (
+                LIMITER,
+                "        gradient = max(0.5, min(1.0, TOLERANCE * quickest / took))\n",
+                "        gradient = 1.0\n",
+            ),
+        ),
+        ("tests/cluster/test_limiter.py",),
+    ),
+    Patch(
+        "one pod is bulk work",
+        ((ACTS, "sum(item.effect.bulk for item in items) > 1", "any(item.effect.bulk for item in items)"),),
+        ("tests/service/test_fairness.py",),
+    ),
+    Patch(
+        "a pod that was made again concerns nobody",
+        ((CACHE, "before[0] == seen[0] and before[1].uid == seen[1].uid:", "before[0] == seen[0]:"),),
+        ("tests/watcher/test_cache.py",),
+    ),
+    Patch(
         "one lock serves all jobs",
         (
-            (ACTS, "EFFECTS_IN_FLIGHT = 128\n", "EFFECTS_IN_FLIGHT = 1\n"),
+            (ACTS, "EFFECTS_IN_FLIGHT = 512\n", "EFFECTS_IN_FLIGHT = 1\n"),
             (APPENDS, "APPENDS_IN_FLIGHT = 64\n", "APPENDS_IN_FLIGHT = 1\n"),
         ),
         ("tests/service/test_runtime.py",),

@@ -9,9 +9,10 @@ import pytest
 
 from shared.cluster.limiter import Limiter
 from shared.eventlog import Entry
+from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
-from tests.kit.virtual_time import VirtualLoop
-from tests.kit.world import World, a_training_job
+from tests.kit.virtual_time import VirtualLoop, in_virtual_time
+from tests.kit.world import World, a_scale_out, a_training_job
 from tests.memory.cluster import Call, Calm
 from tests.memory.eventlog import MemoryEventLog
 
@@ -45,8 +46,9 @@ class Loaded(Calm):
 
     async def before(self, call: Call) -> None:
         if call.verb != "watch":
-            async with self._limiter.slot(call.namespace):
+            async with self._limiter.slot(call.verb, call.namespace) as sent:
                 await self._server.serve()
+                self._limiter.answered(sent)
 
 
 class SlowLog(MemoryEventLog):
@@ -88,6 +90,38 @@ async def seconds_until_running(crowd: int) -> float:
             await asyncio.sleep(0.01)
             assert loop.time() < begun + 120
         return loop.time() - begun
+
+
+class Noting(Calm):
+    """Notes which calls are bulk work."""
+
+    def __init__(self, noted: dict[tuple[str, str, str], bool]) -> None:
+        self._limiter, self._noted = Limiter(), noted
+
+    async def before(self, call: Call) -> None:
+        if call.verb != "watch":
+            async with self._limiter.slot(call.verb, call.namespace) as sent:
+                self._noted[call.verb, call.plural, call.name] = sent.bound is self._limiter.bulk
+
+
+@in_virtual_time
+async def test_pods_that_are_made_many_at_a_time_are_bulk_work_and_all_else_is_not():
+    noted: dict[tuple[str, str, str], bool] = {}
+    async with World(weather=lambda _: Noting(noted)) as world:
+        world.apply(TRAININGJOBS, a_training_job(workers=3))
+        await world.running()
+        world.apply(SCALEOUTS, a_scale_out(1))
+        await world.until(lambda: "ScaleSucceeded" in world.types(), "the scale-out")
+    pods = {name: bulk for (verb, plural, name), bulk in noted.items() if (verb, plural) == ("create", "pods")}
+    assert pods == {
+        "resnet-worker-0": True,
+        "resnet-worker-1": True,
+        "resnet-worker-2": True,
+        "resnet-launcher": False,
+        "resnet-worker-3": False,
+    }
+    others = {(verb, plural) for (verb, plural, _), bulk in noted.items() if bulk and plural != "pods"}
+    assert others <= {("create", "services"), ("create", "events")}
 
 
 @pytest.mark.parametrize(("crowd", "most"), [(120, 1.0), (10_000, 2.0)])

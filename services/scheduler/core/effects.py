@@ -9,6 +9,8 @@ from shared.job.steps import Effect
 class CreateService(Effect, frozen=True):
     """Create a headless Service: the job's, or that of one slot's pod."""
 
+    bulk: ClassVar[bool] = True
+
     slot: Slot | None = None
 
     @property
@@ -34,6 +36,8 @@ class CreateSecret(Effect, frozen=True):
 class CreatePod(Effect, frozen=True):
     """Create the pod of a slot; `scaleout` is the name of the ScaleOut that added the slot."""
 
+    bulk: ClassVar[bool] = True
+
     slot: Slot
     scaleout: str = ""
 
@@ -44,6 +48,8 @@ class CreatePod(Effect, frozen=True):
 
 class ClaimPod(Effect, frozen=True):
     """Put Muster's labels on a pod, given by uid, that another operator created."""
+
+    bulk: ClassVar[bool] = True
 
     name: str
     uid: Uid
@@ -57,6 +63,8 @@ class ClaimPod(Effect, frozen=True):
 class DeletePod(Effect, frozen=True):
     """Delete a pod by uid."""
 
+    bulk: ClassVar[bool] = True
+
     name: str
     uid: Uid
 
@@ -67,6 +75,8 @@ class DeletePod(Effect, frozen=True):
 
 class DeleteService(Effect, frozen=True):
     """Delete a Service by uid: its job is gone, or its pod's slot was released."""
+
+    bulk: ClassVar[bool] = True
 
     name: str
     uid: Uid

@@ -58,6 +58,7 @@ class Announce(Effect, frozen=True):
     """Create a Kubernetes Event, named after its log event: a repetition finds that it exists."""
 
     settle: ClassVar[float] = inf
+    bulk: ClassVar[bool] = True
 
     api_version: str
     kind: str
