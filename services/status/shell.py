@@ -37,9 +37,6 @@ from shared.runtime.run import Runtime
 EVENTS_LIVE = timedelta(hours=1)
 """Kubernetes deletes Events after an hour; an older one is not written again after a restart."""
 
-BEHIND_SECONDS = 0.03
-"""A Kubernetes Event lets a status that tells of the same go first, for which programs wait."""
-
 ANNOUNCED_SECONDS = 30.0
 """How often the bucket is told which jobs have all their Events: a start creates those of so many seconds again."""
 
@@ -198,7 +195,6 @@ class Status:
                     # The client checks the lease before each write, so that a replica that was paused stops here.
                     await self._patch(effect, context)
             case Announce():
-                await asyncio.sleep(BEHIND_SECONDS)
                 if context.head.sequence > await self._noted_before():
                     await self._announce(effect, context.job.key.namespace)
                 self._announced.made(context.job.key, effect)

@@ -216,10 +216,10 @@ def _pods_of_others(patch: pytest.MonkeyPatch) -> None:
 def _whatever_has_the_name(patch: pytest.MonkeyPatch) -> None:
     write = status_shell.Status._patch
 
-    async def to_the_name(self: Any, effect: Any, context: Any) -> None:
+    async def to_the_name(self: Any, effect: Any, context: Any, version: str = "") -> None:
         resource = self._kinds.resource(effect.api_version, effect.kind)
         if held := await self._cluster.get(resource, context.job.key.namespace, effect.name):
-            await write(self, msgspec.structs.replace(effect, uid=held.metadata.uid), context)
+            await write(self, msgspec.structs.replace(effect, uid=held.metadata.uid), context, version)
 
     patch.setattr(status_shell.Status, "_patch", to_the_name)
     patch.setattr(status_shell, "must_be_asked_of", anything)
