@@ -26,7 +26,15 @@ from shared.frameworks.mpijob import MPIJOB, OF_A_BATCH_JOB
 from shared.frameworks.takeover import read_status
 from shared.frameworks.training_job import TRAININGJOB
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.watcher import HistoryAccepted, HistoryBroken, JobAdopted, JobGone, JobOfAnother, PodsObserved
+from shared.job.events.watcher import (
+    HistoryAccepted,
+    HistoryBroken,
+    JobAdopted,
+    JobGone,
+    JobOfAnother,
+    PodsGone,
+    PodsObserved,
+)
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
 from shared.job.views import PodView, Slots
@@ -218,6 +226,17 @@ class TestAdopting:
 
 
 class TestPods:
+    def test_one_that_is_missing_from_the_list_of_its_operator_is_gone_whatever_other_lists_show(self):
+        launcher, worker = et_pod("launcher"), et_pod("worker", 0)
+        cache = a_cache(a_job(), launcher, worker)
+        history, _ = told(cache, NOTED)
+        for listing in (cache.pods, *cache.inherited.values()):
+            # No pod of Muster's and none of another operator has changed since the pods began.
+            listing.version = 4
+        cache.inherited[SELECTOR].version = 6
+        cache.set_inherited(SELECTOR, (KEY.namespace, worker.metadata.name), None)
+        assert PodsGone(uids=(Uid("of-resnet-worker-0"),)) in observe(history.job, cache).facts
+
     @pytest.mark.parametrize(
         "pod",
         [

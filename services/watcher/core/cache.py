@@ -167,15 +167,21 @@ class Cache:
 
     def has_inherited(self, job: Job) -> bool:
         """True if all pods were listed that an earlier operator may have made for the job."""
-        listing = self.inherited.get(self.inherited_selector(job) or "")
+        listing = self._inherited_listing(job)
         return listing is not None and listing.listed
 
+    def _inherited_listing(self, job: Job) -> Listing[tuple[JobKey, PodView]] | None:
+        return self.inherited.get(self.inherited_selector(job) or "")
+
     def shows_gone(self, job: Job, pod: PodView) -> bool:
-        """True if every list that would show the pod is complete, so that its absence means that it is gone."""
-        if not pod.claimed and not self.has_inherited(job):
+        """True if the list that would show the pod is complete, so that its absence means that it is gone.
+
+        The other lists do not count: one that shows no pod of this cluster never gets beyond its first version.
+        """
+        listing = self.pods if pod.claimed else self._inherited_listing(job)
+        if listing is None or not listing.listed:
             return False
-        listings = [self.pods, *(() if pod.claimed else self.inherited.values())]
-        return all(pod.version <= listing.version for listing in listings) or self.epoch > job.epoch
+        return pod.version <= listing.version or self.epoch > job.epoch
 
     def children_of(self, key: JobKey) -> dict[tuple[str, str], ChildView]:
         return self._children_of.get(key, {})
