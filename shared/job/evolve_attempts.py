@@ -10,6 +10,7 @@ from shared.job.events.event import At
 from shared.job.events.scaler import WorkersReleased
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobCreated, JobRestarting, Paused
+from shared.job.evolve_pods import pods_already_seen
 from shared.job.evolve_requests import released, spoiling, with_edit, with_request
 from shared.job.losses import Refill, Vacancy
 from shared.job.membership import Unknown
@@ -54,7 +55,9 @@ def assigned(job: Job, event: SlotsAssigned, at: At) -> Job:
         replaced=job.attempt.replaced + own_fault,
     )
     scaling = replace(job.scaling, size=job.scaling.size or workers)
-    return replace(job, attempt=attempt, scaling=scaling, unseen=Unseen() if first else job.unseen)
+    job = replace(job, attempt=attempt, scaling=scaling, unseen=Unseen() if first else job.unseen)
+    # The pod that a replacement follows ended before.
+    return pods_already_seen(job, slots - replaced, at)
 
 
 def _refilled(job: Job, slots: SortedSet[Slot], replaced: SortedSet[Slot], at: At) -> Mapping[Slot, Refill]:

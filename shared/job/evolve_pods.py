@@ -12,6 +12,7 @@ from shared.job.milestones import with_milestones
 from shared.job.naming import Slot, Uid
 from shared.job.policies.replacement import losses_before
 from shared.job.policies.success import succeeded
+from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job, Refusal, exit_of, needed_workers, running_workers, with_attempt, with_scaling, without
 from shared.job.views import PodView, ended, is_succeeded
@@ -93,6 +94,18 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
         refusals=_progress(job, fresh),
     )
     return with_minimum_checked(seen(with_milestones(job, at), at), at)
+
+
+def pods_already_seen(job: Job, slots: SortedSet[Slot], at: At) -> Job:
+    """The job whose `slots` were just assigned: pods that were seen in them before are folded as if seen now.
+
+    The log has lost the decision that made them, or they were seen between an assignment and its basis.
+    """
+    there = tuple(pod for pod in job.pods.values() if pod.slot in slots)
+    if not there:
+        return job
+    others = {uid: pod for uid, pod in job.pods.items() if pod.slot not in slots}
+    return pods_observed(replace(job, pods=others), PodsObserved(pods=there, epoch=job.epoch), at)
 
 
 def _course(pod: PodView) -> tuple[object, ...]:

@@ -219,6 +219,15 @@ def test_a_pod_that_ends_is_counted_though_an_ended_pod_of_its_name_is_still_the
     assert Slot(1, WORKER, 1) in attempt.spent
 
 
+def test_a_pod_that_was_seen_before_its_slot_was_assigned_counts_from_the_assignment_on():
+    seen = pods(worker(0), worker(1, phase="Failed", exits=exited(1)))
+    *before, assigned = a_created_job(workers=2)
+    early, late = given(*before, seen, assigned).job, given(*before, assigned, seen).job
+    assert early.attempt.slots == late.attempt.slots == {Slot(0, WORKER, 0)}
+    assert early.attempt.tallies == late.attempt.tallies == {WORKER: Tally(failed=1)}
+    assert early.attempt.vacancies.keys() == late.attempt.vacancies.keys() == {Slot(0, WORKER, 1)}
+
+
 def test_a_vanished_pod_spends_its_slot_unless_a_decision_released_it():
     vanished = PodsGone(uids=(Uid("pod-1"),))
     taken = given(*a_running_job(), vanished).job

@@ -1,10 +1,12 @@
 """Slots, and the pods that fill them."""
 
+from msgspec.structs import replace
+
 from services.scheduler.core.effects import CreatePod, CreateSecret, CreateService, DeletePod
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scaler import ScaleFailed, WorkersReleased
 from shared.job.events.scheduler import SlotsAssigned, SlotsReleased
-from shared.job.events.status import JobCreated
+from shared.job.events.status import JobCreated, JobSuspended
 from shared.job.events.watcher import HistoryBroken, JobDeleting, JobObserved, PodsGone, TimePassed
 from shared.job.naming import Slot, Uid, secret_name
 from shared.job.spec import LAUNCHER, WORKER, Problem
@@ -16,6 +18,7 @@ from tests.kit.builders import (
     a_running_job,
     a_spec,
     hosts_file,
+    launcher,
     observed,
     pods,
     published,
@@ -44,6 +47,32 @@ def test_a_job_begins_with_its_worker_slots():
     given(observed(a_spec(2)), JobCreated(reason="TrainingJobCreated")).then(
         scheduler, Record(SlotsAssigned(slots=(workers(0, 1),), reason="JobCreated")), CREATE_SECRET
     )
+
+
+class TestPodsOfADecisionThatTheLogHasLost:
+    CREATED = (observed(a_spec(2)), JobCreated(reason="TrainingJobCreated"), secret())
+    BEGIN = Record(SlotsAssigned(slots=(workers(0, 1),), reason="JobCreated"))
+
+    def test_stay_until_their_slots_are_assigned_and_after_that(self):
+        story = [*self.CREATED, pods(worker(0), worker(1), launcher()), service()]
+        given(*story).then(scheduler, self.BEGIN)
+        given(*story, self.BEGIN.event).then_nothing(scheduler)
+
+    def test_are_deleted_if_they_get_no_slot(self):
+        story = [*self.CREATED, pods(worker(0), worker(1), worker(2)), service(), self.BEGIN.event]
+        given(*story).then(scheduler, DeletePod("resnet-worker-2", Uid("pod-2")))
+
+    def test_are_deleted_before_the_job_begins_if_they_are_of_another_attempt(self):
+        later = [*self.CREATED, pods(replace(worker(0), attempt=1)), service()]
+        given(*later).then(scheduler, DeletePod("resnet-worker-0", Uid("pod-0")))
+        given(*later, PodsGone(uids=(Uid("pod-0"),))).then(scheduler, self.BEGIN)
+
+    def test_are_awaited_while_they_are_being_deleted(self):
+        given(*self.CREATED, pods(worker(0, deleting=True)), service()).then_nothing(scheduler)
+
+    def test_are_deleted_if_the_job_is_suspended(self):
+        suspended = [observed(a_spec(2, suspend=True)), JobCreated(reason=""), secret(), JobSuspended(reason="")]
+        given(*suspended, pods(worker(0))).then(scheduler, DeletePod("resnet-worker-0", Uid("pod-0")))
 
 
 def test_a_job_gets_a_service_and_each_slot_a_pod():

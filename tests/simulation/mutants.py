@@ -81,7 +81,7 @@ A_CHANGED_RUNTIME = Plan(
 
 
 def _two_attempts(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(slots, "_no_older_pod", lambda job: True)
+    patch.setattr(slots, "_no_other_pod", lambda job: True)
 
 
 def _no_limit(patch: pytest.MonkeyPatch) -> None:

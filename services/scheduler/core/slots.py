@@ -17,7 +17,7 @@ from shared.job.spec import LAUNCHER, WORKER, JobSpec
 from shared.job.state import Job
 from shared.job.steps import Record, Step
 from shared.job.timers import may_appear
-from shared.job.views import Slots
+from shared.job.views import PodView, Slots
 
 
 def assigned(job: Job) -> list[Step]:
@@ -25,7 +25,7 @@ def assigned(job: Job) -> list[Step]:
     if not job.starting or job.spec is None or quota.wants_pause(job):
         return []
     if not job.attempt.begun:
-        return _first(job, job.spec) if _no_older_pod(job) and keys.settled(job) else []
+        return _first(job, job.spec) if _no_other_pod(job) and keys.settled(job) else []
     if not job.spec.has_launcher:
         return []
     if job.attempt.launched or not _service_seen(job) or not _listed(job):
@@ -45,9 +45,19 @@ def _listed(job: Job) -> bool:
     return isinstance(job.membership, Members) and job.hosts is not None and job.hosts.hosts >= job.membership.version
 
 
-def _no_older_pod(job: Job) -> bool:
-    """True if no pod of an earlier attempt can exist: pods of two attempts never run at the same time."""
-    return not may_appear(job) and all(pod.attempt >= job.attempt.number for pod in job.pods.values())
+def _no_other_pod(job: Job) -> bool:
+    """True if no pod of another attempt can exist, which never run at the same time, and none is being deleted."""
+    return not may_appear(job) and all(_may_get_slot(job, pod) and not pod.deleting for pod in job.pods.values())
+
+
+def _may_get_slot(job: Job, pod: PodView) -> bool:
+    """True for a pod of a starting attempt that has not assigned the first slots, or the launcher's, of this log.
+
+    The log has lost the decision that made the pod.  The assignment of its slot makes it the job's again.
+    """
+    if not job.starting or pod.attempt != job.attempt.number:
+        return False
+    return not (job.attempt.launched if pod.role == LAUNCHER else job.attempt.begun)
 
 
 def _first(job: Job, spec: JobSpec) -> list[Step]:
@@ -87,10 +97,11 @@ def missing(job: Job) -> list[Step]:
 
 
 def surplus(job: Job) -> list[Step]:
-    """Delete pods of released slots and of earlier attempts, and Services of released slots."""
+    """Delete pods of released slots and of other attempts, and Services of released slots."""
     kept = job.attempt.unreleased
     released = (pod for pod in job.pods.values() if pod.slot not in kept and not pod.deleting)
-    pods = [DeletePod(pod.name, pod.uid) for pod in sorted(released, key=lambda pod: (pod.name, pod.uid))]
+    going = sorted((pod for pod in released if not _may_get_slot(job, pod)), key=lambda pod: (pod.name, pod.uid))
+    pods = [DeletePod(pod.name, pod.uid) for pod in going]
     return [*pods, *_idle_services(job)]
 
 
