@@ -70,7 +70,7 @@ class Link:
         self.losing = False
         """True if the answer to the next call that is carried out is lost."""
         self.closed = False
-        """True once the run is over: every call fails at once."""
+        """True once nothing comes through any more, the end of an outage notwithstanding; every call fails at once."""
         self.shows_version = 0
         """The version that the next lists show, two of each kind at most; 0 for the newest."""
         self._old_lists = Counter[str]()
@@ -116,7 +116,7 @@ class Link:
                 answer.set_exception(Transient("no answer"))
 
         def arrive() -> None:
-            if self.cut or fate == "lost":
+            if self.cut or self.closed or fate == "lost":
                 lose()
                 return
             result: R | None = None

@@ -107,7 +107,7 @@ class Replica:
         """Nothing that was sent arrives any more."""
         before = self.to_cluster, self.to_log
         for link in before:
-            link.cut = True
+            link.closed = True
         self.to_cluster, self.to_log = (Link(self._chance, link.rates) for link in before)
 
     def kill(self) -> None:

@@ -5,14 +5,17 @@ import contextvars
 import os
 import subprocess
 import sys
+from random import Random
 
 import pytest
 
+from shared.errors import Transient
 from tests.kit.services import AUTHORS
 from tests.simulation.loop import PROCESS, Process, SimulatedLoop
 from tests.simulation.matrix import PROTOCOLS, cells
 from tests.simulation.matrix import plan_of as broken_plan_of
 from tests.simulation.mutants import MUTANTS, Mutant
+from tests.simulation.network import LONGEST_LATE_SECONDS, Link, Rates
 from tests.simulation.plan import plan_of
 from tests.simulation.run import simulate
 from tests.simulation.shrink import as_test
@@ -79,6 +82,22 @@ def test_the_end_of_a_pause_does_not_wake_a_process_that_was_killed_meanwhile():
         process.kill()
         process.go_on()
         await asyncio.sleep(1)
+
+    with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
+        runner.run(story())
+    assert not ran
+
+
+def test_the_end_of_an_outage_lets_nothing_through_that_was_sent_before_the_log_was_restored():
+    ran: list[str] = []
+
+    async def story() -> None:
+        link = Link(Random(0), Rates(late=1_000))
+        with pytest.raises(Transient):
+            await link.call(lambda: ran.append("a late call"))
+        link.closed = True
+        link.cut = False
+        await asyncio.sleep(LONGEST_LATE_SECONDS)
 
     with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
         runner.run(story())
