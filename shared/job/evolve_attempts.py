@@ -19,7 +19,7 @@ from shared.job.naming import RESTART_REQUESTED, Slot
 from shared.job.policies import quota
 from shared.job.policies.replacement import losses_before
 from shared.job.sorted_set import SortedSet
-from shared.job.spec import WORKER, JobSpec
+from shared.job.spec import LAUNCHER, WORKER, JobSpec
 from shared.job.state import Job, Restarting, with_attempt, with_scaling
 from shared.job.timers import STEADY, passed
 from shared.job.views import each
@@ -54,6 +54,9 @@ def assigned(job: Job, event: SlotsAssigned, at: At) -> Job:
         refilled=refilled,
         replaced=job.attempt.replaced + own_fault,
     )
+    if any(slot.role == LAUNCHER for slot in slots - replaced):
+        # A launcher that had gone before was of a decision that the log has lost.
+        attempt = replace(attempt, launcher_gone=None, launcher_ended=0)
     scaling = replace(job.scaling, size=job.scaling.size or workers)
     job = replace(job, attempt=attempt, scaling=scaling, unseen=Unseen() if first else job.unseen)
     # The pod that a replacement follows ended before.

@@ -31,6 +31,7 @@ from tests.job.examples import EXAMPLES
 from tests.kit.builders import (
     R1,
     a_created_job,
+    a_ready_job,
     a_running_job,
     a_spec,
     exited,
@@ -226,6 +227,12 @@ def test_a_pod_that_was_seen_before_its_slot_was_assigned_counts_from_the_assign
     assert early.attempt.slots == late.attempt.slots == {Slot(0, WORKER, 0)}
     assert early.attempt.tallies == late.attempt.tallies == {WORKER: Tally(failed=1)}
     assert early.attempt.vacancies.keys() == late.attempt.vacancies.keys() == {Slot(0, WORKER, 1)}
+
+
+def test_a_launcher_that_went_before_its_slot_was_assigned_is_not_the_launcher_of_that_slot():
+    went = [pods(launcher(phase="Failed")), PodsGone(uids=(Uid("pod-launcher"),))]
+    job = given(*a_ready_job(), *went, SlotsAssigned(slots=(Slots(0, LAUNCHER, ((0, 0),)),))).job
+    assert (job.seen_launcher, job.attempt.launcher_ended) == (None, 0)
 
 
 def test_a_vanished_pod_spends_its_slot_unless_a_decision_released_it():

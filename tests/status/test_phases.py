@@ -60,6 +60,15 @@ def test_it_runs_when_the_launcher_runs():
     assert phases.next_phase(given(*LAUNCHED, pods(launcher())).job) == JobRunning(reason="TrainingJobRunning")
 
 
+@pytest.mark.parametrize("phase", ["Running", "Succeeded"])
+def test_a_launcher_whose_slot_the_log_has_not_assigned_makes_no_job_run(phase: str):
+    *before, assigned = LAUNCHED
+    assert phases.next_phase(given(*before, pods(launcher(phase=phase))).job) is None
+    assert phases.next_phase(given(*before, pods(launcher(phase=phase)), assigned).job) == JobRunning(
+        reason="TrainingJobRunning"
+    )
+
+
 def test_running_is_recorded_even_when_the_end_is_already_there():
     done = [*LAUNCHED, pods(launcher(phase="Succeeded", exits=exited(0)))]
     assert phases.next_phase(given(*done).job) == JobRunning(reason="TrainingJobRunning")

@@ -84,7 +84,9 @@ def _leader_started(job: Job, spec: JobSpec) -> bool:
     """
     if spec.has_launcher:
         launcher = job.seen_launcher
-        return launcher is not None and launcher.phase in ("Running", "Succeeded")
+        if launcher is None or launcher.slot not in job.attempt.unreleased:
+            return False
+        return launcher.phase in ("Running", "Succeeded")
     handling = spec.handling
     leading = [slot for slot in job.attempt.unreleased if slot.role == handling.leader]
     counting = {slot for slot in leading if slot.index == 0 or handling.succeeds != "First"}
