@@ -180,6 +180,15 @@ class TestSayingWhy:
     def test_nothing_is_said_of_one_that_can_be_taken_over(self, last: str):
         assert self.said(self.of_mpi_operator("Created", last)) is None
 
+    def test_the_problem_of_an_invalid_one_is_named(self):
+        job = a_job()
+        job.spec["launcherAttachMode"] = "kubexec"
+        cache = a_cache(job, et_pod("launcher"))
+        history, _ = told(cache, NOTED)
+        (problem,) = history.job.problems
+        said = observe(history.job, cache).warning
+        assert said == (LEFT_ALONE, f"spec.launcherAttachMode: {problem.message} ({problem.reason})")
+
     def test_first_a_person_has_to_say_that_the_operator_is_gone(self):
         said = self.said(self.of_mpi_operator("Created", "Running"), takes_over=False)
         assert said is not None

@@ -40,6 +40,9 @@ def warning(job: Job, cache: Cache) -> tuple[str, str] | None:
         return LEFT_ALONE, "its kind cannot be taken over"
     if not cache.takes_over:
         return LEFT_ALONE, "MUSTER_TAKE_OVER is not true: that operator may still run"
+    if job.problems:
+        problem = job.problems[0]
+        return LEFT_ALONE, f"{problem.field}: {problem.message} ({problem.reason})"
     resource = cache.job(job.key)
     theirs = resource.inherited if resource is not None else None
     why = _obstacle(job, theirs) if theirs is not None else ""
