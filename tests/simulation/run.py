@@ -380,7 +380,9 @@ class Simulation:
         self._store.terminating.clear()
         for resource in IN_THE_WAY.values():
             for held in self._store.find(resource):
-                if JOB_UID not in (held.metadata.get("labels") or {}):
+                labels, owners = held.metadata.get("labels") or {}, held.metadata.get("ownerReferences")
+                # What another operator made has its labels and its owner.
+                if JOB_UID not in labels and not (labels and owners):
                     self._store.remove(resource, *held.at)
         for replica in self._replicas.values():
             for link in (replica.to_cluster, replica.to_log):
