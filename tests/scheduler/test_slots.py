@@ -67,6 +67,11 @@ class TestPodsOfADecisionThatTheLogHasLost:
         given(*later).then(scheduler, DeletePod("resnet-worker-0", Uid("pod-0")))
         given(*later, PodsGone(uids=(Uid("pod-0"),))).then(scheduler, self.BEGIN)
 
+    def test_are_deleted_before_others_are_made_if_they_are_of_a_later_attempt(self):
+        story = [*a_created_job(), service(), secret(), pods(replace(worker(0), attempt=2))]
+        given(*story).then(scheduler, DeletePod("resnet-worker-0", Uid("pod-0")))
+        given(*story, PodsGone(uids=(Uid("pod-0"),))).then(scheduler, pod(0), pod(1))
+
     def test_are_awaited_while_they_are_being_deleted(self):
         given(*self.CREATED, pods(worker(0, deleting=True)), service()).then_nothing(scheduler)
 

@@ -82,6 +82,7 @@ A_CHANGED_RUNTIME = Plan(
 
 def _two_attempts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(slots, "_no_other_pod", lambda job: True)
+    patch.setattr(slots, "_has_another_attempt", lambda job: False)
 
 
 def _no_limit(patch: pytest.MonkeyPatch) -> None:

@@ -46,12 +46,20 @@ def _listed(job: Job) -> bool:
 
 
 def _no_other_pod(job: Job) -> bool:
-    """True if no pod of another attempt can exist, which never run at the same time, and none is being deleted."""
-    return not may_appear(job) and all(_may_get_slot(job, pod) and not pod.deleting for pod in job.pods.values())
+    """True if no pod of another attempt can exist, and none is being deleted."""
+    return not (may_appear(job) or _has_another_attempt(job) or any(pod.deleting for pod in job.pods.values()))
+
+
+def _has_another_attempt(job: Job) -> bool:
+    """True while a pod of another attempt exists: pods of two attempts never run at the same time.
+
+    Those of a later attempt are of a restart that the log has lost.
+    """
+    return any(pod.attempt != job.attempt.number for pod in job.pods.values())
 
 
 def _may_get_slot(job: Job, pod: PodView) -> bool:
-    """True for a pod of a starting attempt that has not assigned the first slots, or the launcher's, of this log.
+    """True for a pod of an attempt that starts, before its first slots, or the launcher's, are assigned.
 
     The log has lost the decision that made the pod.  The assignment of its slot makes it the job's again.
     """
@@ -81,7 +89,7 @@ def missing(job: Job) -> list[Step]:
         # An invalid resource has no usable pod template; its correction is an event that wakes the job.
         return []
     steps = [*_services(job)] if job.may_try("CreateService") else []
-    if not keys.ready(job) or not job.may_try("CreatePod"):
+    if not keys.ready(job) or not job.may_try("CreatePod") or _has_another_attempt(job):
         return steps
     filled = {pod.slot for pod in job.pods.values()}
     wanted = quota.within(job, sorted(slot for slot in job.attempt.slots - filled if _known(job, slot)))
