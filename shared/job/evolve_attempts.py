@@ -137,10 +137,10 @@ def suspended(job: Job, event: Paused, at: At) -> Job:
 
 def restarted(job: Job, event: JobRestarted, at: At) -> Job:
     """A new attempt, without slots."""
-    fixed = job.spec is not None and not job.spec.handling.elastic
-    if job.spec is not None and fixed and job.scaling.size:
-        # A kind that is not elastic applies an edit of its size with the next attempt.
-        job = with_scaling(job, size=job.spec.worker.replicas)
+    spec = job.spec
+    if spec is not None and job.scaling.size and not (spec.handling.elastic and spec.has(WORKER)):
+        # A kind that is not elastic applies an edit of its size with the next attempt.  A removed role has no template.
+        job = with_scaling(job, size=spec.worker.replicas)
     return replace(
         job,
         attempt=Attempt(number=event.attempt, since=at.sequence),

@@ -1,5 +1,6 @@
 """Between attempts: slots released, pods gone, the next attempt begun after the back-off."""
 
+import msgspec
 import pytest
 
 from services.scheduler.core.effects import DeletePod, DeleteSecret
@@ -19,6 +20,7 @@ from tests.kit.builders import (
     a_running_job,
     a_spec,
     exited,
+    hosts_file,
     launcher,
     observed,
     pods,
@@ -29,6 +31,8 @@ from tests.kit.builders import (
 )
 from tests.kit.histories import KEY
 from tests.kit.stories import given, scheduler
+
+replace = msgspec.structs.replace
 
 FAILED = pods(launcher(version=30, phase="Failed", exits=exited(1)))
 RESTARTING = JobRestarting(reason="TrainingJobFailed")
@@ -100,6 +104,17 @@ def test_12_it_begins_with_the_size_that_it_had():
     first = SlotsAssigned(slots=(Slots(1, WORKER, ((0, 2),)),), reason="JobRestarted")
     given(*again).then_among_others(scheduler, Record(first))
     assert [condition.type for condition in given(*again).job.conditions if condition.type == "Restarting"]
+
+
+def test_a_job_whose_workers_role_was_removed_begins_again_with_its_launcher_alone():
+    spec = a_spec(2, restart="OnFailure")
+    alone = replace(spec, roles=(spec.role(LAUNCHER),))
+    removed = [*a_running_job(workers=2, restart="OnFailure"), observed(alone, generation=2)]
+    again = [*waited([*removed, FAILED, RESTARTING, RELEASED, GONE]), AGAIN, published(2), hosts_file(2)]
+    first = SlotsAssigned(slots=(Slots(1, LAUNCHER, ((0, 0),)),), reason="JobRestarted")
+    given(*again).then_among_others(scheduler, Record(first))
+    # The launcher is there: nothing is left of the workers.
+    assert not given(*again, first).job.scaling.size
 
 
 @pytest.mark.parametrize(
