@@ -89,11 +89,11 @@ class Scheduler:
     async def act(self, effect: Effect, context: Context) -> AnyEvent | None:
         match effect:
             case effects.CreatePod():
-                await self._create_pod(context.job, effect)
+                await self._create_pod(context, effect)
             case effects.ClaimPod():
                 await self._claim_pod(context.job, effect)
             case effects.CreateService():
-                await self._create_service(context.job, effect.slot)
+                await self._create_service(context, effect.slot)
             case effects.CreateSecret() if not self._ssh:
                 raise Refused(NO_KEYS, reason=SSH_OFF, words=NO_KEYS)
             case effects.CreateSecret():
@@ -106,7 +106,7 @@ class Scheduler:
                 await self._delete_secret(context.job, effect)
                 return SecretGone(attempt=effect.attempt)
             case effects.WriteWorkload():
-                await self._workloads.write(context.job, effect, await self._resource(context.job))
+                await self._workloads.write(context.job, effect, await self._resource(context))
             case effects.ShrinkWorkload():
                 await self._workloads.shrink(context.job, effect)
             case effects.ReturnQuota():
@@ -123,11 +123,11 @@ class Scheduler:
                 raise AssertionError(f"not an effect of the scheduler: {effect}")
         return None
 
-    async def _create_pod(self, job: Job, effect: effects.CreatePod) -> None:
-        resource = await self._resource(job)
+    async def _create_pod(self, context: Context, effect: effects.CreatePod) -> None:
+        job, resource = context.job, await self._resource(context)
         assert job.spec is not None
-        context = self._context(job, effect.slot, effect.scaleout)
-        manifest, name = with_token_if_asked(self._kinds.of(job).pod(resource, job.spec, context)), context.name
+        of_pod = self._context(job, effect.slot, effect.scaleout)
+        manifest, name = with_token_if_asked(self._kinds.of(job).pod(resource, job.spec, of_pod)), of_pod.name
         if (placement := quota.placement(job, effect.slot.role)) is not None:
             manifest = placed(manifest, *placement)
         if self._last_words:
@@ -202,11 +202,11 @@ class Scheduler:
             hosts=job.hosts.hosts if slot.role == LAUNCHER and job.hosts is not None else 0,
         )
 
-    async def _create_service(self, job: Job, slot: Slot | None) -> None:
-        resource = await self._resource(job)
+    async def _create_service(self, context: Context, slot: Slot | None) -> None:
+        job, resource = context.job, await self._resource(context)
         assert job.spec is not None
-        context = self._context(job, slot) if slot is not None else None
-        manifest = self._kinds.of(job).service(resource, job.spec, job.key, context)
+        of_pod = self._context(job, slot) if slot is not None else None
+        manifest = self._kinds.of(job).service(resource, job.spec, job.key, of_pod)
         if await self._made(SERVICES, job, manifest) is None:
             await self._settle(SERVICES, job, manifest["metadata"]["name"])
 
@@ -258,11 +258,13 @@ class Scheduler:
                 raise without_values(refusal, what, manifest) from None
             return None
 
-    async def _resource(self, job: Job) -> Custom:
+    async def _resource(self, context: Context) -> Custom:
         """The resource with its pod templates, read once per generation and runtime.
 
         Raises `Transient` if its uid or generation is not that of the decision: the watcher records the newer one.
+        Raises `Conflict` if its status shows events that this fold lacks.
         """
+        job = context.job
         # A restored store counts generations again from its backup.
         used = job.spec.runtime if job.spec is not None else None
         at = (job.key, job.epoch, job.generation, used.digest if used is not None else "")
@@ -270,20 +272,23 @@ class Scheduler:
         if reading is None:
             while len(self._resources) >= KEPT_RESOURCES:
                 del self._resources[next(iter(self._resources))]
-            reading = self._resources[at] = asyncio.create_task(self._read(job, used))
+            reading = self._resources[at] = asyncio.create_task(self._read(context, used))
             # Reads the exception if the waiting effects were cancelled.
             reading.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
             return await asyncio.shield(reading)
-        except (Transient, Refused):
+        except (Transient, Conflict, Refused):
             self._resources.pop(at, None)
             raise
 
-    async def _read(self, job: Job, used: RuntimeUsed | None) -> Custom:
+    async def _read(self, context: Context, used: RuntimeUsed | None) -> Custom:
+        job = context.job
         framework = self._kinds.of(job)
         found = await self._cluster.get(framework.resource, job.key.namespace, job.key.name)
         if found is None or found.metadata.uid != job.key.uid or found.metadata.generation != job.generation:
             raise Transient(f"{job.key} has changed since the decision")
+        if not job.integrity.leads_to(found.status, context.head):
+            raise Conflict(f"the status of {job.key} shows events that were not read yet, or that the log lost")
         if used is None:
             return found
         whole = joined(found, await self._runtime(job, used))

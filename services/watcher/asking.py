@@ -156,7 +156,8 @@ class Asking:
         for named in dict.fromkeys(named for named in (shown, kept) if named is not None and named.log == identity):
             sequence = named.head.sequence
             known = history.hash_at(sequence)
-            if known is None and first and sequence <= end:
+            # A head beyond this fold is of an event that is on its way, or of none.
+            if known is None and (first or sequence > history.sequence) and sequence <= end:
                 known = await self._read_again(history, sequence)
             if known is not None:
                 hashes[sequence] = known

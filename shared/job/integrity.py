@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from shared.job.chain import Head, checkpoint_of
+from shared.job.chain import Head, checkpoint_of, shown_in
 from shared.job.events.event import At
 from shared.job.events.watcher import HeadForged, HistoryAccepted, HistoryBroken, HistoryDisputed
 
@@ -66,6 +66,14 @@ class Integrity(msgspec.Struct, frozen=True, gc=False):
     def sentence(self) -> str:
         """Why every service holds the job, for people; empty while there is no doubt."""
         return self.doubt.sentence if self.doubt is not None else ""
+
+    def leads_to(self, status: object, own: Head) -> bool:
+        """True unless a resource's status shows a newer head than this fold's `own`, which no person accepted.
+
+        Otherwise this fold lags, or a restored log lost events: the status may show an end that the log lacks.
+        """
+        _, shown = shown_in(status)
+        return shown is None or shown == own or shown.sequence < own.sequence or shown in self.accepted
 
 
 def evolved(

@@ -82,3 +82,19 @@ def test_a_lost_history_names_the_kind_of_a_job_that_the_log_has_never_seen():
     job = given(lost).job
     assert (job.kind, job.api_version) == ("TFJob", "kubeflow.org/v1")
     assert after(lost).kind == "TrainingJob", "what the log has seen counts"
+
+
+@pytest.mark.parametrize(
+    ("status", "leads"),
+    [
+        pytest.param(None, True, id="no status"),
+        pytest.param({"phase": "Running"}, True, id="no head"),
+        pytest.param({"history": {"log": "log", "sequence": 7, "hash": "77"}}, True, id="the head of this fold"),
+        pytest.param({"history": {"log": "log", "sequence": 6, "hash": "66"}}, True, id="an older head"),
+        pytest.param({"history": {"log": "log", "sequence": 7, "hash": "ab"}}, False, id="another head at its place"),
+        pytest.param({"history": {"log": "log", "sequence": 8, "hash": "88"}}, False, id="a newer head"),
+        pytest.param({"history": {"log": "log", "sequence": 9, "hash": "ab"}}, True, id="a newer one, accepted"),
+    ],
+)
+def test_a_fold_leads_to_no_head_that_is_newer_than_its_own_unless_a_person_accepted_it(status: object, leads: bool):
+    assert after(BROKEN, ACCEPTED).integrity.leads_to(status, Head(7, "77")) is leads

@@ -9,7 +9,7 @@ import pytest
 from services.scheduler.core.effects import CreatePod, CreateSecret, DeleteSecret
 from services.scheduler.shell import Scheduler
 from shared.cluster.kinds import PODS, SECRETS
-from shared.errors import Refused, Transient
+from shared.errors import Conflict, Refused, Transient
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.chain import Head
 from shared.job.events.scheduler import SecretGone
@@ -62,6 +62,21 @@ async def make_a_worker(store: MemoryStore, manifest: dict[str, Any], **settings
     job = a_history(a_running_job(), JobKey(NAMESPACE, "resnet", uid)).job
     context = Context(job, Head(7, "0" * 64), "2030-01-01T00:00:00.000Z")
     await Scheduler(MemoryCluster(store), **settings).act(CreatePod(Slot(0, WORKER, 0)), context)
+
+
+async def test_no_pod_is_made_for_a_job_whose_status_shows_events_that_the_log_lost():
+    store = MemoryStore()
+    uid = Uid(store.create(TRAININGJOBS, NAMESPACE, a_training_job()).metadata["uid"])
+    over = {"phase": "Succeeded", "history": {"log": "log", "sequence": 9, "hash": "9" * 64}}
+    store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"status": over}, subresource="status")
+    scheduler, effect = Scheduler(MemoryCluster(store)), CreatePod(Slot(0, WORKER, 0))
+    job = a_history(a_running_job(), JobKey(NAMESPACE, "resnet", uid)).job
+    with pytest.raises(Conflict, match="shows events"):
+        await scheduler.act(effect, Context(job, Head(7, "7" * 64), "2030-01-01T00:00:00.000Z"))
+    assert store.get(PODS, NAMESPACE, "resnet-worker-0") is None
+    # A fold that has caught up reads the resource again.
+    await scheduler.act(effect, Context(job, Head(9, "9" * 64), "2030-01-01T00:00:00.000Z"))
+    assert store.get(PODS, NAMESPACE, "resnet-worker-0") is not None
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,18 @@ async def test_a_head_that_log_and_checkpoint_contradict_holds_the_job_and_stays
 
 
 @in_virtual_time
+async def test_a_head_at_an_event_of_another_job_holds_the_job():
+    async with World() as world:
+        await world.trains(workers=1)
+        await world.quiet()
+        world.apply(TRAININGJOBS, a_training_job(workers=1, name="other"))
+        await world.running("other")
+        await world.quiet()
+        write_head(world, sequence=len(world.journal.events), hash="0" * 64)
+        await world.until(lambda: world.count("HistoryDisputed") == 1)
+
+
+@in_virtual_time
 async def test_what_only_the_status_said_goes_with_the_head_that_a_person_accepts():
     async with World() as world:
         world.apply(TRAININGJOBS, a_training_job(workers=1))

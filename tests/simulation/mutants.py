@@ -24,6 +24,7 @@ from shared.frameworks.runtimes import JobRuntime
 from shared.frameworks.trainer_schemas import RUNTIMES
 from shared.job import evolve_requests, fold
 from shared.job.events import status, watcher
+from shared.job.integrity import Integrity
 from shared.job.naming import JobKey
 from shared.job.outcome import Verdict
 from shared.job.policies import quota
@@ -31,7 +32,7 @@ from shared.job.scaling import Scaling
 from shared.job.state import Job
 from tests.memory.eventlog import MemoryJournal
 from tests.simulation.loop import PROCESS
-from tests.simulation.plan import Apply, Delete, Edit, EditRuntime, End, Plan, Restore, Scale
+from tests.simulation.plan import Apply, Cut, Delete, Edit, EditRuntime, End, Plan, Restore, Scale
 from tests.simulation.platform import Platform, Workload
 
 
@@ -52,6 +53,18 @@ OVER_AND_RESTORED = Plan(
         Apply(at=0.1, job="resnet", kind="TrainingJob", workers=1, more={"cleanPodPolicy": "All"}),
         End(at=2.0, pod="resnet-launcher", code=0),
         Restore(at=4.0, lost=20),
+    ),
+    workload=Workload(hang=100, fail=0, unready=0),
+)
+
+
+OVER_BEFORE_THE_WATCHER_LOOKS = Plan(
+    seed=0,
+    steps=(
+        *OVER_AND_RESTORED.steps[:2],
+        Restore(at=4.0, lost=15),
+        Cut(at=4.1, replica="watcher-0", server="cluster", seconds=5.0),
+        Cut(at=4.1, replica="watcher-1", server="cluster", seconds=5.0),
     ),
     workload=Workload(hang=100, fail=0, unready=0),
 )
@@ -286,6 +299,10 @@ def _over_and_begun_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(heads, "accepted", forgetful)
 
 
+def _whatever_the_status_shows(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Integrity, "leads_to", lambda self, status, own: True)
+
+
 def _the_present_runtime(patch: pytest.MonkeyPatch) -> None:
     kept = scheduler_shell.Scheduler._runtime
 
@@ -340,6 +357,12 @@ MUTANTS = (
     ),
     Mutant(
         "a job that is over begins again after its log was restored", "I25", _over_and_begun_again, OVER_AND_RESTORED
+    ),
+    Mutant(
+        "the scheduler does not look at the status after a restore",
+        "I25",
+        _whatever_the_status_shows,
+        OVER_BEFORE_THE_WATCHER_LOOKS,
     ),
     Mutant("the quota of an evicted job goes back while it has pods", "I29", _quota_too_early),
     Mutant("a Workload is deleted while its job has pods", "I29", _workload_deleted_too_early),
