@@ -54,6 +54,8 @@ class Checker(LogChecker):
         """By job, the workers that the hosts files in the cluster list."""
         self._shown: dict[Uid, int] = {}
         """By the uid of an object, the newest head that its status showed."""
+        self._unwritten: dict[Uid, Any] = {}
+        """By job, its status before people wrote into it, unless the status service wrote since."""
         self._over: dict[Uid, set[Member]] = {}
         """By job whose status ever showed its end, the slots for which a call may still be on its way."""
         self._assigned: dict[Uid, set[Member]] = defaultdict(set)
@@ -146,8 +148,18 @@ class Checker(LogChecker):
         data = after.manifest.get("data") or {} if after is not None else {}
         if actor and resource.plural == CONFIGMAPS.plural and after is not None and COPY not in data:
             self._check_hosts(before, after)
+        if resource.kind in self._jobs and before is not None and after is not None:
+            self._note_writer(actor, before, after)
         if actor == "status" and after is not None and after.manifest.get("status"):
             self._check_status(resource, after)
+
+    def _note_writer(self, actor: str, before: Held, after: Held) -> None:
+        """The status service does not watch statuses: what people write there stays until it has something to write."""
+        uid, status = Uid(after.metadata["uid"]), before.manifest.get("status")
+        if actor == "status":
+            self._unwritten.pop(uid, None)
+        elif status != after.manifest.get("status"):
+            self._unwritten.setdefault(uid, status)
 
     def _know(self, before: Held | None, after: Held | None) -> None:
         if before is not None:
@@ -327,7 +339,7 @@ class Checker(LogChecker):
         if job.phase not in ENDED and not explained:
             self.fault(f"I15 {job.key} stays {job.phase or 'without a phase'}")
         resource, shown = resources[uid]
-        status = shown.manifest.get("status") or {}
+        status = self._unwritten.get(uid) or shown.manifest.get("status") or {}
         # Until Muster takes a job over, the status is the other operator's; `_check_status` sees any write to it.
         ours = self._kinds.knows(job) and not job.another
         if ours and not same(status, document_of(job, self._kinds)):

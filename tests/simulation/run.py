@@ -21,7 +21,7 @@ from shared.eventlog.subject import Subject
 from shared.frameworks.queueing import WORKLOADS
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.trainer_schemas import RUNTIMES
-from shared.job.naming import ACCEPT_HISTORY, JOB_UID, JobKey
+from shared.job.naming import ACCEPT_HISTORY, JobKey
 from tests.kit.services import AUTHORS, wall_clock
 from tests.memory.eventlog import MemoryJournal
 from tests.memory.store import MemoryStore
@@ -375,14 +375,17 @@ class Simulation:
         self._loop.call_later(seconds, what, context=outside())
 
     def _clear(self) -> None:
-        """The weather clears: network, servers and replicas are well; containers still fail."""
+        """The weather clears: network, servers and replicas are well; containers still fail.
+
+        People remove what is in a job's way: objects that were never a job's, and those that an orphaned job left.
+        """
         self._store.pod_quota.clear()
         self._store.terminating.clear()
         for resource in IN_THE_WAY.values():
             for held in self._store.find(resource):
                 labels, owners = held.metadata.get("labels") or {}, held.metadata.get("ownerReferences")
                 # What another operator made has its labels and its owner.
-                if JOB_UID not in labels and not (labels and owners):
+                if not (labels and owners):
                     self._store.remove(resource, *held.at)
         for replica in self._replicas.values():
             for link in (replica.to_cluster, replica.to_log):

@@ -7,18 +7,21 @@ import subprocess
 import sys
 from random import Random
 
+import msgspec
 import pytest
 
 from shared.errors import Transient
 from tests.kit.services import AUTHORS
 from tests.simulation.loop import PROCESS, Process, SimulatedLoop
-from tests.simulation.matrix import PROTOCOLS, cells
+from tests.simulation.matrix import PROTOCOLS, STEADY, cells
 from tests.simulation.matrix import plan_of as broken_plan_of
 from tests.simulation.mutants import MUTANTS, Mutant
 from tests.simulation.network import LONGEST_LATE_SECONDS, Link, Rates
-from tests.simulation.plan import plan_of
+from tests.simulation.plan import FORGED, Apply, Delete, Edit, Plan, plan_of
 from tests.simulation.run import simulate
 from tests.simulation.shrink import as_test
+
+replace = msgspec.structs.replace
 
 SEEDS = 48
 CHUNK = 8
@@ -53,6 +56,25 @@ def test_each_protocol_holds_when_it_is_broken_at_any_of_its_events():
     for cell in sample:
         outcome = simulate(cell.plan)
         assert not outcome.faults, as_test(cell.plan, outcome.faults)
+
+
+def test_a_person_removes_what_an_orphaned_job_left_in_the_way_of_the_next_one():
+    apply = Apply(at=0.1, job="resnet", kind="TrainingJob", workers=1)
+    steps = apply, Delete(at=2.0, job="resnet", orphan=True), replace(apply, at=4.0)
+    plan = Plan(seed=1, steps=steps, workload=STEADY)
+    outcome = simulate(plan)
+    assert not outcome.faults, as_test(plan, outcome.faults)
+    assert "JobSucceeded" in outcome.reached
+
+
+def test_what_a_person_writes_into_a_status_may_stay_while_the_status_service_has_nothing_to_write():
+    # The run ends with a resumption, which is no edit of this job.
+    more = {"suspend": False, "restartPolicy": "Sometimes"}
+    steps = (
+        Apply(at=0.1, job="resnet", kind="TrainingJob", workers=1, more=more),
+        Edit(at=2.0, job="resnet", patch={"status": FORGED[0]}, subresource="status"),
+    )
+    assert not simulate(Plan(seed=1, steps=steps, workload=STEADY)).faults
 
 
 def test_the_same_seed_is_the_same_run_in_another_process_with_another_hash_seed():
