@@ -55,7 +55,7 @@ class Checker(LogChecker):
         self._shown: dict[Uid, int] = {}
         """By the uid of an object, the newest head that its status showed."""
         self._unwritten: dict[Uid, Any] = {}
-        """By job, its status before people wrote into it, unless the status service wrote since."""
+        """By job, the status service's last document, into which people wrote since."""
         self._over: dict[Uid, set[Member]] = {}
         """By job whose status ever showed its end, the slots for which a call may still be on its way."""
         self._assigned: dict[Uid, set[Member]] = defaultdict(set)
@@ -155,10 +155,10 @@ class Checker(LogChecker):
 
     def _note_writer(self, actor: str, before: Held, after: Held) -> None:
         """The status service does not watch statuses: what people write there stays until it has something to write."""
-        uid, status = Uid(after.metadata["uid"]), before.manifest.get("status")
+        uid, status = Uid(after.metadata["uid"]), before.manifest.get("status") or {}
         if actor == "status":
             self._unwritten.pop(uid, None)
-        elif status != after.manifest.get("status"):
+        elif "history" in status and status != after.manifest.get("status"):
             self._unwritten.setdefault(uid, status)
 
     def _know(self, before: Held | None, after: Held | None) -> None:

@@ -56,6 +56,8 @@ def as_test(plan: Plan, faults: tuple[str, ...]) -> str:
     if plan.strikes:
         strikes = ", ".join(map(_source, plan.strikes))
         named = f"        strikes=({strikes},),\n{named}"
+    if plan.room:
+        named = f"        room={plan.room},\n{named}"
     return (
         f"def test_seed_{plan.seed}():\n{said}\n    plan = Plan(\n        seed={plan.seed},\n        steps=(\n{steps}\n"
         f"        ),\n{named}\n    )\n    assert not simulate(plan).faults\n"
