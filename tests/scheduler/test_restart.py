@@ -72,6 +72,12 @@ def test_then_the_next_attempt_begins():
     given(*waited([*GIVEN_UP, RELEASED, GONE])).then(scheduler, Record(AGAIN), KEYS_GO)
 
 
+def test_it_has_a_number_above_those_of_attempts_that_a_restored_log_lost():
+    lost = pods(replace(launcher(version=40, phase="Succeeded"), attempt=1, uid=Uid("lost")))
+    again = replace(AGAIN, attempt=2)
+    given(*waited([*GIVEN_UP, RELEASED, GONE, lost])).then_among_others(scheduler, Record(again))
+
+
 def test_it_begins_with_no_slot_before_the_old_pods_are_gone():
     going = pods(worker(1, version=40, deleting=True))
     story = given(*waited([*GIVEN_UP, RELEASED, PodsGone(uids=(Uid("pod-0"), Uid("pod-launcher"))), going]), AGAIN)

@@ -29,4 +29,6 @@ def next_steps(job: Job) -> list[Step]:
 
 
 def _next(job: Job, reason: str, *, counted: bool) -> Step:
-    return Record(JobRestarted(attempt=job.attempt.number + 1, counted=counted, reason=reason))
+    # A restored log may have lost attempts whose pods are still there.
+    last = max((pod.attempt for pod in job.pods.values()), default=0)
+    return Record(JobRestarted(attempt=max(job.attempt.number, last) + 1, counted=counted, reason=reason))
