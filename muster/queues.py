@@ -77,7 +77,7 @@ def without_workload(queue: str, target: Target, *, asked: bool) -> str:
     if asked:
         # Kueue does not write into such a job.
         return f"a person suspended it, which gave its place in queue {queue} up"
-    return f"it is in queue {queue} and has no Workload: see that MUSTER_KUEUE is true, and `muster history`"
+    return f"it is in queue {queue} and has no Workload: see that Kueue runs and MUSTER_KUEUE is true"
 
 
 def of_workload(queue: str, workload: Custom) -> str:

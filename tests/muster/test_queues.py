@@ -100,7 +100,10 @@ async def test_without_a_workload_the_job_itself_is_asked(site: Site, said: Said
     ("word", "asked", "told"),
     [
         pytest.param(
-            "trainingjob/resnet", False, "see that MUSTER_KUEUE is true, and `muster history`", id="Muster makes it"
+            "trainingjob/resnet",
+            False,
+            "see that Kueue runs and MUSTER_KUEUE is true",
+            id="Muster makes it",
         ),
         pytest.param(
             "pytorchjob/resnet",

@@ -70,18 +70,41 @@ def webhooks(url: str, authority: str) -> list[dict[str, Any]]:
     return found
 
 
+class Kueue:
+    """Its process, which may be stopped and started again."""
+
+    def __init__(self, child: Child, health: int) -> None:
+        self._child = child
+        self._health = health
+
+    async def start(self) -> None:
+        self._child.start()
+        await self._child.until(self._ready, PATIENCE_SECONDS)
+
+    async def stop(self) -> None:
+        await self._child.stop()
+
+    async def _ready(self) -> bool:
+        try:
+            url = f"http://{HOST}:{self._health}/readyz"
+            async with aiohttp.ClientSession() as session, session.get(url) as answer:
+                return answer.status == 200
+        except aiohttp.ClientError:
+            return False
+
+
 @asynccontextmanager
-async def muster_and_kueue(folder: Path, cpu: int | str, **settings: str) -> AsyncIterator[Operator]:
+async def muster_and_kueue(folder: Path, cpu: int | str, **settings: str) -> AsyncIterator[tuple[Operator, Kueue]]:
     """Both on a real control plane, with a queue of so many processors; skips the test where Kueue was not built."""
     require_kueue()
-    async with an_operator(folder, real(), **settings) as operator, kueue(operator, folder / "kueue"):
+    async with an_operator(folder, real(), **settings) as operator, beside(operator, folder / "kueue") as kueue:
         await operator.kubectl("label", "nodes", "--all", f"{POOL}=a")
         await operator.apply(*queues(cpu=cpu))
-        yield operator
+        yield operator, kueue
 
 
 @asynccontextmanager
-async def kueue(operator: Operator, folder: Path) -> AsyncIterator[None]:
+async def beside(operator: Operator, folder: Path) -> AsyncIterator[Kueue]:
     """Kueue beside Muster; it manages the jobs that name a queue."""
     given = definitions()
     await operator.kubectl("apply", "--server-side", "-f", "-", given=tuple(given))
@@ -109,15 +132,14 @@ async def kueue(operator: Operator, folder: Path) -> AsyncIterator[None]:
     program = [str(binaries.find("kueue")), f"--config={folder / 'kueue.json'}"]
     program += ["--feature-gates=VisibilityOnDemand=false", f"--kubeconfig={operator.stack.cluster.kubeconfig(ADMIN)}"]
     mounted = ["unshare", "--mount", "--map-root-user", "sh", "-c", f'mount --bind "{etc}" /etc && exec "$@"', "kueue"]
-    child = Child("kueue", [*mounted, *program], folder / "kueue.log", {})
-    child.start()
+    kueue = Kueue(Child("kueue", [*mounted, *program], folder / "kueue.log", {}), health)
     try:
-        await child.until(lambda: _ready(health), PATIENCE_SECONDS)
+        await kueue.start()
         authority = b64encode((certificates / "ca.crt").read_bytes()).decode()
         await operator.apply(*webhooks(f"https://{HOST}:{port}", authority))
-        yield
+        yield kueue
     finally:
-        await child.stop()
+        await kueue.stop()
 
 
 def _written(folder: Path) -> tuple[Path, Path]:
@@ -131,11 +153,3 @@ def _written(folder: Path) -> tuple[Path, Path]:
         for place in (certificates, theirs):
             (place / name).write_bytes((certificates / ours).read_bytes())
     return certificates, etc
-
-
-async def _ready(port: int) -> bool:
-    try:
-        async with aiohttp.ClientSession() as session, session.get(f"http://{HOST}:{port}/readyz") as answer:
-            return answer.status == 200
-    except aiohttp.ClientError:
-        return False

@@ -24,7 +24,7 @@ ALL = [pytest.param(kind, id=kind.resource.kind) for kind in (PYTORCHJOB, TFJOB,
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def operator(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Operator]:
     """Muster and Kueue, with a queue of two processors."""
-    async with muster_and_kueue(tmp_path_factory.mktemp("stack"), 2) as operator:
+    async with muster_and_kueue(tmp_path_factory.mktemp("stack"), 2) as (operator, _):
         yield operator
 
 

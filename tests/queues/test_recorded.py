@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.kueue, pytest.mark.asyncio(loop_scope="module")]
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def operator(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Operator]:
     """Muster and Kueue."""
-    async with muster_and_kueue(tmp_path_factory.mktemp("stack"), QUOTA, MUSTER_KUEUE="true") as operator:
+    async with muster_and_kueue(tmp_path_factory.mktemp("stack"), QUOTA, MUSTER_KUEUE="true") as (operator, _):
         yield operator
 
 

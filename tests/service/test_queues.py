@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from services.watcher.watches import Options
+from shared.errors import Transient
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.queueing import (
     FLAVORS,
@@ -193,6 +194,30 @@ async def test_without_kueue_other_jobs_run_and_those_in_queues_wait_for_it():
         world.store.install(WORKLOADS)
         await world.admit()
         await world.running()
+
+
+@in_virtual_time
+async def test_kueue_that_is_away_for_an_hour_disturbs_no_job_and_finds_all_that_it_missed():
+    def no_webhook(before: object, after: object) -> None:
+        raise Transient("failed calling webhook")
+
+    async with Queued() as world:
+        world.join(workers=1)
+        await world.admit()
+        await world.running()
+        world.store.admit(WORKLOADS, no_webhook)
+        world.apply(TRAININGJOBS, a_training_job("late") | {"metadata": {"name": "late", "labels": {QUEUE: "team-a"}}})
+        await world.phase("Suspended", name="late")
+        world.apply(SCALEOUTS, a_scale_out(1))
+        await world.shows("Pending", "WaitsForQuota", SCALEOUTS, "out")
+        pods, said = [*world.pods()], len(world.types())
+        await world.pass_seconds(3600)
+        assert ([*world.pods()], len(world.types())) == (pods, said)
+        world.exit_codes["resnet-launcher"] = 0
+        await world.phase("Succeeded")
+        world.store.admit(WORKLOADS, lambda before, after: None)
+        await world.is_condition("1", "Finished", "True")
+        await world.until(lambda: len(world.store.find(WORKLOADS, NAMESPACE)) == 2, "a Workload of the late job")
 
 
 @in_virtual_time
