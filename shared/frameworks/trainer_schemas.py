@@ -5,6 +5,7 @@ from shared.cluster.objects import Custom
 from shared.frameworks import reading, schemas
 from shared.frameworks.definition import Definition, Document, Scale
 from shared.frameworks.runtimes import RuntimeKind
+from shared.job.naming import SSH_FOLDER
 
 GROUP = "trainer.kubeflow.org"
 VERSION = "v1alpha1"
@@ -136,13 +137,12 @@ _POLICY = schemas.members(
         | schemas.OPEN,
         "mpi": schemas.members(
             {
-                "numProcPerNode": schemas.number(1, reading.MOST_SLOTS),
-                "mpiImplementation": schemas.choice(
-                    "", "OpenMPI", "Intel", "MPICH", description="OpenMPI when absent."
-                ),
-                "sshAuthMountPath": schemas.TEXT | {"maxLength": 4096},
-                "runLauncherAsNode": schemas.BOOLEAN,
-            }
+                "numProcPerNode": schemas.number(1, reading.MOST_SLOTS) | {"default": 1},
+                "mpiImplementation": schemas.choice("", "OpenMPI", "Intel", "MPICH") | {"default": "OpenMPI"},
+                "sshAuthMountPath": schemas.TEXT | {"maxLength": 4096, "default": SSH_FOLDER},
+                "runLauncherAsNode": schemas.BOOLEAN | {"default": False},
+            },
+            description="Its defaults, and that of replicas, are Trainer's: Kueue relies on them.",
         ),
         "jax": schemas.ANYTHING,
         "xgboost": schemas.ANYTHING,
@@ -158,11 +158,24 @@ _POLICY = schemas.members(
 )
 
 
+_REPLICATED_JOBS: Document = {
+    "type": "array",
+    "items": schemas.members(
+        {"replicas": {"type": "integer", "format": "int32", "default": 1}},
+        description="As in a JobSet: every field is kept.",
+    )
+    | schemas.OPEN,
+}
+_TEMPLATE = (
+    schemas.members({"spec": schemas.members({"replicatedJobs": _REPLICATED_JOBS}) | schemas.OPEN}) | schemas.OPEN
+)
+
+
 def _runtime(description: str) -> Definition:
     return Definition(
         description=description,
         spec=schemas.members(
-            {"mlPolicy": _POLICY, "podGroupPolicy": schemas.ANYTHING, "template": schemas.ANYTHING},
+            {"mlPolicy": _POLICY, "podGroupPolicy": schemas.ANYTHING, "template": _TEMPLATE},
         ),
         columns=(schemas.AGE,),
         expires=False,

@@ -52,6 +52,7 @@ from shared.job.naming import HOSTFILE, MPI_FOLDER, RESTART, SSH_FOLDER, JobKey,
 from shared.job.spec import (
     LAUNCHER,
     RUNTIME_NOT_FOUND,
+    RUNTIMES_NOT_LISTED,
     WORKER,
     JobSpec,
     Problem,
@@ -77,7 +78,7 @@ _WITHOUT: Mapping[Without, tuple[str, str]] = {
         "create the runtime that it names: the job begins when that is there",
     ),
     "not listed": (
-        "TrainingRuntimesNotListed",
+        RUNTIMES_NOT_LISTED,
         "wait, or let the watcher list the runtimes: they cannot be listed now",
     ),
     "not seen": (

@@ -12,7 +12,7 @@ from shared.frameworks.statuses import condition, counts, newest_last, with_loss
 from shared.job.conditions import Condition
 from shared.job.naming import JOB_UID, ROLE
 from shared.job.reasons import DEADLINE_EXCEEDED
-from shared.job.spec import LAUNCHER, WORKER
+from shared.job.spec import LAUNCHER, RUNTIME_NOT_FOUND, RUNTIMES_NOT_LISTED, TURNS, WORKER
 from shared.job.state import Job
 from shared.job.views import ended
 
@@ -36,9 +36,18 @@ REASONS = {
 """Upstream's reason and message of a condition, by its type in the log and its status."""
 
 
+WAITING = TURNS | {RUNTIME_NOT_FOUND, RUNTIMES_NOT_LISTED}
+"""The problems of a job that may begin without a change of its spec; with another one it is refused, and shown as
+failed."""
+
+
 def train_job_status(framework: StatusRenderer, job: Job) -> Document:
     """The status of the job's resource."""
     shown = [_in_their_words(with_losses(job, known)) for known in job.conditions if known.type in TYPES]
+    if not job.phase and not any(problem.reason in WAITING for problem in job.problems):
+        # A queue gives the quota of a failed job back.
+        refused = [known for known in shown if known.type == "Created" and not known.status]
+        shown += [msgspec.structs.replace(known, type="Failed", status=True) for known in refused]
     return {
         "conditions": [condition(known) for known in newest_last(shown)],
         "jobsStatus": [_job_status(job, role.name) for role in job.spec.roles] if job.spec is not None else [],
@@ -73,7 +82,10 @@ def _in_their_words(known: Condition) -> Condition:
 
 
 def _job_status(job: Job, role: str) -> Document:
-    """The numbers of child Jobs upstream, of which each replicated job has one: 0 or 1."""
+    """The numbers of child Jobs upstream, of which each replicated job has one: 0 or 1.
+
+    It is active until its last pod has ended, also without its slot: a queue gives its quota back by that.
+    """
     wanted = {slot for slot in job.attempt.unreleased if slot.role == role}
     pods = [pod for pod in job.pods.values() if pod.slot in wanted]
     done = counts(job, role)
@@ -82,9 +94,9 @@ def _job_status(job: Job, role: str) -> Document:
     ready = sum(pod.ready or pod.phase == "Succeeded" for pod in pods)
     return {
         "name": LAUNCHER if role == LAUNCHER else "node",
-        "ready": int(bool(wanted) and ready >= len(wanted)),
+        "ready": int(bool(wanted) and ready >= len(wanted) and not complete),
         "succeeded": int(complete),
         "failed": int(failed),
-        "active": int(any(not ended(pod) for pod in pods)),
+        "active": int(any(pod.role == role and not ended(pod) for pod in job.pods.values())),
         "suspended": int(job.suspended),
     }

@@ -38,6 +38,9 @@ TURNS = frozenset({OVER_BUDGET, MANY_STARTING})
 RUNTIME_NOT_FOUND = "TrainingRuntimeNotFound"
 """The problem of a job whose runtime is not there; it goes once the runtime comes."""
 
+RUNTIMES_NOT_LISTED = "TrainingRuntimesNotListed"
+"""The problem of a job while the watcher cannot list the runtimes."""
+
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """A reason why a spec cannot be acted upon."""

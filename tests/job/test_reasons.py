@@ -46,7 +46,11 @@ OTHER_WORDS = {
         *("ActiveDeadline", "DisruptionDrain", "Drain", "DrainCheck", "Restart", "ScalingDeadline", "Scheduling"),
         *("JobWait", "ScriptDeadline", "Steady", "TimeToLive", "Unseen"),
     },
-    "problems of a spec, which have a sentence of their own": {"RoleRemoved", "TrainingRuntimeNotFound"},
+    "problems of a spec, which have a sentence of their own": {
+        "RoleRemoved",
+        "TrainingRuntimeNotFound",
+        "TrainingRuntimesNotListed",
+    },
     "policies": {"All", "Always", "Any", "ExitCode", "First", "Job", "Never", "None", "OnFailure", "Pod", "Pods"},
     "kinds and types": {
         *("Answers", "CleanPodPolicy", "ConfigMap", "Effect", "Scale", "ScaleIn", "ScaleOut", "Secret", "Service"),

@@ -5,6 +5,7 @@ from typing import Any
 from shared.frameworks.queueing import QUEUE
 from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.operator import SHELL
+from tests.kit.trainer import replicated_job, runtime, train_job
 
 API = "kueue.x-k8s.io/v1beta2"
 POOL = "test.muster.dev/pool"
@@ -52,11 +53,33 @@ def template(container: str, cpu: str = "1") -> dict[str, Any]:
     return {"spec": {"containers": [main | {"resources": {"requests": {"cpu": cpu}}}]}}
 
 
+def a_runtime(name: str = "torch-distributed", policy: dict[str, Any] | None = None, *jobs: str) -> dict[str, Any]:
+    """A runtime whose pods ask for one processor and run for ever; its replicated jobs are the nodes, or these."""
+    main = template("node")["spec"]["containers"][0]
+    replicated = [
+        replicated_job(job, trains=job == (jobs or ("node",))[-1], **{key: main[key] for key in main if key != "name"})
+        for job in jobs or ("node",)
+    ]
+    return runtime(name, policy or {"torch": {}}, *replicated)
+
+
+def a_train_job(name: str, *, nodes: int = 2, urgent: bool = False, **spec: Any) -> dict[str, Any]:
+    """A TrainJob in the queue."""
+    made = train_job(name, trainer={"numNodes": nodes}, **spec)
+    made["metadata"] |= {"namespace": "default", "labels": _labels(urgent=urgent)}
+    return made
+
+
+def _labels(*, urgent: bool) -> dict[str, str]:
+    return {QUEUE: "team-a"} | ({PRIORITY: "urgent"} if urgent else {})
+
+
 def a_job(
     kind: str, name: str, *, workers: int = 2, urgent: bool = False, version: str = "", cpu: str = "1"
 ) -> dict[str, Any]:
     """A job in the queue with pods for ever; an MPIJob has a launcher, and one worker less."""
-    labels = {QUEUE: "team-a"} | ({PRIORITY: "urgent"} if urgent else {})
+    if kind == "TrainJob":
+        return a_train_job(name, nodes=workers, urgent=urgent)
     container = {"PyTorchJob": "pytorch", "TFJob": "tensorflow", "MPIJob": "mpi"}[kind]
     replica = {"restartPolicy": "Never", "template": template(container, cpu)}
     roles = {"Worker": replica | {"replicas": workers}}
@@ -67,7 +90,7 @@ def a_job(
         spec["elasticPolicy"] = {"minReplicas": 1, "maxReplicas": 4}
     elif kind == "TFJob":
         spec = {"tfReplicaSpecs": roles}
-    metadata = {"name": name, "namespace": "default", "labels": labels}
+    metadata = {"name": name, "namespace": "default", "labels": _labels(urgent=urgent)}
     return {"apiVersion": f"kubeflow.org/{version or 'v1'}", "kind": kind, "metadata": metadata, "spec": spec}
 
 
@@ -80,10 +103,9 @@ def a_training_job(name: str, *, workers: int = 1, urgent: bool = False, **spec:
         "launcher": {"template": template("main", "100m")},
         "worker": {"replicas": workers, "minReplicas": 1, "maxReplicas": 4, "template": template("main", "100m")},
     }
-    labels = {QUEUE: "team-a"} | ({PRIORITY: "urgent"} if urgent else {})
     return {
         "apiVersion": TRAININGJOBS.api_version,
         "kind": "TrainingJob",
-        "metadata": {"name": name, "namespace": "default", "labels": labels},
+        "metadata": {"name": name, "namespace": "default", "labels": _labels(urgent=urgent)},
         "spec": {"etReplicaSpecs": roles, **spec},
     }

@@ -25,7 +25,13 @@ from tests.kit.hosts import real
 from tests.kit.operator import Operator, an_operator
 from tests.queues.jobs import POOL, queues
 
-KINDS = ("mpijob", "pytorchjob", "tfjob")
+KINDS = {
+    "mpijob": "kubeflow.org",
+    "pytorchjob": "kubeflow.org",
+    "tfjob": "kubeflow.org",
+    "trainjob": "trainer.kubeflow.org",
+}
+"""The kinds that it manages, with their groups."""
 OF_KUEUE = ("clusterqueue", "cohort", "resourceflavor", "workload")
 VERSION = "v1beta2"
 PATIENCE_SECONDS = 60.0
@@ -40,17 +46,21 @@ def require_kueue() -> None:
 
 
 @cache
-def sources() -> Path:
-    """The folder of Kueue's module; its build has fetched it."""
+def sources(module: str = "kueue") -> Path:
+    """The folder with the manifests of Kueue's module, or of JobSet's; its build has fetched both."""
     folder = Path(binaries.__file__).parent / "kueue"
-    command = ["go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kueue"]
+    command = ["go", "list", "-m", "-f", "{{.Dir}}", f"sigs.k8s.io/{module}"]
     found = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     return Path(found.stdout.strip()) / "config" / "components"
 
 
 def definitions() -> list[dict[str, Any]]:
-    """Its definitions in the version that it stores: others would need its webhook that converts."""
-    found = []
+    """Its definitions in the version that it stores: others would need its webhook that converts.
+
+    Beside TrainJobs it watches JobSets, of which there are none here, and ends if their definition is missing.
+    """
+    [jobsets] = (sources("jobset") / "crd" / "bases").glob("*_jobsets.yaml")
+    found = [yaml.safe_load(jobsets.read_text())]
     for path in sorted((sources() / "crd" / "bases").glob("*.yaml")):
         definition = yaml.safe_load(path.read_text())
         definition["spec"]["versions"] = [each for each in definition["spec"]["versions"] if each["name"] == VERSION]
@@ -124,7 +134,7 @@ async def beside(operator: Operator, folder: Path) -> AsyncIterator[Kueue]:
         "internalCertManagement": {"enable": False},
         "manageJobsWithoutQueueName": False,
         "integrations": {
-            "frameworks": [f"kubeflow.org/{kind}" for kind in KINDS],
+            "frameworks": [f"{group}/{kind}" for kind, group in KINDS.items()],
             "externalFrameworks": ["TrainingJob.v1alpha1.kai.alibabacloud.com"],
         },
     }

@@ -7,25 +7,32 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from shared.frameworks.kubeflow import KubeflowJob
+from shared.frameworks.framework import Framework
 from shared.frameworks.mpijob import MPIJOB
 from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.tfjob import TFJOB
+from shared.frameworks.trainjob import JOBSET_NAME, TRAINJOB
 from shared.job.spec import LAUNCHER
 from tests.kit.operator import Operator, of_kubeflow
-from tests.queues.jobs import POOL, a_job
+from tests.queues.jobs import POOL, a_job, a_runtime, a_train_job
 from tests.queues.manager import muster_and_kueue
 
 pytestmark = [pytest.mark.kueue, pytest.mark.asyncio(loop_scope="module")]
 
-ALL = [pytest.param(kind, id=kind.resource.kind) for kind in (PYTORCHJOB, TFJOB, MPIJOB)]
+ALL = [pytest.param(kind, id=kind.resource.kind) for kind in (PYTORCHJOB, TFJOB, MPIJOB, TRAINJOB)]
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def operator(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Operator]:
     """Muster and Kueue, with a queue of two processors."""
     async with muster_and_kueue(tmp_path_factory.mktemp("stack"), 2) as (operator, _):
+        await operator.apply(a_runtime())
         yield operator
+
+
+def of(kind: Framework, job: str) -> str:
+    """The selector of a job's pods."""
+    return f"{JOBSET_NAME}={job}" if kind is TRAINJOB else of_kubeflow(job)
 
 
 async def workload(operator: Operator, job: str) -> dict[str, Any]:
@@ -36,9 +43,9 @@ async def workload(operator: Operator, job: str) -> dict[str, Any]:
     return found
 
 
-async def pools(operator: Operator, job: str) -> set[str]:
+async def pools(operator: Operator, selector: str) -> set[str]:
     """What the pods of a job ask of their nodes."""
-    listed = json.loads(await operator.kubectl("get", "pods", "-l", of_kubeflow(job), "-o", "json"))["items"]
+    listed = json.loads(await operator.kubectl("get", "pods", "-l", selector, "-o", "json"))["items"]
     return {pod["spec"].get("nodeSelector", {}).get(POOL, "") for pod in listed}
 
 
@@ -51,16 +58,16 @@ async def sequence_of(operator: Operator, job: str, kind: str) -> int:
 
 
 @pytest.mark.parametrize("kind", ALL)
-async def test_a_job_waits_is_admitted_preempted_and_comes_back(operator: Operator, kind: KubeflowJob):
+async def test_a_job_waits_is_admitted_preempted_and_comes_back(operator: Operator, kind: Framework):
     resource, name = kind.resource, kind.resource.kind.lower()
     low, next_one, high = f"{name}-low", f"{name}-next", f"{name}-high"
     await operator.apply(a_job(resource.kind, low))
     await operator.comes_to("Running", resource, low)
-    assert await pools(operator, low) == {"a"}
+    assert await pools(operator, of(kind, low)) == {"a"}
 
     await operator.apply(a_job(resource.kind, next_one))
     await operator.comes_to("Suspended", resource, next_one)
-    assert not await operator.selected(of_kubeflow(next_one))
+    assert not await operator.selected(of(kind, next_one))
 
     async def waits() -> bool:
         return "waits for quota in queue team-a since" in await operator.muster("why", f"{name}/{next_one}")
@@ -79,13 +86,13 @@ async def test_a_job_waits_is_admitted_preempted_and_comes_back(operator: Operat
 
     await operator.kubectl("delete", name, high)
     await operator.comes_to("Running", resource, low)
-    assert await pools(operator, low) == {"a"}
+    assert await pools(operator, of(kind, low)) == {"a"}
     if kind is MPIJOB:
         spec = (await operator.job(low)).spec
         assert spec is not None
         assert spec.policy(LAUNCHER) == "Never", "it was made as v1"
     await operator.kubectl("delete", name, low)
-    await operator.selects(of_kubeflow(low))
+    await operator.selects(of(kind, low))
 
 
 async def test_a_new_size_is_admitted_and_then_runs(operator: Operator):
@@ -121,14 +128,61 @@ async def test_a_person_s_pause_lasts_and_gives_the_quota_back(operator: Operato
     await operator.kubectl("delete", "tfjob", "paused")
 
 
+async def finishes(operator: Operator, job: str) -> None:
+    """Wait until Kueue has finished the job's Workload."""
+
+    async def finished() -> bool:
+        known = (await workload(operator, job)).get("status", {}).get("conditions", ())
+        return any((each["type"], each["status"]) == ("Finished", "True") for each in known)
+
+    await operator.until(finished, lambda: "the Workload is not Finished")
+
+
 async def test_the_end_finishes_the_workload(operator: Operator):
     await operator.apply(a_job("PyTorchJob", "ends", workers=1))
     await operator.comes_to("Running", PYTORCHJOB.resource, "ends")
     await operator.signal("ends-worker-0", "pytorch")
     await operator.comes_to("Succeeded", PYTORCHJOB.resource, "ends")
+    await finishes(operator, "ends")
 
-    async def finished() -> bool:
-        known = (await workload(operator, "ends"))["status"]["conditions"]
-        return any((each["type"], each["status"]) == ("Finished", "True") for each in known)
 
-    await operator.until(finished, lambda: "the Workload is not Finished")
+async def test_a_trainjob_of_mpi_has_quota_for_its_launcher_and_its_nodes(operator: Operator):
+    await operator.apply(a_runtime("mpi", {"mpi": {}}, "node", "launcher"))
+    await operator.apply(a_train_job("mpi", runtime="mpi", nodes=1))
+    await operator.comes_to("Running", TRAINJOB.resource, "mpi")
+    asked = (await workload(operator, "mpi"))["spec"]["podSets"]
+    assert {each["name"]: each["count"] for each in asked} == {"launcher": 1, "node": 1}
+    assert await pools(operator, of(TRAINJOB, "mpi")) == {"a"}
+    await operator.signal("mpi-launcher", "node")
+    await operator.comes_to("Complete", TRAINJOB.resource, "mpi")
+    await finishes(operator, "mpi")
+
+
+async def test_a_trainjob_that_is_refused_asks_for_no_quota(operator: Operator):
+    await operator.apply(a_train_job("refused", initializer={"dataset": {"storageUri": "hf://a/b"}}))
+    await operator.comes_to("Failed", TRAINJOB.resource, "refused")
+    await operator.apply(a_train_job("beside"))
+    await operator.comes_to("Running", TRAINJOB.resource, "beside")
+    await operator.kubectl("delete", "trainjob", "refused", "beside")
+
+
+async def test_another_number_of_nodes_of_a_trainjob_is_admitted_and_then_runs(operator: Operator):
+    await operator.apply(a_runtime("elastic", {"torch": {"elasticPolicy": {"minNodes": 1, "maxNodes": 4}}}))
+    await operator.apply(a_train_job("stretches", runtime="elastic", nodes=1))
+    await operator.comes_to("Running", TRAINJOB.resource, "stretches")
+    await operator.kubectl("scale", "trainjob", "stretches", "--replicas=2")
+    await operator.selects(of(TRAINJOB, "stretches"), "stretches-node-0-0", "stretches-node-0-1")
+    await operator.comes_to("Running", TRAINJOB.resource, "stretches")
+    assert [each["count"] for each in (await workload(operator, "stretches"))["spec"]["podSets"]] == [2]
+    await operator.kubectl("scale", "trainjob", "stretches", "--replicas=3")
+    await operator.comes_to("Suspended", TRAINJOB.resource, "stretches")
+    await operator.kubectl("delete", "trainjob", "stretches")
+
+
+async def test_a_person_s_pause_of_a_trainjob_goes_to_its_workload(operator: Operator):
+    await operator.apply(a_train_job("pauses"))
+    await operator.comes_to("Running", TRAINJOB.resource, "pauses")
+    await operator.muster("suspend", "trainjob/pauses", "--timeout", "60")
+    assert (await workload(operator, "pauses"))["spec"]["active"] is False
+    await operator.muster("resume", "trainjob/pauses", "--timeout", "60")
+    await operator.kubectl("delete", "trainjob", "pauses")

@@ -87,6 +87,37 @@ async def test_nodes_of_torch_find_each_other_and_the_job_completes_with_all_of_
         await world.comes_to("Complete")
         assert world.known("Complete") == ("True", "AllJobsCompleted")
         await world.until(lambda: world.jobs_status()["node"]["succeeded"] == 1)
+        assert world.jobs_status()["node"]["ready"] == 0
+
+
+@in_virtual_time
+async def test_nodes_count_as_active_until_the_last_pod_of_a_suspended_job_is_gone():
+    async with Play() as world:
+        world.runtime(torch_runtime())
+        world.play(trainer={"numNodes": 2})
+        await world.comes_to("Running")
+        lingering = world.pods()["mnist-node-0-0"].metadata["uid"]
+        world.lingering.add(lingering)
+        world.edit({"suspend": True})
+        await world.until(lambda: list(world.pods()) == ["mnist-node-0-0"])
+        await world.quiet(1.0)
+        assert world.jobs_status()["node"]["active"] == 1
+        world.lingering.clear()
+        await world.comes_to("Suspended")
+        assert world.jobs_status()["node"]["active"] == 0
+
+
+@in_virtual_time
+async def test_a_refused_job_is_failed_as_a_queue_reads_it_until_it_is_corrected():
+    async with Play() as world:
+        world.runtime(torch_runtime())
+        world.play(initializer={"dataset": {}})
+        await world.comes_to("Failed")
+        assert world.known("Failed") == ("True", "InitializerNotSupported")
+        assert world.known("Created") == ("False", "InitializerNotSupported")
+        world.edit({"initializer": None})
+        await world.comes_to("Running")
+        assert world.known("Failed") is None
 
 
 @in_virtual_time
