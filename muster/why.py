@@ -207,9 +207,9 @@ def _warnings(causes: Causes, target: Target) -> list[str]:
             f"held: {job.integrity.sentence}; every service holds the job until `muster history accept {target.label}`"
         )
     if job.another:
-        warnings.append(
-            "another operator began it; no service acts on the job until MUSTER_TAKE_OVER=true says that it is gone"
-        )
+        until = "until MUSTER_TAKE_OVER=true says that it is gone"
+        until = f"as Muster cannot take it over: {job.obstacle}" if job.obstacle else until
+        warnings.append(f"another operator began it; no service acts on the job {until}")
     return warnings
 
 

@@ -117,8 +117,9 @@ class Causes(Links):
                 by = self._by(event, here) if led is None else ""
                 said = f"the resource is gone{f': it was deleted{by}' if by else ''}"
                 self._keep(here.says(said, led, unknown="" if led or by else DELETED_BY))
-            case watcher.JobOfAnother():
-                self._keep(here.says("another operator began it, and may still be running"))
+            case watcher.JobOfAnother(obstacle=obstacle):
+                hinders = f"; Muster cannot take it over: {obstacle}" if obstacle else ""
+                self._keep(here.says(f"another operator began it, and may still be running{hinders}"))
             case watcher.JobAdopted():
                 led = self.doubt or self.newest.get("JobOfAnother")
                 text = f"the history begins here, in the middle: adopted from {event.source}"

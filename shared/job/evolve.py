@@ -65,8 +65,8 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
             children = {known: child for known, child in job.children.items() if child.kind != "Secret"}
             integrity = replace(job.integrity, doubt=None)
             return replace(job, gone=job.gone or at.sequence, integrity=integrity, children=children)
-        case watcher.JobOfAnother():
-            return replace(job, another=True)
+        case watcher.JobOfAnother(obstacle=obstacle):
+            return replace(job, another=True, obstacle=obstacle)
         case watcher.JobAdopted():
             return adopted(job, event, at)
         case watcher.ScaleRequested():

@@ -50,6 +50,7 @@ def adopted(job: Job, event: JobAdopted, at: At) -> Job:
         restarts=event.restarts,
         start_time=event.start_time or job.start_time,
         another=False,
+        obstacle="",
         conditions=_conditions(event.conditions, at) if event.conditions else job.conditions,
     )
     if taken_over:

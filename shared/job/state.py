@@ -86,6 +86,8 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     integrity: Integrity = Integrity()
     another: bool = False
     """True if another operator began the job and may still run: no service acts on it."""
+    obstacle: str = ""
+    """Why a job of another operator cannot be taken over as it is; empty if nothing hinders."""
     adopted: bool = False
     """True if the job was taken over from another operator."""
 

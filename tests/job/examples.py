@@ -67,7 +67,11 @@ EXAMPLES: tuple[AnyEvent, ...] = (
     ),
     watcher.JobDeleting(version=50, orphan=True),
     watcher.JobGone(version=60, reason="Deleted"),
-    watcher.JobOfAnother(phase="Running", reason="BegunByAnother"),
+    watcher.JobOfAnother(
+        phase="Running",
+        reason="BegunByAnother",
+        obstacle="its launcher is the pod of a Batch Job: let mpi-operator run until the job ends, or suspend it there",
+    ),
     watcher.JobAdopted(
         source="AnotherOperator",
         attempt=1,

@@ -50,6 +50,7 @@ from shared.job.events.watcher import (
     JobDeleting,
     JobGone,
     JobObserved,
+    JobOfAnother,
     LauncherLost,
     PodsGone,
     ScaleRequestGone,
@@ -620,3 +621,17 @@ def test_a_job_that_begins_by_itself_is_not_told_as_refused(reason: str, word: s
     heading, *lines = said(causes_of(waiting)).splitlines()
     assert heading.endswith(f": waits for its {word}")
     assert any(f"what was applied waits for its {word}: {reason}" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("obstacle", "heading"),
+    [
+        pytest.param("its launcher is another's", "as Muster cannot take it over: its launcher is another's", id="one"),
+        pytest.param("", "until MUSTER_TAKE_OVER=true says that it is gone", id="none"),
+    ],
+)
+def test_why_a_job_of_another_operator_is_left_alone(obstacle: str, heading: str):
+    observed = JobObserved(kind="MPIJob", api_version="kubeflow.org/v2beta1", generation=1, version=1)
+    told = said(causes_of(JobOfAnother(phase="Running", obstacle=obstacle), observed))
+    assert f"no service acts on the job {heading}" in told
+    assert ("; Muster cannot take it over: its launcher is another's" in told) == bool(obstacle)

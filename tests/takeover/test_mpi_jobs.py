@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from shared.cluster.kinds import CONFIGMAPS, PODS
-from shared.frameworks.mpijob import MPIJOB
+from shared.frameworks.mpijob import MPIJOB, OF_A_BATCH_JOB
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World
 from tests.takeover.recorded import put, recorded, uids
@@ -104,12 +104,14 @@ async def test_a_running_job_of_v2beta1_is_left_alone_until_its_own_operator_wro
         before = world.store.version
         await world.pass_seconds(600)
         assert world.store.version == before
-        assert world.count("JobAdopted") == 0
+        assert (world.count("JobOfAnother"), world.count("JobAdopted")) == (1, 0)
+        assert world.job("linpack").obstacle == OF_A_BATCH_JOB
         done = of_v2beta1("Running", "Succeeded")["status"] | {"completionTime": "2029-12-31T23:00:00Z"}
         world.store.patch(MPIJOBS, NAMESPACE, "linpack", {"status": done}, subresource="status")
         await world.until(lambda: world.count("JobAdopted") == 1)
         await world.quiet()
         assert (state(world), world.pods()) == ("Succeeded", {})
+        assert (world.count("JobOfAnother"), world.job("linpack").obstacle) == (2, "")
 
 
 @in_virtual_time

@@ -3,11 +3,10 @@
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from services.watcher.core.cache import Cache
 from services.watcher.core.observe import observe
-from services.watcher.core.takeover import LEFT_ALONE, begun_by_another, warning
+from services.watcher.core.takeover import LEFT_ALONE, OF_ITS_KIND, begun_by_another, warning
 from services.watcher.core.views import inherited_pod, observed_job
 from shared.cluster.objects import (
     ContainerState,
@@ -21,10 +20,12 @@ from shared.cluster.objects import (
     PodStatus,
     Terminated,
 )
+from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.mpijob import MPIJOB, OF_A_BATCH_JOB
 from shared.frameworks.takeover import read_status
 from shared.frameworks.training_job import TRAININGJOB
+from shared.frameworks.trainjob import TRAINJOB
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.watcher import (
     HistoryAccepted,
@@ -37,6 +38,7 @@ from shared.job.events.watcher import (
 )
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
+from shared.job.state import Job
 from shared.job.views import PodView, Slots
 from tests.kit.histories import KEY, a_history
 from tests.kit.stories import scaler, scheduler, status
@@ -99,9 +101,14 @@ def told(cache: Cache, *events: AnyEvent) -> tuple[History, list[AnyEvent]]:
 NOTED = JobOfAnother(phase="Running")
 
 
+def begun(job: Job, resource: Custom) -> JobOfAnother | None:
+    cache = a_cache(resource)
+    return begun_by_another(job, cache.job(KEY), cache)
+
+
 class TestNoting:
     def test_a_status_without_an_event_in_this_log_is_anothers(self):
-        assert begun_by_another(a_history(()).job, a_cache(a_job()).job(KEY)) == NOTED
+        assert begun(a_history(()).job, a_job()) == NOTED
 
     @pytest.mark.parametrize(
         "job",
@@ -112,7 +119,7 @@ class TestNoting:
         ],
     )
     def test_any_other_is_not(self, job: Custom):
-        assert begun_by_another(a_history(()).job, a_cache(job).job(KEY)) is None
+        assert begun(a_history(()).job, job) is None
 
     @pytest.mark.parametrize(
         "events",
@@ -129,7 +136,7 @@ class TestNoting:
         ],
     )
     def test_it_is_noted_once_and_not_in_the_place_of_a_lost_history(self, events: list[AnyEvent]):
-        assert begun_by_another(a_history(events).job, a_cache(a_job()).job(KEY)) is None
+        assert begun(a_history(events).job, a_job()) is None
 
 
 class TestLeavingAlone:
@@ -167,11 +174,23 @@ class TestSayingWhy:
             status={"conditions": conditions},
         )
 
-    def said(self, job: Custom, *, takes_over: bool = True) -> tuple[str, str] | None:
+    def heard(
+        self, job: Custom, noted: JobOfAnother | None = None, *, of: Framework = MPIJOB, takes_over: bool = True
+    ) -> tuple[Cache, Job]:
+        """The job as the log has it once the watcher has seen this resource."""
         cache = Cache(BUILT_IN, takes_over=takes_over)
-        cache.set_job(MPIJOB.resource, (KEY.namespace, KEY.name), observed_job(MPIJOB, job))
-        noted = replace(a_history([NOTED]).job, kind="MPIJob", api_version=MPIJOB.resource.api_version)
-        return warning(noted, cache)
+        for listing in cache.listings():
+            listing.version = 10
+        cache.set_job(of.resource, (KEY.namespace, KEY.name), observed_job(of, job))
+        first = noted or begun_by_another(a_history(()).job, cache.job(KEY), cache)
+        assert first is not None
+        history, said = told(cache, first)
+        assert len(said) < 9, said
+        return cache, history.job
+
+    def said(self, job: Custom, *, takes_over: bool = True) -> tuple[str, str] | None:
+        cache, heard = self.heard(job, takes_over=takes_over)
+        return warning(heard, cache)
 
     def test_a_launcher_of_a_batch_job_is_named_while_it_may_run(self):
         assert self.said(self.of_mpi_operator("Created", "Running")) == (LEFT_ALONE, OF_A_BATCH_JOB)
@@ -193,6 +212,31 @@ class TestSayingWhy:
         said = self.said(self.of_mpi_operator("Created", "Running"), takes_over=False)
         assert said is not None
         assert "MUSTER_TAKE_OVER" in said[1]
+
+    def test_a_log_of_before_says_the_obstacle_from_now_on(self):
+        _, job = self.heard(self.of_mpi_operator("Created", "Running"), NOTED)
+        assert job.obstacle == OF_A_BATCH_JOB
+
+    def test_an_obstacle_that_is_gone_is_told_as_well(self):
+        noted = JobOfAnother(phase="Running", obstacle=OF_A_BATCH_JOB)
+        _, job = self.heard(self.of_mpi_operator("Created", "Suspended"), noted, takes_over=False)
+        assert (job.another, job.obstacle) == (True, "")
+
+    def test_a_launcher_of_v1_that_is_not_seen_is_told_once_the_pods_are_listed(self):
+        resource = self.of_mpi_operator("Created", "Running")
+        del resource.spec["sshAuthMountPath"]
+        cache, job = self.heard(resource)
+        assert (job.another, job.obstacle) == (True, OF_A_BATCH_JOB)
+        # A restarted watcher, which has not listed them yet, says nothing else.
+        for listing in cache.inherited.values():
+            listing.version = 0
+        assert not observe(job, cache).facts
+
+    def test_a_kind_that_cannot_be_taken_over_is_named(self):
+        status = {"jobsStatus": [{"name": "node", "active": 1}]}
+        resource = Custom(metadata=a_job().metadata, spec={"runtimeRef": {"name": "a"}}, status=status)
+        cache, job = self.heard(resource, of=TRAINJOB, takes_over=False)
+        assert warning(job, cache) == (LEFT_ALONE, OF_ITS_KIND)
 
 
 class TestAdopting:

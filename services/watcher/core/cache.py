@@ -15,6 +15,7 @@ from shared.cluster.objects import Custom, Toleration
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.queueing import with_flavors, with_placement
 from shared.frameworks.runtimes import JobRuntime, Reference
+from shared.job.events.watcher import JobObserved
 from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.state import Job
 from shared.job.views import ChildView, PodView, WorkloadView
@@ -160,7 +161,7 @@ class Cache:
         older = {uid for uid, pod in theirs.items() if uid in ours and ours[uid].version >= pod.version}
         return ours | {uid: pod for uid, pod in theirs.items() if uid not in older}
 
-    def inherited_selector(self, job: Job) -> str | None:
+    def inherited_selector(self, job: Job | JobObserved) -> str | None:
         """The selector of another operator's pods for jobs of this kind; None for an unknown kind."""
         framework = self._kinds.find(job.api_version, job.kind)
         return framework.take_over.selector if framework is not None else None

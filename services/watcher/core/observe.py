@@ -105,7 +105,7 @@ def _facts(
             return go_on
         # First its pods, in any phase: those that had ended stay as they are.
         return [*_pods(job, cache, launchers, presence)] or go_on
-    if (theirs := takeover.begun_by_another(job, resource)) is not None:
+    if (theirs := takeover.begun_by_another(job, resource, cache)) is not None:
         return [theirs]
     if cache.epoch < job.epoch:
         # Another replica recorded a new epoch: until this one lists again, its cache is old.
@@ -121,10 +121,13 @@ def _facts(
         # The garbage collector takes pods and children of a deleted job: none of them failed, or is made again.
         return events
     if job.another:
-        if events or not cache.takes_over or not cache.has_inherited(job) or not cache.pods.listed:
+        if events:
             return events
+        if not (cache.takes_over and cache.has_inherited(job) and cache.pods.listed):
+            return [*takeover.obstructed(job, cache, pods=False)]
         # First its pods, in any phase; no service acts on the job before it is adopted.
-        return [*_pods(job, cache, launchers, presence)] or [*takeover.adopted(job, cache)]
+        first = [*_pods(job, cache, launchers, presence)]
+        return first or [*takeover.obstructed(job, cache, pods=True)] or [*takeover.adopted(job, cache)]
     views = _pods(job, cache, launchers, presence) if pods else ()
     # A request scales a job of one kind, whatever its owner reference names.
     scalable = cache.listing_of(job) is cache.scalable

@@ -17,9 +17,10 @@ from shared.job.state import Job
 from shared.job.views import alive, ended, ranges, spans
 
 LEFT_ALONE = "a job of another operator is left alone"
+OF_ITS_KIND = "its kind cannot be taken over: let it end there, or create it again"
 
 
-def begun_by_another(job: Job, resource: ObservedJob | None) -> JobOfAnother | None:
+def begun_by_another(job: Job, resource: ObservedJob | None, cache: Cache) -> JobOfAnother | None:
     """The fact that the resource has a status of another operator, and this log has no event of the job.
 
     A status of Muster's has a head, or the log knows the job: other definitions drop the head.  The checkpoint was
@@ -29,38 +30,44 @@ def begun_by_another(job: Job, resource: ObservedJob | None) -> JobOfAnother | N
         return None
     if job.generation or job.another or job.integrity.accepted or job.gone:
         return None
-    return JobOfAnother(phase=resource.inherited.phase)
+    return _left_alone(job, resource, resource.inherited, cache, pods=False)
 
 
 def warning(job: Job, cache: Cache) -> tuple[str, str] | None:
     """The log line about a job of another operator that is left alone."""
-    if not job.another or job.gone or (inherits := cache.inherited_selector(job)) is None:
+    if not job.another or job.gone or cache.inherited_selector(job) is None:
         return None
-    if not inherits:
-        return LEFT_ALONE, "its kind cannot be taken over"
-    if not cache.takes_over:
+    if job.obstacle != OF_ITS_KIND and not cache.takes_over:
         return LEFT_ALONE, "MUSTER_TAKE_OVER is not true: that operator may still run"
     if job.problems:
         problem = job.problems[0]
         return LEFT_ALONE, f"{problem.field}: {problem.message} ({problem.reason})"
-    resource = cache.job(job.key)
-    theirs = resource.inherited if resource is not None else None
-    why = _obstacle(job, theirs) if theirs is not None else ""
-    return (LEFT_ALONE, why) if why else None
+    return (LEFT_ALONE, job.obstacle) if job.obstacle else None
 
 
-def _obstacle(job: Job, theirs: Inherited) -> str:
-    """Why the job cannot be taken over as it is; empty if it can."""
+def _left_alone(job: Job, resource: ObservedJob, theirs: Inherited, cache: Cache, *, pods: bool) -> JobOfAnother:
+    """The fact with why the job cannot be taken over as it is; `pods` if the log knows all its pods."""
+    obstacle = theirs.obstacle if cache.inherited_selector(resource.observed) else OF_ITS_KIND
     has_launcher = any(pod.role == LAUNCHER for pod in job.pods.values())
-    return theirs.obstacle or ("" if has_launcher else theirs.without_launcher)
+    lost = not has_launcher if pods else job.obstacle == theirs.without_launcher
+    return JobOfAnother(phase=theirs.phase, obstacle=obstacle or (theirs.without_launcher if lost else ""))
+
+
+def obstructed(job: Job, cache: Cache, *, pods: bool) -> Iterator[JobOfAnother]:
+    """The fact anew when something else hinders, or nothing does any more; `pods` if the log knows all its pods."""
+    resource = cache.job(job.key)
+    if resource is not None and resource.inherited is not None and not (job.deleting or job.gone):
+        now = _left_alone(job, resource, resource.inherited, cache, pods=pods)
+        if now.obstacle != job.obstacle:
+            yield now
 
 
 def adopted(job: Job, cache: Cache) -> Iterator[JobAdopted]:
-    """The adoption of a job, once the log knows all its pods."""
+    """The adoption of a job, once the log knows all its pods and that nothing hinders."""
     resource = cache.job(job.key)
     if resource is None or resource.inherited is None or job.spec is None or job.problems or job.deleting or job.gone:
         return
-    if not _obstacle(job, resource.inherited):
+    if not job.obstacle:
         yield _of(job, job.spec, resource.inherited)
 
 

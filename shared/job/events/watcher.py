@@ -50,6 +50,8 @@ class JobOfAnother(Event, frozen=True, tag="JobOfAnother"):
     phase: str
     """The phase in that operator's status."""
     reason: str = "BegunByAnother"
+    obstacle: str = ""
+    """Why the job cannot be taken over as it is, for the user; empty if nothing hinders, and before release 0.2."""
 
 
 class JobAdopted(Event, frozen=True, tag="JobAdopted"):
