@@ -4,6 +4,7 @@ The label `kueue.x-k8s.io/queue-name` of a job names its queue.  Kueue suspends 
 pause goes to the Workload.  All is read and written with the rights of the person who asks; no service does.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from muster.following import condition_of, status_of
@@ -26,9 +27,16 @@ async def workload_of(cluster: Cluster, job: Custom) -> Custom | None:
 
     Raises `Refused` without the right to list Workloads.
     """
-    selector = f"{JOB_UID}={job.metadata.uid}"
-    found = await objects(cluster, WORKLOADS, job.metadata.namespace, selector) or ()
-    going = [known for known in found if not _condition(known, "Finished")]
+    return _going(await _workloads(cluster, job) or ())
+
+
+async def _workloads(cluster: Cluster, job: Custom) -> tuple[Custom, ...] | None:
+    """The job's Workloads; None if the cluster has no definition of them."""
+    return await objects(cluster, WORKLOADS, job.metadata.namespace, f"{JOB_UID}={job.metadata.uid}")
+
+
+def _going(workloads: Iterable[Custom]) -> Custom | None:
+    going = [known for known in workloads if not _condition(known, "Finished")]
     return max(
         going,
         key=lambda known: (bool(_condition(known, "QuotaReserved")), known.metadata.creation_timestamp or ""),
@@ -63,15 +71,27 @@ async def waits(cluster: Cluster, target: Target, job: Custom) -> str:
     if not queue or not (asked or target.phase(status_of(job)) in PAUSED):
         return ""
     try:
-        workload = await workload_of(cluster, job)
+        workloads = await _workloads(cluster, job)
     except (Refused, Transient) as trouble:
         return f"it is in queue {queue}, and what it waits for there is in its Workload: {trouble}"
-    return of_workload(queue, workload) if workload is not None else without_workload(queue, target, asked=asked)
+    if (workload := _going(workloads or ())) is not None:
+        return of_workload(queue, workload)
+    return without_workload(queue, target, asked=asked, defined=workloads is not None)
 
 
-def without_workload(queue: str, target: Target, *, asked: bool) -> str:
-    """What a suspended job without a Workload waits for; `asked` if its own spec asks for the pause."""
-    if target.framework is None or not target.framework.is_queued:
+def without_workload(queue: str, target: Target, *, asked: bool, defined: bool) -> str:
+    """What a suspended job without a Workload waits for; `asked` if its own spec asks for the pause.
+
+    `defined` is False where Kueue's definitions are not installed.
+    """
+    ours = target.framework is not None and target.framework.is_queued
+    if not defined and not (ours and asked):
+        again = "" if ours else " and resume it"
+        return (
+            f"it is in queue {queue}, and Kueue's definitions are not there: install Kueue, "
+            f"or take the label {QUEUE} off{again}"
+        )
+    if not ours:
         kind = f"{target.resource.kind}.{target.resource.version}.{target.resource.group}"
         return f"it is in queue {queue} and has no Workload: see that Kueue runs, and that it knows {kind}"
     if asked:

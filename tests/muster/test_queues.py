@@ -115,7 +115,25 @@ async def test_without_a_workload_the_job_itself_is_asked(site: Site, said: Said
 )
 def test_who_has_no_workload_is_told_who_makes_it(word: str, asked: bool, told: str):
     (target,) = parse_target(word).targets
-    assert without_workload("q", target, asked=asked) == f"it is in queue q and has no Workload: {told}"
+    said = without_workload("q", target, asked=asked, defined=True)
+    assert said == f"it is in queue q and has no Workload: {told}"
+
+
+@pytest.mark.parametrize(("word", "again"), [("trainingjob/resnet", ""), ("pytorchjob/resnet", " and resume it")])
+async def test_a_job_in_a_queue_without_kueues_definitions_is_told_two_ways_out(
+    a_site: MakeSite, word: str, again: str
+):
+    (target,) = parse_target(word).targets
+    reached = [{"type": kind, "status": "True"} for kind in ("Created", "Suspended")]
+    suspended = {"phase": "Suspended", "conditions": reached}
+    async with a_site(crds.manifests()) as site:
+        job = await site.job()
+        metadata = msgspec.structs.replace(job.metadata, labels={QUEUE: "team-a"})
+        told = await waits(site.cluster, target, msgspec.structs.replace(job, metadata=metadata, status=suspended))
+    assert told == (
+        "it is in queue team-a, and Kueue's definitions are not there: install Kueue, "
+        f"or take the label {QUEUE} off{again}"
+    )
 
 
 async def test_a_job_that_waits_to_grow_is_suspended_by_the_workload_that_it_runs_with(site: Site):

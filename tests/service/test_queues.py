@@ -4,9 +4,10 @@ import copy
 from typing import Any
 
 import msgspec
+import pytest
 
 from services.watcher.watches import Options
-from shared.errors import Transient
+from shared.errors import Refused, Transient
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.queueing import (
     FLAVORS,
@@ -21,6 +22,7 @@ from shared.frameworks.queueing import (
 )
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
+from shared.job.policies.back_off import LONGEST_SECONDS
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World, a_scale_out, a_training_job
 
@@ -194,6 +196,61 @@ async def test_without_kueue_other_jobs_run_and_those_in_queues_wait_for_it():
         world.store.install(WORKLOADS)
         await world.admit()
         await world.running()
+
+
+@in_virtual_time
+async def test_jobs_wait_while_kueues_definitions_are_deleted_and_go_on_when_they_are_back():
+    def terminating(before: object, after: object) -> None:
+        if before is None:
+            raise Refused("create not allowed while the definition is terminating", reason="MethodNotAllowed")
+
+    async with Queued() as world:
+        world.join()
+        await world.admit()
+        await world.running()
+        world.apply(TRAININGJOBS, a_training_job("late") | {"metadata": {"name": "late", "labels": {QUEUE: "team-a"}}})
+        await world.until(lambda: len(world.store.find(WORKLOADS, NAMESPACE)) == 2, "a Workload of each")
+        await world.phase("Suspended", name="late")
+        # As the API server does: their finalizers keep them until Muster has let them go.
+        world.store.admit(WORKLOADS, terminating)
+        for held in world.store.find(WORKLOADS, NAMESPACE):
+            world.delete(WORKLOADS, held.at[1])
+        await world.until(lambda: not world.store.find(WORKLOADS, NAMESPACE), "the Workloads are left")
+        world.store.withdraw(WORKLOADS)
+        await world.phase("Suspended")
+        await world.until(lambda: not world.pods(), "pods without quota")
+        await world.pass_seconds(600)
+        assert not world.pods()
+        world.store.patch(TRAININGJOBS, NAMESPACE, "late", {"metadata": {"labels": {QUEUE: None}}})
+        await world.running("late")
+        world.store.admit(WORKLOADS, lambda before, after: None)
+        world.store.install(WORKLOADS)
+        await world.pass_seconds(LONGEST_SECONDS)
+        (number,) = world.workloads()
+        await world.admit(number)
+        await world.running()
+        assert world.job().attempt.number == 1
+
+
+@pytest.mark.parametrize("deleted", [False, True], ids=["ends", "is deleted"])
+@in_virtual_time
+async def test_a_job_whose_workload_went_unseen_with_its_definition_runs_on_and_closes_when_it(deleted: bool):
+    async with Queued() as world:
+        world.join()
+        await world.admit()
+        await world.running()
+        await world.kill("watcher")
+        world.store.withdraw(WORKLOADS)
+        await world.start("watcher")
+        await world.pass_seconds(60)
+        assert world.job().phase == "Running"
+        if deleted:
+            world.delete(TRAININGJOBS, "resnet")
+            await world.until(lambda: not world.pods())
+        else:
+            world.exit_codes["resnet-launcher"] = 0
+            await world.phase("Succeeded")
+        await world.until(lambda: not any(child.workload for child in world.job().children.values()), "its Workload")
 
 
 @in_virtual_time

@@ -286,5 +286,10 @@ def _children(job: Job, cache: Cache) -> Iterator[Fact]:
         yield watcher.ChildrenObserved(children=some, epoch=cache.epoch)
     for (kind, name), child in job.children.items():
         listing = cache.children.get(kind)
-        if listing is not None and listing.listed and (kind, name) not in now and child.version <= listing.version:
+        if listing is None or (kind, name) in now:
+            continue
+        # Objects go with their definition.  A job that runs is not suspended for that: the API server may answer so for
+        # a moment only.
+        with_definition = listing.absent and (job.over or job.gone)
+        if with_definition or (listing.listed and child.version <= listing.version):
             yield watcher.ChildGone(kind=kind, name=name, uid=child.uid)
