@@ -152,6 +152,15 @@ async def beside(operator: Operator, folder: Path) -> AsyncIterator[Kueue]:
         await kueue.stop()
 
 
+async def why_says(operator: Operator, job: str, words: str) -> None:
+    """Wait until `muster why` has these words: on a slow machine it leaves the queue out."""
+
+    async def so() -> bool:
+        return words in await operator.muster("why", job)
+
+    await operator.until(so, lambda: f"why of {job} does not say {words!r}")
+
+
 def _written(folder: Path) -> tuple[Path, Path]:
     """Its certificates, and what it sees as `/etc`: it looks for those of its metrics at one place there alone."""
     certificates, etc = folder / "certificates", folder / "etc"

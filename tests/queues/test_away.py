@@ -16,7 +16,7 @@ from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.operator import Operator, a_request, of_kubeflow
 from tests.queues.jobs import a_job, a_training_job
-from tests.queues.manager import Kueue, muster_and_kueue
+from tests.queues.manager import Kueue, muster_and_kueue, why_says
 
 pytestmark = [pytest.mark.kueue, pytest.mark.asyncio(loop_scope="module")]
 
@@ -39,15 +39,6 @@ def a_stock_job(name: str) -> dict[str, Any]:
 async def uids(operator: Operator, selector: str) -> list[str]:
     found = json.loads(await operator.kubectl("get", "pods", "-l", selector, "-o", "json"))["items"]
     return sorted(each["metadata"]["uid"] for each in found)
-
-
-async def says(operator: Operator, job: str, words: str) -> None:
-    """Wait until `muster why` has these words: on a slow machine it leaves the queue out."""
-
-    async def so() -> bool:
-        return words in await operator.muster("why", job)
-
-    await operator.until(so, lambda: f"why of {job} does not say {words!r}")
 
 
 async def finished(operator: Operator, job: str) -> bool:
@@ -97,7 +88,7 @@ async def test_kueue_goes_away_and_comes_back(both: tuple[Operator, Kueue]):
         ("pytorchjob/stock-waits", waits),
         ("trainingjob/late", "see that Kueue runs"),
     ):
-        await says(operator, job, words)
+        await why_says(operator, job, words)
     for name in ("waits", "late"):
         assert not await uids(operator, f"training-job-name={name}")
     assert not await uids(operator, of_kubeflow("stock-waits"))

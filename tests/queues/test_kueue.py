@@ -15,7 +15,7 @@ from shared.frameworks.trainjob import JOBSET_NAME, TRAINJOB
 from shared.job.spec import LAUNCHER
 from tests.kit.operator import Operator, of_kubeflow
 from tests.queues.jobs import POOL, a_job, a_runtime, a_train_job
-from tests.queues.manager import muster_and_kueue
+from tests.queues.manager import muster_and_kueue, why_says
 
 pytestmark = [pytest.mark.kueue, pytest.mark.asyncio(loop_scope="module")]
 
@@ -68,11 +68,7 @@ async def test_a_job_waits_is_admitted_preempted_and_comes_back(operator: Operat
     await operator.apply(a_job(resource.kind, next_one))
     await operator.comes_to("Suspended", resource, next_one)
     assert not await operator.selected(of(kind, next_one))
-
-    async def waits() -> bool:
-        return "waits for quota in queue team-a since" in await operator.muster("why", f"{name}/{next_one}")
-
-    await operator.until(waits, lambda: "why says nothing of the queue")
+    await why_says(operator, f"{name}/{next_one}", "waits for quota in queue team-a since")
     await operator.kubectl("delete", name, next_one)
 
     await operator.apply(a_job(resource.kind, high, urgent=True))
@@ -109,7 +105,7 @@ async def test_a_new_size_is_admitted_and_then_runs(operator: Operator):
     # Beyond the quota it waits whole.
     await operator.kubectl("scale", "pytorchjob", "grows", "--replicas=3")
     await operator.comes_to("Suspended", PYTORCHJOB.resource, "grows")
-    assert "waits for quota in queue team-a" in await operator.muster("why", "pytorchjob/grows")
+    await why_says(operator, "pytorchjob/grows", "waits for quota in queue team-a")
     await operator.kubectl("scale", "pytorchjob", "grows", "--replicas=1")
     await operator.comes_to("Running", PYTORCHJOB.resource, "grows")
     await operator.selects(of_kubeflow("grows"), "grows-worker-0")
@@ -122,7 +118,7 @@ async def test_a_person_s_pause_lasts_and_gives_the_quota_back(operator: Operato
     await operator.muster("suspend", "tfjob/paused", "--timeout", "60")
     await operator.apply(a_job("TFJob", "other"))
     await operator.comes_to("Running", TFJOB.resource, "other")
-    assert "a person suspended it in queue team-a" in await operator.muster("why", "tfjob/paused")
+    await why_says(operator, "tfjob/paused", "a person suspended it in queue team-a")
     await operator.kubectl("delete", "tfjob", "other")
     await operator.muster("resume", "tfjob/paused", "--timeout", "60")
     await operator.kubectl("delete", "tfjob", "paused")

@@ -13,7 +13,7 @@ from shared.frameworks.queueing import GROUP, IN_USE, JOB_UID, POD_SET, QUEUE, V
 from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.operator import Operator, a_request
 from tests.queues.jobs import POOL, TOLERATION, a_training_job
-from tests.queues.manager import muster_and_kueue
+from tests.queues.manager import muster_and_kueue, why_says
 
 pytestmark = [pytest.mark.kueue, pytest.mark.asyncio(loop_scope="module")]
 
@@ -105,11 +105,7 @@ async def test_a_job_beyond_the_quota_waits_and_says_so(operator: Operator):
     ]
     assert shown["message"] == "waits for quota in queue team-a"
     assert not await pods(operator, waiting)
-
-    async def told() -> bool:
-        return "waits for quota in queue team-a since" in await operator.muster("why", f"trainingjob/{waiting}")
-
-    await operator.until(told, lambda: "why says nothing of the queue")
+    await why_says(operator, f"trainingjob/{waiting}", "waits for quota in queue team-a since")
     await operator.kubectl("delete", "trainingjob", running)
     await operator.comes_to("Running", TRAININGJOBS, waiting)
     await end(operator, waiting)
@@ -251,11 +247,7 @@ async def test_a_job_in_a_queue_that_is_not_there_waits_and_says_so(operator: Op
     lost["metadata"]["labels"][QUEUE] = "nowhere"
     await operator.apply(lost)
     await operator.comes_to("Suspended", TRAININGJOBS, "lost")
-
-    async def told() -> bool:
-        return "LocalQueue nowhere doesn't exist" in await operator.muster("why", "trainingjob/lost")
-
-    await operator.until(told, lambda: "why says nothing of the queue")
+    await why_says(operator, "trainingjob/lost", "LocalQueue nowhere doesn't exist")
     # A change of the label is enough.
     await operator.kubectl("label", "trainingjob", "lost", f"{QUEUE}=team-a", "--overwrite")
     await operator.comes_to("Running", TRAININGJOBS, "lost")
