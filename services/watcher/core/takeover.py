@@ -39,10 +39,12 @@ def warning(job: Job, cache: Cache) -> tuple[str, str] | None:
         return None
     if job.obstacle != OF_ITS_KIND and not cache.takes_over:
         return LEFT_ALONE, "MUSTER_TAKE_OVER is not true: that operator may still run"
+    if job.obstacle:
+        return LEFT_ALONE, job.obstacle
     if job.problems:
         problem = job.problems[0]
         return LEFT_ALONE, f"{problem.field}: {problem.message} ({problem.reason})"
-    return (LEFT_ALONE, job.obstacle) if job.obstacle else None
+    return None
 
 
 def _left_alone(job: Job, resource: ObservedJob, theirs: Inherited, cache: Cache, *, pods: bool) -> JobOfAnother:
