@@ -204,12 +204,15 @@ class Status:
     def _version(self, effect: PatchStatus, job: Job) -> str:
         """The object's version since its status was written last, or before its first; empty if it has to be read."""
         # If the write fails, the version has to be read again.
-        shape, version = self._written.get(job.key, {}).pop(effect.uid, (None, ""))
+        written = self._written[job.key]
+        first = effect.uid not in written
+        shape, version = written.get(effect.uid, (None, ""))
+        written[effect.uid] = None, ""
         if shape == _shape(effect, job):
             return version
         # Before this replica decided, another one may have written.
         alone = effect.uid == job.key.uid and job.blank and job.edited > self._began
-        return str(job.version) if alone and not version else ""
+        return str(job.version) if alone and first else ""
 
     async def _patch(self, effect: PatchStatus, context: Context, version: str = "") -> None:
         """Write the document on this version, or on the one that is there."""

@@ -85,7 +85,7 @@ class Watches:
         rests: Callable[[JobKey, bool], bool],
         options: Options,
     ) -> None:
-        """`rests` tells whether a job needs no look now that one of its pods changed, or with True that it is gone."""
+        """`rests(key, gone)`: True if a change of a pod, or with `gone` its end, need not wake the job now."""
         self._cluster = cluster
         self._kinds = kinds
         self._cache = cache
@@ -327,9 +327,12 @@ class Watches:
     ) -> None:
         """Put an element of a watch into the cache, and wake the jobs that it concerns."""
         concerned: Concerned = ()
+        gone = isinstance(seen, Deleted)
         match seen:
             case Applied(object=thing):
                 concerned = put(_at(thing), thing)
+                # A pod without its owner is no pod of a job.
+                gone = _at(thing) not in listing
                 listing.version = max(listing.version, thing.metadata.version)
             case Deleted(object=thing):
                 concerned = put(_at(thing), None)
@@ -342,7 +345,7 @@ class Watches:
         if isinstance(seen, Alive | Blind):
             self._deadlines.look()
         for key in concerned:
-            if resource is not PODS or not self._rests(key, isinstance(seen, Deleted)):
+            if resource is not PODS or not self._rests(key, gone):
                 self._runtime.wake(key)
 
     def _answer(self, resource: Resource[Any]) -> None:

@@ -121,21 +121,23 @@ class Caller:
         more = {**(headers or {}), **({"Content-Type": content_type} if body is not None else {})}
         until = asyncio.get_running_loop().time() + RETRIED_SECONDS
         while True:
-            async with (
-                self._limiter.slot(f"{method} {kind_of(path)}", namespace_of(path)) as sent,
-                self._answer(method, path, query, timeout, what, body=body, headers=more) as response,
-            ):
-                if response.status == 429:
-                    self._limiter.throttled(sent)
+            async with self._limiter.slot(f"{method} {kind_of(path)}", namespace_of(path)) as sent:
                 try:
-                    await _must_have_succeeded(response)
+                    async with self._answer(method, path, query, timeout, what, body=body, headers=more) as response:
+                        await _must_have_succeeded(response)
+                        answer = await response.read()
+                except Transient as trouble:
+                    if isinstance(trouble.__cause__, TimeoutError):
+                        self._limiter.throttled(sent)
+                    raise
                 except FailedRequest as failure:
+                    if failure.status.code == 429 or failure.status.code >= 500:
+                        self._limiter.throttled(sent)
                     seconds = failure.status.retry_after
                     late = asyncio.get_running_loop().time() + seconds > until
                     if failure.status.code != 429 or not seconds or late:
                         raise
                 else:
-                    answer = await response.read()
                     self._limiter.answered(sent)
                     return Answered(answer, response.headers)
             # Others have the place in flight meanwhile.
@@ -310,10 +312,11 @@ def path_of(resource: Resource[Any], namespace: str, name: str = "", subresource
 
 
 def kind_of(path: str) -> str:
-    """What is asked for at a path: the plural and the subresource, without the names of objects."""
+    """What is asked for at a path: the plural and the subresource, with `*` for the name of an object."""
     _, _, within = path.partition("/namespaces/")
     _, *parts = within.split("/")
-    return "/".join(parts[::2] or path.split("/")[: 4 if path.startswith("/api/") else 5])
+    parts = parts or path.split("/")[3 if path.startswith("/api/") else 4 :]
+    return "/".join("*" if place % 2 else part for place, part in enumerate(parts))
 
 
 def namespace_of(path: str) -> str:

@@ -32,6 +32,7 @@ def in_epoch(job: Job, epoch: int) -> Job:
         with_scaling(job, requests=requests),
         epoch=epoch,
         version=0,
+        blank=False,
         pods={uid: replace(pod, version=0) for uid, pod in job.pods.items()},
         children={at: replace(child, version=0) for at, child in job.children.items()},
         secrets={},

@@ -62,10 +62,10 @@ REQUESTS_MOST = Metric(
     "muster_kubernetes_requests_in_flight_limit",
     "gauge",
     ("service", "work"),
-    "How many there may be, by how long answers take",
+    "The bound on them, which follows how long answers take",
 )
 REQUESTS_WAITING = Metric(
-    "muster_kubernetes_requests_waiting", "gauge", ("service", "work"), "Requests that wait until there may be one more"
+    "muster_kubernetes_requests_waiting", "gauge", ("service", "work"), "Requests that wait for a place"
 )
 WAITING = Metric(
     "muster_jobs_over_budget",

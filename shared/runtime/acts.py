@@ -6,7 +6,7 @@
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from math import isfinite
 
 import msgspec
@@ -25,7 +25,7 @@ from shared.job.steps import Effect
 from shared.job.views import spans
 from shared.runtime import log_lines
 from shared.runtime.appends import Appends
-from shared.runtime.queue import InFlight, Item, Late, Leisure, WorkQueue, failed, refused, succeeded
+from shared.runtime.queue import InFlight, Item, Late, Leisure, WorkQueue, failed, mark_bulk, refused, succeeded
 from shared.telemetry.process_metrics import ProcessMetrics
 from shared.turns import Turns
 
@@ -55,22 +55,20 @@ class _Lane:
 
     def __init__(self, leisure: Leisure) -> None:
         self.in_flight = InFlight(leisure)
-        self.slots = asyncio.Semaphore(EFFECTS_PER_JOB)
+        self.slots = {bulk: asyncio.Semaphore(EFFECTS_PER_JOB) for bulk in (False, True)}
 
 
 class _Round:
     """The effects that one decision began together, and their refusals that are not recorded yet."""
 
-    def __init__(self, history: History, items: Sequence[Item]) -> None:
+    def __init__(self, history: History, calls: int) -> None:
         self.history = history
-        self.many = sum(item.effect.bulk for item in items) > 1
-        """Its effects that may be many are."""
         self.context = Context(history.job, history.head, history.time)
         self.answered = asyncio.Event()
         """Set when every call has ended."""
         self.refused: defaultdict[tuple[str, str, str], list[tuple[Item, str]]] = defaultdict(list)
         """By kind of effect, reason and field: each effect with the words of its refusal."""
-        self._calls = len(items)
+        self._calls = calls
 
     def call_ended(self) -> None:
         self._calls -= 1
@@ -103,7 +101,7 @@ class Acts:
         self._lanes: defaultdict[JobKey, _Lane] = defaultdict(lambda: _Lane(self._leisure))
         self._waiting: dict[JobKey, None] = {}
         """Jobs with targets that are to be changed, and some whose targets have been changed since then."""
-        self._turns = Turns(EFFECTS_IN_FLIGHT)
+        self._turns = {bulk: Turns(EFFECTS_IN_FLIGHT) for bulk in (False, True)}
 
     def begin(
         self, history: History, wanted: list[Effect], *, all_of_them: bool
@@ -125,11 +123,12 @@ class Acts:
         if not lane.in_flight:
             del self._lanes[key]
             self._waiting.pop(key, None)
+        mark_bulk(due)
         if together := [item for item in due if not item.effect.apart]:
-            yield self._carry_out(together, _Round(history, together))
+            yield self._carry_out(together, _Round(history, len(together)))
         for item in due:
             if item.effect.apart:
-                yield self._carry_out([item], _Round(history, [item]))
+                yield self._carry_out([item], _Round(history, 1))
 
     def late(self) -> Late:
         """How many targets wait for their change longer than they should."""
@@ -152,7 +151,7 @@ class Acts:
 
     async def _call(self, item: Item, round_: _Round, tasks: asyncio.TaskGroup) -> None:
         try:
-            with in_bulk(round_.many and item.effect.bulk):
+            with in_bulk(item.bulk):
                 refusal = await self._outcome(item, round_.history, round_.context)
         finally:
             round_.call_ended()
@@ -194,7 +193,7 @@ class Acts:
                 if item.effect.apart:
                     fact = await self._act(item.effect, context)
                 else:
-                    async with self._lanes[key].slots, self._turns.turn(key.namespace):
+                    async with self._lanes[key].slots[item.bulk], self._turns[item.bulk].turn(key.namespace):
                         self._must_own()
                         began = self._time()
                         fact = await self._act(item.effect, context)

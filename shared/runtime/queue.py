@@ -169,6 +169,8 @@ class Item(msgspec.Struct, gc=False):
     """Transient failures in a row."""
     refusals: int = 0
     """Refusals in a row."""
+    bulk: bool = False
+    """True if it began as one of many; a later try of it alone is still one of them."""
 
     def settles(self, now: float) -> bool:
         """True if it made something that lasts, so recently that the same is not made again, wanted or not."""
@@ -258,8 +260,17 @@ class InFlight:
         item = Item(effect, begun=now, wanted=now)
         if known is not None:
             item.tries, item.refusals, item.wanted = known.tries, known.refusals, min(known.wanted, now)
+            item.bulk = known.bulk and bool(known.tries or known.refusals)
         self._by_target[effect.target] = item
         return item
+
+
+def mark_bulk(items: list[Item]) -> None:
+    """Mark what is made or removed for several slots, or told several times, at once."""
+    bulk = [item for item in items if item.effect.bulk]
+    if len({getattr(item.effect, "slot", None) or item.effect.target for item in bulk}) > 1:
+        for item in bulk:
+            item.bulk = True
 
 
 def succeeded(item: Item, now: float) -> None:

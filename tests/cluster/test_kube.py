@@ -137,6 +137,26 @@ class TestCalls:
             await cluster.get(PODS, "team-a", "p")
         await cluster.close()
 
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            pytest.param(status(429, "TooManyRequests"), id="turned away"),
+            pytest.param(html(502), id="an error of the server"),
+            pytest.param(never(), id="no answer in time"),
+        ],
+    )
+    async def test_what_was_too_much_for_the_server_halves_the_bound(
+        self, server: ScriptedApiServer, tmp_path: Path, answer: Answer
+    ) -> None:
+        cluster = await KubeCluster.connect(server.kubeconfig(tmp_path), timeouts=Timeouts(total=0.5))
+        before = cluster.limiter.interactive.limit
+        server.answers += [status(409, "Conflict"), answer]
+        for error, limit in ((Conflict, before), (Transient, before // 2)):
+            with pytest.raises(error):
+                await cluster.patch(PODS, "team-a", "p", {})
+            assert cluster.limiter.interactive.limit == limit
+        await cluster.close()
+
     async def test_an_address_without_a_server_is_transient(self, server: ScriptedApiServer, tmp_path: Path) -> None:
         kubeconfig = write_kubeconfig(tmp_path / "nobody", "http://127.0.0.1:1", {"token": "t"})
         cluster = await KubeCluster.connect(kubeconfig)

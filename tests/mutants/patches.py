@@ -43,6 +43,7 @@ FOLD = "shared/job/fold.py"
 HEADS = "services/watcher/core/heads.py"
 JETSTREAM = "shared/eventlog/jetstream.py"
 KUBE = "shared/cluster/kube.py"
+EFFECTS_QUEUE = "shared/runtime/queue.py"
 LIMITER = "shared/cluster/limiter.py"
 LAUNCHER_COMMANDS = "services/scaler/launcher_commands.py"
 NUMBERING = "shared/job/policies/numbering.py"
@@ -646,18 +647,12 @@ PATCHES = (
     ),
     Patch(
         "slow answers lower no bound",
-        (
-            (
-                LIMITER,
-                "        gradient = max(0.5, min(1.0, TOLERANCE * quickest / took))\n",
-                "        gradient = 1.0\n",
-            ),
-        ),
+        ((LIMITER, "max(0.5, min(1.0, TOLERANCE * lowest / self._mean))", "1.0"),),
         ("tests/cluster/test_limiter.py",),
     ),
     Patch(
         "one pod is bulk work",
-        ((ACTS, "sum(item.effect.bulk for item in items) > 1", "any(item.effect.bulk for item in items)"),),
+        ((EFFECTS_QUEUE, "for item in bulk}) > 1:", "for item in bulk}) > 0:"),),
         ("tests/service/test_fairness.py",),
     ),
     Patch(

@@ -50,8 +50,10 @@ class Busy(MemoryCluster):
         self.meanwhile: tuple[Resource[Any], str, Manifest] | None = None
         self.trouble: Exception | None = None
         """Why nothing can be written."""
+        self.patched = 0
 
     async def patch(self, resource: Resource[Any], *args: Any, **named: Any) -> Any:
+        self.patched += 1
         if self.trouble is not None:
             raise self.trouble
         if self.meanwhile is not None:
@@ -317,6 +319,22 @@ async def test_a_first_status_is_written_although_a_user_wrote_one_meanwhile():
     await status.act(a_patch(stage.uid, RUNNING), msgspec.structs.replace(at(stage, 7), job=blank))
     assert shown(stage) == ("Running", 7)
     assert "completionTime" not in stage.held(TRAININGJOBS, "resnet").manifest["status"]
+
+
+async def test_a_status_whose_write_failed_is_read_before_the_next_one():
+    stage = Stage()
+    status = Status(stage.cluster, await MemoryEventLog(MemoryJournal(), user="status").bucket(HEADS), "memory")
+    version = int(stage.held(TRAININGJOBS, "resnet").metadata["resourceVersion"])
+    blank = msgspec.structs.replace(at(stage, 7).job, blank=True, version=version, edited=1)
+    await status.act(a_patch(stage.uid, CREATED), msgspec.structs.replace(at(stage, 7), job=blank))
+    stage.cluster.trouble = Transient("the API server does not answer")
+    with pytest.raises(Transient):
+        await status.act(a_patch(stage.uid, RUNNING), msgspec.structs.replace(at(stage, 8), job=blank))
+    stage.cluster.trouble = None
+    stage.cluster.patched = 0
+    await status.act(a_patch(stage.uid, RUNNING), msgspec.structs.replace(at(stage, 9), job=blank))
+    assert shown(stage) == ("Running", 9)
+    assert stage.cluster.patched == 1
 
 
 async def test_a_forged_head_stands_until_it_was_noticed():

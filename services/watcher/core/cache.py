@@ -248,7 +248,7 @@ class Cache:
     ) -> Concerned:
         """Set or remove the pod at (namespace, name); return the histories that it concerns.
 
-        It concerns none if nothing changed that an event tells, such as on its way to a node that stays.
+        It concerns none if nothing changed that an event tells, for example when it was bound to a node that stays.
         """
         before = self.pods.pop(at, None)
         if before is not None:

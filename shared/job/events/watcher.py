@@ -24,7 +24,7 @@ class JobObserved(Event, frozen=True, tag="JobObserved"):
     writes: tuple[int, ...] = ()
     """The resource versions that these changes made, 0 for the creation; empty if one of them is not known."""
     blank: bool = False
-    """Nobody had written a status when it had this version."""
+    """The resource of this version has no status."""
 
 
 class JobDeleting(Event, frozen=True, tag="JobDeleting"):
