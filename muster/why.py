@@ -208,7 +208,7 @@ def _warnings(causes: Causes, target: Target) -> list[str]:
         )
     if job.another:
         until = "until MUSTER_TAKE_OVER=true says that it is gone"
-        until = f"as Muster cannot take it over: {job.obstacle}" if job.obstacle else until
+        until = f"because Muster cannot take it over: {job.obstacle}" if job.obstacle else until
         warnings.append(f"another operator began it; no service acts on the job {until}")
     return warnings
 

@@ -94,6 +94,9 @@ class OfTrainer(TakeOver):
 
     def status(self, manifest: Custom) -> Inherited | None:
         theirs = super().status(manifest)
+        if theirs is not None and any(known.type == "Created" and not known.status for known in theirs.conditions):
+            # It was refused and shown as failed, and may be corrected.
+            return msgspec.structs.replace(theirs, end="")
         complete = theirs is not None and any(known.type == "Complete" and known.status for known in theirs.conditions)
         if theirs is not None and complete:
             return msgspec.structs.replace(theirs, end="Succeeded")

@@ -12,7 +12,7 @@ from shared.frameworks.statuses import condition, counts, newest_last, with_loss
 from shared.job.conditions import Condition
 from shared.job.naming import JOB_UID, ROLE
 from shared.job.reasons import DEADLINE_EXCEEDED
-from shared.job.spec import LAUNCHER, RUNTIME_NOT_FOUND, RUNTIMES_NOT_LISTED, TURNS, WORKER
+from shared.job.spec import LAUNCHER, RUNTIME_NOT_FOUND, RUNTIMES_NOT_LISTED, TURNS, WORKER, Problem
 from shared.job.state import Job
 from shared.job.views import ended
 
@@ -37,14 +37,13 @@ REASONS = {
 
 
 WAITING = TURNS | {RUNTIME_NOT_FOUND, RUNTIMES_NOT_LISTED}
-"""The problems of a job that may begin without a change of its spec; with another one it is refused, and shown as
-failed."""
+"""The problems that go without a change of anything that is there."""
 
 
 def train_job_status(framework: StatusRenderer, job: Job) -> Document:
     """The status of the job's resource."""
     shown = [_in_their_words(with_losses(job, known)) for known in job.conditions if known.type in TYPES]
-    if not job.phase and not any(problem.reason in WAITING for problem in job.problems):
+    if not job.phase and not any(_may_go(problem) for problem in job.problems):
         # A queue gives the quota of a failed job back.
         refused = [known for known in shown if known.type == "Created" and not known.status]
         shown += [msgspec.structs.replace(known, type="Failed", status=True) for known in refused]
@@ -55,6 +54,11 @@ def train_job_status(framework: StatusRenderer, job: Job) -> Document:
         "selector": f"{JOB_UID}={job.key.uid},{ROLE}={WORKER}",
         "observedGeneration": job.generation,
     }
+
+
+def _may_go(problem: Problem) -> bool:
+    """True if the job begins without a change of its spec once the problem is gone, such as one of its runtime."""
+    return problem.reason in WAITING or problem.field.startswith("runtime.")
 
 
 def phase_of(status: Document) -> str:

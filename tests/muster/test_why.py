@@ -626,7 +626,9 @@ def test_a_job_that_begins_by_itself_is_not_told_as_refused(reason: str, word: s
 @pytest.mark.parametrize(
     ("obstacle", "heading"),
     [
-        pytest.param("its launcher is another's", "as Muster cannot take it over: its launcher is another's", id="one"),
+        pytest.param(
+            "its launcher is another's", "because Muster cannot take it over: its launcher is another's", id="one"
+        ),
         pytest.param("", "until MUSTER_TAKE_OVER=true says that it is gone", id="none"),
     ],
 )

@@ -78,6 +78,11 @@ def test_it_has_a_number_above_those_of_attempts_that_a_restored_log_lost():
     given(*waited([*GIVEN_UP, RELEASED, GONE, lost])).then_among_others(scheduler, Record(again))
 
 
+def test_a_number_that_no_log_can_have_lost_is_not_gone_beyond():
+    wild = pods(replace(launcher(version=40, phase="Succeeded"), attempt=999_999_999, uid=Uid("wild")))
+    given(*waited([*GIVEN_UP, RELEASED, GONE, wild])).then_among_others(scheduler, Record(AGAIN))
+
+
 def test_it_begins_with_no_slot_before_the_old_pods_are_gone():
     going = pods(worker(1, version=40, deleting=True))
     story = given(*waited([*GIVEN_UP, RELEASED, PodsGone(uids=(Uid("pod-0"), Uid("pod-launcher"))), going]), AGAIN)

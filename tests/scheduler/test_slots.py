@@ -72,6 +72,11 @@ class TestPodsOfADecisionThatTheLogHasLost:
         given(*story).then(scheduler, DeletePod("resnet-worker-0", Uid("pod-0")))
         given(*story, PodsGone(uids=(Uid("pod-0"),))).then(scheduler, pod(0), pod(1))
 
+    def test_keep_a_running_job_from_no_other_pod(self):
+        wild = replace(worker(7, version=90, deleting=True), attempt=7)
+        story = [*a_running_job(workers=2), *scaling_out(2), pods(wild)]
+        given(*story).then(scheduler, pod(2, "scaleout-request-1"))
+
     def test_are_awaited_while_they_are_being_deleted(self):
         given(*self.CREATED, pods(worker(0, deleting=True)), service()).then_nothing(scheduler)
 

@@ -12,6 +12,7 @@ from shared.errors import Refused, Transient
 from shared.frameworks.kinds import Kinds
 from shared.frameworks.trainer_schemas import CLUSTER_RUNTIMES, RUNTIMES
 from shared.frameworks.trainjob import TRAINJOBS, TrainJob
+from shared.job.naming import ACCEPT_HISTORY
 from shared.job.spec import JobSpec, Problem
 from tests.frameworks.documents import variables
 from tests.kit.trainer import jax_runtime, mpi_runtime, torch_runtime, train_job
@@ -118,6 +119,36 @@ async def test_a_refused_job_is_failed_as_a_queue_reads_it_until_it_is_corrected
         world.edit({"initializer": None})
         await world.comes_to("Running")
         assert world.known("Failed") is None
+
+
+@in_virtual_time
+async def test_a_job_whose_runtime_is_wrong_is_not_failed_and_begins_when_that_is_corrected():
+    async with Play() as world:
+        world.runtime(torch_runtime(numProcPerNode="bogus"))
+        world.play()
+        await world.until(lambda: bool(world.job("mnist").problems))
+        await world.quiet()
+        assert world.known("Failed") is None
+        right = {"spec": {"mlPolicy": {"torch": {"numProcPerNode": "auto"}}}}
+        world.store.patch(CLUSTER_RUNTIMES, "", "torch-distributed", right)
+        await world.comes_to("Running")
+
+
+@in_virtual_time
+async def test_a_refused_job_may_be_corrected_after_its_lost_log_was_accepted():
+    async with Play() as lost:
+        lost.runtime(torch_runtime())
+        lost.play(initializer={"dataset": {}})
+        await lost.comes_to("Failed")
+        await lost.quiet()
+        head = lost.shown()["history"]
+    async with Play(of=lost, log="another") as world:
+        await world.until(lambda: world.count("HistoryBroken") == 1)
+        accept = {"metadata": {"annotations": {ACCEPT_HISTORY: f"{head['sequence']}:{head['hash']}"}}}
+        world.store.patch(TRAINJOBS, NAMESPACE, "mnist", accept)
+        await world.until(lambda: world.count("HistoryAccepted") == 1)
+        world.edit({"initializer": None})
+        await world.comes_to("Running")
 
 
 @in_virtual_time

@@ -10,6 +10,9 @@ from shared.job.steps import Record, Step
 from shared.job.timers import RESTART, passed
 from shared.job.views import spans
 
+MOST_LOST = 1_000
+"""No log loses more attempts; who may make pods may write a higher number into a label."""
+
 
 def next_steps(job: Job) -> list[Step]:
     """Release every slot, so that the pods are deleted; then begin the next attempt when its back-off is over."""
@@ -30,5 +33,6 @@ def next_steps(job: Job) -> list[Step]:
 
 def _next(job: Job, reason: str, *, counted: bool) -> Step:
     # A restored log may have lost attempts whose pods are still there.
-    last = max((pod.attempt for pod in job.pods.values()), default=0)
-    return Record(JobRestarted(attempt=max(job.attempt.number, last) + 1, counted=counted, reason=reason))
+    number = job.attempt.number
+    lost = [pod.attempt for pod in job.pods.values() if pod.attempt <= number + MOST_LOST]
+    return Record(JobRestarted(attempt=max([number, *lost]) + 1, counted=counted, reason=reason))

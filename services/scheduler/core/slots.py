@@ -58,6 +58,11 @@ def _has_another_attempt(job: Job) -> bool:
     return any(pod.attempt != job.attempt.number for pod in job.pods.values())
 
 
+def _waits_for_a_later_attempt(job: Job) -> bool:
+    """True while an attempt starts and the pods of a later one, whose restart the log has lost, are there."""
+    return job.starting and any(pod.attempt > job.attempt.number for pod in job.pods.values())
+
+
 def _may_get_slot(job: Job, pod: PodView) -> bool:
     """True for a pod of an attempt that starts, before its first slots, or the launcher's, are assigned.
 
@@ -89,7 +94,7 @@ def missing(job: Job) -> list[Step]:
         # An invalid resource has no usable pod template; its correction is an event that wakes the job.
         return []
     steps = [*_services(job)] if job.may_try("CreateService") else []
-    if not keys.ready(job) or not job.may_try("CreatePod") or _has_another_attempt(job):
+    if not keys.ready(job) or not job.may_try("CreatePod") or _waits_for_a_later_attempt(job):
         return steps
     filled = {pod.slot for pod in job.pods.values()}
     wanted = quota.within(job, sorted(slot for slot in job.attempt.slots - filled if _known(job, slot)))
