@@ -11,7 +11,7 @@ fairness is between its clients; between the namespaces of one client the turns 
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from math import inf, sqrt
@@ -86,9 +86,7 @@ class _Pace:
 class Bound:
     """The requests of bulk work, or all others."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        """`clock` is in seconds."""
-        self._clock = clock
+    def __init__(self) -> None:
         self._turns = Turns(FIRST)
         self._limit = float(FIRST)
         self._paces: defaultdict[str, _Pace] = defaultdict(_Pace)
@@ -114,11 +112,11 @@ class Bound:
     async def slot(self, kind: str, namespace: str) -> AsyncIterator[Sent]:
         async with self._turns.turn(namespace):
             self._begun += 1
-            yield Sent(self, self._begun, kind, self._clock(), self._turns.running)
+            yield Sent(self, self._begun, kind, _now(), self._turns.running)
 
     def answered(self, sent: Sent) -> None:
         """Move the bound: by a round of quick answers up by its root, by a round of slow ones down to half at most."""
-        now = self._clock()
+        now = _now()
         gradient = self._paces[sent.kind].gradient(max(now - sent.at, 1e-6), now)
         if gradient is None:
             return
@@ -144,10 +142,8 @@ class Bound:
 class Limiter:
     """The two bounds of one client."""
 
-    def __init__(self, clock: Callable[[], float] | None = None) -> None:
-        """`clock` is in seconds; the running loop's unless given."""
-        time = clock or (lambda: asyncio.get_running_loop().time())
-        self.interactive, self.bulk = Bound(time), Bound(time)
+    def __init__(self) -> None:
+        self.interactive, self.bulk = Bound(), Bound()
 
     @asynccontextmanager
     async def slot(self, kind: str, namespace: str = "") -> AsyncIterator[Sent]:
@@ -164,3 +160,8 @@ class Limiter:
     def throttled(sent: Sent) -> None:
         """The request got a 429, an error of the server or no answer in time."""
         sent.bound.throttled(sent)
+
+
+def _now() -> float:
+    """Seconds, by the running loop."""
+    return asyncio.get_running_loop().time()
