@@ -94,6 +94,19 @@ async def remove(operator: Operator, resource: Any, name: str) -> None:
     await operator.stack.kube.delete(resource, HERE, name, uid=found.metadata.uid)
 
 
+async def changed_meanwhile(operator: Operator, resource: Resource[Custom], manifest: dict[str, Any]) -> None:
+    """Create a job that somebody changes before its first status, which is read for that reason."""
+    name = manifest["metadata"]["name"]
+
+    async def recorded() -> bool:
+        return bool((await operator.job(name)).generation)
+
+    with stopped(operator.stack.services["status"].pid):
+        await operator.stack.kube.create(resource, HERE, manifest)
+        await operator.until(recorded, lambda: f"{name} is not in the log")
+        await operator.stack.kube.patch(resource, HERE, name, {"metadata": {"annotations": {"team": "a"}}})
+
+
 async def start(operator: Operator, name: str) -> None:
     await operator.stack.kube.create(TRAININGJOBS, HERE, a_job(name, FOR_EVER, workers=1))
 
@@ -133,7 +146,7 @@ async def test_a_job_of_another_kind_comes_and_goes(operator: Operator, kind: st
     resource = framework.resource
     # Three groups have an MXJob, and a pod's name is of one of them only.
     name = f"brief-{resource.plural}-{resource.group.partition('.')[0]}"
-    await operator.stack.kube.create(resource, HERE, {"metadata": {"name": name}, "spec": BRIEF_JOBS[kind]})
+    await changed_meanwhile(operator, resource, {"metadata": {"name": name}, "spec": BRIEF_JOBS[kind]})
     about = resource.group, resource.plural
     await until_asked(operator, Need("status", "patch", resource.group, f"{resource.plural}/status"))
     if framework.definition.expires:
@@ -155,7 +168,7 @@ async def test_a_train_job_comes_with_its_runtime_and_goes(operator: Operator, r
     await kube.create(runtimes, HERE if runtimes is RUNTIMES else "", made)
     job = train_job(name, runtime=name)
     job["spec"]["runtimeRef"]["kind"] = runtimes.kind
-    await kube.create(resource, HERE, job)
+    await changed_meanwhile(operator, resource, job)
     await until_asked(operator, Need("scheduler", "get", runtimes.group, runtimes.plural))
     await operator.comes_to("Complete", resource, name)
     await remove(operator, resource, name)
