@@ -12,7 +12,7 @@ import msgspec
 import structlog
 
 from services.watcher.core import questions
-from services.watcher.core.heads import beyond_the_end, fault
+from services.watcher.core.heads import at_hand, beyond_the_end, fault, settled
 from shared.cluster import Cluster
 from shared.errors import Refused, Transient
 from shared.eventlog import Bucket, EventLog
@@ -69,7 +69,7 @@ class Asking:
             way = key, type(question)
             if way in self._under_way or answers.has(question):
                 continue
-            evidence = self._at_hand(history, question, answers)
+            evidence = at_hand(question, answers, history, self._identity)
             if evidence is None:
                 self._under_way.add(way)
                 self._tasks.create_task(self._find(history, question)).add_done_callback(partial(self._found, way))
@@ -78,24 +78,6 @@ class Asking:
                 self._wake_later(key, 0.0)
             answers = replace(answers, evidence=evidence)
             self._keep(key, answers)
-
-    def _at_hand(
-        self, history: History, question: questions.Question, answers: questions.Answers
-    ) -> tuple[questions.Compare, questions.Evidence] | None:
-        """The answer that needs no question: the fold read the head in the log itself."""
-        if not isinstance(question, questions.Compare) or (question.recall and _first(answers)):
-            return None
-        shown = question.shown
-        if shown is None or shown.log != self._identity or history.hash_at(shown.head.sequence) != shown.head.hash:
-            return None
-        evidence = questions.Evidence(
-            identity=self._identity,
-            began=self.began,
-            end=history.sequence,
-            shown=shown,
-            hashes={shown.head.sequence: shown.head.hash},
-        )
-        return question, evidence
 
     def _found(self, way: tuple[JobKey, type[questions.Question]], _: asyncio.Task[None]) -> None:
         self._under_way.discard(way)
@@ -108,13 +90,13 @@ class Asking:
 
     async def _find(self, history: History, question: questions.Question) -> None:
         key = history.job.key
-        settled = True
+        final = True
         try:
             match question:
                 case questions.Confirm():
                     presence = await self._presence(history)
-                    settled = questions.settles(question, presence)
-                    answers = replace(self.answers(key), presence=(question, presence) if settled else None)
+                    final = questions.settles(question, presence)
+                    answers = replace(self.answers(key), presence=(question, presence) if final else None)
                 case questions.Compare():
                     evidence = await self._evidence(history, question)
                     answers = replace(self.answers(key), evidence=(question, evidence))
@@ -123,7 +105,7 @@ class Asking:
             self._wake_later(key, ASK_AGAIN_SECONDS)
             return
         self._keep(key, answers)
-        self._wake_later(key, 0.0 if settled else ASK_AGAIN_SECONDS)
+        self._wake_later(key, 0.0 if final else ASK_AGAIN_SECONDS)
 
     async def _presence(self, history: History) -> questions.Presence:
         key = history.job.key
@@ -133,7 +115,7 @@ class Asking:
         return questions.Presence(there=True, deleting=found.metadata.deletion_timestamp is not None)
 
     async def _evidence(self, history: History, question: questions.Compare) -> questions.Evidence:
-        first = _first(self.answers(history.job.key))
+        first = not settled(self.answers(history.job.key))
         evidence = await self._gather(history, question.shown, first=first, recall=first and question.recall)
         if fault(evidence) is not None and evidence.kept is None:
             # The checkpoint is evidence even if the log does not lead to it.
@@ -188,8 +170,3 @@ class Asking:
                 if not batch.pending or (batch.events and batch.events[-1].sequence >= sequence):
                     break
         return again.head.hash if again.sequence == sequence else ""
-
-
-def _first(answers: questions.Answers) -> bool:
-    """True if no head of the job was compared yet, or the last comparison found a fault."""
-    return answers.evidence is None or fault(answers.evidence[1]) is not None

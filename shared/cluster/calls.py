@@ -128,17 +128,17 @@ class Caller:
                         answer = await response.read()
                 except Transient as trouble:
                     if isinstance(trouble.__cause__, TimeoutError):
-                        self._limiter.throttled(sent)
+                        sent.throttled()
                     raise
                 except FailedRequest as failure:
                     if failure.status.code == 429 or failure.status.code >= 500:
-                        self._limiter.throttled(sent)
+                        sent.throttled()
                     seconds = failure.status.retry_after
                     late = asyncio.get_running_loop().time() + seconds > until
                     if failure.status.code != 429 or not seconds or late:
                         raise
                 else:
-                    self._limiter.answered(sent)
+                    sent.answered()
                     return Answered(answer, response.headers)
             # Others have the place in flight meanwhile.
             await asyncio.sleep(seconds)

@@ -12,7 +12,7 @@ fairness is between its clients; between the namespaces of one client the turns 
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from math import inf, sqrt
 from typing import NamedTuple
@@ -59,6 +59,14 @@ class Sent(NamedTuple):
     at: float
     in_flight: int
     """How many there were, this one included."""
+
+    def answered(self) -> None:
+        """The request succeeded.  A refusal tells nothing: it takes less time than what was asked for."""
+        self.bound.answered(self)
+
+    def throttled(self) -> None:
+        """The request got a 429, an error of the server or no answer in time."""
+        self.bound.throttled(self)
 
 
 class _Pace:
@@ -145,21 +153,9 @@ class Limiter:
     def __init__(self) -> None:
         self.interactive, self.bulk = Bound(), Bound()
 
-    @asynccontextmanager
-    async def slot(self, kind: str, namespace: str = "") -> AsyncIterator[Sent]:
-        """Wait for a place among the requests in flight; give what `answered` or `throttled` is told of."""
-        async with (self.bulk if _BULK.get() else self.interactive).slot(kind, namespace) as sent:
-            yield sent
-
-    @staticmethod
-    def answered(sent: Sent) -> None:
-        """The request succeeded.  A refusal tells nothing: it takes less time than what was asked for."""
-        sent.bound.answered(sent)
-
-    @staticmethod
-    def throttled(sent: Sent) -> None:
-        """The request got a 429, an error of the server or no answer in time."""
-        sent.bound.throttled(sent)
+    def slot(self, kind: str, namespace: str = "") -> AbstractAsyncContextManager[Sent]:
+        """A place among the requests in flight, once there is one."""
+        return (self.bulk if _BULK.get() else self.interactive).slot(kind, namespace)
 
 
 def _now() -> float:

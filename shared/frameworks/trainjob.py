@@ -94,14 +94,14 @@ class OfTrainer(TakeOver):
 
     def status(self, manifest: Custom) -> Inherited | None:
         theirs = super().status(manifest)
-        if theirs is not None and any(known.type == "Created" and not known.status for known in theirs.conditions):
+        if theirs is None:
+            # While a job runs, Trainer shows the numbers of its Jobs alone.
+            return Inherited(phase="Running", begun=True) if at(manifest.status, "jobsStatus") else None
+        shown = {(known.type, known.status) for known in theirs.conditions}
+        if ("Created", False) in shown:
             # It was refused and shown as failed, and may be corrected.
             return msgspec.structs.replace(theirs, end="")
-        complete = theirs is not None and any(known.type == "Complete" and known.status for known in theirs.conditions)
-        if theirs is not None and complete:
-            return msgspec.structs.replace(theirs, end="Succeeded")
-        # While a job runs, Trainer shows the numbers of its Jobs alone.
-        return theirs or (Inherited(phase="Running", begun=True) if at(manifest.status, "jobsStatus") else None)
+        return msgspec.structs.replace(theirs, end="Succeeded") if ("Complete", True) in shown else theirs
 
 
 class TrainJob(Framework):

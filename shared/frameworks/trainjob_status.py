@@ -37,7 +37,7 @@ REASONS = {
 
 
 WAITING = TURNS | {RUNTIME_NOT_FOUND, RUNTIMES_NOT_LISTED}
-"""The problems that go without a change of anything that is there."""
+"""The problems of a job that waits: for its turn, or for its runtime to be made or listed."""
 
 
 def train_job_status(framework: StatusRenderer, job: Job) -> Document:

@@ -25,7 +25,7 @@ from shared.job.steps import Effect
 from shared.job.views import spans
 from shared.runtime import log_lines
 from shared.runtime.appends import Appends
-from shared.runtime.queue import InFlight, Item, Late, Leisure, WorkQueue, failed, mark_bulk, refused, succeeded
+from shared.runtime.queue import InFlight, Item, Late, Leisure, WorkQueue, failed, refused, succeeded
 from shared.telemetry.process_metrics import ProcessMetrics
 from shared.turns import Turns
 
@@ -123,7 +123,6 @@ class Acts:
         if not lane.in_flight:
             del self._lanes[key]
             self._waiting.pop(key, None)
-        mark_bulk(due)
         if together := [item for item in due if not item.effect.apart]:
             yield self._carry_out(together, _Round(history, len(together)))
         for item in due:

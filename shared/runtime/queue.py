@@ -225,7 +225,9 @@ class InFlight:
         ]
         for target in unwanted if all_of_them else ():
             del self._by_target[target]
-        return [item for effect in targets.values() if (item := self._begin(effect, now, sequence)) is not None]
+        due = [item for effect in targets.values() if (item := self._begin(effect, now, sequence)) is not None]
+        _mark_bulk(due)
+        return due
 
     def next_due(self) -> float:
         """The loop's time at which the first change that can wait is carried out; infinite without one."""
@@ -265,7 +267,7 @@ class InFlight:
         return item
 
 
-def mark_bulk(items: list[Item]) -> None:
+def _mark_bulk(items: list[Item]) -> None:
     """Mark what is made or removed for several slots, or told several times, at once."""
     bulk = [item for item in items if item.effect.bulk]
     if len({getattr(item.effect, "slot", None) or item.effect.target for item in bulk}) > 1:

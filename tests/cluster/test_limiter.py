@@ -32,7 +32,7 @@ async def ask(limiter: Limiter, server: Server, kind: str = "POST pods") -> floa
     begun = loop.time()
     async with limiter.slot(kind) as sent:
         await server.serve()
-        limiter.answered(sent)
+        sent.answered()
     return loop.time() - begun
 
 
@@ -130,7 +130,7 @@ async def test_a_burst_of_refusals_halves_the_bound_once():
     limiter = Limiter()
     async with AsyncExitStack() as stack:
         for sent in await enter(limiter, stack, FIRST):
-            limiter.throttled(sent)
+            sent.throttled()
     assert limiter.interactive.limit == FIRST // 2
     assert limiter.bulk.limit == FIRST
 
@@ -141,7 +141,7 @@ async def test_refusals_of_later_requests_halve_it_again_but_never_to_nothing_an
     for _ in range(10):
         with in_bulk(True):
             async with limiter.slot("POST pods") as sent:
-                limiter.throttled(sent)
+                sent.throttled()
     assert limiter.bulk.limit == 1
     await busy(limiter, server, 2.0)
     assert 80 < limiter.bulk.limit <= MOST

@@ -656,7 +656,7 @@ PATCHES = (
         ("tests/service/test_fairness.py",),
     ),
     Patch(
-        "a pod that was made again concerns nobody",
+        "a pod that was made again wakes no job",
         ((CACHE, "before[0] == seen[0] and before[1].uid == seen[1].uid:", "before[0] == seen[0]:"),),
         ("tests/watcher/test_cache.py",),
     ),

@@ -1,4 +1,4 @@
-"""Kueue is away and comes back, and nobody restarts anything.
+"""Kueue is stopped and started again, while Muster and the jobs go on; neither is restarted.
 
 It is away for seconds: Muster counts no time without it, as the story of an hour in `tests/service` shows.
 """

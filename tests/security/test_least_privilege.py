@@ -95,7 +95,7 @@ async def remove(operator: Operator, resource: Any, name: str) -> None:
 
 
 async def changed_meanwhile(operator: Operator, resource: Resource[Custom], manifest: dict[str, Any]) -> None:
-    """Create a job that somebody changes before its first status, which is read for that reason."""
+    """Create a job and annotate it before its first status: only then the status service reads the job first."""
     name = manifest["metadata"]["name"]
 
     async def recorded() -> bool:

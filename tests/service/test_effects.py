@@ -18,7 +18,6 @@ from shared.runtime.queue import (
     Item,
     Leisure,
     failed,
-    mark_bulk,
     refused,
     succeeded,
 )
@@ -72,18 +71,15 @@ class Tile(Paint, frozen=True):
 )
 def test_what_is_wanted_for_several_at_once_is_bulk_work(wanted: list[Effect], many: bool):
     items = InFlight(Leisure()).due(wanted, 0.0, 1)
-    mark_bulk(items)
     assert any(item.bulk for item in items) == many
 
 
 def test_a_later_try_of_one_of_many_is_still_one_of_them():
     effects = InFlight(Leisure())
     items = effects.due([Tile("west"), Tile("east")], 0.0, 1)
-    mark_bulk(items)
     succeeded(items[1], 0.1)
     failed(items[0], 0.1, 0.5, None)
     (again,) = effects.due([Tile("west")], 100.0, 1)
-    mark_bulk([again])
     assert again.bulk
     succeeded(again, 100.1)
     (anew,) = effects.due([Tile("west")], 200.0, 1)

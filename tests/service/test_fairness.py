@@ -48,7 +48,7 @@ class Loaded(Calm):
         if call.verb != "watch":
             async with self._limiter.slot(call.verb, call.namespace) as sent:
                 await self._server.serve()
-                self._limiter.answered(sent)
+                sent.answered()
 
 
 class SlowLog(MemoryEventLog):

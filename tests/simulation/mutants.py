@@ -95,7 +95,7 @@ A_CHANGED_RUNTIME = Plan(
 
 def _two_attempts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(slots, "_no_other_pod", lambda job: True)
-    patch.setattr(slots, "_has_another_attempt", lambda job: False)
+    patch.setattr(slots, "_waits_for_a_later_attempt", lambda job: False)
 
 
 def _no_limit(patch: pytest.MonkeyPatch) -> None:

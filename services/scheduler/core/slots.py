@@ -46,16 +46,9 @@ def _listed(job: Job) -> bool:
 
 
 def _no_other_pod(job: Job) -> bool:
-    """True if no pod of another attempt can exist, and none is being deleted."""
-    return not (may_appear(job) or _has_another_attempt(job) or any(pod.deleting for pod in job.pods.values()))
-
-
-def _has_another_attempt(job: Job) -> bool:
-    """True while a pod of another attempt exists: pods of two attempts never run at the same time.
-
-    Those of a later attempt are of a restart that the log has lost.
-    """
-    return any(pod.attempt != job.attempt.number for pod in job.pods.values())
+    """True if none is being deleted, and none of another attempt can exist: pods of two never run at the same time."""
+    number = job.attempt.number
+    return not may_appear(job) and all(pod.attempt == number and not pod.deleting for pod in job.pods.values())
 
 
 def _waits_for_a_later_attempt(job: Job) -> bool:

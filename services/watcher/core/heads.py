@@ -11,8 +11,9 @@ import msgspec
 
 from services.watcher.core.cache import Cache
 from services.watcher.core.observed import ObservedJob
-from services.watcher.core.questions import Answers, Compare, Evidence, Named
+from services.watcher.core.questions import Answers, Compare, Evidence, Named, Question
 from shared.job.events.watcher import HistoryAccepted, HistoryBroken, HistoryDisputed, JobAdopted
+from shared.job.fold import History
 from shared.job.integrity import Broken, Disputed
 from shared.job.naming import Slot, Uid
 from shared.job.spec import LAUNCHER, WORKER, JobSpec
@@ -82,6 +83,22 @@ def fault(evidence: Evidence, *, alone: bool = True) -> Broken | Disputed | None
         reason = _wrong(evidence, kept)
         return Broken(kept.log, kept.head, reason) if reason else None
     return None
+
+
+def settled(answers: Answers) -> bool:
+    """True if a head of the job was compared, and nothing was found wrong."""
+    return answers.evidence is not None and fault(answers.evidence[1]) is None
+
+
+def at_hand(question: Question, answers: Answers, history: History, identity: str) -> tuple[Compare, Evidence] | None:
+    """The answer about a head that the fold itself read in the log of this `identity`; None if it has to be asked."""
+    if not isinstance(question, Compare) or question.shown is None or (question.recall and not settled(answers)):
+        return None
+    shown, end = question.shown, history.sequence
+    hashes = {shown.head.sequence: shown.head.hash}
+    if shown.log != identity or history.hash_at(shown.head.sequence) != shown.head.hash:
+        return None
+    return question, Evidence(identity=identity, began=end, end=end, shown=shown, hashes=hashes)
 
 
 def beyond_the_end(evidence: Evidence) -> bool:
