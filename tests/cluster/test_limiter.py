@@ -68,6 +68,16 @@ async def test_a_small_server_is_busy_and_has_no_queue():
 
 
 @in_virtual_time
+async def test_a_server_with_one_place_gets_no_fewer_than_keep_it_busy_beside_others():
+    limiter, server = Limiter(), Server(1, 0.004)
+    with in_bulk(True):
+        for _ in range(100):
+            await ask(limiter, server)
+    await busy(limiter, server, 2.0)
+    assert limiter.bulk.limit == LEAST
+
+
+@in_virtual_time
 async def test_a_server_that_takes_its_time_for_each_answer_has_no_queue():
     limiter = Limiter()
     await busy(limiter, Server(200, 2.0), 60.0)

@@ -174,6 +174,20 @@ def test_a_change_of_the_resource_does_not_take_its_deletion_back():
     assert job.deleting
 
 
+@pytest.mark.parametrize(
+    "event",
+    [
+        pytest.param(JobDeleting(version=6), id="a deletion, whose version may have a status"),
+        pytest.param(PodsObserved(pods=(), epoch=1), id="a restored store"),
+        pytest.param(observed(a_spec(), generation=6), id="a newer version"),
+    ],
+)
+def test_a_resource_is_blank_in_the_version_that_was_seen_so_alone(event: AnyEvent):
+    job = given(replace(observed(a_spec(), generation=5), blank=True)).job
+    assert job.blank
+    assert not evolve(job, event, AT).blank
+
+
 def test_an_orphaning_deletion_stays_one():
     job = given(*a_running_job(), JobDeleting(version=5, orphan=True), JobDeleting(version=6)).job
     assert job.orphan

@@ -11,6 +11,7 @@ from shared.cluster.limiter import Limiter
 from shared.eventlog import Entry
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
+from shared.runtime import acts
 from tests.kit.virtual_time import VirtualLoop, in_virtual_time
 from tests.kit.world import World, a_scale_out, a_training_job
 from tests.memory.cluster import Call, Calm
@@ -122,6 +123,25 @@ async def test_pods_that_are_made_many_at_a_time_are_bulk_work_and_all_else_is_n
     }
     others = {(verb, plural) for (verb, plural, _), bulk in noted.items() if bulk and plural != "pods"}
     assert others <= {("create", "services"), ("create", "events")}
+
+
+class Hanging(Calm):
+    """Pods of the crowd are not made."""
+
+    async def before(self, call: Call) -> None:
+        if (call.verb, call.plural) == ("create", "pods") and call.name.startswith("theirs"):
+            await asyncio.Event().wait()
+
+
+@in_virtual_time
+async def test_one_pod_does_not_wait_for_the_places_of_many(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(acts, "EFFECTS_IN_FLIGHT", 2)
+    async with World(weather=lambda _: Hanging()) as world:
+        await world.trains(workers=1)
+        world.apply(TRAININGJOBS, a_training_job("theirs", workers=4))
+        await world.pass_seconds(1)
+        world.apply(SCALEOUTS, a_scale_out(1))
+        await world.until(lambda: "ScaleSucceeded" in world.types(), "the scale-out")
 
 
 @pytest.mark.parametrize(("crowd", "most"), [(120, 1.0), (10_000, 2.0)])

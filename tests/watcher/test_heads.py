@@ -8,7 +8,7 @@ import pytest
 from services.scaler.core.decide import decide as scaler
 from services.scaler.core.policy import Policy
 from services.scheduler.core.decide import decide as scheduler
-from services.watcher.core.heads import accepted, fault
+from services.watcher.core.heads import accepted, at_hand, fault
 from services.watcher.core.observed import ObservedJob
 from services.watcher.core.questions import Answers, Compare, Evidence, Named
 from shared.frameworks.takeover import Inherited
@@ -74,6 +74,23 @@ def test_a_head_that_the_log_leads_to_is_right():
     assert judged(end=7) is None
     assert judged(kept=RIGHT) is None
     assert judged(kept=SAME) is None
+
+
+def test_a_head_that_the_fold_read_is_at_hand_unless_the_checkpoint_is_to_be_compared_first():
+    history = a_history(a_running_job())
+    shown = Named("log-1", history.head)
+    found = at_hand(Compare(shown, recall=False), Answers(), history, "log-1")
+    assert found is not None
+    assert fault(found[1]) is None
+    for question, log in (
+        (Compare(replace(shown, log="log-2"), recall=False), "log-1"),
+        (Compare(shown, recall=False), ""),
+        (Compare(Named("log-1", replace(history.head, hash="ab")), recall=False), "log-1"),
+        (Compare(None, recall=False), "log-1"),
+        (Compare(shown, recall=True), "log-1"),
+    ):
+        assert at_hand(question, Answers(), history, log) is None
+    assert at_hand(Compare(shown, recall=True), Answers(evidence=found), history, "log-1") is not None
 
 
 @pytest.mark.parametrize("kept", CHECKPOINTS)

@@ -37,6 +37,7 @@ from tests.kit.pods import pod_for
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World, a_training_job
 from tests.memory.eventlog import MemoryEventLog
+from tests.watcher.test_disruption import GOING
 from tests.watcher.test_shell import Cluster
 from tests.watcher.watching import Watching, a_resource
 
@@ -110,6 +111,34 @@ def waits(*shown: PodView, events: Sequence[AnyEvent] = STARTING) -> bool:
 )
 def test_pods_of_a_start_wait_for_the_rest(shown: list[PodView], waiting: bool):
     assert waits(*shown) == waiting
+
+
+def test_a_pod_on_a_node_that_ends_waits_for_nothing():
+    watching = Watching(*STARTING)
+    watching.show(a_resource(version=1))
+    watching.show_pods(msgspec.structs.replace(worker(0, **NOT_YET), node="spot"))
+    watching.cache.set_node("spot", GOING)
+    assert not waits_for_the_rest(NEW, watching.job(), watching.cache)
+
+
+@pytest.mark.parametrize("deleted", [True, False], ids=["deleted", "without its owner"])
+@in_virtual_time
+async def test_a_pod_that_goes_is_told_at_once_while_others_of_the_start_are_waited_for(deleted: bool):
+    async with World() as world:
+        world.stuck.add("resnet-worker-2")
+        world.apply(TRAININGJOBS, a_training_job(workers=3))
+        await world.until(lambda: world.count("PodsObserved") == 1)
+        world.odd.add("resnet-worker-1")
+        not_ready = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+        world.store.patch(PODS, NAMESPACE, "resnet-worker-1", not_ready, subresource="status")
+        await asyncio.sleep(START_SECONDS / 10)
+        assert world.count("PodsObserved") == 1, "it waits for the rest"
+        if deleted:
+            world.delete(PODS, "resnet-worker-0")
+        else:
+            world.store.patch(PODS, NAMESPACE, "resnet-worker-0", {"metadata": {"ownerReferences": []}})
+        await asyncio.sleep(START_SECONDS / 10)
+        assert world.count("PodsGone") == 1
 
 
 def test_a_job_that_runs_waits_for_nothing():
