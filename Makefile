@@ -94,9 +94,9 @@ types: $(DEVELOPING) ## mypy, strict
 fmt: $(DEVELOPING) ## format
 	@$(VENV)/bin/ruff check --fix . ; $(VENV)/bin/ruff format .
 
-bench: $(DEVELOPING) ## speed and size on the real control plane, beside a bare client (QUICK=1, FIGURES=start, PEER=ADAPTER, INTO=FILE)
+bench: $(DEVELOPING) ## speed and size on the real control plane, beside a bare client (QUICK=1, TURNS=3, FIGURES=start, PEER=ADAPTER, INTO=FILE)
 	@$(RUN) -m devcluster.binaries control-plane bench
-	@$(RUN) -m tests.bench.real $(FIGURES) $(if $(call on,$(QUICK)),--quick) $(foreach peer,$(PEER),--peer $(peer)) $(if $(INTO),--into $(INTO))
+	@$(RUN) -m tests.bench.real $(FIGURES) $(if $(call on,$(QUICK)),--quick) $(if $(TURNS),--turns $(TURNS)) $(foreach peer,$(PEER),--peer $(peer)) $(if $(INTO),--into $(INTO))
 
 ha: $(DEVELOPING) ## kill and pause two replicas of each service and three NATS servers under load (KILLS=120, SEED=0, QUICK=1, INTO=FILE)
 	@$(RUN) -m devcluster.binaries control-plane bench

@@ -198,7 +198,7 @@ async def test_a_log_that_has_room_again_is_told_a_few_at_a_time():
             world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
         await world.until(lambda: world.count("JobObserved") == MOST)
         world.full = True
-        await world.pass_seconds(10 * TOLD_AFTER_SECONDS)
+        await world.pass_seconds(3 * TOLD_AFTER_SECONDS)
         assert world.count("JobObserved") == MOST
         world.full = False
         await world.pass_seconds(5)

@@ -27,12 +27,12 @@ LONGEST_SECONDS = 60.0
 SETTLING_SECONDS = 2.0
 """The time that a job counts once its pods are there, if it does not run before: an image may take minutes."""
 
-TOLD_AFTER_SECONDS = 3.0
+TOLD_AFTER_SECONDS = 10.0
 """The time that a job waits without a word."""
 
-TOLD_AT_ONCE = 5
-"""Of one namespace's jobs that wait, as many are told at a time: with a status and a Kubernetes Event each, a
-hundredth of what a small API server takes."""
+TOLD_AT_ONCE = 2
+"""Of one namespace's jobs that wait, as many are told each second: with two statuses, two looks and a Kubernetes Event
+more each, a fiftieth of what a small API server takes."""
 
 _WAITS = Problem(
     reason=MANY_STARTING,

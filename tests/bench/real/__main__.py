@@ -1,4 +1,4 @@
-"""`python -m tests.bench.real [figure ...] [--quick] [--peer ADAPTER]`: the table, and progress on standard error."""
+"""`python -m tests.bench.real [figure ...] [--quick] [--turns N] [--peer ADAPTER]`: the table, and its progress on stderr."""
 
 import argparse
 import sys
@@ -42,13 +42,18 @@ def main() -> None:
         help="an operator beside Muster, see peers.md",
     )
     parser.add_argument("--quick", action="store_true", help="small sizes: does it work at all?")
+    parser.add_argument(
+        "--turns", type=int, default=1, metavar="N", help="measure many jobs and reactions so many times, in turn"
+    )
     place = Place(parser, "bench")
     given = parser.parse_args()
     put = place.of(given)
     if unknown := set(given.figures) - set(FIGURES):
         parser.error(f"{', '.join(sorted(unknown))}: none of {', '.join(FIGURES)}")
+    if given.turns < 1:
+        parser.error("--turns: at least 1")
     try:
-        run = Run(quick=given.quick, peers=[load(path) for path in given.peer])
+        run = Run(quick=given.quick, turns=given.turns, peers=[load(path) for path in given.peer])
     except AdapterError as error:
         parser.error(str(error))
     configure("bench", style="console", level="error")

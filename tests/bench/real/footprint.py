@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import defaultdict
 
 import msgspec
 
@@ -31,41 +32,46 @@ class Idle(msgspec.Struct, frozen=True):
 async def many_jobs(run: Run) -> list[Figure]:
     """200 jobs of four workers; all services at none and at 200."""
     jobs = 10 if run.quick else 200
-    async with World() as world:
-        lines = _lines(0, await idle(world, quick=run.quick))
-        progress(f"{jobs} jobs of {WORKERS} workers")
-        await world.namespace("theirs")
-        theirs = await starts.bare(world, "theirs", jobs, WORKERS)
-        await world.clear("theirs")
-        await world.namespace("ours")
-        ours = await starts.muster(world, "ours", jobs, WORKERS)
-        held = _lines(jobs, await idle(world, quick=run.quick))
+    ours, theirs = list[starts.Took](), list[starts.Took]()
+    lines, held = list[Figure](), list[Figure]()
+    for turn in range(run.turns):
+        progress(f"{jobs} jobs of {WORKERS} workers, {turn + 1} of {run.turns}")
+        async with World() as world:
+            lines = _lines(0, await idle(world, quick=run.quick))
+            await world.namespace("theirs")
+            theirs.append(await starts.bare(world, "theirs", jobs, WORKERS))
+            await world.clear("theirs")
+            await world.namespace("ours")
+            ours.append(await starts.muster(world, "ours", jobs, WORKERS))
+            held = _lines(jobs, await idle(world, quick=run.quick))
     peers = await _peers(run, jobs)
-    return [*lines, *starts.figures(jobs, WORKERS, [ours], [theirs], ("", "≤ 1.5x", ""), peers), *held]
+    return [*lines, *starts.figures(jobs, WORKERS, ours, theirs, ("", "≤ 1.5x", ""), peers), *held]
 
 
 async def a_thousand_jobs(run: Run) -> list[Figure]:
     """1,000 jobs of four workers, each side in an empty cluster of its own."""
     jobs = 20 if run.quick else 1_000
-    progress(f"{jobs} jobs of {WORKERS} workers")
-    async with World(muster=False) as world:
-        await world.namespace("theirs")
-        theirs = await starts.bare(world, "theirs", jobs, WORKERS)
-    async with World() as world:
-        await world.namespace("ours")
-        ours = await starts.muster(world, "ours", jobs, WORKERS)
-        held = _lines(jobs, await idle(world, quick=run.quick), goal="≤ 300 MiB")
+    ours, theirs, held = list[starts.Took](), list[starts.Took](), list[Figure]()
+    for turn in range(run.turns):
+        progress(f"{jobs} jobs of {WORKERS} workers, {turn + 1} of {run.turns}")
+        async with World(muster=False) as world:
+            await world.namespace("theirs")
+            theirs.append(await starts.bare(world, "theirs", jobs, WORKERS))
+        async with World() as world:
+            await world.namespace("ours")
+            ours.append(await starts.muster(world, "ours", jobs, WORKERS))
+            held = _lines(jobs, await idle(world, quick=run.quick), goal="≤ 300 MiB")
     peers = await _peers(run, jobs)
-    return [*starts.figures(jobs, WORKERS, [ours], [theirs], ("", "≤ 1.5x", "≤ 1.6x"), peers), *held]
+    return [*starts.figures(jobs, WORKERS, ours, theirs, ("", "≤ 1.5x", "≤ 1.6x"), peers), *held]
 
 
 async def _peers(run: Run, jobs: int) -> starts.Beside:
     """Each in a cluster of its own."""
-    beside = {}
-    for peer in run.peers:
+    beside = defaultdict[str, list[starts.Took]](list)
+    for peer in [peer for peer in run.peers for _ in range(run.turns)]:
         async with World(peer=peer) as world:
             await world.namespace("peer")
-            beside[peer.NAME] = [await starts.peer(peer, world, "peer", jobs, WORKERS)]
+            beside[peer.NAME].append(await starts.peer(peer, world, "peer", jobs, WORKERS))
     return beside
 
 

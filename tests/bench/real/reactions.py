@@ -51,7 +51,7 @@ QUICK_CROWD = Size(jobs=10, workers=2, alone=10, a_second=100)
 
 async def reactions(run: Run) -> list[Figure]:
     size = QUICK if run.quick else FULL
-    ours, theirs = await _both(size)
+    ours, theirs = await _both(size, run.turns)
     meanwhile = f"the same while a job of {size.starting} starts"
     return [
         milliseconds(size.what, ours.alone.taken, theirs.alone.taken, "≤ 18 / 38 ms"),
@@ -69,7 +69,7 @@ async def reactions(run: Run) -> list[Figure]:
 
 async def in_a_crowd(run: Run) -> list[Figure]:
     size = QUICK_CROWD if run.quick else CROWD
-    ours, theirs = await _both(size)
+    ours, theirs = await _both(size, run.turns)
     return [
         milliseconds(size.what, ours.alone.taken, theirs.alone.taken, "p99 ≤ 150 ms"),
         *_costs(size.what, ours.alone, theirs.alone),
@@ -85,15 +85,28 @@ class Changes(msgspec.Struct):
     apiserver: float = 0.0
     """Processor seconds of kube-apiserver."""
 
+    def add(self, other: "Changes") -> None:
+        """Those of another turn."""
+        self.taken += other.taken
+        self.calls += other.calls
+        self.apiserver += other.apiserver
+
 
 class Reactions(msgspec.Struct):
     """Changes alone, and while a job starts."""
 
-    alone: Changes
-    beside: Changes
-    without: list[float]
+    alone: Changes = msgspec.field(default_factory=Changes)
+    beside: Changes = msgspec.field(default_factory=Changes)
+    without: list[float] = []
     """Seconds of a start of that job without changes."""
-    meanwhile: list[float]
+    meanwhile: list[float] = []
+
+    def add(self, other: "Reactions") -> None:
+        """Those of another turn."""
+        self.alone.add(other.alone)
+        self.beside.add(other.beside)
+        self.without += other.without
+        self.meanwhile += other.meanwhile
 
     @property
     def starts(self) -> str:
@@ -117,14 +130,17 @@ def _costs(what: str, ours: Changes, theirs: Changes) -> list[Figure]:
     ]
 
 
-async def _both(size: Size) -> tuple[Reactions, Reactions]:
-    """Muster's and the bare client's."""
-    async with World() as world:
-        progress(f"reaction of a bare client, {size.jobs} jobs x {size.workers}")
-        theirs = await _bare(world, size)
-        await world.clear("theirs")
-        progress(f"reaction of Muster, {size.jobs} jobs x {size.workers}")
-        return await _muster(world, size), theirs
+async def _both(size: Size, turns: int) -> tuple[Reactions, Reactions]:
+    """Muster's and the bare client's, of so many turns together."""
+    ours, theirs = Reactions(), Reactions()
+    for turn in range(turns):
+        async with World() as world:
+            progress(f"reaction of a bare client, {size.jobs} jobs x {size.workers}, {turn + 1} of {turns}")
+            theirs.add(await _bare(world, size))
+            await world.clear("theirs")
+            progress(f"reaction of Muster, {size.jobs} jobs x {size.workers}, {turn + 1} of {turns}")
+            ours.add(await _muster(world, size))
+    return ours, theirs
 
 
 async def _muster(world: World, size: Size) -> Reactions:
@@ -169,7 +185,7 @@ async def _measure(
 ) -> Reactions:
     """The changes alone and while `start(namespace)` runs, which returns its seconds."""
     changes = iter([(f"job-{job}", worker) for worker in range(size.workers - 1) for job in range(size.jobs)])
-    found = Reactions(Changes(), Changes(), [], [])
+    found = Reactions()
     await changed(world, jobs, namespace, changes, size.a_second, lambda done: done >= size.alone, found.alone)
     for number in range(size.starts):
         for which, taken in (("without", found.without), ("meanwhile", found.meanwhile)):

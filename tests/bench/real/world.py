@@ -76,6 +76,8 @@ class Run(msgspec.Struct, frozen=True):
 
     quick: bool = False
     """Small sizes."""
+    turns: int = 1
+    """How many times each side is measured, one after the other: of many jobs, and of reactions."""
     peers: Peers = ()
     """Who is measured beside Muster, where that can be."""
 
