@@ -1,4 +1,4 @@
-"""`python -m tests.bench.real [figure ...] [--quick] [--turns N] [--peer ADAPTER]`: the table, and its progress on stderr."""
+"""`python -m tests.bench.real [figure ...] [--quick] [--turns N] [--peer ADAPTER]`: the table, and progress besides."""
 
 import argparse
 import sys
