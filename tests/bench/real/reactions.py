@@ -216,8 +216,13 @@ async def changed(
     a_second: float,
     enough: Callable[[int], bool],
     into: Changes,
+    *,
+    settle: bool = True,
 ) -> None:
-    """One change after another at their pace, whether or not the one before was seen, until it is `enough`."""
+    """One change after another at their pace, whether or not the one before was seen, until it is `enough`.
+
+    Without `settle` other work goes on without end, and what is told after the last change was seen does not count.
+    """
     loop = asyncio.get_running_loop()
     meter, shown = Meter(world, namespace), defaultdict[str, list[Shown]](list)
 
@@ -235,7 +240,8 @@ async def changed(
     for task in tasks:
         await patiently(task)
     # What is still to come belongs to the truth, too.
-    await world.quiet()
+    if settle:
+        await world.quiet()
     end()
     into.apiserver += meter.apiserver()
     into.calls += meter.calls()
