@@ -45,9 +45,10 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
 
 
 @asynccontextmanager
-async def fake_nodes(plane: ControlPlane, folder: Path, *, nodes: int) -> AsyncIterator[None]:
-    """Nodes on which every pod runs and is ready at once, and nothing is ever run."""
-    command = [str(find("fakenodes")), "--kubeconfig", str(plane.kubeconfig(ADMIN)), f"--nodes={nodes}"]
+async def fake_nodes(plane: ControlPlane, folder: Path, *, nodes: int, pods: int = 1_000) -> AsyncIterator[None]:
+    """Nodes that take so many pods each, on which every pod runs and is ready at once, and nothing is ever run."""
+    kubeconfig = str(plane.kubeconfig(ADMIN))
+    command = [str(find("fakenodes")), "--kubeconfig", kubeconfig, f"--nodes={nodes}", f"--pods={pods}"]
     child = Child("fakenodes", command, folder / "fakenodes.log", {})
     child.start()
     try:

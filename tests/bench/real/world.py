@@ -39,6 +39,8 @@ _Watched = tuple[str, Any, Watch[Any]]
 """Path, type and where it is told."""
 
 NODES = 10
+PODS = 6_000
+"""Of each node: ten thousand jobs of four workers are 50,000."""
 RAISED = ("--kube-api-qps=1000", "--kube-api-burst=2000")
 """Their own limits would be what is measured: 50 requests a second for kube-scheduler, 20 for the controllers."""
 STORE = (f"--quota-backend-bytes={8 * 2**30}", "--compaction-batch-limit=10")
@@ -141,7 +143,7 @@ class World:
         await self._prepare(admin)
         # It looks for new kinds twice a minute, and until then asks for each owner of theirs by itself.
         await plane.controllers.restart()
-        await enter(fake_nodes(plane, folder, nodes=NODES))
+        await enter(fake_nodes(plane, folder, nodes=NODES, pods=PODS))
         await set_up(self.nats.url, user=ADMIN, password=self.nats.users[ADMIN])
         self._log = await JetStreamEventLog.connect(
             self.nats.url, name=READER, user=READER, password=self.nats.users[READER]
