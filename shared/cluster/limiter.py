@@ -25,10 +25,6 @@ FIRST = 4
 LEAST = 8
 """The lowest bound of a server that answers: so many keep a small one busy, whatever else that has to do."""
 
-LEAST_IN_BULK = 16
-"""The same of bulk work: with eight, a server of two cores stood still for a twentieth of a start of 1,000 workers, and
-that took up to a tenth longer."""
-
 MOST = 512
 """The highest bound."""
 
@@ -98,10 +94,9 @@ class _Pace:
 class Bound:
     """The requests of bulk work, or all others."""
 
-    def __init__(self, least: int) -> None:
+    def __init__(self) -> None:
         self._turns = Turns(FIRST)
         self._limit = float(FIRST)
-        self._least = least
         self._paces: defaultdict[str, _Pace] = defaultdict(_Pace)
         """By kind of request."""
         self._begun = 0
@@ -133,12 +128,12 @@ class Bound:
         gradient = self._paces[sent.kind].gradient(max(now - sent.at, 1e-6), now)
         if gradient is None:
             return
-        if self._limit < self._least:
-            gradient = 1.0
         step = gradient - 1 + 1 / sqrt(self._limit)
+        if self._limit < LEAST:
+            step = max(step, 1 / self._limit)
         # Where few are in flight, nothing shows that more would be answered as quickly.
         if step < 0 or sent.in_flight * 2 >= self._limit:
-            self._set(max(self._limit + step, min(self._limit, self._least)))
+            self._set(max(self._limit + step, min(self._limit, LEAST)))
 
     def throttled(self, sent: Sent) -> None:
         """The request was too much for the server."""
@@ -156,7 +151,7 @@ class Limiter:
     """The two bounds of one client."""
 
     def __init__(self) -> None:
-        self.interactive, self.bulk = Bound(LEAST), Bound(LEAST_IN_BULK)
+        self.interactive, self.bulk = Bound(), Bound()
 
     def slot(self, kind: str, namespace: str = "") -> AbstractAsyncContextManager[Sent]:
         """A place among the requests in flight, once there is one."""

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from shared.cluster.limiter import DOUBLES_SECONDS, FIRST, LEAST, LEAST_IN_BULK, MOST, Limiter, Sent, in_bulk
+from shared.cluster.limiter import DOUBLES_SECONDS, FIRST, LEAST, MOST, Limiter, Sent, in_bulk
 from tests.kit.virtual_time import in_virtual_time
 
 
@@ -36,14 +36,14 @@ async def ask(limiter: Limiter, server: Server, kind: str = "POST pods") -> floa
     return loop.time() - begun
 
 
-async def busy(limiter: Limiter, server: Server, seconds: float, callers: int = 2_000, *, bulk: bool = True) -> None:
-    """As many requests for so long as are let through."""
+async def busy(limiter: Limiter, server: Server, seconds: float, callers: int = 2_000) -> None:
+    """As many bulk requests for so long as are let through."""
 
     async def without_end() -> None:
         while True:
             await ask(limiter, server)
 
-    with in_bulk(bulk):
+    with in_bulk(True):
         tasks = [asyncio.ensure_future(without_end()) for _ in range(callers)]
     await asyncio.sleep(seconds)
     for task in tasks:
@@ -63,19 +63,18 @@ async def test_a_large_server_gets_hundreds_at_once_however_its_answers_vary(sig
 async def test_a_small_server_is_busy_and_has_no_queue():
     limiter, server = Limiter(), Server(2, 0.004)
     await busy(limiter, server, 2.0)
-    assert LEAST_IN_BULK <= limiter.bulk.limit <= LEAST_IN_BULK + 6
+    assert LEAST <= limiter.bulk.limit <= 14
     assert server.served > 0.98 * 2.0 * 2 / server.seconds
 
 
-@pytest.mark.parametrize(("bulk", "least"), [(False, LEAST), (True, LEAST_IN_BULK)])
 @in_virtual_time
-async def test_a_server_with_one_place_gets_no_fewer_than_keep_it_busy_beside_others(bulk: bool, least: int):
+async def test_a_server_with_one_place_gets_no_fewer_than_keep_it_busy_beside_others():
     limiter, server = Limiter(), Server(1, 0.004)
-    with in_bulk(bulk):
+    with in_bulk(True):
         for _ in range(100):
             await ask(limiter, server)
-    await busy(limiter, server, 2.0, bulk=bulk)
-    assert (limiter.bulk if bulk else limiter.interactive).limit == least
+    await busy(limiter, server, 2.0)
+    assert limiter.bulk.limit == LEAST
 
 
 @in_virtual_time
@@ -91,7 +90,7 @@ async def test_a_server_that_became_slower_for_good_is_not_taken_for_a_queue_for
     await busy(limiter, server, 1.0)
     server.seconds = 0.05
     await busy(limiter, server, 1.0)
-    assert limiter.bulk.limit <= LEAST_IN_BULK + 6
+    assert limiter.bulk.limit <= 14
     await busy(limiter, server, 3 * DOUBLES_SECONDS, callers=100)
     assert limiter.bulk.limit > 80
 
@@ -102,7 +101,7 @@ async def test_what_one_waits_for_does_not_wait_behind_bulk_work():
     flood = asyncio.ensure_future(busy(limiter, server, 2.0))
     await asyncio.sleep(1.0)
     assert limiter.bulk.waiting > 1_000
-    assert await ask(limiter, server, "PATCH pods") < (LEAST_IN_BULK + 6) / 2 * server.seconds
+    assert await ask(limiter, server, "PATCH pods") < 0.03
     await flood
 
 
