@@ -18,6 +18,13 @@ class Transient(Trouble):
         """Seconds that the server asked the client to wait; None if it did not."""
 
 
+class NotOwner(Transient):
+    """It was not sent, because this replica does not hold the lease; the one that does will do it."""
+
+    def __init__(self) -> None:
+        super().__init__("not sent: this replica lost the lease")
+
+
 class Conflict(Trouble):
     """Another writer was first: the expected sequence moved, or an update got 409.  Read on, then decide again."""
 

@@ -16,7 +16,7 @@ from services.scheduler.workloads import Workloads
 from shared.cluster import Cluster, Resource
 from shared.cluster.kinds import CONFIGMAPS_WITH_DATA, PODS, SECRETS, SERVICES
 from shared.cluster.objects import Custom, Metadata, Object
-from shared.errors import Conflict, Refused, Transient
+from shared.errors import Conflict, NotOwner, Refused, Transient
 from shared.frameworks.attaching import ssh_secret
 from shared.frameworks.framework import PodContext, metadata, slot_labels
 from shared.frameworks.kinds import BUILT_IN, Kinds
@@ -226,6 +226,8 @@ class Scheduler:
             made = await self._made(SECRETS, job, manifest)
             # A Secret that exists is the attempt's: nothing else gets its name.  No service may read it.
             uid = made.metadata.uid if made else await self._cluster.would_delete(SECRETS, key.namespace, name)
+        except NotOwner:
+            raise
         except (Transient, Conflict) as trouble:
             raise Transient(f"create Secret {key.namespace}/{name}: {type(trouble).__name__}") from None
         except Refused as refusal:

@@ -18,7 +18,7 @@ from shared.cluster import Resource
 from shared.cluster.answers import FailedRequest, may_be_starting
 from shared.cluster.connections import as_trouble, read_refusal, reused_descriptors
 from shared.cluster.limiter import Limiter
-from shared.errors import Refused, Transient
+from shared.errors import NotOwner, Refused, Transient
 
 BASE_HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "muster"}
 """Uncompressed: decompression costs more processor time than a cluster's network saves."""
@@ -97,6 +97,8 @@ class Caller:
         self._limiter = limiter
         self._answered = answered
         self.closed = False
+        self.answers = 0
+        """The answers so far, refusals among them."""
         self.may_change: Callable[[], bool] = lambda: True
         """Called for every request that may change something, after it has its connection and before it is sent."""
 
@@ -113,7 +115,7 @@ class Caller:
     ) -> Answered:
         """A successful answer.  Raises `FailedRequest` for any other answer, `Transient` without one.
 
-        Raises `Transient` too, without sending, if the request would change something and `may_change` is false.  A
+        Raises `NotOwner`, without sending, if the request would change something and `may_change` is false.  A
         request that the server turned away (429) and asks for again is sent again, as client-go does: what takes
         several requests would else begin anew with each of them.
         """
@@ -258,6 +260,7 @@ class Caller:
         except (aiohttp.ClientError, OSError):
             self._answered(method, "error")
             raise
+        self.answers += 1
         self._answered(method, str(response.status))
         return response
 
@@ -285,7 +288,7 @@ def _guarded(caller: Caller) -> type[aiohttp.ClientRequest]:
                 if conn.transport is not None:
                     # `close` would wait for the server's TLS goodbye.
                     conn.transport.abort()
-                raise Transient("not sent: this replica lost the lease")
+                raise NotOwner
             return await super().send(conn)
 
     return Guarded

@@ -16,6 +16,10 @@ PATIENCE_SECONDS = 5.0
 """Seconds for an API server to answer which kinds it serves."""
 
 
+class Busy(Transient):
+    """The API server answers, but did not answer all questions in time: nothing is known to be missing."""
+
+
 class Right(NamedTuple):
     """A verb on a resource."""
 
@@ -47,6 +51,9 @@ class Examined(Protocol):
     """The questions to an API server; `kube.py` implements them."""
 
     url: str
+    @property
+    def answers(self) -> int:
+        """How many requests it has answered, whoever of this process asked."""
 
     async def serves(self, resource: Resource[Any]) -> bool:
         """True if the API server serves the kind."""
@@ -67,13 +74,17 @@ async def examine(
     """Return the served ones of `kinds`, each of which maps to the resources that it requires.
 
     `rights` gives the rights that the served kinds require; `taking_over` adds its flag to the remedy.  Raises
-    `Refused(reason="NotInstalled" | "Forbidden")` or `Transient`, with what is missing and what to do.
+    `Refused(reason="NotInstalled" | "Forbidden")`, `Busy` or `Transient`, with what is missing and what to do.
     """
+    before = cluster.answers
     try:
         async with asyncio.timeout(patience):
             served = await _must_serve(cluster, kinds)
             await _must_allow(cluster, [*rights(served)], namespace, taking_over=taking_over)
     except TimeoutError as error:
+        if cluster.answers > before:
+            # Questions stand in one queue with the service's work.
+            raise Busy(f"{cluster.url} answers, but not all questions about rights within {patience:g} s") from error
         raise _silent(cluster, patience) from error
     return served
 

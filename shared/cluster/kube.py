@@ -54,6 +54,11 @@ class KubeCluster:
         self._caller = Caller(access, timeouts=timeouts or Timeouts(), limiter=self.limiter, answered=answered)
         self._pace = pace or Pace()
 
+    @property
+    def answers(self) -> int:
+        """How many requests the API server has answered, in whatever way."""
+        return self._caller.answers
+
     @classmethod
     async def connect(
         cls,

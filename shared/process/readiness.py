@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from shared.backoff import doubled
+from shared.cluster.examination import Busy
 from shared.errors import Refused, Transient, Trouble
 from shared.process.health import Health
 
@@ -59,7 +60,7 @@ class Waiting:
 async def look_after(health: Health, alarm: asyncio.Event, look: Callable[[], Awaitable[None]]) -> None:
     """Call `look` for ever: regularly, and soon after an `alarm` or a failure of the log.
 
-    The service is not ready while `look` raises or the log fails.
+    The service is not ready while `look` raises or the log fails; an API server that is busy is no trouble.
     """
     loop, waiting = asyncio.get_running_loop(), Waiting(health)
     while True:
@@ -72,7 +73,8 @@ async def look_after(health: Health, alarm: asyncio.Event, look: Callable[[], Aw
         alarm.clear()
         while True:
             try:
-                await look()
+                with contextlib.suppress(Busy):
+                    await look()
                 _must_not_fail(health)
             except (Transient, Refused) as trouble:
                 await waiting.after(trouble)

@@ -12,7 +12,7 @@ from math import isfinite
 import msgspec
 
 from shared.cluster.limiter import in_bulk
-from shared.errors import Conflict, Refused, Transient
+from shared.errors import Conflict, NotOwner, Refused, Transient
 from shared.job import text
 from shared.job.chain import Head
 from shared.job.events.catalog import AnyEvent
@@ -203,6 +203,10 @@ class Acts:
             log_lines.refused(item.effect, context.job, context.head, refusal)
             self._alarm()
             return refusal
+        except NotOwner:
+            # Said once, by the lease: thousands may have waited.
+            self._requeue_after(key, failed(item, self._time(), self._chance(), None))
+            return None
         except (Transient, Conflict) as trouble:
             after = None
             if isinstance(trouble, Transient):
@@ -226,9 +230,9 @@ class Acts:
             self._queue.add_after(key, seconds + 0.001)
 
     def _must_own(self) -> None:
-        """Raise `Transient` if this replica lost the lease while the effect waited for its turn."""
+        """Raise `NotOwner` if this replica lost the lease while the effect waited for its turn."""
         if not self._owns():
-            raise Transient("not sent: this replica lost the lease")
+            raise NotOwner
 
     def _time(self) -> float:
         return asyncio.get_running_loop().time()

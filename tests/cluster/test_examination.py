@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from shared.cluster import Resource
-from shared.cluster.examination import Right, examine, served
+from shared.cluster.examination import Busy, Right, examine, served
 from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster
 from shared.errors import Refused, Transient
@@ -130,11 +130,22 @@ async def test_trouble_on_the_way_passes(cluster: KubeCluster, server: ScriptedA
         await examine(cluster, JOBS_ALONE, nothing)
 
 
-async def test_an_api_server_that_does_not_answer_is_given_up_soon(cluster: KubeCluster, server: ScriptedApiServer):
-    async def never(_: web.Request) -> web.StreamResponse:
-        await asyncio.Event().wait()
-        raise AssertionError("an event that is never set was set")
+async def never(_: web.Request) -> web.StreamResponse:
+    await asyncio.Event().wait()
+    raise AssertionError("an event that is never set was set")
 
+
+async def test_an_api_server_that_answers_others_meanwhile_is_busy(cluster: KubeCluster, server: ScriptedApiServer):
+    server.answers += [never, ok({"metadata": {"name": "p"}})]
+    examining = asyncio.create_task(examine(cluster, JOBS_ALONE, nothing, patience=0.2))
+    while not server.asked:
+        await asyncio.sleep(0.01)
+    await cluster.get(PODS, "team-a", "p")
+    with pytest.raises(Busy, match="answers, but not all questions"):
+        await examining
+
+
+async def test_an_api_server_that_does_not_answer_is_given_up_soon(cluster: KubeCluster, server: ScriptedApiServer):
     server.answers.append(never)
     with pytest.raises(Transient, match="is the API server up"):
         await examine(cluster, JOBS_ALONE, nothing, patience=0.05)
@@ -149,10 +160,6 @@ async def test_which_versions_are_served_is_asked_one_by_one(cluster: KubeCluste
 async def test_an_api_server_that_does_not_say_which_versions_it_serves_is_waited_for(
     cluster: KubeCluster, server: ScriptedApiServer
 ):
-    async def never(_: web.Request) -> web.StreamResponse:
-        await asyncio.Event().wait()
-        raise AssertionError
-
     server.answers += [never]
     with pytest.raises(Transient, match="does not answer within"):
         await served(cluster, [MPIJOB.resource], patience=0.05)

@@ -4,7 +4,8 @@ import asyncio
 
 from structlog.testing import capture_logs
 
-from shared.errors import Refused
+from shared.cluster.examination import Busy
+from shared.errors import Refused, Trouble
 from shared.process.health import Health
 from shared.process.readiness import EVERY_SECONDS, LONGEST_WAIT_SECONDS, look_after
 from tests.kit.virtual_time import in_virtual_time, until
@@ -14,7 +15,7 @@ class Outside:
     """What a service needs; each look is counted."""
 
     def __init__(self) -> None:
-        self.wrong = ""
+        self.wrong: Trouble | str = ""
         self.looks: list[float] = []
         self.alarm = asyncio.Event()
         self.health = Health("status")
@@ -23,6 +24,8 @@ class Outside:
 
     async def look(self) -> None:
         self.looks.append(asyncio.get_running_loop().time())
+        if isinstance(self.wrong, Trouble):
+            raise self.wrong
         if self.wrong:
             raise Refused(self.wrong, reason="Missing")
 
@@ -67,6 +70,20 @@ async def test_another_trouble_is_said_at_once():
         outside.wrong = "no permissions"
         await until(lambda: outside.health.trouble == "no permissions", seconds=LONGEST_WAIT_SECONDS + 1)
         assert [line["why"] for line in said] == ["no definitions", "no permissions"]
+    outside.looking.cancel()
+
+
+@in_virtual_time
+async def test_an_api_server_that_is_too_busy_for_questions_is_no_trouble_and_ends_one():
+    outside = Outside()
+    with capture_logs() as said:
+        outside.fails("no definitions")
+        await until(lambda: bool(outside.health.trouble))
+        outside.wrong = Busy("it answers, but not all questions")
+        await until(lambda: not outside.health.trouble, seconds=LONGEST_WAIT_SECONDS + 1)
+        await asyncio.sleep(10 * EVERY_SECONDS)
+        assert [line["event"] for line in said] == ["not ready", "ready again"]
+    assert len(outside.looks) <= 13
     outside.looking.cancel()
 
 
