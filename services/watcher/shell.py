@@ -15,7 +15,7 @@ from services.watcher.core.cache import Cache
 from services.watcher.core.observe import observe
 from services.watcher.core.pace import Row, coalesces, pause, pods_are_to_come, wait, waits_for_the_rest
 from services.watcher.core.requests import waiting_room
-from services.watcher.core.starts import LONGEST_SECONDS, MOST, Starts, begins
+from services.watcher.core.starts import ENOUGH, LONGEST_SECONDS, Starts, begins
 from services.watcher.deadlines import Deadlines
 from services.watcher.watches import DEFAULTS, Options, Watches
 from shared.cluster import Cluster
@@ -211,7 +211,7 @@ class Watcher:
                 self._starts = Starts()
             for namespace, jobs in sorted(self._starts.waiting.items()):
                 if namespace not in begin_later:
-                    log.info("jobs wait to begin", namespace=namespace, jobs=jobs, why=f"{MOST} begin at once")
+                    log.info("jobs wait to begin", namespace=namespace, jobs=jobs, why=ENOUGH)
             begin_later = {*self._starts.waiting}
             if not full:
                 for key in self._starts.tell(asyncio.get_running_loop().time()):

@@ -51,6 +51,7 @@ class Examined(Protocol):
     """The questions to an API server; `kube.py` implements them."""
 
     url: str
+
     @property
     def answers(self) -> int:
         """How many requests it has answered, whoever of this process asked."""

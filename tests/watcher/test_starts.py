@@ -1,4 +1,4 @@
-"""How many jobs of a namespace begin at once."""
+"""How many jobs begin at once."""
 
 import msgspec
 import pytest
@@ -7,6 +7,7 @@ from services.watcher.core.pace import LONGEST_START_SECONDS
 from services.watcher.core.starts import (
     LONGEST_SECONDS,
     MOST,
+    MOST_TOGETHER,
     SETTLING_SECONDS,
     TOLD_AFTER_SECONDS,
     TOLD_AT_ONCE,
@@ -50,6 +51,27 @@ def test_turns_are_those_of_a_namespace(starts: Starts):
     assert starts.waiting == {"team-a": 2}
 
 
+def test_namespaces_share_the_turns_and_each_has_one(starts: Starts):
+    """Those that had more keep what is under way, and get no more before they are below their share."""
+    others = [f"team-{number}" for number in range(2 * MOST_TOGETHER)]
+    begun = {other: sum(starts.may_begin(a_key(number, other), 1.0) for number in range(MOST)) for other in others}
+    assert list(begun.values())[:2] == [MOST_TOGETHER // 2, MOST_TOGETHER // 3]
+    assert list(begun.values())[-1] == 1
+    assert starts.frees(with_key(RUNNING, 0), 1.0) == 0
+    assert starts.due("team-a", 1.0) == ()
+
+
+def test_the_share_grows_as_others_start_or_their_time_is_over(starts: Starts):
+    others = [f"team-{number}" for number in range(MOST_TOGETHER)]
+    assert all(starts.may_begin(a_key(0, other), 1.0) for other in others)
+    last = a_key(MOST, "team-z")
+    assert starts.may_begin(a_key(0, "team-z"), 50.0)
+    assert not starts.may_begin(last, 50.0)
+    starts.tell(1.0 + LONGEST_SECONDS)
+    assert starts.due("team-z", 1.0 + LONGEST_SECONDS) == (last,)
+    assert starts.due("team-a", 1.0 + LONGEST_SECONDS) == (a_key(MOST), a_key(MOST + 1))
+
+
 def test_a_turn_is_kept_however_often_it_is_asked_for(starts: Starts):
     assert starts.may_begin(a_key(0), 1.0)
     assert not starts.may_begin(a_key(MOST), 1.0)
@@ -88,6 +110,16 @@ def test_who_came_last_is_told_first_and_each_once():
     assert starts.tell(TOLD_AFTER_SECONDS) == tuple(a_key(last - place) for place in range(TOLD_AT_ONCE))
     assert starts.tell(TOLD_AFTER_SECONDS) == (a_key(MOST + 1),)
     assert starts.tell(TOLD_AFTER_SECONDS) == ()
+
+
+def test_namespaces_take_turns_at_being_told():
+    starts, spaces = Starts(), [f"team-{number}" for number in range(TOLD_AT_ONCE + 1)]
+    for space in spaces:
+        for number in range(MOST + 2):
+            starts.may_begin(a_key(number, space), 0.0)
+    told = [starts.tell(TOLD_AFTER_SECONDS) for _ in spaces]
+    assert [len(each) for each in told] == [TOLD_AT_ONCE] * len(spaces)
+    assert [key.namespace for each in told for key in each] == spaces * TOLD_AT_ONCE
 
 
 def test_one_that_is_gone_waits_no_more(starts: Starts):

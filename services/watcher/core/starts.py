@@ -1,10 +1,11 @@
-"""How many jobs of a namespace are being made at once.  Pure: "now" is an argument.
+"""How many jobs are being made at once, of a namespace and of all.  Pure: "now" is an argument.
 
 What begins beyond that waits in the watcher, where it costs nothing.  In the queues behind it, before all those of the
-API server's watches, all namespaces stand in one line: ten thousand jobs of one would hold up the first of another.
+API server's watches, all namespaces stand in one line: ten thousand jobs of one would hold up the first of another, and
+those of fifty each other, until hardly one of them is whole.
 
-A job that waits for long is recorded in brief, so that its status says why.  That is a write, too: of a namespace there
-are a few a second, however many jobs wait.
+A job that waits for long is recorded in brief, so that its status says why.  That is a write, too: there are a few a
+second, however many jobs wait.
 """
 
 from collections.abc import Sequence
@@ -21,6 +22,9 @@ from shared.job.state import Job
 MOST = 20
 """Of one namespace: enough to keep a cluster busy that makes each within a tenth of a second."""
 
+MOST_TOGETHER = 2 * MOST
+"""Of all namespaces, which share them; one at the least is each one's own, however many there are."""
+
 LONGEST_SECONDS = 60.0
 """The longest time that a job counts: the scheduler may be away."""
 
@@ -31,20 +35,21 @@ TOLD_AFTER_SECONDS = 10.0
 """The time that a job waits without a word."""
 
 TOLD_AT_ONCE = 2
-"""Of one namespace's jobs that wait, as many are told each second: with two statuses, two looks and a Kubernetes Event
-more each, a fiftieth of what a small API server takes."""
+"""As many are told each second, of the namespaces by turns: with two statuses, two looks and a Kubernetes Event more
+each, a fiftieth of what a small API server takes."""
+
+ENOUGH = f"{MOST} jobs of a namespace begin at once, and {MOST_TOGETHER} of all"
 
 _WAITS = Problem(
     reason=MANY_STARTING,
-    message=f"{MOST} jobs of the namespace begin at once, and others came before; this one waits for its turn",
+    message=f"{ENOUGH}; this one waits for its turn",
 )
 
 
 class Starts:
     """The jobs that are being made, and those that wait for their turn, by namespace."""
 
-    def __init__(self, most: int = MOST) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._under_way: dict[str, dict[JobKey, float]] = {}
         """Until when each counts."""
         self._line: dict[str, dict[JobKey, float]] = {}
@@ -57,15 +62,15 @@ class Starts:
 
         `told` if the log knows that it waits.
         """
-        under_way = self._under_way.setdefault(key.namespace, {})
-        if key not in under_way:
-            if not self._free(key.namespace, now):
-                self._line.setdefault(key.namespace, {}).setdefault(key, now)
-                if told:
-                    self._told.add(key)
-                return False
-            under_way[key] = now + LONGEST_SECONDS
-            self._leave(key)
+        if key in self._under_way.get(key.namespace, {}):
+            return True
+        if not self._free(key.namespace, now):
+            self._line.setdefault(key.namespace, {}).setdefault(key, now)
+            if told:
+                self._told.add(key)
+            return False
+        self._under_way.setdefault(key.namespace, {})[key] = now + LONGEST_SECONDS
+        self._leave(key)
         return True
 
     def frees(self, job: Job, now: float) -> float | None:
@@ -92,13 +97,22 @@ class Starts:
         return tuple(islice(line, self._free(namespace, now))) if line else ()
 
     def tell(self, now: float) -> tuple[JobKey, ...]:
-        """Who is told now: of each namespace some that came last, as they wait longest from here."""
-        found: list[JobKey] = []
-        for line in self._line.values():
+        """Who is told now; to be called each second."""
+        for namespace in [*self._under_way]:
+            self._end(namespace, now)
+        found = (self._told_next(now) for _ in range(TOLD_AT_ONCE))
+        return tuple(key for key in found if key is not None)
+
+    def _told_next(self, now: float) -> JobKey | None:
+        """Of the namespace whose turn it is the one that came last, as it waits longest from here."""
+        for namespace, line in self._line.items():
             late = (key for key, since in reversed(line.items()) if now - since >= TOLD_AFTER_SECONDS)
-            found += islice((key for key in late if key not in self._told), TOLD_AT_ONCE)
-        self._told.update(found)
-        return (*found,)
+            key = next((key for key in late if key not in self._told), None)
+            if key is not None:
+                self._told.add(key)
+                self._line[namespace] = self._line.pop(namespace)
+                return key
+        return None
 
     def meanwhile(self, job: Job, facts: Sequence[Fact]) -> tuple[Fact, ...]:
         """What is recorded of a job that stands in line: that it waits, if it is told, and then all but its start."""
@@ -115,11 +129,16 @@ class Starts:
         return {namespace: len(line) for namespace, line in self._line.items()}
 
     def _free(self, namespace: str, now: float) -> int:
-        """Free turns; those whose time is over are."""
-        under_way = self._under_way.get(namespace, {})
-        for old in [old for old, until in under_way.items() if until <= now]:
-            del under_way[old]
-        return max(self._most - len(under_way), 0)
+        """Free turns of its share; those whose time is over are."""
+        self._end(namespace, now)
+        share = max(MOST_TOGETHER // max(len(self._under_way), 1), 1)
+        return max(min(MOST, share) - len(self._under_way.get(namespace, ())), 0)
+
+    def _end(self, namespace: str, now: float) -> None:
+        """End the turns whose time is over."""
+        under_way = {key: until for key, until in self._under_way.pop(namespace, {}).items() if until > now}
+        if under_way:
+            self._under_way[namespace] = under_way
 
     def _leave(self, key: JobKey) -> bool:
         """Take the job out of its line; False if it stood in none."""
