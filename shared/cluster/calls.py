@@ -97,8 +97,8 @@ class Caller:
         self._limiter = limiter
         self._answered = answered
         self.closed = False
-        self.answers = 0
-        """The answers so far, refusals among them."""
+        self.succeeded = 0
+        """The requests so far that succeeded; no streams are among them."""
         self.may_change: Callable[[], bool] = lambda: True
         """Called for every request that may change something, after it has its connection and before it is sent."""
 
@@ -141,6 +141,7 @@ class Caller:
                         raise
                 else:
                     sent.answered()
+                    self.succeeded += 1
                     return Answered(answer, response.headers)
             # Others have the place in flight meanwhile.
             await asyncio.sleep(seconds)
@@ -260,7 +261,6 @@ class Caller:
         except (aiohttp.ClientError, OSError):
             self._answered(method, "error")
             raise
-        self.answers += 1
         self._answered(method, str(response.status))
         return response
 

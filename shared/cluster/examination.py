@@ -53,8 +53,8 @@ class Examined(Protocol):
     url: str
 
     @property
-    def answers(self) -> int:
-        """How many requests it has answered, whoever of this process asked."""
+    def succeeded(self) -> int:
+        """How many requests of this process have succeeded, whatever for."""
 
     async def serves(self, resource: Resource[Any]) -> bool:
         """True if the API server serves the kind."""
@@ -77,13 +77,13 @@ async def examine(
     `rights` gives the rights that the served kinds require; `taking_over` adds its flag to the remedy.  Raises
     `Refused(reason="NotInstalled" | "Forbidden")`, `Busy` or `Transient`, with what is missing and what to do.
     """
-    before = cluster.answers
+    before = cluster.succeeded
     try:
         async with asyncio.timeout(patience):
             served = await _must_serve(cluster, kinds)
             await _must_allow(cluster, [*rights(served)], namespace, taking_over=taking_over)
     except TimeoutError as error:
-        if cluster.answers > before:
+        if cluster.succeeded > before:
             # Questions stand in one queue with the service's work.
             raise Busy(f"{cluster.url} answers, but not all questions about rights within {patience:g} s") from error
         raise _silent(cluster, patience) from error

@@ -55,9 +55,9 @@ class KubeCluster:
         self._pace = pace or Pace()
 
     @property
-    def answers(self) -> int:
-        """How many requests the API server has answered, in whatever way."""
-        return self._caller.answers
+    def succeeded(self) -> int:
+        """How many requests have succeeded, without streams."""
+        return self._caller.succeeded
 
     @classmethod
     async def connect(

@@ -62,7 +62,7 @@ PHASES = {
     "OverBudget": Reason(
         "the namespace has more new jobs a minute than it may; this one waits for its turn", since="0.2"
     ),
-    "ManyStarting": Reason("many jobs of the namespace are being made; this one waits for its turn", since="0.2"),
+    "ManyStarting": Reason("many jobs are being made; this one waits for its turn", since="0.2"),
     "TrainingRuntimeNotFound": Reason(
         "the runtime that the job names is not there; the job begins when it comes", since="0.2"
     ),
