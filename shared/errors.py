@@ -19,7 +19,7 @@ class Transient(Trouble):
 
 
 class NotOwner(Transient):
-    """It was not sent, because this replica does not hold the lease; the one that does will do it."""
+    """The request was not sent, as this replica does not hold the lease.  The lease holder repeats it."""
 
     def __init__(self) -> None:
         super().__init__("not sent: this replica lost the lease")

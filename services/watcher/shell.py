@@ -15,7 +15,7 @@ from services.watcher.core.cache import Cache
 from services.watcher.core.observe import observe
 from services.watcher.core.pace import Row, coalesces, pause, pods_are_to_come, wait, waits_for_the_rest
 from services.watcher.core.requests import waiting_room
-from services.watcher.core.starts import ENOUGH, LONGEST_SECONDS, Starts, begins
+from services.watcher.core.starts import LIMITS, Starts, begins
 from services.watcher.deadlines import Deadlines
 from services.watcher.watches import DEFAULTS, Options, Watches
 from shared.cluster import Cluster
@@ -120,14 +120,13 @@ class Watcher:
         if begins(job, facts):
             if self._starts.may_begin(job.key, now, told=bool(job.generation)):
                 return facts
-            self._wake_later(job.key, LONGEST_SECONDS)
             return self._starts.meanwhile(job, facts)
         if (seconds := self._starts.frees(job, now)) is not None:
-            asyncio.get_running_loop().call_later(seconds, self._wake_due, job.key.namespace)
+            asyncio.get_running_loop().call_later(seconds, self._wake_due)
         return facts
 
-    def _wake_due(self, namespace: str) -> None:
-        for key in self._starts.due(namespace, asyncio.get_running_loop().time()):
+    def _wake_due(self) -> None:
+        for key in self._starts.due(asyncio.get_running_loop().time()):
             self._runtime.wake(key)
 
     def _without_early(self, job: Job, facts: Sequence[Fact]) -> tuple[Fact, ...]:
@@ -200,7 +199,10 @@ class Watcher:
             self._watches.begin(runtime)
 
     async def _tell_of_budgets(self) -> None:
-        """Tell which budgets are met, and which jobs wait to begin; wake every job once the log has room again."""
+        """Tell which budgets are met and which jobs wait to begin; wake those whose turn it is.
+
+        Once the log has room again, wake all.
+        """
         told: set[tuple[str, str]] = set()
         begin_later: set[str] = set()
         full = False
@@ -211,8 +213,10 @@ class Watcher:
                 self._starts = Starts()
             for namespace, jobs in sorted(self._starts.waiting.items()):
                 if namespace not in begin_later:
-                    log.info("jobs wait to begin", namespace=namespace, jobs=jobs, why=ENOUGH)
+                    log.info("jobs wait to begin", namespace=namespace, jobs=jobs, why=LIMITS)
             begin_later = {*self._starts.waiting}
+            # The time of some turns may be over.
+            self._wake_due()
             if not full:
                 for key in self._starts.tell(asyncio.get_running_loop().time()):
                     self._runtime.wake(key)

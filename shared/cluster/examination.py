@@ -16,8 +16,8 @@ PATIENCE_SECONDS = 5.0
 """Seconds for an API server to answer which kinds it serves."""
 
 
-class Busy(Transient):
-    """The API server answers, but did not answer all questions in time: nothing is known to be missing."""
+class Unfinished(Transient):
+    """The API server answers, but did not answer all questions in time: what is missing, if anything, is not known."""
 
 
 class Right(NamedTuple):
@@ -54,7 +54,7 @@ class Examined(Protocol):
 
     @property
     def succeeded(self) -> int:
-        """How many requests of this process have succeeded, whatever for."""
+        """How many requests of this client have succeeded, whatever for, without streams."""
 
     async def serves(self, resource: Resource[Any]) -> bool:
         """True if the API server serves the kind."""
@@ -75,7 +75,8 @@ async def examine(
     """Return the served ones of `kinds`, each of which maps to the resources that it requires.
 
     `rights` gives the rights that the served kinds require; `taking_over` adds its flag to the remedy.  Raises
-    `Refused(reason="NotInstalled" | "Forbidden")`, `Busy` or `Transient`, with what is missing and what to do.
+    `Refused(reason="NotInstalled" | "Forbidden")` or `Transient`, with what is missing and what to do.  `Transient` is
+    `Unfinished` if any request of this client succeeded meanwhile: questions stand in one queue with its work.
     """
     before = cluster.succeeded
     try:
@@ -84,8 +85,8 @@ async def examine(
             await _must_allow(cluster, [*rights(served)], namespace, taking_over=taking_over)
     except TimeoutError as error:
         if cluster.succeeded > before:
-            # Questions stand in one queue with the service's work.
-            raise Busy(f"{cluster.url} answers, but not all questions about rights within {patience:g} s") from error
+            why = f"{cluster.url} answers, but not every question within {patience:g} s; look at its load"
+            raise Unfinished(why) from error
         raise _silent(cluster, patience) from error
     return served
 

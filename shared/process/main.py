@@ -115,6 +115,7 @@ class Found(NamedTuple):
     async def must_be_usable(self, author: Author) -> None:
         """Raise `Trouble` if this service cannot work now; the message says what to do."""
         await must_fit(self.eventlog)
+        await self.leases.must_be_exclusive()
         settings = self.dependencies.settings
         wanted = {kind.resource: kind.requests for kind in self.dependencies.kinds}
 
@@ -126,7 +127,6 @@ class Found(NamedTuple):
         served = await examine(self.cluster, wanted, rights, settings.namespace, taking_over=settings.take_over)
         if not settings.namespace:
             await self.scope.must_be_ours(served)
-        await self.leases.must_be_exclusive()
 
 
 @asynccontextmanager

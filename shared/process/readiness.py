@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from shared.backoff import doubled
-from shared.cluster.examination import Busy
+from shared.cluster.examination import Unfinished
 from shared.errors import Refused, Transient, Trouble
 from shared.process.health import Health
 
@@ -60,7 +60,7 @@ class Waiting:
 async def look_after(health: Health, alarm: asyncio.Event, look: Callable[[], Awaitable[None]]) -> None:
     """Call `look` for ever: regularly, and soon after an `alarm` or a failure of the log.
 
-    The service is not ready while `look` raises or the log fails; an API server that is busy is no trouble.
+    The service is not ready while `look` raises or the log fails.  That a look was `Unfinished` makes it neither.
     """
     loop, waiting = asyncio.get_running_loop(), Waiting(health)
     while True:
@@ -71,12 +71,13 @@ async def look_after(health: Health, alarm: asyncio.Event, look: Callable[[], Aw
                     await alarm.wait()
         # This check may miss a failure after this point; its alarm starts the next check.
         alarm.clear()
+        last: Trouble | None = None
         while True:
             try:
-                with contextlib.suppress(Busy):
-                    await look()
+                await _look(look, last)
                 _must_not_fail(health)
             except (Transient, Refused) as trouble:
+                last = trouble
                 await waiting.after(trouble)
             else:
                 break
@@ -84,6 +85,15 @@ async def look_after(health: Health, alarm: asyncio.Event, look: Callable[[], Aw
             log.info("ready again")
         waiting.over()
         await asyncio.sleep(CALM_SECONDS)
+
+
+async def _look(look: Callable[[], Awaitable[None]], last: Trouble | None) -> None:
+    """Look; what was refused at the `last` look stays so until a look shows that it is mended."""
+    try:
+        await look()
+    except Unfinished:
+        if isinstance(last, Refused):
+            raise Refused(str(last), reason=last.reason) from None
 
 
 def _must_not_fail(health: Health) -> None:

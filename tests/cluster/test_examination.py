@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from aiohttp import web
 
 from shared.cluster import Resource
-from shared.cluster.examination import Busy, Right, examine, served
+from shared.cluster.examination import Right, Unfinished, examine, served
 from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster
 from shared.errors import Refused, Transient
@@ -135,14 +136,19 @@ async def never(_: web.Request) -> web.StreamResponse:
     raise AssertionError("an event that is never set was set")
 
 
-async def test_an_api_server_that_answers_others_meanwhile_is_busy(cluster: KubeCluster, server: ScriptedApiServer):
-    server.answers += [never, ok({"metadata": {"name": "p"}})]
+@pytest.mark.parametrize("succeeds", [True, False])
+async def test_an_api_server_that_does_meanwhile_what_it_is_asked_to_is_there(
+    cluster: KubeCluster, server: ScriptedApiServer, succeeds: bool
+):
+    server.answers += [never, ok({"metadata": {"name": "p"}}) if succeeds else status(500, "InternalError")]
     examining = asyncio.create_task(examine(cluster, JOBS_ALONE, nothing, patience=0.2))
     while not server.asked:
         await asyncio.sleep(0.01)
-    await cluster.get(PODS, "team-a", "p")
-    with pytest.raises(Busy, match="answers, but not all questions"):
+    with suppress(Transient):
+        await cluster.get(PODS, "team-a", "p")
+    with pytest.raises(Transient, match="answers, but not every question" if succeeds else "does not answer") as found:
         await examining
+    assert isinstance(found.value, Unfinished) is succeeds
 
 
 async def test_an_api_server_that_does_not_answer_is_given_up_soon(cluster: KubeCluster, server: ScriptedApiServer):

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key, l
 from services.scheduler.core.effects import CreateSecret
 from services.scheduler.shell import Scheduler
 from shared.cluster.kinds import PODS, SECRETS
-from shared.errors import Refused, Transient
+from shared.errors import NotOwner, Refused, Transient
 from shared.frameworks.training_job import SSH_KEYS, TRAININGJOBS
 from shared.job.chain import Head
 from shared.job.events.catalog import AnyEvent
@@ -77,6 +77,13 @@ async def test_the_secret_has_the_launchers_pair_the_workers_host_key_and_the_cl
     assert pinned.startswith("Host resnet-worker-*\n    StrictHostKeyChecking yes\n")
     assert pinned.endswith(contents["config"].decode())
     assert making.secret.manifest["type"] == "Opaque"
+
+
+async def test_that_the_lease_is_lost_stays_known_where_messages_are_withheld():
+    making = Making()
+    making.store.faults.fail_next("create", NotOwner(), plural="secrets")
+    with pytest.raises(NotOwner):
+        await making.make()
 
 
 async def test_a_secret_whose_answer_was_lost_counts_at_the_next_try_and_stays_as_it_is():

@@ -4,8 +4,8 @@ import asyncio
 
 from structlog.testing import capture_logs
 
-from shared.cluster.examination import Busy
-from shared.errors import Refused, Trouble
+from shared.cluster.examination import Unfinished
+from shared.errors import Refused, Transient, Trouble
 from shared.process.health import Health
 from shared.process.readiness import EVERY_SECONDS, LONGEST_WAIT_SECONDS, look_after
 from tests.kit.virtual_time import in_virtual_time, until
@@ -29,7 +29,7 @@ class Outside:
         if self.wrong:
             raise Refused(self.wrong, reason="Missing")
 
-    def fails(self, wrong: str) -> None:
+    def fails(self, wrong: Trouble | str) -> None:
         """From now on it is wrong, and the alarm is set."""
         self.wrong = wrong
         self.alarm.set()
@@ -74,16 +74,29 @@ async def test_another_trouble_is_said_at_once():
 
 
 @in_virtual_time
-async def test_an_api_server_that_is_too_busy_for_questions_is_no_trouble_and_ends_one():
+async def test_a_look_that_is_unfinished_is_no_trouble_and_ends_what_may_have_passed():
     outside = Outside()
     with capture_logs() as said:
-        outside.fails("no definitions")
+        outside.fails(Transient("it does not answer"))
         await until(lambda: bool(outside.health.trouble))
-        outside.wrong = Busy("it answers, but not all questions")
+        outside.wrong = Unfinished("it answers, but not every question")
         await until(lambda: not outside.health.trouble, seconds=LONGEST_WAIT_SECONDS + 1)
         await asyncio.sleep(10 * EVERY_SECONDS)
         assert [line["event"] for line in said] == ["not ready", "ready again"]
     assert len(outside.looks) <= 13
+    outside.looking.cancel()
+
+
+@in_virtual_time
+async def test_what_is_missing_stays_so_while_looks_are_unfinished():
+    outside = Outside()
+    outside.fails("no definitions")
+    await until(lambda: bool(outside.health.trouble))
+    outside.wrong = Unfinished("it answers, but not every question")
+    await asyncio.sleep(EVERY_SECONDS)
+    assert outside.health.trouble == "no definitions"
+    outside.wrong = ""
+    await until(lambda: not outside.health.trouble, seconds=LONGEST_WAIT_SECONDS + 1)
     outside.looking.cancel()
 
 

@@ -51,25 +51,37 @@ def test_turns_are_those_of_a_namespace(starts: Starts):
     assert starts.waiting == {"team-a": 2}
 
 
-def test_namespaces_share_the_turns_and_each_has_one(starts: Starts):
-    """Those that had more keep what is under way, and get no more before they are below their share."""
-    others = [f"team-{number}" for number in range(2 * MOST_TOGETHER)]
-    begun = {other: sum(starts.may_begin(a_key(number, other), 1.0) for number in range(MOST)) for other in others}
-    assert list(begun.values())[:2] == [MOST_TOGETHER // 2, MOST_TOGETHER // 3]
-    assert list(begun.values())[-1] == 1
-    assert starts.frees(with_key(RUNNING, 0), 1.0) == 0
-    assert starts.due("team-a", 1.0) == ()
+def begun(starts: Starts, namespace: str, jobs: int = MOST) -> int:
+    """How many of a namespace's jobs may begin."""
+    return sum(starts.may_begin(a_key(number, namespace), 1.0) for number in range(jobs))
 
 
-def test_the_share_grows_as_others_start_or_their_time_is_over(starts: Starts):
+def test_no_more_begin_of_all_namespaces_than_there_are_turns_but_each_may_have_one(starts: Starts):
     others = [f"team-{number}" for number in range(MOST_TOGETHER)]
-    assert all(starts.may_begin(a_key(0, other), 1.0) for other in others)
-    last = a_key(MOST, "team-z")
-    assert starts.may_begin(a_key(0, "team-z"), 50.0)
-    assert not starts.may_begin(last, 50.0)
-    starts.tell(1.0 + LONGEST_SECONDS)
-    assert starts.due("team-z", 1.0 + LONGEST_SECONDS) == (last,)
-    assert starts.due("team-a", 1.0 + LONGEST_SECONDS) == (a_key(MOST), a_key(MOST + 1))
+    assert [begun(starts, other) for other in others] == [MOST, *(1 for _ in others[1:])]
+    assert starts.frees(with_key(RUNNING, 0), 1.0) == 0
+    assert starts.due(1.0) == (), "there are more than enough"
+
+
+def test_what_some_namespaces_leave_is_for_those_with_many_jobs():
+    starts = Starts()
+    for number in range(MOST_TOGETHER - MOST):
+        assert begun(starts, f"team-{number}", 1) == 1
+    assert begun(starts, "crowd", 2 * MOST) == MOST
+
+
+def test_who_has_the_fewest_under_way_is_next(starts: Starts):
+    assert begun(starts, "team-b", MOST + 2) == MOST
+    assert begun(starts, "team-c", 3) == 1
+    for number in range(3):
+        starts.frees(with_key(RUNNING, number), 1.0)
+    assert starts.due(1.0) == (a_key(1, "team-c"), a_key(2, "team-c"))
+
+
+def test_no_newcomer_overtakes_who_waits(starts: Starts):
+    starts.frees(with_key(RUNNING, 0), 1.0)
+    assert not starts.may_begin(a_key(99), 1.0)
+    assert starts.may_begin(a_key(MOST), 1.0)
 
 
 def test_a_turn_is_kept_however_often_it_is_asked_for(starts: Starts):
@@ -78,20 +90,20 @@ def test_a_turn_is_kept_however_often_it_is_asked_for(starts: Starts):
 
 
 def test_who_waits_follows_those_that_started_in_the_order_of_coming(starts: Starts):
-    assert starts.due("team-a", 1.0) == ()
+    assert starts.due(1.0) == ()
     assert starts.frees(with_key(RUNNING, 3), 1.0) == 0
-    assert starts.due("team-a", 1.0) == (a_key(MOST),)
+    assert starts.due(1.0) == (a_key(MOST),)
     assert [starts.frees(with_key(RUNNING, number), 1.0) for number in (4, 5)] == [0, 0]
-    assert starts.due("team-a", 1.0) == (a_key(MOST), a_key(MOST + 1)), "as many as there are turns and jobs"
-    assert all(starts.may_begin(key, 1.0) for key in starts.due("team-a", 1.0))
+    assert starts.due(1.0) == (a_key(MOST), a_key(MOST + 1)), "as many as there are turns and jobs"
+    assert all(starts.may_begin(key, 1.0) for key in starts.due(1.0))
     assert not starts.waiting
 
 
 def test_a_job_with_all_its_pods_gives_its_turn_back_soon(starts: Starts):
     assert starts.frees(with_key(CREATED, 0), 0.5) is None
     assert [starts.frees(with_key(STARTING, 0), at) for at in (1.0, 1.5)] == [SETTLING_SECONDS, None]
-    assert starts.due("team-a", 1.0) == ()
-    assert starts.due("team-a", 1.0 + SETTLING_SECONDS) == (a_key(MOST),)
+    assert starts.due(1.0) == ()
+    assert starts.due(1.0 + SETTLING_SECONDS) == (a_key(MOST),)
     assert starts.may_begin(a_key(MOST), 1.0 + SETTLING_SECONDS)
 
 
@@ -153,6 +165,18 @@ async def test_a_job_whose_turn_has_not_come_is_recorded_in_brief_at_most():
         await world.start("scheduler")
         for number in range(JOBS - 1):
             await world.phase("Running", name=f"job-{number}")
+
+
+@in_virtual_time
+async def test_turns_that_end_by_time_are_passed_on_though_nothing_happens():
+    async with World() as world:
+        await world.kill("scheduler")
+        for number in range(MOST):
+            world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
+        await world.pass_seconds(LONGEST_SECONDS / 2)
+        world.apply(TRAININGJOBS, a_training_job("last", workers=1))
+        await world.pass_seconds(LONGEST_SECONDS / 2 + 2)
+        assert world.condition(TRAININGJOBS, "last", "Created") == ("True", "TrainingJobCreated")
 
 
 @in_virtual_time

@@ -9,7 +9,6 @@ second, however many jobs wait.
 """
 
 from collections.abc import Sequence
-from itertools import islice
 
 import msgspec
 
@@ -23,7 +22,7 @@ MOST = 20
 """Of one namespace: enough to keep a cluster busy that makes each within a tenth of a second."""
 
 MOST_TOGETHER = 2 * MOST
-"""Of all namespaces, which share them; one at the least is each one's own, however many there are."""
+"""Of all namespaces; each may have one, however many there are."""
 
 LONGEST_SECONDS = 60.0
 """The longest time that a job counts: the scheduler may be away."""
@@ -38,11 +37,11 @@ TOLD_AT_ONCE = 2
 """As many are told each second, of the namespaces by turns: with two statuses, two looks and a Kubernetes Event more
 each, a fiftieth of what a small API server takes."""
 
-ENOUGH = f"{MOST} jobs of a namespace begin at once, and {MOST_TOGETHER} of all"
+LIMITS = f"{MOST} jobs of one namespace begin at once, {MOST_TOGETHER} of all namespaces"
 
 _WAITS = Problem(
     reason=MANY_STARTING,
-    message=f"{ENOUGH}; this one waits for its turn",
+    message="many jobs of this namespace or of others are starting; this one waits for its turn",
 )
 
 
@@ -64,14 +63,14 @@ class Starts:
         """
         if key in self._under_way.get(key.namespace, {}):
             return True
-        if not self._free(key.namespace, now):
-            self._line.setdefault(key.namespace, {}).setdefault(key, now)
-            if told:
-                self._told.add(key)
-            return False
-        self._under_way.setdefault(key.namespace, {})[key] = now + LONGEST_SECONDS
-        self._leave(key)
-        return True
+        self._line.setdefault(key.namespace, {}).setdefault(key, now)
+        if key in self.due(now):
+            self._under_way.setdefault(key.namespace, {})[key] = now + LONGEST_SECONDS
+            self._leave(key)
+            return True
+        if told:
+            self._told.add(key)
+        return False
 
     def frees(self, job: Job, now: float) -> float | None:
         """Seconds until this job's state may free a turn for a job in line; None if it changes nothing."""
@@ -81,25 +80,35 @@ class Starts:
             # A turn that was free for it is free for the next one.
             return 0.0 if self._leave(key) else None
         if not _begins(job):
-            under_way = self._under_way[key.namespace]
-            del under_way[key]
-            if not under_way:
-                del self._under_way[key.namespace]
+            del self._under_way[key.namespace][key]
             return 0.0
         if until > now + SETTLING_SECONDS and _has_pods(job):
             self._under_way[key.namespace][key] = now + SETTLING_SECONDS
             return SETTLING_SECONDS
         return None
 
-    def due(self, namespace: str, now: float) -> tuple[JobKey, ...]:
-        """The first of the line, as many as there are free turns."""
-        line = self._line.get(namespace)
-        return tuple(islice(line, self._free(namespace, now))) if line else ()
+    def due(self, now: float) -> tuple[JobKey, ...]:
+        """Whose turn it is: of the namespace with the fewest under way its first in line, and so on."""
+        self._end(now)
+        counts = {namespace: len(self._under_way.get(namespace, ())) for namespace in self._line}
+        free = MOST_TOGETHER - sum(map(len, self._under_way.values()))
+        lines = {namespace: iter(line) for namespace, line in self._line.items()}
+        found: list[JobKey] = []
+        while lines:
+            namespace = min(lines, key=counts.__getitem__)
+            if counts[namespace] >= (MOST if free > 0 else 1):
+                break
+            key = next(lines[namespace], None)
+            if key is None:
+                del lines[namespace]
+                continue
+            found.append(key)
+            counts[namespace] += 1
+            free -= 1
+        return (*found,)
 
     def tell(self, now: float) -> tuple[JobKey, ...]:
         """Who is told now; to be called each second."""
-        for namespace in [*self._under_way]:
-            self._end(namespace, now)
         found = (self._told_next(now) for _ in range(TOLD_AT_ONCE))
         return tuple(key for key in found if key is not None)
 
@@ -128,17 +137,13 @@ class Starts:
         """How many jobs of a namespace wait for their turn."""
         return {namespace: len(line) for namespace, line in self._line.items()}
 
-    def _free(self, namespace: str, now: float) -> int:
-        """Free turns of its share; those whose time is over are."""
-        self._end(namespace, now)
-        share = max(MOST_TOGETHER // max(len(self._under_way), 1), 1)
-        return max(min(MOST, share) - len(self._under_way.get(namespace, ())), 0)
-
-    def _end(self, namespace: str, now: float) -> None:
+    def _end(self, now: float) -> None:
         """End the turns whose time is over."""
-        under_way = {key: until for key, until in self._under_way.pop(namespace, {}).items() if until > now}
-        if under_way:
-            self._under_way[namespace] = under_way
+        lasting = (
+            (namespace, {key: until for key, until in under_way.items() if until > now})
+            for namespace, under_way in self._under_way.items()
+        )
+        self._under_way = {namespace: under_way for namespace, under_way in lasting if under_way}
 
     def _leave(self, key: JobKey) -> bool:
         """Take the job out of its line; False if it stood in none."""
