@@ -1,15 +1,21 @@
 """Ten thousand jobs of four workers: what another namespace feels when they are applied at once, and what they cost.
 
-While those of one namespace start, a worker of another namespace's running jobs fails once a second, and the clock runs
-until the status tells it all.  They do not all start within the hour: for each pod kube-controller-manager looks at
-every Service of the namespace.  So those that are held come from fifty namespaces.  Then everything is stopped, a
-worker of one more job fails, and all four services start again.
+While those of one namespace start, a worker of another namespace's running jobs fails once a second.  One clock runs
+until all that follows stands in the status, by the API server's audit log, another until a watch shows it: while ten
+thousand jobs are applied, the API server's watches tell of each of them first, whoever wrote.
+
+They do not all start within the hour: for each pod kube-controller-manager looks at every Service of the namespace.
+Those that are held come from fifty namespaces, therefore.  Then everything is stopped, a worker of one more job fails,
+and all four services start again.
 """
 
 import asyncio
 import contextlib
 import time
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
 
 from shared.frameworks.scale_requests import GROUP
 from tests.bench.real import starts
@@ -19,7 +25,7 @@ from tests.bench.real.manifests import collection, training_job
 from tests.bench.real.meter import Meter
 from tests.bench.real.reactions import Changes, change_seen, changed
 from tests.bench.real.table import Figure, percentiles
-from tests.bench.real.world import Run, World, patiently, progress
+from tests.bench.real.world import BARE, Run, World, patiently, progress
 from tests.kit.operator import audited
 
 JOBS = 10_000
@@ -46,21 +52,40 @@ async def _flood(jobs: int) -> list[Figure]:
         applying = asyncio.ensure_future(world.client.flood(bodies))
         turns = min(jobs // OTHERS, OTHER_WORKERS - 1)
         changes = iter([(f"job-{job}", worker) for worker in range(turns) for job in range(OTHERS)])
-        found = Changes()
+        found, written = Changes(), world.audit.stat().st_size
         try:
             await changed(world, world.jobs, "others", changes, 1, lambda _: False, found, settle=False)
         finally:
             applying.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await applying
-    p50, p99 = percentiles(found.taken)
+        taken = stood(audited(world.audit, after=written), "others")
+    what = f"worker failed → status while another namespace's {jobs:,} jobs x {WORKERS} start, 1/s: p50 / p99"
+    (p50, p99), (seen50, seen99) = percentiles(taken), percentiles(found.taken)
     return [
-        Figure(
-            f"worker failed → status while another namespace's {jobs:,} jobs x {WORKERS} start, 1/s: p50 / p99",
-            f"{p50:.0f} / {p99:.0f} ms of {len(found.taken)}",
-            goal="p99 ≤ 1,000 ms",
-        )
+        Figure(what, f"{p50:.0f} / {p99:.0f} ms of {len(taken)}", goal="p99 ≤ 1,000 ms"),
+        Figure(f"{what}, shown by a watch", f"{seen50:.0f} / {seen99:.0f} ms of {len(found.taken)}"),
     ]
+
+
+def stood(calls: Iterable[dict[str, Any]], namespace: str) -> list[float]:
+    """Seconds from each worker that failed to the last write of its job's status before that job's next one."""
+    failed, written = list[tuple[str, datetime]](), defaultdict[str, list[datetime]](list)
+    for call in calls:
+        of = call.get("objectRef", {})
+        what = call["verb"], of.get("resource"), of.get("subresource"), of.get("namespace")
+        if what == ("patch", "pods", "status", namespace) and call["user"]["username"].endswith(f":{BARE}"):
+            at = datetime.fromisoformat(call["requestReceivedTimestamp"])
+            failed.append((of["name"].rpartition("-worker-")[0], at))
+        elif what == ("patch", "trainingjobs", "status", namespace):
+            written[of["name"]].append(datetime.fromisoformat(call["stageTimestamp"]))
+    found, until = list[float](), dict[str, datetime]()
+    for job, moment in sorted(failed, key=lambda change: change[1], reverse=True):
+        later = [at for at in sorted(written[job]) if at > moment]
+        between = [at for at in later if job not in until or at < until[job]]
+        found.append(((between or later[:1])[-1] - moment).total_seconds())
+        until[job] = moment
+    return found
 
 
 async def _held(jobs: int, *, quick: bool) -> list[Figure]:
