@@ -56,6 +56,8 @@ class _Lane:
     def __init__(self, leisure: Leisure) -> None:
         self.in_flight = InFlight(leisure)
         self.slots = {bulk: asyncio.Semaphore(EFFECTS_PER_JOB) for bulk in (False, True)}
+        self.look_at = 0.0
+        """The loop's time of the next look at what was made and is perhaps never seen: one for all of it."""
 
 
 class _Round:
@@ -118,6 +120,7 @@ class Acts:
         due = lane.in_flight.due(allowed, self._time(), history.sequence, all_of_them=all_of_them)
         next_due = lane.in_flight.next_due()
         self._requeue_after(key, max(next_due - self._time(), 0.0))
+        self._look_at(key, lane.in_flight.settled(self._time()))
         if due or isfinite(next_due):
             self._waiting[key] = None
         if not lane.in_flight:
@@ -221,13 +224,20 @@ class Acts:
             log_lines.held(history, history.sequence)
             return None
         succeeded(item, self._time())
-        self._requeue_after(key, item.effect.settle)
+        self._look_at(key, item.not_before)
         return None
 
     def _requeue_after(self, key: JobKey, seconds: float) -> None:
         """Requeue the job in `seconds`; not for 0, because the end of the round requeues it."""
         if seconds:
             self._queue.add_after(key, seconds + 0.001)
+
+    def _look_at(self, key: JobKey, moment: float) -> None:
+        """Requeue the job at this moment, unless it is looked at before: then the rest is seen to."""
+        now, lane = self._time(), self._lanes[key]
+        if isfinite(moment) and not now < lane.look_at <= moment:
+            lane.look_at = moment
+            self._requeue_after(key, moment - now)
 
     def _must_own(self) -> None:
         """Raise `NotOwner` if this replica lost the lease while the effect waited for its turn."""

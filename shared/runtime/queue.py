@@ -233,6 +233,11 @@ class InFlight:
         """The loop's time at which the first change that can wait is carried out; infinite without one."""
         return min((item.due for item in self._by_target.values() if item.due), default=inf)
 
+    def settled(self, now: float) -> float:
+        """The loop's time at which the first change that was made and is still wanted may be repeated; or infinite."""
+        made = (item.not_before for item in self._by_target.values() if not item.running and not item.tries)
+        return min((settled for settled in made if settled > now), default=inf)
+
     def waits(self) -> bool:
         """True if a target is to be changed."""
         return any(isfinite(item.wanted) for item in self._by_target.values())

@@ -701,6 +701,29 @@ async def test_effects_that_end_together_wake_their_job_together():
 
 
 @in_virtual_time
+async def test_what_was_made_and_seen_is_looked_at_once_in_a_while_not_once_each():
+    """A hundred effects end one after the other, and are seen soon after."""
+    made: set[str] = set()
+
+    async def act(effect: Effect, context: Context) -> None:
+        assert isinstance(effect, Make)
+        await asyncio.sleep(0.1 * effect.slot.index)
+        made.add(effect.target)
+
+    def decide(history: History) -> list[Step]:
+        wanted = wanting(*range(100))(history)
+        return [effect for effect in wanted if isinstance(effect, Effect) and effect.target not in made]
+
+    stage = Stage(Small(decide, act))
+    async with stage.running():
+        for _ in range(30):
+            stage.see()
+            await asyncio.sleep(1)
+        assert len(made) == len(stage.service.acted) == 100
+    assert len(stage.service.decided) <= 2 * 30
+
+
+@in_virtual_time
 async def test_a_wake_up_never_comes_too_early():
     stage = Stage(Small(wanting(0)))
     async with stage.running():

@@ -23,7 +23,7 @@ APPENDS = 3.0
 """The pause in durations of an append, so that a busy log gets fewer appends."""
 
 LONGEST_SECONDS = 0.1
-"""The longest pause, which a person who watches the status does not notice."""
+"""The longest pause of a job of up to a thousand pods, which a person who watches the status does not notice."""
 
 SECONDS_PER_JOB = 0.03
 """The pause for each other job that pauses: about thirty events a second for all jobs together."""
@@ -111,8 +111,9 @@ def pause(pods: int, append_seconds: float, others: int, row: int = 1) -> float:
     `append_seconds` is the duration of the last append, `others` the number of jobs that pause now, `row` that of this
     job's series without a rest between them.
     """
-    busy = max(pods * SECONDS_PER_POD, append_seconds * APPENDS)
-    alone = LONGEST_SECONDS if row > RESTLESS else min(busy, LONGEST_SECONDS)
+    of_its_size = pods * SECONDS_PER_POD
+    longest = max(of_its_size, LONGEST_SECONDS)
+    alone = longest if row > RESTLESS else min(max(of_its_size, append_seconds * APPENDS), longest)
     crowd = min(others * SECONDS_PER_JOB, LONGEST_IN_A_CROWD_SECONDS)
     return max(alone, crowd, SHORTEST_SECONDS)
 
