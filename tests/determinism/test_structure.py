@@ -154,6 +154,7 @@ TIES = {
         "sorted by lambda slot: slot.index",
     ): "workers of one attempt have an index each",
     ("services/scheduler/core/replacing.py", "sorted by lambda pod: pod.deleting"): "pods are in the order first seen",
+    ("services/watcher/core/starts.py", "min by counts.__getitem__"): "the first line, as they came or were told of",
     ("services/watcher/core/requests.py", "sorted by turn"): "a tuple that ends with a version, which one change has",
     ("shared/frameworks/statuses.py", "max by lambda known: known.since.sequence"): "the last condition",
     ("shared/job/milestones.py", "max by lambda known: known.updated.sequence"): "the first condition",
