@@ -60,7 +60,8 @@ class Waiting:
 async def look_after(health: Health, alarm: asyncio.Event, look: Callable[[], Awaitable[None]]) -> None:
     """Call `look` for ever: regularly, and soon after an `alarm` or a failure of the log.
 
-    The service is not ready while `look` raises or the log fails.  That a look was `Unfinished` makes it neither.
+    The service is not ready while `look` raises or the log fails.  An `Unfinished` look counts as one that found
+    nothing, unless something was refused at the last one.
     """
     loop, waiting = asyncio.get_running_loop(), Waiting(health)
     while True:

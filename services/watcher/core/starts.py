@@ -2,7 +2,7 @@
 
 What begins beyond that waits in the watcher, where it costs nothing.  In the queues behind it, before all those of the
 API server's watches, all namespaces stand in one line: ten thousand jobs of one would hold up the first of another, and
-those of fifty each other, until hardly one of them is whole.
+those of fifty namespaces would hold up each other, until hardly a job has all its pods.
 
 A job that waits for long is recorded in brief, so that its status says why.  That is a write, too: there are a few a
 second, however many jobs wait.
