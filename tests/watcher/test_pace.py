@@ -11,6 +11,7 @@ import pytest
 from services.watcher.core.pace import (
     IN_A_ROW_SECONDS,
     LONGEST_IN_A_CROWD_SECONDS,
+    LONGEST_OF_MANY_PODS_SECONDS,
     LONGEST_SECONDS,
     LONGEST_START_SECONDS,
     MOST_WAITED_FOR,
@@ -56,6 +57,7 @@ APPEND_SECONDS = 0.2
         pytest.param(4, 0.020, 0, 0.06, id="and any job while the log is slow"),
         pytest.param(4, 0.5, 0, LONGEST_SECONDS, id="but never so long that a person would notice"),
         pytest.param(7_000, 0.001, 0, 0.7, id="unless the job is so large"),
+        pytest.param(50_000, 0.001, 0, LONGEST_OF_MANY_PODS_SECONDS, id="and never longer than a second"),
         pytest.param(4, 0.001, 6, 0.18, id="among many that start at once each waits its share"),
         pytest.param(4, 0.001, 900, LONGEST_IN_A_CROWD_SECONDS, id="which has an end too"),
     ],

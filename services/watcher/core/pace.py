@@ -25,6 +25,9 @@ APPENDS = 3.0
 LONGEST_SECONDS = 0.1
 """The longest pause of a job of up to a thousand pods, which a person who watches the status does not notice."""
 
+LONGEST_OF_MANY_PODS_SECONDS = 1.0
+"""The longest pause of any job: that of 10,000 pods."""
+
 SECONDS_PER_JOB = 0.03
 """The pause for each other job that pauses: about thirty events a second for all jobs together."""
 
@@ -111,11 +114,10 @@ def pause(pods: int, append_seconds: float, others: int, row: int = 1) -> float:
     `append_seconds` is the duration of the last append, `others` the number of jobs that pause now, `row` that of this
     job's series without a rest between them.
     """
-    of_its_size = pods * SECONDS_PER_POD
-    longest = max(of_its_size, LONGEST_SECONDS)
-    alone = longest if row > RESTLESS else min(max(of_its_size, append_seconds * APPENDS), longest)
+    of_its_size = min(pods * SECONDS_PER_POD, LONGEST_OF_MANY_PODS_SECONDS)
+    busy = LONGEST_SECONDS if row > RESTLESS else min(append_seconds * APPENDS, LONGEST_SECONDS)
     crowd = min(others * SECONDS_PER_JOB, LONGEST_IN_A_CROWD_SECONDS)
-    return max(alone, crowd, SHORTEST_SECONDS)
+    return max(of_its_size, busy, crowd, SHORTEST_SECONDS)
 
 
 class Row(NamedTuple):
