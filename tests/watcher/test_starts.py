@@ -38,6 +38,12 @@ def with_key(job: Job, number: int) -> Job:
     return replace(job, key=a_key(number))
 
 
+def apply_jobs(world: World, *numbers: int) -> None:
+    """Jobs of one worker, with the numbers of this `range`."""
+    for number in range(*numbers):
+        world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
+
+
 @pytest.fixture
 def starts() -> Starts:
     """All of one namespace's turns are taken, and two jobs wait."""
@@ -143,8 +149,7 @@ def test_one_that_is_gone_waits_no_more(starts: Starts):
 @in_virtual_time
 async def test_a_crowd_of_one_namespace_holds_up_no_other():
     async with World() as world:
-        for number in range(JOBS):
-            world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
+        apply_jobs(world, JOBS)
         world.apply(TRAININGJOBS, a_training_job("other", workers=1), "team-b")
         await world.phase("Running", name="other", namespace="team-b")
         for number in range(JOBS):
@@ -155,8 +160,7 @@ async def test_a_crowd_of_one_namespace_holds_up_no_other():
 async def test_a_job_whose_turn_has_not_come_is_recorded_in_brief_at_most():
     async with World() as world:
         await world.kill("scheduler")
-        for number in range(JOBS):
-            world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
+        apply_jobs(world, JOBS)
         await world.pass_seconds(LONGEST_SECONDS / 2)
         assert world.count("JobCreated") == MOST
         world.delete(TRAININGJOBS, f"job-{JOBS - 1}")
@@ -171,8 +175,7 @@ async def test_a_job_whose_turn_has_not_come_is_recorded_in_brief_at_most():
 async def test_turns_that_end_by_time_are_passed_on_though_nothing_happens():
     async with World() as world:
         await world.kill("scheduler")
-        for number in range(MOST):
-            world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
+        apply_jobs(world, MOST)
         await world.pass_seconds(LONGEST_SECONDS / 2)
         world.apply(TRAININGJOBS, a_training_job("last", workers=1))
         await world.pass_seconds(LONGEST_SECONDS / 2 + 2)
@@ -183,8 +186,7 @@ async def test_turns_that_end_by_time_are_passed_on_though_nothing_happens():
 async def test_who_waits_longer_than_a_moment_is_told_and_begins_in_turn():
     async with World() as world:
         await world.kill("scheduler")
-        for number in range(MOST):
-            world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
+        apply_jobs(world, MOST)
         await world.until(lambda: world.count("JobObserved") == MOST)
         for name in ("next", last := "last"):
             world.apply(TRAININGJOBS, a_training_job(name, workers=1))
@@ -208,8 +210,7 @@ async def test_who_waits_longer_than_a_moment_is_told_and_begins_in_turn():
 async def test_one_that_was_told_may_go():
     async with World() as world:
         await world.kill("scheduler")
-        for number in range(MOST):
-            world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
+        apply_jobs(world, MOST)
         await world.until(lambda: world.count("JobObserved") == MOST)
         world.apply(TRAININGJOBS, a_training_job("last", workers=1))
         await world.until(lambda: world.condition(TRAININGJOBS, "last", "Created") == ("False", "ManyStarting"))
@@ -221,8 +222,7 @@ async def test_one_that_was_told_may_go():
 async def test_a_flood_of_jobs_that_wait_is_a_few_writes_a_second():
     async with World() as world:
         await world.kill("scheduler")
-        for number in range(200):
-            world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
+        apply_jobs(world, 200)
         await world.pass_seconds(TOLD_AFTER_SECONDS + 10)
         conditions = [world.condition(TRAININGJOBS, f"job-{number}", "Created") for number in range(200)]
         told = conditions.count(("False", "ManyStarting"))
@@ -234,8 +234,7 @@ async def test_a_flood_of_jobs_that_wait_is_a_few_writes_a_second():
 async def test_a_replica_that_leads_again_tells_a_few_at_a_time():
     async with World() as world:
         await world.kill("scheduler")
-        for number in range(200):
-            world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
+        apply_jobs(world, 200)
         await world.until(lambda: world.count("JobObserved") == MOST)
         world.standby.add("watcher")
         await world.pass_seconds(10 * TOLD_AFTER_SECONDS)
@@ -250,8 +249,7 @@ async def test_a_replica_that_leads_again_tells_a_few_at_a_time():
 async def test_a_log_that_has_room_again_is_told_a_few_at_a_time():
     async with World() as world:
         await world.kill("scheduler")
-        for number in range(200):
-            world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
+        apply_jobs(world, 200)
         await world.until(lambda: world.count("JobObserved") == MOST)
         world.full = True
         await world.pass_seconds(3 * TOLD_AFTER_SECONDS)
@@ -265,13 +263,11 @@ async def test_a_log_that_has_room_again_is_told_a_few_at_a_time():
 async def test_slow_images_and_refused_pods_hold_up_no_other_job():
     async with World() as world:
         world.stuck |= {f"job-{number}-worker-0" for number in range(MOST)}
-        for number in range(2 * MOST):
-            world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
+        apply_jobs(world, 2 * MOST)
         for number in range(MOST, 2 * MOST):
             await world.phase("Running", name=f"job-{number}")
         world.store.pod_quota[NAMESPACE] = 1
-        for number in range(2 * MOST, 3 * MOST + 1):
-            world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
+        apply_jobs(world, 2 * MOST, 3 * MOST + 1)
         await world.shows("WorkersCreated", "QuotaExceeded", name=f"job-{3 * MOST}")
 
 
@@ -279,8 +275,7 @@ async def test_slow_images_and_refused_pods_hold_up_no_other_job():
 async def test_as_many_follow_at_once_as_settled_at_once():
     async with World() as world:
         world.stuck |= {f"job-{number}-worker-0" for number in range(6 * MOST)}
-        for number in range(6 * MOST):
-            world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
+        apply_jobs(world, 6 * MOST)
         await world.pass_seconds(6 * (SETTLING_SECONDS + LONGEST_START_SECONDS))
         assert world.count("JobCreated") == 6 * MOST
 
@@ -289,8 +284,7 @@ async def test_as_many_follow_at_once_as_settled_at_once():
 async def test_a_watcher_that_starts_again_finds_who_waits():
     async with World() as world:
         await world.kill("scheduler")
-        for number in range(JOBS):
-            world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
+        apply_jobs(world, JOBS)
         await world.until(lambda: world.count("JobObserved") == MOST)
         await world.restart("watcher")
         await world.start("scheduler")
@@ -303,8 +297,7 @@ async def test_a_watcher_that_starts_again_finds_who_waits():
 async def test_a_request_waits_with_its_job_beyond_its_own_timeout(first: bool):
     async with World() as world:
         await world.kill("scheduler")
-        for number in range(MOST):
-            world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
+        apply_jobs(world, MOST)
         await world.until(lambda: world.count("JobObserved") == MOST)
         wishes = [
             (TRAININGJOBS, a_training_job("last", workers=1)),
