@@ -21,7 +21,8 @@ import msgspec
 from yarl import URL
 
 from muster.following import warn
-from muster.outgoing import Format, Sent, Verdict, request_of, secret_of, signature, structured, verdict, wait_of
+from muster.formats import Format
+from muster.outgoing import Sent, Verdict, request_of, secret_of, signature, structured, verdict, wait_of
 from shared.backoff import Backoff
 from shared.errors import Refused, Transient
 from shared.eventlog.account import SUBSCRIBER

@@ -10,9 +10,10 @@ import yaml
 from muster.asking import ask, by_cluster, patiently, streamed
 from muster.causes.words import waits_for
 from muster.following import condition_of
+from muster.formats import Output
 from muster.kinds import known_kinds, word_of
 from muster.reading import everything, open_cluster, open_log
-from muster.summary import Output, Summary, summary
+from muster.summary import Summary, summary
 from muster.targets import Asked, find, subjects_of
 from muster.terminal import say
 from shared.cluster.kube import KubeCluster

@@ -17,8 +17,8 @@ from muster.following import Tell, warn
 from muster.kinds import known_kinds
 from muster.reading import everything, found_subjects, open_cluster, open_log
 from muster.saved import event_of, line_of
-from muster.targets import Asked, Target, fail, find, subjects_of
-from muster.terminal import say
+from muster.targets import Asked, Target, find, subjects_of
+from muster.terminal import fail, say
 from muster.words import one_line
 from shared.cluster import Cluster
 from shared.cluster.kube import KubeCluster

@@ -10,12 +10,12 @@ import hashlib
 import hmac
 from collections.abc import Iterable, Sequence
 from email.utils import parsedate_to_datetime
-from enum import StrEnum
 from typing import Any, Literal, get_args
 from urllib.parse import quote
 
 import msgspec
 
+from muster.formats import Format
 from muster.words import said
 from shared.errors import Refused
 from shared.eventlog.durable import Delivered
@@ -37,14 +37,6 @@ PHASES = {
     tag.removeprefix("Job"): tag for tag in (str(kind.__struct_config__.tag) for kind in get_args(status.Decision))
 }
 """By phase, the type of the events with which jobs enter it."""
-
-
-class Format(StrEnum):
-    """The forms of a request."""
-
-    binary = "binary"
-    structured = "structured"
-    slack = "slack"
 
 
 class Sent(msgspec.Struct, frozen=True):

@@ -9,7 +9,8 @@ import typer
 import uvloop
 
 from muster.following import WAITED_TOO_LONG, WaitedTooLong
-from muster.targets import Asked, fail, find, subjects_of
+from muster.targets import Asked, find, subjects_of
+from muster.terminal import fail
 from shared.cluster.kube import KubeCluster
 from shared.errors import Transient, Trouble
 from shared.eventlog import EventLog, Stored

@@ -5,8 +5,7 @@ from pathlib import Path
 import typer
 
 from muster.saved import event_of
-from muster.targets import fail
-from muster.terminal import say
+from muster.terminal import fail, say
 from muster.words import one_line
 from shared.eventlog import Stored
 from shared.job.fold import Histories

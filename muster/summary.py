@@ -1,7 +1,5 @@
 """The summary of a job, as in its own status: phase, pods, restarts.  Pure."""
 
-from enum import StrEnum
-
 import msgspec
 
 from shared.errors import Refused
@@ -12,15 +10,6 @@ from shared.job.policies import replacement
 from shared.job.spec import WORKER
 from shared.job.state import Job
 from shared.job.views import alive
-
-
-class Output(StrEnum):
-    """The formats of `muster get`."""
-
-    table = "table"
-    wide = "wide"
-    json = "json"
-    yaml = "yaml"
 
 
 class Summary(msgspec.Struct, frozen=True):

@@ -5,10 +5,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-import typer
 
 from muster.kinds import called, known_kinds, words_of
-from muster.terminal import say
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.errors import Refused
@@ -191,9 +189,3 @@ def _means(job: Job, target: Target) -> bool:
         # The history has only requests that wait for the job.
         return target.has_requests
     return (job.api_version.partition("/")[0], job.kind) == (target.resource.group, target.resource.kind)
-
-
-def fail(message: str) -> typer.Exit:
-    """Print one line on standard error; the exception ends the command with exit code 1."""
-    say(f"muster: {message}", err=True)
-    return typer.Exit(1)

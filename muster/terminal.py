@@ -18,6 +18,12 @@ def say(text: str, *, err: bool = False, nl: bool = True, exact: bool = False) -
     typer.echo(text if exact and not stream.isatty() else harmless(text), err=err, nl=nl)
 
 
+def fail(message: str) -> typer.Exit:
+    """Print one line on standard error; the exception ends the command with exit code 1."""
+    say(f"muster: {message}", err=True)
+    return typer.Exit(1)
+
+
 def harmless(text: str) -> str:
     """The text with escapes in the place of control characters; JSON stays JSON of the same meaning."""
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

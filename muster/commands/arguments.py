@@ -5,18 +5,24 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from pydantic import ValidationError
 
-from muster.targets import Asked, fail, parse_target
+from muster.terminal import fail
 from shared.errors import Refused
-from shared.process.settings import Settings, complaint
 
 if TYPE_CHECKING:
+    from muster.targets import Asked
     from shared.cluster.kube import KubeCluster
+    from shared.process.settings import Settings
+
+TIMEOUT_SECONDS = 600
 
 
-def settings() -> Settings:
+def settings() -> "Settings":
     """The settings of the environment.  Exits with one line for a bad one."""
+    from pydantic import ValidationError
+
+    from shared.process.settings import Settings, complaint
+
     try:
         return Settings()
     except ValidationError as error:
@@ -32,8 +38,10 @@ def wrong_usage(hint: str | None = None) -> Iterator[None]:
         raise typer.BadParameter(str(refusal), param_hint=hint) from refusal
 
 
-def named(text: str) -> Asked:
+def named(text: str) -> "Asked":
     """The job or the request of a KIND/NAME.  Wrong usage if it is none."""
+    from muster.targets import parse_target
+
     with wrong_usage():
         return parse_target(text)
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from muster.commands.arguments import JobName, Namespace, Nats, named, on_cluster, settings
-from muster.summary import Output
+from muster.formats import Output
 
 
 def schema(

@@ -6,8 +6,7 @@ from typing import Annotated
 import typer
 
 from muster.commands.arguments import settings, wrong_usage
-from muster.outgoing import PHASES, Format, filters_of
-from muster.targets import must_be_names
+from muster.formats import Format
 
 LONGEST_SECONDS = 300.0
 
@@ -62,8 +61,10 @@ def forward(
 
     from muster.forward import Wish
     from muster.forward import forward as send
+    from muster.outgoing import PHASES, filters_of
     from muster.reading import run as running
     from muster.schemas import KINDS
+    from muster.targets import must_be_names
 
     try:
         url = URL(to)

@@ -4,8 +4,7 @@ from typing import Annotated
 
 import typer
 
-from muster.commands.arguments import JobName, Namespace, Timeout, Wait, named, on_cluster
-from muster.following import TIMEOUT_SECONDS
+from muster.commands.arguments import TIMEOUT_SECONDS, JobName, Namespace, Timeout, Wait, named, on_cluster
 
 
 def scale(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from muster.targets import fail
+from muster.terminal import fail
 
 if TYPE_CHECKING:
     from muster.stack import Host

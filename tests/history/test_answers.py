@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from muster.formats import Output
 from muster.get import Wish, texts
 from muster.history import Part, known_by_log, lines
 from muster.kinds import known_kinds
 from muster.report import report_by_log
 from muster.report import told as told_report
-from muster.summary import Output
 from muster.targets import parse_target
 from muster.why import answer
 from services.history import answers

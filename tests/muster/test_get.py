@@ -8,8 +8,8 @@ import msgspec
 import pytest
 import yaml
 
+from muster.formats import Output
 from muster.get import Wish, texts
-from muster.summary import Output
 from muster.targets import Asked, parse_target
 from shared.errors import Refused
 from shared.eventlog import Stored

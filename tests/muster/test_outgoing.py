@@ -9,7 +9,8 @@ import msgspec
 import pytest
 from cloudevents.core.bindings.http import HTTPMessage, from_http_event
 
-from muster.outgoing import Format, filters_of, line, request_of, secret_of, signature, verdict, wait_of
+from muster.formats import Format
+from muster.outgoing import filters_of, line, request_of, secret_of, signature, verdict, wait_of
 from shared.errors import Refused
 from shared.eventlog import Stored
 from shared.eventlog.durable import Delivered
