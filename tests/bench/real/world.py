@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Sequence
 from contextlib import AsyncExitStack, aclosing
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -27,7 +28,7 @@ from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
 from shared.frameworks.scale_requests import GROUP
 from shared.ports import free_port
-from tests.bench.real.client import Client, Job, Plain, Pod, Watch, encode
+from tests.bench.real.client import CallError, Client, Job, Plain, Pod, Watch, encode
 from tests.bench.real.manifests import BARE_GROUP, collection, definitions, training_job
 from tests.bench.real.peers import Peer, PeerJob, Peers
 from tests.bench.real.processes import processor
@@ -253,7 +254,7 @@ class World:
         if self._peer:
             jobs = [path_of(self._peer.manifest("", namespace, 1))]
         for path in jobs:
-            await self.client.call("DELETE", path)
+            await self._delete_all(path)
         now = encode({"gracePeriodSeconds": 0})
         await self.client.call("DELETE", collection("pods", namespace), now)
         await self.client.call("DELETE", collection("configmaps", namespace))
@@ -261,6 +262,17 @@ class World:
             while any(at[0] == namespace for watch in (self.pods, self.jobs, self.peer_jobs) for at in watch.there):
                 await asyncio.sleep(0.05)
             await self.quiet()
+
+    async def _delete_all(self, path: str) -> None:
+        """Delete a collection; an API server that is busy ends the call after a minute, and the next one goes on."""
+        while True:
+            try:
+                await self.client.call("DELETE", path)
+            except CallError as error:
+                if error.status != HTTPStatus.GATEWAY_TIMEOUT:
+                    raise
+            else:
+                return
 
     async def quiet(self) -> None:
         """Nothing was appended to the log for `QUIET` seconds."""
