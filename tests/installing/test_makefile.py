@@ -121,9 +121,7 @@ def test_running_installs_only_what_running_needs_and_each_step_is_told(checkout
     assert checkout.installed() == {"muster", "running", "developing"}
     assert " developing" in said
 
-
-def test_a_new_lock_is_installed_into_what_is_there(checkout: Checkout):
-    checkout.make(".venv/.developing")
+    # A new lock is installed into what is there.
     mark = checkout.folder / ".venv" / "mark"
     mark.touch()
     with (checkout.folder / "requirements.lock").open("a") as lock:
