@@ -26,8 +26,6 @@ PATIENCE_SECONDS = 10.0
 LASTING_SECONDS = 2.0
 """Seconds that an answer has to last if the status names no generation: Muster acts far sooner."""
 
-"""Seconds that a command waits without `--timeout`: longer than the end of pods or the pull of images takes."""
-
 WAITED_TOO_LONG = 3
 
 ONLY_THE_WAITING = "only the waiting ended; what was asked for goes on"

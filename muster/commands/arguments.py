@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from shared.process.settings import Settings
 
 TIMEOUT_SECONDS = 600
+"""Seconds that a command waits without `--timeout`: longer than the end of pods or the pull of images takes."""
 
 
 def settings() -> "Settings":

@@ -42,9 +42,9 @@ async def test_kubectl_finds_it_and_its_usage_is_kubectls(tmp_path: Path):
     assert "kubectl muster suspend" in refused.complaint
 
 
-async def test_help_comes_without_what_only_the_commands_need():
-    loaded = "import sys, typer.main as t; from muster.commands import application as of; t.get_command(of()); "
-    ended = await run(sys.executable, "-c", loaded + "print(*sys.modules)")
+async def test_help_loads_no_library_that_only_commands_need():
+    program = "import sys, typer.main as t; from muster.commands import application as of; t.get_command(of()); "
+    ended = await run(sys.executable, "-c", program + "print(*sys.modules)")
     roots = {name.partition(".")[0] for name in ended.out.split()}
     assert "muster" in roots
     assert roots.isdisjoint({"aiohttp", "nats", "pydantic", "msgspec"})

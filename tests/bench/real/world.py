@@ -253,21 +253,21 @@ class World:
         jobs = [collection("trainingjobs", namespace, group) for group in (GROUP, BARE_GROUP)]
         if self._peer:
             jobs = [path_of(self._peer.manifest("", namespace, 1))]
-        for path in jobs:
-            await self._delete_all(path)
         now = encode({"gracePeriodSeconds": 0})
-        await self.client.call("DELETE", collection("pods", namespace), now)
-        await self.client.call("DELETE", collection("configmaps", namespace))
         async with asyncio.timeout(PATIENCE):
+            for path in jobs:
+                await self._delete_all(path)
+            await self._delete_all(collection("pods", namespace), now)
+            await self._delete_all(collection("configmaps", namespace))
             while any(at[0] == namespace for watch in (self.pods, self.jobs, self.peer_jobs) for at in watch.there):
                 await asyncio.sleep(0.05)
             await self.quiet()
 
-    async def _delete_all(self, path: str) -> None:
+    async def _delete_all(self, path: str, how: bytes | None = None) -> None:
         """Delete a collection; an API server that is busy ends the call after a minute, and the next one goes on."""
         while True:
             try:
-                await self.client.call("DELETE", path)
+                await self.client.call("DELETE", path, how)
             except CallError as error:
                 if error.status != HTTPStatus.GATEWAY_TIMEOUT:
                     raise
