@@ -80,7 +80,7 @@ class PodRenderer(ABC):
         """Render the pod of a slot."""
 
     def template(self, manifest: Custom, role: str) -> Document:
-        """The pod template of a role, for the Workload of a job in a queue of Kueue."""
+        """The pod template of a role, for the Workload of a job in a queue of Kueue; only if it `is_queued`."""
         raise NotImplementedError
 
     def service(self, manifest: Custom, spec: JobSpec, key: JobKey, context: PodContext | None) -> Document:
