@@ -15,7 +15,7 @@ from shared.job.policies.success import succeeded
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job, Refusal, exit_of, needed_workers, running_workers, with_attempt, with_scaling, without
-from shared.job.views import PodView, ended, is_succeeded
+from shared.job.views import PodView, ended, newest_versions
 
 replace = msgspec.structs.replace
 
@@ -46,13 +46,18 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
     attempt = job.attempt
     pods, disrupted = dict(job.pods), dict(job.disrupted)
     tallies, vacancies, launcher = dict(attempt.tallies), dict(attempt.vacancies), attempt.launcher_gone
-    failures, over, news = job.failures, dict[Slot, None](), dict(attempt.news)
+    failures, over, news = [*job.failures], dict[Slot, None](), dict(attempt.news)
+    newest: dict[Slot, int] | None = None
     fresh = 0
     for pod in event.pods:
         known = pods.get(pod.uid)
         if known is not None and known.version >= pod.version:
             continue
         pods[pod.uid], slot = pod, pod.slot
+        if known is None and ended(pod) and newest is None:
+            newest = newest_versions(pods.values())
+        elif newest is not None:
+            newest[slot] = max(newest.get(slot, 0), pod.version)
         if pod.attempt == attempt.number and (known is None or _course(known) != _course(pod)):
             news[slot] = at.sequence
         if pod.disruption:
@@ -61,7 +66,7 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
             launcher = launcher or replace(pod, disruption=disrupted.get(pod.uid, ""))
         awaited = slot in attempt.slots and slot not in over
         fresh += known is None and awaited
-        if known is None and ended(pod) and is_succeeded(pods, pod):
+        if known is None and ended(pod) and newest is not None and newest[slot] > pod.version:
             # The pod ended before its successor was created.
             continue
         if ended(pod) and awaited and not (known is not None and ended(known)):
@@ -69,9 +74,9 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
             if not pod.deleting:
                 tallies[pod.role] = _counted(tallies.get(pod.role, Tally()), pod)
             if pod.role != LAUNCHER:
-                vacancies[slot] = vacancy = _vacancy(job, pod, disrupted, at)
-                if not vacancy.succeeded:
-                    failures = (*failures, _failure(job, pod, at))
+                vacancies[slot], failure = _lost(job, pod, disrupted.get(pod.uid), at)
+                if not vacancies[slot].succeeded:
+                    failures.append(failure)
     attempt = replace(
         attempt,
         slots=attempt.slots - over if over else attempt.slots,
@@ -91,7 +96,7 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
         unseen=unseen,
         pods=pods,
         disrupted=disrupted,
-        failures=failures[-KEPT_FAILURES:],
+        failures=tuple(failures[-KEPT_FAILURES:]),
         refusals=_progress(job, fresh),
     )
     return with_minimum_checked(seen(with_milestones(job, at), at), at)
@@ -120,26 +125,23 @@ def _counted(tally: Tally, pod: PodView) -> Tally:
     return replace(tally, failed=tally.failed + 1)
 
 
-def _failure(job: Job, pod: PodView, at: At) -> Failure:
-    end = exit_of(job, pod) or next((end for end in pod.exits if end.code), None)
-    reason = pod.reason or (end.reason if end else "") or ("Deleted" if pod.deleting else "Failed")
-    message = end.message if end and end.message else pod.message
-    return Failure(pod.name, reason, end.code if end else None, at, message)
-
-
-def _vacancy(job: Job, pod: PodView, disrupted: Mapping[Uid, str], at: At) -> Vacancy:
+def _lost(job: Job, pod: PodView, disruption: str | None, at: At) -> tuple[Vacancy, Failure]:
+    """What the loss of a pod leaves; the disruption is None if none was noticed."""
     end = exit_of(job, pod)
-    failure = _failure(job, pod, at)
-    return Vacancy(
+    told = end or next((end for end in pod.exits if end.code), None)
+    reason = pod.reason or (told.reason if told else "") or ("Deleted" if pod.deleting else "Failed")
+    message = told.message if told and told.message else pod.message
+    vacancy = Vacancy(
         at=at,
-        reason=disrupted.get(pod.uid) or failure.reason,
-        message=failure.message,
+        reason=disruption or reason,
+        message=message,
         code=end.code if end else None,
         succeeded=succeeded(job, pod),
         taken=pod.deleting,
-        disrupted=pod.uid in disrupted,
+        disrupted=disruption is not None,
         losses=losses_before(job, pod.slot),
     )
+    return vacancy, Failure(pod.name, reason, told.code if told else None, at, message)
 
 
 def noticed(job: Job, event: DisruptionNoticed, at: At) -> Job:
@@ -160,19 +162,21 @@ def pods_gone(job: Job, uids: Iterable[Uid], at: At) -> Job:
     attempt = job.attempt
     pods, disrupted = dict(job.pods), dict(job.disrupted)
     vacancies, launcher = dict(attempt.vacancies), attempt.launcher_gone
-    failures, lost = job.failures, dict[Slot, None]()
+    failures, lost = [*job.failures], dict[Slot, None]()
+    newest = newest_versions(pods.values())
     for uid in uids:
-        pod = pods.pop(uid, None)
-        if pod is not None and pod.role == LAUNCHER and pod.attempt == attempt.number and launcher is None:
-            launcher = replace(pod, disruption=pod.disruption or disrupted.get(pod.uid, ""))
-        if pod is not None and pod.slot in attempt.slots and pod.slot not in lost and not is_succeeded(pods, pod):
+        pod, disruption = pods.pop(uid, None), disrupted.pop(uid, None)
+        if pod is None:
+            continue
+        slot = pod.slot
+        if pod.role == LAUNCHER and pod.attempt == attempt.number and launcher is None:
+            launcher = replace(pod, disruption=pod.disruption or disruption or "")
+        if slot in attempt.slots and slot not in lost and newest[slot] <= pod.version:
             # No decision released the slot, so the pod was lost.
-            lost[pod.slot] = None
+            lost[slot] = None
             if pod.role != LAUNCHER:
-                taken = replace(pod, deleting=True)
-                vacancies[pod.slot] = _vacancy(job, taken, disrupted, at)
-                failures = (*failures, _failure(job, taken, at))
-        disrupted.pop(uid, None)
+                vacancies[slot], failure = _lost(job, replace(pod, deleting=True), disruption, at)
+                failures.append(failure)
     attempt = replace(
         attempt,
         slots=attempt.slots - lost,
@@ -181,7 +185,7 @@ def pods_gone(job: Job, uids: Iterable[Uid], at: At) -> Job:
         launcher_gone=launcher,
         launcher_ended=attempt.launcher_ended or (at.sequence if launcher is not None else 0),
     )
-    return replace(job, attempt=attempt, pods=pods, disrupted=disrupted, failures=failures[-KEPT_FAILURES:])
+    return replace(job, attempt=attempt, pods=pods, disrupted=disrupted, failures=tuple(failures[-KEPT_FAILURES:]))
 
 
 def with_minimum_checked(job: Job, at: At) -> Job:

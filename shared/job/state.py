@@ -284,6 +284,8 @@ def with_scaling(job: Job, **changes: object) -> Job:
 
 def exit_of(job: Job, pod: PodView) -> Exit | None:
     """The exit of a pod's training container; None while it runs, or if its end was not seen."""
+    if not pod.exits:
+        return None
     roles = job.spec.roles if job.spec else ()
     container = next((role.container for role in roles if role.name == pod.role), "")
     return next((end for end in pod.exits if end.container == container), None)

@@ -92,9 +92,13 @@ def alive(pod: PodView | None) -> bool:
     return pod is not None and not ended(pod) and not pod.deleting
 
 
-def is_succeeded(pods: Mapping[Uid, PodView], pod: PodView) -> bool:
-    """True if a newer one of `pods` has the same slot."""
-    return any(other.slot == pod.slot and other.version > pod.version for other in pods.values())
+def newest_versions(pods: Iterable[PodView]) -> dict[Slot, int]:
+    """The version of the newest pod in each slot; an older pod in that slot was succeeded by it."""
+    found: dict[Slot, int] = {}
+    for pod in pods:
+        slot = pod.slot
+        found[slot] = max(found.get(slot, 0), pod.version)
+    return found
 
 
 class TolerationView(msgspec.Struct, frozen=True, gc=False, kw_only=True):

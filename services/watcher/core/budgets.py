@@ -17,7 +17,7 @@ from shared.job.events.catalog import Fact
 from shared.job.naming import JobKey
 from shared.job.spec import OVER_BUDGET, Problem, waits_for_turn
 from shared.job.state import Job
-from shared.job.views import PodView, ended, is_succeeded
+from shared.job.views import PodView, ended, newest_versions
 
 replace = msgspec.structs.replace
 
@@ -56,7 +56,7 @@ def budget_of(job: Job, fact: Fact) -> Budget | None:
             known = job.scaling.requests.get(uid)
             return "requests" if known is None or waits_for_turn(known.problems) else "events"
         case watcher.PodsObserved(pods=pods):
-            return None if any(ended(pod) and _ends_something(job, pod) for pod in pods) else "events"
+            return None if _ends_something(job, [pod for pod in pods if ended(pod)]) else "events"
         case watcher.JobDeleting() | watcher.JobGone() | watcher.LauncherLost() | watcher.PodsGone():
             return None
         case watcher.ChildGone() | watcher.ScaleRequestGone():
@@ -68,12 +68,13 @@ def budget_of(job: Job, fact: Fact) -> Budget | None:
             return "events"
 
 
-def _ends_something(job: Job, pod: PodView) -> bool:
+def _ends_something(job: Job, over: Collection[PodView]) -> bool:
     """True if a known pod ended, or the first pod of a slot that still waits for one: its end empties the slot."""
-    known = job.pods.get(pod.uid)
-    if known is not None:
-        return not ended(known)
-    return pod.slot in job.attempt.slots and not is_succeeded(job.pods, pod)
+    if any(pod.uid in job.pods and not ended(job.pods[pod.uid]) for pod in over):
+        return True
+    fresh = [pod for pod in over if pod.uid not in job.pods and pod.slot in job.attempt.slots]
+    newest = newest_versions(job.pods.values()) if fresh else {}
+    return any(newest.get(pod.slot, 0) <= pod.version for pod in fresh)
 
 
 class Budgets:
