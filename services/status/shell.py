@@ -40,8 +40,10 @@ EVENTS_LIVE = timedelta(hours=1)
 ANNOUNCED_SECONDS = 30.0
 """How often the bucket is told which jobs have all their Events: a start creates those of so many seconds again."""
 
-LONGEST_NOTE = 1024
-"""The most bytes of an Event's note (Kubernetes API, events.k8s.io/v1)."""
+LONGEST_MESSAGE = 1024
+"""The most bytes of an Event's message (Kubernetes API, of events with an eventTime)."""
+
+REPORTER = "muster.dev/status"
 
 LONGEST_STEM = 120
 """Characters of an object's name in the name of its Event, which may have 253."""
@@ -269,35 +271,44 @@ class Status:
     async def _announce(self, effect: Announce, namespace: str) -> None:
         if self._now() - datetime.fromisoformat(effect.time) > EVENTS_LIVE:
             return
-        manifest = {
-            "apiVersion": EVENTS.api_version,
-            "kind": EVENTS.kind,
-            "metadata": {"name": event_name(effect), "namespace": namespace},
-            "eventTime": micro_time(effect.time),
-            "reportingController": "muster.dev/status",
-            "reportingInstance": "muster-status",
-            "action": effect.reason,
-            "reason": effect.reason,
-            "type": "Warning" if effect.warning else "Normal",
-            "note": effect.message.encode()[:LONGEST_NOTE].decode(errors="ignore"),
-            "regarding": {
-                "apiVersion": effect.api_version,
-                "kind": effect.kind,
-                "namespace": namespace,
-                "name": effect.name,
-                "uid": effect.uid,
-            },
-        }
         try:
-            await self._cluster.create(EVENTS, namespace, manifest)
+            await self._cluster.create(EVENTS, namespace, event_of(effect, namespace))
         except Refused as refusal:
             if refusal.reason not in ("AlreadyExists", "NotFound", "NamespaceTerminating"):
                 raise
 
 
-def micro_time(time: str) -> str:
-    """A time in the format of Kubernetes' `metav1.MicroTime`."""
-    return datetime.fromisoformat(time).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+def event_of(effect: Announce, namespace: str) -> dict[str, Any]:
+    """The Kubernetes Event.
+
+    Its times are those of the log's event.  Readers differ: some take the first and last time and the count, as
+    client-go's recorder has written them for long, and some the time of events.k8s.io, which has microseconds.
+    """
+    time = datetime.fromisoformat(effect.time).astimezone(UTC)
+    seconds = f"{time:%Y-%m-%dT%H:%M:%SZ}"
+    return {
+        "apiVersion": EVENTS.api_version,
+        "kind": EVENTS.kind,
+        "metadata": {"name": event_name(effect), "namespace": namespace},
+        "eventTime": f"{time:%Y-%m-%dT%H:%M:%S.%fZ}",
+        "firstTimestamp": seconds,
+        "lastTimestamp": seconds,
+        "count": 1,
+        "source": {"component": REPORTER},
+        "reportingComponent": REPORTER,
+        "reportingInstance": "muster-status",
+        "action": effect.reason,
+        "reason": effect.reason,
+        "type": "Warning" if effect.warning else "Normal",
+        "message": effect.message.encode()[:LONGEST_MESSAGE].decode(errors="ignore"),
+        "involvedObject": {
+            "apiVersion": effect.api_version,
+            "kind": effect.kind,
+            "namespace": namespace,
+            "name": effect.name,
+            "uid": effect.uid,
+        },
+    }
 
 
 def event_name(effect: Announce) -> str:

@@ -9,7 +9,8 @@ CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap", Object)
 CONFIGMAPS_WITH_DATA = Resource("", "v1", "configmaps", "ConfigMap", ConfigMap)
 SECRETS = Resource("", "v1", "secrets", "Secret", Object)
 """Only their metadata is requested."""
-EVENTS = Resource("events.k8s.io", "v1", "events", "Event", Object)
+EVENTS = Resource("", "v1", "events", "Event", Object)
+"""Of the core group: events.k8s.io refuses the first and last time and the count, which many readers take."""
 NODES = Resource("", "v1", "nodes", "Node", Node)
 """Cluster-scoped."""
 DEFINITIONS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", Custom)

@@ -91,8 +91,8 @@ _ONLY_OWNED = (
     f" && {_same('labels', 'annotations', 'finalizers', of='metadata')} && {_same('spec')}"
 )
 _ABOUT_OURS = (
-    f"({_kind_of('object.regarding')}) in variables.kinds"
-    f" || ({_kind_of('object.regarding')}) in {json.dumps([f'{kind.group}/{kind.kind}' for kind in REQUESTS])}"
+    f"({_kind_of('object.involvedObject')}) in variables.kinds"
+    f" || ({_kind_of('object.involvedObject')}) in {json.dumps([f'{kind.group}/{kind.kind}' for kind in REQUESTS])}"
 )
 
 RULES = (

@@ -220,7 +220,8 @@ class World(Services, Kubelet):
     def kubernetes_events(self, namespace: str = NAMESPACE) -> list[tuple[str, str]]:
         """(reason, name of the object) of each Kubernetes Event."""
         return [
-            (held.manifest["reason"], held.manifest["regarding"]["name"]) for held in self.store.find(EVENTS, namespace)
+            (held.manifest["reason"], held.manifest["involvedObject"]["name"])
+            for held in self.store.find(EVENTS, namespace)
         ]
 
     def owned_by(self, uid: str) -> list[Held]:

@@ -163,5 +163,5 @@ class CallProxy(FaultProxy):
 def _named(plural: str, manifest: dict[str, dict[str, str]]) -> str:
     """The name of a new object; that of a Kubernetes Event has a uid and a number in it, which differ in each run."""
     if plural == EVENTS.plural:
-        return f"{manifest['regarding']['name']}.{manifest['reason']}"
+        return f"{manifest['involvedObject']['name']}.{manifest['reason']}"
     return manifest["metadata"]["name"]

@@ -40,7 +40,9 @@ def end_state(objects: Iterable[tuple[str, Manifest]], namespace: str) -> State:
     named = {f"{kind} {thing['metadata']['name']}": thing for kind, thing in things if kind != EVENTS.kind}
     events = [thing for kind, thing in things if kind == EVENTS.kind and _ours(thing)]
     # An object that is gone has its uid in its Events.
-    names = {about["uid"]: f"<{about['kind']} {about['name']}>" for about in (event["regarding"] for event in events)}
+    names = {
+        about["uid"]: f"<{about['kind']} {about['name']}>" for about in (event["involvedObject"] for event in events)
+    }
     names |= {thing["metadata"]["uid"]: f"<{name}>" for name, thing in named.items()} | {namespace: "<namespace>"}
     accidents = re.compile("|".join(map(re.escape, names)))
 
@@ -50,9 +52,9 @@ def end_state(objects: Iterable[tuple[str, Manifest]], namespace: str) -> State:
     # A Secret has the uid of its job in its name.
     end: State = {plain(name): {path: plain(value) for path, value in _leaves(thing)} for name, thing in named.items()}
     for event in sorted(events, key=lambda event: str(event["eventTime"])):
-        about = event["regarding"]
+        about = event["involvedObject"]
         told = end.setdefault(f"{TOLD} {about['kind']} {about['name']}", {TOLD: []})[TOLD]
-        told.append(plain(f"{event['type']} {event['reason']} of {about['uid']}: {event['note']}"))
+        told.append(plain(f"{event['type']} {event['reason']} of {about['uid']}: {event['message']}"))
     return end
 
 
@@ -96,7 +98,7 @@ def _same(path: str, expected: Any, shown: Any) -> bool:
 
 
 def _ours(event: Manifest) -> bool:
-    return str(event.get("reportingController")).startswith(AUTHOR)
+    return str(event.get("reportingComponent")).startswith(AUTHOR)
 
 
 def _kind(name: str) -> str:

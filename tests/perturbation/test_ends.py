@@ -27,9 +27,9 @@ def told(*reasons: str, controller: str = "muster.dev/status") -> list[tuple[str
                 "metadata": {"name": f"resnet.uid-1.{number}", "uid": f"event-{number}"},
                 "type": "Normal",
                 "reason": reason,
-                "note": "so it is",
-                "regarding": {"kind": "TrainingJob", "name": "resnet", "uid": "uid-1"},
-                "reportingController": controller,
+                "message": "so it is",
+                "involvedObject": {"kind": "TrainingJob", "name": "resnet", "uid": "uid-1"},
+                "reportingComponent": controller,
                 "eventTime": f"2030-01-01T00:00:0{number}Z",
             },
         )
@@ -119,7 +119,8 @@ def test_a_kubernetes_event_that_another_one_followed_may_be_missing_and_no_othe
 
 def test_the_kubernetes_events_of_two_jobs_that_are_gone_are_alike():
     again = [
-        (kind, {**it, "regarding": {**it["regarding"], "uid": "uid-5"}}) for kind, it in told("Created", "Running")
+        (kind, {**it, "involvedObject": {**it["involvedObject"], "uid": "uid-5"}})
+        for kind, it in told("Created", "Running")
     ]
     assert an_end(*again) == an_end(*told("Created", "Running"))
 

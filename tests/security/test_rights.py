@@ -159,7 +159,7 @@ class TestKindByKind:
     @pytest.mark.parametrize("service", permissions.SERVICE_ACCOUNTS)
     def test_without_training_jobs_nothing_is_needed_of_requests(self, service: Author):
         found = necessary(service, [SWARMJOB])
-        assert {need.group for need in found} <= {"", "events.k8s.io", SWARMS[0]}
+        assert {need.group for need in found} <= {"", SWARMS[0]}
 
     def test_what_is_printed_has_the_kinds_of_other_packages_too(self):
         text = permissions.render(kinds=WITH_SWARMS)["status.yaml"]

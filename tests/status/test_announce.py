@@ -5,7 +5,7 @@ import pytest
 
 from services.status.core.announce import announcements
 from services.status.core.effects import Announce
-from services.status.shell import event_name
+from services.status.shell import event_name, event_of
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scaler import ScaleFailed, ScaleRejected, ScaleSucceeded
@@ -215,6 +215,22 @@ def test_a_name_is_a_kubernetes_name_however_long_the_objects_is(length: int):
     name = event_name(replace(step, uid=Uid("0" * 36), sequence=2**63))
     assert len(name) <= 253
     assert all(part and part[0] != "-" and part[-1] != "-" for part in name.split("."))
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        pytest.param("2030-01-01T00:00:07.250Z", id="as the log has it"),
+        pytest.param("2030-01-01T01:00:07.25+01:00", id="another zone"),
+    ],
+)
+def test_a_kubernetes_event_has_the_times_that_old_and_new_readers_take(time: str):
+    step = replace(announced(*a_running_job())[0], time=time)
+    event = event_of(step, "default")
+    assert event["eventTime"] == "2030-01-01T00:00:07.250000Z"
+    # Programs such as the Kubeflow SDK pass over an event without the first time.
+    assert event["firstTimestamp"] == event["lastTimestamp"] == "2030-01-01T00:00:07Z"
+    assert event["count"] == 1
 
 
 def test_a_deletion_that_waits_for_a_finalizer_is_told_with_its_name():

@@ -8,7 +8,6 @@ import pytest
 from services.status.core.decide import decide
 from services.status.core.documents import canonical, document_of, of_job, of_requests, replacing, same, with_head
 from services.status.core.effects import PatchStatus
-from services.status.shell import micro_time
 from shared.frameworks.statuses import whole_seconds
 from shared.job.chain import Head
 from shared.job.events.catalog import AnyEvent
@@ -416,15 +415,3 @@ def test_a_document_that_was_refused_waits_for_its_back_off():
     assert not patches(*refused)
     (timer,) = next_due(given(*refused).job)
     assert patches(*refused, TimePassed(anchor=timer.anchor, timer=timer.name))
-
-
-@pytest.mark.parametrize(
-    "time",
-    [
-        pytest.param("2030-01-01T00:00:07.000Z", id="as the log has it"),
-        pytest.param("2030-01-01T00:00:07Z", id="whole seconds, as another operator wrote it"),
-        pytest.param("2030-01-01T01:00:07+01:00", id="another zone"),
-    ],
-)
-def test_the_time_of_a_kubernetes_event_is_one_that_the_api_server_takes(time: str):
-    assert micro_time(time) == "2030-01-01T00:00:07.000000Z"

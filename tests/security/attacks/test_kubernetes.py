@@ -30,7 +30,7 @@ Document = dict[str, Any]
 SYSTEM = "kube-system"
 HOST = {"hostPID": True, "volumes": [{"name": "host", "hostPath": {"path": "/"}}]}
 CONTAINER = {"name": "main", "image": "training"}
-EVENTS = "/apis/events.k8s.io/v1"
+EVENTS = "/api/v1"
 MERGE = {"Content-Type": "application/merge-patch+json"}
 
 
@@ -158,12 +158,12 @@ def an_event(world: World, regarding: Document) -> Document:
     return plain(
         "event",
         eventTime="2026-01-01T00:00:00.000000Z",
-        reportingController="muster.dev/status",
+        reportingComponent="muster.dev/status",
         reportingInstance="status-0",
         action="Announce",
         reason="Running",
         type="Normal",
-        regarding={**regarding, "namespace": world.namespace},
+        involvedObject={**regarding, "namespace": world.namespace},
     )
 
 
