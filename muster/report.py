@@ -26,7 +26,7 @@ from shared.job.fold import History
 from shared.job.reasons import plain
 from shared.job.request import Request
 from shared.job.state import Job
-from shared.job.text import counted
+from shared.job.text import counted, with_last_words
 from shared.job.views import Actor
 from shared.process.settings import Settings
 from shared.telemetry.metrics import seconds_between
@@ -280,4 +280,4 @@ def _request(scaling: Scaling) -> str:
 
 def _lost(loss: Loss) -> str:
     code = "" if loss.code is None else f"exited with {loss.code}"
-    return " ".join(filter(None, (code, f"({plain(loss.reason)})", loss.message)))
+    return with_last_words(" ".join(filter(None, (code, f"({plain(loss.reason)})"))), loss.message)

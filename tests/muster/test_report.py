@@ -13,7 +13,7 @@ from shared.job.events.scheduler import JobRestarted, SlotsAssigned
 from shared.job.events.status import JobFailed, JobRestarting, JobSuspended, JobSuspending
 from shared.job.events.watcher import JobGone, JobObserved, PodsGone, PodsObserved
 from shared.job.naming import Uid
-from shared.job.views import Actor
+from shared.job.views import Actor, Exit
 from tests.kit.builders import (
     a_created_job,
     a_running_job,
@@ -119,6 +119,14 @@ async def test_its_blocks_name_what_there_is_and_json_has_all_of_it(log: Log):
 async def test_control_characters_that_people_wrote_stay_in_one_line(log: Log):
     log.add(*begun(), JobFailed(reason="X", message="one\ntwo"), SlotsAssigned(slots=(workers(0),)))
     assert all("\n" not in line for line in told(await of(log), as_json=False))
+
+
+async def test_the_exception_of_a_failed_worker_is_in_the_line_of_its_failure(log: Log):
+    said = "step\n" * 200 + "Traceback (most recent call last):\n  line 9\nOutOfMemoryError: CUDA out of memory"
+    crash = Exit("main", 1, "Error", said)
+    log.add(*begun(), PodsObserved(pods=(worker(1, version=30, phase="Failed", exits=(crash,)),)))
+    (line,) = [line for line in told(await of(log), as_json=False) if "exited with 1" in line]
+    assert line.endswith("OutOfMemoryError: CUDA out of memory")
 
 
 async def test_a_job_that_came_back_goes_on(log: Log):

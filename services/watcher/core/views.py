@@ -187,7 +187,7 @@ def _view(pod: Pod, slot: Slot, *, last_words: bool, result: bool) -> PodView:
             if s.state.terminated is not None and not _begins_again(pod, s.state.terminated)
         ),
         reason=reason,
-        message=text.first(message),
+        message=text.ends(message),
         node=pod.spec.node_name or "",
         deleting=meta.deletion_timestamp is not None,
         disruption=next(
