@@ -88,20 +88,17 @@ def _of_request(job: Job) -> dict[Slot, Vacancy]:
     return dict(lost) if request.replaced + len(lost) <= limit else {}
 
 
-def delay(job: Job, slot: Slot, vacancy: Vacancy) -> int:
-    """Seconds of back-off before a vacancy is filled; it grows with each loss."""
-    if vacancy.blameless:
-        return before_start(vacancy.losses)
+def back_off(job: Job, slot: Slot, *, succeeded: bool) -> int:
+    """Seconds until a worker that is lost now for its own fault is replaced: it grows with each replacement."""
     request = job.scaling.open_request
     replaced = request.replaced if request is not None and slot in job.scaling.arriving else job.attempt.replaced
     # At the end of a training all pods exit with 0, the leader perhaps last: the job ends before one begins again.
-    return before_start(max(replaced, vacancy.succeeded))
+    return before_start(max(replaced, succeeded))
 
 
-def due(job: Job, slot: Slot, vacancy: Vacancy) -> bool:
+def due(job: Job, vacancy: Vacancy) -> bool:
     """True if the back-off of this vacancy is over."""
-    seconds = delay(job, slot, vacancy)
-    return not seconds or passed(job, vacancy.at.sequence, timer_name(seconds))
+    return not vacancy.wait or passed(job, vacancy.at.sequence, timer_name(vacancy.wait))
 
 
 def timer_name(seconds: int) -> str:
