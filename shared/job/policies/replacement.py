@@ -25,8 +25,8 @@ def filled(job: Job) -> SortedSet[Slot]:
 
 
 def replaceable(job: Job) -> dict[Slot, Vacancy]:
-    """The vacancies to fill, in the order of their slots; none if the job has its full size."""
-    if not job.attempt.vacancies or job.spec is None:
+    """The vacancies to fill, in the order of their slots; none if the job has its full size, or is being deleted."""
+    if not job.attempt.vacancies or job.spec is None or job.deleting or job.gone:
         # Every decision of a job asks, and most jobs have lost no pod.
         return {}
     arriving, leaving = job.scaling.arriving, job.outgoing
@@ -48,8 +48,11 @@ def replaceable(job: Job) -> dict[Slot, Vacancy]:
 
 
 def unreplaced(job: Job) -> dict[Slot, str]:
-    """The lost workers that the job lacks and nothing replaces, the newest first → why not."""
-    if job.spec is None or not job.attempt.vacancies:
+    """The lost workers that the job lacks and nothing replaces, the newest first → why not.
+
+    None of a job that is being deleted: its pods end with it.
+    """
+    if job.spec is None or not job.attempt.vacancies or job.deleting or job.gone:
         # Every status document asks, and most jobs have lost no pod.
         return {}
     replaced = replaceable(job)
