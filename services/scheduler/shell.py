@@ -23,7 +23,7 @@ from shared.frameworks.framework import PodContext, metadata, slot_labels
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.queueing import placed
 from shared.frameworks.runtimes import COPY, JobRuntime, digest_of, joined, text_of
-from shared.frameworks.templates import with_last_words, with_token_if_asked
+from shared.frameworks.templates import with_last_words, with_token_if_asked, with_training_container
 from shared.frameworks.training_job import SSH_KEYS
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import Author
@@ -132,6 +132,7 @@ class Scheduler:
         manifest, name = with_token_if_asked(self._kinds.of(job).pod(resource, job.spec, of_pod)), of_pod.name
         if (placement := quota.placement(job, effect.slot.role)) is not None:
             manifest = placed(manifest, *placement)
+        manifest = with_training_container(manifest, job.spec.role(effect.slot.role).container)
         if self._last_words:
             manifest = with_last_words(manifest)
         if await self._made(PODS, job, manifest) is not None:

@@ -22,7 +22,6 @@ from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Bucket
 from shared.eventlog.retry import backoff
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.job import text
 from shared.job.chain import Head, shown_in
 from shared.job.events.event import Author
 from shared.job.fold import History, closed
@@ -301,7 +300,7 @@ def event_of(effect: Announce, namespace: str) -> dict[str, Any]:
         "action": effect.reason,
         "reason": effect.reason,
         "type": "Warning" if effect.warning else "Normal",
-        "message": text.ends(effect.message, LONGEST_MESSAGE),
+        "message": effect.message.encode()[:LONGEST_MESSAGE].decode(errors="ignore"),
         "involvedObject": {
             "apiVersion": effect.api_version,
             "kind": effect.kind,

@@ -59,15 +59,23 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     message: str | None = None
 
 
+class Running(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    pass
+
+
 class ContainerState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     terminated: Terminated | None = None
     waiting: Waiting | None = None
+    running: Running | None = None
 
 
 class ContainerStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     name: str = ""
     ready: bool = False
+    restart_count: int = 0
     state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+    """How the container ended the last time, if it began again."""
 
 
 class PodCondition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -83,6 +91,26 @@ class PodStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     message: str | None = None
     conditions: tuple[PodCondition, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] | None = None
+
+
+class ExitCodes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    operator: str = ""
+    """`In` or `NotIn`."""
+    values: tuple[int, ...] | None = None
+
+
+class RestartRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    action: str = ""
+    """`Restart` or `RestartAllContainers`."""
+    exit_codes: ExitCodes | None = None
+
+
+class Container(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    name: str = ""
+    restart_policy: str | None = None
+    """`Always` on an init container makes it a sidecar."""
+    restart_policy_rules: tuple[RestartRule, ...] | None = None
 
 
 class Toleration(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -96,6 +124,8 @@ class Toleration(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class PodSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     node_name: str | None = None
     restart_policy: str | None = None
+    containers: tuple[Container, ...] | None = None
+    init_containers: tuple[Container, ...] | None = None
     tolerations: tuple[Toleration, ...] | None = None
 
 

@@ -8,7 +8,7 @@ from shared.job.conditions import Condition
 from shared.job.losses import Tally, Vacancy
 from shared.job.policies import replacement
 from shared.job.state import Job
-from shared.job.views import PodView, alive, ended
+from shared.job.views import PodView, alive, occupies
 
 
 def condition(known: Condition) -> Document:
@@ -43,7 +43,7 @@ def counts(job: Job, role: str) -> Document:
 
 def _active(job: Job, pod: PodView) -> bool:
     if job.phase == "Suspending":
-        return not ended(pod)
+        return occupies(pod)
     return pod.phase == "Running" and alive(pod) and pod.slot in job.attempt.slots
 
 

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from shared.frameworks.reading import Fields
+from shared.job.naming import CONTAINER
 
 DNS_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 LONGEST_CONTAINER_NAME = 63
@@ -68,6 +69,13 @@ def with_last_words(pod: dict[str, Any]) -> dict[str, Any]:
         if isinstance(pod["spec"].get(kind), list)
     }
     return pod | {"spec": pod["spec"] | kinds}
+
+
+def with_training_container(pod: dict[str, Any], name: str) -> dict[str, Any]:
+    """The pod with the name of its training container, for the watcher: admission may put others before it."""
+    meta = pod["metadata"]
+    annotations = (meta.get("annotations") or {}) | {CONTAINER: name}
+    return pod | {"metadata": meta | {"annotations": annotations}}
 
 
 def gpus(container: Fields, *, most: int) -> int | None:

@@ -14,7 +14,7 @@ from shared.job.naming import JOB_UID, ROLE
 from shared.job.reasons import DEADLINE_EXCEEDED
 from shared.job.spec import LAUNCHER, RUNTIME_NOT_FOUND, RUNTIMES_NOT_LISTED, TURNS, WORKER, Problem
 from shared.job.state import Job
-from shared.job.views import ended
+from shared.job.views import occupies
 
 TYPES = {
     "Created": "Created",
@@ -101,6 +101,6 @@ def _job_status(job: Job, role: str) -> Document:
         "ready": int(bool(wanted) and ready >= len(wanted) and not complete),
         "succeeded": int(complete),
         "failed": int(failed),
-        "active": int(any(pod.role == role and not ended(pod) for pod in job.pods.values())),
+        "active": int(any(pod.role == role and occupies(pod) for pod in job.pods.values())),
         "suspended": int(job.suspended),
     }

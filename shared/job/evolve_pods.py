@@ -10,8 +10,7 @@ from shared.job.evolve_requests import seen
 from shared.job.losses import KEPT_FAILURES, Failure, Tally, Vacancy
 from shared.job.milestones import with_milestones
 from shared.job.naming import Slot, Uid
-from shared.job.policies.back_off import before_start
-from shared.job.policies.replacement import back_off, losses_before
+from shared.job.policies.replacement import losses_before
 from shared.job.policies.success import succeeded
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER
@@ -75,7 +74,9 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
             if not pod.deleting:
                 tallies[pod.role] = _counted(tallies.get(pod.role, Tally()), pod)
             if pod.role != LAUNCHER:
-                vacancies[slot], failure = _lost(job, pod, disrupted.get(pod.uid), at)
+                # A kubelet may lose the status of a container that ran.
+                ran = pod.ran or (known is not None and known.phase == "Running")
+                vacancies[slot], failure = _lost(job, replace(pod, ran=ran), disrupted.get(pod.uid), at)
                 if not vacancies[slot].succeeded:
                     failures.append(failure)
     attempt = replace(
@@ -117,7 +118,7 @@ def pods_already_seen(job: Job, slots: SortedSet[Slot], at: At) -> Job:
 
 def _course(pod: PodView) -> tuple[object, ...]:
     """The fields of a pod that decisions depend on."""
-    return pod.phase, pod.ready, pod.exits, pod.deleting, pod.disruption
+    return pod.phase, pod.ready, pod.exits, pod.lingers, pod.restarts, pod.deleting, pod.disruption
 
 
 def _counted(tally: Tally, pod: PodView) -> Tally:
@@ -129,23 +130,22 @@ def _counted(tally: Tally, pod: PodView) -> Tally:
 def _lost(job: Job, pod: PodView, disruption: str | None, at: At) -> tuple[Vacancy, Failure]:
     """What the loss of a pod leaves; the disruption is None if none was noticed."""
     end = exit_of(job, pod)
-    told = end or next((end for end in pod.exits if end.code), None)
-    reason = pod.reason or (told.reason if told else "") or ("Deleted" if pod.deleting else "Failed")
-    message = told.message if told and told.message else pod.message
-    done, losses = succeeded(job, pod), losses_before(job, pod.slot)
-    blameless = pod.deleting or disruption is not None
+    # What a pod that ran waited for, such as being Ready, is not why it went.
+    said = pod.reason if pod.phase != "Running" else ""
+    reason = said or (end.reason if end else "") or ("Deleted" if pod.deleting else "Failed")
+    message = end.message if end and end.message else pod.message if said else ""
     vacancy = Vacancy(
         at=at,
         reason=disruption or reason,
         message=message,
         code=end.code if end else None,
-        succeeded=done,
+        succeeded=succeeded(job, pod),
         taken=pod.deleting,
         disrupted=disruption is not None,
-        losses=losses,
-        wait=before_start(losses) if blameless else back_off(job, pod.slot, succeeded=done),
+        losses=losses_before(job, pod.slot),
+        ran=pod.ran,
     )
-    return vacancy, Failure(pod.name, reason, told.code if told else None, at, message)
+    return vacancy, Failure(pod.name, reason, vacancy.code, at, message)
 
 
 def noticed(job: Job, event: DisruptionNoticed, at: At) -> Job:

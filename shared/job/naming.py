@@ -26,6 +26,8 @@ ATTEMPT = "muster.dev/attempt"
 ROLE = "muster.dev/role"
 INDEX = "muster.dev/index"
 """The labels with a pod's slot; a kind may have other labels for the role and the index."""
+CONTAINER = "muster.dev/container"
+"""An annotation of a pod: the name of its training container."""
 
 RESTART = "muster.dev/restart"
 """An annotation of a job: a change of it restarts a running job."""

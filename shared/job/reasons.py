@@ -41,6 +41,7 @@ REQUEST_DELETED = "RequestDeleted"
 RUNTIME_CHANGED = "RuntimeChanged"
 SCALING_START = "ScalingStart"
 SCHEDULING_TIMEOUT = "SchedulingTimeout"
+INIT_CONTAINER_FAILED = "InitContainerFailed"
 SCRIPT_FAILED = "ScriptFailed"
 WORKER_FAILED = "WorkerFailed"
 """Reasons that several modules use; every other reason is written in the one module that uses it."""
@@ -133,7 +134,9 @@ PODS = {
     "CrashLoopBackOff": Reason("its container fails again and again"),
     "ErrImagePull": Reason("its image cannot be pulled"),
     "Evicted": Reason("its node ran short of resources"),
+    "ContainersNotReady": Reason("its container runs and is not Ready"),
     "ImagePullBackOff": Reason("its image cannot be pulled"),
+    INIT_CONTAINER_FAILED: Reason("a container that has to end before the training began failed"),
     "OOMKilled": Reason("it used more memory than it may"),
     "Unschedulable": Reason("the kube-scheduler finds no node for it"),
 }

@@ -52,7 +52,10 @@ class Exit(msgspec.Struct, frozen=True, gc=False):
 
 
 class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """The facts about a pod.  Views of one uid and epoch are ordered by `version`, the resourceVersion."""
+    """The facts about a pod, whose phase, readiness and exit are those of its training container.
+
+    Views of one uid and epoch are ordered by `version`, the resourceVersion.
+    """
 
     uid: Uid
     name: str
@@ -61,11 +64,13 @@ class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     role: str
     index: int
     phase: str = "Pending"
-    """Pending, Running, Succeeded, Failed or Unknown; Succeeded and Failed come with the last container's exit."""
+    """Pending, Running, Succeeded, Failed or Unknown, of the training container; Running while it restarts in place."""
     ready: bool = False
     exits: tuple[Exit, ...] = ()
+    """Once the training container ended: how it did, then the other containers that ended."""
     reason: str = ""
-    """The pod's own reason (`Evicted`), or that of a waiting container (`ImagePullBackOff`)."""
+    """The pod's own reason (`Evicted`), or what keeps the training container from running (`ImagePullBackOff`) or from
+    being Ready (`ContainersNotReady`)."""
     node: str = ""
     deleting: bool = False
     disruption: str = ""
@@ -76,6 +81,12 @@ class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """False for a pod of another operator until it has Muster's labels."""
     message: str = ""
     """The message of the kube-scheduler or the kubelet when `reason` came."""
+    ran: bool = True
+    """False if nothing shows that the training container ever ran."""
+    lingers: bool = False
+    """True if the training container ended and others of the pod run on."""
+    restarts: int = 0
+    """How often the kubelet restarted the training container in place; this counts against no limit."""
 
     @property
     def slot(self) -> Slot:
@@ -83,8 +94,13 @@ class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 def ended(pod: PodView) -> bool:
-    """True if the pod is Succeeded or Failed."""
+    """True if the training container of the pod ended."""
     return pod.phase in ("Succeeded", "Failed")
+
+
+def occupies(pod: PodView) -> bool:
+    """True while a container of the pod runs or may run: it holds its resources."""
+    return not ended(pod) or pod.lingers
 
 
 def alive(pod: PodView | None) -> bool:

@@ -40,8 +40,12 @@ OTHER_WORDS = {
             "Deleting",
             "ScalingIn",
             "ScalingOut",
+            "AllContainersRestarting",
+            "ContainersReady",
+            "Unknown",
         ),
     },
+    "how the kubelet restarts containers": {"ContainerCannotRun", "In", "RestartAllContainers"},
     "timers": {
         *("ActiveDeadline", "DisruptionDrain", "Drain", "DrainCheck", "Restart", "ScalingDeadline", "Scheduling"),
         *("JobWait", "ScriptDeadline", "Steady", "TimeToLive", "Unseen"),

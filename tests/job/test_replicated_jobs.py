@@ -183,6 +183,19 @@ class TestLosses:
         assert isinstance(step, Record)
         assert isinstance(step.event, JobFailed)
 
+    def test_a_pod_that_the_kubelet_rejected_does_not_begin_the_job_though_it_is_made_again(self):
+        rejected = replica("chief", 0, phase="Failed", ran=False, reason="UnexpectedAdmissionError", message="m")
+        story = given(*a_created_replicated_job(a_replicated_spec("OnFailure")), PodsObserved(pods=(rejected,)))
+        assert not any(isinstance(step, Record) for step in story.steps(status))
+        (failure,) = story.job.failures
+        assert (failure.reason, failure.message) == ("UnexpectedAdmissionError", "m")
+
+    def test_a_pod_that_was_seen_to_run_ran_although_its_kubelet_lost_the_container(self):
+        runs = PodsObserved(pods=(replica("chief", 0),))
+        lost = PodsObserved(pods=(replica("chief", 0, version=50, phase="Failed", ran=False, reason="Evicted"),))
+        (vacancy,) = given(*a_created_replicated_job(SPEC), runs, lost).job.attempt.vacancies.values()
+        assert vacancy.ran
+
     @pytest.mark.parametrize("restarts", ["Pod", "Job"])
     def test_beyond_the_limit_the_job_fails_for_good(self, restarts: str):
         handling = msgspec.structs.replace(TOGETHER, restarts=restarts)
@@ -378,7 +391,8 @@ class TestAnElasticGroup:
             ended("worker", 1, 3, life=1),
         )
         assert story.job.scaling.arriving
-        assert story.job.attempt.vacancies[WORKERS[1]].wait == 10
+        vacancy = story.job.attempt.vacancies[WORKERS[1]]
+        assert replacement.delay(story.job, WORKERS[1], vacancy) == 10
 
     def test_one_that_waits_to_come_back_is_no_loss_while_another_leaves(self):
         request = Uid("replicas-2")

@@ -67,7 +67,8 @@ def ended(
 ) -> PodsObserved:
     exits = (Exit(container, code, reason or ("Completed" if code == 0 else "Error")),)
     phase = "Succeeded" if code == 0 else "Failed"
-    return PodsObserved(pods=(replica(role, index, life=life, version=50, phase=phase, exits=exits),))
+    ran = reason != "StartError"
+    return PodsObserved(pods=(replica(role, index, life=life, version=50, phase=phase, exits=exits, ran=ran),))
 
 
 def services(spec: JobSpec) -> ChildrenObserved:

@@ -6,7 +6,7 @@ import msgspec
 
 from shared.cluster.objects import Custom, Object, Pod
 from shared.frameworks.training_job import JOB_NAME, JOB_ROLE, REPLICA_INDEX, TRAININGJOBS
-from shared.job.naming import ATTEMPT, HOSTS_VERSION, JOB_UID
+from shared.job.naming import ATTEMPT, CONTAINER, HOSTS_VERSION, JOB_UID
 from tests.kit.histories import KEY
 
 T = TypeVar("T", bound=Object)
@@ -28,12 +28,19 @@ def metadata(name: str, **more: Any) -> Document:
     return {**common, "labels": labels, "ownerReferences": owned_by(KEY.uid), **more}
 
 
-def a_pod(*, labels: Document | None = None, meta: Document | None = None, **status: Any) -> Pod:
-    """Worker 3 of attempt 1; `labels` replace those of the same name, None takes one away."""
-    known = metadata("resnet-worker-3")
+def a_pod(
+    *, labels: Document | None = None, meta: Document | None = None, spec: Document | None = None, **status: Any
+) -> Pod:
+    """Worker 3 of attempt 1, with the training container `main`.
+
+    `labels` replace those of the same name, None takes one away.
+    """
+    known = metadata("resnet-worker-3", annotations={CONTAINER: "main"})
     wanted = known["labels"] | {ATTEMPT: "1", REPLICA_INDEX: "3", JOB_ROLE: "worker"} | (labels or {})
     known["labels"] = {name: value for name, value in wanted.items() if value is not None}
-    return read({"metadata": known | (meta or {}), "spec": {"nodeName": "node-1"}, "status": status}, Pod)
+    meta = known | (meta or {})
+    meta["annotations"] = known["annotations"] | (meta["annotations"] or {})
+    return read({"metadata": meta, "spec": {"nodeName": "node-1"} | (spec or {}), "status": status}, Pod)
 
 
 def a_child(name: str, hosts: str | None = None, **more: Any) -> Object:

@@ -3,16 +3,23 @@
 from services.scheduler.core import keys, queueing
 from services.scheduler.core.effects import DeleteJob, DeletePod, DeleteService
 from shared.job.events.scheduler import JobExpired, SlotsReleased
+from shared.job.naming import Slot
+from shared.job.sorted_set import SortedSet
 from shared.job.state import Job
 from shared.job.steps import Record, Step
 from shared.job.timers import TIME_TO_LIVE, passed
-from shared.job.views import spans
+from shared.job.views import occupies, spans
 
 
 def after_the_end(job: Job) -> list[Step]:
     """Release slots by cleanPodPolicy: `Running` those whose pods still run, `All` every slot, `None` no slot."""
     policy = job.spec.clean_pod_policy if job.spec is not None else "None"
-    going = {"None": frozenset(), "Running": job.attempt.slots, "All": job.attempt.unreleased}[policy]
+    lingering = [pod.slot for pod in job.pods.values() if pod.slot in job.attempt.spent and occupies(pod)]
+    going = {
+        "None": SortedSet[Slot](),
+        "Running": job.attempt.slots | lingering,
+        "All": job.attempt.unreleased,
+    }[policy]
     if not going:
         return []
     return [Record(SlotsReleased(slots=spans(going), reason=f"CleanPodPolicy{policy}"))]

@@ -19,5 +19,5 @@ def decide(job: Job) -> list[Step]:
     if job.between_attempts:
         return [*restart.next_steps(job), *slots.surplus(job), *keys.spent(job), *queueing.next_steps(job)]
     decisions = [*replacing.next_steps(job), *slots.assigned(job), *keys.missing(job)]
-    pods = [*slots.missing(job), *slots.surplus(job), *slots.unclaimed(job)]
+    pods = [*slots.missing(job), *slots.surplus(job), *slots.outliving(job), *slots.unclaimed(job)]
     return [*decisions, *pods, *keys.spent(job), *queueing.next_steps(job)]

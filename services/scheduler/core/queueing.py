@@ -18,7 +18,7 @@ from shared.job.policies import quota
 from shared.job.spec import WORKER
 from shared.job.state import Job
 from shared.job.steps import Step
-from shared.job.views import ChildView, WorkloadView, ended
+from shared.job.views import ChildView, WorkloadView, occupies
 
 Known = tuple[ChildView, WorkloadView]
 
@@ -49,7 +49,7 @@ def next_steps(job: Job) -> list[Step]:
 
 def after_the_end(job: Job) -> list[Step]:
     """Finish the Workloads once no pod runs, and let them go with their job."""
-    if any(not ended(pod) for pod in job.pods.values()):
+    if any(occupies(pod) for pod in job.pods.values()):
         return []
     reason = "Succeeded" if job.phase == "Succeeded" else "Failed"
     return [

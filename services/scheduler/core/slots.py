@@ -17,7 +17,8 @@ from shared.job.spec import LAUNCHER, WORKER, JobSpec
 from shared.job.state import Job
 from shared.job.steps import Record, Step
 from shared.job.timers import may_appear
-from shared.job.views import PodView, Slots
+from shared.job.verdict import verdict
+from shared.job.views import PodView, Slots, occupies
 
 
 def assigned(job: Job) -> list[Step]:
@@ -109,6 +110,18 @@ def surplus(job: Job) -> list[Step]:
     going = sorted((pod for pod in released if not _may_get_slot(job, pod)), key=lambda pod: (pod.name, pod.uid))
     pods = [DeletePod(pod.name, pod.uid) for pod in going]
     return [*pods, *_idle_services(job)]
+
+
+def outliving(job: Job) -> list[Step]:
+    """Delete the pods in given-up slots whose containers run on, while the attempt goes on.
+
+    Their training ended and other containers did not, or the kubelet began it again.
+    """
+    lost = [pod for pod in job.pods.values() if pod.slot in job.attempt.spent and occupies(pod) and not pod.deleting]
+    if not lost or verdict(job) is not None:
+        # With the attempt's end cleanPodPolicy decides.
+        return []
+    return [DeletePod(pod.name, pod.uid) for pod in sorted(lost, key=lambda pod: (pod.name, pod.uid))]
 
 
 def unclaimed(job: Job) -> list[Step]:

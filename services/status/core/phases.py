@@ -8,7 +8,7 @@ from shared.job import reasons, text
 from shared.job.events import status
 from shared.job.naming import RESTART_REQUESTED
 from shared.job.outcome import Verdict
-from shared.job.policies import exit_codes, quota, replacement
+from shared.job.policies import quota
 from shared.job.policies.restart import may_restart, used_up
 from shared.job.spec import JobSpec
 from shared.job.state import Job
@@ -64,7 +64,7 @@ def _of_queue(job: Job) -> str:
     why = f"; evicted ({evicted[-1].evicted}): {evicted[-1].message}" if evicted else ""
     # A job that lost its label has its Workload's queue.
     queue = job.spec.queue or (views[-1].queue if views else "")
-    return text.ends(f"waits for quota in queue {queue}{why}")
+    return text.first(f"waits for quota in queue {queue}{why}")
 
 
 def _restarting(job: Job, end: Verdict) -> status.JobRestarting:
@@ -79,8 +79,8 @@ def _restarting(job: Job, end: Verdict) -> status.JobRestarting:
 def _leader_started(job: Job, spec: JobSpec) -> bool:
     """True once the launcher has run; in a job without one, once a pod of the leader role has run or ended.
 
-    With `succeeds: First` only the pod of index 0 counts.  A pod whose command could not be started, and that is not
-    made again, never ran.
+    With `succeeds: First` only the pod of index 0 counts.  A pod that never ran, such as one that the kubelet rejected,
+    starts nothing.
     """
     if spec.has_launcher:
         launcher = job.seen_launcher
@@ -90,9 +90,5 @@ def _leader_started(job: Job, spec: JobSpec) -> bool:
     handling = spec.handling
     leading = [slot for slot in job.attempt.unreleased if slot.role == handling.leader]
     counting = {slot for slot in leading if slot.index == 0 or handling.succeeds != "First"}
-    replaced = replacement.replaceable(job)
-    ended = any(
-        slot in counting and (slot in replaced or not exit_codes.never_started(vacancy.reason))
-        for slot, vacancy in job.attempt.vacancies.items()
-    )
+    ended = any(slot in counting and vacancy.ran for slot, vacancy in job.attempt.vacancies.items())
     return ended or any(pod.phase == "Running" and pod.slot in counting for pod in job.pods.values())

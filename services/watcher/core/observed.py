@@ -100,4 +100,5 @@ def recorded_part(pod: PodView) -> tuple[object, ...]:
     # A changed message alone is not recorded: the kube-scheduler rewrites its own every few seconds, for weeks.
     # The log has the message that came with the reason, or with the pod's last other change.
     exits = [(end.container, end.code, end.reason) for end in pod.exits]
-    return (pod.phase, pod.ready, exits, pod.reason, node, pod.deleting, pod.disruption, pod.hosts, pod.claimed)
+    course = (pod.phase, pod.ready, exits, pod.lingers, pod.restarts)
+    return (*course, pod.reason, node, pod.deleting, pod.disruption, pod.hosts, pod.claimed)

@@ -6,6 +6,7 @@ import msgspec
 
 from services.watcher.core import actors
 from services.watcher.core.observed import ObservedJob, ObservedRequest
+from services.watcher.core.training import training_of
 from shared.cluster.objects import Custom, Metadata, Object, OwnerReference, Pod, Terminated
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN, Kinds
@@ -169,9 +170,8 @@ def _framework(owner: OwnerReference | None, kinds: Kinds) -> Framework | None:
 
 def _view(pod: Pod, slot: Slot, *, last_words: bool, result: bool) -> PodView:
     meta = pod.metadata
-    statuses = pod.status.container_statuses or ()
     conditions = pod.status.conditions or ()
-    reason, message = _hindrance(pod)
+    training = training_of(pod, last_words=last_words)
     return PodView(
         uid=Uid(meta.uid),
         name=meta.name,
@@ -179,15 +179,18 @@ def _view(pod: Pod, slot: Slot, *, last_words: bool, result: bool) -> PodView:
         attempt=slot.attempt,
         role=slot.role,
         index=slot.index,
-        phase=_phase(pod),
-        ready=any(c.type == "Ready" and c.status == "True" for c in conditions),
+        phase=training.phase,
+        ready=training.ready,
         exits=tuple(
-            _exit(s.name, s.state.terminated, last_words=last_words, result=result)
-            for s in statuses
-            if s.state.terminated is not None and not _begins_again(pod, s.state.terminated)
+            _exit(known.name, known.state.terminated, last_words=last_words, result=result)
+            for known in training.ended
+            if known.state.terminated is not None
         ),
-        reason=reason,
-        message=text.ends(message),
+        reason=training.reason,
+        message=text.first(training.message),
+        ran=training.ran,
+        lingers=training.lingers,
+        restarts=training.restarts,
         node=pod.spec.node_name or "",
         deleting=meta.deletion_timestamp is not None,
         disruption=next(
@@ -197,45 +200,10 @@ def _view(pod: Pod, slot: Slot, *, last_words: bool, result: bool) -> PodView:
     )
 
 
-def _hindrance(pod: Pod) -> tuple[str, str]:
-    """The reason and the message of the pod, of its first waiting container, or of the kube-scheduler."""
-    told: list[tuple[str | None, str | None]] = [(pod.status.reason, pod.status.message)]
-    for status in pod.status.container_statuses or ():
-        if (waiting := status.state.waiting) is not None:
-            told.append((waiting.reason, waiting.message))
-    for condition in pod.status.conditions or ():
-        if (condition.type, condition.status) == ("PodScheduled", "False"):
-            told.append((condition.reason, condition.message))
-    return next(((reason, message or "") for reason, message in told if reason), ("", ""))
-
-
 def _exit(container: str, end: Terminated, *, last_words: bool, result: bool) -> Exit:
     # The termination message of a container that succeeded is its result, not a cause.
     message = end.message if last_words and (end.exit_code or result) and end.message else ""
     return Exit(container, end.exit_code, end.reason or "", text.last(message, text.MOST_LAST_WORDS))
-
-
-def _phase(pod: Pod) -> str:
-    """The pod's phase; its final phase as soon as all of its containers have ended.
-
-    A kubelet reports exit codes up to two seconds before the phase.  Meanwhile the job may end, and the clean-up would
-    delete a pod that seems to run, with its log.
-    """
-    phase = pod.status.phase or "Pending"
-    ends = [status.state.terminated for status in pod.status.container_statuses or ()]
-    if phase not in ("Pending", "Running") or not ends:
-        return phase
-    if any(end is None or _begins_again(pod, end) for end in ends):
-        return phase
-    return "Failed" if any(end is not None and end.exit_code for end in ends) else "Succeeded"
-
-
-def _begins_again(pod: Pod, end: Terminated) -> bool:
-    """True if the kubelet will restart the container; Muster's own pods have the restartPolicy Never."""
-    if pod.status.phase in ("Succeeded", "Failed"):
-        return False
-    policy = pod.spec.restart_policy
-    return policy == "Always" or (policy == "OnFailure" and end.exit_code != 0)
 
 
 def observed_child(

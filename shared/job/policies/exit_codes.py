@@ -1,7 +1,7 @@
 """Which failed exits `restartPolicy: ExitCode` retries, and what the reasons of an exit mean.  Pure.
 
-`failure.py` asks for launchers and leaders, `replacement.py` for the pods that are replaced; the status service asks
-whether a leader ran.  No module outside of `policies` tells one failed exit from another.
+`failure.py` asks for launchers and leaders, `replacement.py` for the pods that are replaced; the watcher asks whether a
+container ran.  No module outside of `policies` tells one failed exit from another.
 Users read the rule in docs/compatibility.md (row 13, TrainingJob; `restartPolicy` of the training operator's kinds;
 the scheduler's end and `restartPolicy` of the older MXNet operators), in the definitions of
 `shared/frameworks/training_schemas.py`, in examples/tensorflow/limits.yaml and in examples/mxnet/local.yaml.
@@ -15,8 +15,8 @@ LEAST_RETRYABLE_CODE = 128
 OUT_OF_MEMORY = "OOMKilled"
 """Kubernetes' reason for the end of a container that used more memory than its limit."""
 
-NEVER_STARTED = "StartError"
-"""The container runtime's reason for a command that it could not start."""
+NEVER_STARTED = frozenset({"StartError", "ContainerCannotRun"})
+"""The reasons of a command that the container runtime could not start: containerd's and Docker's."""
 
 
 def retryable(code: int | None) -> bool:
@@ -26,7 +26,7 @@ def retryable(code: int | None) -> bool:
 
 def never_started(reason: str) -> bool:
     """True if the command could not be started, so that the container never ran."""
-    return reason == NEVER_STARTED
+    return reason in NEVER_STARTED
 
 
 def final(spec: JobSpec, code: int | None, reason: str) -> bool:

@@ -13,7 +13,7 @@ from shared.job.request import Request
 from shared.job.spec import LAUNCHER, WORKER, waits_for_turn
 from shared.job.state import Job
 from shared.job.timers import may_appear
-from shared.job.views import ChildView, PodSetView, WorkloadView, ended
+from shared.job.views import ChildView, PodSetView, WorkloadView, occupies
 
 REPLACED = "WorkloadSliceReplaced"
 """The reason with which Kueue finishes a Workload that a larger one replaced."""
@@ -108,7 +108,7 @@ def _asked(job: Job, request: Request) -> int:
 
 def used_workers(job: Job) -> int:
     """The number of workers that use quota: those in slots, and those that are leaving."""
-    leaving = {pod.slot for pod in job.pods.values() if pod.role == WORKER and not ended(pod)}
+    leaving = {pod.slot for pod in job.pods.values() if pod.role == WORKER and occupies(pod)}
     return len(replacement.filled(job) | leaving)
 
 
@@ -133,7 +133,7 @@ def within(job: Job, slots: Iterable[Slot]) -> list[Slot]:
     if not in_queue(job):
         return [*slots]
     found = admitted(job)
-    there = Counter(pod.role for pod in job.pods.values() if not ended(pod))
+    there = Counter(pod.role for pod in job.pods.values() if occupies(pod))
     left = {each.role: each.count - there[each.role] for each in found[1].pod_sets} if found is not None else {}
     may: list[Slot] = []
     for slot in slots:

@@ -9,10 +9,13 @@ from shared.job.views import PodView
 def succeeded(job: Job, pod: PodView) -> bool:
     """True if the pod's training container exited with 0 before its deletion; without a known exit its phase counts.
 
-    A failed sidecar is not a failure of the pod.
+    A failed sidecar is not a failure of the pod.  A pod that the kubelet ended (`Evicted`) did not succeed, although
+    its container may exit with 0 when it is told to stop.
     """
+    if pod.deleting or (pod.phase == "Failed" and pod.reason):
+        return False
     end = exit_of(job, pod)
-    return not pod.deleting and (end.code == 0 if end is not None else pod.phase == "Succeeded")
+    return end.code == 0 if end is not None else pod.phase == "Succeeded"
 
 
 def of_launcher(job: Job) -> Verdict | None:

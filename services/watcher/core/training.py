@@ -1,0 +1,229 @@
+"""The training container of a pod: whether it runs, is Ready or ended, and what keeps it from running.  Pure.
+
+The container is the replica: neither the pod's phase nor its condition Ready tells of it where other containers run
+beside it.  What the kubelet restarts in place has not ended (the rules: Kubernetes' API reference, `Container`,
+`restartPolicy` and `restartPolicyRules`).
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from shared.cluster.objects import Container, ContainerStatus, Pod, PodCondition, Terminated
+from shared.job import text
+from shared.job.naming import CONTAINER
+from shared.job.policies.exit_codes import never_started
+from shared.job.reasons import INIT_CONTAINER_FAILED
+
+ON_THE_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
+"""The reasons of containers that wait and that nothing hinders."""
+
+_RESTARTS_ALL = "RestartAllContainers"
+
+
+class Training(NamedTuple):
+    """What a pod's training container does."""
+
+    phase: str
+    """Pending, Running, Succeeded, Failed or Unknown."""
+    ready: bool
+    ran: bool
+    """False if nothing shows that it ever ran: the pod was rejected, or ended before it."""
+    lingers: bool
+    """It ended, and other containers of the pod run on."""
+    restarts: int
+    """How often the kubelet restarted it in place."""
+    ended: tuple[ContainerStatus, ...]
+    """Once it ended: its status, then those of the others that ended."""
+    reason: str
+    """What keeps it from running or from being Ready, or why the kubelet ended or rejected the pod."""
+    message: str
+
+
+def training_of(pod: Pod, *, last_words: bool = True) -> Training:
+    """What the training container of a pod does; without `last_words` no message has those of a container."""
+    phase = pod.status.phase or "Pending"
+    statuses = {status.name: status for status in pod.status.container_statuses or ()}
+    containers = {container.name: container for container in pod.spec.containers or ()}
+    mine = _status(pod, statuses, containers)
+    over = phase in ("Succeeded", "Failed")
+    begins_again = not over and _all_begin_again(pod, statuses.values())
+
+    def end_of(status: ContainerStatus) -> Terminated | None:
+        """How a container ended for good."""
+        end = status.state.terminated
+        again = begins_again or (end is not None and not over and _begins_again(pod, containers.get(status.name), end))
+        return None if again else end
+
+    end = end_of(mine) if mine is not None else None
+    if phase != "Unknown":
+        phase = _phase(pod, mine, end, phase)
+    ended = over or end is not None
+    others = [status for status in statuses.values() if status is not mine]
+    reason, message = _hindrance(pod, mine, phase, last_words=last_words) if phase != "Unknown" else ("", "")
+    return Training(
+        phase=phase,
+        ready=phase == "Running" and _ready(pod, mine),
+        ran=_ran(mine) if mine is not None else phase in ("Running", "Succeeded"),
+        lingers=not over and end is not None and any(end_of(status) is None for status in others),
+        restarts=mine.restart_count if mine is not None else 0,
+        ended=tuple(known for known in (mine, *others) if known is not None and end_of(known)) if ended else (),
+        reason=reason,
+        message=message,
+    )
+
+
+def _status(pod: Pod, statuses: dict[str, ContainerStatus], containers: dict[str, Container]) -> ContainerStatus | None:
+    """The status of the training container; None before the kubelet has written one.
+
+    The scheduler names the container in an annotation.  A pod of another operator has none: its first container
+    trains, and what an admission webhook has put before it would be taken for that.
+    """
+    named = (pod.metadata.annotations or {}).get(CONTAINER) or next(iter(containers or statuses), "")
+    return statuses.get(named)
+
+
+def _phase(pod: Pod, mine: ContainerStatus | None, end: Terminated | None, phase: str) -> str:
+    if phase == "Succeeded" or (phase == "Failed" and (pod.status.reason or end is None)):
+        # Evicted, rejected or past its deadline: a container that ended with 0 when it was told to did not succeed.
+        return phase
+    if end is not None:
+        return "Failed" if end.exit_code else "Succeeded"
+    if mine is None:
+        return phase
+    if mine.state.running is not None or _ran(mine):
+        return "Running"
+    # A kubelet says why a container waits; one that says nothing has only told the pod's phase.
+    return "Pending" if mine.state.waiting is not None else phase
+
+
+def _ran(mine: ContainerStatus) -> bool:
+    if mine.state.running is not None or mine.restart_count or mine.last_state.terminated is not None:
+        return True
+    end = mine.state.terminated
+    return end is not None and not never_started(end.reason or "")
+
+
+def _ready(pod: Pod, mine: ContainerStatus | None) -> bool:
+    conditions = _true(pod)
+    if mine is None:
+        return conditions.get("Ready", False)
+    # If every container is Ready and the pod is not, its readiness gates or its node say so.
+    of_the_pod = conditions.get("ContainersReady", False) and not conditions.get("Ready", True)
+    return mine.ready and not of_the_pod
+
+
+def _true(pod: Pod) -> dict[str, bool]:
+    return {known.type: known.status == "True" for known in pod.status.conditions or ()}
+
+
+def _begins_again(pod: Pod, container: Container | None, end: Terminated) -> bool:
+    """True if the kubelet restarts a container of a pod that has not ended."""
+    if pod.metadata.deletion_timestamp is not None:
+        return False
+    policy = container.restart_policy if container is not None else None
+    if policy and _action(container, end):
+        return True
+    policy = policy or pod.spec.restart_policy
+    return policy == "Always" or (policy == "OnFailure" and end.exit_code != 0)
+
+
+def _action(container: Container | None, end: Terminated) -> str:
+    """The action of the first rule that names this exit code; empty without one."""
+    for rule in (container.restart_policy_rules or ()) if container is not None else ():
+        codes = rule.exit_codes
+        if codes is not None and (end.exit_code in (codes.values or ())) == (codes.operator == "In"):
+            return rule.action
+    return ""
+
+
+def _all_begin_again(pod: Pod, statuses: Iterable[ContainerStatus]) -> bool:
+    """True while the kubelet restarts all containers of the pod, as a rule of one that ended says."""
+    if pod.metadata.deletion_timestamp is not None:
+        return False
+    if _true(pod).get("AllContainersRestarting", False):
+        return True
+    ruled = {each.name: each for each in _containers(pod) if each.restart_policy_rules and each.restart_policy}
+    ends = [*statuses, *(pod.status.init_container_statuses or ())] if ruled else []
+    return any(
+        known.state.terminated is not None and _action(ruled.get(known.name), known.state.terminated) == _RESTARTS_ALL
+        for known in ends
+    )
+
+
+def _containers(pod: Pod) -> Iterator[Container]:
+    yield from pod.spec.init_containers or ()
+    yield from pod.spec.containers or ()
+
+
+def _hindrance(pod: Pod, mine: ContainerStatus | None, phase: str, *, last_words: bool) -> tuple[str, str]:
+    """What keeps the training container from running or being Ready, and the words about it."""
+    if pod.status.reason:
+        return pod.status.reason, pod.status.message or ""
+    if phase in ("Succeeded", "Failed") and mine is not None and _ran(mine):
+        return "", ""
+    if phase == "Running":
+        return ("", "") if _ready(pod, mine) else _unready(pod, mine, last_words=last_words)
+    before = next(_of_init_containers(pod, phase, last_words=last_words), None)
+    if before is not None:
+        return before
+    own = _waiting(mine, "", last_words=last_words) if mine is not None else ("", "")
+    if own[0] not in ON_THE_WAY:
+        return own
+    others = (
+        _waiting(known, f"container {known.name}", last_words=last_words)
+        for known in pod.status.container_statuses or ()
+        if known is not mine
+    )
+    told = next((known for known in others if known[0] not in ON_THE_WAY), None)
+    unplaced = next((known for known in pod.status.conditions or () if _keeps_off(known)), None)
+    return told or ((unplaced.reason or "", unplaced.message or "") if unplaced is not None else own)
+
+
+def _keeps_off(known: PodCondition) -> bool:
+    return (known.type, known.status) == ("PodScheduled", "False") and bool(known.reason)
+
+
+def _unready(pod: Pod, mine: ContainerStatus | None, *, last_words: bool) -> tuple[str, str]:
+    """Why a training container that runs, or is about to run again, is not Ready."""
+    own = _waiting(mine, "", last_words=last_words) if mine is not None else ("", "")
+    if own[0]:
+        return own
+    condition = next((known for known in pod.status.conditions or () if known.type == "Ready"), None)
+    return (condition.reason or "", condition.message or "") if condition is not None else ("", "")
+
+
+def _of_init_containers(pod: Pod, phase: str, *, last_words: bool) -> Iterator[tuple[str, str]]:
+    """What happened to the init containers that the training container waits for, or that kept it from running.
+
+    A sidecar is an init container that runs on: it has done its part once it runs.
+    """
+    specs = {each.name: each for each in pod.spec.init_containers or ()}
+    for known in pod.status.init_container_statuses or ():
+        spec = specs.get(known.name)
+        is_sidecar = spec is not None and spec.restart_policy == "Always"
+        what = f"{'sidecar' if is_sidecar else 'init container'} {known.name}"
+        end = known.state.terminated
+        if end is not None and (end.exit_code or is_sidecar):
+            again = is_sidecar and phase != "Failed"
+            yield "CrashLoopBackOff" if again else INIT_CONTAINER_FAILED, _told(what, end, last_words=last_words)
+        elif known.state.waiting is not None:
+            reason, message = _waiting(known, what, last_words=last_words)
+            if reason not in ON_THE_WAY:
+                yield reason, message
+        elif known.state.running is not None and not is_sidecar:
+            yield "PodInitializing", f"{what} runs"
+
+
+def _waiting(known: ContainerStatus, what: str, *, last_words: bool) -> tuple[str, str]:
+    """The reason and the words of a container that waits, with its last end if it begins again."""
+    waiting, end = known.state.waiting, known.last_state.terminated
+    if waiting is None or not waiting.reason:
+        return "", ""
+    ended = _told(what, end, last_words=last_words) if end is not None else what
+    return waiting.reason, ": ".join(filter(None, (ended, waiting.message)))
+
+
+def _told(what: str, end: Terminated, *, last_words: bool) -> str:
+    """`init container fetch exited with 7 (Error): no such bucket`."""
+    how = f"exited with {end.exit_code}" + (f" ({end.reason})" if end.reason else "")
+    return text.with_last_words(f"{what} {how}".strip(), end.message if last_words and end.message else "")

@@ -1,0 +1,283 @@
+"""The training container is the replica, whatever runs before it or beside it in the pod."""
+
+from typing import Any
+
+import pytest
+
+from services.watcher.core.views import observed_pod
+from shared.job.naming import CONTAINER
+from shared.job.views import Exit, PodView
+from tests.watcher.objects import Document, a_pod
+
+RUNS: Document = {"running": {"startedAt": "2030-01-01T00:00:00Z"}}
+WAITS: Document = {"waiting": {"reason": "ContainerCreating"}}
+
+
+def exited(code: int, reason: str = "Error", message: str = "") -> Document:
+    return {"terminated": {"exitCode": code, "reason": reason, "message": message}}
+
+
+def status(name: str, state: Document, *, ready: bool = False, restarts: int = 0, last: Document | None = None) -> Any:
+    return {"name": name, "state": state, "ready": ready, "restartCount": restarts, "lastState": last or {}}
+
+
+def view(main: Any, *others: Any, phase: str = "Running", spec: Document | None = None, **more: Any) -> PodView:
+    """The view of a pod with this status of its training container, and with others."""
+    found = observed_pod(a_pod(spec=spec, phase=phase, containerStatuses=[*others, main], **more))
+    assert found is not None
+    return found[1]
+
+
+SIDE = status("a-side", RUNS, ready=True)
+
+
+@pytest.mark.parametrize(
+    ("main", "others", "phase", "seen"),
+    [
+        pytest.param(exited(0), [], "Running", "Succeeded", id="before the kubelet writes the pod's phase"),
+        pytest.param(exited(3), [], "Running", "Failed", id="failed before the kubelet writes the pod's phase"),
+        pytest.param(exited(0), [SIDE], "Running", "Succeeded", id="succeeded beside a container that runs on"),
+        pytest.param(exited(1), [SIDE], "Running", "Failed", id="failed beside a container that runs on"),
+        pytest.param(exited(0), [status("b", exited(9))], "Failed", "Succeeded", id="succeeded beside one that failed"),
+        pytest.param(RUNS, [status("b", exited(9))], "Running", "Running", id="runs beside one that failed"),
+        pytest.param(RUNS, [status("b", WAITS)], "Pending", "Running", id="runs beside one that cannot start"),
+        pytest.param(WAITS, [SIDE], "Pending", "Pending", id="waits beside one that runs"),
+        pytest.param(exited(128, "StartError"), [], "Pending", "Failed", id="could not be started"),
+        pytest.param(exited(0), [], "Unknown", "Unknown", id="its node is silent"),
+        pytest.param(exited(137), [], "Succeeded", "Succeeded", id="the API server's end of a pod is its end"),
+    ],
+)
+def test_the_phase_is_that_of_the_training_container(main: Document, others: list[Any], phase: str, seen: str):
+    assert view(status("main", main), *others, phase=phase).phase == seen
+
+
+def test_a_pod_without_container_statuses_has_its_own_phase_and_readiness():
+    found = observed_pod(a_pod(phase="Running", conditions=[{"type": "Ready", "status": "True"}]))
+    assert found is not None
+    assert (found[1].phase, found[1].ready) == ("Running", True)
+
+
+def test_the_kubelet_s_end_of_a_pod_is_no_success_though_the_training_exits_with_0_when_told_to():
+    evicted = view(status("main", exited(0, "Completed")), phase="Failed", reason="Evicted", message="low on memory")
+    assert (evicted.phase, evicted.reason, evicted.message) == ("Failed", "Evicted", "low on memory")
+
+
+@pytest.mark.parametrize(
+    ("conditions", "ready"),
+    [
+        pytest.param({"ContainersReady": "False", "Ready": "False"}, True, id="another container is not Ready"),
+        pytest.param({"ContainersReady": "True", "Ready": "False"}, False, id="a readiness gate is not"),
+        pytest.param({"ContainersReady": "True", "Ready": "True"}, True, id="the pod is Ready"),
+    ],
+)
+def test_readiness_is_that_of_the_training_container(conditions: dict[str, str], ready: bool):
+    told = [{"type": kind, "status": value, "reason": "R", "message": "M"} for kind, value in conditions.items()]
+    seen = view(status("main", RUNS, ready=True), status("helper", exited(0)), conditions=told)
+    assert (seen.ready, seen.reason, seen.message) == ((True, "", "") if ready else (False, "R", "M"))
+
+
+def test_a_training_that_runs_and_is_not_ready_has_the_kubelet_s_words():
+    ready = {"type": "Ready", "status": "False", "reason": "ContainersNotReady", "message": "unready: [main]"}
+    seen = view(status("main", RUNS), conditions=[ready])
+    assert (seen.phase, seen.ready, seen.reason, seen.message) == (
+        "Running",
+        False,
+        "ContainersNotReady",
+        "unready: [main]",
+    )
+
+
+def test_exits_come_with_the_end_of_the_training_and_begin_with_its_own():
+    helper = status("a-helper", exited(0, "Completed"))
+    assert view(status("main", RUNS, ready=True), helper).exits == ()
+    both = view(status("main", exited(137, "OOMKilled")), helper, SIDE)
+    assert both.exits == (Exit("main", 137, "OOMKilled"), Exit("a-helper", 0, "Completed"))
+
+
+@pytest.mark.parametrize(
+    ("main", "others", "phase", "lingers"),
+    [
+        pytest.param(exited(1), [SIDE], "Running", True, id="a container runs on"),
+        pytest.param(exited(1), [status("b", WAITS)], "Running", True, id="a container may start yet"),
+        pytest.param(exited(1), [status("b", exited(0))], "Running", False, id="all have ended"),
+        pytest.param(exited(1), [SIDE], "Failed", False, id="the pod has ended"),
+        pytest.param(RUNS, [SIDE], "Running", False, id="the training runs"),
+    ],
+)
+def test_a_pod_lingers_while_others_outlive_its_training(main: Document, others: list[Any], phase: str, lingers: bool):
+    assert view(status("main", main), *others, phase=phase).lingers is lingers
+
+
+def rules(action: str, *, name: str = "main", operator: str = "In") -> Document:
+    rule = {"action": action, "exitCodes": {"operator": operator, "values": [42]}}
+    named = {"name": name, "restartPolicy": "Never", "restartPolicyRules": [rule]}
+    return {"restartPolicy": "Never", "containers": [{"name": "other"}, named]}
+
+
+def policy(of_container: str | None, of_pod: str = "Never") -> Document:
+    return {"restartPolicy": of_pod, "containers": [{"name": "main", "restartPolicy": of_container}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "code", "again"),
+    [
+        pytest.param(rules("Restart"), 42, True, id="a rule names the code"),
+        pytest.param(rules("Restart"), 43, False, id="no rule names the code"),
+        pytest.param(rules("Restart", operator="NotIn"), 43, True, id="a rule names all other codes"),
+        pytest.param(rules("Restart", operator="NotIn"), 42, False, id="a rule names all other codes, not this"),
+        pytest.param(rules("RestartAllContainers"), 42, True, id="a rule restarts the whole pod"),
+        pytest.param(policy("Always"), 0, True, id="the container always restarts"),
+        pytest.param(policy("OnFailure"), 1, True, id="the container restarts when it fails"),
+        pytest.param(policy("OnFailure"), 0, False, id="the container restarts only when it fails"),
+        pytest.param(policy("Never", "Always"), 1, False, id="the container's policy goes before the pod's"),
+        pytest.param(policy(None, "OnFailure"), 1, True, id="the pod's policy, which another operator set"),
+        pytest.param(policy(None), 1, False, id="no policy restarts it"),
+    ],
+)
+def test_what_the_kubelet_restarts_in_place_has_not_ended(spec: Document, code: int, again: bool):
+    seen = view(status("main", exited(code)), spec=spec)
+    assert (seen.phase, bool(seen.exits)) == (
+        ("Running", False) if again else ("Failed" if code else "Succeeded", True)
+    )
+
+
+def test_a_pod_that_is_deleted_restarts_nothing():
+    meta = {"deletionTimestamp": "2030-01-01T00:00:00Z"}
+    found = observed_pod(
+        a_pod(meta=meta, spec=rules("Restart"), phase="Running", containerStatuses=[status("main", exited(42))])
+    )
+    assert found is not None
+    assert found[1].phase == "Failed"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param({"others": [status("watchdog", exited(42))]}, id="as the rule of another container says"),
+        pytest.param(
+            {"conditions": [{"type": "AllContainersRestarting", "status": "True"}]}, id="as the condition says"
+        ),
+        pytest.param({"initContainerStatuses": [status("watchdog", exited(42))]}, id="as a sidecar's rule says"),
+    ],
+)
+def test_a_training_that_ends_while_the_whole_pod_restarts_has_not_ended(more: dict[str, Any]):
+    others = more.pop("others", [])
+    seen = view(status("main", exited(143)), *others, spec=rules("RestartAllContainers", name="watchdog") | {}, **more)
+    assert (seen.phase, seen.exits) == ("Running", ())
+
+
+def test_a_restart_in_place_is_counted_and_its_wait_is_told_with_the_last_end():
+    waits = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}
+    main = status("main", waits, restarts=2, last=exited(42, "Error", "no data"))
+    seen = view(main, spec=policy("OnFailure"))
+    assert (seen.phase, seen.ready, seen.restarts, seen.reason) == ("Running", False, 2, "CrashLoopBackOff")
+    assert seen.message == "exited with 42 (Error): no data: back-off 10s"
+
+
+@pytest.mark.parametrize(
+    ("pod", "ran"),
+    [
+        pytest.param({"phase": "Failed", "reason": "UnexpectedAdmissionError"}, False, id="rejected by the kubelet"),
+        pytest.param({"containerStatuses": [status("main", exited(128, "StartError"))]}, False, id="no such command"),
+        pytest.param(
+            {
+                "phase": "Failed",
+                "initContainerStatuses": [status("fetch", exited(7))],
+                "containerStatuses": [status("main", {"waiting": {"reason": "PodInitializing"}})],
+            },
+            False,
+            id="an init container failed",
+        ),
+        pytest.param({"phase": "Pending"}, False, id="it waits"),
+        pytest.param({"containerStatuses": [status("main", exited(1))]}, True, id="it failed"),
+        pytest.param({"containerStatuses": [status("main", RUNS)]}, True, id="it runs"),
+        pytest.param(
+            {"containerStatuses": [status("main", exited(128, "StartError"), restarts=1)]}, True, id="it ran before"
+        ),
+    ],
+)
+def test_a_training_that_never_ran_says_so(pod: Document, ran: bool):
+    found = observed_pod(a_pod(**{"phase": "Running"} | pod))
+    assert found is not None
+    assert found[1].ran is ran
+
+
+PREPARING = status("main", {"waiting": {"reason": "PodInitializing"}})
+SIDECAR: Document = {"initContainers": [{"name": "fetch", "restartPolicy": "Always"}], "containers": [{"name": "main"}]}
+
+
+@pytest.mark.parametrize(
+    ("init", "phase", "spec", "reason", "message"),
+    [
+        pytest.param(
+            status("fetch", exited(7, "Error", "no such bucket")),
+            "Failed",
+            None,
+            "InitContainerFailed",
+            "init container fetch exited with 7 (Error): no such bucket",
+            id="it failed",
+        ),
+        pytest.param(
+            status("fetch", {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}),
+            "Pending",
+            None,
+            "ImagePullBackOff",
+            "init container fetch: no such image",
+            id="its image cannot be pulled",
+        ),
+        pytest.param(
+            status(
+                "fetch",
+                {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}},
+                restarts=1,
+                last=exited(7, "Error", "no such bucket"),
+            ),
+            "Pending",
+            SIDECAR,
+            "CrashLoopBackOff",
+            "sidecar fetch exited with 7 (Error): no such bucket: back-off 10s",
+            id="a sidecar crashes before the training began",
+        ),
+        pytest.param(
+            status("fetch", RUNS), "Pending", None, "PodInitializing", "init container fetch runs", id="it runs"
+        ),
+        pytest.param(status("fetch", RUNS), "Pending", SIDECAR, "PodInitializing", "", id="a sidecar runs"),
+    ],
+)
+def test_what_happens_in_init_containers_is_told_by_name(
+    init: Any, phase: str, spec: Document | None, reason: str, message: str
+):
+    seen = view(PREPARING, phase=phase, spec=spec, initContainerStatuses=[init])
+    assert (seen.phase, seen.reason, seen.message) == (phase, reason, message)
+
+
+def test_a_crashing_sidecar_of_a_training_that_is_ready_hinders_nothing():
+    crashes = status("fetch", {"waiting": {"reason": "CrashLoopBackOff"}}, restarts=3)
+    seen = view(status("main", RUNS, ready=True), spec=SIDECAR, initContainerStatuses=[crashes])
+    assert (seen.phase, seen.ready, seen.reason) == ("Running", True, "")
+
+
+def test_without_last_words_no_message_has_those_of_an_init_container():
+    pod = a_pod(
+        phase="Failed", containerStatuses=[PREPARING], initContainerStatuses=[status("fetch", exited(7, "", "secret"))]
+    )
+    found = observed_pod(pod, last_words=False)
+    assert found is not None
+    assert found[1].message == "init container fetch exited with 7"
+
+
+def test_a_container_that_a_webhook_put_first_does_not_train():
+    first = {"containers": [{"name": "proxy"}, {"name": "main"}]}
+    statuses = [status("proxy", RUNS, ready=True), status("main", exited(5))]
+    found = observed_pod(a_pod(spec=first, phase="Running", containerStatuses=statuses))
+    assert found is not None
+    assert (found[1].phase, found[1].exits[0].code) == ("Failed", 5)
+
+
+def test_the_first_container_trains_in_a_pod_of_another_operator():
+    first = {"containers": [{"name": "tensorflow"}, {"name": "side"}]}
+    statuses = [status("side", RUNS, ready=True), status("tensorflow", exited(5))]
+    meta = {"annotations": {CONTAINER: ""}}
+    found = observed_pod(a_pod(meta=meta, spec=first, phase="Running", containerStatuses=statuses))
+    assert found is not None
+    assert (found[1].phase, found[1].lingers) == ("Failed", True)
