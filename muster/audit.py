@@ -184,7 +184,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     for *row, last in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         # What people wrote may have control characters.
-        yield text.in_one_line(text.first("  ".join((*cells, last)))).rstrip()
+        yield text.ends(text.in_one_line("  ".join((*cells, last)))).rstrip()
 
 
 def by_of(change: Change) -> str:

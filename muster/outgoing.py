@@ -117,7 +117,7 @@ def line(event: Delivered) -> str:
     """One line for a chat: the job, and the words of `muster history`; without control characters or markup."""
     subject = Subject.parse(event.stored.subject)
     words = f"{subject.namespace}/{subject.name}  {subject.type}  {said(event.stored.body, subject.type)}".rstrip()
-    plain = text.in_one_line(text.first(words))
+    plain = text.ends(text.in_one_line(words))
     return plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 

@@ -26,7 +26,7 @@ from shared.job.fold import History
 from shared.job.reasons import plain
 from shared.job.request import Request
 from shared.job.state import Job
-from shared.job.text import counted
+from shared.job.text import counted, with_last_words
 from shared.job.views import Actor
 from shared.process.settings import Settings
 from shared.telemetry.metrics import seconds_between
@@ -77,7 +77,7 @@ class Scaling(Span, frozen=True, rename="camel", kw_only=True):
 
 
 class Loss(msgspec.Struct, frozen=True, rename="camel"):
-    """A worker pod that ended or disappeared without being released."""
+    """A worker pod that failed, or that disappeared without being released; neither a success nor a job's deletion."""
 
     sequence: int
     time: str
@@ -86,6 +86,8 @@ class Loss(msgspec.Struct, frozen=True, rename="camel"):
     code: int | None
     """The exit code; None if it is unknown."""
     message: str
+    deleted: bool = False
+    """True if it was deleted, or disappeared, before it ended."""
 
 
 class Report(msgspec.Struct, frozen=True, rename="camel"):
@@ -229,13 +231,15 @@ def _place(at: At) -> int:
 def _losses(before: Job, after: Job, at: At) -> Iterator[Loss]:
     """The workers that failed or were lost by this event; `Job.failures` has only the newest."""
     new = {slot: lost for slot, lost in after.attempt.vacancies.items() if lost.at.sequence == at.sequence}
-    if not new:
+    if not new or before.deleting or before.gone:
+        # The pods of a deleted job end with it.
         return
     names = {pod.slot: pod.name for pod in (*before.pods.values(), *after.pods.values())}
     for slot, lost in new.items():
         # A released slot is not spent.
-        if slot in after.attempt.spent and not lost.succeeded:
-            yield Loss(at.sequence, at.time, names[slot], lost.reason, lost.code, lost.message)
+        if slot in after.attempt.spent and (lost.blameless or lost.code != 0) and not lost.succeeded:
+            deleted = lost.taken and not lost.disrupted
+            yield Loss(at.sequence, at.time, names[slot], lost.reason, lost.code, lost.message, deleted)
 
 
 def told(found: Report, *, as_json: bool) -> Iterator[str]:
@@ -279,5 +283,7 @@ def _request(scaling: Scaling) -> str:
 
 
 def _lost(loss: Loss) -> str:
+    if loss.deleted:
+        return "was deleted" if loss.code is None else f"was deleted (exit code {loss.code})"
     code = "" if loss.code is None else f"exited with {loss.code}"
-    return " ".join(filter(None, (code, f"({plain(loss.reason)})", loss.message)))
+    return with_last_words(" ".join(filter(None, (code, f"({plain(loss.reason)})"))), loss.message)

@@ -74,7 +74,7 @@ def _losses(causes: Causes) -> tuple[Link, ...]:
         slot = slots.get(WorkerName(failure.pod))
         link = causes.find(failure.at.sequence, slot) if failure.at.sequence >= began else None
         if link is not None and slot in lost and lost[slot].at == failure.at:
-            next_try = back_off_line(lost[slot].at.time, replacement.delay(job, slot, lost[slot]))
+            next_try = back_off_line(lost[slot].at.time, lost[slot].wait)
             link = link.says(f"{link.text}; {next_try}", link.cause, unknown=link.unknown)
         if link is not None:
             links.append(link)

@@ -12,7 +12,7 @@ from shared.job.naming import Slot, config_name
 from shared.job.reasons import plain
 from shared.job.spec import LAUNCHER, RUNTIME_NOT_FOUND, UNLIMITED, WORKER, JobSpec, Problem, RoleSpec, waits_for_turn
 from shared.job.state import Job
-from shared.job.text import counted, in_a_row, range_words, with_words
+from shared.job.text import MOST_MESSAGE, counted, in_a_row, last_words, range_words
 from shared.job.timers import BACK_OFF, REPLACEMENT
 from shared.job.views import Actor, ChildView, PodView, ranges
 
@@ -204,7 +204,7 @@ def back_off_line(since: str, seconds: int) -> str:
 
 def exit_line(pod: PodView) -> str:
     """The end of a pod: its exit codes, or its phase without any."""
-    codes = [with_words(_exit(end.code, end.reason), end.message) for end in pod.exits]
+    codes = [_exit(end.code, end.reason) + sentence(last_words(end.message, MOST_MESSAGE)) for end in pod.exits]
     reason = f" ({plain(pod.reason, pod.message)})" if pod.reason else ""
     return f"ended{reason}: {', '.join(codes)}" if codes else f"ended as {pod.phase}{reason}"
 

@@ -22,6 +22,7 @@ from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Bucket
 from shared.eventlog.retry import backoff
 from shared.frameworks.kinds import BUILT_IN, Kinds
+from shared.job import text
 from shared.job.chain import Head, shown_in
 from shared.job.events.event import Author
 from shared.job.fold import History, closed
@@ -300,7 +301,7 @@ def event_of(effect: Announce, namespace: str) -> dict[str, Any]:
         "action": effect.reason,
         "reason": effect.reason,
         "type": "Warning" if effect.warning else "Normal",
-        "message": effect.message.encode()[:LONGEST_MESSAGE].decode(errors="ignore"),
+        "message": text.ends(effect.message, LONGEST_MESSAGE),
         "involvedObject": {
             "apiVersion": effect.api_version,
             "kind": effect.kind,

@@ -43,9 +43,6 @@ Host {workers}
 """
 """Comes before `SSH_SETTINGS`: of two values ssh takes the first.  The key of a worker has to be the Secret's."""
 
-FLAT = "OMPI_MCA_plm_rsh_no_tree_spawn"
-"""With 1 Open MPI reaches every worker from the launcher; otherwise it reaches some of more than 64 from others."""
-
 _SSH_VOLUME = "muster-ssh"
 
 _OF_LAUNCHER = {

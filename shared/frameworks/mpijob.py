@@ -11,7 +11,8 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from shared.cluster.objects import Custom
-from shared.frameworks.attaching import FLAT, FOR_OWNER_ONLY, mount_hosts, mount_keys
+from shared.frameworks import openmpi
+from shared.frameworks.attaching import FOR_OWNER_ONLY, mount_hosts, mount_keys
 from shared.frameworks.definition import Definition, Document, Scale, Version
 from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.kubeflow import JOB_ROLE, KubeflowJob, OfTrainingOperator, is_type
@@ -55,7 +56,6 @@ FOR_ALL_TO_READ = 0o644
 NO_GPU = {"NVIDIA_VISIBLE_DEVICES": "", "NVIDIA_DRIVER_CAPABILITIES": ""}
 """Hides GPUs: a container runtime shows all GPUs of the node to an image that asks for them."""
 
-AGENT = "OMPI_MCA_plm_rsh_agent"
 KUBEXEC = f"{MPI_FOLDER}/kubexec.sh"
 """A file that upstream's v1 mounts and Muster does not."""
 
@@ -261,7 +261,7 @@ def _check_path(spec: Fields) -> None:
 def _check_agent(launcher: Fields) -> None:
     for container in launcher.part("template").part("spec").parts("containers")[:1]:
         for variable in container.parts("env"):
-            if variable.raw("name") == AGENT and variable.raw("value") == KUBEXEC:
+            if variable.raw("name") in openmpi.AGENTS and variable.raw("value") == KUBEXEC:
                 variable.refuse("KubexecNotSupported", "leave it out: workers are reached by ssh")
 
 
@@ -291,11 +291,10 @@ def _reaching(spec: JobSpec) -> dict[str, str]:
         case "MPICH":
             return {"HYDRA_HOST_FILE": _HOSTS, "HYDRA_LAUNCH_EXTRA_ARGS": _TRIES}
         case "OpenMPI":
-            # Otherwise Open MPI cuts the hosts' names at their first dot.
-            more = {"OMPI_MCA_orte_keep_fqdn_hostnames": "true", "OMPI_MCA_orte_set_default_slots": slots}
+            more = {openmpi.KEEP: "true", openmpi.SLOTS: slots}
         case _:
             more = {}
-    return {"OMPI_MCA_orte_default_hostfile": _HOSTS, "OMPI_MCA_plm_rsh_args": _TRIES, FLAT: "1"} | more
+    return openmpi.for_all_versions({openmpi.HOSTS: _HOSTS, openmpi.ARGS: _TRIES, openmpi.FLAT: "1"} | more)
 
 
 def _takes_gpus(manifest: Custom, framework: KubeflowJob) -> bool:

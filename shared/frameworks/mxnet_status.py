@@ -103,11 +103,11 @@ def reason(job: Job) -> str:
     """The reason of the state as a sentence; empty for a healthy job."""
     if job.problems and not job.over:
         first = job.problems[0]
-        return ": ".join(filter(None, (first.reason, first.field, first.message)))[:LONGEST_REASON]
+        return text.ends(": ".join(filter(None, (first.reason, first.field, first.message))), LONGEST_REASON)
     told = "WorkersReady" if job.phase == "Created" else job.phase
     for known in job.conditions:
         if known.type == told and known.message and (known.status or told == "WorkersReady"):
-            return f"{known.reason}: {known.message}"[:LONGEST_REASON]
+            return text.ends(f"{known.reason}: {known.message}", LONGEST_REASON)
     return ""
 
 
@@ -121,7 +121,7 @@ def result(job: Job) -> Document | None:
     if not ended:
         return None
     slot = min(ended)
-    message = text.last(ended[slot].message, text.LAST_WORDS_SHOWN)
+    message = text.last_words(ended[slot].message)
     found = {"pod": job.pod_name(slot), "exitCode": ended[slot].code}
     return found | ({"message": message} if message else {})
 

@@ -42,6 +42,12 @@ SCHEMA: Document = {
     ],
 }
 
+UNSHARED = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+"""Has the processes of each round make a store of their own.
+
+Since 2.4 torchrun writes the address of one store for all rounds, once: a worker that joins later waits for it in vain.
+"""
+
 _HOST = re.compile(r"[^\s/:\[\]]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]")
 """A host name, an address, an IPv6 address in brackets, or a variable; the port has a field of its own."""
 
@@ -76,7 +82,7 @@ class Elastic(NamedTuple):
             "PET_RDZV_ENDPOINT": f"{self.host or host}:{self.port or port}",
             "PET_RDZV_BACKEND": self.backend,
             "PET_NNODES": f"{self.least}:{self.most}",
-        }
+        } | UNSHARED
         if self.restarts is not None:
             found["PET_MAX_RESTARTS"] = str(self.restarts)
         if self.processes:

@@ -121,7 +121,7 @@ def view_of(workload: Custom) -> WorkloadView:
         reserved=true("QuotaReserved"),
         admitted=true("Admitted"),
         evicted=reason("Evicted"),
-        message=text.first(str(conditions["Evicted"].get("message", ""))) if true("Evicted") else "",
+        message=text.ends(str(conditions["Evicted"].get("message", ""))) if true("Evicted") else "",
         finished=reason("Finished"),
         ready=true("PodsReady"),
         held=IN_USE in (meta.finalizers or ()),

@@ -11,8 +11,8 @@ import msgspec
 
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
-from shared.frameworks import reading
-from shared.frameworks.attaching import FLAT, WORKER_COMMAND, mount_hosts, mount_keys
+from shared.frameworks import openmpi, reading
+from shared.frameworks.attaching import WORKER_COMMAND, mount_hosts, mount_keys
 from shared.frameworks.definition import Definition, Document
 from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.pods import pod_of
@@ -62,6 +62,8 @@ while read -r host; do
   echo "$host"
 done < {EDL_FOLDER}/{HOSTFILE}
 """
+
+_FLAT = openmpi.for_all_versions({openmpi.FLAT: "1"})
 
 _HOSTS_FOLDERS = {
     "muster-hosts-edl": (EDL_FOLDER, {HOSTFILE: HOSTFILE, DISCOVER_HOSTS: DISCOVER_HOSTS}),
@@ -143,9 +145,9 @@ class TrainingJob(Framework):
             mount_hosts(pod["spec"], context.key, _HOSTS_FOLDERS)
         first, *others = pod["spec"]["containers"]
         if context.slot.role == LAUNCHER:
-            variables = first.get("env") or []
-            if all(known.get("name") != FLAT for known in variables):
-                first = first | {"env": [{"name": FLAT, "value": "1"}, *variables]}
+            theirs = first.get("env") or []
+            if _FLAT.keys().isdisjoint(known.get("name") for known in theirs):
+                first = first | {"env": [*({"name": name, "value": value} for name, value in _FLAT.items()), *theirs]}
         elif not first.get("command") and not first.get("args"):
             first = first | {"command": [*WORKER_COMMAND]}
         pod["spec"]["containers"] = [first, *others]

@@ -12,11 +12,12 @@ import msgspec
 
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
-from shared.frameworks import reading
-from shared.frameworks.attaching import FLAT, FOR_OWNER_ONLY, WORKER_COMMAND, mount_hosts, mount_keys
+from shared.frameworks import openmpi, reading
+from shared.frameworks.attaching import FOR_OWNER_ONLY, WORKER_COMMAND, mount_hosts, mount_keys
 from shared.frameworks.definition import Definition, Document
 from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.pods import pod_of
+from shared.frameworks.pytorch_elastic import UNSHARED
 from shared.frameworks.runtimes import Reference, Without, runtime_of, why_without
 from shared.frameworks.takeover import Inherited, TakeOver
 from shared.frameworks.trainer_schemas import CLUSTER_RUNTIMES, GROUP, KINDS_OF_RUNTIMES, RUNTIMES, TRAIN_JOB, VERSION
@@ -33,11 +34,7 @@ from shared.frameworks.trainer_templates import (
     with_variables,
 )
 from shared.frameworks.trainjob_reading import (
-    ARGS_VARIABLE,
     CONTROLLERS,
-    HOSTS_VARIABLE,
-    KEEP_VARIABLE,
-    SLOTS_VARIABLE,
     elastic_bounds,
     gpus_of,
     node_job,
@@ -218,6 +215,7 @@ class TrainJob(Framework):
                     "PET_RDZV_BACKEND": "c10d",
                     "PET_RDZV_ENDPOINT": f"{master}:{PORT}",
                     "PET_RDZV_ID": context.key.name,
+                    **UNSHARED,
                 } | ({"PET_MAX_RESTARTS": str(restarts)} if restarts is not None else {})
             case "jax":
                 return {
@@ -234,13 +232,15 @@ class TrainJob(Framework):
                     "DMLC_NUM_WORKER": str(workers),
                 }
             case "mpi" if context.slot.role == LAUNCHER:
-                return {
-                    HOSTS_VARIABLE: f"{MPI_FOLDER}/{HOSTFILE}",
-                    KEEP_VARIABLE: "true",
-                    SLOTS_VARIABLE: str(spec.slots_per_worker),
-                    ARGS_VARIABLE: "-o ConnectionAttempts=10",
-                    FLAT: "1",
-                }
+                return openmpi.for_all_versions(
+                    {
+                        openmpi.HOSTS: f"{MPI_FOLDER}/{HOSTFILE}",
+                        openmpi.KEEP: "true",
+                        openmpi.SLOTS: str(spec.slots_per_worker),
+                        openmpi.ARGS: "-o ConnectionAttempts=10",
+                        openmpi.FLAT: "1",
+                    }
+                )
             case _:
                 return {}
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from shared.cluster.objects import Custom
-from shared.frameworks import reading
+from shared.frameworks import openmpi, reading
 from shared.frameworks.definition import Document
 from shared.frameworks.runtimes import runtime_of
 from shared.frameworks.templates import DNS_LABEL, LONGEST_CONTAINER_NAME, training_container
@@ -33,11 +33,7 @@ POLICIES = ("torch", "mpi", "jax", "xgboost")
 
 TORCH = ("PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT")
 _XGBOOST = ("DMLC_TRACKER_URI", "DMLC_TRACKER_PORT", "DMLC_TASK_ID", "DMLC_NUM_WORKER")
-HOSTS_VARIABLE = "OMPI_MCA_orte_default_hostfile"
-ARGS_VARIABLE = "OMPI_MCA_plm_rsh_args"
-KEEP_VARIABLE = "OMPI_MCA_orte_keep_fqdn_hostnames"
-SLOTS_VARIABLE = "OMPI_MCA_orte_set_default_slots"
-_OPEN_MPI = (HOSTS_VARIABLE, ARGS_VARIABLE, KEEP_VARIABLE, SLOTS_VARIABLE)
+_OPEN_MPI = (openmpi.HOSTS, openmpi.ARGS, openmpi.KEEP, openmpi.SLOTS)
 _JAX = ("JAX_NUM_PROCESSES", "JAX_PROCESS_ID", "JAX_COORDINATOR_ADDRESS")
 RESERVED: Mapping[str, tuple[str, ...]] = {"torch": TORCH, "mpi": _OPEN_MPI, "jax": _JAX, "xgboost": _XGBOOST}
 """The variables that `spec.trainer.env` must not set, by policy."""

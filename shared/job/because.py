@@ -81,7 +81,7 @@ def cause_of_refill(job: Job, slot: Slot) -> Cause:
     vacancy = job.attempt.vacancies.get(slot)
     if vacancy is None:
         return UNKNOWN
-    waited = _timer(job, vacancy.at.sequence, replacement.timer_name(replacement.delay(job, slot, vacancy)))
+    waited = _timer(job, vacancy.at.sequence, replacement.timer_name(vacancy.wait))
     return waited if waited.sequence else Cause(vacancy.at.sequence, slot)
 
 

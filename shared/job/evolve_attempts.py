@@ -17,6 +17,7 @@ from shared.job.membership import Unknown
 from shared.job.milestones import MILESTONES
 from shared.job.naming import RESTART_REQUESTED, Slot
 from shared.job.policies import quota
+from shared.job.policies.back_off import before_start
 from shared.job.policies.replacement import losses_before
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, WORKER, JobSpec
@@ -108,10 +109,11 @@ def workers_released(job: Job, event: WorkersReleased, at: At) -> Job:
         return released(job, event.slots)
     slots = each(event.slots) & job.attempt.unreleased
     job = spoiling(released(job, event.slots), slots)
-    vacancies = {
-        slot: Vacancy(at=at, reason=event.reason, disrupted=True, losses=losses_before(job, slot)) for slot in slots
-    }
-    return with_attempt(job, vacancies={**job.attempt.vacancies, **vacancies})
+    vacancies = dict(job.attempt.vacancies)
+    for slot in slots:
+        losses = losses_before(job, slot)
+        vacancies[slot] = Vacancy(at=at, reason=event.reason, disrupted=True, losses=losses, wait=before_start(losses))
+    return with_attempt(job, vacancies=vacancies)
 
 
 def interrupted(job: Job, event: JobRestarting | Paused, at: At) -> Job:

@@ -10,7 +10,8 @@ from shared.job.evolve_requests import seen
 from shared.job.losses import KEPT_FAILURES, Failure, Tally, Vacancy
 from shared.job.milestones import with_milestones
 from shared.job.naming import Slot, Uid
-from shared.job.policies.replacement import losses_before
+from shared.job.policies.back_off import before_start
+from shared.job.policies.replacement import back_off, losses_before
 from shared.job.policies.success import succeeded
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER
@@ -134,15 +135,18 @@ def _lost(job: Job, pod: PodView, disruption: str | None, at: At) -> tuple[Vacan
     said = pod.reason if pod.phase != "Running" else ""
     reason = said or (end.reason if end else "") or ("Deleted" if pod.deleting else "Failed")
     message = end.message if end and end.message else pod.message if said else ""
+    done, losses = succeeded(job, pod), losses_before(job, pod.slot)
+    blameless = pod.deleting or disruption is not None
     vacancy = Vacancy(
         at=at,
         reason=disruption or reason,
         message=message,
         code=end.code if end else None,
-        succeeded=succeeded(job, pod),
+        succeeded=done,
         taken=pod.deleting,
         disrupted=disruption is not None,
-        losses=losses_before(job, pod.slot),
+        losses=losses,
+        wait=before_start(losses) if blameless else back_off(job, pod.slot, succeeded=done),
         ran=pod.ran,
     )
     return vacancy, Failure(pod.name, reason, vacancy.code, at, message)

@@ -35,6 +35,8 @@ class Vacancy(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The pod was evicted or preempted, or its node was removed."""
     losses: int = 0
     """The number of consecutive blameless losses before this one, each soon after its replacement."""
+    wait: int = 0
+    """Seconds from the loss to the replacement; what happens to other pods meanwhile does not change it."""
     ran: bool = True
     """False if the training container never ran: such a pod starts nothing."""
 

@@ -3,16 +3,21 @@
 Such a message is printable, bounded and cut between characters.
 """
 
+from collections.abc import Iterator
+
 MOST_MESSAGE = 1024
 """Bytes of a message in an event or a condition; Kubernetes allows so many in the note of an Event."""
 
 MOST_LAST_WORDS = 2048
 """Bytes of a termination message that the log keeps; the kubelet keeps as many of a container's log."""
 
-LAST_WORDS_SHOWN = 512
+LAST_WORDS_SHOWN = 768
 """Bytes of a termination message that a condition shows; the history has the rest."""
 
 _CUT = "..."
+
+_TRACEBACK = "Traceback (most recent call last):"
+"""The line with which Python begins to tell of an exception; launchers put the rank before each of its lines."""
 
 
 def first(text: str, most: int = MOST_MESSAGE) -> str:
@@ -31,19 +36,58 @@ def last(text: str, most: int) -> str:
     return _CUT + text.encode()[len(_CUT) - most :].decode(errors="ignore")
 
 
+def ends(text: str, most: int = MOST_MESSAGE) -> str:
+    """The beginning and the end of a text, of at most so many bytes: a message ends with its cause."""
+    text = _printable(text)
+    if len(text.encode()) <= most:
+        return text
+    beginning = first(text, most // 3)
+    return beginning.removesuffix(_CUT) + last(text, most - len(beginning.encode()) + len(_CUT))
+
+
 def in_one_line(text: str) -> str:
-    """The lines of a text beside each other."""
-    return " | ".join(line.strip() for line in text.splitlines() if line.strip())
+    """The lines of a text beside each other; a line without a letter or a digit only underlines another."""
+    return " | ".join(line.strip() for line in text.splitlines() if any(map(str.isalnum, line)))
+
+
+def last_words(text: str, most: int = LAST_WORDS_SHOWN) -> str:
+    """The end of what a program said, in one line of at most so many bytes, and before it the exceptions that it told.
+
+    A program may say more after its exception, such as a warning at its exit.
+    """
+    text = _printable(text)
+    whole = in_one_line(text)
+    if len(whole.encode()) <= most:
+        return whole
+    half = last(whole, most // 2)
+    told = in_one_line("\n".join(line for line in _exceptions(text) if line.strip() not in half))
+    if not told:
+        return last(whole, most)
+    between = " | "
+    return ends(told, most - len(half.encode()) - len(between)) + between + half
+
+
+def _exceptions(text: str) -> Iterator[str]:
+    """The first line of each exception in a text: after its traceback, not indented."""
+    prefix = None
+    for line in text.splitlines():
+        if line.endswith(_TRACEBACK):
+            prefix = line.removesuffix(_TRACEBACK)
+        elif prefix is not None and not line.removeprefix(prefix).startswith((" ", "\t")):
+            prefix = None
+            yield line
 
 
 def with_words(sentence: str, words: str) -> str:
     """A sentence with another program's message after it, if there is one."""
-    return first(f"{sentence}: {in_one_line(words)}") if words else sentence
+    told = in_one_line(words)
+    return ends(f"{sentence}: {told}") if told else sentence
 
 
 def with_last_words(sentence: str, words: str) -> str:
     """A sentence with the end of what a container said: the history has more of it."""
-    return with_words(sentence, last(words, LAST_WORDS_SHOWN))
+    told = last_words(words)
+    return f"{ends(sentence, MOST_MESSAGE - len(told.encode()) - 2)}: {told}" if told else sentence
 
 
 def counted(number: int, what: str) -> str:

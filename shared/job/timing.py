@@ -108,9 +108,9 @@ def _of_attempts(job: Job) -> Iterator[Timer]:
     slots = job.attempt.slots
     if job.unseen.slots:
         yield Timer(job.unseen.since, timers.UNSEEN, UNSEEN_SECONDS)
-    for slot, vacancy in replacement.replaceable(job).items():
-        if seconds := replacement.delay(job, slot, vacancy):
-            yield promise(vacancy.at, replacement.timer_name(seconds), seconds)
+    for vacancy in replacement.replaceable(job).values():
+        if vacancy.wait:
+            yield promise(vacancy.at, replacement.timer_name(vacancy.wait), vacancy.wait)
     # Only a slot or a job with earlier losses needs the timer that ends their count.
     steady = {filled.at.sequence for slot, filled in job.attempt.refilled.items() if filled.losses and slot in slots}
     if job.disruptions and job.attempt.assigned is not None and job.phase == "Running":

@@ -176,7 +176,7 @@ class Acts:
             # The next probe is the first slot's effect: the API server's message about it changes only with the cause.
             words = min(found, key=lambda each: each[0].effect.target)[1]
             event = EffectRefused(
-                effect=kind, reason=reason, slots=slots, field=field, permanent=permanent, message=text.first(words)
+                effect=kind, reason=reason, slots=slots, field=field, permanent=permanent, message=text.ends(words)
             )
             sequence, told = 0, told_already(history.job, event)
             if not told:

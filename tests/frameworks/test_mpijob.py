@@ -19,7 +19,7 @@ from tests.kit.pods import pod_for, service_for
 LAUNCHERS = "spec.mpiReplicaSpecs.Launcher"
 WORKERS = "spec.mpiReplicaSpecs.Worker"
 CONTAINER = f"{LAUNCHERS}.template.spec.containers.0"
-AGENT = "OMPI_MCA_plm_rsh_agent"
+AGENT, AGENT_OF_5 = "OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent"
 GPUS = ["nvidia.com/gpu", "amd.com/gpu", "alpha.kubernetes.io/nvidia-gpu", "tencent.com/qgpu-core"]
 THE_LAUNCHER = Slot(0, LAUNCHER, 0)
 A_WORKER = Slot(0, WORKER, 1)
@@ -143,6 +143,7 @@ class TestSpec:
             ("spec.mainContainer", "sidecar", "NoTrainingContainer"),
             ("metadata.name", "p" * 55, "InvalidName"),
             (f"{CONTAINER}.env", [{"name": AGENT, "value": "/etc/mpi/kubexec.sh"}], "KubexecNotSupported"),
+            (f"{CONTAINER}.env", [{"name": AGENT_OF_5, "value": "/etc/mpi/kubexec.sh"}], "KubexecNotSupported"),
         ],
     )
     def test_what_it_cannot_mean_is_refused(self, path: str, value: object, reason: str):
@@ -193,7 +194,10 @@ class TestEnvironment:
             job = changed(document, f"{CONTAINER}.resources", {"limits": {gpu: 1}})
             assert "NVIDIA_VISIBLE_DEVICES" not in environment(job)
 
-    @pytest.mark.parametrize(("name", "value"), [("OMPI_MCA_plm_rsh_args", "-p 2222"), (AGENT, "/opt/rsh.sh")])
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [("OMPI_MCA_plm_rsh_args", "-p 2222"), ("PRTE_MCA_plm_ssh_args", "-p 2222"), (AGENT, "/opt/rsh.sh")],
+    )
     def test_what_the_user_sets_stays(self, name: str, value: str):
         mine = {"name": name, "value": value}
         found = first(pod_for(custom(changed(mpi_job(), f"{CONTAINER}.env", [mine])), THE_LAUNCHER, MPIJOB))["env"]

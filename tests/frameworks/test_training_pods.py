@@ -265,11 +265,13 @@ def test_a_worker_has_the_public_key_and_its_own_host_key_also_where_the_mpi_ope
 
 
 def test_the_launcher_starts_every_process_of_open_mpi_itself_unless_the_template_says_otherwise() -> None:
-    flat = {"name": "OMPI_MCA_plm_rsh_no_tree_spawn", "value": "1"}
-    assert a_launcher()["spec"]["containers"][0]["env"] == [flat]
-    tree = [flat | {"value": "0"}]
-    document = with_template(LAUNCHER, "spec.containers", [{"name": "main", "image": "horovod", "env": tree}])
-    assert a_launcher(document)["spec"]["containers"][0]["env"] == tree
+    # Version 5 ignores the first name, the older ones the second.
+    names = ("OMPI_MCA_plm_rsh_no_tree_spawn", "PRTE_MCA_plm_ssh_no_tree_spawn")
+    assert a_launcher()["spec"]["containers"][0]["env"] == [{"name": name, "value": "1"} for name in names]
+    for name in names:
+        tree = [{"name": name, "value": "0"}]
+        document = with_template(LAUNCHER, "spec.containers", [{"name": "main", "image": "horovod", "env": tree}])
+        assert a_launcher(document)["spec"]["containers"][0]["env"] == tree
     assert "env" not in a_worker()["spec"]["containers"][0]
 
 

@@ -341,6 +341,22 @@ def test_a_long_name_is_refused_by_the_longest_pod_name():
     assert reasons(train_job(longest, trainer={"numNodes": 11}), torch_runtime()) == {"InvalidName"}
 
 
+def test_a_launcher_of_mpi_is_told_of_its_hosts_by_the_names_of_open_mpi_4_and_5():
+    told = variables(pod(train_job(trainer={"numProcPerNode": 2}), mpi_runtime(), role="launcher"))
+    assert told == {
+        "OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile",
+        "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
+        "OMPI_MCA_orte_set_default_slots": "2",
+        "OMPI_MCA_plm_rsh_args": "-o ConnectionAttempts=10",
+        "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
+        "PRTE_MCA_prte_default_hostfile": "/etc/mpi/hostfile",
+        "PRTE_MCA_prte_keep_fqdn_hostnames": "true",
+        "PRTE_MCA_prte_set_default_slots": "2",
+        "PRTE_MCA_plm_ssh_args": "-o ConnectionAttempts=10",
+        "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
+    }
+
+
 @pytest.mark.parametrize("policy", ["torch", "mpi"])
 def test_a_runtime_with_any_json_is_refused_or_gives_pods(policy: str):
     document = torch_runtime(elasticPolicy={"minNodes": 1, "maxNodes": 2}) if policy == "torch" else mpi_runtime()

@@ -144,3 +144,45 @@ def test_a_scaling_whose_pods_are_refused_says_what_the_api_server_said():
 def test_a_request_that_waits_for_its_turn_has_no_sizes_yet():
     (request,) = given(*a_running_job(), scale_out(1)).job.scaling.requests.values()
     assert request.sizes == ""
+
+
+TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    loss.backward()\n'
+OUT = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        pytest.param("step 1\n" * 300 + TRACEBACK + OUT, OUT, id="the end"),
+        pytest.param(TRACEBACK + OUT + " and so on" * 60, OUT, id="an exception longer than all that is shown"),
+        pytest.param(TRACEBACK + OUT + "\n" + "[W] not destroyed: " * 60, OUT, id="more words after the exception"),
+        pytest.param(
+            "".join(f"[rank0]: {line}\n" for line in (TRACEBACK + OUT).splitlines()) + "[W] so on " * 200,
+            OUT,
+            id="a rank before each line",
+        ),
+        pytest.param(
+            TRACEBACK + OUT + "\n\nDuring handling of it:\n\n" + TRACEBACK + "  deeper\n" * 100 + "KeyError: 'x'",
+            OUT,
+            id="an exception while another was handled",
+        ),
+    ],
+)
+def test_the_exception_of_a_failed_container_survives_every_cut(said: str, cause: str):
+    crash = (Exit("main", 1, "Error", said),)
+    told = end(*a_running_job(), pods(launcher(version=90, phase="Failed", exits=crash)))
+    assert told.startswith("the launcher exited with 1 (Error): ")
+    assert cause in told
+    assert len(told.encode()) <= MOST_MESSAGE
+
+
+def test_lines_that_only_underline_others_are_left_out():
+    crash = (Exit("main", 1, "Error", "=====\ntrain.py FAILED\n-----\nRoot cause\n    ~~~^^^"),)
+    told = end(*a_running_job(), pods(launcher(version=90, phase="Failed", exits=crash)))
+    assert told.endswith(": train.py FAILED | Root cause")
+
+
+def test_a_long_message_of_the_api_server_keeps_its_beginning_and_its_end():
+    told = condition("WorkersCreated", *a_created_job(), refused(message="the webhook " + "x" * 3_000 + " says no"))
+    assert told.startswith("CreatePod was refused: the webhook")
+    assert told.endswith("says no")

@@ -105,7 +105,7 @@ def test_each_loss_waits_for_its_own_back_off():
     story = [*a_running_job(3, of_workers="Always"), failed(2), again, failed(1), failed(0)]
     first = TimePassed(anchor=len(story) - 1, timer=replacement.timer_name(10))
     job = given(*story, first).job
-    due = [slot.index for slot, lost in job.attempt.vacancies.items() if replacement.due(job, slot, lost)]
+    due = [slot.index for slot, lost in job.attempt.vacancies.items() if replacement.due(job, lost)]
     assert due == [1]
 
 

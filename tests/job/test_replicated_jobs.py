@@ -391,8 +391,7 @@ class TestAnElasticGroup:
             ended("worker", 1, 3, life=1),
         )
         assert story.job.scaling.arriving
-        vacancy = story.job.attempt.vacancies[WORKERS[1]]
-        assert replacement.delay(story.job, WORKERS[1], vacancy) == 10
+        assert story.job.attempt.vacancies[WORKERS[1]].wait == 10
 
     def test_one_that_waits_to_come_back_is_no_loss_while_another_leaves(self):
         request = Uid("replicas-2")

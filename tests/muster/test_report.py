@@ -11,9 +11,9 @@ from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import WorkersReleased
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned
 from shared.job.events.status import JobFailed, JobRestarting, JobSuspended, JobSuspending
-from shared.job.events.watcher import JobGone, JobObserved, PodsGone, PodsObserved
+from shared.job.events.watcher import JobDeleting, JobGone, JobObserved, PodsGone, PodsObserved
 from shared.job.naming import Uid
-from shared.job.views import Actor
+from shared.job.views import Actor, Exit
 from tests.kit.builders import (
     a_created_job,
     a_running_job,
@@ -119,6 +119,36 @@ async def test_its_blocks_name_what_there_is_and_json_has_all_of_it(log: Log):
 async def test_control_characters_that_people_wrote_stay_in_one_line(log: Log):
     log.add(*begun(), JobFailed(reason="X", message="one\ntwo"), SlotsAssigned(slots=(workers(0),)))
     assert all("\n" not in line for line in told(await of(log), as_json=False))
+
+
+@pytest.mark.parametrize("deletion", [JobGone(version=90), JobDeleting(version=90)])
+async def test_the_pods_of_a_deleted_job_end_with_it_and_are_no_failures(log: Log, deletion: AnyEvent):
+    killed = worker(1, version=90, phase="Failed", exits=exited(137, "Error"), deleting=True)
+    log.add(*begun(), deletion, pods(killed), PodsGone(uids=(Uid("pod-0"),)))
+    assert (await of(log)).failures == ()
+
+
+@pytest.mark.parametrize(
+    ("last", "told_of"),
+    [
+        pytest.param({"exits": exited(0, "Completed"), "phase": "Succeeded"}, "", id="a worker that exited with 0"),
+        pytest.param({"exits": exited(143, "Error"), "deleting": True}, "was deleted (exit code 143)", id="deleted"),
+        pytest.param({"exits": exited(0, "Completed"), "deleting": True}, "was deleted (exit code 0)", id="well"),
+        pytest.param({"exits": exited(2, "Error")}, "exited with 2 (Error)", id="failed"),
+    ],
+)
+async def test_a_failure_is_a_failed_or_a_deleted_worker(log: Log, last: dict[str, object], told_of: str):
+    log.add(*begun(), pods(worker(1, **{"version": 90, "phase": "Failed"} | last)))  # type: ignore[arg-type]
+    lines = [*told(await of(log), as_json=False)]
+    assert [line.rpartition("  ")[2] for line in lines if "resnet-worker-1 " in line] == [told_of] * bool(told_of)
+
+
+async def test_the_exception_of_a_failed_worker_is_in_the_line_of_its_failure(log: Log):
+    said = "step\n" * 200 + "Traceback (most recent call last):\n  line 9\nOutOfMemoryError: CUDA out of memory"
+    crash = Exit("main", 1, "Error", said)
+    log.add(*begun(), PodsObserved(pods=(worker(1, version=30, phase="Failed", exits=(crash,)),)))
+    (line,) = [line for line in told(await of(log), as_json=False) if "exited with 1" in line]
+    assert line.endswith("OutOfMemoryError: CUDA out of memory")
 
 
 async def test_a_job_that_came_back_goes_on(log: Log):

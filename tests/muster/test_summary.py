@@ -3,13 +3,14 @@
 import msgspec
 import pytest
 
+from muster.following import condition_of
 from muster.kinds import known_kinds
 from muster.summary import Summary, summary
 from shared.frameworks.kinds import BUILT_IN
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobRestarting, JobSucceeded, JobSuspended, JobSuspending
-from shared.job.events.watcher import JobObserved, PodsGone, PodsObserved, TimePassed
+from shared.job.events.watcher import JobDeleting, JobGone, JobObserved, PodsGone, PodsObserved, TimePassed
 from shared.job.naming import Uid
 from shared.job.views import Slots
 from tests.kit.builders import a_created_job, a_running_job, a_spec, exited, launcher, observed, pods, worker
@@ -45,6 +46,17 @@ def a_crash_loop(kind: str) -> list[AnyEvent]:
 def test_a_job_whose_pods_crash_is_restarting_as_kubectl_shows_it(kind: str):
     found = of(*a_crash_loop(kind))
     assert (found.phase, found.ready, found.wanted, found.restarts) == ("Restarting", 2, 3, 1)
+
+
+@pytest.mark.parametrize("deletion", [JobGone(version=90), JobDeleting(version=90, finalizers=("foregroundDeletion",))])
+@pytest.mark.parametrize("kind", ["TFJob", "PyTorchJob", "TrainingJob"])
+def test_the_pods_of_a_deleted_job_end_with_it_and_the_job_is_not_restarting(kind: str, deletion: AnyEvent):
+    job = a_running_job(2) if kind == "TrainingJob" else a_job_of(kind)
+    last = worker(1, version=90, phase="Failed", exits=exited(137, "Error"), deleting=True)
+    found = of(*job, deletion, ended("worker", 0, 137) if kind != "TrainingJob" else pods(last))
+    assert (found.phase, found.restarts) == ("Running", 0)
+    running = condition_of(found.status, "Running")
+    assert not running.get("message") or "137" not in running["message"]
 
 
 def test_a_replicated_job_runs_when_what_took_the_place_runs():

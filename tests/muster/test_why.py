@@ -59,7 +59,7 @@ from shared.job.events.watcher import (
 from shared.job.fold import History
 from shared.job.naming import RESTART, JobKey, Uid
 from shared.job.spec import LAUNCHER, WORKER, Problem
-from shared.job.views import PodView, Slots
+from shared.job.views import Exit, PodView, Slots
 from tests.golden.compare import assert_golden
 from tests.kit.builders import (
     R1,
@@ -637,3 +637,11 @@ def test_why_a_job_of_another_operator_is_left_alone(obstacle: str, heading: str
     told = said(causes_of(JobOfAnother(phase="Running", obstacle=obstacle), observed))
     assert f"no service acts on the job {heading}" in told
     assert ("; Muster cannot take it over: its launcher is another's" in told) == bool(obstacle)
+
+
+def test_why_a_pod_failed_ends_with_the_exception_of_its_last_words():
+    traceback = "step\n" * 200 + "Traceback (most recent call last):\n  line 9\nOutOfMemoryError: CUDA out of memory"
+    crash = (Exit("main", 1, "Error", traceback),)
+    causes = causes_of(*a_running_job(2), pods(worker(1, version=30, phase="Failed", exits=crash)))
+    (line,) = [line for line in said(causes, "worker-1").splitlines() if "exit code 1" in line]
+    assert line.endswith("OutOfMemoryError: CUDA out of memory")

@@ -147,6 +147,24 @@ def test_each_crash_waits_longer_than_the_one_before():
     assert waits == [[], [10], [20], [40], [80]]
 
 
+def waits(*story: AnyEvent) -> list[tuple[int, int]]:
+    """The anchors and seconds of the back-offs that run."""
+    timers = next_due(given(*story).job)
+    return [(timer.anchor, timer.seconds) for timer in timers if timer.name.startswith(REPLACEMENT)]
+
+
+def test_workers_that_crash_one_after_another_do_not_wait_for_each_other():
+    story = a_running_job(workers=4, of_workers="Always", backoff_limit=9)
+    first, *others = (pods(worker(index, version=40, phase="Failed", exits=exited(1))) for index in range(4))
+    story = [*story, first, assigned(4, replaces=(0,)).event, *others]
+    at = len(story) - 2
+    assert waits(*story) == [(at, 10), (at + 1, 10), (at + 2, 10)]
+    story += [TimePassed(anchor=at, timer=replacement.timer_name(10))]
+    assert records(*story) == [assigned(5, replaces=(1,))]
+    story += [assigned(5, replaces=(1,)).event]
+    assert waits(*story) == [(at + 1, 10), (at + 2, 10)], "a replacement makes none of the others wait longer"
+
+
 def lost(times: int) -> list[AnyEvent]:
     """A worker that a person deletes as soon as it was replaced, so often."""
     story: list[AnyEvent] = [*a_running_job(workers=1, of_workers="OnFailure", backoff_limit=0)]

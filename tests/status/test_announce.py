@@ -245,6 +245,16 @@ def test_a_deletion_that_kubernetes_finishes_itself_is_not_told(finalizers: tupl
     assert news(a_running_job(), JobDeleting(version=9, finalizers=finalizers)) == []
 
 
+def test_the_pods_of_a_deleted_job_end_with_it_and_none_is_told_of_as_failed():
+    crashed = pods(worker(0, version=90, phase="Failed", exits=exited(1)))
+    killed = pods(worker(1, version=91, phase="Failed", exits=exited(137), deleting=True))
+    deleted = JobDeleting(version=95, finalizers=("foregroundDeletion",))
+    told = announced(*a_running_job(), crashed, deleted, killed)
+    assert [step.message for step in told if step.reason == "TrainingJobWorkerFailed"] == [
+        "resnet-worker-0: Error (exit code 1)"
+    ]
+
+
 def test_a_field_without_effect_is_told_once_the_job_is_admitted():
     without = Ignored(field="spec.runPolicy.schedulingPolicy", message="no PodGroup is made")
     spec = replace(a_spec(), ignored=(without,))

@@ -15,7 +15,7 @@ from shared.job.views import spans
 
 def next_steps(job: Job) -> list[Step]:
     """Slots for every vacancy whose back-off is over."""
-    due = [slot for slot, vacancy in replacement.replaceable(job).items() if replacement.due(job, slot, vacancy)]
+    due = [slot for slot, vacancy in replacement.replaceable(job).items() if replacement.due(job, vacancy)]
     if not due or verdict(job) is not None:
         # An attempt that is over gets no pods.
         return []

@@ -57,9 +57,11 @@ def announcements(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
             continue
         elif _hindered(job, condition):
             steps.append(_of_job(job, condition.updated, condition.reason, condition.message, warning=True))
+    # The pods of a deleted job end with it: none of them failed.
+    failures = [known for known in job.failures if job.deletion is None or known.at.sequence < job.deletion.sequence]
     steps += [
-        _of_failures(job, at, [failure for failure in job.failures if failure.at == at], words)
-        for at in dict.fromkeys(failure.at for failure in job.failures)
+        _of_failures(job, at, [failure for failure in failures if failure.at == at], words)
+        for at in dict.fromkeys(failure.at for failure in failures)
     ]
     steps += [_of_refusal(job, effect, refusal, words["Refused"]) for effect, refusal in refused.items()]
     steps += _of_ignored(job)

@@ -36,7 +36,7 @@ def of_job(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
     try:
         document = document_of(job, kinds)
     except Refused as refused:
-        words = text.first(str(refused))
+        words = text.ends(str(refused))
         if words == failed:
             return []
         return [Record(EffectRefused(effect="PatchStatus", reason=FRAMEWORK_FAILED, permanent=True, message=words))]

@@ -64,7 +64,7 @@ def _of_queue(job: Job) -> str:
     why = f"; evicted ({evicted[-1].evicted}): {evicted[-1].message}" if evicted else ""
     # A job that lost its label has its Workload's queue.
     queue = job.spec.queue or (views[-1].queue if views else "")
-    return text.first(f"waits for quota in queue {queue}{why}")
+    return text.ends(f"waits for quota in queue {queue}{why}")
 
 
 def _restarting(job: Job, end: Verdict) -> status.JobRestarting:

@@ -187,7 +187,7 @@ def _view(pod: Pod, slot: Slot, *, last_words: bool, result: bool) -> PodView:
             if known.state.terminated is not None
         ),
         reason=training.reason,
-        message=text.first(training.message),
+        message=text.ends(training.message),
         ran=training.ran,
         lingers=training.lingers,
         restarts=training.restarts,

@@ -32,7 +32,7 @@ def of_scheduling(job: Job) -> Verdict | None:
     refused = text.with_words(f"CreatePod: {refusal.reason}", refusal.message) if refusal else ""
     why = waits.sentence if waits else refused
     message = reasons.told(reasons.ENDS, reasons.SCHEDULING_TIMEOUT, seconds=seconds) + (f"; {why}" if why else "")
-    return Verdict(False, reasons.SCHEDULING_TIMEOUT, text.first(message), permanent=True)
+    return Verdict(False, reasons.SCHEDULING_TIMEOUT, text.ends(message), permanent=True)
 
 
 def of_minimum(job: Job) -> Verdict | None:

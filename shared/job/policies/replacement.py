@@ -25,8 +25,8 @@ def filled(job: Job) -> SortedSet[Slot]:
 
 
 def replaceable(job: Job) -> dict[Slot, Vacancy]:
-    """The vacancies to fill, in the order of their slots; none if the job has its full size."""
-    if not job.attempt.vacancies or job.spec is None:
+    """The vacancies to fill, in the order of their slots; none if the job has its full size, or is being deleted."""
+    if not job.attempt.vacancies or job.spec is None or job.deleting or job.gone:
         # Every decision of a job asks, and most jobs have lost no pod.
         return {}
     arriving, leaving = job.scaling.arriving, job.outgoing
@@ -48,8 +48,11 @@ def replaceable(job: Job) -> dict[Slot, Vacancy]:
 
 
 def unreplaced(job: Job) -> dict[Slot, str]:
-    """The lost workers that the job lacks and nothing replaces, the newest first → why not."""
-    if job.spec is None or not job.attempt.vacancies:
+    """The lost workers that the job lacks and nothing replaces, the newest first → why not.
+
+    None of a job that is being deleted: its pods end with it.
+    """
+    if job.spec is None or not job.attempt.vacancies or job.deleting or job.gone:
         # Every status document asks, and most jobs have lost no pod.
         return {}
     replaced = replaceable(job)
@@ -88,20 +91,17 @@ def _of_request(job: Job) -> dict[Slot, Vacancy]:
     return dict(lost) if request.replaced + len(lost) <= limit else {}
 
 
-def delay(job: Job, slot: Slot, vacancy: Vacancy) -> int:
-    """Seconds of back-off before a vacancy is filled; it grows with each loss."""
-    if vacancy.blameless:
-        return before_start(vacancy.losses)
+def back_off(job: Job, slot: Slot, *, succeeded: bool) -> int:
+    """Seconds until a worker that is lost now for its own fault is replaced: it grows with each replacement."""
     request = job.scaling.open_request
     replaced = request.replaced if request is not None and slot in job.scaling.arriving else job.attempt.replaced
     # At the end of a training all pods exit with 0, the leader perhaps last: the job ends before one begins again.
-    return before_start(max(replaced, vacancy.succeeded))
+    return before_start(max(replaced, succeeded))
 
 
-def due(job: Job, slot: Slot, vacancy: Vacancy) -> bool:
+def due(job: Job, vacancy: Vacancy) -> bool:
     """True if the back-off of this vacancy is over."""
-    seconds = delay(job, slot, vacancy)
-    return not seconds or passed(job, vacancy.at.sequence, timer_name(seconds))
+    return not vacancy.wait or passed(job, vacancy.at.sequence, timer_name(vacancy.wait))
 
 
 def timer_name(seconds: int) -> str:
