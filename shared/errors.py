@@ -12,10 +12,17 @@ class Trouble(Exception):  # noqa: N818  the field says trouble, and it is never
 class Transient(Trouble):
     """It may work later: a timeout, a lost connection, 429, 5xx.  Try again with a growing delay."""
 
-    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+    def __init__(self, message: str, *, retry_after: float | None = None, reason: str = "", words: str = "") -> None:
         super().__init__(message)
         self.retry_after = retry_after
         """Seconds that the server asked the client to wait; None if it did not."""
+        self.reason = reason
+        """One CamelCase word if the server answered, and about this very object; empty if it was silent or overloaded.
+
+        A job is told of such an answer once it has lasted.
+        """
+        self.words = words
+        """The other side's own sentence about the object, or ours; empty without a reason."""
 
 
 class NotOwner(Transient):

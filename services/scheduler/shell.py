@@ -15,6 +15,7 @@ from services.scheduler.core.withheld import without_values
 from services.scheduler.keypair import make_key_pair
 from services.scheduler.workloads import Workloads
 from shared.cluster import Cluster, Resource
+from shared.cluster.answers import as_sent
 from shared.cluster.kinds import CONFIGMAPS_WITH_DATA, PODS, SECRETS, SERVICES
 from shared.cluster.objects import Custom, Metadata, Object
 from shared.errors import Conflict, NotOwner, Refused, Transient
@@ -259,7 +260,7 @@ class Scheduler:
         except Refused as refusal:
             if refusal.reason != "AlreadyExists":
                 what = f"create {resource.kind} {job.key.namespace}/{manifest['metadata']['name']}"
-                raise without_values(refusal, what, manifest) from None
+                raise without_values(as_sent(refusal, manifest), what, manifest) from None
             return None
 
     async def _resource(self, context: Context) -> Custom:

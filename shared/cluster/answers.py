@@ -4,7 +4,9 @@ A failure is usually a `Status`; a proxy on the way may answer with anything, su
 """
 
 import re
+from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Any
 
 import msgspec
 
@@ -104,8 +106,21 @@ UNKNOWN_OWNER = "cannot find RESTMapping"
 
 
 UNDECODABLE = " cannot be handled as a "
-"""In the 400 of an API server for a value of the wrong type."""
-_FIELD_OF_GO = re.compile(r"into Go struct field \w+\.(\S+) of type")
+"""In the 400 of an API server for a value of the wrong type, or for a field that it does not know."""
+_FIELD = re.compile(r"into Go struct field \w+\.(\S+) of type|(?:unknown|duplicate) field \"([^\"]+)\"")
+
+_DENIED = re.compile(r"admission webhook \"[^\"]*\" denied the request|AdmissionPolicy '[^']*' .* denied request")
+"""In the answer of an API server for an object that a webhook or a policy of the cluster's owners does not want.
+
+They choose its code and its reason, so that only the message tells it from the API server's own refusal.
+"""
+
+DENIED = "Denied"
+"""The reason of such a refusal, and of a 422 that names no field: it may pass."""
+
+WEBHOOK_FAILED = "WebhookFailed"
+NO_WEBHOOK = "failed calling webhook"
+"""In the 500 of an API server whose webhook does not answer: it is about this object, not about the server."""
 
 
 def trouble(status: Status, what: str, *, method: str = "GET") -> Trouble:
@@ -113,11 +128,15 @@ def trouble(status: Status, what: str, *, method: str = "GET") -> Trouble:
     code, causes = status.code, status.causes
     reason = status.reason or _reason(code)
     message = f"{what}: {code} {reason}: {status.message[:LONGEST_MESSAGE]}".removesuffix(": ")
+    if _DENIED.search(status.message):
+        return Refused(message, reason=_forbidden(status) if code == 403 else DENIED, words=status.message)
     if code == 410 or reason in (EXPIRED, "Gone"):
         return Refused(message, reason=EXPIRED)
     if any(cause.reason == AHEAD for cause in causes):
         return Refused(message, reason=AHEAD)
     if code in (408, 429) or (code >= 500 and code != 501):
+        if NO_WEBHOOK in status.message:
+            return Transient(message, reason=WEBHOOK_FAILED, words=status.message)
         return Transient(message, retry_after=status.retry_after or None)
     if code == 403 and UNKNOWN_OWNER in status.message:
         return Transient(message)
@@ -130,12 +149,47 @@ def trouble(status: Status, what: str, *, method: str = "GET") -> Trouble:
         return Conflict(message)
     if code == 400 and UNDECODABLE in status.message:
         # Permanent, like a violated validation rule.
-        found = _FIELD_OF_GO.search(status.message)
-        return Refused(message, reason="Invalid", field=found[1] if found else "", words=status.message)
+        found = _FIELD.search(status.message)
+        return Refused(message, reason="Invalid", field=(found[1] or found[2]) if found else "", words=status.message)
     if code == 403:
         reason = _forbidden(status)
     field = next((cause.field for cause in causes if cause.field), "")
+    if code == 422 and not field:
+        # Only the object's own fields make a refusal final: whatever else stands against it may change.
+        reason = DENIED
     return Refused(message, reason=reason, field=field, words=status.message)
+
+
+_STEP = re.compile(r"\[([^\]]*)\]|([^.\[]+)")
+_LIMIT = re.compile(r"must be less than or equal to (\S+) limit")
+
+
+def as_sent(refusal: Refused, manifest: Mapping[str, Any]) -> Refused:
+    """The refusal of this object; one of a field that an admission plugin or a webhook has put there may pass.
+
+    That is an element of a list that is longer now, and a limit from a LimitRange that is below the object's request.
+    """
+    if refusal.reason != "Invalid" or _was_sent(refusal, manifest):
+        return refusal
+    return Refused(str(refusal), reason=DENIED, field=refusal.field, words=refusal.words)
+
+
+def _was_sent(refusal: Refused, manifest: Mapping[str, Any]) -> bool:
+    at: Any = manifest
+    for key, name in _STEP.findall(refusal.field):
+        step = name or key
+        if isinstance(at, list) and step.isdigit():
+            if int(step) >= len(at):
+                return False
+            at = at[int(step)]
+        elif isinstance(at, Mapping) and step == "requests" and (limit := _LIMIT.search(refusal.words)) is not None:
+            return limit[1] in (at.get("limits") or {})
+        elif isinstance(at, Mapping) and step in at:
+            at = at[step]
+        else:
+            # It is required, or of a kind that the path does not name.
+            return True
+    return True
 
 
 def _conflict(message: str, reason: str, method: str, words: str) -> Trouble:

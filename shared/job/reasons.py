@@ -164,6 +164,7 @@ DISRUPTIONS = {
 FRAMEWORK_FAILED = "FrameworkFailed"
 
 REFUSALS = {
+    "Denied": Reason("an admission policy or a webhook stands against it; it is tried again", since="0.2"),
     FRAMEWORK_FAILED: Reason("the package of this kind of job failed, or gave a wrong answer"),
     "Forbidden": Reason("a right, a quota or an admission policy stands against it"),
     "Invalid": Reason("the API server does not take the object as it is", final=FINAL),
@@ -180,6 +181,7 @@ REFUSALS = {
         "the runtime of the job was changed or deleted, and the job's copy of it is not there", since="0.2"
     ),
     SSH_OFF: Reason("the job needs ssh keys, which are switched off in this cluster", since="0.2"),
+    "WebhookFailed": Reason("a webhook that the API server asks first does not answer", since="0.2"),
 }
 """Why the API server, or Muster itself, did not carry out an effect."""
 

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from shared.backoff import doubled
-from shared.job.policies.back_off import LONGEST_SECONDS, before_effect
+from shared.job.policies.back_off import LONGEST_EFFECT_SECONDS, before_effect
 from shared.job.steps import Effect
 
 K = TypeVar("K", bound=Hashable)
@@ -303,6 +303,6 @@ def refused(item: Item, now: float, sequence: int, *, longest: bool = False) -> 
     """
     item.running, item.tries, item.not_below = False, 0, sequence
     item.refusals += 1
-    delay = float(LONGEST_SECONDS if longest else before_effect(item.refusals))
+    delay = float(LONGEST_EFFECT_SECONDS if longest else before_effect(item.refusals))
     item.not_before = now + delay
     return delay

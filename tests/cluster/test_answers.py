@@ -57,7 +57,7 @@ def a_field(reason: str, field: str = "") -> dict[str, Any]:
             "POST",
             400,
             a_status(400, "BadRequest", 'admission webhook "w.example.com" denied the request: not today'),
-            "BadRequest",
+            "Denied",
             "",
             id="a webhook, which may change its mind",
         ),

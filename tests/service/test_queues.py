@@ -22,7 +22,7 @@ from shared.frameworks.queueing import (
 )
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
-from shared.job.policies.back_off import LONGEST_SECONDS
+from shared.job.policies.back_off import LONGEST_EFFECT_SECONDS
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World, a_scale_out, a_training_job
 
@@ -225,7 +225,7 @@ async def test_jobs_wait_while_kueues_definitions_are_deleted_and_go_on_when_the
         await world.running("late")
         world.store.admit(WORKLOADS, lambda before, after: None)
         world.store.install(WORKLOADS)
-        await world.pass_seconds(LONGEST_SECONDS)
+        await world.pass_seconds(LONGEST_EFFECT_SECONDS)
         (number,) = world.workloads()
         await world.admit(number)
         await world.running()

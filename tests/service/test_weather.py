@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from shared.cluster.kinds import CONFIGMAPS, EVENTS, PODS, SERVICES
-from shared.errors import Conflict, Transient
+from shared.errors import Conflict, Refused, Transient
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
-from shared.job.policies.back_off import LONGEST_SECONDS
+from shared.job.policies.back_off import LONGEST_EFFECT_SECONDS
 from tests.kit.services import AUTHORS
 from tests.kit.virtual_time import VirtualLoop, in_virtual_time
 from tests.kit.world import NAMESPACE, World, a_scale_in, a_scale_out, a_training_job
@@ -31,6 +31,28 @@ async def test_a_quota_is_waited_for_and_shown():
 
 
 @in_virtual_time
+async def test_a_job_whose_pods_a_policy_denies_begins_within_a_minute_of_the_policy_s_end():
+    words = (
+        "pods \"resnet-worker-0\" is forbidden: ValidatingAdmissionPolicy 'night' with binding 'night' denied request"
+    )
+
+    def denied(before: object, after: object) -> None:
+        if before is None:
+            raise Refused(words, reason="Denied", words=words)
+
+    async with World() as world:
+        world.store.admit(PODS, denied)
+        world.apply(TRAININGJOBS, a_training_job(workers=3))
+        await world.shows("WorkersCreated", "Denied")
+        await world.pass_seconds(3_600)
+        assert ("Denied", "resnet") in world.kubernetes_events()
+        world.store.admit(PODS, lambda before, after: None)
+        await world.pass_seconds(LONGEST_EFFECT_SECONDS)
+        await world.running()
+        assert world.count("JobFailed") == 0
+
+
+@in_virtual_time
 async def test_what_is_refused_for_ever_is_tried_on_and_written_no_more():
     async with World() as world:
         world.store.pod_quota[NAMESPACE] = 1
@@ -42,7 +64,7 @@ async def test_what_is_refused_for_ever_is_tried_on_and_written_no_more():
         assert (len(world.journal.events), world.store.version) == (events, versions)
         assert world.count("EffectRefused") < 15
         world.store.pod_quota.clear()
-        await world.pass_seconds(LONGEST_SECONDS)
+        await world.pass_seconds(LONGEST_EFFECT_SECONDS)
         await world.running()
 
 

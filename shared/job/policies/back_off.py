@@ -1,11 +1,15 @@
 """The waits of a job: before pods and attempts that failed begin again, and before refused effects are tried again.
 
-Pure.  Both double with each failure, five minutes at most; only their first waits differ.
+Pure.  Both double with each failure: those of pods and attempts up to five minutes, those of effects up to one.
 """
+
+import re
 
 from shared.backoff import doubled
 from shared.job.events.refused import EffectRefused
 from shared.job.state import Job
+
+_NUMBER = re.compile(r"[0-9]+")
 
 FIRST_START_SECONDS = 10
 """The kubelet's first wait for containers that crash; pods and attempts that failed begin again after it."""
@@ -16,6 +20,9 @@ FIRST_EFFECT_SECONDS = 1
 LONGEST_SECONDS = 300
 """The kubelet's longest wait for containers that crash."""
 
+LONGEST_EFFECT_SECONDS = 60
+"""The longest wait of a refused effect: once a policy or a quota is changed, jobs begin within a minute."""
+
 
 def before_start(failures: int) -> int:
     """Seconds before the next pod or attempt after so many failures: 0, then 10, 20, ... 300."""
@@ -23,17 +30,18 @@ def before_start(failures: int) -> int:
 
 
 def before_effect(refusals: int) -> int:
-    """Seconds before the next try after so many refusals in a row: 1, 2, 4, ... 300."""
-    return doubled(FIRST_EFFECT_SECONDS, refusals, LONGEST_SECONDS)
+    """Seconds before the next try after so many refusals in a row: 1, 2, 4, ... 60."""
+    return doubled(FIRST_EFFECT_SECONDS, refusals, LONGEST_EFFECT_SECONDS)
 
 
 def told_already(job: Job, event: EffectRefused) -> bool:
     """True if a refusal after the longest back-off is the one that the job knows, in the same words.
 
-    It needs no event: the effect stays due, and its service tries it again after the longest back-off.
+    It needs no event: the effect stays due, and its service tries it again after the longest back-off.  Other numbers
+    are no news: those of a quota change whenever another pod begins.
     """
     known = job.refusals.get(event.effect)
-    if known is None or not known.due or before_effect(known.count) < LONGEST_SECONDS:
+    if known is None or not known.due or before_effect(known.count) < LONGEST_EFFECT_SECONDS:
         return False
-    told = (known.reason, known.field, known.permanent, known.message)
-    return told == (event.reason, event.field, event.permanent, event.message)
+    told = (known.reason, known.field, known.permanent, _NUMBER.sub("0", known.message))
+    return told == (event.reason, event.field, event.permanent, _NUMBER.sub("0", event.message))
