@@ -8,7 +8,8 @@ from shared.job.attempt import Attempt
 from shared.job.conditions import Condition
 from shared.job.events.event import At
 from shared.job.events.watcher import JobAdopted, PodsObserved
-from shared.job.evolve_pods import pods_observed
+from shared.job.evolve_attempts import interrupted
+from shared.job.evolve_pods import pods_already_seen, pods_observed
 from shared.job.losses import Tally, Vacancy
 from shared.job.membership import Members, Unknown
 from shared.job.naming import Slot
@@ -28,6 +29,10 @@ def adopted(job: Job, event: JobAdopted, at: At) -> Job:
 
     Known times stay: activeDeadlineSeconds counts from the first start, ttlSecondsAfterFinished from the recorded end.
     """
+    if job.attempt.begun and event.source != ANOTHER_OPERATOR and not event.phase:
+        if event.attempt == job.attempt.number:
+            return _with_more(job, event, at)
+        job = replace(interrupted(job, event, at), phase="Restarting", restarting=None, paused=False)
     slots, lost, known = each(event.slots), each(event.lost), job.attempt.news
     workers = sum(slot.role == WORKER for slot in slots)
     members = indices(event.members)
@@ -67,6 +72,19 @@ def adopted(job: Job, event: JobAdopted, at: At) -> Job:
     news = {**job.attempt.news, **known}
     ended_at = news.get(Slot(event.attempt, LAUNCHER, 0), 0) if job.attempt.launcher_gone is not None else 0
     return with_attempt(job, news=news, launcher_ended=ended_at)
+
+
+def _with_more(job: Job, event: JobAdopted, at: At) -> Job:
+    """The attempt with slots that the log had lost besides those that it knew."""
+    attempt, new = job.attempt, each(event.slots) - job.attempt.slots
+    attempt = replace(
+        attempt,
+        slots=attempt.slots | new,
+        spent=attempt.spent - new,
+        spoilt=max(attempt.spoilt, event.next_index),
+        vacancies={slot: vacancy for slot, vacancy in attempt.vacancies.items() if slot not in new},
+    )
+    return pods_already_seen(with_scaling(replace(job, attempt=attempt), size=event.size), new, at)
 
 
 def _finished(job: Job, event: JobAdopted, at: At) -> Job:

@@ -10,6 +10,7 @@ from shared.job.events.event import At
 from shared.job.events.scaler import WorkersReleased
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobCreated, JobRestarting, Paused
+from shared.job.events.watcher import JobAdopted
 from shared.job.evolve_pods import pods_already_seen
 from shared.job.evolve_requests import released, spoiling, with_edit, with_request
 from shared.job.losses import Refill, Vacancy
@@ -116,7 +117,7 @@ def workers_released(job: Job, event: WorkersReleased, at: At) -> Job:
     return with_attempt(job, vacancies=vacancies)
 
 
-def interrupted(job: Job, event: JobRestarting | Paused, at: At) -> Job:
+def interrupted(job: Job, event: JobRestarting | Paused | JobAdopted, at: At) -> Job:
     """The conditions of the interrupted attempt become false."""
     conditions = job.conditions
     for kind in ("Running", "Scaling", "Restarting", *MILESTONES):

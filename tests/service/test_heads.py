@@ -10,14 +10,14 @@ from shared.cluster.kinds import PODS
 from shared.eventlog import Entry
 from shared.eventlog.account import HEADS
 from shared.eventlog.subject import Subject
-from shared.frameworks.scale_requests import SCALEOUTS
+from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.fold import closed
 from shared.job.integrity import Broken
 from tests.frameworks.documents import changed, tf_job
 from tests.kit.virtual_time import in_virtual_time
-from tests.kit.world import MOST_EVENTS, NAMESPACE, Document, World, a_scale_out, a_training_job
+from tests.kit.world import MOST_EVENTS, NAMESPACE, Document, World, a_scale_in, a_scale_out, a_training_job
 from tests.memory.cluster import Call, Calm
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 from tests.service.kubeflow import applied
@@ -289,6 +289,72 @@ async def test_a_job_that_was_over_when_its_log_was_restored_to_its_beginning_st
         status = world.status(TRAININGJOBS, "resnet")
         assert (status["phase"], status["startTime"]) == ("Succeeded", before["status"]["startTime"])
         assert (world.count("JobRunning"), sorted(world.pods())) == (0, ["resnet-launcher"])
+
+
+def uids(world: World) -> dict[str, str]:
+    return {name: held.metadata["uid"] for name, held in world.pods().items()}
+
+
+@pytest.mark.parametrize("last", ["JobRunning", "ScaleRequested", "ScaleAccepted", "HostsPublished"])
+@in_virtual_time
+async def test_workers_of_a_scale_out_that_the_log_lost_are_taken_on(last: str):
+    async with World() as lost:
+        await lost.trains(workers=2)
+        running = lost.types().index("JobRunning")
+        lost.apply(SCALEOUTS, a_scale_out(2))
+        await lost.phase("ScaleSucceeded", SCALEOUTS, "out")
+        await lost.running()
+        await lost.quiet()
+        before = uids(lost)
+    lost.journal.restore(lost.types().index(last, running) + 1)
+    async with World(of=lost, journal=lost.journal) as world:
+        await world.until(lambda: world.count("HistoryBroken") == 1)
+        world.annotate("resnet", {"muster.dev/accept-history": head(world)})
+        await world.until(lambda: world.count("HistoryAccepted") == 1)
+        await going_on(world)
+        await world.pass_seconds(100)
+        assert uids(world) == before, "none is deleted, and none comes besides"
+        assert world.hosts() == [f"resnet-worker-{index}" for index in range(4)]
+        assert world.job().scaling.size == 4
+        assert world.status(SCALEOUTS, "out")["phase"] == "ScaleSucceeded"
+
+
+@in_virtual_time
+async def test_a_worker_that_a_scale_in_released_before_the_log_was_lost_is_not_taken_on_again():
+    async with World() as world:
+        await world.trains(workers=2)
+        await world.kill("scheduler")
+        world.apply(SCALEINS, a_scale_in(1))
+        await world.until(lambda: world.count("WorkersReleased") == 1)
+        await world.quiet()
+        write_head(world, sequence=10**6, hash="0" * 64)
+        await world.until(lambda: world.count("HistoryBroken") == 1)
+        await world.start("scheduler")
+        assert "resnet-worker-1" in world.pods()
+        world.annotate("resnet", {"muster.dev/accept-history": f"{10**6}:{'0' * 64}"})
+        await world.phase("ScaleSucceeded", SCALEINS, "in")
+        assert world.hosts() == ["resnet-worker-0"]
+
+
+@in_virtual_time
+async def test_the_attempt_that_the_log_lost_is_taken_on():
+    async with World() as lost:
+        await lost.trains(workers=2, cleanPodPolicy="All")
+        length = len(lost.journal.events)
+        lost.annotate("resnet", {"muster.dev/restart": "now"})
+        await lost.until(lambda: lost.count("JobRestarted") == 1)
+        await lost.running()
+        await lost.quiet()
+        before = uids(lost)
+    for end in (length, lost.types().index("JobRestarting") + 1):
+        lost.journal.restore(end)
+    async with World(of=lost, journal=lost.journal) as world:
+        await world.until(lambda: world.count("HistoryBroken") == 1)
+        world.annotate("resnet", {"muster.dev/accept-history": head(world)})
+        await going_on(world)
+        await world.pass_seconds(100)
+        assert uids(world) == before
+        assert world.job().attempt.number == 1
 
 
 @in_virtual_time

@@ -8,19 +8,23 @@ import pytest
 from services.scaler.core.decide import decide as scaler
 from services.scaler.core.policy import Policy
 from services.scheduler.core.decide import decide as scheduler
+from services.scheduler.core.effects import DeletePod
 from services.watcher.core.heads import accepted, at_hand, fault
 from services.watcher.core.observed import ObservedJob
 from services.watcher.core.questions import Answers, Compare, Evidence, Named
 from shared.frameworks.takeover import Inherited
 from shared.job.chain import Head
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.watcher import HistoryAccepted, HistoryBroken, JobAdopted, JobObserved
+from shared.job.events.scaler import HostsPublished
+from shared.job.events.status import JobSuspended, JobSuspending
+from shared.job.events.watcher import HistoryAccepted, HistoryBroken, JobAdopted, JobObserved, PodsGone
 from shared.job.integrity import Broken, Disputed
 from shared.job.naming import Slot, Uid
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.state import Job
-from shared.job.views import PodView, Slots
-from tests.kit.builders import a_running_job, a_spec, exited, launcher, observed, worker
+from shared.job.steps import Record
+from shared.job.views import PodView, Slots, ranges
+from tests.kit.builders import a_running_job, a_spec, exited, launcher, observed, pods, worker
 from tests.kit.histories import a_history, stored
 from tests.kit.replicas import a_replicated_spec, replica
 from tests.kit.replicas import observed as a_replicated_job
@@ -317,6 +321,35 @@ def test_the_newest_attempt_is_the_one_that_lives():
 def test_a_history_that_knows_its_slots_needs_no_adoption():
     job = a_history([*a_running_job(), BROKEN]).job
     assert accepted(job, accepting("7:ab"), alive(worker(0))) == [HistoryAccepted(sequence=7, hash="ab")]
+
+
+@pytest.mark.parametrize(
+    ("gone", "there", "slots", "size"),
+    [
+        pytest.param([], [0, 1, 2, 3], [0, 1, 2, 3], 4, id="a scale-out was lost"),
+        pytest.param([1], [0, 2], [0, 2], 2, id="a replacement was lost"),
+        pytest.param([1], [0, 2, 3], [0, 2, 3], 3, id="a scale-out was lost, and a worker since"),
+    ],
+)
+def test_workers_whose_slots_the_log_has_lost_are_taken_on(
+    gone: list[int], there: list[int], slots: list[int], size: int
+):
+    history = a_history([*a_running_job(), BROKEN])
+    history.fold(stored(history, pods(*(worker(index, version=50) for index in there))))
+    for index in gone:
+        history.fold(stored(history, PodsGone(uids=(Uid(f"pod-{index}"),))))
+    for event in accepted(history.job, accepting("7:ab"), history.job.pods):
+        history.fold(stored(history, event))
+    job = history.job
+    assert ([slot.index for slot in job.attempt.workers], job.scaling.size) == (slots, size)
+    assert [step for step in scheduler(job) if isinstance(step, DeletePod)] == []
+    assert scaler(job, Policy()) == [Record(HostsPublished(version=2, members=ranges(slots)))]
+
+
+def test_of_a_suspended_job_no_pod_is_taken_on():
+    suspended = [*a_running_job(), JobSuspending(reason="Suspended"), JobSuspended(reason="Suspended"), BROKEN]
+    job = a_history(suspended).job
+    assert accepted(job, accepting("7:ab"), alive(worker(3))) == [HistoryAccepted(sequence=7, hash="ab")]
 
 
 def test_after_the_acceptance_the_job_goes_on_with_what_was_there():

@@ -143,7 +143,8 @@ def accepted(job: Job, resource: ObservedJob, pods: Mapping[Uid, PodView]) -> li
     lost = isinstance(doubt, Broken) and not (begun and doubt.reason == OTHER_LOG)
     ended_before = lost and not job.over and resource.reached is not None and bool(resource.reached.end)
     if begun and not ended_before:
-        return [go_on]
+        found = _going_on(job, pods)
+        return [found, go_on] if found is not None else [go_on]
     # A log that lost the job's first event does not know its spec.
     spec = job.spec or resource.observed.spec
     slots, attempt = _there(spec, job.attempt.number, pods)
@@ -169,6 +170,41 @@ def accepted(job: Job, resource: ObservedJob, pods: Mapping[Uid, PodView]) -> li
             counts=resource.reached.counts,
         )
     return [adopted, go_on]
+
+
+def _going_on(job: Job, pods: Mapping[Uid, PodView]) -> JobAdopted | None:
+    """The pods of a job that this log has begun, if it lost the decisions that made some of them; else None.
+
+    The hosts files may list them, and no member's pod goes before they stop.  Of what this log has released none is
+    taken on again: its hosts files had stopped.
+    """
+    if job.over or job.suspended:
+        return None
+    left = {member.uid for request in job.scaling.requests.values() if request.released for member in request.leaving}
+    others = {uid: pod for uid, pod in pods.items() if uid not in left and uid not in job.disrupted}
+    slots, attempt = _there(job.spec, job.attempt.number, others)
+    same = attempt == job.attempt.number
+    living = {pod.slot for pod in others.values() if alive(pod)}
+    known = job.attempt.unreleased - (living - job.attempt.slots) if same else frozenset[Slot]()
+    if attempt < job.attempt.number or (same and not job.attempt.begun) or not slots - known:
+        # The first slots of an attempt that has begun without any make its pods the job's.
+        return None
+    size = job.scaling.size
+    if same:
+        slots = (slots - job.attempt.spent) | (slots & living) | job.attempt.slots
+    elif job.spec is not None and job.spec.has_launcher and not any(slot.role == LAUNCHER for slot in slots):
+        # The launcher of that attempt starts with the full size.
+        slots |= {Slot(attempt, WORKER, index) for index in range(size)}
+    indices = [slot.index for slot in slots if slot.role == WORKER]
+    return JobAdopted(
+        source=ACCEPTED_LOSS,
+        attempt=attempt,
+        restarts=job.restarts,
+        slots=spans(slots),
+        lost=spans(_missing(job.spec, attempt) - slots) if not same else (),
+        next_index=max(indices, default=-1) + 1,
+        size=max(size, len(indices)) if same else 0,
+    )
 
 
 def _there(spec: JobSpec | None, known: int, pods: Mapping[Uid, PodView]) -> tuple[frozenset[Slot], int]:

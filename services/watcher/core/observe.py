@@ -103,8 +103,9 @@ def _facts(
         go_on = heads.accepted(job, resource, cache.pods_of(job.key)) if cache.pods.listed else []
         if not go_on or cache.epoch != job.epoch:
             return go_on
-        # First its pods, in any phase: those that had ended stay as they are.
-        return [*_pods(job, cache, launchers, presence)] or go_on
+        # First what a lost history acted upon, and what it left: pods in any phase, as those that had ended stay ended.
+        edited = [*_resource(job, cache, presence)] if job.generation else []
+        return edited or [*_pods(job, cache, launchers, presence)] or [*requests.lost(job, cache)] or go_on
     if (theirs := takeover.begun_by_another(job, resource, cache)) is not None:
         return [theirs]
     if cache.epoch < job.epoch:

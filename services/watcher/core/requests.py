@@ -59,16 +59,7 @@ def changed(
             or (request.owner and known.owner != request.owner)
             or (known.phase == "Pending" and (known.spec, known.problems) != (request.spec, request.problems))
         ):
-            yield ScaleRequested(
-                kind=request.kind,
-                name=request.name,
-                uid=request.uid,
-                version=request.version,
-                owner=request.owner,
-                spec=request.spec,
-                problems=request.problems,
-                by=(request.by,) if request.by is not None else (),
-            )
+            yield _requested(request)
     for known in job.scaling.requests.values():
         if known.gone or known.uid in now or known.resize is not None:
             continue
@@ -79,6 +70,19 @@ def changed(
                 yield ScaleRequestGone(uid=known.uid)
         elif job.key.uid != NO_UID or known.uid in _requests_of(histories, cache.key_of(moved)):
             yield ScaleRequestGone(uid=known.uid, reason="Bound")
+
+
+def lost(job: Job, cache: Cache) -> Iterator[ScaleRequested | ScaleRequestGone]:
+    """Of requests that wait in this log, and of which a later part ran that it has lost: none of them runs again."""
+    now = cache.requests_of(job.key)
+    for known in job.scaling.requests.values():
+        request = now.get(known.uid)
+        if request is None or known.phase != "Pending" or known.problems == _UNKNOWN:
+            continue
+        if request.phase in OVER:
+            yield ScaleRequestGone(uid=known.uid, reason="HistoryLost")
+        elif request.phase == "Scaling":
+            yield _requested(msgspec.structs.replace(request, spec=None, problems=_UNKNOWN))
 
 
 def leaving(job: Job, histories: Histories) -> tuple[JobKey, ...]:
@@ -92,6 +96,19 @@ def leaving(job: Job, histories: Histories) -> tuple[JobKey, ...]:
 def waiting_room(key: JobKey) -> JobKey:
     """The history of requests without a job of this name."""
     return JobKey(key.namespace, key.name, NO_UID)
+
+
+def _requested(request: ObservedRequest) -> ScaleRequested:
+    return ScaleRequested(
+        kind=request.kind,
+        name=request.name,
+        uid=request.uid,
+        version=request.version,
+        owner=request.owner,
+        spec=request.spec,
+        problems=request.problems,
+        by=(request.by,) if request.by is not None else (),
+    )
 
 
 def _requests_of(histories: Histories, key: JobKey) -> Mapping[Uid, Request]:

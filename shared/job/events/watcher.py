@@ -55,7 +55,9 @@ class JobOfAnother(Event, frozen=True, tag="JobOfAnother"):
 
 
 class JobAdopted(Event, frozen=True, tag="JobAdopted"):
-    """A history begins with a job that already runs: after an accepted loss, or taken over from another operator."""
+    """A history begins, or goes on, with a job that already runs: after an accepted loss, or taken over from another
+    operator.
+    """
 
     source: str
     """`AcceptedLoss`, or `AnotherOperator`."""
@@ -131,7 +133,9 @@ class ScaleRequested(Event, frozen=True, tag="ScaleRequested"):
 
 
 class ScaleRequestGone(Event, frozen=True, tag="ScaleRequestGone"):
-    """A request was deleted, or moved to the history of the job that it waited for (`Bound`)."""
+    """A request was deleted, moved to the history of the job that it waited for (`Bound`), or ran in a history that
+    was lost (`HistoryLost`).
+    """
 
     uid: Uid
     reason: str = "Deleted"
