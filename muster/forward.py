@@ -22,11 +22,22 @@ from yarl import URL
 
 from muster.following import warn
 from muster.formats import Format
-from muster.outgoing import Sent, Verdict, request_of, secret_of, signature, structured, verdict, wait_of
+from muster.outgoing import (
+    Sent,
+    Verdict,
+    request_of,
+    request_of_loss,
+    said_of,
+    secret_of,
+    signature,
+    structured,
+    verdict,
+    wait_of,
+)
 from shared.backoff import Backoff
 from shared.errors import Refused, Transient
 from shared.eventlog.account import SUBSCRIBER
-from shared.eventlog.durable import ACK_SECONDS, Delivered, Durable
+from shared.eventlog.durable import ACK_SECONDS, Delivered, Durable, Lost
 from shared.job import text
 from shared.process.settings import Settings
 from shared.release import this_release
@@ -83,7 +94,10 @@ async def forward(settings: Settings, wish: Wish) -> None:
     try:
         timeout = aiohttp.ClientTimeout(total=wish.timeout)
         async with aiohttp.ClientSession(timeout=timeout, headers=HEADERS) as session, _stopping() as stop:
-            warn(f"muster: sends events to {place(wish.to)} as {durable.name}; Ctrl-C ends it")
+            where = (
+                f"from the {'first' if wish.everything else 'next'} event on" if durable.begins else "from where it was"
+            )
+            warn(f"muster: sends events to {place(wish.to)} as {durable.name}, {where}; Ctrl-C ends it")
             await Forwarder(wish, durable, session, secret, stop).run()
     finally:
         await durable.close()
@@ -111,6 +125,8 @@ class Forwarder:
         self._stop = stop
         self._url = URL(wish.to)
         self._sent = 0
+        self._lost = 0
+        """The most events that are lost to the receiver."""
         self._told_at = time.monotonic()
         self._told = 0
         self._trouble = ""
@@ -122,10 +138,30 @@ class Forwarder:
             except Transient as trouble:
                 self._tell_trouble(f"{trouble}; reading on")
                 continue
+            for lost in self._durable.lost():
+                await self._tell_loss(lost, events)
             if events:
                 await self._deal_with(events)
                 self._tell_progress(events[-1])
-        warn(f"muster: {text.counted(self._sent, 'event')} sent")
+        gone = f", and up to {self._lost} left the copy before they were sent" if self._lost else ""
+        warn(f"muster: {text.counted(self._sent, 'event')} sent{gone}")
+
+    async def _tell_loss(self, lost: Lost, events: Sequence[Delivered]) -> None:
+        """Say which events are lost, here and to the receiver, before the ones that came after them."""
+        self._lost += lost.most
+        warn(
+            f"muster: {said_of(lost)}; `muster history` of their jobs tells them; an administrator gives the copy more "
+            "bytes with `muster setup --subscribers BYTES`"
+        )
+        told = request_of_loss(
+            lost,
+            self._wish.form,
+            batch=self._wish.batch > 1,
+            position=self._durable.name,
+            time=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        )
+        if refusal := await self._refusal(told, events):
+            warn(f"muster: {place(self._wish.to)} does not take that events are lost: {refusal}")
 
     async def _fetched(self) -> list[Delivered]:
         """The next events; none if nothing came, or if the end came first."""
@@ -141,7 +177,8 @@ class Forwarder:
 
     async def _deal_with(self, events: Sequence[Delivered]) -> None:
         """Send some events until they are taken, or are dead letters; at the end of the process they are given back."""
-        refusal = await self._refusal(events)
+        sent = request_of(events, self._wish.form, batch=self._wish.batch > 1)
+        refusal = await self._refusal(sent, events)
         if refusal is None:
             await self._durable.give_back(events)
             return
@@ -163,9 +200,11 @@ class Forwarder:
         except Transient as trouble:
             self._tell_trouble(f"{trouble}; these events are sent again")
 
-    async def _refusal(self, events: Sequence[Delivered]) -> str | None:
-        """Why the receiver does not take the events; empty once it took them, None if the end came first."""
-        sent = request_of(events, self._wish.form, batch=self._wish.batch > 1)
+    async def _refusal(self, sent: Sent, events: Sequence[Delivered]) -> str | None:
+        """Why the receiver does not take a request; empty once it took it, None if the end came first.
+
+        Meanwhile the events are kept in hand.
+        """
         pauses = Backoff(
             first=FIRST_PAUSE_SECONDS, longest=LONGEST_PAUSE_SECONDS, clock=time.monotonic, random=random.random
         )

@@ -18,7 +18,7 @@ import msgspec
 from muster.formats import Format
 from muster.words import said
 from shared.errors import Refused
-from shared.eventlog.durable import Delivered
+from shared.eventlog.durable import Delivered, Lost
 from shared.eventlog.subject import Subject, of_type
 from shared.eventlog.wire import TYPES
 from shared.job import text
@@ -32,6 +32,9 @@ LONGEST_WAIT_SECONDS = 3600.0
 """The longest `Retry-After` that is kept to."""
 _VISIBLE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
 
+
+LOST = f"{TYPES}EventsLost"
+"""The type of what tells a receiver of events that it will not get; no event of the log has it."""
 
 PHASES = {
     tag.removeprefix("Job"): tag for tag in (str(kind.__struct_config__.tag) for kind in get_args(status.Decision))
@@ -85,6 +88,38 @@ def request_of(events: Sequence[Delivered], form: Format, *, batch: bool) -> Sen
         return Sent(unique, msgspec.json.encode(structured(event)), {"Content-Type": "application/cloudevents+json"})
     headers = {f"ce-{name}": _fit(value) for name, value in attributes[0].items()}
     return Sent(unique, event.stored.body, headers | {"Content-Type": "application/json"})
+
+
+def request_of_loss(lost: Lost, form: Format, *, batch: bool, position: str, time: str) -> Sent:
+    """The request that tells a receiver which events it will not get."""
+    attributes = {
+        "specversion": "1.0",
+        "id": f"lost-{lost.first}-{lost.last}",
+        "type": LOST,
+        "source": f"/muster/forward/{quote(position)}",
+        "subject": f"events/{lost.first}-{lost.last}",
+        "time": time,
+        # Before the events that came after it.
+        "sequence": f"{lost.last:020}",
+    }
+    data = {"first": lost.first, "last": lost.last, "most": lost.most}
+    if form is Format.slack:
+        words = {"text": f"{said_of(lost)}; `muster history` of their jobs tells them"}
+        return Sent(attributes["id"], msgspec.json.encode(words), {"Content-Type": "application/json"})
+    if form is Format.binary and not batch:
+        headers = {f"ce-{name}": _fit(value) for name, value in attributes.items()}
+        return Sent(attributes["id"], msgspec.json.encode(data), headers | {"Content-Type": "application/json"})
+    whole = {**attributes, "datacontenttype": "application/json", "data": data}
+    media = f"application/cloudevents{'-batch' if batch else ''}+json"
+    return Sent(attributes["id"], msgspec.json.encode([whole] if batch else whole), {"Content-Type": media})
+
+
+def said_of(lost: Lost) -> str:
+    """A loss in words; some of its events may be none that the position wanted."""
+    many = text.counted(lost.most, "event")
+    if lost.most == 1:
+        return f"the event with the sequence {lost.first} left the copy before it was sent"
+    return f"up to {many}, with the sequences {lost.first} to {lost.last}, left the copy before they were sent"
 
 
 def attributes_of(event: Delivered) -> dict[str, str]:

@@ -6,6 +6,7 @@ At most `IN_HAND` events are with the process at a time, however many are behind
 
 import asyncio
 import contextlib
+import itertools
 from collections import deque
 from collections.abc import Iterable
 from typing import Any, Self, Unpack
@@ -24,6 +25,12 @@ from shared.untrusted import whole_number
 IN_HAND = 256
 """The most events that are sent for one request; the bound on memory, with `IN_HAND_BYTES`."""
 IN_HAND_BYTES = 8 * 1024 * 1024
+KEEP_SECONDS = 60.0
+"""Seconds between two times that the server is told how far a position has come without an event."""
+REACHED, ENDED = "muster.dev/reached", "."
+"""The metadata of a consumer with the sequence that its position had reached some time ago; with a dot at its end that
+was when its last process ended in order.
+"""
 ACK_SECONDS = 60
 """Seconds after which an event comes again that was neither acknowledged nor kept."""
 _MOST_PENDING = 4 * IN_HAND
@@ -51,6 +58,21 @@ class Delivered(msgspec.Struct, frozen=True, gc=False):
     """The subject of its acknowledgement."""
 
 
+class Lost(msgspec.Struct, frozen=True):
+    """The sequences of events that left the copy before they were delivered; both ends count.
+
+    Of these events the position wanted those that its subjects match: all without any, and otherwise some or none.
+    """
+
+    first: int
+    last: int
+
+    @property
+    def most(self) -> int:
+        """The most events that are lost."""
+        return self.last - self.first + 1
+
+
 class Durable:
     """A named position in the copy.  Two processes with one name share its events."""
 
@@ -64,6 +86,16 @@ class Durable:
         self._there = False
         self._last = 0
         """The newest sequence that was delivered or is not wanted, for a consumer that has to be made again."""
+        self.begins = True
+        """True if the position was made by `connect`; False if it goes on where an earlier process was."""
+        self._reached = 0
+        """Each wanted event up to this sequence was delivered, or is told as lost."""
+        self._gaps: list[Lost] = []
+        self._idle = False
+        """True if the last request was open until its time was over: there was nothing more that it could bring."""
+        self._config: dict[str, Any] = {}
+        """The consumer's."""
+        self._keep_at = 0.0
         self._created = ""
         """When the copy was made: another one may be of another log."""
         self._arrived: deque[Delivered] = deque()
@@ -96,13 +128,16 @@ class Durable:
     async def close(self) -> None:
         """Give the events that are in hand back, for the next process, and close the connection."""
         await self.give_back(self._arrived)
+        if self._there:
+            with contextlib.suppress(Transient, Refused):
+                await self._keep(ENDED)
         await self._connection.close()
 
     async def fetch(self, most: int) -> list[Delivered]:
         """The events that have arrived, in the order of their arrival and at most so many; none if nothing came for
         some seconds.
 
-        Raises `Transient` while the log is away; a later call goes on.
+        Raises `Transient` while the log is away; a later call goes on.  What was lost before these events is in `lost`.
         """
         if not self._arrived and self._open <= 0:
             await self._ask()
@@ -117,7 +152,46 @@ class Durable:
                     self._open = 0
         if not self._arrived:
             self._tell()
+        await self._note_gaps()
         return [self._arrived.popleft() for _ in range(min(most, len(self._arrived)))]
+
+    def lost(self) -> list[Lost]:
+        """What was lost since the last call."""
+        found, self._gaps = self._gaps, []
+        return found
+
+    async def _note_gaps(self) -> None:
+        """Note what left the copy after the request for the events that arrived, and before the server sent them."""
+        new = [event.stored.sequence for event in self._arrived if event.stored.sequence > self._reached]
+        before = [self._reached, *new]
+        if all(later - earlier == 1 for earlier, later in itertools.pairwise(before)):
+            self._reached = before[-1]
+            return
+        try:
+            first = (await api.stream_info(self._connection, STREAM)).state.first_seq
+        except Transient:
+            await asyncio.sleep(backoff(_DOUBLINGS))
+            raise
+        for sequence in new:
+            self._note_lost(min(sequence, first))
+            self._reached = sequence
+
+    async def _note_position(self) -> None:
+        """Note what left the copy since the last request, and keep how far this position has come at the server."""
+        state = (await api.stream_info(self._connection, STREAM)).state
+        known = await api.call(self._connection, f"CONSUMER.INFO.{STREAM}.{self.name}", None, ConsumerInfo)
+        if self._idle and not known.num_pending:
+            # What came while a request was open would have been sent at once: none of it is wanted.
+            self._reached = max(self._reached, state.last_seq)
+            if asyncio.get_running_loop().time() >= self._keep_at:
+                await self._keep()
+        self._note_lost(state.first_seq)
+        self._reached = max(self._reached, state.first_seq - 1)
+
+    def _note_lost(self, there: int) -> None:
+        """Note that no event before this sequence can come any more."""
+        if self._reached + 1 < there:
+            self._gaps.append(Lost(self._reached + 1, there - 1))
 
     async def acknowledge(self, events: Iterable[Delivered]) -> None:
         """Tell the server that these events are dealt with.  Raises `Transient` if that is not certain: they may come
@@ -133,6 +207,8 @@ class Durable:
 
     async def give_back(self, events: Iterable[Delivered]) -> None:
         """Tell the server to send these events again in some seconds; unheard, it does so after `ACK_SECONDS`."""
+        events = [*events]
+        self._reached = min([self._reached, *(event.stored.sequence - 1 for event in events)])
         # At once, they would come to the request of this process that is still open.
         later = int((_EXPIRES + 0.5) * _NANOSECONDS)
         with contextlib.suppress(Transient, Refused):
@@ -142,10 +218,10 @@ class Durable:
         await asyncio.gather(*(self._connection.request(event.reply, word, timeout=api.TIMEOUT) for event in events))
 
     async def _ensure(self) -> None:
-        name = self.name
         try:
-            known = await api.call(self._connection, f"CONSUMER.INFO.{STREAM}.{name}", None, ConsumerInfo)
+            known = await api.call(self._connection, f"CONSUMER.INFO.{STREAM}.{self.name}", None, ConsumerInfo)
             if not self._created:
+                self.begins, self._reached = False, _reached(known)
                 self._created = (await api.stream_info(self._connection, STREAM)).created
         except Refused as refusal:
             if refusal.reason == "NotSetUp":
@@ -160,31 +236,39 @@ class Durable:
                 raise
             known = ConsumerInfo(await self._beginning())
         self._last = max(self._last, known.ack_floor.stream_seq)
-        config = known.config | {
-            "durable_name": name,
+        self._config = known.config | {
+            "durable_name": self.name,
             "description": "muster forward",
             "ack_policy": "explicit",
             "ack_wait": ACK_SECONDS * _NANOSECONDS,
             "max_ack_pending": _MOST_PENDING,
             "filter_subjects": list(self._subjects),
         }
-        config.pop("filter_subject", None)
-        request = {"stream_name": STREAM, "config": config}
-        await api.call(self._connection, f"CONSUMER.DURABLE.CREATE.{STREAM}.{name}", request, dict)
+        self._config.pop("filter_subject", None)
+        await self._keep()
         self._there = True
+
+    async def _keep(self, ended: str = "") -> None:
+        """Make or change the consumer, which keeps for the next process how far this one has come."""
+        self._keep_at = asyncio.get_running_loop().time() + KEEP_SECONDS
+        kept = {**(self._config.get("metadata") or {}), REACHED: f"{self._reached}{ended}"}
+        request = {"stream_name": STREAM, "config": self._config | {"metadata": kept}}
+        await api.call(self._connection, f"CONSUMER.DURABLE.CREATE.{STREAM}.{self.name}", request, dict)
 
     async def _beginning(self) -> dict[str, Any]:
         """Where a consumer that is not there begins: none of the copy that this process knows may be passed over."""
         copy = await api.stream_info(self._connection, STREAM)
         known, self._created = self._created, copy.created
         if known and known != copy.created:
+            self._reached = min(self._reached, copy.state.last_seq)
             self._last, self._fault = 0, "the copy was made anew, and is sent from its first event on"
             return {"deliver_policy": "all"}
         if known:
             return {"deliver_policy": "by_start_sequence", "opt_start_seq": self._last + 1}
         if self._everything:
+            self._reached = max(copy.state.first_seq - 1, 0)
             return {"deliver_policy": "all"}
-        self._last = copy.state.last_seq
+        self._last = self._reached = copy.state.last_seq
         return {"deliver_policy": "by_start_sequence", "opt_start_seq": self._last + 1}
 
     async def _ask(self) -> None:
@@ -198,6 +282,17 @@ class Durable:
             "max_bytes": IN_HAND_BYTES,
             "expires": int(_EXPIRES * _NANOSECONDS),
         }
+        try:
+            await self._note_position()
+        except Refused as refusal:
+            if refusal.reason != "NotFound":
+                raise
+            self._there = False
+            return
+        except Transient:
+            await asyncio.sleep(backoff(_DOUBLINGS))
+            raise
+        self._idle = False
         self._open, self._until = IN_HAND, asyncio.get_running_loop().time() + _EXPIRES + _LATE
         subject = f"{api.API}.CONSUMER.MSG.NEXT.{STREAM}.{self.name}"
         try:
@@ -225,6 +320,7 @@ class Durable:
             self._arrived.append(delivered)
             self._open -= 1
         elif subject.endswith(b".%d" % self._requests):
+            self._idle = status in _ENDED
             self._open = 0
             if status not in _ENDED:
                 # 409 also tells of a request that was too large or of a leader that changed; looking does no harm.
@@ -244,3 +340,15 @@ def _delivered(subject: str, reply: str, headers: bytes, body: bytes) -> Deliver
     at = 2 if len(words) == 9 else 4
     sequence, behind = (whole_number(words[at + offset]) or 0 for offset in (3, 6))
     return Delivered(wire.stored(sequence, subject, headers, body), wire.header(headers, "ce-source"), behind, reply)
+
+
+def _reached(known: ConsumerInfo) -> int:
+    """How far the last process on a position has come.
+
+    The server sends events to a process that has just ended, too, so its own word counts where it ended in order.
+    """
+    kept = str((known.config.get("metadata") or {}).get(REACHED, ""))
+    reached = whole_number(kept.removesuffix(ENDED)) or 0
+    if kept.endswith(ENDED):
+        return reached
+    return max(known.delivered.stream_seq, int(known.config.get("opt_start_seq", 1)) - 1, reached)

@@ -67,3 +67,7 @@ class ConsumerInfo(msgspec.Struct, frozen=True):
     config: dict[str, Any]
     ack_floor: Position = Position()
     """All of its messages up to this one are acknowledged."""
+    delivered: Position = Position()
+    """All of its messages up to this one were sent."""
+    num_pending: int = 0
+    """Messages that are in the stream and were not sent."""

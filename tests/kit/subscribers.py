@@ -38,12 +38,12 @@ async def stranger(server: NatsServer, user: str = SUBSCRIBER) -> AsyncIterator[
         await client.close()
 
 
-async def write(server: NatsServer, number: int, namespace: str = "team-a") -> list[int]:
+async def write(server: NatsServer, number: int, namespace: str = "team-a", *, body: bytes = b"{}") -> list[int]:
     """Append so many decisions of one job; their sequences."""
     async with connected(server) as log:
         sequence = await log.end((f"jobs.{namespace}.>",))
         sequences = []
         for _ in range(number):
-            sequence = await log.append(a_decision(namespace, sequence), expect=sequence)
+            sequence = await log.append(a_decision(namespace, sequence, body=body), expect=sequence)
             sequences.append(sequence)
         return sequences

@@ -10,10 +10,10 @@ import pytest
 from cloudevents.core.bindings.http import HTTPMessage, from_http_event
 
 from muster.formats import Format
-from muster.outgoing import filters_of, line, request_of, secret_of, signature, verdict, wait_of
+from muster.outgoing import filters_of, line, request_of, request_of_loss, secret_of, signature, verdict, wait_of
 from shared.errors import Refused
 from shared.eventlog import Stored
-from shared.eventlog.durable import Delivered
+from shared.eventlog.durable import Delivered, Lost
 from shared.eventlog.subject import matches
 
 SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
@@ -39,6 +39,26 @@ def test_an_event_is_a_cloud_event_to_the_official_parser(form: Format):
     assert event.get_time() == datetime(2030, 1, 1, tzinfo=UTC)
     assert event.get_extension("sequence") == "00000000000000000007"
     assert event.get_data() == {"type": "JobFailed", "reason": "Crash"}
+
+
+@pytest.mark.parametrize("form", [Format.binary, Format.structured])
+def test_a_loss_is_a_cloud_event_too(form: Format):
+    lost = Lost(120, 1738)
+    sent = request_of_loss(lost, form, batch=False, position="a b", time="2030-01-01T00:00:00Z")
+    event = from_http_event(HTTPMessage(headers=sent.headers, body=sent.body))
+    assert (event.get_type(), event.get_id()) == ("dev.muster.EventsLost", "lost-120-1738")
+    assert event.get_data() == {"first": 120, "last": 1738, "most": 1619}
+    # A receiver that orders by the sequence has it before what came later.
+    assert event.get_extension("sequence") == "00000000000000001738"
+    assert event.get_source() == "/muster/forward/a%20b"
+
+
+def test_a_loss_is_told_in_a_batch_and_to_a_chat():
+    lost = Lost(7, 7)
+    (told,) = json.loads(request_of_loss(lost, Format.structured, batch=True, position="a", time="").body)
+    assert told["data"] == {"first": 7, "last": 7, "most": 1}
+    chat = request_of_loss(lost, Format.slack, batch=True, position="a", time="")
+    assert "the sequence 7 left the copy" in json.loads(chat.body)["text"]
 
 
 def test_a_batch_is_a_list_also_of_one_event():

@@ -10,7 +10,7 @@ import pytest
 from shared.errors import Transient
 from shared.eventlog import api
 from shared.eventlog.account import ADMIN, SUBSCRIBER, Copy
-from shared.eventlog.durable import Durable
+from shared.eventlog.durable import IN_HAND, Durable, Lost
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
 from tests.kit.nats import READY, at
@@ -92,3 +92,60 @@ async def test_another_log_is_read_from_its_first_event(server: NatsServer):
         found, told = await taken(position, 4)
         assert found == wanted
         assert "the copy was made anew" in told
+
+
+SMALL, LARGE = 2**20, b'{"padding":"%s"}' % (b"x" * 8000)
+"""The size of a copy, and an event of which it has room for some hundred."""
+
+
+async def overflow(server: NatsServer, namespace: str = "team-b", *, events: int = 200) -> int:
+    """Write more than the small copy has room for; the sequence of the first event that it still has."""
+    await set_up(server.url, password=server.users[ADMIN], subscribers={Copy(): SMALL})
+    await copied(server, (await write(server, events, namespace, body=LARGE))[-1])
+    async with at(server, SUBSCRIBER) as connection:
+        return int((await api.call(connection, "STREAM.INFO.JOBS", None, dict))["state"]["first_seq"])
+
+
+async def test_what_left_the_copy_while_no_process_ran_is_known(server: NatsServer):
+    async with a_position(server, "*", everything=True) as position:
+        (*_, last) = (await taken(position, len(await write(server, 3))))[0]
+    first = await overflow(server)
+    async with a_position(server, "*") as position:
+        await taken(position, 5)
+        assert position.lost() == [Lost(last + 1, first - 1)]
+        await taken(position, 5)
+        assert position.lost() == []
+
+
+async def test_what_left_the_copy_while_a_process_was_busy_is_known(server: NatsServer):
+    async with a_position(server, "*", everything=True) as position:
+        (*_, last) = (await taken(position, len(await write(server, 3))))[0]
+        first = await overflow(server, events=2 * IN_HAND)
+        # What the open request brought is in hand already.
+        await taken(position, IN_HAND)
+        (lost,) = position.lost()
+        assert last < lost.first <= lost.last == first - 1
+
+
+async def test_events_of_others_that_leave_the_copy_are_not_lost(server: NatsServer):
+    async with a_position(server, "team-a", everything=True) as position:
+        await taken(position, len(await write(server, 3)))
+        await copied(server, (await write(server, 10, "team-b"))[-1])
+        assert await position.fetch(1) == []
+        await overflow(server)
+        assert await position.fetch(1) == []
+        assert (await taken(position, len(await write(server, 3))))[0]
+        assert position.lost() == []
+
+
+async def test_a_position_that_wants_little_knows_how_far_it_looked(server: NatsServer):
+    async with a_position(server, "team-a", everything=True) as position:
+        await taken(position, len(await write(server, 3)))
+        (*_, last) = await write(server, 10, "team-b")
+        await copied(server, last)
+        assert await position.fetch(1) == []
+        assert await position.fetch(1) == []
+    first = await overflow(server)
+    async with a_position(server, "team-a") as position:
+        await taken(position, len(await write(server, 3)))
+        assert position.lost() == [Lost(last + 1, first - 1)]

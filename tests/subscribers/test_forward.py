@@ -24,7 +24,7 @@ from shared.eventlog.setup import set_up
 from shared.ports import HOST, free_port
 from tests.kit.commands import Ended, run
 from tests.kit.nats import READY, a_decision, connected
-from tests.kit.subscribers import COPY_BYTES, a_log_for_subscribers, stranger
+from tests.kit.subscribers import COPY_BYTES, a_log_for_subscribers, stranger, write
 
 pytestmark = pytest.mark.nats
 
@@ -364,6 +364,30 @@ async def test_an_outage_of_nats_and_a_lost_consumer_cost_no_event(server: NatsS
         await ended(process)
     # An acknowledgement may be lost with a killed server, and then its event comes again.
     assert [*dict.fromkeys(receiver.taken)] == wanted
+
+
+async def test_events_that_left_the_copy_are_told_here_and_to_the_receiver(server: NatsServer, receiver: Receiver):
+    small, large = 2**20, b'{"padding":"%s"}' % (b"x" * 8000)
+    options = ("--name", "stopped", "--batch", "50", "--all")
+    async with forwarding(server, receiver, *options) as process:
+        known = (await write(server, 3))[-1]
+        await receiver.until(known)
+        await ended(process)
+    await set_up(server.url, password=server.users["admin"], subscribers={Copy(): small})
+    before = len(receiver.requests)
+    last = (await write(server, 200, body=large))[-1]
+    async with forwarding(server, receiver, *options) as process:
+        async with asyncio.timeout(READY):
+            while not receiver.taken[-1].endswith(f"-{last - 1}"):
+                await asyncio.sleep(0.02)
+        _, said = await ended(process)
+    told, *events = (one for _, body in receiver.requests[before:] for one in json.loads(body))
+    lost = told["data"]
+    assert (told["type"], lost["first"]) == ("dev.muster.EventsLost", known + 1)
+    assert int(events[0]["sequence"]) == lost["last"] + 1
+    assert lost["most"] + len(events) == 200
+    assert f"up to {lost['most']} events, with the sequences {known + 1} to {lost['last']}, left the copy" in said
+    assert "`muster history`" in said
 
 
 async def test_what_answers_no_http_is_told_without_the_path(server: NatsServer):
