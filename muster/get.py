@@ -9,7 +9,6 @@ import yaml
 
 from muster.asking import ask, by_cluster, patiently, streamed
 from muster.causes.words import waits_for
-from muster.following import condition_of
 from muster.formats import Output
 from muster.kinds import known_kinds, word_of
 from muster.reading import everything, open_cluster, open_log
@@ -267,7 +266,7 @@ def _note(job: Job, short: Summary) -> str:
     if short.phase in EXPLAINED or replacement.unreplaced(job):
         # The statuses of some kinds have no conditions.
         known = next((known.message for known in job.conditions if known.type == job.phase), "")
-        return str(condition_of(short.status, short.phase).get("message") or known)
+        return short.message or known
     waits = hindered(job) if job.starting else None
     return waits.message if waits is not None else ""
 

@@ -29,6 +29,12 @@ class Summary(msgspec.Struct, frozen=True):
     status: Document
     """The status without the head; empty for an unknown kind."""
 
+    @property
+    def message(self) -> str:
+        """The message of the condition in the status that has the phase's name; empty without one."""
+        found = (known for known in self.status.get("conditions") or () if known.get("type") == self.phase)
+        return next((str(known.get("message") or "") for known in found), "")
+
 
 def summary(job: Job, kinds: Kinds) -> Summary:
     """The summary of a job after the last folded event."""

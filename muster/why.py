@@ -9,12 +9,12 @@ import msgspec
 
 from muster import jobs, queues
 from muster.asking import ask, by_cluster
+from muster.causes import outlook
 from muster.causes.chains import Chain, of_job, of_request, of_slot, request_of, request_state, slot_of, slot_state
 from muster.causes.link import Link
 from muster.causes.people import People
 from muster.causes.walk import Causes
 from muster.causes.words import of_at_most, waits_for
-from muster.following import condition_of
 from muster.history import of_history
 from muster.kinds import known_kinds
 from muster.reading import everything, found_subjects, open_cluster, open_log
@@ -28,7 +28,7 @@ from shared.eventlog.subject import Subject, split
 from shared.history_api import Question
 from shared.job.events.audit import ChangeAttributed
 from shared.job.fold import Histories
-from shared.job.naming import NO_UID, JobKey, key_of
+from shared.job.naming import JobKey, key_of
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job
 from shared.job.text import counted, range_words
@@ -120,7 +120,8 @@ def people_of(events: Iterable[Stored]) -> People:
 def explained(causes: Causes, word: str, target: Target) -> tuple[list[str], list[Chain]]:
     """The present state and its chains of causes: of the pod or the request `word`, or of the job without one."""
     if not word:
-        return _heading(causes, target), of_job(causes)
+        short = summary(causes.job, known_kinds())
+        return _heading(causes, target, short), of_job(causes, short.phase)
     slot = None if target.is_request else slot_of(causes, word)
     if slot is not None:
         name = causes.job.pod_name(slot)
@@ -129,6 +130,7 @@ def explained(causes: Causes, word: str, target: Target) -> tuple[list[str], lis
     request = request_of(causes, word)
     if request is not None:
         state = f"{request.kind.lower()}/{request.name}: {request_state(causes, request)}"
+        state += outlook.of_request(causes, request)
         return [state, *_warnings(causes, target)], of_request(causes, request)
     raise Refused(f"{target.label} has no pod and no request {word!r}; it knows {_known(causes)}", reason="NotFound")
 
@@ -165,12 +167,10 @@ def as_lines(chains: list[Chain]) -> list[str]:
     return [msgspec.json.format(msgspec.json.encode([*found.values()])).decode()]
 
 
-def _heading(causes: Causes, target: Target) -> list[str]:
-    job, short = causes.job, summary(causes.job, known_kinds())
+def _heading(causes: Causes, target: Target, short: Summary) -> list[str]:
+    job = causes.job
     leaves = "gone; it was " if job.gone else "being deleted; it is " if job.deleting else ""
-    state = leaves + (
-        _phase(job, short) or waits_for(job.problems) or ("refused" if job.problems else "not taken on yet")
-    )
+    state = leaves + (short.phase or waits_for(job.problems) or ("refused" if job.problems else "not taken on yet"))
     works = (job.scaling.size or job.attempt.slots) and not (job.over or job.gone or job.between_attempts)
     size = f", {_working(job, short)}" if works else ""
     attempt = f", attempt {job.attempt.number + 1}" if job.attempt.number else ""
@@ -179,13 +179,8 @@ def _heading(causes: Causes, target: Target) -> list[str]:
     restarts = f", {counts}" if job.restarts else ""
     replaced = f", {counted(job.attempt.replaced, 'pod')} replaced" if job.attempt.replaced else ""
     heading = f"{target.label} ({job.key.uid}): {state}{size}{attempt}{restarts}{replaced}"
+    heading += outlook.of_job(causes, short, target.label)
     return [heading, *_warnings(causes, target)]
-
-
-def _phase(job: Job, short: Summary) -> str:
-    """The phase in the status, with its message if the log has another: pods of a Running job are replaced."""
-    message = condition_of(short.status, short.phase).get("message") if short.phase != job.phase else ""
-    return f"{short.phase} ({message})" if message else short.phase
 
 
 def _working(job: Job, short: Summary) -> str:
@@ -197,11 +192,6 @@ def _working(job: Job, short: Summary) -> str:
 def _warnings(causes: Causes, target: Target) -> list[str]:
     job, held = causes.job, causes.history.held
     warnings = [f"held: {held}; what follows is what could be read"] if held else []
-    if job.key.uid == NO_UID:
-        warnings.append(
-            f"it waits for a TrainingJob {job.key}, which this log does not know yet, as long as it takes;"
-            " jobs of other kinds are scaled by `kubectl scale`"
-        )
     if job.integrity.doubt is not None:
         warnings.append(
             f"held: {job.integrity.sentence}; every service holds the job until `muster history accept {target.label}`"

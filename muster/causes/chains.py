@@ -24,15 +24,19 @@ class Chain(msgspec.Struct, frozen=True):
     links: tuple[Link, ...]
 
 
-def of_job(causes: Causes) -> list[Chain]:
-    """Why the job is in its phase, what it waits for, and why it has its size."""
+def of_job(causes: Causes, shown: str = "") -> list[Chain]:
+    """Why the job is in its phase, what it waits for, and why it has its size.
+
+    `shown` is the phase in its status, if that is another: some kinds are Restarting while pods of a job that runs are
+    replaced.
+    """
     job, newest, at = causes.job, causes.newest.get, causes.at.get
     live = not job.over and not job.gone
     listed = live and not job.between_attempts and isinstance(job.membership, Members)
     asked = {
         "why it is gone": newest("JobGone") if job.gone else None,
         "why it is being deleted": newest("JobDeleting") if job.deleting and not job.gone else None,
-        f"why it is {job.phase}": causes.phase,
+        _about_phase(causes, shown): causes.phase,
         "what it waits for": waits_for(causes),
         "why its newest edit is not acted upon": newest("JobObserved") if job.problems and job.phase else None,
         f"why this is attempt {job.attempt.number + 1}": at(job.attempt.since) if job.attempt.number else None,
@@ -53,9 +57,20 @@ def of_job(causes: Causes) -> list[Chain]:
             told.add(id(link))
         chains.append(Chain(question, tuple(links)))
     if live and (failed := _losses(causes)):
-        chains.append(Chain("which pods were lost, and when they are replaced", failed))
+        question = "which pods were lost, and when they are replaced"
+        if shown in ("", job.phase):
+            chains.append(Chain(question, failed))
+        else:
+            chains.insert(0, Chain(f"why it is {shown}: {question}", failed))
     first = newest("JobObserved")
     return chains or ([Chain("what is known of it", tuple(first.chain()))] if first is not None else [])
+
+
+def _about_phase(causes: Causes, shown: str) -> str:
+    job = causes.job
+    if job.gone:
+        return f"why it was {job.phase}"
+    return f"why it is {job.phase}" if shown in ("", job.phase) else f"why its attempt is {job.phase}"
 
 
 def _losses(causes: Causes) -> tuple[Link, ...]:

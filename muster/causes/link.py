@@ -74,6 +74,10 @@ class Links:
         self.known: dict[Uid, Request] = {}
         """The last state of every request: the job forgets one that was deleted before its turn."""
         self.phase: Link | None = None
+        self.times: dict[int, str] = {}
+        """The time of each event."""
+        self.deletion = ""
+        """That the resource was deleted, and by whom if that is known; empty before."""
 
     @property
     def job(self) -> Job:

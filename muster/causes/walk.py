@@ -52,6 +52,7 @@ class Causes(Links):
         """Fold the next event of this job, in log order."""
         before = self.job
         self.history.fold(stored)
+        self.times[stored.sequence] = stored.time
         _, author, tag = split(stored.subject)
         try:
             event = read_event(stored.body, tag)
@@ -110,11 +111,13 @@ class Causes(Links):
             case watcher.JobDeleting():
                 held = f"its finalizers keep it ({', '.join(event.finalizers)})" if event.finalizers else ""
                 by = self._by(event, here)
+                self.deletion = f"it was deleted{by}" if by else DELETED_BY
                 said = f"it was deleted{by}, and {held or 'waits for a finalizer'}"
                 self._keep(here.says(said, unknown="" if by else DELETED_BY))
             case watcher.JobGone():
                 led = self.newest.get("JobExpired") or self.newest.get("JobDeleting")
                 by = self._by(event, here) if led is None else ""
+                self.deletion = f"it was deleted{by}" if by else self.deletion or DELETED_BY
                 said = f"the resource is gone{f': it was deleted{by}' if by else ''}"
                 self._keep(here.says(said, led, unknown="" if led or by else DELETED_BY))
             case watcher.JobOfAnother(obstacle=obstacle):

@@ -2,7 +2,7 @@
 
 import signal
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from muster.causes.people import Person, names
 from shared.job.events.refused import EffectRefused
@@ -194,12 +194,18 @@ def timer_line(name: str, seconds: int | None) -> str:
     return _TIMERS.get(name, f"the timer {name} ran out{{}}").format(length)
 
 
+def at_time(time: str, seconds: int) -> str:
+    """`at 10:59:01 UTC`, so many seconds after a time; with the date where that is another day."""
+    since = datetime.fromisoformat(time).astimezone(UTC)
+    until = since + timedelta(seconds=seconds)
+    return f"at {until:%H:%M:%S} UTC" if until.date() == since.date() else f"at {until:%Y-%m-%d %H:%M:%S} UTC"
+
+
 def back_off_line(since: str, seconds: int) -> str:
     """When a lost pod is replaced; `since` is the time of its loss."""
     if not seconds:
         return "it is replaced"
-    until = datetime.fromisoformat(since) + timedelta(seconds=seconds)
-    return f"it is replaced after a back-off of {seconds} s, at {until:%H:%M:%S}"
+    return f"it is replaced after a back-off of {seconds} s, {at_time(since, seconds)}"
 
 
 def exit_line(pod: PodView) -> str:

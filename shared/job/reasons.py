@@ -210,7 +210,7 @@ REQUESTS = {
     JOB_FINISHED: Reason("the job is over", final=FINAL),
     JOB_GONE: Reason("the job is gone", final=FINAL),
     "JobNotFound": Reason(
-        "there is no TrainingJob of that name in this namespace yet; jobs of other kinds are scaled by `kubectl scale`"
+        "there is no TrainingJob of that name in this namespace; jobs of other kinds are scaled by `kubectl scale`"
     ),
     "JobNotRunning": Reason("its turn comes once the job is Running"),
     JOB_RESTARTED: Reason("the job began again", final=FINAL),

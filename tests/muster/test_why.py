@@ -585,8 +585,9 @@ async def test_a_request_whose_job_is_not_there_says_what_it_waits_for():
         await world.phase("Pending", SCALEOUTS, "out")
         log = MemoryEventLog(world.journal, user="status")
         told = await answer(log, parse_target("scaleout/out"), "", NAMESPACE)
-    assert told[0] == "scaleout/out: Pending"
-    assert "it waits for a TrainingJob team-a/nobody" in told[1]
+    there = "there is no TrainingJob of that name in this namespace; jobs of other kinds are scaled by `kubectl scale`"
+    assert told[0].startswith(f"scaleout/out: Pending: JobNotFound: {there}; the request fails at ")
+    assert told[0].endswith(" UTC at the earliest unless the job comes before")
     assert "ScaleOut out was created: 2 more workers" in told[-1]
 
 
@@ -619,7 +620,8 @@ def test_a_job_that_begins_by_itself_is_not_told_as_refused(reason: str, word: s
         kind="TrainingJob", api_version="v1", generation=1, version=1, problems=(Problem(reason=reason),)
     )
     heading, *lines = said(causes_of(waiting)).splitlines()
-    assert heading.endswith(f": waits for its {word}")
+    assert f": waits for its {word}: {reason}" in heading
+    assert heading.endswith("; it begins by itself")
     assert any(f"what was applied waits for its {word}: {reason}" in line for line in lines)
 
 

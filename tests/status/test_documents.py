@@ -161,8 +161,7 @@ def test_no_condition_is_without_a_reason(stage: str):
     [
         pytest.param(
             (),
-            "there is no TrainingJob of that name in this namespace yet; "
-            "jobs of other kinds are scaled by `kubectl scale`",
+            "there is no TrainingJob of that name in this namespace; jobs of other kinds are scaled by `kubectl scale`",
             id="its job",
         ),
         pytest.param(

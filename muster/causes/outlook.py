@@ -1,0 +1,183 @@
+"""The first sentence of `muster why`: why a job or a request is as it is, and what happens next and when.  Pure."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+
+from muster.causes.link import Links
+from muster.causes.waiting import awaited_by, waits_for
+from muster.causes.words import at_time, problem_line
+from muster.causes.words import waits_for as passing
+from muster.summary import Summary
+from shared.frameworks.scale_requests import waiting_for
+from shared.frameworks.statuses import with_losses
+from shared.job import reasons, timers
+from shared.job.milestones import hindered
+from shared.job.naming import NO_UID, Slot
+from shared.job.policies import replacement
+from shared.job.request import Request
+from shared.job.state import Job
+from shared.job.text import in_a_row
+from shared.job.timers import Timer
+from shared.job.timing import next_due
+
+_TRIES = {
+    timers.RESTART: "attempt {attempt} begins {when}",
+    timers.UNSEEN: "attempt {attempt} begins {when}",
+    timers.REPLACEMENT: "{what} is made again {when}",
+    timers.BACK_OFF: "{what} is tried again {when}",
+}
+"""What Muster does when a timer ends; of those that run, the first to end is told."""
+
+_LIMITS = {
+    timers.TIME_TO_LIVE: "it is deleted {when} (ttlSecondsAfterFinished)",
+    timers.SCALING_DEADLINE: "the time of the request is over {when}",
+    timers.JOB_WAIT: "the request fails {when} unless the job comes before",
+    timers.BELOW_MINIMUM: "the attempt ends {when} unless enough workers run before",
+    timers.SCHEDULING: "it fails {when} unless its pods are Ready before (schedulingTimeoutSeconds)",
+    timers.ACTIVE_DEADLINE: "it fails {when} unless it ends before (activeDeadlineSeconds)",
+}
+"""What ends, if nothing else happens before; the first is told, too."""
+
+
+def of_job(causes: Links, short: Summary, label: str) -> str:
+    """The cause of a job's state and what happens next, as the rest of a sentence; `label` is its KIND/NAME."""
+    job = causes.job
+    why = dict.fromkeys(filter(None, _causes(causes, short)))
+    ahead = [*_ahead(causes, next_due(job))] or [*_without_time(job, label)]
+    return _rest(list(why), ahead)
+
+
+def of_request(causes: Links, request: Request) -> str:
+    """Why a request is in its phase and what happens next, as the rest of a sentence."""
+    job = causes.job
+    if request.uid not in job.scaling.requests or request.over or not request.shown:
+        return _rest([_said(request)], [])
+    if request.phase == "Pending":
+        reason = waiting_for(job, request)
+        problem = next((known.message for known in request.problems if known.reason == reason), "")
+        waits = problem or reasons.of_request(reason)
+        mine = [due for due in next_due(job) if (due.anchor, due.name) == (request.order, timers.JOB_WAIT)]
+        return _rest([f"{reason}: {waits}" if reason else ""], [*_ahead(causes, mine)])
+    link = awaited_by(causes, job, request)
+    mine = [due for due in next_due(job) if due.name == timers.SCALING_DEADLINE or due.name.startswith(_PREFIXES)]
+    return _rest([request.wish, link.text if link is not None else ""], [*_ahead(causes, mine)])
+
+
+def _rest(why: Sequence[str], ahead: Sequence[str]) -> str:
+    told = "; ".join([*filter(None, why), *ahead])
+    return f": {told}" if any(why) else f"; {told}" if told else ""
+
+
+def _said(request: Request) -> str:
+    """What a request that is over came to."""
+    said = request.conditions[-1].message if request.conditions else ""
+    return said or (reasons.of_request(request.reason) if request.reason else "")
+
+
+def _causes(causes: Links, short: Summary) -> Iterator[str]:
+    job = causes.job
+    if job.key.uid == NO_UID:
+        yield reasons.of_request("JobNotFound")
+    elif job.gone:
+        yield "its ttlSecondsAfterFinished was over" if causes.newest.get("JobExpired") else causes.deletion
+    elif job.deleting:
+        yield causes.newest["JobDeleting"].text
+    elif job.halted:
+        return
+    elif not job.phase:
+        yield problem_line(job.problems) if job.problems else ""
+    else:
+        yield _message(causes, short)
+        if not job.over:
+            yield from _hindrances(causes)
+
+
+def _message(causes: Links, short: Summary) -> str:
+    """The message of the phase that the status shows."""
+    job = causes.job
+    if short.phase != job.phase:
+        # Pods of a job that runs are replaced.
+        return short.message
+    true = (known for known in job.conditions if known.type == job.phase and known.status)
+    said = next((with_losses(job, known).message for known in true), "")
+    if said or not job.suspended or causes.phase is None:
+        return said
+    return next((link.text for link in causes.phase.chain() if link.type == "JobObserved"), "")
+
+
+def _hindrances(causes: Links) -> Iterator[str]:
+    """What keeps a job from what it is to be."""
+    job = causes.job
+    if job.problems:
+        yield f"its newest edit {passing(job.problems) or 'is not acted upon'}: {problem_line(job.problems)}"
+    milestone = hindered(job) if job.starting else None
+    request = job.scaling.open_request
+    if milestone is not None:
+        yield milestone.message
+    elif (link := waits_for(causes)) is not None:
+        # What Muster itself decided is no hindrance.
+        yield link.text if link.type not in ("SlotsAssigned", "SlotsReleased") and not job.suspended else ""
+    elif request is not None and (link := awaited_by(causes, job, request)) is not None:
+        yield link.text
+    if job.attempt.below_minimum and (below := causes.at.get(job.attempt.below_minimum)) is not None:
+        yield below.text
+
+
+_PREFIXES = (timers.REPLACEMENT, timers.BACK_OFF)
+
+
+def _ahead(causes: Links, due: Sequence[Timer]) -> Iterator[str]:
+    """What the first timers to end will do."""
+    for table in (_TRIES, _LIMITS):
+        known = [each for each in due if _kind(each) in table and (each.since or each.anchor in causes.times)]
+        first = min(known, key=lambda each: _end(causes, each), default=None)
+        if first is None:
+            continue
+        # A promise goes on through restarts of the watcher; anything else starts anew then.
+        when = at_time(first.since or causes.times[first.anchor], first.seconds)
+        when += "" if first.since else " at the earliest"
+        yield table[_kind(first)].format(
+            when=when, attempt=causes.job.attempt.number + 2, what=_what(causes.job, first)
+        )
+
+
+def _kind(timer: Timer) -> str:
+    return next((prefix for prefix in _PREFIXES if timer.name.startswith(prefix)), timer.name)
+
+
+def _end(causes: Links, timer: Timer) -> datetime:
+    since = datetime.fromisoformat(timer.since or causes.times[timer.anchor])
+    return since + timedelta(seconds=timer.seconds)
+
+
+def _what(job: Job, timer: Timer) -> str:
+    if timer.name.startswith(timers.BACK_OFF):
+        return timer.name.removeprefix(timers.BACK_OFF)
+    lost: list[Slot] = [
+        slot
+        for slot, vacancy in replacement.replaceable(job).items()
+        if vacancy.at.sequence == timer.anchor and timer.name == replacement.timer_name(vacancy.wait)
+    ]
+    return in_a_row([job.pod_name(slot) for slot in lost[:3]] + [f"{len(lost) - 3} more"] * (len(lost) > 3))
+
+
+def _without_time(job: Job, label: str) -> Iterator[str]:
+    """What has to happen first, where no timer runs."""
+    if job.gone or job.halted:
+        return
+    if job.deleting:
+        yield "it is gone once they are removed" if job.finalizers else ""
+    elif not job.phase:
+        if job.problems:
+            yield "it begins by itself" if passing(job.problems) else "it begins once its spec is corrected"
+    elif job.over:
+        yield "it stays until it is deleted"
+    elif job.phase == "Suspending":
+        yield "it is Suspended once its last pod is gone"
+    elif job.phase == "Suspended":
+        asked = job.spec is not None and job.spec.suspend
+        yield f"`muster resume {label}` begins its next attempt" if asked else "it goes on once its queue admits it"
+    elif job.between_attempts:
+        # A new attempt uses the same pod names.
+        left = ", ".join(sorted(pod.name for pod in job.pods.values())[:3])
+        yield f"attempt {job.attempt.number + 2} begins once its last pods are gone" + (f" ({left})" if left else "")

@@ -1,0 +1,122 @@
+"""The first sentence of `muster why`: state, cause, and what happens next and when."""
+
+import pytest
+
+from muster.why import caused, explained
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.refused import EffectRefused
+from shared.job.events.scheduler import JobRestarted, SlotsReleased
+from shared.job.events.status import JobFailed, JobRestarting, JobSucceeded, JobSuspending
+from shared.job.events.watcher import JobDeleting, JobGone, PodsGone, TimePassed
+from shared.job.naming import NO_UID, JobKey, Uid
+from tests.kit.builders import (
+    a_created_job,
+    a_running_job,
+    exited,
+    launcher,
+    pods,
+    scale_out,
+    worker,
+    workers,
+)
+from tests.muster.test_why import JOB, causes_of, log_of, said
+
+NO_GPU = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
+WAITING = pods(worker(0, phase="Pending", ready=False, reason="Unschedulable", message=NO_GPU))
+CRASHED = pods(launcher(version=90, phase="Failed", exits=exited(1)))
+AGAIN = JobRestarting(reason="TrainingJobFailed", message="the launcher exited with 1 (Error); restart 1 of 6")
+
+
+def sentence(*events: AnyEvent, word: str = "") -> str:
+    """The first line, after the name and the uid."""
+    return said(causes_of(*events), word).splitlines()[0].partition(": ")[2]
+
+
+@pytest.mark.parametrize(
+    ("events", "told"),
+    [
+        pytest.param(
+            a_running_job(active_deadline_seconds=3600),
+            "Running, 2 of 2 workers in the hosts files; "
+            "it fails at 01:00:02 UTC unless it ends before (activeDeadlineSeconds)",
+            id="a deadline",
+        ),
+        pytest.param(
+            a_running_job(active_deadline_seconds=90_000),
+            "Running, 2 of 2 workers in the hosts files; "
+            "it fails at 2030-01-02 01:00:02 UTC unless it ends before (activeDeadlineSeconds)",
+            id="a deadline of another day",
+        ),
+        pytest.param(
+            [*a_created_job(scheduling_timeout_seconds=60), WAITING],
+            f"Created, 0 of 2 workers in the hosts files: resnet-worker-0: Unschedulable: {NO_GPU}; "
+            "it fails at 00:01:03 UTC at the earliest unless its pods are Ready before (schedulingTimeoutSeconds)",
+            id="a job that waits for nodes",
+        ),
+        pytest.param(
+            [*a_created_job(), EffectRefused(effect="CreatePod", reason="QuotaExceeded", message="quota is used up")],
+            "Created, 0 of 2 workers in the hosts files: CreatePod was refused: quota is used up; "
+            "CreatePod is tried again at 00:00:05 UTC",
+            id="a refusal",
+        ),
+        pytest.param(
+            [*a_running_job(), CRASHED, AGAIN, SlotsReleased(slots=(workers(0, 1),)), JobRestarted(attempt=1)],
+            "Restarting, 0 of 2 workers in the hosts files, attempt 2, 1 of at most 6 restarts: "
+            "the launcher exited with 1 (Error); restart 1 of 6",
+            id="an attempt that begins",
+        ),
+        pytest.param(
+            [*a_running_job(), CRASHED, AGAIN],
+            "Restarting: the launcher exited with 1 (Error); restart 1 of 6; attempt 2 begins at 00:00:22 UTC",
+            id="a back-off",
+        ),
+        pytest.param(
+            [*a_running_job(), CRASHED, AGAIN, TimePassed(anchor=12, timer="Restart")],
+            "Restarting: the launcher exited with 1 (Error); restart 1 of 6; "
+            "attempt 2 begins once its last pods are gone (resnet-launcher, resnet-worker-0, resnet-worker-1)",
+            id="an attempt that waits for the pods of the last",
+        ),
+        pytest.param(
+            [*a_running_job(ttl_seconds_after_finished=600), JobFailed(reason="X", message="exited with 1")],
+            "Failed: exited with 1; it is deleted at 00:10:11 UTC (ttlSecondsAfterFinished)",
+            id="a failed job with a time to live",
+        ),
+        pytest.param(
+            [*a_running_job(), JobSucceeded(reason="TrainingJobSucceeded")],
+            "Succeeded; it stays until it is deleted",
+            id="a job that succeeded",
+        ),
+        pytest.param(
+            [*a_running_job(), JobSuspending(reason="X", message="waits for quota in queue team-a", settles=True)],
+            "Suspending: waits for quota in queue team-a; it is Suspended once its last pod is gone",
+            id="a job that loses its quota",
+        ),
+        pytest.param(
+            [*a_running_job(), JobDeleting(version=90, finalizers=("example.com/hold",))],
+            "being deleted; it is Running, 2 of 2 workers in the hosts files: "
+            "it was deleted, and its finalizers keep it (example.com/hold); it is gone once they are removed",
+            id="a job that is being deleted",
+        ),
+        pytest.param(
+            [*a_running_job(), JobGone(version=90), PodsGone(uids=(Uid("pod-0"),))],
+            "gone; it was Running: who deleted it is not in this log",
+            id="a job that is gone",
+        ),
+    ],
+)
+def test_the_first_line_says_state_cause_and_what_comes_next(events: list[AnyEvent], told: str):
+    assert sentence(*events) == told
+
+
+def test_a_request_that_waits_says_for_what():
+    words = sentence(*a_created_job(), scale_out(2), word="scaleout/scaleout-request-1")
+    assert words == "Pending: JobNotRunning: its turn comes once the job is Running"
+
+
+def test_a_request_that_failed_for_want_of_its_job_does_not_wait_for_it():
+    nobody = JobKey("team-a", "nobody", NO_UID)
+    causes = caused(nobody, log_of([scale_out(2), TimePassed(anchor=1, timer="JobWait")], key=nobody))
+    heading, chains = explained(causes, "scaleout/scaleout-request-1", JOB)
+    ended = "no job of that name came within the timeout; create the request again once the job is there"
+    assert heading == [f"scaleout/scaleout-request-1: Failed (JobNotFound): {ended}"]
+    assert not any(chain.question == "what it waits for" for chain in chains)
