@@ -139,6 +139,9 @@ class Causes(Links):
             case watcher.DisruptionNoticed():
                 named = [before.pods[uid] for uid in event.uids if uid in before.pods]
                 self._keep(here.says(words.noticed(event, named)), [pod.slot for pod in named])
+            case watcher.NodeLost() | watcher.NodeBack():
+                named = [before.pods[uid] for uid in event.uids if uid in before.pods]
+                self._keep(here.says(words.of_node(event, named)), [pod.slot for pod in named])
             case watcher.ChildrenObserved():
                 hosts = words.hosts_of(event, before)
                 if hosts > (before.hosts.hosts if before.hosts is not None else 0):

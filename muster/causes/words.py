@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 from muster.causes.people import Person, names
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scaler import DrainChecked, ScriptFinished
-from shared.job.events.watcher import ChildrenObserved, DisruptionNoticed, ScaleRequested
+from shared.job.events.watcher import ChildrenObserved, DisruptionNoticed, NodeBack, NodeLost, ScaleRequested
 from shared.job.naming import Slot, config_name
 from shared.job.reasons import plain
 from shared.job.spec import LAUNCHER, RUNTIME_NOT_FOUND, UNLIMITED, WORKER, JobSpec, Problem, RoleSpec, waits_for_turn
 from shared.job.state import Job
 from shared.job.text import MOST_MESSAGE, counted, in_a_row, last_words, range_words
-from shared.job.timers import BACK_OFF, REPLACEMENT
+from shared.job.timers import BACK_OFF, FORCED_DELETION, REPLACEMENT
 from shared.job.views import Actor, ChildView, PodView, ranges
 
 _TIMERS = {
@@ -125,6 +125,16 @@ def noticed(event: DisruptionNoticed, pods: Iterable[PodView]) -> str:
     return f"{node}: {plain(event.reason)}" + (f"; it takes {names} along" if names else "")
 
 
+def of_node(event: NodeLost | NodeBack, pods: Iterable[PodView]) -> str:
+    """A node that is lost, or back, with its pods."""
+    node = f"node {event.node}" if event.node else "a node"
+    names = in_a_row(sorted(pod.name for pod in pods))
+    if isinstance(event, NodeBack):
+        return f"{node} is back, with {names}"
+    since = f" since {event.since}" if event.since else ""
+    return f"{node} is lost{since}: {plain(event.reason)}; {names} on it may run or not"
+
+
 def hosts_of(event: ChildrenObserved, job: Job) -> int:
     """The version of the job's hosts files among these objects; 0 without them."""
     name = config_name(job.key.name)
@@ -191,6 +201,8 @@ def timer_line(name: str, seconds: int | None) -> str:
         return f"the wait before {name.removeprefix(BACK_OFF)} is tried again is over{length}"
     if name.startswith(REPLACEMENT):
         return f"the wait before the next replacement is over{length}"
+    if name.startswith(FORCED_DELETION):
+        return f"the pods of the lost node had their time to end{length}"
     return _TIMERS.get(name, f"the timer {name} ran out{{}}").format(length)
 
 

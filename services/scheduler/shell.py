@@ -102,7 +102,7 @@ class Scheduler:
             case effects.CreateSecret():
                 return await self._create_secret(context.job, effect)
             case effects.DeletePod():
-                await self._delete(PODS, context.job, effect.name, effect.uid)
+                await self._delete(PODS, context.job, effect.name, effect.uid, grace=0 if effect.force else None)
             case effects.DeleteService():
                 await self._delete(SERVICES, context.job, effect.name, effect.uid)
             case effects.DeleteSecret():
@@ -143,9 +143,11 @@ class Scheduler:
         attempt = (meta.labels or {}).get(ATTEMPT) if meta is not None else None
         must_be_controlled(meta, job, f"pod {name}", same=attempt == str(effect.slot.attempt))
 
-    async def _delete(self, resource: Resource[Any], job: Job, name: str, uid: str) -> None:
+    async def _delete(
+        self, resource: Resource[Any], job: Job, name: str, uid: str, *, grace: int | None = None
+    ) -> None:
         if await is_there(self._cluster, resource, job, name, uid):
-            await self._cluster.delete(resource, job.key.namespace, name, uid=uid)
+            await self._cluster.delete(resource, job.key.namespace, name, uid=uid, grace=grace)
 
     async def _delete_job(self, job: Job) -> None:
         """Delete the job's resource; raises `Refused(reason="NotAsked")` if that asks for no time to live."""

@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
@@ -56,6 +57,7 @@ class Watcher:
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
+        self._force_after = options.force_delete_after
         self._cache = Cache(kinds, takes_over=options.takes_over, kueue=options.kueue)
         self._warned: dict[JobKey, tuple[str, str]] = {}
         self._paused: set[JobKey] = set()
@@ -83,7 +85,15 @@ class Watcher:
         self._watches.enter(history.job.epoch)
         answers = self._asking.answers(key)
         paused, settled = key in self._paused, self._settled(key)
-        seen = observe(history.job, self._cache, answers, self._runtime.histories, pods=not paused, settled=settled)
+        seen = observe(
+            history.job,
+            self._cache,
+            answers,
+            self._runtime.histories,
+            pods=not paused,
+            settled=settled,
+            force_after=self._force_after,
+        )
         self._asking.ask(history, seen.questions)
         self._warn(history.job, seen.warning)
         facts, waits = self._allowed(history, self._in_turn(history, self._without_early(history.job, seen.facts)))
@@ -238,6 +248,10 @@ def build(dependencies: Dependencies) -> Watcher:
         believes_vanished=settings.believe_vanished,
         takes_over=settings.take_over,
         disruption_taints=settings.disruption_taints,
+        notice_seconds=math.ceil(settings.disruption_notice.total_seconds()),
+        force_delete_after=(
+            math.ceil(settings.force_delete_after.total_seconds()) if settings.force_delete_after is not None else None
+        ),
         kueue=settings.kueue,
         last_words=settings.termination_messages,
         per_minute=PerMinute(

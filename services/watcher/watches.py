@@ -15,7 +15,7 @@ import structlog
 from services.watcher.core import actors
 from services.watcher.core.budgets import PerMinute
 from services.watcher.core.cache import Cache, Concerned, Listing
-from services.watcher.core.disruption import observed_node, tolerations
+from services.watcher.core.disruption import DEFAULT_NOTICE_SECONDS, lost_by_pod, observed_node, tolerations
 from services.watcher.core.epochs import Known
 from services.watcher.core.referring import Referring
 from services.watcher.core.vanished import counts, missing, too_many
@@ -23,7 +23,7 @@ from services.watcher.core.views import inherited_pod, observed_child, observed_
 from services.watcher.deadlines import Deadlines
 from shared.cluster import Alive, Applied, Blind, Cluster, Deleted, Resource, Snapshot
 from shared.cluster.kinds import CONFIGMAPS, NODES, PODS, SERVICES
-from shared.cluster.objects import Custom, Object, Pod
+from shared.cluster.objects import Custom, Node, Object, Pod
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
 from shared.frameworks.queueing import FLAVORS, WORKLOADS
@@ -62,6 +62,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Confirms that the earlier operators are gone."""
     disruption_taints: Collection[str] = ()
     """Further keys of taints that announce the removal of a node."""
+    notice_seconds: int = DEFAULT_NOTICE_SECONDS
+    """Seconds from a notice of unknown length to the removal of the node."""
+    force_delete_after: int | None = None
+    """Seconds after its grace period when a terminating pod of a lost node is deleted by force; None for never."""
     kueue: bool = False
     """True if jobs may wait in queues of Kueue."""
     last_words: bool = True
@@ -94,6 +98,7 @@ class Watches:
         self._rests = rests
         self._options = options
         self._namespace = options.namespace
+        cache.without_nodes = bool(options.namespace)
         # Cluster-scoped kinds are seen by an installation for the whole cluster alone.
         self._answered: Mapping[Resource[Custom], asyncio.Event] = {
             each.resource: asyncio.Event()
@@ -212,7 +217,7 @@ class Watches:
             if pod is None:
                 return self._cache.set_pod(at, None)
             view = observed_pod(pod, self._kinds, self._in_the_log, last_words=self._options.last_words)
-            return self._cache.set_pod(at, view, tolerations(pod))
+            return self._cache.set_pod(at, view, tolerations(pod), lost_by_pod(pod))
 
         await self._follow(PODS, self._cache.pods, seen, selector)
 
@@ -246,12 +251,13 @@ class Watches:
         await self._follow(FLAVORS, self._cache.flavors, lambda at, flavor: self._cache.set_flavor(at[1], flavor))
 
     async def _follow_nodes(self) -> None:
-        taints = self._options.disruption_taints
-        await self._follow(
-            NODES,
-            self._cache.nodes,
-            lambda at, node: self._cache.set_node(at[1], observed_node(node, taints) if node else None),
-        )
+        taints, seconds = self._options.disruption_taints, self._options.notice_seconds
+
+        def seen(at: At, node: Node | None) -> Concerned:
+            known = observed_node(node, taints, notice_seconds=seconds) if node is not None else None
+            return self._cache.set_node(at[1], known)
+
+        await self._follow(NODES, self._cache.nodes, seen)
 
     async def _follow(
         self,
@@ -363,7 +369,8 @@ class Watches:
         else:
             log.info("watch broken", resource=resource.plural, why=reason)
             if resource is NODES and not listing.listed:
-                log.warning("nodes are not watched: only conditions of pods announce that a node is removed")
+                log.warning("nodes are not watched: only pods tell that a node is removed or lost")
+                self._cache.without_nodes = True
             self._runtime.alarm.set()
             listing.blind = True
         if resource in self._cache.jobs and not listing.answered:

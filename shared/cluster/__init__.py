@@ -116,8 +116,19 @@ class Cluster(Protocol):
         but not in a patch of a subresource: of the metadata there, custom resources heed the version alone.
         """
 
-    async def delete(self, resource: Resource[T], namespace: str, name: str, *, uid: str, version: str = "") -> None:
+    async def delete(
+        self,
+        resource: Resource[T],
+        namespace: str,
+        name: str,
+        *,
+        uid: str,
+        version: str = "",
+        grace: int | None = None,
+    ) -> None:
         """Delete the object (background propagation) if it still has this uid, and a given resourceVersion.
+
+        `grace` are seconds in place of a pod's own grace period; with 0 the pod is gone whatever its kubelet says.
 
         Any other outcome is success too.
         """

@@ -109,14 +109,23 @@ class KubeCluster:
             raise trouble(failure.status, what, method="PATCH") from failure
         return read_object(resource, answer.body)
 
-    async def delete(self, resource: Resource[T], namespace: str, name: str, *, uid: str, version: str = "") -> None:
+    async def delete(
+        self,
+        resource: Resource[T],
+        namespace: str,
+        name: str,
+        *,
+        uid: str,
+        version: str = "",
+        grace: int | None = None,
+    ) -> None:
         what = f"delete {resource.kind} {namespace}/{name}"
         options = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
             "propagationPolicy": "Background",
             "preconditions": {"uid": uid} | ({"resourceVersion": version} if version else {}),
-        }
+        } | ({"gracePeriodSeconds": grace} if grace is not None else {})
         try:
             path = path_of(resource, namespace, name)
             await self._caller.request("DELETE", path, what=what, body=encode(options))

@@ -25,6 +25,7 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     generation: int = 0
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: tuple[OwnerReference, ...] | None = None
@@ -145,8 +146,19 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     unschedulable: bool | None = None
 
 
+class NodeCondition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    type: str = ""
+    status: str = ""
+    last_transition_time: str | None = None
+
+
+class NodeStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    conditions: tuple[NodeCondition, ...] | None = None
+
+
 class Node(Object, frozen=True, kw_only=True, rename="camel"):
     spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
 
 
 class ConfigMap(Object, frozen=True, kw_only=True, rename="camel"):

@@ -6,7 +6,7 @@ from shared.frameworks.definition import Document
 from shared.job import text
 from shared.job.conditions import Condition
 from shared.job.losses import Tally, Vacancy
-from shared.job.policies import replacement
+from shared.job.policies import lost_nodes, replacement
 from shared.job.state import Job
 from shared.job.views import PodView, alive, occupies
 
@@ -53,7 +53,25 @@ def whole_seconds(time: str) -> str | None:
 
 
 def with_losses(job: Job, known: Condition) -> Condition:
-    """The condition Running with the workers that were lost and are not replaced."""
+    """The condition of the phase with its lost nodes; Running also with the workers that are not replaced."""
+    return _with_lost_nodes(job, _with_lost_workers(job, known))
+
+
+def _with_lost_nodes(job: Job, known: Condition) -> Condition:
+    """The milestones tell of them while an attempt starts."""
+    shown = "Running" if job.phase == "Scaling" else job.phase
+    if known.type != shown or not known.status or not job.lost or job.over or (job.starting and job.attempt.begun):
+        return known
+    told = lost_nodes.sentences(job)
+    if not told:
+        return known
+    newest = max((lost.terminating or lost.at for lost in job.lost.values()), key=lambda at: at.sequence)
+    message = text.first("; ".join([*told, known.message] if known.message else told))
+    updated = max(known.updated, newest, key=lambda at: at.sequence)
+    return msgspec.structs.replace(known, message=message, updated=updated)
+
+
+def _with_lost_workers(job: Job, known: Condition) -> Condition:
     if known.type != "Running" or not known.status or not (unreplaced := replacement.unreplaced(job)):
         return known
     lost = [

@@ -16,7 +16,15 @@ from shared.job.events.event import At
 from shared.job.events.refused import EffectRefused
 from shared.job.events.setup import EventDisowned, LogCreated
 from shared.job.evolve_adoption import adopted
-from shared.job.evolve_pods import in_epoch, noticed, pods_gone, pods_observed, with_minimum_checked
+from shared.job.evolve_pods import (
+    in_epoch,
+    node_back,
+    node_lost,
+    noticed,
+    pods_gone,
+    pods_observed,
+    with_minimum_checked,
+)
 from shared.job.integrity import evolved
 from shared.job.membership import Members
 from shared.job.naming import config_name, older_secret_name
@@ -143,6 +151,10 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
             return replace(job, integrity=evolved(job.integrity, event, at))
         case watcher.DisruptionNoticed():
             return noticed(job, event, at)
+        case watcher.NodeLost():
+            return node_lost(job, event, at)
+        case watcher.NodeBack():
+            return node_back(job, event, at)
         case scaler.ScriptStarted():
             return requests.script_started(job, event, at)
         case scaler.ScriptFinished():

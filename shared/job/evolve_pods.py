@@ -1,13 +1,15 @@
 """Folds facts about pods: spent slots, vacancies, tallies, failures, milestones.  Pure; called by `evolve`."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 
 from shared.job.events.event import At
-from shared.job.events.watcher import DisruptionNoticed, PodsObserved
+from shared.job.events.watcher import DisruptionNoticed, NodeBack, NodeLost, PodsObserved
 from shared.job.evolve_requests import seen
-from shared.job.losses import KEPT_FAILURES, Failure, Tally, Vacancy
+from shared.job.losses import KEPT_FAILURES, Failure, Notice, Tally, Vacancy
+from shared.job.lost_nodes import UNREACHABLE, LostNode
 from shared.job.milestones import with_milestones
 from shared.job.naming import Slot, Uid
 from shared.job.policies.back_off import before_start
@@ -19,6 +21,8 @@ from shared.job.state import Job, Refusal, exit_of, needed_workers, running_work
 from shared.job.views import PodView, ended, newest_versions
 
 replace = msgspec.structs.replace
+
+V = TypeVar("V")
 
 
 def in_epoch(job: Job, epoch: int) -> Job:
@@ -102,7 +106,7 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
         failures=tuple(failures[-KEPT_FAILURES:]),
         refusals=_progress(job, fresh),
     )
-    return with_minimum_checked(seen(with_milestones(job, at), at), at)
+    return with_minimum_checked(seen(with_milestones(_with_stuck(job, at), at), at), at)
 
 
 def pods_already_seen(job: Job, slots: SortedSet[Slot], at: At) -> Job:
@@ -155,8 +159,59 @@ def _lost(job: Job, pod: PodView, disruption: str | None, at: At) -> tuple[Vacan
 def noticed(job: Job, event: DisruptionNoticed, at: At) -> Job:
     """Note that these pods will be evicted or lose their node."""
     new = {uid: event.reason for uid in event.uids if uid in job.pods}
-    job = with_news(job, new, at)
-    return replace(job, disrupted={**job.disrupted, **new}) if new else job
+    if not new:
+        return job
+    job = replace(with_news(job, new, at), disrupted={**job.disrupted, **new})
+    notices = dict.fromkeys(new, Notice(at, event.seconds)) if event.seconds else {}
+    return replace(job, notices={**job.notices, **notices}) if notices else job
+
+
+def node_lost(job: Job, event: NodeLost, at: At) -> Job:
+    """Note that nothing is known of these pods."""
+    new = {
+        uid: LostNode(node=event.node, reason=event.reason, since=event.since, at=at, force_after=event.force_after)
+        for uid in event.uids
+        if uid in job.pods
+    }
+    job = _with_stuck(replace(with_news(job, new, at), lost={**job.lost, **new}), at)
+    return with_minimum_checked(with_milestones(job, at), at)
+
+
+def node_back(job: Job, event: NodeBack, at: At) -> Job:
+    """Note that the kubelet of these pods reports again."""
+    return with_milestones(replace(with_news(job, event.uids, at), lost=_but(job.lost, event.uids)), at)
+
+
+def _with_stuck(job: Job, at: At) -> Job:
+    """The job in which terminating pods of unreachable nodes count as gone; they stay among its pods."""
+    if not job.lost:
+        return job
+    lost = {
+        uid: replace(known, terminating=at)
+        if known.terminating is None and (pod := job.pods.get(uid)) is not None and pod.deleting
+        else known
+        for uid, known in job.lost.items()
+    }
+    job = replace(job, lost=lost)
+    going = [pod for uid in lost if (pod := job.pods.get(uid)) is not None and _is_stuck(job, pod)]
+    if not going:
+        return job
+    disrupted = {**{pod.uid: lost[pod.uid].reason for pod in going}, **job.disrupted}
+    after = pods_gone(replace(job, disrupted=disrupted), [pod.uid for pod in going], at)
+    launcher = any(pod.role == LAUNCHER for pod in going)
+    after = with_attempt(after, launcher_lost=after.attempt.launcher_lost or (launcher and not job.over))
+    return replace(after, pods=job.pods, disrupted=job.disrupted, notices=job.notices, lost=lost)
+
+
+def _is_stuck(job: Job, pod: PodView) -> bool:
+    """True if only a silent kubelet could tell how this pod ends."""
+    return pod.deleting and not ended(pod) and pod.slot in job.attempt.slots and job.lost[pod.uid].reason == UNREACHABLE
+
+
+def _but(mapping: Mapping[Uid, V], uids: Iterable[Uid]) -> Mapping[Uid, V]:
+    """The mapping without these pods; most jobs have none in it."""
+    going = {*uids} & mapping.keys()
+    return {uid: value for uid, value in mapping.items() if uid not in going} if going else mapping
 
 
 def with_news(job: Job, uids: Iterable[Uid], at: At) -> Job:
@@ -165,7 +220,7 @@ def with_news(job: Job, uids: Iterable[Uid], at: At) -> Job:
     return with_attempt(job, news={**job.attempt.news, **dict.fromkeys(slots, at.sequence)}) if slots else job
 
 
-def pods_gone(job: Job, uids: Iterable[Uid], at: At) -> Job:
+def pods_gone(job: Job, uids: Sequence[Uid], at: At) -> Job:
     job = with_news(job, uids, at)
     attempt = job.attempt
     pods, disrupted = dict(job.pods), dict(job.disrupted)
@@ -193,7 +248,15 @@ def pods_gone(job: Job, uids: Iterable[Uid], at: At) -> Job:
         launcher_gone=launcher,
         launcher_ended=attempt.launcher_ended or (at.sequence if launcher is not None else 0),
     )
-    return replace(job, attempt=attempt, pods=pods, disrupted=disrupted, failures=tuple(failures[-KEPT_FAILURES:]))
+    return replace(
+        job,
+        attempt=attempt,
+        pods=pods,
+        disrupted=disrupted,
+        notices=_but(job.notices, uids),
+        lost=_but(job.lost, uids),
+        failures=tuple(failures[-KEPT_FAILURES:]),
+    )
 
 
 def with_minimum_checked(job: Job, at: At) -> Job:

@@ -19,6 +19,14 @@ class Failure(msgspec.Struct, frozen=True, gc=False):
     """What the container said last, or the kubelet's sentence for the reason."""
 
 
+class Notice(msgspec.Struct, frozen=True, gc=False):
+    """The announced end of a pod's node."""
+
+    at: At
+    seconds: int
+    """Seconds from then until the node goes."""
+
+
 class Vacancy(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A slot whose pod ended or vanished without a release; the launcher's slot has none."""
 

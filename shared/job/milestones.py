@@ -33,7 +33,9 @@ _ON_THE_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
 
 def trouble(job: Job) -> Trouble | None:
     """Why a pod cannot start: the first one by index, then in the order of the roles."""
-    waiting = [pod for pod in job.pods.values() if pod.reason not in _ON_THE_WAY and alive(pod)]
+    waiting = [
+        pod for pod in job.pods.values() if (pod.reason not in _ON_THE_WAY or pod.uid in job.lost) and alive(pod)
+    ]
     if not waiting:
         return None
     pods = job.by_slot()
@@ -43,7 +45,11 @@ def trouble(job: Job) -> Trouble | None:
         key=lambda pod: (pod.index, order.index(pod.role) if pod.role in order else len(order), pod.role),
         default=None,
     )
-    return Trouble(first.name, first.reason, first.message) if first else None
+    if first is None:
+        return None
+    if (lost := job.lost.get(first.uid)) is not None:
+        return Trouble(first.name, lost.reason, f"it waits for node {lost.node}")
+    return Trouble(first.name, first.reason, first.message)
 
 
 def hindered(job: Job) -> Condition | None:

@@ -137,6 +137,8 @@ PODS = {
     "ContainersNotReady": Reason("its container runs and is not Ready"),
     "ImagePullBackOff": Reason("its image cannot be pulled"),
     INIT_CONTAINER_FAILED: Reason("a container that has to end before the training began failed"),
+    "NodeNotReady": Reason("its node is not ready, and may come back", since="0.2"),
+    "NodeUnreachable": Reason("its node is unreachable, and may come back", since="0.2"),
     "OOMKilled": Reason("it used more memory than it may"),
     "Unschedulable": Reason("the kube-scheduler finds no node for it"),
 }

@@ -12,7 +12,8 @@ from shared.job.attempt import Attempt, Unseen
 from shared.job.conditions import Condition
 from shared.job.events.event import At
 from shared.job.integrity import Integrity
-from shared.job.losses import Failure
+from shared.job.losses import Failure, Notice
+from shared.job.lost_nodes import LostNode
 from shared.job.membership import Departure, Members, Membership, Unknown
 from shared.job.naming import JobKey, Slot, Uid, WorkerName, config_name, pod_name, runtime_copy_name
 from shared.job.reasons import RUNTIME_CHANGED
@@ -122,6 +123,10 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Every existing pod of the job, of any attempt, in the order first seen."""
     disrupted: Mapping[Uid, str] = {}
     """Pods that will be evicted or lose their node, with the reason."""
+    notices: Mapping[Uid, Notice] = {}
+    """Those of them whose node stays for a while."""
+    lost: Mapping[Uid, LostNode] = {}
+    """Pods whose node is not Ready or unreachable."""
     children: Mapping[tuple[str, str], ChildView] = {}
     """By (kind, name)."""
     queued: int = 0

@@ -25,6 +25,9 @@ STEADY = "Steady"
 REPLACEMENT = "Replacement:"
 """The prefix of a replacement's timer; the seconds follow, because pods of one event may wait for different times."""
 
+FORCED_DELETION = "ForcedDeletion:"
+"""The prefix of the timer of a forced deletion; the seconds follow, because pods have different grace periods."""
+
 BACK_OFF = "BackOff:"
 """The prefix of a refused effect's timer."""
 

@@ -4,13 +4,13 @@ A *judgement* runs on a monotonic clock while the watches deliver, and starts an
 watcher that saw nothing lets no job fail for that.  A *promise* goes on through restarts, from the time of its anchor.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from shared.backoff import doubled
 from shared.job import timers
 from shared.job.events.event import At
 from shared.job.naming import NO_UID
-from shared.job.policies import replacement, restart
+from shared.job.policies import lost_nodes, replacement, restart
 from shared.job.policies.back_off import before_effect
 from shared.job.request import Request
 from shared.job.state import Job, Refusal
@@ -37,8 +37,10 @@ LONGEST_DRAIN_CHECK_SECONDS = 10
 
 def next_due(job: Job) -> tuple[Timer, ...]:
     """The timers that run for `job` now, without those that expired."""
-    if job.gone or job.halted:
+    if job.halted:
         return ()
+    if job.gone:
+        return (*_pending(job, _of_stuck_pods(job)),)
     if job.key.uid == NO_UID:
         return (*_of_requests_without_a_job(job),)
     found = [
@@ -58,8 +60,19 @@ def next_due(job: Job) -> tuple[Timer, ...]:
         if departure.seen and departure.drain and slot in job.attempt.slots and not job.over
     ]
     found += _of_the_end(job) if job.over else [*_of_limits(job), *_of_attempts(job)]
+    found += _of_stuck_pods(job)
+    return (*_pending(job, found),)
+
+
+def _pending(job: Job, found: Iterable[Timer]) -> Iterator[Timer]:
     # Workers that left in one event share a timer.
-    return tuple(timer for timer in dict.fromkeys(found) if not passed(job, timer.anchor, timer.name))
+    return (timer for timer in dict.fromkeys(found) if not passed(job, timer.anchor, timer.name))
+
+
+def _of_stuck_pods(job: Job) -> Iterator[Timer]:
+    for pod, known, since in lost_nodes.stuck(job):
+        if (seconds := lost_nodes.force_delay(job, pod, known)) is not None:
+            yield promise(since, lost_nodes.timer_name(seconds), seconds)
 
 
 def _of_requests_without_a_job(job: Job) -> Iterator[Timer]:

@@ -73,6 +73,8 @@ class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     being Ready (`ContainersNotReady`)."""
     node: str = ""
     deleting: bool = False
+    grace: int = 0
+    """The grace period of its deletion in seconds; 0 before its deletion, and in events of release 0.1."""
     disruption: str = ""
     """The reason of its `DisruptionTarget` condition."""
     hosts: int = 0

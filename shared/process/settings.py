@@ -21,6 +21,11 @@ def _seconds(value: object) -> object:
     return float(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value
 
 
+def _seconds_or_none(value: object) -> object:
+    """As `_seconds`; an empty text is no value."""
+    return None if value == "" else _seconds(value)
+
+
 def _words(value: object) -> object:
     """Words separated by commas; empty words are dropped."""
     return tuple(word.strip() for word in value.split(",") if word.strip()) if isinstance(value, str) else value
@@ -111,6 +116,18 @@ class Settings(BaseSettings):
 
     disruption_taints: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()
     """More keys of taints that announce the end of a node, besides the well-known ones."""
+
+    disruption_notice: Annotated[timedelta, BeforeValidator(_seconds), Field(ge=timedelta(0))] = timedelta(seconds=30)
+    """For the watcher. How long a node stays after a taint that announces its end, where the taint does not say it: AWS
+    gives a spot machine 120 s, Google and Azure give 30 s. Workers are replaced first, and leave 15 s before the end at
+    the latest."""
+
+    force_delete_after: Annotated[
+        Annotated[timedelta, Field(ge=timedelta(0))] | None, BeforeValidator(_seconds_or_none)
+    ] = None
+    """For the watcher. A pod that is being deleted on an unreachable node stays for ever and holds its name. Set, such
+    a pod is deleted by force so long after its grace period; its containers may still run there. Unset: never. The
+    annotation `muster.dev/force-delete-after` of a job has precedence: seconds, or `never`."""
 
     termination_messages: bool = True
     """What a failed container prints last, at most 2 KiB, becomes part of the history and of the job's status, and so

@@ -106,7 +106,11 @@ EXAMPLES: tuple[AnyEvent, ...] = (
         problems=(PROBLEM,),
     ),
     watcher.ScaleRequestGone(uid=Uid("request-1"), reason="Bound"),
-    watcher.DisruptionNoticed(node="node-3", uids=(Uid("pod-1"),), reason="SpotReclaim"),
+    watcher.DisruptionNoticed(node="node-3", uids=(Uid("pod-1"),), reason="SpotReclaim", seconds=120),
+    watcher.NodeLost(
+        node="node-3", uids=(Uid("pod-1"),), reason="NodeUnreachable", since="2030-01-01T00:00:00Z", force_after=60
+    ),
+    watcher.NodeBack(node="node-3", uids=(Uid("pod-1"),)),
     watcher.TimePassed(anchor=12, timer="ScalingDeadline"),
     watcher.HistoryBroken(
         log="log-2",

@@ -33,6 +33,8 @@ OTHER_WORDS = {
         *(
             "Pending",
             "Ready",
+            "ContainersReady",
+            "Unknown",
             "PodScheduled",
             "DisruptionTarget",
             "Refused",

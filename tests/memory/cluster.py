@@ -144,10 +144,19 @@ class MemoryCluster:
         )
         return held.read(resource)
 
-    async def delete(self, resource: Resource[T], namespace: str, name: str, *, uid: str, version: str = "") -> None:
+    async def delete(
+        self,
+        resource: Resource[T],
+        namespace: str,
+        name: str,
+        *,
+        uid: str,
+        version: str = "",
+        grace: int | None = None,
+    ) -> None:
         await self._call(
             Call("delete", resource.plural, namespace, name),
-            lambda: self._of(resource).delete(resource, namespace, name, uid=uid, version=version),
+            lambda: self._of(resource).delete(resource, namespace, name, uid=uid, version=version, grace=grace),
         )
 
     async def would_delete(self, resource: Resource[T], namespace: str, name: str) -> str | None:

@@ -180,6 +180,7 @@ class MemoryStore:
         uid: str = "",
         version: str = "",
         cascade: bool = True,
+        grace: int | None = None,
     ) -> Held | None:
         """Delete an object; do nothing if it is gone, or has another uid or another version than a given one.
 
@@ -192,7 +193,7 @@ class MemoryStore:
         if version and version != held.metadata["resourceVersion"]:
             return None
         metadata = dict(held.metadata)
-        grace = _grace(resource, held.manifest)
+        grace = _grace(resource, held.manifest) if grace is None else grace
         if not cascade:
             metadata["finalizers"] = sorted({*metadata.get("finalizers", ()), ORPHAN})
         ends = not grace and not metadata.get("finalizers")

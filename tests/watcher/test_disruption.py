@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from services.watcher.core.cache import Cache
-from services.watcher.core.disruption import CORDON, WELL_KNOWN, leaves, notice, observed_node, tolerations
+from services.watcher.core.disruption import CORDON, GONE, WELL_KNOWN, leaves, notice, observed_node, tolerations
 from services.watcher.core.observe import UIDS_PER_EVENT
 from services.watcher.core.observed import ObservedNode
 from services.watcher.shell import Watcher
@@ -101,7 +101,7 @@ def test_of_a_node_that_stays_nothing_matters():
 def test_of_one_that_goes_it_matters_what_keeps_pods_off_it():
     wish = {"key": "wish", "effect": "PreferNoSchedule"}
     spot = Taint(key=SPOT["key"], value="i-1", effect="NoSchedule")
-    assert observed_node(a_node(SPOT, wish)) == ObservedNode(reason="SpotInterruption", taints=(spot,))
+    assert observed_node(a_node(SPOT, wish)) == ObservedNode(reason="SpotInterruption", taints=(spot,), notice=120)
     assert observed_node(a_node(SPOT, unschedulable=True)).taints == (spot, CORDON)
 
 
@@ -156,7 +156,7 @@ def test_a_node_that_was_deleted_is_remembered_as_long_as_pods_are_on_it():
     cache.set_pod((KEY.namespace, "w0"), (KEY, on("node-1", worker(0))))
     assert cache.set_node("node-1", None) == (KEY,)
     assert not cache.set_node("node-2", None)
-    assert cache.notice(on("node-1", worker(0))) == "NodeDeleted"
+    assert cache.notice(on("node-1", worker(0))) == GONE
     cache.set_pod((KEY.namespace, "w0"), None)
     assert cache.ending_nodes == {}
 
@@ -227,9 +227,9 @@ def test_what_a_pod_tolerates_is_known_as_long_as_it_is_there():
     cache, at = Cache(), (KEY.namespace, HERE[0].name)
     cache.set_node("node-1", GOING)
     cache.set_pod(at, (KEY, HERE[0]), (Toleration(operator="Exists"),))
-    assert cache.notice(HERE[0]) == ""
+    assert cache.notice(HERE[0]) is None
     cache.set_pod(at, (KEY, HERE[0]))
-    assert cache.notice(HERE[0]) == "SpotInterruption"
+    assert cache.notice(HERE[0]) == GOING
 
 
 def test_it_comes_before_what_else_is_seen_of_pods():

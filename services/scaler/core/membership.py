@@ -10,7 +10,7 @@ from services.scaler.core.policy import Policy
 from shared.job.events.scaler import HostsPublished
 from shared.job.membership import Members, Unknown
 from shared.job.naming import Uid
-from shared.job.policies import replacement
+from shared.job.policies import lost_nodes, replacement
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job
@@ -50,11 +50,14 @@ def next_members(job: Job) -> SortedSet[int] | Unknown:
     request = job.scaling.open_request
     arriving = request.added if request is not None else SortedSet()
     known = job.listed_workers | job.leaving
+    elastic = job.spec is not None and job.spec.handling.elastic
     staying, slot_of = job.attempt.slots - doomed, job.attempt.worker_slot
+    if elastic:
+        staying -= lost_nodes.away(job)
     kept = [index for index in job.listed_workers if slot_of(index) in staying and alive(pods.get(slot_of(index)))]
     come = [
         slot.index
-        for slot in job.attempt.workers - doomed
+        for slot in job.attempt.workers - doomed - lost_nodes.silent(job)
         if slot.index not in known and slot not in arriving and ready(pods.get(slot))
     ]
     return SortedSet([*kept, *come])

@@ -1,6 +1,6 @@
 """Decides the scheduler's next steps for a job.  Pure."""
 
-from services.scheduler.core import cleanup, keys, queueing, replacing, restart, slots
+from services.scheduler.core import cleanup, keys, queueing, replacing, restart, slots, stuck
 from shared.job.state import Job
 from shared.job.steps import Step
 
@@ -9,6 +9,10 @@ def decide(job: Job) -> list[Step]:
     """Slots to assign or release; pods, Services, Secrets and Workloads to create or delete."""
     if job.halted or job.orphan:
         return []
+    return [*_of_phase(job), *stuck.next_steps(job)]
+
+
+def _of_phase(job: Job) -> list[Step]:
     if job.gone:
         return cleanup.everything(job)
     if job.deleting or job.phase == "":

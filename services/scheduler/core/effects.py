@@ -61,12 +61,13 @@ class ClaimPod(Effect, frozen=True):
 
 
 class DeletePod(Effect, frozen=True):
-    """Delete a pod by uid."""
+    """Delete a pod by uid; with `force` without a grace period, so that no kubelet has to confirm it."""
 
     bulk: ClassVar[bool] = True
 
     name: str
     uid: Uid
+    force: bool = False
 
     @property
     def target(self) -> str:

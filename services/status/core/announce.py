@@ -13,6 +13,7 @@ from shared.job.conditions import Condition
 from shared.job.events.event import At
 from shared.job.losses import Failure
 from shared.job.milestones import MILESTONES
+from shared.job.policies import lost_nodes
 from shared.job.request import Request
 from shared.job.state import Job, Refusal
 from shared.job.steps import Step
@@ -64,6 +65,7 @@ def announcements(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
         for at in dict.fromkeys(failure.at for failure in failures)
     ]
     steps += [_of_refusal(job, effect, refusal, words["Refused"]) for effect, refusal in refused.items()]
+    steps += _of_lost_nodes(job)
     steps += _of_ignored(job)
     steps += _of_deletion(job)
     requests = [request for request in job.scaling.requests.values() if request.shown]
@@ -101,6 +103,13 @@ def _of_refusal(job: Job, effect: str, refusal: Refusal, reason: str) -> Announc
     where = f" ({refusal.field})" if refusal.field and not refusal.message else ""
     message = text.with_words(f"{effect} was refused: {refusal.reason}{where}", refusal.message)
     return _of_job(job, refusal.at, reason, message, warning=True)
+
+
+def _of_lost_nodes(job: Job) -> list[Announce]:
+    """A lost node when it is lost, and once more when its pods are being deleted: then they wait for a person."""
+    found = dict.fromkeys(at for lost in job.lost.values() for at in (lost.at, lost.terminating) if at is not None)
+    told = [(at, *lost_nodes.told_at(job, at)) for at in found]
+    return [_of_job(job, at, reason, message, warning=True) for at, reason, message in told if message]
 
 
 def _of_ignored(job: Job) -> list[Announce]:

@@ -26,7 +26,7 @@ Budget = Literal["jobs", "requests", "events", "room"]
 
 BUDGETS: tuple[Budget, ...] = get_args(Budget)
 
-JUDGED = (watcher.PodsObserved, watcher.ChildrenObserved, watcher.DisruptionNoticed)
+JUDGED = (watcher.PodsObserved, watcher.ChildrenObserved, watcher.DisruptionNoticed, watcher.NodeLost, watcher.NodeBack)
 """What happens to pods and children decides whether a job or a request is in time."""
 
 _JOB_WAITS = Problem(

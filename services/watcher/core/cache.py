@@ -83,6 +83,10 @@ class Cache:
         self.nodes: Listing[ObservedNode] = Listing()
         self.ending_nodes: dict[str, ObservedNode] = {}
         """The nodes that are about to be removed, by name, and removed ones that still have pods."""
+        self.lost_nodes: dict[str, ObservedNode] = {}
+        """The nodes that are not Ready or unreachable, by name."""
+        self.without_nodes = False
+        """Nodes may not be seen: pods show that their node is lost."""
         self.held_back = True
         """No job counts as gone: too many vanished at once, or not every kind was listed yet."""
         self.found: set[JobKey] = set()
@@ -94,6 +98,8 @@ class Cache:
         """The pods on each node, with their jobs."""
         self._tolerations: dict[Uid, tuple[Toleration, ...]] = {}
         """The tolerations of pods that have some."""
+        self._lost_by_pod: dict[Uid, str] = {}
+        """Pods that show themselves that their node is lost, with the reason."""
         self._children_of: dict[JobKey, dict[tuple[str, str], ChildView]] = {}
         self._requests_for: dict[tuple[str, str], dict[Uid, ObservedRequest]] = {}
         """The requests about each name of a job, by (namespace, name)."""
@@ -244,9 +250,15 @@ class Cache:
         return _once(*waiting, *map(self.key_of, concerned))
 
     def set_pod(
-        self, at: tuple[str, str], seen: tuple[JobKey, PodView] | None, tolerations: tuple[Toleration, ...] = ()
+        self,
+        at: tuple[str, str],
+        seen: tuple[JobKey, PodView] | None,
+        tolerations: tuple[Toleration, ...] = (),
+        lost: str = "",
     ) -> Concerned:
         """Set or remove the pod at (namespace, name); return the histories that it concerns.
+
+        `lost` says why its node is lost, if the pod shows that itself.
 
         It concerns none if nothing changed that an event tells, for example when it was bound to a node that stays.
         """
@@ -255,6 +267,7 @@ class Cache:
             _drop(self._pods_of, before[0], before[1].uid)
             _drop(self._jobs_on, before[1].node, before[1].uid)
             self._tolerations.pop(before[1].uid, None)
+            self._lost_by_pod.pop(before[1].uid, None)
         if seen is not None:
             self.pods[at] = seen
             self._pods_of.setdefault(seen[0], {})[seen[1].uid] = seen[1]
@@ -262,10 +275,13 @@ class Cache:
                 self._jobs_on.setdefault(seen[1].node, {})[seen[1].uid] = seen[0]
             if tolerations:
                 self._tolerations[seen[1].uid] = tolerations
+            if lost:
+                self._lost_by_pod[seen[1].uid] = lost
         if before is not None and before[1].node in self.ending_nodes:
             self._forget_if_empty(before[1].node)
         if before is not None and seen is not None and before[0] == seen[0] and before[1].uid == seen[1].uid:
-            told = recorded_part(before[1]) != recorded_part(seen[1]) or seen[1].node in self.ending_nodes
+            watched = seen[1].node in self.ending_nodes or seen[1].node in self.lost_nodes
+            told = recorded_part(before[1]) != recorded_part(seen[1]) or watched
             return (seen[0],) if told else ()
         return _once(*(key for key, _ in filter(None, (before, seen))))
 
@@ -281,24 +297,38 @@ class Cache:
         return _once(*(key for key, _ in filter(None, (before, seen))))
 
     def set_node(self, name: str, seen: ObservedNode | None) -> Concerned:
-        """Set or remove a node; return the histories with pods on a node that is about to be removed."""
-        before = self.ending_nodes.pop(name, None)
+        """Set or remove a node; return the histories with pods on it if it is newly announced to go, lost or back."""
+        before, was_lost = self.ending_nodes.pop(name, None), self.lost_nodes.pop(name, None)
         if seen is None:
             self.nodes.pop(("", name), None)
         else:
             self.nodes["", name] = seen
         # The pods of a deleted node are removed some time later.
         now = seen if seen is not None else GONE
-        if not now.reason:
-            return ()
-        self.ending_nodes[name] = now
-        self._forget_if_empty(name)
-        return _once(*self._jobs_on.get(name, {}).values()) if now != before else ()
+        if now.lost:
+            self.lost_nodes[name] = now
+        if now.reason:
+            self.ending_nodes[name] = now
+            self._forget_if_empty(name)
+        news = (now.reason and now != before) or now.lost != (was_lost.lost if was_lost is not None else "")
+        return _once(*self._jobs_on.get(name, {}).values()) if news else ()
 
-    def notice(self, pod: PodView) -> str:
-        """Why the pod has to leave its node; empty if it may stay."""
+    def notice(self, pod: PodView) -> ObservedNode | None:
+        """The pod's node if the pod has to leave it; None if it may stay."""
         node = self.ending_nodes.get(pod.node)
-        return node.reason if node is not None and leaves(node, self._tolerations.get(pod.uid, ())) else ""
+        return node if node is not None and leaves(node, self._tolerations.get(pod.uid, ())) else None
+
+    @property
+    def any_lost(self) -> bool:
+        """True if the node of some pod may be lost."""
+        return bool(self.lost_nodes or (self.without_nodes and self._lost_by_pod))
+
+    def lost_node(self, pod: PodView) -> ObservedNode | None:
+        """The pod's node if it is lost; None if it is Ready or deleted.  Where nodes are not seen, the pod decides."""
+        if self.nodes.listed:
+            return self.lost_nodes.get(pod.node)
+        lost = self._lost_by_pod.get(pod.uid, "")
+        return ObservedNode(lost=lost) if lost else None
 
     def _forget_if_empty(self, node: str) -> None:
         if ("", node) not in self.nodes and node not in self._jobs_on:

@@ -1,14 +1,15 @@
-"""The taints that announce the removal of a node, and the pods that they concern.  Pure.
+"""Nodes that are about to be removed, nodes that are lost, and the pods that they concern.  Pure.
 
-Only a removal that has begun counts.  A cordon alone does not, as people cordon without draining; nor does
-`DeletionCandidateOfClusterAutoscaler`, nor a recommendation to rebalance, nor a node that is not ready or unreachable:
-it may come back, and otherwise Kubernetes evicts its pods, which get a condition.
+Only a removal that has begun is announced.  A cordon alone is none, as people cordon without draining; nor is
+`DeletionCandidateOfClusterAutoscaler`, nor a recommendation to rebalance.  A lost node, not Ready or unreachable, may
+come back; otherwise Kubernetes evicts its pods, which get a condition.
 """
 
 from collections.abc import Collection
 
 from services.watcher.core.observed import ObservedNode
 from shared.cluster.objects import Node, Pod, Taint, Toleration
+from shared.job.lost_nodes import NOT_READY, UNREACHABLE
 
 NODE_DELETED = "NodeDeleted"
 
@@ -42,17 +43,77 @@ KEEPS_OFF = ("NoSchedule", "NoExecute")
 CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 """The taint by which kube-scheduler treats a cordon, even before the node has it."""
 
+NOTICE_SECONDS = {
+    # AWS tells two minutes before it takes a spot machine back.
+    "SpotInterruption": 120,
+    # Google and Azure tell 30 seconds before.
+    "NodeTerminating": 30,
+    # These have gone, or go with their pods at once.
+    NODE_DELETED: 0,
+    "NodeOutOfService": 0,
+    "NodeShutdown": 0,
+}
+"""Seconds from a notice to the removal of the node, where these are known."""
+
+DEFAULT_NOTICE_SECONDS = 30
+"""The same for other notices."""
+
+NOT_READY_TAINT, UNREACHABLE_TAINT = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
+"""The taints of the node lifecycle controller; the condition Ready changes a moment before."""
+
 GONE = ObservedNode(reason=NODE_DELETED, gone=True)
 """A node that was deleted while pods were on it."""
 
 
-def observed_node(node: Node, more: Collection[str] = ()) -> ObservedNode:
-    """The node reduced to its announced removal.  `more` are configured taints."""
-    reason = notice(node, more)
+def observed_node(
+    node: Node, more: Collection[str] = (), *, notice_seconds: int = DEFAULT_NOTICE_SECONDS
+) -> ObservedNode:
+    """The node reduced to its announced removal and its loss.
+
+    `more` are configured taints; `notice_seconds` counts where the length of a notice is not known.
+    """
+    reason, (lost, since) = notice(node, more), loss(node)
     if not reason:
-        return ObservedNode()
+        return ObservedNode(lost=lost, since=since)
     taints = tuple(taint for taint in node.spec.taints or () if taint.effect in KEEPS_OFF)
-    return ObservedNode(reason=reason, taints=(*taints, CORDON) if node.spec.unschedulable else taints)
+    return ObservedNode(
+        reason=reason,
+        taints=(*taints, CORDON) if node.spec.unschedulable else taints,
+        notice=NOTICE_SECONDS.get(reason, notice_seconds),
+        lost=lost,
+        since=since,
+    )
+
+
+def loss(node: Node) -> tuple[str, str]:
+    """Why and since when the node is lost, by its condition Ready or its taints; empty words while it is Ready.
+
+    A node without that condition has just registered.
+    """
+    ready = next((known for known in node.status.conditions or () if known.type == "Ready"), None)
+    status, since = (ready.status, ready.last_transition_time or "") if ready is not None else ("True", "")
+    keys = {taint.key for taint in node.spec.taints or ()}
+    if status == "Unknown" or UNREACHABLE_TAINT in keys:
+        return UNREACHABLE, since
+    if status == "False" or NOT_READY_TAINT in keys:
+        return NOT_READY, since
+    return "", ""
+
+
+def lost_by_pod(pod: Pod) -> str:
+    """Why a pod's node is lost, as the pod itself shows it, for a watcher that may not see nodes; empty if it does not.
+
+    The node lifecycle controller makes the pods of a lost node not Ready and gives no reason.  A kubelet gives one, and
+    one that runs would make them Ready again.
+    """
+    if pod.status.reason == "NodeLost":
+        return UNREACHABLE
+    conditions = {known.type: known for known in pod.status.conditions or ()}
+    ready, containers = conditions.get("Ready"), conditions.get("ContainersReady")
+    if ready is None or ready.status != "False":
+        return ""
+    silent = not ready.reason and containers is not None and containers.status == "True"
+    return UNREACHABLE if silent or ready.reason == NOT_READY else ""
 
 
 def notice(node: Node, more: Collection[str] = ()) -> str:

@@ -19,7 +19,7 @@ from shared.job.fold import Histories
 from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.spec import JobSpec, Problem, going_on, waits_for_turn
 from shared.job.state import Job
-from shared.job.views import ChildView, PodView
+from shared.job.views import ChildView, PodView, ended
 
 V = TypeVar("V", PodView, ChildView)
 
@@ -57,10 +57,12 @@ def observe(
     *,
     pods: bool = True,
     settled: bool = True,
+    force_after: int | None = None,
 ) -> Observed:
     """Compare a folded job with the cache; `pods` is False while changes of its pods are coalesced.
 
     `settled` is False while a fact about the requests that wait for the job is under way.
+    `force_after` is the setting of forced deletions, in seconds; None for none.
 
     `histories` are those of all jobs: a request that was seen before its job keeps its place in the queue.
     """
@@ -75,7 +77,7 @@ def observe(
     if compare and answers.evidence is None:
         return Observed(questions=asked, trusted=False)
     return Observed(
-        facts=(*_facts(job, cache, answers, confirm, histories, pods=pods, settled=settled),),
+        facts=(*_facts(job, cache, answers, confirm, histories, pods=pods, settled=settled, force_after=force_after),),
         questions=asked,
         wakes=requests.leaving(job, histories),
         warning=heads.warning(job) or takeover.warning(job, cache),
@@ -91,6 +93,7 @@ def _facts(
     *,
     pods: bool,
     settled: bool,
+    force_after: int | None,
 ) -> Iterable[Fact]:
     resource, presence = cache.job(job.key), answers.of(confirm)
     launchers = confirm.launchers if confirm is not None else ()
@@ -134,7 +137,8 @@ def _facts(
     scalable = cache.listing_of(job) is cache.scalable
     scaled = requests.changed(job, cache, histories, settled=settled) if scalable else ()
     # An edit that waits for its turn does not keep back what happens to the pods.
-    return [*events, *_disruptions(job, cache), *views, *_children(job, cache), *scaled]
+    nodes = (*_disruptions(job, cache), *_lost_nodes(job, cache, force_after))
+    return [*events, *nodes, *views, *_children(job, cache), *scaled]
 
 
 def _end(job: Job, cache: Cache, presence: Presence | None) -> Iterator[watcher.JobGone]:
@@ -208,16 +212,46 @@ def _disruptions(job: Job, cache: Cache) -> Iterator[Fact]:
     """The notice, once for each pod, that its node is about to be removed; a withdrawn notice is not recorded."""
     if not cache.ending_nodes or job.over or not (cache.pods.listed and cache.nodes.listed):
         return
-    found: dict[tuple[str, str], list[Uid]] = {}
+    found: dict[tuple[str, str, int], list[Uid]] = {}
     for uid, pod in cache.pods_of(job.key).items():
         # The fold ignores a notice for an unknown pod.
         news = uid in job.pods and uid not in job.disrupted and pod.slot in job.attempt.slots
-        if news and (reason := cache.notice(pod)):
-            found.setdefault((pod.node, reason), []).append(uid)
-    for (node, reason), uids in sorted(found.items()):
-        uids.sort()
-        for start in range(0, len(uids), UIDS_PER_EVENT):
-            yield watcher.DisruptionNoticed(node=node, uids=tuple(uids[start : start + UIDS_PER_EVENT]), reason=reason)
+        if news and (seen := cache.notice(pod)):
+            found.setdefault((pod.node, seen.reason, seen.notice), []).append(uid)
+    for (node, reason, seconds), uids in sorted(found.items()):
+        for some in _in_parts(uids):
+            yield watcher.DisruptionNoticed(node=node, uids=some, reason=reason, seconds=seconds)
+
+
+def _lost_nodes(job: Job, cache: Cache, force_after: int | None) -> Iterator[Fact]:
+    """The pods whose node is lost, or back; a node that is lost for another reason is recorded again."""
+    if not cache.pods.listed or not (cache.nodes.listed or cache.without_nodes) or not (cache.any_lost or job.lost):
+        return
+    lost: dict[tuple[str, str, str], list[Uid]] = {}
+    back: dict[str, list[Uid]] = {}
+    for uid, pod in cache.pods_of(job.key).items():
+        if uid not in job.pods:
+            continue
+        known, node = job.lost.get(uid), cache.lost_node(pod)
+        if node is None:
+            # A node that was deleted does not come back.  Where nodes are not seen, a Ready pod says that its node is.
+            if known is not None and (("", pod.node) in cache.nodes or (cache.without_nodes and pod.ready)):
+                back.setdefault(pod.node, []).append(uid)
+        elif (known is None or known.reason != node.lost) and (pod.deleting or not ended(pod)):
+            lost.setdefault((pod.node, node.lost, node.since), []).append(uid)
+    for (name, reason, since), uids in sorted(lost.items()):
+        for some in _in_parts(uids):
+            yield watcher.NodeLost(node=name, uids=some, reason=reason, since=since, force_after=force_after)
+    for name, uids in sorted(back.items()):
+        for some in _in_parts(uids):
+            yield watcher.NodeBack(node=name, uids=some)
+
+
+def _in_parts(uids: list[Uid]) -> Iterator[tuple[Uid, ...]]:
+    """The uids in order, as many as one event takes at a time."""
+    uids.sort()
+    for start in range(0, len(uids), UIDS_PER_EVENT):
+        yield tuple(uids[start : start + UIDS_PER_EVENT])
 
 
 def _pods(job: Job, cache: Cache, lost: tuple[Uid, ...], presence: Presence | None) -> Iterator[Fact]:

@@ -91,6 +91,12 @@ class ObservedNode(msgspec.Struct, frozen=True, kw_only=True):
     """The taints that keep other pods off it."""
     gone: bool = False
     """It was deleted while it had pods."""
+    notice: int = 0
+    """Seconds from the notice to its removal; 0 if it may go at any moment."""
+    lost: str = ""
+    """Why it counts as lost: `NodeNotReady` or `NodeUnreachable`; empty while it is Ready."""
+    since: str = ""
+    """Since when it is lost, by the API server."""
 
 
 def recorded_part(pod: PodView) -> tuple[object, ...]:

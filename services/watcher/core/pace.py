@@ -76,7 +76,7 @@ def pods_are_to_come(job: Job, cache: Cache) -> bool:
     pods = cache.pods_of(job.key).values()
     up = {pod.slot for pod in pods if _is_up(pod)}
     return not job.attempt.slots <= up and all(
-        alive(pod) and not pod.disruption and not cache.notice(pod) for pod in pods
+        alive(pod) and not pod.disruption and not cache.notice(pod) and not cache.lost_node(pod) for pod in pods
     )
 
 

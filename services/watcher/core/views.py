@@ -16,8 +16,9 @@ from shared.frameworks.scale_requests import parse_scale, selected
 from shared.job import naming, text
 from shared.job.chain import shown_in
 from shared.job.events.watcher import JobObserved
+from shared.job.lost_nodes import NEVER
 from shared.job.naming import JobKey, Slot, Uid
-from shared.job.spec import OWNED_BY_ANOTHER, JobSpec, Problem, ScaleKind, ScaleSpec
+from shared.job.spec import OWNED_BY_ANOTHER, Ignored, JobSpec, Problem, ScaleKind, ScaleSpec
 from shared.job.views import ChildView, Exit, PodView
 from shared.untrusted import whole_number
 
@@ -57,6 +58,8 @@ def observed_job(framework: Framework, manifest: Custom, *, kueue: bool = False)
     spec = answer if isinstance(answer, JobSpec) else None
     if spec is not None and kueue and framework.is_queued:
         spec = msgspec.structs.replace(spec, queue=(meta.labels or {}).get(QUEUE, ""))
+    if spec is not None:
+        spec = _with_forced_deletion(spec, (meta.annotations or {}).get(naming.FORCE_DELETE_AFTER))
     runtime = runtime_of(manifest)
     log, head = shown_in(manifest.status)
     accept = (meta.annotations or {}).get(naming.ACCEPT_HISTORY, "")
@@ -83,6 +86,18 @@ def observed_job(framework: Framework, manifest: Custom, *, kueue: bool = False)
         runtime=runtime.used if runtime is not None else None,
         wishes=framework.wishes(manifest),
     )
+
+
+def _with_forced_deletion(spec: JobSpec, asked: str | None) -> JobSpec:
+    """The spec with what the job's annotation says about forced deletions; a wrong value is among `ignored`."""
+    if asked is None:
+        return spec
+    seconds = NEVER if asked == "never" else whole_number(asked, DIGITS)
+    if seconds is None:
+        field = f"metadata.annotations[{naming.FORCE_DELETE_AFTER}]"
+        told = Ignored(field=field, message="set a whole number of seconds, or never")
+        return msgspec.structs.replace(spec, ignored=(*spec.ignored, told))
+    return msgspec.structs.replace(spec, force_delete_after=seconds)
 
 
 def _is_scalable(owner: OwnerReference, kinds: Kinds) -> bool:
@@ -193,6 +208,7 @@ def _view(pod: Pod, slot: Slot, *, last_words: bool, result: bool) -> PodView:
         restarts=training.restarts,
         node=pod.spec.node_name or "",
         deleting=meta.deletion_timestamp is not None,
+        grace=(meta.deletion_grace_period_seconds or 0) if meta.deletion_timestamp is not None else 0,
         disruption=next(
             (c.reason or c.type for c in conditions if c.type == "DisruptionTarget" and c.status == "True"), ""
         ),

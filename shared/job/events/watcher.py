@@ -147,6 +147,28 @@ class DisruptionNoticed(Event, frozen=True, tag="DisruptionNoticed"):
     node: str
     uids: tuple[Uid, ...]
     reason: str
+    seconds: int = 0
+    """Seconds until the node goes; 0 if it may go at any moment, and before release 0.2."""
+
+
+class NodeLost(Event, frozen=True, tag="NodeLost"):
+    """The node of these pods is not Ready or unreachable; it may come back."""
+
+    node: str
+    uids: tuple[Uid, ...]
+    reason: str
+    """`NodeUnreachable` or `NodeNotReady`."""
+    since: str = ""
+    """Since when it is so, by the API server; empty if only the pods show it."""
+    force_after: int | None = None
+    """The setting: seconds after its grace period when a terminating pod is deleted by force; None for never."""
+
+
+class NodeBack(Event, frozen=True, tag="NodeBack"):
+    """The node of these pods is Ready again."""
+
+    node: str
+    uids: tuple[Uid, ...]
 
 
 class TimePassed(Event, frozen=True, tag="TimePassed"):
@@ -217,6 +239,8 @@ Fact = (
     | ScaleRequested
     | ScaleRequestGone
     | DisruptionNoticed
+    | NodeLost
+    | NodeBack
     | TimePassed
     | HistoryBroken
     | HistoryDisputed

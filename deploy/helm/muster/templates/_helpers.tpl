@@ -273,6 +273,10 @@ imagePullSecrets:
   value: {{ .Values.drain | int | quote }}
 - name: MUSTER_DISRUPTION_TAINTS
   value: {{ join "," .Values.disruptionTaints | quote }}
+- name: MUSTER_DISRUPTION_NOTICE
+  value: {{ .Values.disruptionNotice | int | quote }}
+- name: MUSTER_FORCE_DELETE_AFTER
+  value: {{ if ne .Values.forceDeleteAfter nil }}{{ .Values.forceDeleteAfter | int | quote }}{{ else }}""{{ end }}
 - name: MUSTER_TERMINATION_MESSAGES
   value: {{ .Values.terminationMessages | quote }}
 - name: MUSTER_JOBS_PER_MINUTE

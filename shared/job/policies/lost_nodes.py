@@ -1,0 +1,119 @@
+"""Pods of lost nodes: who leaves the members meanwhile, when one is deleted by force, and what people are told.  Pure.
+
+A silent node may come back, so nothing is destroyed for it: its workers leave the members of an elastic job, and come
+back with it.  What follows is Kubernetes' decision: it deletes the pods after their toleration, five minutes unless
+their template says otherwise.  Then no kubelet ends them.  They count as gone, and hold their names until the node is
+back or a forced deletion takes them away.
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+
+from shared.job import text
+from shared.job.events.event import At
+from shared.job.lost_nodes import NEVER, UNREACHABLE, LostNode
+from shared.job.naming import Slot, Uid
+from shared.job.sorted_set import SortedSet
+from shared.job.state import Job
+from shared.job.timers import FORCED_DELETION, passed
+from shared.job.views import PodView
+
+MOST_NAMED = 3
+"""Pods that a sentence names; `muster get -o json` has all."""
+
+
+def silent(job: Job) -> SortedSet[Slot]:
+    """The slots whose pod is on a lost node."""
+    if not job.lost:
+        return SortedSet()
+    return SortedSet(pod.slot for uid in job.lost if (pod := job.pods.get(uid)) is not None)
+
+
+def away(job: Job) -> SortedSet[Slot]:
+    """Workers of lost nodes, which leave the members of an elastic job.
+
+    None if no other member is left: it may be the control plane that is cut off, and the workers train on.
+    """
+    slots = silent(job)
+    others = any(job.attempt.worker_slot(index) not in slots for index in job.listed_workers) if slots else False
+    return slots if others else SortedSet()
+
+
+def stuck(job: Job) -> Iterator[tuple[PodView, LostNode, At]]:
+    """The pods that are being deleted on unreachable nodes, and since when."""
+    for uid, known in job.lost.items():
+        pod = job.pods.get(uid)
+        if pod is not None and known.terminating is not None and known.reason == UNREACHABLE:
+            yield pod, known, known.terminating
+
+
+def force_delay(job: Job, pod: PodView, known: LostNode) -> int | None:
+    """Seconds from the deletion of a stuck pod to its forced deletion; None if nothing deletes it by force."""
+    own = job.spec.force_delete_after if job.spec is not None else None
+    after = known.force_after if own is None else own
+    return None if after is None or after == NEVER else pod.grace + after
+
+
+def timer_name(seconds: int) -> str:
+    return f"{FORCED_DELETION}{seconds}"
+
+
+def forced(job: Job) -> list[PodView]:
+    """The stuck pods whose time is over."""
+    return [
+        pod
+        for pod, known, since in stuck(job)
+        if (seconds := force_delay(job, pod, known)) is not None and passed(job, since.sequence, timer_name(seconds))
+    ]
+
+
+def sentences(job: Job) -> list[str]:
+    """What waits for which lost node since when, and the way out; one sentence for each node."""
+    return [f"{_loss(job, pods)}{_way_out(job, pods)}" for pods in _by_node(job, job.lost)]
+
+
+def told_at(job: Job, at: At) -> tuple[str, str]:
+    """Reason and sentence of the nodes whose loss, or whose pods' deletion, became known at that event."""
+    found = {uid: known for uid, known in job.lost.items() if at in (known.at, known.terminating)}
+    deleted = any(known.terminating == at for known in found.values())
+    told = [_loss(job, pods) + (_way_out(job, pods) if deleted else "") for pods in _by_node(job, found)]
+    return next((known.reason for known in found.values()), ""), text.first("; ".join(told))
+
+
+def _by_node(job: Job, uids: Iterable[Uid]) -> list[list[PodView]]:
+    """The pods of each node, in the order of their roles and indices."""
+    nodes: dict[str, list[PodView]] = {}
+    for uid in uids:
+        if (pod := job.pods.get(uid)) is not None:
+            nodes.setdefault(job.lost[uid].node, []).append(pod)
+    return [sorted(nodes[name], key=lambda pod: (pod.role, pod.index, pod.attempt)) for name in sorted(nodes)]
+
+
+def _loss(job: Job, pods: list[PodView]) -> str:
+    lost = job.lost[pods[0].uid]
+    state = "unreachable" if lost.reason == UNREACHABLE else "not ready"
+    since = lost.since or f"{lost.at.time[:19]}Z"
+    waits = "waits" if len(pods) == 1 else "wait"
+    return f"{lost.reason}: node {lost.node} is {state} since {since}; {_names(pods)} {waits} for it"
+
+
+def _way_out(job: Job, pods: list[PodView]) -> str:
+    """How terminating pods of an unreachable node go: by force at a time, or by a command of a person."""
+    held = [pod for pod in pods if pod.deleting and job.lost[pod.uid].reason == UNREACHABLE]
+    if not held:
+        return ""
+    known, one = job.lost[held[0].uid], len(held) == 1
+    told = f"; {_names(held)} {'is' if one else 'are'} being deleted, which only a kubelet ends"
+    seconds = force_delay(job, held[0], known)
+    if seconds is not None and known.terminating is not None:
+        at = datetime.fromisoformat(known.terminating.time) + timedelta(seconds=seconds)
+        return f"{told}, and by force at {at:%H:%M:%S}"
+    names = " ".join(pod.name for pod in held[:MOST_NAMED]) + (" ..." if held[MOST_NAMED:] else "")
+    command = f"kubectl delete pod -n {job.key.namespace} {names} --force --grace-period=0"
+    return f"{told}; if its machine is off for good: {command}"
+
+
+def _names(pods: list[PodView]) -> str:
+    named = [pod.name for pod in pods[:MOST_NAMED]]
+    more = len(pods) - len(named)
+    return text.in_a_row([*named, f"{more} more"] if more else named)

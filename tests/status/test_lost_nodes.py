@@ -1,0 +1,68 @@
+"""Pods of lost nodes: the status and a Kubernetes Event say which pods wait for which node since when."""
+
+from typing import Any
+
+import pytest
+
+from services.status.core.announce import announcements
+from services.status.core.effects import Announce
+from shared.frameworks.kinds import BUILT_IN
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.status import JobRestarting, JobSucceeded
+from shared.job.events.watcher import NodeBack, NodeLost
+from shared.job.naming import Uid
+from tests.kit.builders import a_created_job, a_running_job, pods, worker
+from tests.kit.groups import a_running_group
+from tests.kit.stories import given
+
+SINCE = "2030-01-01T00:00:07Z"
+LOST = NodeLost(node="gpu-3", uids=(Uid("pod-1"),), reason="NodeUnreachable", since=SINCE)
+WAITS = f"NodeUnreachable: node gpu-3 is unreachable since {SINCE}; resnet-worker-1 waits for it"
+GOES = pods(worker(1, version=50, ready=False, deleting=True, grace=30))
+
+
+def conditions(*events: AnyEvent) -> dict[str, str]:
+    """The messages of the true conditions in the status."""
+    job = given(*events).job
+    found: list[dict[str, Any]] = BUILT_IN.of(job).status(job)["conditions"]
+    return {known["type"]: known["message"] for known in found if known["status"] == "True"}
+
+
+def warnings(*events: AnyEvent) -> list[tuple[str, str]]:
+    steps = announcements(given(*events).job)
+    return [(step.reason, step.message) for step in steps if isinstance(step, Announce) and "Node" in step.reason]
+
+
+@pytest.mark.parametrize("job", [a_running_job(workers=2), a_running_group(3)], ids=["TrainingJob", "PyTorchJob"])
+def test_the_condition_running_names_the_node_and_its_pods(job: list[AnyEvent]):
+    assert WAITS in conditions(*job, LOST)["Running"]
+    assert WAITS not in conditions(*job, LOST, NodeBack(node="gpu-3", uids=(Uid("pod-1"),)))["Running"]
+
+
+def test_a_restart_that_waits_for_a_name_says_so():
+    events = [*a_running_job(workers=2), LOST, GOES, JobRestarting(reason="Disrupted", counted=False)]
+    told = conditions(*events)["Restarting"]
+    assert told.startswith(WAITS)
+    assert "kubectl delete pod -n team-a resnet-worker-1 --force --grace-period=0" in told
+
+
+def test_an_attempt_that_starts_says_so_in_its_milestone():
+    starting = [*a_created_job(workers=2), pods(worker(0), worker(1, ready=False)), LOST]
+    known = next(each for each in given(*starting).job.conditions if each.type == "WorkersReady")
+    assert (known.status, known.reason) == (False, "NodeUnreachable")
+    assert known.message == "resnet-worker-1: NodeUnreachable: it waits for node gpu-3"
+
+
+def test_the_end_of_a_job_is_not_explained_by_a_node():
+    over = [*a_running_job(workers=2), LOST, JobSucceeded(reason="TrainingJobSucceeded")]
+    assert "gpu-3" not in conditions(*over)["Succeeded"]
+
+
+def test_there_is_an_event_when_a_node_is_lost_and_one_when_its_pods_are_given_up():
+    job = a_running_job(workers=2)
+    assert warnings(*job) == []
+    assert warnings(*job, LOST) == [("NodeUnreachable", WAITS)]
+    first, second = warnings(*job, LOST, GOES)
+    assert first == ("NodeUnreachable", WAITS)
+    assert second[1].startswith(WAITS)
+    assert "--force" in second[1]
