@@ -91,18 +91,25 @@ async def follow(cluster: Cluster, change: Change, *, timeout: float, tell: Tell
     `WaitedTooLong` after `timeout` seconds; 0 waits for ever.
     """
     assert change.asked is not None, change.said
+    seen = [change.asked]
     try:
         async with asyncio.timeout(timeout or None):
-            return await _answered(cluster, change, change.asked, tell, trouble)
+            return await _answered(cluster, change, change.asked, seen, tell, trouble)
     except TimeoutError as late:
-        raise WaitedTooLong(f"waited {timeout:g} s for {change.target.label}; {ONLY_THE_WAITING}") from late
+        now = _waits(change.target, status_of(seen[-1]))
+        words = f"waited {timeout:g} s for {change.target.label}{f': it is {now}' if now else ''}; {ONLY_THE_WAITING}"
+        raise WaitedTooLong(words) from late
 
 
-async def _answered(cluster: Cluster, change: Change, asked: Custom, tell: Tell, trouble: Tell) -> Custom:
+async def _answered(
+    cluster: Cluster, change: Change, asked: Custom, seen: list[Custom], tell: Tell, trouble: Tell
+) -> Custom:
+    """As `follow`; the newest object is the last of `seen`."""
     target = change.target
     shown, warned, began, before, since = "", False, monotonic(), None, 0.0
     while True:
         found, away = await _look(cluster, target, asked, trouble)
+        seen[:] = [found]
         status = status_of(found)
         now = monotonic()
         if away:
@@ -193,6 +200,13 @@ def _line(target: Target, status: dict[str, Any]) -> str:
     why = _because(newest)
     # `Running (TrainingJobRunning)` says the same thing twice.
     return f"{phase} ({why})" if phase and why and (why != newest["reason"] or phase not in why) else phase
+
+
+def _waits(target: Target, status: dict[str, Any]) -> str:
+    """The phase, and what is not there yet with its reason: `Created; Unschedulable: worker-1: no node fits`."""
+    missing = [_because(known) for known in _conditions(status) if known.get("status") == "False"]
+    told = [words for words in missing if ": " in words]
+    return f"{target.phase(status)}; {told[-1]}" if told else _line(target, status)
 
 
 def _because(condition: dict[str, Any]) -> str:

@@ -14,12 +14,12 @@ from shared.frameworks.kinds import Kinds
 T = TypeVar("T", bound=Object)
 
 
-async def every(cluster: Cluster, kinds: Kinds, namespace: str) -> list[tuple[Framework, Custom]]:
+async def every(cluster: Cluster, kinds: Kinds, namespace: str, selector: str = "") -> list[tuple[Framework, Custom]]:
     """The jobs of all kinds that the cluster serves, each kind in its first served version."""
     found: list[tuple[Framework, Custom]] = []
     for kind in kinds:
         for version in (kind, *kind.others):
-            listed = await objects(cluster, version.resource, namespace)
+            listed = await objects(cluster, version.resource, namespace, selector)
             if listed is not None:
                 found += [(version, each) for each in listed]
                 break

@@ -4,11 +4,13 @@ Each method is the command of its name without its output: the code is in the fi
 """
 
 import asyncio
+import builtins
+import difflib
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import msgspec
 import yaml
@@ -16,10 +18,11 @@ from pydantic import ValidationError
 
 from muster.asking import ask, by_cluster
 from muster.client.models import Cause, Event, Job, Report
-from muster.following import LOOK_SECONDS, Answer, Change, condition_of, follow
+from muster.following import LOOK_SECONDS, Answer, Change, condition_of, follow, status_of
 from muster.history import known_by_cluster, known_by_log
 from muster.jobs import OVER, the_job
 from muster.kinds import called, known_kinds
+from muster.listing import every
 from muster.logs import Line, lines
 from muster.reading import open_cluster, open_log
 from muster.report import report_by_log
@@ -32,11 +35,18 @@ from shared.cluster.kube import KubeCluster
 from shared.errors import Refused, Transient
 from shared.eventlog import Stored
 from shared.eventlog.jetstream import JetStreamEventLog
+from shared.frameworks.framework import Framework
+from shared.frameworks.kinds import Kinds
 from shared.history_api import Question
+from shared.job.milestones import MILESTONES
+from shared.job.state import Phase
 from shared.process.settings import Settings, complaint
 
 TIMEOUT_SECONDS = 600.0
 """Seconds that a method waits without a `timeout`: longer than the end of pods or the pull of images takes."""
+
+WORDS = (*(phase for phase in get_args(Phase) if phase), *MILESTONES, "Complete")
+"""What a job can be waited for: phases, and conditions beside them; a TrainJob that succeeded is `Complete`."""
 
 Document = Mapping[str, Any] | str | Path
 """A manifest: as a dict, as YAML or JSON, or a file of it."""
@@ -83,6 +93,7 @@ class Client:
             raise Refused(complaint(error), reason="Invalid") from error
         self._trouble = trouble or logging.getLogger("muster.client").warning
         self._opened = AsyncExitStack()
+        self._closed = False
         self._opening = asyncio.Lock()
         self._kube: KubeCluster | None = None
         self._reader: JetStreamEventLog | None = None
@@ -91,6 +102,7 @@ class Client:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._closed = True
         await self._opened.aclose()
 
     async def create(self, namespace: str, document: Document) -> Job:
@@ -117,13 +129,14 @@ class Client:
     async def wait(
         self, namespace: str, job: str, until: str = "Succeeded", *, timeout: float = TIMEOUT_SECONDS
     ) -> Job:
-        """The job once it has this phase or condition, such as `Running` or `WorkersReady`; both words begin in upper
-        case.
+        """The job once it has this phase or condition, such as `Running` or `WorkersReady`.
 
         A job that succeeded counts as `Running` too.  Raises `Failed` if it ends in another way, `Refused` if it is
-        deleted or its spec is invalid, `WaitedTooLong` after `timeout` seconds; 0 waits for ever.
+        deleted, its spec is invalid or `until` is a word that no job has, and `WaitedTooLong`, which says what the job
+        waits for, after `timeout` seconds; 0 waits for ever.
         """
         target, found = await the_job(await self._cluster(), parse_target(job), namespace, "shown")
+        _must_be_known(until, status_of(found))
         return await self._followed(Change(target, "", found, _reaches(target, until)), timeout)
 
     async def scale(
@@ -185,7 +198,7 @@ class Client:
                         since = stored.sequence
                         yield Event.of(stored)
 
-    async def history(self, namespace: str, job: str, *, uid: str = "") -> list[Event]:
+    async def history(self, namespace: str, job: str, *, uid: str = "") -> builtins.list[Event]:
         """The job's events until now, also of a job that is gone.
 
         Raises `Refused` with the reason `NotFound` if the log has no such job.
@@ -193,7 +206,7 @@ class Client:
         async with aclosing(await self._known(namespace, job, uid)) as known:
             return [Event.of(stored) for stored in await anext(known)]
 
-    async def why(self, namespace: str, job: str, about: str = "", *, uid: str = "") -> list[Cause]:
+    async def why(self, namespace: str, job: str, about: str = "", *, uid: str = "") -> builtins.list[Cause]:
         """Why the job is in its state, or one of its pods or requests: `about` is `worker-1` or `scaleout/more`."""
         asked = parse_target(job)
         if by_cluster(self._settings, nats=False):
@@ -202,7 +215,7 @@ class Client:
         else:
             log = await self._log()
             told = "\n".join(await answer(log, asked, about, namespace, uid=uid, as_json=True)).encode()
-        return msgspec.json.decode(told, type=list[Cause])
+        return msgspec.json.decode(told, type=builtins.list[Cause])
 
     async def report(self, namespace: str, job: str, *, uid: str = "") -> Report:
         """The whole life of a job, also of one that is gone: the newest of that name, or the one with the uid."""
@@ -211,6 +224,16 @@ class Client:
             question = Question(namespace, asked.word, "report", uid=uid)
             return msgspec.json.decode(await ask(await self._cluster(), question), type=Report)
         return await report_by_log(await self._log(), asked, namespace, known_kinds(), uid=uid)
+
+    async def list(self, namespace: str = "", *, selector: str = "") -> builtins.list[Job]:
+        """The jobs of all kinds that are there now, by namespace and name: of one namespace, or of all without one.
+
+        `selector` is a label selector such as `team=a`.  `muster.client` knows of jobs that are gone by `history`.
+        """
+        kinds = known_kinds()
+        found = await every(await self._cluster(), kinds, namespace, selector)
+        jobs = [Job.of(_target_of(kind, each.metadata.name, kinds), each) for kind, each in found]
+        return sorted(jobs, key=lambda job: (job.namespace, job.name, job.called))
 
     async def _done(self, namespace: str, job: str, change: Change, wait: bool, timeout: float) -> Job:
         """The job once a change of it is done, or as it is now without `wait`."""
@@ -260,15 +283,22 @@ class Client:
 
     async def _cluster(self) -> KubeCluster:
         async with self._opening:
+            self._must_be_open()
             if self._kube is None:
                 self._kube = await self._opened.enter_async_context(open_cluster(self._settings))
             return self._kube
 
     async def _log(self) -> JetStreamEventLog:
         async with self._opening:
+            self._must_be_open()
             if self._reader is None:
                 self._reader = await self._opened.enter_async_context(open_log(self._settings))
             return self._reader
+
+    def _must_be_open(self) -> None:
+        if self._closed:
+            words = "this client is closed: ask within `async with muster.client.connect() as client`"
+            raise Refused(words, reason="Closed")
 
 
 connect = Client
@@ -294,9 +324,24 @@ def _target(manifest: Mapping[str, Any]) -> Target:
     for framework in kinds:
         for version in (framework, *framework.others):
             if (version.resource.api_version, version.resource.kind) == wanted:
-                return Target(version.resource, "", called(framework, kinds), version)
+                return _target_of(version, "", kinds)
     words = f"{wanted[0]} {wanted[1]} is no kind of job that Muster runs: correct apiVersion and kind"
     raise Refused(words, reason="Invalid")
+
+
+def _target_of(framework: Framework, name: str, kinds: Kinds) -> Target:
+    return Target(framework.resource, name, called(framework, kinds), framework)
+
+
+def _must_be_known(until: str, status: dict[str, Any]) -> None:
+    """Raise `Refused` for a word that is neither a phase nor a condition that jobs have, or this one has."""
+    if until in WORDS or condition_of(status, until):
+        return
+    # Without regard to case, which is the commonest slip.
+    near = difflib.get_close_matches(until.lower(), [word.lower() for word in WORDS], n=1)
+    meant = next((word for word in WORDS if near and word.lower() == near[0]), "")
+    advice = f"did you mean {meant}?" if meant else f"say one of {', '.join(WORDS)}"
+    raise Refused(f"{until[:64]!r} is no phase and no condition of a job: {advice}", reason="Invalid")
 
 
 def _reaches(target: Target, until: str) -> Answer:

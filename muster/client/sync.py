@@ -5,7 +5,7 @@ A thread runs the one loop; streams are generators.  All is made of the asynchro
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
 from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
@@ -45,7 +45,7 @@ class _Stream(Generic[P, T]):
         def stream(*args: P.args, **kwargs: P.kwargs) -> Generator[T, None, None]:
             items = self._method(client.asynchronous, *args, **kwargs)
 
-            async def some() -> list[T]:
+            async def some() -> Sequence[T]:
                 # A `StopAsyncIteration` cannot leave a coroutine.
                 async for item in items:
                     return [item]
@@ -70,6 +70,7 @@ class Client:
 
     create = _Call(AsyncClient.create)
     get = _Call(AsyncClient.get)
+    list = _Call(AsyncClient.list)
     wait = _Call(AsyncClient.wait)
     scale = _Call(AsyncClient.scale)
     suspend = _Call(AsyncClient.suspend)

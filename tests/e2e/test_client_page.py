@@ -27,7 +27,7 @@ SAYS = (
     r"^pytorchjob/group Running 3/3\n\S+ Created [\d.]+\n\S+ Running [\d.]+\n(\S+ .*\n)*\S+ Running None$",
     r"^Suspended\n\s*\d+ .*",
     r"^\d+ \S+ pods in 1 roles\n(.*\n)*\d+ \S+ it runs$",
-    r"^it goes on: waited 2 s for pytorchjob/group; ",
+    r"^it goes on: waited 2 s for pytorchjob/group: it is Running",
     r"^digits-launcher epoch=\d+.*",
 )
 

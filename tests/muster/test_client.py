@@ -94,6 +94,53 @@ async def test_a_wait_has_an_end_and_the_job_goes_on(client: Client):
         await client.wait("default", NAME, timeout=0.1)
 
 
+async def test_a_wait_that_ended_says_what_the_job_waits_for(site: Site, client: Client):
+    created = {"type": "Created", "status": "True", "reason": "TrainingJobCreated", "message": "it is admitted"}
+    waits = {"type": "WorkersReady", "status": "False", "reason": "Unschedulable", "message": "worker-1: no node fits"}
+    await site.status("Created", waits, created)
+    with pytest.raises(WaitedTooLong, match="it is Created; Unschedulable: worker-1: no node fits; only the waiting"):
+        await client.wait("default", NAME, timeout=0.1)
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        pytest.param("Suceeded", "Succeeded", id="misspelt"),
+        pytest.param("running", "Running", id="lower case"),
+        pytest.param("WorkerReady", "WorkersReady", id="a condition"),
+        pytest.param("Blue", "Created, Running", id="like none"),
+    ],
+)
+async def test_a_wait_for_a_word_that_no_job_ever_has_is_refused_at_once(client: Client, word: str, meant: str):
+    with pytest.raises(Refused, match=f"{word}.*{meant}") as refused:
+        await client.wait("default", NAME, word)
+    assert refused.value.reason == "Invalid"
+
+
+async def test_a_condition_that_the_job_has_may_be_waited_for_whatever_its_name(site: Site, client: Client):
+    await site.status("Running", {"type": "Blue", "status": "True", "reason": "Painted"})
+    assert (await client.wait("default", NAME, "Blue", timeout=30)).phase == "Running"
+
+
+async def test_jobs_are_listed_of_one_namespace_or_of_all(site: Site, client: Client):
+    await client.create("default", a_job("another", "true") | {"metadata": {"name": "another", "labels": {"a": "b"}}})
+    listed = await client.list("default")
+    assert [job.called for job in listed] == ["trainingjob/another", f"trainingjob/{NAME}"]
+    assert listed[1] == await client.get("default", NAME)
+    assert await client.list() == listed
+    assert await client.list("elsewhere") == []
+    assert [job.name for job in await client.list(selector="a=b")] == ["another"]
+
+
+async def test_a_client_that_was_closed_stays_closed(site: Site):
+    async with muster.client.connect(kubeconfig=site.kubeconfig) as client:
+        await client.get("default", NAME)
+    for call in (client.get, client.history):
+        with pytest.raises(Refused, match="this client is closed") as refused:
+            await call("default", NAME)
+        assert refused.value.reason == "Closed"
+
+
 async def test_events_at_a_wrong_address_are_not_waited_for(site: Site):
     async with muster.client.connect(kubeconfig=site.kubeconfig, nats_url=f"nats://127.0.0.1:{free_port()}") as client:
         with pytest.raises(Transient, match="start NATS there"):
