@@ -8,7 +8,7 @@ import msgspec
 import yaml
 
 from muster.asking import ask, by_cluster, patiently, streamed
-from muster.causes.words import waits_for
+from muster.causes.words import problem_line, waits_for
 from muster.formats import Output
 from muster.kinds import known_kinds, word_of
 from muster.reading import everything, open_cluster, open_log
@@ -262,7 +262,7 @@ def _note(job: Job, short: Summary) -> str:
         return f"being deleted, waits for {', '.join(job.finalizers) or 'a finalizer'}"
     if job.problems:
         word = waits_for(job.problems) or ("edit refused" if job.phase else "refused")
-        return f"{word}: {job.problems[0].reason}"
+        return f"{word}: {problem_line(job.problems)}"
     if short.phase in EXPLAINED or replacement.unreplaced(job):
         # The statuses of some kinds have no conditions.
         known = next((known.message for known in job.conditions if known.type == job.phase), "")

@@ -5,6 +5,7 @@ import msgspec
 from shared.errors import Refused
 from shared.frameworks.definition import Document
 from shared.frameworks.kinds import Kinds
+from shared.frameworks.statuses import before_admission
 from shared.job.naming import Slot
 from shared.job.policies import replacement
 from shared.job.spec import WORKER
@@ -16,7 +17,8 @@ class Summary(msgspec.Struct, frozen=True):
     """The fields of a job in `muster get` and in the first line of `muster why`."""
 
     phase: str
-    """The phase in the status, which some kinds show as Restarting while pods are replaced; empty before the first."""
+    """The phase in the status, which some kinds show as Restarting while pods are replaced; Pending or Refused before
+    the first, and empty for a job without problems."""
     running: int
     """Pods."""
     ready: int
@@ -43,7 +45,7 @@ def summary(job: Job, kinds: Kinds) -> Summary:
     phase = framework.phase(status) if framework is not None else ""
     there = [pod for pod in job.pods.values() if alive(pod) and pod.slot in job.attempt.slots]
     return Summary(
-        phase=phase or job.phase,
+        phase=phase or job.phase or before_admission(job),
         running=sum(pod.phase == "Running" for pod in there),
         ready=sum(pod.ready and pod.phase == "Running" for pod in there),
         wanted=_wanted(job),

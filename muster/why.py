@@ -170,7 +170,8 @@ def as_lines(chains: list[Chain]) -> list[str]:
 def _heading(causes: Causes, target: Target, short: Summary) -> list[str]:
     job = causes.job
     leaves = "gone; it was " if job.gone else "being deleted; it is " if job.deleting else ""
-    state = leaves + (short.phase or waits_for(job.problems) or ("refused" if job.problems else "not taken on yet"))
+    waits = "" if job.phase else waits_for(job.problems)
+    state = leaves + (waits or short.phase or "not taken on yet")
     works = (job.scaling.size or job.attempt.slots) and not (job.over or job.gone or job.between_attempts)
     size = f", {_working(job, short)}" if works else ""
     attempt = f", attempt {job.attempt.number + 1}" if job.attempt.number else ""

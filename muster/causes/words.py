@@ -10,7 +10,7 @@ from shared.job.events.scaler import DrainChecked, ScriptFinished
 from shared.job.events.watcher import ChildrenObserved, DisruptionNoticed, NodeBack, NodeLost, ScaleRequested
 from shared.job.naming import Slot, config_name
 from shared.job.reasons import plain
-from shared.job.spec import LAUNCHER, RUNTIME_NOT_FOUND, UNLIMITED, WORKER, JobSpec, Problem, RoleSpec, waits_for_turn
+from shared.job.spec import LAUNCHER, PASSING, UNLIMITED, WORKER, JobSpec, Problem, RoleSpec, waits_for_turn
 from shared.job.state import Job
 from shared.job.text import MOST_MESSAGE, counted, in_a_row, last_words, range_words
 from shared.job.timers import BACK_OFF, FORCED_DELETION, REPLACEMENT
@@ -59,7 +59,7 @@ def waits_for(problems: Iterable[Problem]) -> str:
     problems = tuple(problems)
     if waits_for_turn(problems):
         return "waits for its turn"
-    return "waits for its runtime" if any(problem.reason == RUNTIME_NOT_FOUND for problem in problems) else ""
+    return "waits for its runtime" if any(problem.reason in PASSING for problem in problems) else ""
 
 
 def by(actors: Sequence[Actor], people: Sequence[Person] = ()) -> str:

@@ -62,7 +62,9 @@ def conditions(job: Job) -> list[Condition]:
     """Upstream's conditions in the order in which they came, the newest true one last."""
     if not job.phase:
         created = [known for known in job.conditions if known.type == "Created"]
-        return created if waits_for_turn(job.problems) else [_invalid(job, known) for known in created]
+        if not waits_for_turn(job.problems):
+            return [_invalid(job, known) for known in created]
+        return [*created, *(replace(known, type="Pending", status=True) for known in created)]
     found = [_in_their_words(job, with_losses(job, known)) for known in job.conditions if _shown(known)]
     again = _replacing(job)
     if again is not None and not any(known.type == again.type and _newer(known, again) for known in found):

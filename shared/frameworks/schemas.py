@@ -283,7 +283,7 @@ STATUS: Document = {
     "conditions": _CONDITIONS,
 }
 WHY = (
-    column("Reason", ".status.conditions[-1:].reason", wide=True),
+    column("Reason", ".status.conditions[-1:].reason"),
     column("Message", ".status.conditions[-1:].message", wide=True),
 )
 """Of the last condition, since conditions are in the order in which they became true."""

@@ -7,6 +7,7 @@ from shared.job import text
 from shared.job.conditions import Condition
 from shared.job.losses import Tally, Vacancy
 from shared.job.policies import lost_nodes, replacement
+from shared.job.spec import PASSING
 from shared.job.state import Job
 from shared.job.views import PodView, alive, occupies
 
@@ -21,6 +22,16 @@ def condition(known: Condition) -> Document:
         "lastUpdateTime": whole_seconds(known.updated.time),
         "lastTransitionTime": whole_seconds(known.since.time),
     }
+
+
+def before_admission(job: Job) -> str:
+    """The word for a job that is not admitted: Pending if it begins by itself, Refused if its spec has to be corrected.
+
+    It is no phase of the job, and empty once the job has one.
+    """
+    if job.phase or not job.problems:
+        return ""
+    return "Pending" if any(problem.reason in PASSING for problem in job.problems) else "Refused"
 
 
 def newest_last(found: list[Condition]) -> list[Condition]:

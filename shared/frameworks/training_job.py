@@ -17,10 +17,16 @@ from shared.frameworks.definition import Definition, Document
 from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.pods import pod_of
 from shared.frameworks.scale_requests import GROUP, SCALEINS, SCALEOUTS, VERSION
-from shared.frameworks.statuses import condition, counts, whole_seconds, with_losses
+from shared.frameworks.statuses import before_admission, condition, counts, whole_seconds, with_losses
 from shared.frameworks.takeover import Inherited, TakeOver
 from shared.frameworks.templates import DNS_LABEL, gpus, training_container
-from shared.frameworks.training_schemas import ATTACH_MODES, JOB_RESTART_POLICIES, SUSPENDED, TRAINING_JOB
+from shared.frameworks.training_schemas import (
+    ATTACH_MODES,
+    BEFORE_ADMISSION,
+    JOB_RESTART_POLICIES,
+    SUSPENDED,
+    TRAINING_JOB,
+)
 from shared.job.naming import (
     DEEPSPEED_HOSTFILE,
     DISCOVER_HOSTS,
@@ -161,7 +167,7 @@ class TrainingJob(Framework):
 
     def phase(self, status: Document) -> str:
         phase = status.get("phase")
-        return phase if isinstance(phase, str) else ""
+        return phase if isinstance(phase, str) and phase not in BEFORE_ADMISSION else ""
 
     def labels(self, key: JobKey) -> dict[str, str]:
         return {GROUP_NAME: self.resource.group, JOB_NAME: key.name, JOB_UID: key.uid}
@@ -286,7 +292,7 @@ def job_status(job: Job) -> Document:
     target = workers - _leaving(job)
     request = job.scaling.open_request
     return {
-        "phase": job.phase,
+        "phase": job.phase or before_admission(job),
         "conditions": [condition(with_losses(job, known)) for known in job.conditions],
         "replicaStatuses": {"Launcher": counts(job, LAUNCHER), "Worker": counts(job, WORKER)},
         "startTime": whole_seconds(job.start_time),

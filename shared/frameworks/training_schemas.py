@@ -122,9 +122,10 @@ _JOB_STATUS = schemas.members(
     },
     description=schemas.READ_ONLY,
 )
-# "" is the phase of a job whose spec was rejected.
+BEFORE_ADMISSION = ("", "Pending", "Refused")
+"""In the phase of a job that is not admitted, or whose spec was refused; empty in release 0.1."""
 _SUSPEND = ".spec.suspend"
-_FREE = f"{schemas.by_phase('', 'Suspending', 'Suspended')} || {schemas.pausing(_SUSPEND)}"
+_FREE = f"{schemas.by_phase(*BEFORE_ADMISSION, 'Suspending', 'Suspended')} || {schemas.pausing(_SUSPEND)}"
 _JOB_RULES = (
     schemas.name_rule(
         JOB_NAME_PATTERN,
@@ -162,6 +163,7 @@ TRAINING_JOB = Definition(
         schemas.column("Max", ".spec.etReplicaSpecs.worker.maxReplicas", kind="integer", wide=True),
         schemas.column("Restarts", ".status.restartCount", kind="integer"),
         schemas.column("Scaler", ".status.currentScaler", wide=True),
+        *schemas.WHY,
     ),
     rules=_JOB_RULES,
     status=_JOB_STATUS,

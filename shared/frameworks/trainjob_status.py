@@ -1,7 +1,7 @@
 """Renders the status of a TrainJob: Trainer's three conditions and the numbers of its jobs, besides Muster's.  Pure.
 
-Upstream has the conditions Suspended, Complete and Failed.  Created and Running are Muster's: the first says why a job
-waits for its runtime.
+Upstream has the conditions Suspended, Complete and Failed.  Created, Pending and Running are Muster's: the first two
+say why a job waits for its turn or its runtime.
 """
 
 import msgspec
@@ -12,7 +12,7 @@ from shared.frameworks.statuses import condition, counts, newest_last, with_loss
 from shared.job.conditions import Condition
 from shared.job.naming import JOB_UID, ROLE
 from shared.job.reasons import DEADLINE_EXCEEDED
-from shared.job.spec import LAUNCHER, RUNTIME_NOT_FOUND, RUNTIMES_NOT_LISTED, TURNS, WORKER, Problem
+from shared.job.spec import LAUNCHER, PASSING, WORKER, Problem
 from shared.job.state import Job
 from shared.job.views import occupies
 
@@ -36,17 +36,14 @@ REASONS = {
 """Upstream's reason and message of a condition, by its type in the log and its status."""
 
 
-WAITING = TURNS | {RUNTIME_NOT_FOUND, RUNTIMES_NOT_LISTED}
-"""The problems of a job that waits: for its turn, or for its runtime to be made or listed."""
-
-
 def train_job_status(framework: StatusRenderer, job: Job) -> Document:
     """The status of the job's resource."""
     shown = [_in_their_words(with_losses(job, known)) for known in job.conditions if known.type in TYPES]
-    if not job.phase and not any(_may_go(problem) for problem in job.problems):
+    if not job.phase:
         # A queue gives the quota of a failed job back.
+        word = "Pending" if any(_may_go(problem) for problem in job.problems) else "Failed"
         refused = [known for known in shown if known.type == "Created" and not known.status]
-        shown += [msgspec.structs.replace(known, type="Failed", status=True) for known in refused]
+        shown += [msgspec.structs.replace(known, type=word, status=True) for known in refused]
     return {
         "conditions": [condition(known) for known in newest_last(shown)],
         "jobsStatus": [_job_status(job, role.name) for role in job.spec.roles] if job.spec is not None else [],
@@ -58,7 +55,7 @@ def train_job_status(framework: StatusRenderer, job: Job) -> Document:
 
 def _may_go(problem: Problem) -> bool:
     """True if the job begins without a change of its spec once the problem is gone, such as one of its runtime."""
-    return problem.reason in WAITING or problem.field.startswith("runtime.")
+    return problem.reason in PASSING or problem.field.startswith("runtime.")
 
 
 def phase_of(status: Document) -> str:

@@ -41,6 +41,9 @@ RUNTIME_NOT_FOUND = "TrainingRuntimeNotFound"
 RUNTIMES_NOT_LISTED = "TrainingRuntimesNotListed"
 """The problem of a job while the watcher cannot list the runtimes."""
 
+PASSING = TURNS | {RUNTIME_NOT_FOUND, RUNTIMES_NOT_LISTED}
+"""The problems of a job that begins by itself: at its turn, or when its runtime is there."""
+
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """A reason why a spec cannot be acted upon."""

@@ -5,6 +5,10 @@ import pytest
 from devcluster.apiserver.jsonpath import find
 from devcluster.controlplane import ControlPlane
 from muster.crds import manifests
+from shared.frameworks.framework import Framework
+from shared.frameworks.kinds import BUILT_IN
+from shared.job.events.watcher import JobObserved
+from shared.job.spec import Problem
 from tests.crds.admission import Document
 from tests.crds.judges import real
 from tests.frameworks.documents import (
@@ -23,6 +27,7 @@ from tests.frameworks.documents import (
     training_job,
     xgboost_job,
 )
+from tests.kit.histories import a_history
 
 COLUMNS = {
     (crd["spec"]["group"], crd["spec"]["names"]["kind"]): version["additionalPrinterColumns"]
@@ -60,72 +65,80 @@ def listed(type_field: str) -> Document:
 
 
 TRAINING = changed(
-    training_job(), "status", a_status("Running", workers="2/3", restartCount=1, currentScaler="ScaleOut:team-a/more")
+    training_job(),
+    "status",
+    a_status(
+        "Running",
+        workers="2/3",
+        restartCount=1,
+        currentScaler="ScaleOut:team-a/more",
+        conditions=conditions("Created", "Running"),
+    ),
 )
 ENDED = {"conditions": conditions("Created", "ScaleFailed")}
 
 TABLE = [
     pytest.param(
         TRAINING,
-        {"Phase": "Running", "Age": None, "Workers": "2/3", "Restarts": 1},
-        {"Min": 1, "Max": 9, "Scaler": "ScaleOut:team-a/more"},
+        {"Phase": "Running", "Age": None, "Workers": "2/3", "Restarts": 1, "Reason": "JobRunning"},
+        {"Min": 1, "Max": 9, "Scaler": "ScaleOut:team-a/more", "Message": "it is Running"},
         id="TrainingJob",
     ),
     pytest.param(
         changed(scale_in(), "status", a_status("ScaleFailed", **ENDED)),
-        {"Phase": "ScaleFailed", "Age": None, "Job": "resnet"},
-        {"Count": 1, "Reason": "JobScaleFailed", "Message": "it is ScaleFailed"},
+        {"Phase": "ScaleFailed", "Age": None, "Job": "resnet", "Reason": "JobScaleFailed"},
+        {"Count": 1, "Message": "it is ScaleFailed"},
         id="ScaleIn",
     ),
     pytest.param(
         changed(scale_out(), "status", a_status("ScaleFailed", **ENDED)),
-        {"Phase": "ScaleFailed", "Age": None, "Job": "resnet"},
-        {"Count": 1, "Reason": "JobScaleFailed", "Message": "it is ScaleFailed"},
+        {"Phase": "ScaleFailed", "Age": None, "Job": "resnet", "Reason": "JobScaleFailed"},
+        {"Count": 1, "Message": "it is ScaleFailed"},
         id="ScaleOut",
     ),
     pytest.param(
         changed(tf_job(Worker=2), "status", counted(Worker=2, PS=1)),
-        {"State": "Running", "Age": None, "Workers": 2, "Failed": 1},
-        {"Chief": None, "Master": None, "PS": 1, "Evaluator": None, "Reason": "JobRunning", "Message": "it is Running"},
+        {"State": "Running", "Age": None, "Workers": 2, "Failed": 1, "Reason": "JobRunning"},
+        {"Chief": None, "Master": None, "PS": 1, "Evaluator": None, "Message": "it is Running"},
         id="TFJob",
     ),
     pytest.param(
         changed(pytorch_job(), "status", counted(Worker=2, Master=1)),
-        {"State": "Running", "Age": None, "Workers": 2, "Failed": 1},
-        {"Master": 1, "Reason": "JobRunning", "Message": "it is Running"},
+        {"State": "Running", "Age": None, "Workers": 2, "Failed": 1, "Reason": "JobRunning"},
+        {"Master": 1, "Message": "it is Running"},
         id="PyTorchJob",
     ),
     pytest.param(
         changed(mpi_job(), "status", counted(Worker=2, Launcher=1)),
-        {"State": "Running", "Age": None, "Workers": 2, "Failed": 1},
-        {"Launcher": 1, "Reason": "JobRunning", "Message": "it is Running"},
+        {"State": "Running", "Age": None, "Workers": 2, "Failed": 1, "Reason": "JobRunning"},
+        {"Launcher": 1, "Message": "it is Running"},
         id="MPIJob",
     ),
     pytest.param(
         changed(kubeflow_mx_job(), "status", counted(Worker=2, Scheduler=1, Server=1)),
-        {"State": "Running", "Age": None, "Workers": 2, "Failed": 1},
+        {"State": "Running", "Age": None, "Workers": 2, "Failed": 1, "Reason": "JobRunning"},
         {
             **{"Scheduler": 1, "Server": 1, "TunerTracker": None, "TunerServer": None, "Tuner": None},
-            **{"Reason": "JobRunning", "Message": "it is Running"},
+            **{"Message": "it is Running"},
         },
         id="MXJob of kubeflow.org",
     ),
     pytest.param(
         changed(jax_job(), "status", counted(Worker=2)),
-        {"State": "Running", "Age": None, "Workers": 2, "Failed": 1},
-        {"Reason": "JobRunning", "Message": "it is Running"},
+        {"State": "Running", "Age": None, "Workers": 2, "Failed": 1, "Reason": "JobRunning"},
+        {"Message": "it is Running"},
         id="JAXJob",
     ),
     pytest.param(
         changed(paddle_job(Master=1, Worker=2), "status", counted(Worker=2, Master=1)),
-        {"State": "Running", "Age": None, "Workers": 2, "Failed": 1},
-        {"Master": 1, "Reason": "JobRunning", "Message": "it is Running"},
+        {"State": "Running", "Age": None, "Workers": 2, "Failed": 1, "Reason": "JobRunning"},
+        {"Master": 1, "Message": "it is Running"},
         id="PaddleJob",
     ),
     pytest.param(
         changed(xgboost_job(), "status", counted(Worker=2, Master=1)),
-        {"State": "Running", "Age": None, "Workers": 2, "Failed": 1},
-        {"Master": 1, "Reason": "JobRunning", "Message": "it is Running"},
+        {"State": "Running", "Age": None, "Workers": 2, "Failed": 1, "Reason": "JobRunning"},
+        {"Master": 1, "Message": "it is Running"},
         id="XGBoostJob",
     ),
     pytest.param(
@@ -156,6 +169,25 @@ def test_a_running_job_shows(document: Document, narrow: Document, wide: Documen
         known = [column for column in columns if column.get("priority", 0) == priority]
         assert {column["name"]: find(document, column["jsonPath"]) for column in known} == shown
         assert [column["name"] for column in known] == [*shown], "in this order"
+
+
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [
+        pytest.param(Problem(reason="NoContainers", message="add one"), {"Refused", "Failed"}, id="refused"),
+        pytest.param(Problem(reason="ManyStarting"), {"Pending", "", "Unknown"}, id="waits for its turn"),
+    ],
+)
+@pytest.mark.parametrize("framework", [*BUILT_IN], ids=lambda framework: framework.resource.plural)
+def test_a_job_that_is_not_admitted_shows_that_and_why(framework: Framework, problem: Problem, words: set[str]):
+    resource = framework.resource
+    seen = JobObserved(
+        kind=resource.kind, api_version=resource.api_version, generation=1, version=1, problems=(problem,)
+    )
+    document = {"status": framework.status(a_history([seen]).job)}
+    shown = {known["name"]: find(document, known["jsonPath"]) for known in COLUMNS[resource.group, resource.kind]}
+    assert {shown[name] for name in ("Phase", "State") if name in shown} <= words
+    assert problem.reason in str(shown["Reason"]) + str(shown.get("Message"))
 
 
 @pytest.mark.real

@@ -82,20 +82,24 @@ def log() -> Log:
     ("events", "row"),
     [
         pytest.param(a_running_job(2), "team-a trainingjob resnet Running 3/3 0", id="runs"),
-        pytest.param([WRONG], "team-a trainingjob resnet - 0/0 0 refused: NoContainers", id="refused"),
+        pytest.param(
+            [WRONG],
+            "team-a trainingjob resnet Refused 0/0 0 refused: NoContainers (spec.worker): add a container",
+            id="refused",
+        ),
         pytest.param(
             [*a_running_job(2), WRONG],
-            "team-a trainingjob resnet Running 3/3 0 edit refused: NoContainers",
+            "team-a trainingjob resnet Running 3/3 0 edit refused: NoContainers (spec.worker): add a container",
             id="an edit was refused",
         ),
         pytest.param(
             [waiting("ManyStarting")],
-            "team-a trainingjob resnet - 0/0 0 waits for its turn: ManyStarting",
+            "team-a trainingjob resnet Pending 0/0 0 waits for its turn: ManyStarting",
             id="its turn",
         ),
         pytest.param(
             [waiting("TrainingRuntimeNotFound")],
-            "team-a trainingjob resnet - 0/0 0 waits for its runtime: TrainingRuntimeNotFound",
+            "team-a trainingjob resnet Pending 0/0 0 waits for its runtime: TrainingRuntimeNotFound",
             id="its runtime",
         ),
         pytest.param(

@@ -240,7 +240,7 @@ async def test_jobs_beyond_the_budget_say_that_they_wait_and_run_in_their_turns(
         await world.running("job-0")
         await world.running("job-1")
         assert world.condition(TRAININGJOBS, "job-2", "Created") == ("False", "OverBudget")
-        assert world.status(TRAININGJOBS, "job-3")["phase"] == ""
+        assert world.status(TRAININGJOBS, "job-3")["phase"] == "Pending"
         await asyncio.sleep(60)
         await world.running("job-3")
         assert world.condition(TRAININGJOBS, "job-3", "Created") == ("True", "TrainingJobCreated")
