@@ -43,6 +43,7 @@ from shared.job.request import Request
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, RestartPolicy, RoleSpec
 from shared.job.state import Job
+from shared.job.views import ended
 
 TRAININGJOBS = Resource(GROUP, VERSION, "trainingjobs", "TrainingJob", Custom)
 GROUP_NAME = "group-name"
@@ -289,7 +290,7 @@ def _restart_policy(role: reading.Fields) -> RestartPolicy:
 def job_status(job: Job) -> Document:
     """The status of the job's own resource."""
     workers = SortedSet(slot.index for slot in job.attempt.workers)
-    target = workers - _leaving(job)
+    target, current = workers - _leaving(job), _current(job)
     request = job.scaling.open_request
     return {
         "phase": job.phase or before_admission(job),
@@ -300,13 +301,23 @@ def job_status(job: Job) -> Document:
         "currentScaler": _scaler(job, request) if request is not None else None,
         "restartCount": job.restarts,
         "targetWorkers": [job.worker_name(index) for index in target],
-        "currentWorkers": [job.worker_name(index) for index in sorted(job.listed_workers)] if not job.over else [],
+        "currentWorkers": [job.worker_name(index) for index in current],
         "observedGeneration": job.generation,
         "replicas": len(workers),
         # Only the workers: an autoscaler takes the mean over all selected pods.
         "selector": f"{JOB_UID}={job.key.uid},{JOB_ROLE}={WORKER}",
-        "workers": f"{0 if job.over else len(job.listed_workers)}/{len(target)}",
+        "workers": f"{len(current)}/{len(target)}",
     }
+
+
+def _current(job: Job) -> SortedSet[int]:
+    """The workers in the hosts files; between attempts only those whose pods are there, and none after the end."""
+    if job.over:
+        return SortedSet()
+    if not job.between_attempts:
+        return job.listed_workers
+    pods = job.by_slot()
+    return SortedSet(i for i in job.listed_workers if (pod := pods.get(job.attempt.worker_slot(i))) and not ended(pod))
 
 
 def _scaler(job: Job, request: Request) -> str | None:

@@ -247,7 +247,7 @@ REQUESTS = {
     WORKER_FAILED: Reason("a new worker ended before all were Ready; all of them were taken back", final=FINAL),
     WAITS_FOR_QUOTA: Reason("the job's queue has not admitted the size that it asks for yet", since="0.2"),
     "WorkersNotGone": Reason(
-        "the workers left the hosts files, and their pods were not gone within the timeout", final=FINAL
+        "the workers left the hosts files, and the deletion of their pods was not seen within the timeout", final=FINAL
     ),
 }
 """What a ScaleIn, a ScaleOut or an edited number of workers came to, or waits for."""

@@ -133,6 +133,7 @@ def test_after_a_forced_drain_the_pods_have_time_to_go():
     given(*story).then_nothing(scaler)
     (timer,) = next_due(given(*story).job)
     assert (timer.anchor, timer.name, timer.seconds) == (len(story), "ScalingDeadline", 60)
+    left = "the workers have left and will be deleted: 3 -> 2 workers"
     given(*story, TimePassed(anchor=timer.anchor, timer=timer.name)).then(
-        scaler, Record(ScaleFailed(request=R1, reason="WorkersNotGone"))
+        scaler, Record(ScaleFailed(request=R1, reason="WorkersNotGone", remains=left))
     )

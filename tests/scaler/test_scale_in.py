@@ -1,8 +1,17 @@
 """Carrying a scale-in on: hosts files first, then release, then the pods."""
 
+import pytest
+
 from services.scaler.core.effects import CheckDrain, WriteHosts
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.scaler import DrainChecked, ScaleCancelled, ScaleFailed, ScaleSucceeded, WorkersReleased
+from shared.job.events.scaler import (
+    DrainChecked,
+    ScaleAccepted,
+    ScaleCancelled,
+    ScaleFailed,
+    ScaleSucceeded,
+    WorkersReleased,
+)
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned
 from shared.job.events.status import JobCreated, JobRestarting, JobRunning
 from shared.job.events.watcher import JobAdopted, PodsGone, ScaleRequestGone, TimePassed
@@ -10,7 +19,7 @@ from shared.job.evolve_adoption import ANOTHER_OPERATOR
 from shared.job.naming import Uid
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.steps import Record
-from shared.job.views import PodView, Slots
+from shared.job.views import Member, PodView, Slots
 from tests.kit.builders import (
     R1,
     R2,
@@ -21,6 +30,8 @@ from tests.kit.builders import (
     observed,
     pods,
     published,
+    scale_in,
+    scale_out,
     scaling_in,
     worker,
     workers,
@@ -48,10 +59,27 @@ def test_no_worker_is_released_before_the_drain_is_over():
     assert isinstance(look, CheckDrain), "how it goes on is the drain's story"
 
 
-def test_it_succeeds_once_the_pods_are_gone():
+@pytest.mark.parametrize(
+    "fact",
+    [
+        pytest.param(pods(worker(2, version=40, deleting=True)), id="the pod is deleted and has its grace period"),
+        pytest.param(PodsGone(uids=(Uid("pod-2"),)), id="the pod is gone"),
+    ],
+)
+def test_a_scale_in_succeeds_once_the_deletion_of_its_pods_is_seen(fact: AnyEvent):
     given(*RELEASED).then_nothing(scaler)
-    given(*RELEASED, PodsGone(uids=(Uid("pod-2"),))).then(
-        scaler, Record(ScaleSucceeded(request=R1, reason="ScalingInSucceeded"))
+    given(*RELEASED, fact).then(scaler, Record(ScaleSucceeded(request=R1, reason="ScalingInSucceeded")))
+
+
+def test_the_next_request_takes_no_worker_and_no_name_that_is_on_its_way_out():
+    going = pods(worker(2, version=40, deleting=True))
+    done = [*RELEASED, going, ScaleSucceeded(request=R1, reason="ScalingInSucceeded"), JobRunning(reason="Running")]
+    leaving = (Member(1, Uid("pod-1")),)
+    given(*done, scale_in(1, request=R2)).then(
+        scaler, Record(ScaleAccepted(request=R2, kind="ScaleIn", leaving=leaving, deadline=60, drain=10))
+    )
+    given(*done, scale_out(1, request=R2)).then(
+        scaler, Record(ScaleAccepted(request=R2, kind="ScaleOut", added=(workers(3),), deadline=60, drain=0))
     )
 
 
@@ -59,12 +87,15 @@ def test_the_deadline_ends_the_drain_and_says_so():
     given(*SEEN, DEADLINE).then(scaler, Record(WorkersReleased(request=R1, slots=(workers(2),), reason="DrainForced")))
 
 
-def test_the_deadline_ends_the_wait_for_pods_that_do_not_go():
-    given(*RELEASED, DEADLINE).then(scaler, Record(ScaleFailed(request=R1, reason="WorkersNotGone")))
+def test_the_deadline_ends_the_wait_for_deletions_that_are_not_accepted_and_says_what_remains():
+    left = "the workers have left and will be deleted: 3 -> 2 workers"
+    given(*RELEASED, DEADLINE).then(scaler, Record(ScaleFailed(request=R1, reason="WorkersNotGone", remains=left)))
 
 
 def test_files_that_are_not_seen_in_time_fail_the_request_and_release_no_worker():
-    given(*PUBLISHED, DEADLINE).then_among_others(scaler, Record(ScaleFailed(request=R1, reason="HostsNotWritten")))
+    left = "the workers have left and will be deleted: 3 -> 2 workers"
+    failed = ScaleFailed(request=R1, reason="HostsNotWritten", remains=left)
+    given(*PUBLISHED, DEADLINE).then_among_others(scaler, Record(failed))
 
 
 def test_files_that_come_late_release_the_workers_all_the_same():

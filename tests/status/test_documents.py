@@ -14,7 +14,15 @@ from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scaler import ScaleFailed, ScaleRejected, ScaleSucceeded, WorkersReleased
 from shared.job.events.scheduler import SlotsReleased
-from shared.job.events.status import JobCreated, JobFailed, JobRunning, JobSucceeded
+from shared.job.events.status import (
+    JobCreated,
+    JobFailed,
+    JobRestarting,
+    JobRunning,
+    JobSucceeded,
+    JobSuspended,
+    JobSuspending,
+)
 from shared.job.events.watcher import HeadForged, HistoryBroken, JobGone, PodsGone, ScaleRequestGone, TimePassed
 from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.spec import Problem
@@ -184,6 +192,20 @@ def test_counts_stay_right_after_the_end_and_the_clean_up():
     assert after["replicaStatuses"]["Launcher"] == before["replicaStatuses"]["Launcher"]
     assert after["replicaStatuses"]["Worker"]["active"] == 0
     assert after["currentWorkers"] == []
+
+
+def test_a_job_without_pods_shows_no_workers():
+    going = pods(*(worker(index, version=40, deleting=True) for index in range(3)))
+    suspending = [*a_running_job(workers=3), JobSuspending(reason="JobSuspended"), going]
+    assert document(*suspending)["currentWorkers"] == [f"resnet-worker-{index}" for index in range(3)]
+    released = SlotsReleased(slots=(workers(0, 1, 2),), reason="JobSuspended")
+    left = [released, PodsGone(uids=tuple(Uid(f"pod-{index}") for index in range(3)))]
+    gone = [*suspending, *left]
+    restarting = [*a_running_job(workers=3), JobRestarting(reason="LauncherLost"), *left]
+    for story in (gone, [*gone, JobSuspended(reason="JobSuspended")], restarting):
+        after = document(*story)
+        assert (after["workers"], after["currentWorkers"], after["targetWorkers"]) == ("0/0", [], [])
+        assert (after["replicas"], after["replicaStatuses"]["Worker"]["active"]) == (0, 0)
 
 
 def test_the_scaler_is_named_while_it_works_and_no_longer():

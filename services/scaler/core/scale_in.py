@@ -1,4 +1,4 @@
-"""Carries a scale-in out: its script, then the leaving workers unlisted, drained, released and gone.  Pure.
+"""Carries a scale-in out: its script, then the leaving workers unlisted, drained, released and deleted.  Pure.
 
 No worker is released before the launcher has seen hosts files without it, and none is deleted before its release.
 Before `HostsPublished` a failure changes nothing; after it the leaving workers are released even so.
@@ -18,6 +18,9 @@ from shared.job.state import Job, hosts_seen
 from shared.job.steps import Record, Step
 from shared.job.timers import SCALING_DEADLINE, passed
 from shared.job.views import Member, PodView, spans
+
+LEFT = "the workers have left and will be deleted: {sizes}"
+"""What stays of a request that fails after its release: the same request again would take other workers."""
 
 
 def removable(job: Job) -> SortedSet[Slot]:
@@ -45,23 +48,24 @@ def member(slot: Slot, pods: Mapping[Slot, PodView]) -> Member:
 
 
 def next_steps(job: Job, request: Request) -> list[Step]:
-    """The next step of an accepted scale-in; none while it waits for the hosts files, the drain or the pods."""
+    """The next step of an accepted scale-in; none while it waits for the hosts files, the drain or the deletions."""
     late = passed(job, request.waits_since, SCALING_DEADLINE)
     if not request.published:
         return _publish(job, request, late=late)
     if not request.released:
         if not request.seen:
-            return [Record(ScaleFailed(request=request.uid, reason=reasons.HOSTS_NOT_WRITTEN))] if late else []
+            return [_failed(request, reasons.HOSTS_NOT_WRITTEN)] if late else []
         answer = drain.answer(job, request, late=late)
         if isinstance(answer, str):
             return [Record(_release(job, request, answer))]
         return [answer] if answer is not None else []
     going = {job.attempt.worker_slot(leaver.index) for leaver in request.leaving}
-    if not any(pod.slot in going for pod in job.pods.values()):
+    if not any(pod.slot in going and not pod.deleting for pod in job.pods.values()):
+        # A pod may take its whole grace period to end, but it leaves for certain, and the job no longer uses it.
         if job.phase != "Scaling":
             return []
         return [Record(ScaleSucceeded(request=request.uid, reason="ScalingInSucceeded"))]
-    return [Record(ScaleFailed(request=request.uid, reason="WorkersNotGone"))] if late else []
+    return [_failed(request, "WorkersNotGone")] if late else []
 
 
 def late_release(job: Job) -> list[Step]:
@@ -73,6 +77,10 @@ def late_release(job: Job) -> list[Step]:
         if published and not request.released:
             return [Record(_release(job, request, "HostsWrittenLate"))]
     return []
+
+
+def _failed(request: Request, reason: str) -> Record:
+    return Record(ScaleFailed(request=request.uid, reason=reason, remains=LEFT.format(sizes=request.sizes)))
 
 
 def of_this_attempt(job: Job, request: Request) -> bool:
