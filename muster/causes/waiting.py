@@ -4,13 +4,17 @@ from collections.abc import Iterable
 
 from muster.causes.link import Link, Links, newest
 from shared.job.naming import Slot
+from shared.job.reasons import NAME_HELD
 from shared.job.request import Request
 from shared.job.sorted_set import SortedSet
-from shared.job.state import Job, hosts_seen
+from shared.job.state import Job, hosts_seen, refusal_key
+
+_OF_THE_STATUS_SERVICE = ("PatchStatus", "Announce")
+"""Effects for which no job waits."""
 
 
 def waits_for(causes: Links) -> Link | None:
-    """What a job that does not run yet waits for."""
+    """What a job that does not run yet waits for; of one that runs, the newest effect that is refused."""
     job = causes.job
     if job.integrity.doubt is not None:
         return causes.doubt
@@ -26,7 +30,8 @@ def waits_for(causes: Links) -> Link | None:
         # A new attempt uses the same pod names: it begins once the old pods are gone.
         return newest(causes.last.get(pod.slot) for pod in job.pods.values())
     if not job.starting:
-        return None
+        refusals = (known for known in job.refusals.values() if known.effect not in _OF_THE_STATUS_SERVICE)
+        return newest(causes.at.get(refusal.at.sequence) for refusal in refusals)
     refused = newest(_refused(causes, job, effect) for effect in ("CreateSecret", "CreateService", "WriteHosts"))
     return refused or awaited(causes, job, first_awaited(job)) or awaited(causes, job, job.attempt.slots)
 
@@ -71,5 +76,5 @@ def awaited_by(causes: Links, job: Job, request: Request) -> Link | None:
 
 
 def _refused(causes: Links, job: Job, effect: str) -> Link | None:
-    refusal = job.refusals.get(effect)
+    refusal = job.refusals.get(effect) or job.refusals.get(refusal_key(effect, NAME_HELD))
     return causes.at.get(refusal.at.sequence) if refusal is not None else None

@@ -9,9 +9,9 @@ from shared.job.events.refused import EffectRefused
 from shared.job.events.scaler import DrainChecked, ScriptFinished
 from shared.job.events.watcher import ChildrenObserved, DisruptionNoticed, NodeBack, NodeLost, ScaleRequested
 from shared.job.naming import Slot, config_name
-from shared.job.reasons import plain
+from shared.job.reasons import of_refusal, plain
 from shared.job.spec import LAUNCHER, PASSING, UNLIMITED, WORKER, JobSpec, Problem, RoleSpec, waits_for_turn
-from shared.job.state import Job
+from shared.job.state import Job, refusal_key
 from shared.job.text import MOST_MESSAGE, counted, in_a_row, last_words, range_words
 from shared.job.timers import BACK_OFF, FORCED_DELETION, REPLACEMENT
 from shared.job.views import Actor, ChildView, PodView, ranges
@@ -170,11 +170,11 @@ def _of_workload(child: ChildView, before: ChildView | None) -> str:
 
 def refusal_line(event: EffectRefused, job: Job) -> str:
     """The refused effect, the reason, and the number of refusals; `job` is the state after the refusal."""
-    refusal = job.refusals.get(event.effect)
+    refusal = job.refusals.get(refusal_key(event.effect, event.reason))
     times = f", {refusal.count} times in a row" if refusal and refusal.count > 1 else ""
-    where = f" ({event.field})" if event.field and not event.message else ""
     final = ", and would be again unless something changes" if event.permanent else ""
-    return f"{event.effect} was refused: {plain(event.reason, event.message)}{where}{final}{times}"
+    told = of_refusal(event.effect, event.reason, event.field, plain(event.reason, event.message))
+    return f"{told}{final}{times}"
 
 
 def script_line(event: ScriptFinished) -> str:

@@ -141,7 +141,8 @@ class Scheduler:
         pod = await self._cluster.get(PODS, job.key.namespace, name)
         meta = pod.metadata if pod is not None else None
         attempt = (meta.labels or {}).get(ATTEMPT) if meta is not None else None
-        must_be_controlled(meta, job, f"pod {name}", same=attempt == str(effect.slot.attempt))
+        node = (pod.spec.node_name or "") if pod is not None else ""
+        must_be_controlled(meta, job, f"pod {name}", same=attempt == str(effect.slot.attempt), node=node)
 
     async def _delete(
         self, resource: Resource[Any], job: Job, name: str, uid: str, *, grace: int | None = None
@@ -234,7 +235,8 @@ class Scheduler:
         except NotOwner:
             raise
         except (Transient, Conflict) as trouble:
-            raise Transient(f"create Secret {key.namespace}/{name}: {type(trouble).__name__}") from None
+            reason = trouble.reason if isinstance(trouble, Transient) else ""
+            raise Transient(f"create Secret {key.namespace}/{name}: {type(trouble).__name__}", reason=reason) from None
         except Refused as refusal:
             # The API server's message may repeat the object, and a private key must not be logged.
             what = f"create Secret {key.namespace}/{name}: {refusal.reason}"
@@ -257,11 +259,15 @@ class Scheduler:
 
     async def _made(self, resource: Resource[T], job: Job, manifest: dict[str, Any]) -> T | None:
         """Create the object; return None if its name is taken."""
+        what = f"create {resource.kind} {job.key.namespace}/{manifest['metadata']['name']}"
         try:
             return await self._cluster.create(resource, job.key.namespace, manifest)
+        except Transient as trouble:
+            if trouble.words:
+                raise without_values(trouble, what, manifest) from None
+            raise
         except Refused as refusal:
             if refusal.reason != "AlreadyExists":
-                what = f"create {resource.kind} {job.key.namespace}/{manifest['metadata']['name']}"
                 raise without_values(as_sent(refusal, manifest), what, manifest) from None
             return None
 

@@ -25,6 +25,7 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     generation: int = 0
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
+    """When the object is to be gone: at the end of its grace period."""
     deletion_grace_period_seconds: int | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None

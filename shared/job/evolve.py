@@ -8,7 +8,6 @@ import msgspec
 
 from shared.job import evolve_attempts as attempts
 from shared.job import evolve_requests as requests
-from shared.job import text
 from shared.job.conditions import holds, no_longer, with_condition
 from shared.job.events import audit, scaler, scheduler, status, watcher
 from shared.job.events.catalog import AnyEvent
@@ -28,8 +27,9 @@ from shared.job.evolve_pods import (
 from shared.job.integrity import evolved
 from shared.job.membership import Members
 from shared.job.naming import config_name, older_secret_name
+from shared.job.reasons import NAME_HELD
 from shared.job.spec import LAUNCHER, Wishes, going_on
-from shared.job.state import Job, Phase, Refusal, with_attempt, without
+from shared.job.state import Job, Phase, Refusal, no_longer_refused, refusal_key, with_attempt, without
 from shared.job.timers import BACK_OFF, JOB_WAIT
 from shared.job.views import ChildView, each
 
@@ -55,7 +55,9 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
             if held is None or held.uid != event.uid:
                 return job
             queued = at.sequence if held.workload is not None else job.queued
-            return replace(job, children=without(job.children, (event.kind, event.name)), queued=queued)
+            refusals = no_longer_refused(job.refusals, _DELETIONS)
+            children = without(job.children, (event.kind, event.name))
+            return replace(job, children=children, queued=queued, refusals=refusals)
         case watcher.JobObserved():
             return _job_observed(job, event, at)
         case watcher.JobDeleting():
@@ -135,13 +137,14 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case status.JobFailed():
             return _finished(job, "Failed", event, at)
         case scheduler.SecretMade():
-            refusals = without(job.refusals, "CreateSecret")
+            refusals = no_longer_refused(job.refusals, {"CreateSecret"})
             # From here on no attempt begins with the Secret of release 0.1.
             children = without(job.children, ("Secret", older_secret_name(job.key.name)))
             secrets = {**job.secrets, event.attempt: event.uid}
             return replace(job, secrets=secrets, refusals=refusals, children=children)
         case scheduler.SecretGone():
-            return replace(job, secrets=without(job.secrets, event.attempt))
+            refusals = no_longer_refused(job.refusals, {"DeleteSecret"})
+            return replace(job, secrets=without(job.secrets, event.attempt), refusals=refusals)
         case scheduler.JobExpired():
             return replace(job, expired=True)
         case watcher.HistoryBroken():
@@ -223,11 +226,11 @@ def _children_observed(job: Job, event: watcher.ChildrenObserved, at: At) -> Job
         known = children.get((child.kind, child.name))
         if known is None or known.uid != child.uid or known.version < child.version:
             children[child.kind, child.name] = child
-    made = {_MADE_BY[child.kind] for child in event.children if child.kind in _MADE_BY}
+    made = {effect for child in event.children for effect in _MADE_BY.get(child.kind, ())}
     if not any(child.name == config_name(job.key.name) for child in event.children):
         # A ConfigMap may be the copy of a runtime, which another effect makes.
         made.discard("WriteHosts")
-    refusals = {effect: refusal for effect, refusal in job.refusals.items() if effect not in made}
+    refusals = no_longer_refused(job.refusals, made)
     queued = at.sequence if any(_is_answer(job, child) for child in event.children) else job.queued
     return requests.seen(_written(replace(job, children=children, refusals=refusals, queued=queued), at), at)
 
@@ -254,12 +257,15 @@ def _sentence(event: watcher.JobObserved | watcher.ScaleRequested) -> str:
 
 
 _MADE_BY = {
-    "Service": "CreateService",
-    "Secret": "CreateSecret",
-    "ConfigMap": "WriteHosts",
-    "Workload": "WriteWorkload",
+    "Service": ("CreateService",),
+    "Secret": ("CreateSecret",),
+    "ConfigMap": ("WriteHosts",),
+    "Workload": ("WriteWorkload", "ShrinkWorkload", "ReturnQuota", "ReadyWorkload", "FinishWorkload"),
 }
-"""The effect that makes each kind of object: seeing one ends the effect's back-off."""
+"""The effects that make or change each kind of object: seeing one changed ends their back-off."""
+
+_DELETIONS = ("DeleteService", "DeleteHosts", "DeleteWorkload", "FinishWorkload")
+"""The effects that an object's end shows to have succeeded."""
 
 _MILESTONES = {
     "CreatePod": "WorkersCreated",
@@ -272,20 +278,26 @@ _MILESTONES = {
 
 
 def _refused(job: Job, event: EffectRefused, at: At) -> Job:
-    known = job.refusals.get(event.effect)
+    key, slots = refusal_key(event.effect, event.reason), each(event.slots)
+    known = job.refusals.get(key)
+    same = known is not None and known.reason == event.reason
+    if known is not None and event.reason == NAME_HELD:
+        slots |= known.slots
     refusal = Refusal(
+        effect=event.effect,
         reason=event.reason,
         field=event.field,
         permanent=event.permanent,
         message=event.message,
         count=known.count + 1 if known else 1,
         at=at,
+        since=known.since if known is not None and same else at,
+        slots=slots,
     )
-    job = replace(job, refusals={**job.refusals, event.effect: refusal})
+    job = replace(job, refusals={**job.refusals, key: refusal})
     if not job.starting or event.effect not in _MILESTONES:
         return job
-    launcher = any(slot.role == LAUNCHER for slot in each(event.slots))
-    where = f" ({event.field})" if event.field and not event.message else ""
+    launcher = any(slot.role == LAUNCHER for slot in slots)
     return replace(
         job,
         conditions=with_condition(
@@ -294,7 +306,7 @@ def _refused(job: Job, event: EffectRefused, at: At) -> Job:
             at,
             status=False,
             reason=event.reason,
-            message=text.with_words(f"{event.effect} was refused{where}", event.message),
+            message=refusal.sentence,
         ),
     )
 

@@ -1,6 +1,6 @@
 """Folds facts about pods: spent slots, vacancies, tallies, failures, milestones.  Pure; called by `evolve`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -17,7 +17,17 @@ from shared.job.policies.replacement import back_off, losses_before
 from shared.job.policies.success import succeeded
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER
-from shared.job.state import Job, Refusal, exit_of, needed_workers, running_workers, with_attempt, with_scaling, without
+from shared.job.state import (
+    Job,
+    Refusal,
+    exit_of,
+    needed_workers,
+    no_longer_refused,
+    running_workers,
+    with_attempt,
+    with_scaling,
+    without,
+)
 from shared.job.views import PodView, ended, newest_versions
 
 replace = msgspec.structs.replace
@@ -104,7 +114,7 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
         pods=pods,
         disrupted=disrupted,
         failures=tuple(failures[-KEPT_FAILURES:]),
-        refusals=_progress(job, fresh),
+        refusals=_progress(job, fresh, event),
     )
     return with_minimum_checked(seen(with_milestones(_with_stuck(job, at), at), at), at)
 
@@ -256,6 +266,7 @@ def pods_gone(job: Job, uids: Sequence[Uid], at: At) -> Job:
         notices=_but(job.notices, uids),
         lost=_but(job.lost, uids),
         failures=tuple(failures[-KEPT_FAILURES:]),
+        refusals=no_longer_refused(job.refusals, {"DeletePod"}) if job.refusals else job.refusals,
     )
 
 
@@ -271,12 +282,36 @@ def with_minimum_checked(job: Job, at: At) -> Job:
     return with_attempt(job, below_minimum=at.sequence) if lost and not job.attempt.below_minimum else job
 
 
-def _progress(job: Job, fresh: int) -> Mapping[str, Refusal]:
-    """The refusals after new pods were seen: the next probe may create twice as many; without missing pods it ends."""
-    refusal = job.refusals.get("CreatePod")
-    if refusal is None or not fresh or not refusal.due:
+def _progress(job: Job, fresh: int, event: PodsObserved) -> Mapping[str, Refusal]:
+    """The refusals after new pods were seen: the next probe may create twice as many; without missing pods it ends.
+
+    Those of an effect whose outcome a pod shows are over.
+    """
+    if not job.refusals:
         return job.refusals
+    refusals = no_longer_refused(
+        job.refusals, {effect for pod in event.pods for effect in _shown(job.pods.get(pod.uid), pod)}
+    )
+    refusal, held = refusals.get("CreatePod"), job.held_names
+    if not fresh:
+        return refusals
+    if held is not None:
+        waiting = held.slots - {pod.slot for pod in event.pods}
+        more = {held.key: replace(held, slots=waiting, probe=held.probe * 2)} if waiting < held.slots else {}
+        refusals = {**refusals, **more} if waiting else without(refusals, held.key)
+    if refusal is None or not refusal.due:
+        return refusals
     filled = {pod.slot for pod in job.pods.values()}
     if len(job.attempt.slots - filled) <= fresh:
-        return without(job.refusals, "CreatePod")
-    return {**job.refusals, "CreatePod": replace(refusal, probe=refusal.probe * 2)}
+        return without(refusals, "CreatePod")
+    return {**refusals, "CreatePod": replace(refusal, probe=refusal.probe * 2)}
+
+
+def _shown(known: PodView | None, pod: PodView) -> Iterator[str]:
+    """The effects that have succeeded by what a pod shows now."""
+    if pod.deleting:
+        yield "DeletePod"
+    if known is not None and pod.hosts > known.hosts:
+        yield from ("NudgeLauncher", "LinkHosts")
+    if known is not None and pod.claimed and not known.claimed:
+        yield "ClaimPod"

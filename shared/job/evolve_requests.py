@@ -23,7 +23,7 @@ from shared.job.membership import Members
 from shared.job.naming import NO_UID, Slot, Uid
 from shared.job.request import TIMED_OUT, DrainLook, Request, Script
 from shared.job.spec import WORKER, JobSpec
-from shared.job.state import Job, hosts_seen, with_attempt, with_scaling, without
+from shared.job.state import Job, hosts_seen, no_longer_refused, with_attempt, with_scaling, without
 from shared.job.timers import DRAIN_CHECK
 from shared.job.views import Actor, Slots, each, indices
 
@@ -319,7 +319,7 @@ def released(job: Job, groups: tuple[Slots, ...]) -> Job:
     )
     if not job.attempt.slots - {pod.slot for pod in job.pods.values()}:
         # Without missing pods the back-off of their creation ends.
-        job = replace(job, refusals=without(job.refusals, "CreatePod"))
+        job = replace(job, refusals=no_longer_refused(job.refusals, {"CreatePod"}))
     return job
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from shared.job import text
 from shared.job.spec import Ignored
 
 
@@ -32,6 +33,7 @@ JOB_FINISHED = "JobFinished"
 JOB_GONE = "JobGone"
 JOB_RESTARTED = "JobRestarted"
 JOB_SUSPENDED = "JobSuspended"
+NAME_HELD = "NameHeld"
 WAITS_FOR_QUOTA = "WaitsForQuota"
 NOT_OURS = "NotOurs"
 NO_LAUNCHER = "NoLauncher"
@@ -174,6 +176,7 @@ REFUSALS = {
         "an object of the job lacks Muster's labels: they were changed, or another operator made it"
     ),
     "NameConflict": Reason("an object of another owner has the name"),
+    NAME_HELD: Reason("an object that is still being deleted has the name", since="0.2"),
     "NamespaceTerminating": Reason("the namespace is being deleted"),
     "NotAsked": Reason("the resource does not ask for what the log says it does", since="0.2"),
     "NoPriorityClass": Reason("there is no WorkloadPriorityClass of the name in the job's label", since="0.2"),
@@ -282,6 +285,9 @@ CATALOGUE: Mapping[str, Mapping[str, Reason]] = {
 }
 """By what it is about; a word may stand in two parts with a sentence for each."""
 
+_OUTCOMES = {NAME_HELD: "waits", "WebhookFailed": "fails"}
+"""What becomes of an effect for these reasons; for all others it is refused."""
+
 _EXPLAINED = (ENDS, PODS, DISRUPTIONS, REFUSALS, HISTORIES)
 """Where the word alone does not say it."""
 
@@ -290,6 +296,12 @@ def plain(word: str, message: str = "") -> str:
     """A reason with its author's message, else with its sentence where the word alone does not say it."""
     sentence = message or next((part[word].sentence for part in _EXPLAINED if word in part), "")
     return f"{word}: {sentence}" if sentence else word
+
+
+def of_refusal(effect: str, reason: str, field: str = "", message: str = "") -> str:
+    """What became of an effect: that it was refused, fails or waits, and the other side's words."""
+    where = f" ({field})" if field and not message else ""
+    return text.with_words(f"{effect} {_OUTCOMES.get(reason, 'was refused')}{where}", message)
 
 
 def of_job(kind: str, word: str) -> str:

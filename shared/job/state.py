@@ -3,7 +3,7 @@
 Mappings and sets are never changed in place.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Literal, TypeVar
 
 import msgspec
@@ -16,7 +16,7 @@ from shared.job.losses import Failure, Notice
 from shared.job.lost_nodes import LostNode
 from shared.job.membership import Departure, Members, Membership, Unknown
 from shared.job.naming import JobKey, Slot, Uid, WorkerName, config_name, pod_name, runtime_copy_name
-from shared.job.reasons import RUNTIME_CHANGED
+from shared.job.reasons import NAME_HELD, RUNTIME_CHANGED, of_refusal
 from shared.job.scaling import Scaling
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, RuntimeUsed
@@ -33,6 +33,8 @@ Phase = Literal["", "Created", "Running", "Scaling", "Restarting", "Suspending",
 class Refusal(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """An effect that the API server refused, and its back-off."""
 
+    effect: str
+
     reason: str
     field: str
     permanent: bool
@@ -44,8 +46,37 @@ class Refusal(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """True once the back-off is over."""
     message: str = ""
     """The API server's own words."""
+    since: At
+    """The first of the refusals in a row for this reason."""
+    slots: SortedSet[Slot] = SortedSet()
+    """The slots whose objects were refused; names that are held for others are among them until they are free."""
     probe: int = 1
     """The number of pods that the next try may create: 1, then 2, 4, 8 while it succeeds."""
+
+    @property
+    def key(self) -> str:
+        """Its key among the refusals of a job."""
+        return refusal_key(self.effect, self.reason)
+
+    @property
+    def sentence(self) -> str:
+        """What became of the effect and why, for people."""
+        more = len(self.slots) - 1 if self.reason == NAME_HELD else 0
+        told = of_refusal(self.effect, self.reason, self.field, self.message)
+        return f"{told}; so {'does' if more == 1 else 'do'} {more} more" if more > 0 else told
+
+
+def refusal_key(effect: str, reason: str) -> str:
+    """The key of a refusal: of an effect; beside it, of the names that the effect finds held.
+
+    A name that is held keeps only its own slot from being tried.
+    """
+    return f"{effect}/{reason}" if reason == NAME_HELD else effect
+
+
+def no_longer_refused(refusals: Mapping[str, Refusal], effects: Container[str]) -> dict[str, Refusal]:
+    """The refusals without those of these effects, which succeeded."""
+    return {key: refusal for key, refusal in refusals.items() if refusal.effect not in effects}
 
 
 class Restarting(msgspec.Struct, frozen=True, gc=False):
@@ -134,7 +165,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     secrets: Mapping[int, Uid] = {}
     """By attempt, the uid of its Secret with ssh keys; empty if it is unknown."""
     refusals: Mapping[str, Refusal] = {}
-    """By effect."""
+    """By effect, and by effect and reason for names that are held (`refusal_key`)."""
     timers_passed: Mapping[tuple[int, str], int] = {}
     """Expired timers, (anchor, timer), each with the sequence of its `TimePassed`."""
 
@@ -258,6 +289,11 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         """True if the effect was not refused, or its back-off is over."""
         refusal = self.refusals.get(effect)
         return refusal is None or refusal.due
+
+    @property
+    def held_names(self) -> Refusal | None:
+        """The refusal of pods whose names are held by others that are still being deleted."""
+        return self.refusals.get(refusal_key("CreatePod", NAME_HELD))
 
     def by_slot(self) -> dict[Slot, PodView]:
         """The pod in each slot; of two pods in one slot the one that is not being deleted."""

@@ -12,6 +12,7 @@ from shared.job.events.event import At
 from shared.job.naming import NO_UID
 from shared.job.policies import lost_nodes, replacement, restart
 from shared.job.policies.back_off import before_effect
+from shared.job.reasons import NAME_HELD
 from shared.job.request import Request
 from shared.job.state import Job, Refusal
 from shared.job.timers import Timer, passed
@@ -88,6 +89,9 @@ def _retried(job: Job, effect: str, refusal: Refusal) -> bool:
     A permanent refusal ends a job before it is under way; later the effect is tried again, because a person may fix
     the cause.  A status document that was refused for good waits for the next phase.
     """
+    if refusal.reason == NAME_HELD:
+        # The scheduler looks every few seconds: nothing else tells it of the end of another job's pod.
+        return False
     if not refusal.permanent:
         return True
     return effect != "PatchStatus" and job.under_way and not job.over

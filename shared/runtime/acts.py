@@ -20,12 +20,13 @@ from shared.job.events.refused import PERMANENT, EffectRefused
 from shared.job.fold import History
 from shared.job.naming import JobKey, Slot
 from shared.job.policies.back_off import told_already
-from shared.job.state import Job
+from shared.job.reasons import NAME_HELD
+from shared.job.state import Job, refusal_key
 from shared.job.steps import Effect
 from shared.job.views import spans
 from shared.runtime import log_lines
 from shared.runtime.appends import Appends
-from shared.runtime.queue import InFlight, Item, Late, Leisure, WorkQueue, failed, refused, succeeded
+from shared.runtime.queue import InFlight, Item, Late, Leisure, WorkQueue, explained, failed, refused, succeeded
 from shared.telemetry.process_metrics import ProcessMetrics
 from shared.turns import Turns
 
@@ -171,7 +172,7 @@ class Acts:
         round_.refused.clear()
         for (kind, reason, field), found in rejected.items():
             items = [item for item, _ in found]
-            slots = spans(slot for item in items if isinstance(slot := getattr(item.effect, "slot", None), Slot))
+            slots = spans(self._slots(history.job.key, items, reason))
             permanent = reason in PERMANENT
             # The next probe is the first slot's effect: the API server's message about it changes only with the cause.
             words = min(found, key=lambda each: each[0].effect.target)[1]
@@ -185,7 +186,27 @@ class Acts:
                 except Refused as refusal:
                     log_lines.append_refused(history.job, event, refusal)
             for item in items:
-                self._requeue_after(history.job.key, refused(item, self._time(), sequence, longest=told))
+                if reason == NAME_HELD:
+                    item.not_below = sequence
+                    delay = failed(item, self._time(), self._chance(), None)
+                else:
+                    delay = refused(item, self._time(), sequence, longest=told)
+                self._requeue_after(history.job.key, delay)
+
+    def _slots(self, key: JobKey, items: list[Item], reason: str) -> set[Slot]:
+        """The slots of refused effects; those of names that are held with all others that are."""
+        lane = self._lanes.get(key)
+        if reason == NAME_HELD and lane is not None:
+            items = [*items, *lane.in_flight.held_names(type(items[0].effect))]
+        return {slot for item in items if isinstance(slot := getattr(item.effect, "slot", None), Slot)}
+
+    def _lasts(self, item: Item, job: Job, trouble: Transient) -> bool:
+        """True if the API server answers so about this object for long, or the job was told so before."""
+        if not trouble.reason:
+            return False
+        lasts = explained(item, self._time(), trouble.reason)
+        known = job.refusals.get(refusal_key(type(item.effect).__name__, trouble.reason))
+        return lasts or (known is not None and known.reason == trouble.reason)
 
     async def _outcome(self, item: Item, history: History, context: Context) -> Refused | None:
         """Carry out one effect; return its refusal."""
@@ -216,6 +237,8 @@ class Acts:
                 self._alarm()
                 after = trouble.retry_after
             log_lines.retried(item.effect, context.job, context.head, trouble)
+            if isinstance(trouble, Transient) and self._lasts(item, history.job, trouble):
+                return Refused(str(trouble), reason=trouble.reason, words=trouble.words)
             conflict = isinstance(trouble, Conflict)
             self._requeue_after(key, failed(item, self._time(), self._chance(), after, conflict=conflict))
             return None

@@ -4,15 +4,17 @@ An object of another owner is never adopted, changed or deleted, whatever the lo
 incarnation are waited for: the garbage collector deletes them.
 """
 
+from datetime import datetime, timedelta
 from typing import Any
 
 from shared.cluster import Cluster, Resource
 from shared.cluster.objects import Custom, Metadata, OwnerReference
 from shared.errors import Refused, Transient
 from shared.frameworks.scale_requests import selected
-from shared.job.naming import JOB_UID, NO_UID, JobKey
-from shared.job.reasons import NOT_OURS
+from shared.job.naming import ATTEMPT, JOB_UID, NO_UID, JobKey
+from shared.job.reasons import NAME_HELD, NOT_OURS
 from shared.job.state import Job
+from shared.untrusted import whole_number
 
 QUICK_SECONDS = 0.3
 """Seconds until the next try, while the garbage collector deletes an earlier incarnation's objects."""
@@ -24,10 +26,13 @@ def is_controlled(meta: Metadata, key: JobKey) -> bool:
     return owner is not None and owner.uid == key.uid
 
 
-def must_be_controlled(meta: Metadata | None, job: Job, what: str, *, same: bool = True, labelled: bool = True) -> None:
+def must_be_controlled(
+    meta: Metadata | None, job: Job, what: str, *, same: bool = True, labelled: bool = True, node: str = ""
+) -> None:
     """Return if the object is the job's and the `same` as the one to create.
 
-    Raises `Transient` if the object is an earlier incarnation's, is being deleted or is gone.  Raises `Refused` with
+    Raises `Transient` if the object is gone, and with reason `NameHeld` if it is an earlier incarnation's or is being
+    deleted; `node` is that of a pod, and may be why it does not end.  Raises `Refused` with
     reason `NameConflict` if it has another owner, and with `LabelsChanged` if it lost its labels, so that no watch
     shows it; a caller that restores the labels passes `labelled=False`.
     """
@@ -43,7 +48,8 @@ def must_be_controlled(meta: Metadata | None, job: Job, what: str, *, same: bool
     if is_controlled(meta, key) and same and meta.deletion_timestamp is None:
         return
     if is_controlled(meta, key) or meta.deletion_timestamp is not None or _earlier_incarnation(meta, job):
-        raise Transient(f"{what} belongs to an owner that is being deleted", retry_after=QUICK_SECONDS)
+        words = _held(meta, job, what, node)
+        raise Transient(words, retry_after=QUICK_SECONDS, reason=NAME_HELD, words=words)
     raise conflict(what, meta)
 
 
@@ -96,6 +102,35 @@ async def must_be_asked_of(
     elif held is None or held.metadata.uid != job.key.uid:
         message = f"{job.kind} {job.key.name} with uid {job.key.uid} is not there"
         raise Refused(message, reason=NOT_OURS, words=message)
+
+
+def _held(meta: Metadata, job: Job, what: str, node: str) -> str:
+    """Which object holds the name, since when it is being deleted, what keeps it, and the way out."""
+    kind, _, _ = what.rpartition(" ")
+    owner, at = meta.controller, f"{kind.replace(' ', '')} {meta.name} -n {job.key.namespace}"
+    if is_controlled(meta, job.key):
+        attempt = whole_number((meta.labels or {}).get(ATTEMPT, ""))
+        whose = f"attempt {attempt + 1}" if attempt not in (None, job.attempt.number) else "the same slot"
+    elif owner is not None:
+        earlier = "an earlier " if (owner.kind, owner.name) == (job.kind, job.key.name) else ""
+        whose = f"{earlier}{owner.kind} {owner.name} (uid {owner.uid})"
+    else:
+        whose = "another client"
+    waits = f"{what} waits for the {kind} of that name of {whose}"
+    if meta.deletion_timestamp is None:
+        return f"{waits}, which the garbage collector has not deleted yet"
+    until = datetime.fromisoformat(meta.deletion_timestamp)
+    grace = meta.deletion_grace_period_seconds or 0
+    waits += f", which is being deleted since {until - timedelta(seconds=grace):%Y-%m-%dT%H:%M:%SZ}"
+    if meta.finalizers:
+        patch = f'kubectl patch {at} --type=merge -p \'{{"metadata":{{"finalizers":null}}}}\''
+        return f"{waits}; its finalizers keep it ({', '.join(meta.finalizers)}), and {patch} takes them off"
+    if grace:
+        waits += f" with {grace} s to end"
+    if not node:
+        return waits
+    ends = f"kubectl delete {at} --force --grace-period=0 ends it if the node is gone for good"
+    return f"{waits}; node {node} has not said that it has ended, and {ends}"
 
 
 def conflict(what: str, meta: Metadata) -> Refused:

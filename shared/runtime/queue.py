@@ -16,6 +16,7 @@ import msgspec
 
 from shared.backoff import doubled
 from shared.job.policies.back_off import LONGEST_EFFECT_SECONDS, before_effect
+from shared.job.reasons import NAME_HELD
 from shared.job.steps import Effect
 
 K = TypeVar("K", bound=Hashable)
@@ -30,8 +31,13 @@ SLICE_KEYS = 100
 
 FIRST_RETRY_SECONDS = 0.2
 LONGEST_RETRY_SECONDS = 30.0
+LONGEST_RETRY_OF_A_NAME_SECONDS = 2.0
+"""A name is free in the moment when the object that holds it ends, of which nothing else may tell."""
 FIRST_RETRY_AFTER_CONFLICT_SECONDS = 0.01
 """Another writer came in between, which is no overload (as in client-go, `retry.DefaultRetry`)."""
+
+TOLD_AFTER_SECONDS = 10.0
+"""An effect that the API server answers with the same trouble for so long is told as refused."""
 
 SOONEST_SECONDS = 0.25
 LATEST_SECONDS = 10.0
@@ -167,6 +173,10 @@ class Item(msgspec.Struct, gc=False):
     """The loop's time since which the target is to be changed; infinite while it is as wanted."""
     tries: int = 0
     """Transient failures in a row."""
+    answered: float = inf
+    """The loop's time since which the API server's answers about this object say why it fails; infinite without."""
+    reason: str = ""
+    """The reason in the last one of these."""
     refusals: int = 0
     """Refusals in a row."""
     bulk: bool = False
@@ -238,6 +248,10 @@ class InFlight:
         made = (item.not_before for item in self._by_target.values() if not item.running and not item.tries)
         return min((settled for settled in made if settled > now), default=inf)
 
+    def held_names(self, effect: type[Effect]) -> list[Item]:
+        """The effects of this type that find their names held."""
+        return [item for item in self._by_target.values() if item.reason == NAME_HELD and type(item.effect) is effect]
+
     def waits(self) -> bool:
         """True if a target is to be changed."""
         return any(isfinite(item.wanted) for item in self._by_target.values())
@@ -267,6 +281,7 @@ class InFlight:
         item = Item(effect, begun=now, wanted=now)
         if known is not None:
             item.tries, item.refusals, item.wanted = known.tries, known.refusals, min(known.wanted, now)
+            item.answered, item.reason = known.answered, known.reason
             item.bulk = known.bulk and bool(known.tries or known.refusals)
         self._by_target[effect.target] = item
         return item
@@ -283,16 +298,25 @@ def _mark_bulk(items: list[Item]) -> None:
 def succeeded(item: Item, now: float) -> None:
     """The effect succeeded; the same one is not repeated before a watch had time to show its outcome."""
     item.running, item.tries, item.refusals, item.not_before = False, 0, 0, now + item.effect.settle
-    item.wanted = inf
+    item.wanted, item.answered, item.reason = inf, inf, ""
 
 
 def failed(item: Item, now: float, jitter: float, retry_after: float | None, *, conflict: bool = False) -> float:
     """The effect failed transiently; return the seconds until the next try.  `jitter` is between 0 and 1."""
     first = FIRST_RETRY_AFTER_CONFLICT_SECONDS if conflict else FIRST_RETRY_SECONDS
-    delay = doubled(first, item.tries + 1, LONGEST_RETRY_SECONDS) * (0.5 + jitter)
+    longest = LONGEST_RETRY_OF_A_NAME_SECONDS if item.reason == NAME_HELD else LONGEST_RETRY_SECONDS
+    delay = doubled(first, item.tries + 1, longest) * (0.5 + jitter)
     delay = max(delay, retry_after or 0.0)
+    if now < item.answered + TOLD_AFTER_SECONDS:
+        delay = min(delay, item.answered + TOLD_AFTER_SECONDS - now)
     item.running, item.tries, item.not_before = False, item.tries + 1, now + delay
     return delay
+
+
+def explained(item: Item, now: float, reason: str) -> bool:
+    """Note the reason that the API server gives for this object; True once it has given one for long enough to tell."""
+    item.answered, item.reason = min(item.answered, now), reason
+    return now >= item.answered + TOLD_AFTER_SECONDS
 
 
 def refused(item: Item, now: float, sequence: int, *, longest: bool = False) -> float:

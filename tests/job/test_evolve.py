@@ -7,7 +7,7 @@ from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import At
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scaler import HostsPublished, ScaleFailed, ScaleSucceeded, WorkersReleased
-from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
+from shared.job.events.scheduler import JobRestarted, SecretGone, SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobFailed
 from shared.job.events.watcher import (
     ChildGone,
@@ -392,3 +392,38 @@ def test_a_place_that_was_given_up_is_not_vacant_when_its_disruption_is_told_lat
 def test_a_new_attempt_waits_for_no_refusal_of_the_one_before():
     refused = EffectRefused(effect="CreatePod", reason="QuotaExceeded")
     assert not given(*a_created_job(), refused, JobRestarted(attempt=1)).job.refusals
+
+
+def test_a_refusal_says_since_when_it_lasts_and_for_which_slots():
+    quota = EffectRefused(effect="CreatePod", reason="QuotaExceeded", slots=(workers(2, 3),))
+    story = [*a_created_job(workers=4), quota, EffectRefused(effect="CreatePod", reason="QuotaExceeded")]
+    known = given(*story).job.refusals["CreatePod"]
+    assert (known.since.sequence, known.at.sequence) == (len(story) - 1, len(story))
+    other = given(*story, EffectRefused(effect="CreatePod", reason="Denied")).job.refusals["CreatePod"]
+    assert other.since.sequence == len(story) + 1, "another reason is another refusal"
+    assert {slot.index for slot in given(*story[:-1]).job.refusals["CreatePod"].slots} == {2, 3}
+
+
+def test_a_name_that_is_held_stands_beside_a_refusal_of_the_others_until_its_own_pod_is_seen():
+    held = EffectRefused(effect="CreatePod", reason="NameHeld", slots=(workers(1, 2),), message="resnet-worker-1 waits")
+    job = given(*a_created_job(workers=4), held, EffectRefused(effect="CreatePod", reason="QuotaExceeded")).job
+    assert {refusal.reason for refusal in job.refusals.values()} == {"NameHeld", "QuotaExceeded"}
+    seen = given(*a_created_job(workers=4), held, pods(worker(0), worker(1))).job.held_names
+    assert seen is not None
+    assert ([slot.index for slot in seen.slots], seen.probe) == ([2], 2)
+    assert not given(*a_created_job(workers=4), held, pods(worker(1), worker(2))).job.refusals
+
+
+@pytest.mark.parametrize(
+    ("effect", "fact"),
+    [
+        pytest.param("DeletePod", PodsGone(uids=(Uid("pod-1"),)), id="a pod is gone"),
+        pytest.param("DeletePod", pods(worker(1, version=99, deleting=True)), id="a pod is being deleted"),
+        pytest.param("NudgeLauncher", pods(launcher(version=99, hosts=7)), id="the launcher was nudged"),
+        pytest.param("DeleteSecret", SecretGone(attempt=0), id="a Secret is gone"),
+    ],
+)
+def test_a_refusal_ends_with_the_fact_that_shows_the_effect_to_have_succeeded(effect: str, fact: AnyEvent):
+    story = [*a_running_job(workers=2), EffectRefused(effect=effect, reason="Forbidden")]
+    assert effect in given(*story).job.refusals
+    assert effect not in given(*story, fact).job.refusals

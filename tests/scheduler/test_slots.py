@@ -169,6 +169,13 @@ def test_a_refusal_is_waited_out_and_then_probed_with_one_pod():
     given(*due, pods(worker(0))).then(scheduler, pod(1), pod(2))
 
 
+def test_a_name_that_is_held_keeps_no_other_pod_waiting_and_of_many_such_names_one_probes():
+    held = EffectRefused(effect="CreatePod", reason="NameHeld", slots=(workers(0, 1),), message="resnet-worker-0 waits")
+    story = [*a_created_job(workers=4), service(), secret(), held]
+    given(*story).then(scheduler, pod(2), pod(3), pod(0))
+    given(*story, pods(worker(2), worker(3), worker(0))).then(scheduler, pod(1))
+
+
 def test_what_is_refused_for_good_is_not_tried_again():
     refused = EffectRefused(effect="CreatePod", reason="Invalid", permanent=True)
     given(*a_created_job(workers=2), service(), secret(), refused).then_nothing(scheduler)

@@ -286,7 +286,7 @@ def test_a_decider_that_insists_is_slowed_down():
         delays.append(refused(begun(effects, WEST, now, sequence=9), now, 9))
         assert due(effects, WEST, now=now + delays[-1] - 0.01, sequence=99) == []
         now += delays[-1]
-    assert delays == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]
+    assert delays == [1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60, 60]
 
 
 def test_another_effect_may_fare_better_and_is_tried_once_the_refusal_was_read():

@@ -7,7 +7,8 @@ import pytest
 
 from shared.cluster.objects import Metadata
 from shared.errors import Refused, Transient
-from shared.job.naming import JOB_UID
+from shared.job.naming import ATTEMPT, JOB_UID
+from shared.job.reasons import NAME_HELD
 from shared.job.state import Job
 from shared.runtime.ownership import QUICK_SECONDS, is_controlled, must_be_controlled
 from tests.kit.histories import KEY
@@ -23,6 +24,9 @@ def an_object(
     kind: str = "TrainingJob",
     labelled: str | None = None,
     going: bool = False,
+    grace: int = 0,
+    finalizers: tuple[str, ...] = (),
+    attempt: str = "0",
 ) -> Metadata:
     """An object that `owner` (a job called `name`) controls, and whose labels say `labelled`."""
     known = {"apiVersion": JOB.api_version, "kind": kind, "name": name, "uid": owner, "controller": True}
@@ -31,9 +35,11 @@ def an_object(
         "name": "resnet-worker-0",
         "uid": "pod-0",
         "ownerReferences": owners,
-        "labels": {JOB_UID: owner if labelled is None else labelled},
+        "labels": {JOB_UID: owner if labelled is None else labelled, ATTEMPT: attempt},
+        "finalizers": [*finalizers],
     }
-    return msgspec.convert(document | ({"deletionTimestamp": GOING} if going else {}), Metadata)
+    gone = {"deletionTimestamp": GOING, "deletionGracePeriodSeconds": grace} if going else {}
+    return msgspec.convert(document | gone, Metadata)
 
 
 def test_ours_is_what_this_very_job_controls():
@@ -61,6 +67,62 @@ def test_what_lets_go_soon_is_waited_for(meta: Metadata | None, same: bool):
     with pytest.raises(Transient) as trouble:
         must_be_controlled(meta, JOB, "pod resnet-worker-0", same=same)
     assert trouble.value.retry_after == QUICK_SECONDS
+    assert trouble.value.reason == (NAME_HELD if meta is not None else "")
+
+
+OF_A_NAME = "pod resnet-worker-0 waits for the pod of that name of"
+OF_AN_EARLIER_JOB = f"{OF_A_NAME} an earlier TrainingJob resnet (uid uid-0)"
+GOES = ", which is being deleted since 2029-12-31T23:59:30Z"
+FINALIZERS = ("example.com/keep",)
+
+
+@pytest.mark.parametrize(
+    ("meta", "node", "words"),
+    [
+        pytest.param(
+            an_object("uid-0", going=True, grace=30),
+            "node-1",
+            f"{OF_AN_EARLIER_JOB}{GOES} with 30 s to end; node node-1 has not said that it has ended, and kubectl "
+            "delete pod resnet-worker-0 -n team-a --force --grace-period=0 ends it if the node is gone for good",
+            id="an earlier job's, on a node",
+        ),
+        pytest.param(
+            an_object("uid-0", going=True, grace=30, finalizers=FINALIZERS),
+            "node-1",
+            f"{OF_AN_EARLIER_JOB}{GOES}; its finalizers keep it (example.com/keep), and kubectl patch "
+            """pod resnet-worker-0 -n team-a --type=merge -p '{"metadata":{"finalizers":null}}' takes them off""",
+            id="an earlier job's with finalizers",
+        ),
+        pytest.param(
+            an_object("uid-0"),
+            "",
+            f"{OF_AN_EARLIER_JOB}, which the garbage collector has not deleted yet",
+            id="an earlier job's that nothing has deleted",
+        ),
+        pytest.param(
+            an_object("uid-1", going=True, grace=30),
+            "",
+            f"{OF_A_NAME} the same slot{GOES} with 30 s to end",
+            id="of the same slot",
+        ),
+        pytest.param(
+            an_object("uid-1", going=True, grace=30, attempt="2"),
+            "",
+            f"{OF_A_NAME} attempt 3{GOES} with 30 s to end",
+            id="of another attempt, as people count them",
+        ),
+        pytest.param(
+            an_object("uid-9", name="bert", going=True, grace=30),
+            "",
+            f"{OF_A_NAME} TrainingJob bert (uid uid-9){GOES} with 30 s to end",
+            id="another job's",
+        ),
+    ],
+)
+def test_whose_a_held_name_is_and_what_frees_it_is_said(meta: Metadata, node: str, words: str):
+    with pytest.raises(Transient) as trouble:
+        must_be_controlled(meta, JOB, "pod resnet-worker-0", node=node)
+    assert trouble.value.words == words
 
 
 @pytest.mark.parametrize(

@@ -457,7 +457,7 @@ class TestActing:
         async with Stage(Small(wanting(0), act)).running() as stage:
             stage.see()
             await asyncio.sleep(3_600)
-            assert 10 < len(stage.bodies("EffectRefused")) < 25, "1, 2, 4 s and so on up to five minutes"
+            assert 5 < len(stage.bodies("EffectRefused")) < 10, "1, 2, 4 s and so on up to a minute"
 
     @in_virtual_time
     async def test_a_refusal_that_cannot_be_recorded_now_is_recorded_later(self):

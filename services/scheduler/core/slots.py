@@ -92,7 +92,11 @@ def missing(job: Job) -> list[Step]:
         return steps
     filled = {pod.slot for pod in job.pods.values()}
     wanted = quota.within(job, sorted(slot for slot in job.attempt.slots - filled if _known(job, slot)))
-    refusal = job.refusals.get("CreatePod")
+    held, refusal = job.held_names, job.refusals.get("CreatePod")
+    if held is not None:
+        # The others do not wait for a name; of those that do, a few probe.
+        waiting = [slot for slot in wanted if slot in held.slots]
+        wanted = [slot for slot in wanted if slot not in held.slots] + waiting[: held.probe]
     if refusal is not None:
         # After a refusal a few pods probe: an exhausted quota would refuse each of a thousand.
         wanted = wanted[: refusal.probe]

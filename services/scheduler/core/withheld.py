@@ -6,14 +6,16 @@ An admission webhook may repeat the whole pod.  Values of the environment and of
 from collections.abc import Iterator
 from typing import Any
 
-from shared.errors import Refused
+from shared.errors import Refused, Transient
 from shared.withheld import without
 
 
-def without_values(refusal: Refused, what: str, manifest: dict[str, Any]) -> Refused:
+def without_values(refusal: Refused | Transient, what: str, manifest: dict[str, Any]) -> Refused | Transient:
     """The refusal of this object, with words that repeat no value of its environment or annotations."""
     words = without(refusal.words, _values(manifest))
     message = f"{what}: {refusal.reason}" + (f": {words[:LONGEST_LOGGED]}" if words else "")
+    if isinstance(refusal, Transient):
+        return Transient(message, retry_after=refusal.retry_after, reason=refusal.reason, words=words)
     return Refused(message, reason=refusal.reason, field=refusal.field, words=words)
 
 

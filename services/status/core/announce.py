@@ -34,6 +34,9 @@ _OF_JOB = (
 _CREATED = ("CreatePod", "CreateService")
 """Effects whose refusal has a reason of its own in some kinds."""
 
+_UNTOLD = ("OwnRequest", "Announce")
+"""Effects whose refusal the request tells, or that cannot be told so."""
+
 _KUBERNETES_OWN = ("foregroundDeletion", "orphan")
 """Finalizers of the garbage collector."""
 
@@ -66,6 +69,7 @@ def announcements(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
     ]
     steps += [_of_refusal(job, effect, refusal, words["Refused"]) for effect, refusal in refused.items()]
     steps += _of_lost_nodes(job)
+    steps += _of_other_refusals(job, refused)
     steps += _of_ignored(job)
     steps += _of_deletion(job)
     requests = [request for request in job.scaling.requests.values() if request.shown]
@@ -110,6 +114,16 @@ def _of_lost_nodes(job: Job) -> list[Announce]:
     found = dict.fromkeys(at for lost in job.lost.values() for at in (lost.at, lost.terminating) if at is not None)
     told = [(at, *lost_nodes.told_at(job, at)) for at in found]
     return [_of_job(job, at, reason, message, warning=True) for at, reason, message in told if message]
+
+
+def _of_other_refusals(job: Job, told: Mapping[str, Refusal]) -> list[Announce]:
+    """Those that no condition and no Event of the kind's own tells, each once for as long as it lasts."""
+    hindered = {condition.reason for condition in job.conditions if _hindered(job, condition)}
+    return [
+        _of_job(job, refusal.since, refusal.reason, refusal.sentence, warning=True)
+        for key, refusal in job.refusals.items()
+        if key not in told and refusal.effect not in _UNTOLD and refusal.reason not in hindered
+    ]
 
 
 def _of_ignored(job: Job) -> list[Announce]:

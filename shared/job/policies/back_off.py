@@ -7,8 +7,11 @@ import re
 
 from shared.backoff import doubled
 from shared.job.events.refused import EffectRefused
-from shared.job.state import Job
+from shared.job.reasons import NAME_HELD
+from shared.job.state import Job, Refusal, refusal_key
+from shared.job.views import each
 
+_WORD = re.compile(r"[\w.-]+")
 _NUMBER = re.compile(r"[0-9]+")
 
 FIRST_START_SECONDS = 10
@@ -37,11 +40,23 @@ def before_effect(refusals: int) -> int:
 def told_already(job: Job, event: EffectRefused) -> bool:
     """True if a refusal after the longest back-off is the one that the job knows, in the same words.
 
-    It needs no event: the effect stays due, and its service tries it again after the longest back-off.  Other numbers
+    It needs no event: its service tries the effect again after the longest back-off.  Other numbers
     are no news: those of a quota change whenever another pod begins.
     """
-    known = job.refusals.get(event.effect)
-    if known is None or not known.due or before_effect(known.count) < LONGEST_EFFECT_SECONDS:
+    known = job.refusals.get(refusal_key(event.effect, event.reason))
+    if known is None:
+        return False
+    if event.reason == NAME_HELD:
+        return _knows_names(job, known, event)
+    if before_effect(known.count) < LONGEST_EFFECT_SECONDS:
         return False
     told = (known.reason, known.field, known.permanent, _NUMBER.sub("0", known.message))
     return told == (event.reason, event.field, event.permanent, _NUMBER.sub("0", event.message))
+
+
+def _knows_names(job: Job, known: Refusal, event: EffectRefused) -> bool:
+    """True if the job knows of these names that are held, and its message speaks of one that still is."""
+    if not event.slots:
+        return known.message == event.message
+    spoken = set(_WORD.findall(known.message))
+    return each(event.slots) <= known.slots and any(job.pod_name(slot) in spoken for slot in known.slots)

@@ -28,7 +28,7 @@ def of_scheduling(job: Job) -> Verdict | None:
     if seconds is None or assigned is None or not job.starting or not passed(job, assigned.sequence, SCHEDULING):
         return None
     waits = trouble(job)
-    refusal = job.refusals.get("CreatePod")
+    refusal = job.refusals.get("CreatePod") or job.held_names
     refused = text.with_words(f"CreatePod: {refusal.reason}", refusal.message) if refusal else ""
     why = waits.sentence if waits else refused
     message = reasons.told(reasons.ENDS, reasons.SCHEDULING_TIMEOUT, seconds=seconds) + (f"; {why}" if why else "")
