@@ -126,7 +126,7 @@ async def test_6_what_cannot_run_is_refused_with_a_reason_and_runs_when_correcte
         await world.shows("Created", reason)
         await world.running("other")
         status = world.status(TRAININGJOBS, "resnet")
-        assert (status["phase"], world.condition(TRAININGJOBS, "resnet", "Created")) == ("", ("False", reason))
+        assert (status["phase"], world.condition(TRAININGJOBS, "resnet", "Created")) == ("Refused", ("False", reason))
         assert not any(name.startswith("resnet") for name in world.pods())
         world.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"spec": good["spec"]})
         await world.running()
@@ -399,7 +399,7 @@ async def test_35_a_name_that_cannot_be_a_pods_makes_nothing_and_shows_why(name:
         await world.shows("Created", "InvalidName", name=name)
         await world.running("other")
         await world.quiet()
-        assert world.status(TRAININGJOBS, name)["phase"] == ""
+        assert world.status(TRAININGJOBS, name)["phase"] == "Refused"
         assert sorted(world.pods()) == ["other-launcher", "other-worker-0"]
         assert [held.at[1] for held in world.store.find(SERVICES)] == ["other"]
 
