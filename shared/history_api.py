@@ -21,8 +21,10 @@ TEXTS = ("why", "report")
 """Parts that are told as lines of text as well."""
 
 
+INCLUDED = ("None", "Metadata", "Object")
+"""The values of `includeObject`: `kubectl get --sort-by` asks for whole objects."""
 NAMED = "metadata.name="
-"""The field selector of a list."""
+"""The field selector of one name."""
 SECONDS_DIGITS = 9
 
 
@@ -55,6 +57,12 @@ class Question(msgspec.Struct, frozen=True):
     """True if a watch may tell how far it has come."""
     seconds: int = 0
     """The most seconds of a stream; 0 for as long as the service likes."""
+    labels: str = ""
+    """Of a list: its label selector."""
+    fields: str = ""
+    """Of a list: its field selector; one that has a single name is `only` as well."""
+    include: str = ""
+    """Of a table: what each row has besides its cells, one of `INCLUDED`; the metadata if it is empty."""
 
     @property
     def verb(self) -> str:
@@ -83,15 +91,14 @@ def path_of(question: Question) -> str:
 def with_query(question: Question, query: Mapping[str, str]) -> Question:
     """The question with the options of its query that its part has; other ones are ignored.
 
-    Raises `Refused` for a selector or a version that is none.
+    Raises `Refused` for a version or a part of a row that is none.
     """
     part, named = question.part, bool(question.name)
     streams = not named or part == "events"
     watch = streams and query.get("watch") in ("1", "true")
     selector = "" if named else query.get("fieldSelector", "")
-    if selector and not (only := _only(selector)):
-        words = f"the field selector {selector[:64]!r} is none that is known; a list has metadata.name=KIND.NAME alone"
-        raise Refused(words, reason="Invalid")
+    if (include := query.get("includeObject", "")) not in ("", *INCLUDED):
+        raise Refused(f"includeObject is {', '.join(INCLUDED)}, and not {include[:64]!r}", reason="Invalid")
     return msgspec.structs.replace(
         question,
         about=query.get("about", "") if part == "why" else "",
@@ -99,7 +106,10 @@ def with_query(question: Question, query: Mapping[str, str]) -> Question:
         after=_after(query, watch=watch, part=part),
         text=part in TEXTS and query.get("output") == "text",
         every=not named and query.get("every") == "true",
-        only=only if selector else "",
+        only=_only(selector),
+        fields=selector,
+        labels="" if named else query.get("labelSelector", ""),
+        include="" if part else include,
         watch=watch,
         bookmarks=watch and query.get("allowWatchBookmarks") in ("1", "true"),
         seconds=(whole_number(query.get("timeoutSeconds", ""), SECONDS_DIGITS) or 0) if watch else 0,
@@ -107,6 +117,7 @@ def with_query(question: Question, query: Mapping[str, str]) -> Question:
 
 
 def _only(selector: str) -> str:
+    """The name of a selector of one name alone; empty for any other."""
     name = selector.removeprefix(NAMED).removeprefix("=")
     return name if selector.startswith(NAMED) and not {",", "="} & {*name} else ""
 

@@ -49,9 +49,15 @@ class Aggregation:
     def group(self, name: str) -> Json | None:
         return next((group for group in self.groups() if group["name"] == name), None)
 
+    def described(self) -> Json:
+        """The OpenAPI documents of these APIs, for the index: their servers are asked for them."""
+        specs = [entry.object()["spec"] for entry in self._store.all(API_SERVICES.key)]
+        paths = [f"apis/{spec['group']}/{spec['version']}" for spec in specs]
+        return {path: {"serverRelativeURL": f"/openapi/v3/{path}"} for path in paths}
+
     def of(self, path: str) -> Entry | None:
-        """The APIService of a path `/apis/<group>/<version>/...`."""
-        match path.split("/"):
+        """The APIService of a path `/apis/<group>/<version>/...`, or of the OpenAPI document of such paths."""
+        match path.removeprefix("/openapi/v3").split("/"):
             case ["", "apis", group, version, *_] if group and version:
                 return self._store.get(API_SERVICES.key, Place("", f"{version}.{group}"))
         return None

@@ -89,10 +89,9 @@ PARAMETERS = [
 ]
 
 
-def openapi_index(registry: Registry) -> Json:
-    """The index of the OpenAPI documents."""
-    paths = {_path(one): {"serverRelativeURL": f"/openapi/v3/{_path(one)}"} for one in registry if not one.virtual}
-    return {"paths": paths}
+def openapi_paths(registry: Registry) -> Json:
+    """The OpenAPI documents, for the index."""
+    return {_path(one): {"serverRelativeURL": f"/openapi/v3/{_path(one)}"} for one in registry if not one.virtual}
 
 
 def openapi_document(registry: Registry, path: str) -> Json:

@@ -193,7 +193,8 @@ class ApiServer:
             case ["apis", group, version]:
                 return answer(discovery.resources(registry, group, version))
             case ["openapi", "v3"]:
-                return answer(discovery.openapi_index(registry))
+                aggregated = self.aggregation.described() if self.aggregation else {}
+                return answer({"paths": discovery.openapi_paths(registry) | aggregated})
             case ["openapi", "v3", *path]:
                 return answer(discovery.openapi_document(registry, "/".join(path)))
             case _:

@@ -5,7 +5,7 @@ An answer is kept until the log has a newer event under its subjects, in bounded
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -20,6 +20,7 @@ from muster.saved import line_of
 from muster.targets import Asked, find, must_be_names, parse_target, subjects_of
 from muster.why import answered
 from services.history import documents
+from services.history.core.selection import Selection
 from services.history.documents import Kept
 from shared.errors import Refused, Transient
 from shared.eventlog import EventLog, Stored
@@ -102,12 +103,12 @@ class Answers:
         async with self._turn():
             return await self._answer(question, as_table)
 
-    async def folded(self, question: Question, began: dict[JobKey, int] | None = None) -> "Fold":
-        """The fold of now for a stream, with the first sequence of each job in `began`.  Raises as `answer`."""
+    async def folded(self, question: Question) -> "Fold":
+        """The fold of now for a stream.  Raises as `answer`."""
         asked, subjects = self._meant(question)
         log = await self.log()
         async with self._turn(), self._folds:
-            fold = Fold(keep=False, began=began)
+            fold = Fold(keep=False)
             await self._read(log, fold, asked, subjects, question)
             return fold
 
@@ -128,8 +129,8 @@ class Answers:
 
     def _meant(self, question: Question) -> tuple[Asked | None, tuple[str, ...]]:
         """The job or request, None for a list; and the filters of its events."""
-        words = (question.namespace, question.name, question.only, question.at, question.about, question.uid)
-        if sum(map(len, words)) > MOST_WORDS:
+        named = (question.namespace, question.name, question.only, question.at, question.about, question.uid)
+        if sum(map(len, (*named, question.labels, question.fields))) > MOST_WORDS:
             raise Refused(f"a question has at most {MOST_WORDS} characters; ask with the names alone", reason="Invalid")
         must_be_names(question.namespace)
         if not (name := question.name or question.only):
@@ -205,21 +206,24 @@ class Answers:
 class Fold:
     """The fold of some subjects, within bounds."""
 
-    def __init__(self, *, keep: bool, began: dict[JobKey, int] | None = None) -> None:
-        """With `keep` the events are kept, too; `began` gets the first sequence of each job."""
+    def __init__(self, *, keep: bool) -> None:
+        """With `keep` the events are kept, too."""
         self.histories = Histories()
         self.events: list[Stored] = []
         self.subjects: tuple[str, ...] = ()
         """The filters of the events."""
+        self.first: dict[JobKey, int] = {}
+        """The first sequence of each job."""
+        self.began: dict[JobKey, str] = {}
+        """When that was recorded."""
         self._keep = keep
-        self._began = began
         self._bytes = 0
 
     def fold(self, stored: Stored) -> None:
         if (history := self.histories.fold(stored)) is None:
             return
-        if self._began is not None:
-            self._began.setdefault(history.job.key, stored.sequence)
+        self.first.setdefault(history.job.key, stored.sequence)
+        self.began.setdefault(history.job.key, stored.time)
         if self._keep:
             self._bytes += len(stored.body)
             self.events.append(stored)
@@ -231,20 +235,25 @@ class Fold:
             raise Refused(words, reason="TooLarge")
 
 
-def kept_of(histories: Histories, question: Question, kinds: Kinds) -> list[Kept]:
-    """The histories of a list, by namespace, name and uid."""
-    found = [Kept(Shown.of(each, kinds), each.time) for each in listed(histories, gone=True)]
+def kept_of(histories: Histories, began: Mapping[JobKey, str], question: Question, kinds: Kinds) -> list[Kept]:
+    """The histories of a list, by namespace, name and uid; `began` has the time of the first event of each.
+
+    Raises `Refused` for a selector that selects none.
+    """
+    selection = Selection(question)
+    found = [Kept(Shown.of(each, kinds), each.time, began[each.job.key]) for each in listed(histories, gone=True)]
     if not question.every:
         newest = {(each.shown.namespace, each.name): each for each in sorted(found, key=_age)}
         found = [each for each in found if newest[each.shown.namespace, each.name] is each]
-    return [each for each in found if question.only in ("", each.name)]
+    return [each for each in found if selection.has(each.name, each.shown.namespace, each.labels)]
 
 
 def _render(question: Question, asked: Asked | None, fold: Fold, kinds: Kinds, as_table: bool) -> Answer:
     histories, events = fold.histories, fold.events
     if asked is None:
-        found, version = kept_of(histories, question, kinds), max(histories.position, 1)
-        return _json(documents.table(found, version) if as_table else documents.listed(found, version))
+        found, version = kept_of(histories, fold.began, question, kinds), max(histories.position, 1)
+        shown = documents.table(found, version, question.include) if as_table else documents.listed(found, version)
+        return _json(shown)
     if question.part == "why":
         as_json = not question.text
         lines = answered(
@@ -262,8 +271,9 @@ def _render(question: Question, asked: Asked | None, fold: Fold, kinds: Kinds, a
         case "report":
             report = told_report(reported(history, mine, kinds), as_json=not question.text)
             return _text(report, "text/plain" if question.text else "application/json")
-    kept = Kept(Shown.of(history, kinds), history.time)
-    return _json(documents.table([kept], kept.shown.sequence) if as_table else kept.document)
+    kept = Kept(Shown.of(history, kinds), history.time, fold.began[history.job.key])
+    as_row = documents.table([kept], kept.shown.sequence, question.include)
+    return _json(as_row if as_table else kept.document)
 
 
 def _moment(at: str) -> Callable[[Stored], bool]:

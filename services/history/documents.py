@@ -1,11 +1,13 @@
 """The documents of the API: discovery, errors, histories and tables, in the words of the command line."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from muster.get import Shown, cells
+from services.history.core.selection import labels_of
 from shared.history_api import API_VERSION, GROUP, KIND, PARTS, PLURAL, VERSION
 from shared.job.naming import JobKey, Uid
 
@@ -24,6 +26,8 @@ class Kept(msgspec.Struct, frozen=True):
     shown: Shown
     time: str
     """When its last event was recorded."""
+    began: str
+    """When its first event was recorded."""
 
     @property
     def name(self) -> str:
@@ -34,9 +38,14 @@ class Kept(msgspec.Struct, frozen=True):
         return JobKey(self.shown.namespace, self.shown.name, Uid(self.shown.uid))
 
     @property
+    def labels(self) -> dict[str, str]:
+        return labels_of(self.shown.name, self.shown.kind, self.shown.phase, gone=self.shown.gone)
+
+    @property
     def metadata(self) -> Json:
         named = {"name": self.name, "namespace": self.shown.namespace, "uid": self.shown.uid}
-        return {**named, "resourceVersion": str(self.shown.sequence)}
+        version = {"resourceVersion": str(self.shown.sequence), "creationTimestamp": _whole_seconds(self.began)}
+        return {**named, **version, "labels": self.labels}
 
     @property
     def document(self) -> Json:
@@ -60,18 +69,14 @@ def listed(found: Sequence[Kept], version: int) -> Json:
     }
 
 
-def table(found: Sequence[Kept], version: int) -> Json:
-    """The rows that `kubectl get` prints; a namespace is printed by kubectl."""
+def table(found: Sequence[Kept], version: int, include: str = "") -> Json:
+    """The rows that `kubectl get` prints; a namespace is printed by kubectl.  `include` is one of `INCLUDED`."""
     named = [("NAME", 0), ("PHASE", 0), ("READY", 0), ("RESTARTS", 0), ("LAST EVENT", 0), *((each, 1) for each in WIDE)]
     columns = [*named, ("NOTE", 0)]
     rows = []
     for each in found:
         known = {**cells(each.shown), "NAME": each.name, "LAST EVENT": each.time[:19] + "Z", "NOTE": each.shown.note}
-        row = {
-            "cells": [known[name] for name, _ in columns],
-            "object": {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": each.metadata},
-        }
-        rows.append(row)
+        rows.append({"cells": [known[name] for name, _ in columns], "object": _included(each, include)})
     return {
         "apiVersion": "meta.k8s.io/v1",
         "kind": "Table",
@@ -85,9 +90,27 @@ def table(found: Sequence[Kept], version: int) -> Json:
     }
 
 
-def framed(what: str, kept: Kept, *, as_table: bool) -> bytes:
+def _whole_seconds(time: str) -> str | None:
+    """The time as Kubernetes has it; None for an event without one, which an administrator planted."""
+    try:
+        return f"{datetime.fromisoformat(time).astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    except ValueError:
+        return None
+
+
+def _included(kept: Kept, include: str) -> Json | None:
+    match include:
+        case "None":
+            return None
+        case "Object":
+            return kept.document
+        case _:
+            return {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": kept.metadata}
+
+
+def framed(what: str, kept: Kept, *, as_table: bool, include: str = "") -> bytes:
     """A change as a watch tells it."""
-    return _frame(what, table([kept], kept.shown.sequence) if as_table else kept.document)
+    return _frame(what, table([kept], kept.shown.sequence, include) if as_table else kept.document)
 
 
 def bookmark(version: int, *, as_table: bool) -> bytes:

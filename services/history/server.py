@@ -15,7 +15,7 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from services.history import documents
+from services.history import documents, openapi
 from services.history.access import Access
 from services.history.answers import COME_AGAIN_SECONDS, Answers, Busy
 from services.history.core.trust import Person, Trust
@@ -84,6 +84,8 @@ class Server:
         self._strangers.know(request)
         if request.method != "GET":
             return _failed(405, "MethodNotAllowed", "a history can only be read")
+        if (described := openapi.document(request.path)) is not None:
+            return _document(described, "")
         found = documents.discovery(request.path, aggregated := _aggregated(request))
         if found is not None:
             return _document(found, aggregated if "items" in found else "")

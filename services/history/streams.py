@@ -7,12 +7,15 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 
+from msgspec.structs import replace
+
 from muster.get import Shown
 from muster.history import of_history
 from muster.saved import line_of
 from muster.targets import find, must_be_names
 from services.history import documents
 from services.history.answers import COME_AGAIN_SECONDS, Answers, Busy, asked_for, kept_of
+from services.history.core.selection import Selection
 from services.history.documents import Kept
 from shared.errors import Refused
 from shared.eventlog import EventLog
@@ -91,8 +94,8 @@ class Streams:
         """
         log = await self._answers.log()
         await _must_have(log, question.after)
-        began = dict[JobKey, int]()
-        fold = await self._answers.folded(question, began)
+        selection, include = Selection(question), question.include
+        fold = await self._answers.folded(question)
         histories, counted, kinds = fold.histories, len(fold.histories), self._answers.kinds
         self._jobs += counted
         try:
@@ -100,31 +103,44 @@ class Streams:
                 words = f"all watches have more than {STREAMED_JOBS} jobs; watch one job, or `muster get -w --nats`"
                 raise Refused(words, reason="TooLarge")
             # A reader goes on after the last version that it saw, so each is told in the order of versions.
-            known = sorted(kept_of(histories, question, kinds), key=lambda kept: kept.shown.sequence)
+            every = kept_of(histories, fold.began, replace(question, labels=""), kinds)
+            known = sorted(every, key=lambda kept: kept.shown.sequence)
             progress.reached = question.after
             yield b""
+            named = set[tuple[str, str]]()
             for kept in known:
-                if kept.shown.sequence > question.after:
-                    what = "ADDED" if began[kept.key] > question.after else "MODIFIED"
-                    yield documents.framed(what, kept, as_table=as_table)
-            named = {(kept.shown.namespace, kept.name) for kept in known}
+                new, changed = fold.first[kept.key] > question.after, kept.shown.sequence > question.after
+                if selection.has(kept.name, kept.shown.namespace, kept.labels):
+                    named.add((kept.shown.namespace, kept.name))
+                    what = "ADDED" if new else "MODIFIED"
+                else:
+                    # Its reader may have seen it with the labels that it had before.
+                    what = "" if new or not question.after else "DELETED"
+                if what and changed:
+                    yield documents.framed(what, kept, as_table=as_table, include=include)
             progress.reached = max(histories.position, 1)
-            del known, began
+            del known, every
             async with aclosing(log.read(after=histories.position, subjects=fold.subjects)) as batches:
                 async for batch in batches:
-                    changed: dict[JobKey, History] = {}
+                    later: dict[JobKey, History] = {}
                     for stored in batch.events:
                         if (history := histories.fold(stored)) is not None and history.job.key.uid != NO_UID:
-                            changed[history.job.key] = history
+                            fold.began.setdefault(history.job.key, stored.time)
+                            later[history.job.key] = history
                     self._jobs += len(histories) - counted
                     counted = len(histories)
-                    for history in sorted(changed.values(), key=lambda history: history.sequence):
-                        kept = Kept(Shown.of(history, kinds), history.time)
-                        if question.only not in ("", kept.name):
-                            continue
+                    for history in sorted(later.values(), key=lambda history: history.sequence):
+                        kept = Kept(Shown.of(history, kinds), history.time, fold.began[history.job.key])
                         place = (kept.shown.namespace, kept.name)
-                        yield documents.framed("MODIFIED" if place in named else "ADDED", kept, as_table=as_table)
-                        named.add(place)
+                        if selection.has(kept.name, kept.shown.namespace, kept.labels):
+                            what = "MODIFIED" if place in named else "ADDED"
+                            named.add(place)
+                        elif place in named:
+                            what = "DELETED"
+                            named.remove(place)
+                        else:
+                            continue
+                        yield documents.framed(what, kept, as_table=as_table, include=include)
                     progress.reached = max(histories.position, 1)
                     if self._jobs > STREAMED_JOBS:
                         raise Refused("all watches together have too many jobs now; ask again", reason="Expired")

@@ -1,5 +1,6 @@
 """The history service behind kube-apiserver: four users, stock kubectl, and what its absence costs others."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -8,8 +9,10 @@ import pytest
 import pytest_asyncio
 
 from devcluster.controlplane import ControlPlane
-from tests.history.conftest import API_SERVICE, HOME, RESNET, USERS, Site, a_site
+from tests.history.conftest import API_SERVICE, HOME, PATIENCE_SECONDS, RESNET, USERS, Site, a_site
 from tests.kit.controlplane import require_control_plane
+
+V2 = "/openapi/v2"
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 
@@ -73,6 +76,19 @@ async def test_its_documents_are_those_of_the_command_line(site: Site):
     assert json.loads(one.out)["job"]["gone"] is True
     absent = await site.kubectl("viewer-a", "get", "jobhistory", "trainingjob.none", "-n", "team-a")
     assert "the log knows no TrainingJob team-a/none" in absent.complaint
+
+
+async def test_kubectl_sorts_selects_and_explains_histories(site: Site):
+    rows = await site.until("viewer-a", "get", "jh", "-n", "team-a", "--sort-by=.job.sequence")
+    assert [line.split()[0] for line in rows.out.splitlines()[1:]] == ["trainingjob.resnet", "trainingjob.bygone"]
+    refused = await site.kubectl("viewer-a", "get", "jh", "-n", "team-a", "-l", "a=b")
+    assert "the labels of jobs are not in the log" in refused.complaint
+    explained = await site.until("viewer-a", "explain", "jobhistories.job.requestsOver")
+    assert "How many of them are over" in explained.out
+    # The older document, of which kube-apiserver makes one with its own.
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while "/apis/history.muster.dev/v1/namespaces" not in (await site.kubectl("admin", "get", "--raw", V2)).out:
+            await asyncio.sleep(1)
 
 
 async def test_a_watch_passes_kube_apiserver_by_the_rights_of_its_reader(site: Site):

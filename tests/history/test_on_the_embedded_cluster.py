@@ -40,6 +40,17 @@ async def test_kubectl_lists_and_gets_histories_and_reads_their_parts(site: Site
     assert json.loads((await site.kubectl("viewer-a", "get", "--raw", f"{RESNET}/at/4")).out)["phase"] == "Created"
 
 
+async def test_kubectl_sorts_selects_and_explains_histories(site: Site):
+    rows = await site.kubectl("viewer-a", "get", "jh", "-n", "team-a", "--sort-by=.job.sequence")
+    assert [line.split()[0] for line in rows.out.splitlines()[1:]] == ["trainingjob.resnet", "trainingjob.bygone"]
+    gone = await site.kubectl("viewer-a", "get", "jh", "-n", "team-a", "-l", f"{GROUP}/gone=true", "-o", "name")
+    assert gone.out.split() == [f"jobhistory.{GROUP}/trainingjob.bygone"]
+    refused = await site.kubectl("viewer-a", "get", "jh", "-n", "team-a", "-l", "a=b")
+    assert (refused.code, "the labels of jobs are not in the log" in refused.complaint) == (1, True)
+    explained = await site.kubectl("viewer-a", "explain", "jobhistories.job.requestsOver")
+    assert "How many of them are over" in explained.out, explained.complaint
+
+
 async def test_a_request_past_kube_apiserver_is_refused_whoever_it_says_to_be(site: Site):
     trust = ssl.create_default_context(cadata=site.authority.decode())
     trust.check_hostname = False

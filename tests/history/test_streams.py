@@ -7,12 +7,13 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from services.history import streams
 from services.history.answers import Busy
 from services.history.streams import Progress, Streams
 from shared.errors import Refused
-from shared.history_api import Question
+from shared.history_api import Question, with_query
 from shared.job.events.status import JobFailed
 from shared.job.events.watcher import JobGone
 from tests.history.test_answers import ask, of
@@ -21,6 +22,7 @@ from tests.kit.builders import a_running_job, scaling_out
 from tests.muster.test_get import Log
 
 TEAM_A = Question("team-a", watch=True)
+RESNET_ALONE = with_query(Question("team-a"), {"watch": "1", "fieldSelector": "metadata.name=trainingjob.resnet"})
 EVENTS = ask(part="events", watch=True)
 
 
@@ -96,11 +98,29 @@ async def test_nothing_is_promised_before_it_was_sent(log: Log):
 
 
 async def test_a_watch_of_one_name_tells_of_no_other(log: Log):
-    async with aclosing(watched(log, Question("team-a", watch=True, only="trainingjob.resnet"))) as stream:
+    async with aclosing(watched(log, RESNET_ALONE)) as stream:
         assert [brief(each)[1] for each in await taken(stream, 1)] == ["trainingjob.resnet"]
         log.add(*a_running_job(2), name="new", uid="uid-7")
         log.add(JobFailed(reason="JobFailed"))
         assert [brief(each) for each in await taken(stream, 1)] == [("MODIFIED", "trainingjob.resnet", "Failed")]
+
+
+async def test_a_history_that_is_no_longer_selected_leaves_a_watch(log: Log):
+    running = Question("team-a", watch=True, labels="history.muster.dev/phase=Running,history.muster.dev/gone=false")
+    async with aclosing(watched(log, running)) as stream:
+        (first,) = await taken(stream, 1)
+        assert brief(first) == ("ADDED", "trainingjob.resnet", "Running")
+        log.add(JobFailed(reason="JobFailed"))
+        log.add(*a_running_job(2), name="new", uid="uid-7")
+        left, new = await taken(stream, 2)
+        assert brief(left) == ("DELETED", "trainingjob.resnet", "Failed")
+        assert brief(new)[:2] == ("ADDED", "trainingjob.new")
+    version = int(first["object"]["metadata"]["resourceVersion"])
+    async with aclosing(watched(log, replace(running, after=version))) as stream:
+        assert {brief(each)[:2] for each in await taken(stream, 2)} == {
+            ("DELETED", "trainingjob.resnet"),
+            ("ADDED", "trainingjob.new"),
+        }
 
 
 async def test_a_version_beyond_the_log_is_expired(log: Log):

@@ -1,0 +1,65 @@
+"""Selectors of a list, as Kubernetes reads them, and the labels that a history has."""
+
+import pytest
+
+from services.history.core.selection import GONE, KIND, NAME, PHASE, Selection, labels_of
+from shared.errors import Refused
+from shared.history_api import Question
+
+FAILED = labels_of("resnet", "TrainingJob", "Failed", gone=False)
+
+
+@pytest.mark.parametrize(
+    ("selector", "selected"),
+    [
+        pytest.param("", True, id="none"),
+        pytest.param(f"{PHASE}=Failed", True, id="a value"),
+        pytest.param(f"{PHASE}==Failed", True, id="a value with two signs"),
+        pytest.param(f"{PHASE} = Running", False, id="another value, with spaces"),
+        pytest.param(f"{PHASE}!=Running", True, id="any other value"),
+        pytest.param(f"{PHASE} in (Running, Failed)", True, id="one of two"),
+        pytest.param(f"{PHASE} notin (Running,Failed)", False, id="none of two"),
+        pytest.param(f"{PHASE}", True, id="there"),
+        pytest.param(f"!{PHASE}", False, id="not there"),
+        pytest.param(f"{GONE}=false,{KIND}=TrainingJob,{NAME}=resnet", True, id="all parts hold"),
+        pytest.param(f"{PHASE} in (Failed,Running),{KIND}=TFJob", False, id="one part does not hold"),
+    ],
+)
+def test_labels_select(selector: str, selected: bool):
+    assert Selection(Question(labels=selector)).has("trainingjob.resnet", "team-a", FAILED) == selected
+
+
+@pytest.mark.parametrize(
+    ("selector", "selected"),
+    [
+        pytest.param("metadata.name=trainingjob.resnet", True, id="a name"),
+        pytest.param("metadata.name!=trainingjob.resnet", False, id="all but one name"),
+        pytest.param("metadata.name=a,metadata.name=b", False, id="two names"),
+        pytest.param("metadata.namespace==team-a,metadata.name!=tfjob.x", True, id="a namespace"),
+    ],
+)
+def test_fields_select(selector: str, selected: bool):
+    assert Selection(Question(fields=selector)).has("trainingjob.resnet", "team-a", FAILED) == selected
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        pytest.param(Question(labels="a=b"), "the labels of jobs are not in the log", id="a label of a job"),
+        pytest.param(Question(labels="a!=b"), "the labels of jobs are not in the log", id="without a label of a job"),
+        pytest.param(Question(labels=f"{PHASE}>3"), "is no part of a selector", id="an order"),
+        pytest.param(Question(labels=f"{PHASE}=a=b"), "is no part of a selector", id="two signs"),
+        pytest.param(Question(labels=f"{PHASE}=a,"), "is no part of a selector", id="an empty part"),
+        pytest.param(Question(fields="status.phase=Running"), "by metadata.name and metadata.namespace", id="a field"),
+        pytest.param(Question(fields="metadata.name"), "write field=value", id="a field alone"),
+        pytest.param(Question(fields="metadata.name in (a)"), "write field=value", id="a field among some"),
+    ],
+)
+def test_what_cannot_be_selected_is_refused(question: Question, words: str):
+    with pytest.raises(Refused, match=words) as refused:
+        Selection(question)
+    assert refused.value.reason == "Invalid"
+
+
+def test_a_label_is_one_that_kubernetes_takes():
+    assert labels_of("x" * 64, "TFJob", "", gone=True) == {KIND: "TFJob", GONE: "true"}
