@@ -13,7 +13,7 @@ from shared.job.reasons import of_refusal, plain
 from shared.job.spec import LAUNCHER, PASSING, UNLIMITED, WORKER, JobSpec, Problem, RoleSpec, waits_for_turn
 from shared.job.state import Job, refusal_key
 from shared.job.text import MOST_MESSAGE, counted, in_a_row, last_words, range_words
-from shared.job.timers import BACK_OFF, FORCED_DELETION, REPLACEMENT
+from shared.job.timers import BACK_OFF, FORCED_DELETION, NOTICE, REPLACEMENT
 from shared.job.views import Actor, ChildView, PodView, ranges
 
 _TIMERS = {
@@ -121,6 +121,7 @@ def scale_wish(event: ScaleRequested, by: str = "") -> str:
 def noticed(event: DisruptionNoticed, pods: Iterable[PodView]) -> str:
     """The notice that a node is about to be removed, with its pods."""
     node = f"node {event.node} is about to go" if event.node else "some pods are about to go"
+    node += f" in {event.seconds} s" if event.seconds else ""
     names = ", ".join(sorted(pod.name for pod in pods))
     return f"{node}: {plain(event.reason)}" + (f"; it takes {names} along" if names else "")
 
@@ -201,6 +202,8 @@ def timer_line(name: str, seconds: int | None) -> str:
         return f"the wait before {name.removeprefix(BACK_OFF)} is tried again is over{length}"
     if name.startswith(REPLACEMENT):
         return f"the wait before the next replacement is over{length}"
+    if name.startswith(NOTICE):
+        return f"the node goes soon, and its workers leave{length}"
     if name.startswith(FORCED_DELETION):
         return f"the pods of the lost node had their time to end{length}"
     return _TIMERS.get(name, f"the timer {name} ran out{{}}").format(length)

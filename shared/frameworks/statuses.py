@@ -6,7 +6,7 @@ from shared.frameworks.definition import Document
 from shared.job import text
 from shared.job.conditions import Condition
 from shared.job.losses import Tally, Vacancy
-from shared.job.policies import lost_nodes, replacement
+from shared.job.policies import lost_nodes, notice, replacement
 from shared.job.spec import PASSING
 from shared.job.state import Job
 from shared.job.views import PodView, alive, occupies
@@ -64,22 +64,26 @@ def whole_seconds(time: str) -> str | None:
 
 
 def with_losses(job: Job, known: Condition) -> Condition:
-    """The condition of the phase with its lost nodes; Running also with the workers that are not replaced."""
-    return _with_lost_nodes(job, _with_lost_workers(job, known))
+    """The condition of the phase with its nodes that are lost or go; Running also with the workers not replaced."""
+    return _with_nodes(job, _with_lost_workers(job, known))
 
 
-def _with_lost_nodes(job: Job, known: Condition) -> Condition:
-    """The milestones tell of them while an attempt starts."""
+def _with_nodes(job: Job, known: Condition) -> Condition:
+    """The milestones tell of lost nodes while an attempt starts."""
     shown = "Running" if job.phase == "Scaling" else job.phase
-    if known.type != shown or not known.status or not job.lost or job.over or (job.starting and job.attempt.begun):
+    if known.type != shown or not known.status or job.over or (job.starting and job.attempt.begun):
         return known
-    told = lost_nodes.sentences(job)
-    if not told:
+    since = [lost.terminating or lost.at for lost in job.lost.values()]
+    sentences = lost_nodes.sentences(job)
+    if (launcher := notice.of_launcher(job)) is not None:
+        at, _, sentence = launcher
+        sentences.append(sentence)
+        since.append(at)
+    if not sentences:
         return known
-    newest = max((lost.terminating or lost.at for lost in job.lost.values()), key=lambda at: at.sequence)
-    message = text.first("; ".join([*told, known.message] if known.message else told))
-    updated = max(known.updated, newest, key=lambda at: at.sequence)
-    return msgspec.structs.replace(known, message=message, updated=updated)
+    newest = max([known.updated, *since], key=lambda at: at.sequence)
+    message = text.first("; ".join([*sentences, known.message] if known.message else sentences))
+    return msgspec.structs.replace(known, message=message, updated=newest)
 
 
 def _with_lost_workers(job: Job, known: Condition) -> Condition:

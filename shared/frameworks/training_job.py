@@ -328,7 +328,7 @@ def _scaler(job: Job, request: Request) -> str | None:
 def _leaving(job: Job) -> SortedSet[int]:
     request = job.scaling.open_request
     asked = [member.index for member in request.leaving] if request is not None else []
-    return job.leaving | asked
+    return job.leaving | asked | [slot.index for slot in job.attempt.replaced_ahead]
 
 
 TRAININGJOB = TrainingJob()

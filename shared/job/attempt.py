@@ -45,6 +45,8 @@ class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Spent slots that were neither replaced nor released, without the launcher's."""
     refilled: Mapping[Slot, Refill] = {}
     """Slots that replaced others; may have entries of released slots."""
+    replaced_ahead: SortedSet[Slot] = SortedSet()
+    """Workers that have a replacement and stay until it is Ready: their node is announced to go."""
     replaced: int = 0
     """The number of replacements that count against backoffLimit."""
     tallies: Mapping[str, Tally] = {}

@@ -13,7 +13,7 @@ from shared.job.events import scaler, scheduler, status
 from shared.job.events.catalog import Decision
 from shared.job.membership import Members
 from shared.job.naming import RESTART_REQUESTED, Slot
-from shared.job.policies import replacement
+from shared.job.policies import notice, replacement
 from shared.job.request import Request
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, JobSpec
@@ -77,10 +77,10 @@ def cause(job: Job, decision: Decision) -> Cause:
 
 
 def cause_of_refill(job: Job, slot: Slot) -> Cause:
-    """The cause of filling a slot again: the loss of its pod, or the end of the back-off after it."""
+    """The cause of filling a slot again: the loss of its pod, the end of its back-off, or a notice before it."""
     vacancy = job.attempt.vacancies.get(slot)
     if vacancy is None:
-        return UNKNOWN
+        return Cause(job.attempt.news.get(slot, 0), slot) if slot in job.attempt.slots else UNKNOWN
     waited = _timer(job, vacancy.at.sequence, replacement.timer_name(vacancy.wait))
     return waited if waited.sequence else Cause(vacancy.at.sequence, slot)
 
@@ -232,6 +232,8 @@ def _published(job: Job, decision: scaler.HostsPublished) -> Iterator[Cause]:
         return
     changed = indices(decision.members) ^ job.listed_workers
     yield from _news(job, map(job.attempt.worker_slot, changed))
+    for uid, known in job.notices.items():
+        yield _timer(job, known.at.sequence, notice.timer_name(notice.seconds_to_stay(job, uid)))
 
 
 def _released(job: Job, decision: scaler.WorkersReleased) -> Iterator[Cause]:

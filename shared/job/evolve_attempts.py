@@ -45,8 +45,10 @@ def assigned(job: Job, event: SlotsAssigned, at: At) -> Job:
     if first and wanted != workers:
         # The size was edited between the decision and this event: the edit waits in the queue.
         job = with_scaling(with_edit(job, wanted, at), size=workers)
+    ahead = (job.attempt.replaced_ahead | replaced) & job.attempt.slots - slots
     attempt = replace(
         job.attempt,
+        replaced_ahead=ahead,
         slots=job.attempt.slots | slots,
         spent=job.attempt.spent - slots,
         assigned=at if first else job.attempt.assigned,
@@ -105,13 +107,13 @@ def slots_released(job: Job, event: SlotsReleased, at: At) -> Job:
 
 
 def workers_released(job: Job, event: WorkersReleased, at: At) -> Job:
-    """Release workers; without a request their slots become vacancies, because the job keeps its size."""
+    """Release workers; without a request their slots become vacancies, but for those that were replaced ahead."""
     if event.request:
         return released(job, event.slots)
     slots = each(event.slots) & job.attempt.unreleased
     job = spoiling(released(job, event.slots), slots)
     vacancies = dict(job.attempt.vacancies)
-    for slot in slots:
+    for slot in slots - job.attempt.replaced_ahead:
         losses = losses_before(job, slot)
         vacancies[slot] = Vacancy(at=at, reason=event.reason, disrupted=True, losses=losses, wait=before_start(losses))
     return with_attempt(job, vacancies=vacancies)

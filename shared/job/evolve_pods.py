@@ -88,7 +88,7 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
             over[slot] = None
             if not pod.deleting:
                 tallies[pod.role] = _counted(tallies.get(pod.role, Tally()), pod)
-            if pod.role != LAUNCHER:
+            if pod.role != LAUNCHER and slot not in attempt.replaced_ahead:
                 # A kubelet may lose the status of a container that ran.
                 ran = pod.ran or (known is not None and known.phase == "Running")
                 vacancies[slot], failure = _lost(job, replace(pod, ran=ran), disrupted.get(pod.uid), at)
@@ -172,8 +172,7 @@ def noticed(job: Job, event: DisruptionNoticed, at: At) -> Job:
     if not new:
         return job
     job = replace(with_news(job, new, at), disrupted={**job.disrupted, **new})
-    notices = dict.fromkeys(new, Notice(at, event.seconds)) if event.seconds else {}
-    return replace(job, notices={**job.notices, **notices}) if notices else job
+    return replace(job, notices={**job.notices, **dict.fromkeys(new, Notice(at, event.seconds))})
 
 
 def node_lost(job: Job, event: NodeLost, at: At) -> Job:
@@ -247,7 +246,7 @@ def pods_gone(job: Job, uids: Sequence[Uid], at: At) -> Job:
         if slot in attempt.slots and slot not in lost and newest[slot] <= pod.version:
             # No decision released the slot, so the pod was lost.
             lost[slot] = None
-            if pod.role != LAUNCHER:
+            if pod.role != LAUNCHER and slot not in attempt.replaced_ahead:
                 vacancies[slot], failure = _lost(job, replace(pod, deleting=True), disruption, at)
                 failures.append(failure)
     attempt = replace(

@@ -155,7 +155,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     disrupted: Mapping[Uid, str] = {}
     """Pods that will be evicted or lose their node, with the reason."""
     notices: Mapping[Uid, Notice] = {}
-    """Those of them whose node stays for a while."""
+    """Those of them whose node announced its end."""
     lost: Mapping[Uid, LostNode] = {}
     """Pods whose node is not Ready or unreachable."""
     children: Mapping[tuple[str, str], ChildView] = {}

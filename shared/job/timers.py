@@ -28,6 +28,9 @@ REPLACEMENT = "Replacement:"
 FORCED_DELETION = "ForcedDeletion:"
 """The prefix of the timer of a forced deletion; the seconds follow, because pods have different grace periods."""
 
+NOTICE = "Notice:"
+"""The prefix of the timer of an announced end of a node; the seconds follow, because notices have different lengths."""
+
 BACK_OFF = "BackOff:"
 """The prefix of a refused effect's timer."""
 

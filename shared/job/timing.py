@@ -10,7 +10,7 @@ from shared.backoff import doubled
 from shared.job import timers
 from shared.job.events.event import At
 from shared.job.naming import NO_UID
-from shared.job.policies import lost_nodes, replacement, restart
+from shared.job.policies import lost_nodes, notice, replacement, restart
 from shared.job.policies.back_off import before_effect
 from shared.job.reasons import NAME_HELD
 from shared.job.request import Request
@@ -60,6 +60,7 @@ def next_due(job: Job) -> tuple[Timer, ...]:
         for slot, departure in job.departures.items()
         if departure.seen and departure.drain and slot in job.attempt.slots and not job.over
     ]
+    found += _of_notices(job)
     found += _of_the_end(job) if job.over else [*_of_limits(job), *_of_attempts(job)]
     found += _of_stuck_pods(job)
     return (*_pending(job, found),)
@@ -68,6 +69,14 @@ def next_due(job: Job) -> tuple[Timer, ...]:
 def _pending(job: Job, found: Iterable[Timer]) -> Iterator[Timer]:
     # Workers that left in one event share a timer.
     return (timer for timer in dict.fromkeys(found) if not passed(job, timer.anchor, timer.name))
+
+
+def _of_notices(job: Job) -> Iterator[Timer]:
+    if job.over:
+        return
+    for uid, known in job.notices.items():
+        if seconds := notice.seconds_to_stay(job, uid):
+            yield promise(known.at, notice.timer_name(seconds), seconds)
 
 
 def _of_stuck_pods(job: Job) -> Iterator[Timer]:

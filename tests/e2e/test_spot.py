@@ -97,9 +97,10 @@ async def test_the_workers_of_a_node_that_an_autoscaler_removes_move_before_it_g
         await until_as_before(operator, "spot")
         told = await operator.types("spot")
         assert told.count("DisruptionNoticed") == 1
-        # Out of the hosts file first, then drained and released, and only then replaced.
-        published, released = told.index("HostsPublished", told.index("DisruptionNoticed")), "WorkersReleased"
-        assert published < told.index("TimePassed", published) < told.index(released)
+        # Replaced first, then out of the hosts file, and at last drained and released.
+        replaced = told.index("SlotsAssigned", told.index("DisruptionNoticed"))
+        published = told.index("HostsPublished", replaced)
+        assert published < told.index("TimePassed", published) < told.index("WorkersReleased")
         await operator.assert_replayed("spot")
 
 

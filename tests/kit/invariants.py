@@ -20,6 +20,7 @@ from shared.job.events.scaler import (
 from shared.job.events.scheduler import JobRestarted
 from shared.job.fold import Histories, History
 from shared.job.naming import JobKey, Uid
+from shared.job.policies import notice
 from shared.job.spec import WORKER
 from shared.job.state import Job
 from shared.job.upcast import UnknownEvent, read_event
@@ -163,7 +164,7 @@ class LogChecker:
         names = {job.pod_name(slot) for slot in leaving}
         if request.spec is not None and request.spec.pod_names and names != {*request.spec.pod_names}:
             self.fault(f"I13 {request.name} asked for {request.spec.pod_names}, and {sorted(names)} leave")
-        role, workers = job.spec.worker, len(job.attempt.workers)
+        role, workers = job.spec.worker, len(job.attempt.workers - job.attempt.replaced_ahead)
         size = workers + len(each(event.added)) - len(leaving)
         replaceable = sum(slot.role == WORKER for slot in job.attempt.vacancies)
         if event.added and role.max_replicas is not None and size > role.max_replicas:
@@ -177,7 +178,7 @@ class LogChecker:
         for index in members - job.listed_workers - job.leaving:
             if (pod := pods.get(slot_of(index))) is None or not pod.ready:
                 self.fault(f"I7 the hosts files published at {sequence} list worker {index}, which is not Ready")
-        doomed = {pod.slot for pod in job.pods.values() if pod.uid in job.disrupted}
+        doomed = {pod.slot for pod in job.pods.values() if pod.uid in job.disrupted} - notice.in_time(job)
         if listed := doomed & {slot_of(index) for index in members}:
             names = sorted(map(job.pod_name, listed))
             self.fault(f"I7 the hosts files published at {sequence} list {names}, which are about to be disrupted")

@@ -1,4 +1,4 @@
-"""Workers whose node is about to go: out of the hosts files at once, drained, released, never listed again."""
+"""Workers whose node is about to go: replaced first where there is time, out of the hosts files, drained, released."""
 
 import pytest
 

@@ -40,9 +40,10 @@ async def test_the_workers_of_a_tainted_node_move_and_the_job_goes_on():
     async with World(drain_seconds=DRAIN) as world:
         await a_job_on_a_node(world)
         taint(world, OLD)
-        await world.until(lambda: world.hosts() == [], "they leave the hosts file at once")
-        assert nodes_of(world)["worker-0"] == OLD, "and drain meanwhile"
         await world.until(lambda: world.hosts() == ["resnet-worker-2", "resnet-worker-3"], "others take their places")
+        assert nodes_of(world)["worker-0"] == OLD, "the old workers drain meanwhile"
+        assert world.count("HostsPublished") == 2, "the launcher loads new files once"
+        await world.until(lambda: world.count("WorkersReleased") == 1, "they are released")
         await world.quiet()
         assert nodes_of(world) == {"launcher": NEW, "worker-2": NEW, "worker-3": NEW}
         job = world.job()
@@ -146,6 +147,7 @@ async def test_a_service_that_was_away_meanwhile_owes_the_same(author: str):
         await world.pass_seconds(30)
         await world.start(author)
         await world.until(lambda: world.hosts() == ["resnet-worker-2", "resnet-worker-3"], "others take their places")
+        await world.until(lambda: world.count("WorkersReleased") == 1, "they are released")
         await world.quiet()
         assert world.count("WorkersReleased") == 1
 

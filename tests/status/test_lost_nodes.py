@@ -9,9 +9,9 @@ from services.status.core.effects import Announce
 from shared.frameworks.kinds import BUILT_IN
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.status import JobRestarting, JobSucceeded
-from shared.job.events.watcher import NodeBack, NodeLost
+from shared.job.events.watcher import DisruptionNoticed, NodeBack, NodeLost
 from shared.job.naming import Uid
-from tests.kit.builders import a_created_job, a_running_job, pods, worker
+from tests.kit.builders import a_created_job, a_running_job, launcher, pods, worker
 from tests.kit.groups import a_running_group
 from tests.kit.stories import given
 
@@ -66,3 +66,12 @@ def test_there_is_an_event_when_a_node_is_lost_and_one_when_its_pods_are_given_u
     assert first == ("NodeUnreachable", WAITS)
     assert second[1].startswith(WAITS)
     assert "--force" in second[1]
+
+
+def test_a_launcher_whose_node_goes_is_told_with_the_time():
+    notice = DisruptionNoticed(node="gpu-3", uids=(Uid("pod-launcher"),), reason="SpotInterruption", seconds=120)
+    events = [*a_running_job(workers=2), pods(launcher(version=30, node="gpu-3")), notice]
+    goes = "SpotInterruption: node gpu-3 goes at 00:02:12 UTC, and resnet-launcher with it"
+    assert conditions(*events)["Running"].startswith(goes)
+    told = [step for step in announcements(given(*events).job) if isinstance(step, Announce)]
+    assert [step.reason for step in told if step.message.startswith(goes)] == ["SpotInterruption"]

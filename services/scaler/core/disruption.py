@@ -1,6 +1,7 @@
 """Drains and releases workers before their eviction or the removal of their node.  Pure.
 
-`membership.py` takes them out of the hosts files at once; the scheduler replaces them after their release.
+`membership.py` takes them out of the hosts files.  The scheduler replaces them before that where there is time for it,
+else after their release.
 """
 
 from shared.job import reasons

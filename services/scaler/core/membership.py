@@ -1,7 +1,8 @@
 """Decides the members: the workers in the hosts files.  Pure.
 
 The first members are all workers, as soon as all are Ready.  A member leaves when its pod is released, ends, is
-deleted, vanishes or is disrupted; a pod that is not Ready for a while stays a member.  Losses bypass the scale queue.
+deleted, vanishes or is disrupted; one whose node stays for a while leaves when its replacement is Ready.  A pod that is
+not Ready for a while stays a member.  Losses bypass the scale queue.
 """
 
 from services.scaler.core.disruption import disrupted
@@ -10,7 +11,7 @@ from services.scaler.core.policy import Policy
 from shared.job.events.scaler import HostsPublished
 from shared.job.membership import Members, Unknown
 from shared.job.naming import Uid
-from shared.job.policies import lost_nodes, replacement
+from shared.job.policies import lost_nodes, notice, replacement
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job
@@ -51,16 +52,22 @@ def next_members(job: Job) -> SortedSet[int] | Unknown:
     arriving = request.added if request is not None else SortedSet()
     known = job.listed_workers | job.leaving
     elastic = job.spec is not None and job.spec.handling.elastic
-    staying, slot_of = job.attempt.slots - doomed, job.attempt.worker_slot
+    staying, slot_of = job.attempt.slots, job.attempt.worker_slot
     if elastic:
         staying -= lost_nodes.away(job)
-    kept = [index for index in job.listed_workers if slot_of(index) in staying and alive(pods.get(slot_of(index)))]
+    listed = [index for index in job.listed_workers if slot_of(index) in staying and alive(pods.get(slot_of(index)))]
+    kept = [index for index in listed if slot_of(index) not in doomed]
+    announced = [index for index in listed if slot_of(index) in notice.in_time(job)] if doomed else []
     come = [
         slot.index
         for slot in job.attempt.workers - doomed - lost_nodes.silent(job)
         if slot.index not in known and slot not in arriving and ready(pods.get(slot))
     ]
-    return SortedSet([*kept, *come])
+    if not announced or len(kept) + len(come) >= min(job.scaling.size, len(job.listed_workers)):
+        return SortedSet([*kept, *come])
+    # Until there is one for each, replacements that are early wait: the launcher loads new files once.
+    room = max(job.scaling.size - len(kept) - len(announced), 0)
+    return SortedSet([*kept, *announced, *come[:room]])
 
 
 def publish(job: Job, wanted: SortedSet[int], request: Uid = Uid(""), *, drain: int = 0) -> HostsPublished:

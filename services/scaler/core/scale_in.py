@@ -30,7 +30,7 @@ def removable(job: Job) -> SortedSet[Slot]:
     still is the one to leave.
     """
     in_place = job.spec is not None and job.spec.handling.in_place
-    return replacement.filled(job) if in_place else job.attempt.workers
+    return replacement.filled(job) if in_place else job.attempt.workers - job.attempt.replaced_ahead
 
 
 def victims(job: Job, count: int) -> tuple[Member, ...]:

@@ -1,12 +1,13 @@
-"""Assigns slots for pods that ended or vanished without a release.  Pure.
+"""Assigns slots for pods that ended or vanished without a release, or whose node is announced to go.  Pure.
 
-`shared/job/policies/replacement.py` has the rules: which pods are replaced, how often and after which back-off.
+`shared/job/policies/replacement.py` has the rules: which pods are replaced, how often and after which back-off;
+`shared/job/policies/notice.py` which are replaced ahead.
 """
 
 from services.scheduler.core.effects import DeletePod
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.naming import Slot
-from shared.job.policies import numbering, replacement
+from shared.job.policies import notice, numbering, replacement
 from shared.job.state import Job
 from shared.job.steps import Record, Step
 from shared.job.verdict import verdict
@@ -16,6 +17,7 @@ from shared.job.views import spans
 def next_steps(job: Job) -> list[Step]:
     """Slots for every vacancy whose back-off is over."""
     due = [slot for slot, vacancy in replacement.replaceable(job).items() if replacement.due(job, vacancy)]
+    due += notice.to_replace(job)
     if not due or verdict(job) is not None:
         # An attempt that is over gets no pods.
         return []

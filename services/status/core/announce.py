@@ -13,7 +13,7 @@ from shared.job.conditions import Condition
 from shared.job.events.event import At
 from shared.job.losses import Failure
 from shared.job.milestones import MILESTONES
-from shared.job.policies import lost_nodes
+from shared.job.policies import lost_nodes, notice
 from shared.job.request import Request
 from shared.job.state import Job, Refusal
 from shared.job.steps import Step
@@ -68,7 +68,7 @@ def announcements(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
         for at in dict.fromkeys(failure.at for failure in failures)
     ]
     steps += [_of_refusal(job, effect, refusal, words["Refused"]) for effect, refusal in refused.items()]
-    steps += _of_lost_nodes(job)
+    steps += _of_nodes(job)
     steps += _of_other_refusals(job, refused)
     steps += _of_ignored(job)
     steps += _of_deletion(job)
@@ -109,10 +109,12 @@ def _of_refusal(job: Job, effect: str, refusal: Refusal, reason: str) -> Announc
     return _of_job(job, refusal.at, reason, message, warning=True)
 
 
-def _of_lost_nodes(job: Job) -> list[Announce]:
-    """A lost node when it is lost, and once more when its pods are being deleted: then they wait for a person."""
+def _of_nodes(job: Job) -> list[Announce]:
+    """A lost node when it is lost, and once more when its pods are being deleted; and that the launcher's node goes."""
     found = dict.fromkeys(at for lost in job.lost.values() for at in (lost.at, lost.terminating) if at is not None)
     told = [(at, *lost_nodes.told_at(job, at)) for at in found]
+    if (launcher := notice.of_launcher(job)) is not None:
+        told.append(launcher)
     return [_of_job(job, at, reason, message, warning=True) for at, reason, message in told if message]
 
 

@@ -20,8 +20,8 @@ Workers on spot nodes usually run longer, as AWS gives two minutes' notice: thei
 
 
 def filled(job: Job) -> SortedSet[Slot]:
-    """The slots of all workers, and of those that will be replaced."""
-    return job.attempt.workers | [slot for slot in replaceable(job) if slot.role == WORKER]
+    """The slots of all workers, and of those that will be replaced; of those replaced ahead only the new ones."""
+    return job.attempt.workers - job.attempt.replaced_ahead | [slot for slot in replaceable(job) if slot.role == WORKER]
 
 
 def replaceable(job: Job) -> dict[Slot, Vacancy]:
@@ -76,7 +76,7 @@ def unreplaced(job: Job) -> dict[Slot, str]:
 def _missing(job: Job) -> int:
     """The number of workers that the job lacks for its size."""
     # The open request's workers do not count, lost or not.  The size includes them until the hosts files do not.
-    present = job.attempt.workers - job.scaling.arriving - job.outgoing
+    present = job.attempt.workers - job.scaling.arriving - job.outgoing - job.attempt.replaced_ahead
     return job.scaling.size - len(job.about_to_leave) - len(present)
 
 
