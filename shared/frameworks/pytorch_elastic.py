@@ -20,8 +20,8 @@ SCHEMA: Document = {
         "minReplicas": number(1, MOST_WORKERS, "The fewest workers; maxReplicas when absent."),
         "maxReplicas": number(1, MOST_WORKERS, "The most workers; minReplicas when absent."),
         "rdzvBackend": choice(*BACKENDS, description="c10d when absent."),
-        "rdzvHost": TEXT | {"description": "The first worker when absent."},
-        "rdzvPort": number(1, HIGHEST_PORT, "The first worker's pytorchjob-port when absent."),
+        "rdzvHost": TEXT | {"description": "A small pod of the job's own when absent."},
+        "rdzvPort": number(1, HIGHEST_PORT, "The workers' pytorchjob-port when absent."),
         "rdzvId": TEXT,
         "rdzvConf": {"type": "array", "items": {"type": "object", "properties": {"key": TEXT, "value": TEXT}}},
         "standalone": BOOLEAN,
@@ -61,7 +61,7 @@ class Elastic(NamedTuple):
     most: int
     backend: str
     host: str
-    """Empty means the first worker."""
+    """Empty means the job's rendezvous pod, or where it has none the first worker."""
     port: int
     """0 means the workers' port."""
     id: str
@@ -76,8 +76,13 @@ class Elastic(NamedTuple):
         """True if the job may have another size than its first."""
         return self.least < self.most
 
+    @property
+    def needs_store(self) -> bool:
+        """True if torchrun serves the store itself, and the user names no place for it."""
+        return self.backend == "c10d" and not self.host and not self.standalone
+
     def environment(self, host: str, port: int) -> dict[str, str]:
-        """The variables that torchrun reads; `host` and `port` are those of the first worker."""
+        """The variables that torchrun reads; the store is at `host` and `port` unless the policy says otherwise."""
         found = {
             "PET_RDZV_ENDPOINT": f"{self.host or host}:{self.port or port}",
             "PET_RDZV_BACKEND": self.backend,

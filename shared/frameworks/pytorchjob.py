@@ -10,12 +10,14 @@ import msgspec
 
 from shared.cluster.objects import Custom
 from shared.frameworks.definition import Definition, Document, Scale
+from shared.frameworks.framework import PodContext
 from shared.frameworks.kubeflow import FREE, KubeflowJob, OfTrainingOperator, is_type
 from shared.frameworks.pytorch_elastic import FIELD, SCHEMA, Elastic, elastic_policy
 from shared.frameworks.reading import Fields
+from shared.frameworks.rendezvous import brings_its_own, rendezvous_name, rendezvous_pod, rendezvous_role
 from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
 from shared.frameworks.schemas import fixed, rule
-from shared.job.spec import WORKER, Handling, JobSpec, RoleSpec
+from shared.job.spec import RENDEZVOUS, WORKER, Handling, JobSpec, RoleSpec
 
 MASTER = "master"
 
@@ -93,6 +95,8 @@ class PyTorchJob(KubeflowJob):
             self._check_size(spec, elastic, worker)
             if elastic.stretches:
                 roles = tuple(_bounded(role, elastic) if role.name == WORKER else role for role in roles)
+            if elastic.needs_store and worker is not None and not self._tells_of_another(spec, worker.container):
+                roles = (*roles, rendezvous_role(manifest.metadata.name, worker.container))
         return super().spec_of(manifest, spec, roles)
 
     def handle(self, spec: Fields, roles: tuple[RoleSpec, ...]) -> Handling:
@@ -124,7 +128,33 @@ class PyTorchJob(KubeflowJob):
             found["PET_NPROC_PER_NODE"] = processes
         if elastic is None:
             return found | {"PET_NNODES": str(size)}
-        return found | elastic.environment(replica.host(WORKER), replica.ports[WORKER])
+        # The pods of an attempt that began without a rendezvous pod have theirs at the first worker.
+        served = replica.size(RENDEZVOUS)
+        host = rendezvous_name(replica.context.key) if served else replica.host(WORKER)
+        return found | elastic.environment(host, replica.ports[WORKER])
+
+    def template(self, manifest: Custom, role: str) -> Document:
+        """The rendezvous has the workers' template."""
+        return super().template(manifest, WORKER if role == RENDEZVOUS else role)
+
+    def pod(self, manifest: Custom, spec: JobSpec, context: PodContext) -> Document:
+        if context.slot.role != RENDEZVOUS:
+            return super().pod(manifest, spec, context)
+        elastic = elastic_policy(Fields(manifest.spec, "spec", []), spec.worker.replicas)
+        return rendezvous_pod(
+            self,
+            self.template(manifest, WORKER),
+            context,
+            container=spec.worker.container,
+            port=(elastic.port if elastic is not None else 0) or self.port(manifest, WORKER),
+            search=False,
+        )
+
+    def _tells_of_another(self, spec: Fields, container: str) -> bool:
+        """True if the workers' template itself tells torchrun of a rendezvous."""
+        specs = spec.part(self.replica_specs)
+        worker = next((specs.part(name) for name in specs.names() if name.lower() == WORKER), None)
+        return worker is not None and brings_its_own(worker.raw("template"), container)
 
     def _check_size(self, spec: Fields, elastic: Elastic, worker: RoleSpec | None) -> None:
         specs = spec.part(self.replica_specs)

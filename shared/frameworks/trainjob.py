@@ -18,6 +18,7 @@ from shared.frameworks.definition import Definition, Document
 from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.pods import pod_of
 from shared.frameworks.pytorch_elastic import UNSHARED
+from shared.frameworks.rendezvous import rendezvous_name, rendezvous_pod
 from shared.frameworks.runtimes import Reference, Without, runtime_of, why_without
 from shared.frameworks.takeover import Inherited, TakeOver
 from shared.frameworks.trainer_schemas import CLUSTER_RUNTIMES, GROUP, KINDS_OF_RUNTIMES, RUNTIMES, TRAIN_JOB, VERSION
@@ -48,6 +49,7 @@ from shared.frameworks.trainjob_status import phase_of, train_job_status
 from shared.job.naming import HOSTFILE, MPI_FOLDER, RESTART, SSH_FOLDER, JobKey, WorkerName
 from shared.job.spec import (
     LAUNCHER,
+    RENDEZVOUS,
     RUNTIME_NOT_FOUND,
     RUNTIMES_NOT_LISTED,
     WORKER,
@@ -166,6 +168,8 @@ class TrainJob(Framework):
         policy = policy_of(runtime)
         variables = self._environment(manifest, spec, context, policy)
         told = (NODE, *(_injected(runtime, name) if policy == "torch" else ()))
+        if role == RENDEZVOUS:
+            return rendezvous_pod(self, templates[name], context, container=NODE, port=PORT, search=True)
         template = with_variables(templates[name], variables, told)
         pod = pod_of(self, template, context, search=True)
         index = str(context.slot.index)
@@ -196,6 +200,11 @@ class TrainJob(Framework):
         hosts = [*members, *launcher]
         return {HOSTFILE: "".join(f"{host}.{key.name} slots={spec.slots_per_worker}\n" for host in hosts)}
 
+    @staticmethod
+    def _rendezvous(context: PodContext) -> str:
+        """The host of the attempt's rendezvous pod; empty for an attempt that began without one."""
+        return f"{rendezvous_name(context.key)}.{context.key.name}" if context.sizes.get(RENDEZVOUS) else ""
+
     def _environment(self, manifest: Custom, spec: JobSpec, context: PodContext, policy: str) -> dict[str, str]:
         """The variables by which a pod finds its rank and the others, as upstream's plug-ins have them."""
         index, size = str(context.slot.index), str(context.sizes.get(WORKER, 0))
@@ -213,7 +222,7 @@ class TrainJob(Framework):
                     "PET_NNODES": f"{least}:{most}",
                     "PET_NPROC_PER_NODE": found["PET_NPROC_PER_NODE"],
                     "PET_RDZV_BACKEND": "c10d",
-                    "PET_RDZV_ENDPOINT": f"{master}:{PORT}",
+                    "PET_RDZV_ENDPOINT": f"{self._rendezvous(context) or master}:{PORT}",
                     "PET_RDZV_ID": context.key.name,
                     **UNSHARED,
                 } | ({"PET_MAX_RESTARTS": str(restarts)} if restarts is not None else {})

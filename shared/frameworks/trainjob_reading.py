@@ -10,6 +10,7 @@ import msgspec
 from shared.cluster.objects import Custom
 from shared.frameworks import openmpi, reading
 from shared.frameworks.definition import Document
+from shared.frameworks.rendezvous import STEM, brings_its_own, rendezvous_role
 from shared.frameworks.runtimes import runtime_of
 from shared.frameworks.templates import DNS_LABEL, LONGEST_CONTAINER_NAME, training_container
 from shared.frameworks.trainer_templates import (
@@ -88,7 +89,7 @@ def parsed(manifest: Custom, spec: reading.Fields, runtime: reading.Fields) -> J
     node = _check_jobs(manifest, jobs, template, spec, mpi=policy == "mpi", computes=computes)
     nodes, roles_of = _sizes(trainer, policies, policy)
     least, most = roles_of
-    longest = len(f"-{node}-0-{(most or nodes) - 1}")
+    longest = max(len(f"-{node}-0-{(most or nodes) - 1}"), len(f"{STEM}0"))
     _check_name(name, max(longest, len(f"-{LAUNCHER}") if policy == "mpi" else 0), runtime)
     limit = reading.Fields(at(jobs.get(node), "template", "spec"), "runtime.spec.template", []).integer(
         "backoffLimit", least=0
@@ -103,12 +104,16 @@ def parsed(manifest: Custom, spec: reading.Fields, runtime: reading.Fields) -> J
         container=NODE,
         stem=f"{name}-{node}-0-",
     )
+    workers: tuple[RoleSpec, ...] = (worker,)
+    torch = policies.part("torch")
+    if torch.has("elasticPolicy") and policy == "torch" and not _tells_of_another(jobs, trainer.members):
+        workers = (worker, rendezvous_role(name, NODE))
     launcher = RoleSpec(name=LAUNCHER, replicas=1, restart_policy="OnFailure", container=NODE)
     mpi = policies.part("mpi")
-    succeeds = "Any" if policies.part("torch").has("elasticPolicy") else "All"
+    succeeds = "Any" if torch.has("elasticPolicy") else "All"
     return JobSpec(
         framework="",
-        roles=(launcher, worker) if policy == "mpi" else (worker,),
+        roles=(launcher, worker) if policy == "mpi" else workers,
         handling=msgspec.structs.replace(LAUNCHED_TOGETHER, elastic=False)
         if policy == "mpi"
         else msgspec.structs.replace(REPLICATED, succeeds=succeeds, elastic=elastic, services="Job"),
@@ -313,6 +318,11 @@ def policy_of(runtime: Any) -> str:
     """The word of the runtime's policy; empty without one."""
     policy = at(runtime, "mlPolicy")
     return next((word for word in POLICIES if at(policy, word) is not None), "")
+
+
+def _tells_of_another(jobs: Mapping[str, Document], trainer: Any) -> bool:
+    """True if the nodes' container itself tells torchrun of a rendezvous."""
+    return any(brings_its_own(pod_template(job, trainer, computes=False), NODE) for job in jobs.values() if trains(job))
 
 
 def node_job(jobs: Mapping[str, Document]) -> str:

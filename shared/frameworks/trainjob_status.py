@@ -12,7 +12,7 @@ from shared.frameworks.statuses import condition, counts, newest_last, with_loss
 from shared.job.conditions import Condition
 from shared.job.naming import JOB_UID, ROLE
 from shared.job.reasons import DEADLINE_EXCEEDED
-from shared.job.spec import LAUNCHER, PASSING, WORKER, Problem
+from shared.job.spec import LAUNCHER, PASSING, RENDEZVOUS, WORKER, Problem
 from shared.job.state import Job
 from shared.job.views import occupies
 
@@ -46,11 +46,16 @@ def train_job_status(framework: StatusRenderer, job: Job) -> Document:
         shown += [msgspec.structs.replace(known, type=word, status=True) for known in refused]
     return {
         "conditions": [condition(known) for known in newest_last(shown)],
-        "jobsStatus": [_job_status(job, role.name) for role in job.spec.roles] if job.spec is not None else [],
+        "jobsStatus": [_job_status(job, role) for role in _shown(job)],
         "replicas": len(job.attempt.workers),
         "selector": f"{JOB_UID}={job.key.uid},{ROLE}={WORKER}",
         "observedGeneration": job.generation,
     }
+
+
+def _shown(job: Job) -> list[str]:
+    """The roles that have a Job upstream."""
+    return [role.name for role in job.spec.roles if role.name != RENDEZVOUS] if job.spec is not None else []
 
 
 def _may_go(problem: Problem) -> bool:

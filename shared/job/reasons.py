@@ -102,6 +102,7 @@ STEPS = {
     "Resumed": Reason("the job is resumed"),
     "WorkersReady": Reason("the workers are Ready"),
     "WorkersReplaced": Reason("other workers take the place of lost ones"),
+    "NoWorkerLeft": Reason("no worker needs the rendezvous any more", since="0.2"),
     "PodsReplaced": Reason("lost pods are made again under their names"),
     "Drained": Reason("the launcher no longer uses the leaving workers"),
     "DrainTimed": Reason("the drain time passed, and the launcher cannot be asked"),

@@ -11,6 +11,8 @@ import msgspec
 
 LAUNCHER = "launcher"
 WORKER = "worker"
+RENDEZVOUS = "rendezvous"
+"""The role of a pod of Muster's own, by which the workers of an elastic group find each other; it is no worker."""
 
 RestartPolicy = Literal["Never", "Always", "OnFailure", "ExitCode"]
 CleanPodPolicy = Literal["None", "Running", "All"]

@@ -4,7 +4,7 @@ import pytest
 
 from shared.frameworks.kinds import BUILT_IN
 from shared.job.naming import Slot
-from shared.job.spec import JobSpec
+from shared.job.spec import RENDEZVOUS, JobSpec
 from tests.crds import admission
 from tests.frameworks.documents import changed, custom
 from tests.kit.pods import pod_for
@@ -21,7 +21,9 @@ def test_an_example_is_admitted_and_makes_the_pods_that_training_operator_makes(
     job = custom(changed(changed(manifest, "metadata.uid", "uid-1"), "metadata.namespace", "kubeflow"))
     spec = framework.parse(job)
     assert isinstance(spec, JobSpec), spec
-    slots = [Slot(0, role.name, index) for role in spec.roles for index in range(role.replicas)]
+    # The rendezvous of an elastic group is Muster's own.
+    roles = [role for role in spec.roles if role.name != RENDEZVOUS]
+    slots = [Slot(0, role.name, index) for role in roles for index in range(role.replicas)]
     pods = [pod_for(job, slot, framework) for slot in slots]
     assert sorted(pod["metadata"]["name"] for pod in pods) == example.pods
 

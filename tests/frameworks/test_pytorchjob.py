@@ -8,6 +8,7 @@ import yaml
 
 from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.job.naming import Slot
+from shared.job.spec import RENDEZVOUS
 from tests.frameworks.documents import ABSENT, Document, changed, custom, pytorch_job, reasons_of, spec_of, variables
 from tests.kit.pods import context_of, pod_for, service_for
 
@@ -40,7 +41,8 @@ reasons = partial(reasons_of, PYTORCHJOB)
 
 def environments(document: Document) -> dict[str, dict[str, str]]:
     job = custom(document)
-    slots = [Slot(0, role.name, index) for role in parsed(document).roles for index in range(role.replicas)]
+    roles = [role for role in parsed(document).roles if role.name != RENDEZVOUS]
+    slots = [Slot(0, role.name, index) for role in roles for index in range(role.replicas)]
     return {
         context_of(job, slot, PYTORCHJOB, sizes={}).name: variables(pod_for(job, slot, PYTORCHJOB)) for slot in slots
     }

@@ -28,10 +28,17 @@ async def test_an_elastic_pytorchjob_loses_a_worker_gets_another_grows_and_loses
     await training.operator.kubectl("scale", job, "--replicas=3")
     joined = await training.says("torch-elastic-worker-2", r"^group workers=3 rank=\d epochs=(\d+)$")
     assert int(joined[1]) >= 5
+    # The first worker is one like the others: the rendezvous is not in it.
+    await training.lose("torch-elastic-worker-0")
+    joined = await training.says("torch-elastic-worker-0", r"^group workers=3 rank=\d epochs=(\d+)$")
+    assert int(joined[1]) >= 10
+    await training.operator.kubectl("scale", job, "--replicas=2")
+    shrunk = await training.says("torch-elastic-worker-1", r"workers=3$(?s:.*)^group workers=2 rank=\d epochs=(\d+)$")
+    assert int(shrunk[1]) >= int(joined[1])
     await training.succeeds(job)
-    await training.learnt("torch-elastic-worker-0", processes="workers=3")
-    epochs = re.findall(r"^epoch=(\d+) ", await training.log("torch-elastic-worker-0"), re.MULTILINE)
+    await training.learnt("torch-elastic-worker-1", processes="workers=2")
+    epochs = re.findall(r"^epoch=(\d+) ", await training.log("torch-elastic-worker-1"), re.MULTILINE)
     # One that broke in the middle was not told, and none was learnt twice.
     assert [int(epoch) for epoch in epochs] == sorted({int(epoch) for epoch in epochs})
-    assert epochs[-1] == "40"
+    assert epochs[-1] == "60"
     await training.end(job)

@@ -87,7 +87,8 @@ def a_job(
         roles = {"Launcher": replica | {"replicas": 1}, "Worker": replica | {"replicas": workers - 1}}
     spec: dict[str, Any] = {f"{container}ReplicaSpecs": roles}
     if kind == "PyTorchJob":
-        spec["elasticPolicy"] = {"minReplicas": 1, "maxReplicas": 4}
+        # These pods have no PyTorch, which a rendezvous pod needs.
+        spec["elasticPolicy"] = {"minReplicas": 1, "maxReplicas": 4, "rdzvHost": f"{name}-worker-0"}
     elif kind == "TFJob":
         spec = {"tfReplicaSpecs": roles}
     metadata = {"name": name, "namespace": "default", "labels": _labels(urgent=urgent)}

@@ -6,7 +6,7 @@ import pytest
 
 from shared.cluster.kinds import PODS
 from shared.frameworks.pytorchjob import PYTORCHJOB
-from tests.frameworks.documents import Document, pytorch_job
+from tests.frameworks.documents import Document, pytorch_job, variables
 from tests.kit.services import AUTHORS
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE
@@ -19,8 +19,16 @@ def a_job(*, restart: str = "", elastic: Document | None = None, **replicas: int
     return applied(pytorch_job(policy=elastic, **replicas), restart=restart)
 
 
+RENDEZVOUS = "mnist-rdzv-0"
+
+
 def workers(*indices: int) -> list[str]:
     return [f"mnist-worker-{index}" for index in indices]
+
+
+def group(*indices: int) -> list[str]:
+    """The pods of an elastic job."""
+    return [RENDEZVOUS, *workers(*indices)]
 
 
 @in_virtual_time
@@ -70,7 +78,7 @@ class TestElastic:
             for size in (4, 2, 4, 3):
                 world.scale(size)
                 await world.has_workers(size)
-                await world.until(lambda size=size: sorted(world.pods()) == workers(*range(size)))  # type: ignore[misc]
+                await world.until(lambda size=size: sorted(world.pods()) == group(*range(size)))  # type: ignore[misc]
                 await world.until(lambda: world.services() == sorted(world.pods()))
                 await world.quiet()
                 assert world.state() == "Running"
@@ -85,12 +93,52 @@ class TestElastic:
             await world.has_workers(2)
             world.scale(4)
             await world.has_workers(4)
-            told = [
-                {known["name"]: known["value"] for known in held.manifest["spec"]["containers"][0]["env"]}
-                for held in world.store.find(PODS, NAMESPACE)
-            ]
+            told = [variables(held.manifest) for name, held in world.pods().items() if name != RENDEZVOUS]
+            assert len(told) == 4
             assert all(one == told[0] for one in told)
-            assert (told[0]["PET_RDZV_ENDPOINT"], told[0]["PET_NNODES"]) == ("mnist-worker-0:23456", "2:4")
+            assert (told[0]["PET_RDZV_ENDPOINT"], told[0]["PET_NNODES"]) == (f"{RENDEZVOUS}:23456", "2:4")
+            assert RENDEZVOUS in world.services()
+
+    @in_virtual_time
+    async def test_a_rendezvous_that_is_lost_comes_back_and_is_no_worker(self):
+        async with Play(PYTORCHJOB) as world:
+            world.play(a_job(elastic=TWO_TO_FOUR, Worker=2))
+            await world.runs(2)
+            first = world.uid(RENDEZVOUS)
+            world.delete(PODS, RENDEZVOUS)
+            await world.until(lambda: RENDEZVOUS in world.pods() and world.uid(RENDEZVOUS) != first)
+            await world.until(lambda: world.state() == "Running")
+            assert world.counts("Worker")[0] == 2
+            assert "Rendezvous" not in world.shown()["replicaStatuses"]
+
+    @in_virtual_time
+    async def test_a_rendezvous_that_cannot_run_ends_the_job_by_its_limit_and_in_its_own_words(self):
+        async with Play(PYTORCHJOB) as world:
+            world.play(applied(a_job(elastic=TWO_TO_FOUR, Worker=2), run={"backoffLimit": 1}))
+            await world.runs(2)
+            first = world.uid(RENDEZVOUS)
+            world.exit_codes[RENDEZVOUS] = 1
+            await world.until(lambda: RENDEZVOUS in world.pods() and world.uid(RENDEZVOUS) != first)
+            world.exit_codes[RENDEZVOUS] = 1
+            await world.comes_to("Failed")
+            assert world.why().startswith(f"BackoffLimitExceeded: {RENDEZVOUS} exited with 1")
+
+    @pytest.mark.parametrize("policy", ["None", "Running", "All"])
+    @in_virtual_time
+    async def test_the_rendezvous_ends_with_the_last_worker_whatever_stays(self, policy: str):
+        async with Play(PYTORCHJOB) as world:
+            world.play(applied(a_job(elastic=TWO_TO_FOUR, Worker=2), run={"cleanPodPolicy": policy}))
+            await world.runs(2)
+            world.exit_codes["mnist-worker-0"] = 0
+            await world.comes_to("Succeeded")
+            if policy == "None":
+                await world.quiet()
+                # The other worker still runs, and may need it.
+                assert RENDEZVOUS in world.pods()
+                world.exit_codes["mnist-worker-1"] = 0
+            await world.until(lambda: RENDEZVOUS not in world.pods())
+            await world.quiet()
+            assert ("mnist-worker-0" in world.pods()) is (policy != "All")
 
     @pytest.mark.parametrize(("size", "reason"), [(5, "AboveMaximum"), (1, "BelowMinimum")])
     @in_virtual_time
@@ -101,7 +149,7 @@ class TestElastic:
             world.scale(size)
             await world.until(lambda: reason in world.told(), "an Event tells")
             await world.quiet()
-            assert sorted(world.pods()) == workers(0, 1, 2)
+            assert sorted(world.pods()) == group(0, 1, 2)
             assert world.why("Created").startswith(f"{reason}: spec.pytorchReplicaSpecs.Worker.replicas: ")
             world.scale(4)
             await world.has_workers(4)
@@ -118,7 +166,7 @@ class TestElastic:
             await world.pass_seconds(590)
             assert world.count("ScaleFailed") == 0
             await world.pass_seconds(20)
-            await world.until(lambda: sorted(world.pods()) == workers(0, 1))
+            await world.until(lambda: sorted(world.pods()) == group(0, 1))
             assert "ScalingOutFailed" in world.told()
             assert world.state() == "Running"
             world.stuck.clear()
@@ -138,7 +186,7 @@ class TestElastic:
             world.stuck.clear()
             await world.has_workers(3)
             await world.until(lambda: world.count("ScaleSucceeded") == 1)
-            assert sorted(world.pods()) == workers(0, 1, 2)
+            assert sorted(world.pods()) == group(0, 1, 2)
 
     @in_virtual_time
     async def test_below_its_minimum_it_waits_ten_minutes_and_no_longer(self):
@@ -177,7 +225,7 @@ class TestElastic:
             )
             await world.until(lambda: world.pods().get("mnist-worker-1") and world.uid("mnist-worker-1") != first)
             await world.has_workers(3)
-            assert sorted(world.pods()) == workers(0, 1, 2)
+            assert sorted(world.pods()) == group(0, 1, 2)
 
     @in_virtual_time
     async def test_a_pause_keeps_the_size(self):
@@ -217,7 +265,7 @@ async def test_a_group_comes_to_the_wanted_size_with_a_crash_at_every_event(auth
             await world.has_workers(2)
             for size in (4, 3):
                 world.scale(size)
-                await world.until(lambda size=size: sorted(world.pods()) == workers(*range(size)))  # type: ignore[misc]
+                await world.until(lambda size=size: sorted(world.pods()) == group(*range(size)))  # type: ignore[misc]
                 await world.has_workers(size)
             await world.until(lambda: world.count("PodsGone") == 1)
             world.delete(PODS, "mnist-worker-0")

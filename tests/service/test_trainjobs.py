@@ -360,12 +360,13 @@ async def test_an_elastic_job_of_torch_grows_and_shrinks_by_its_number_of_nodes(
         world.play(trainer={"numNodes": 2})
         await world.comes_to("Running")
         env = variables(world.pods()["mnist-node-0-0"].manifest)
-        assert (env["PET_NNODES"], env["PET_RDZV_ENDPOINT"]) == ("1:3", "mnist-node-0-0.mnist:29500")
+        assert (env["PET_NNODES"], env["PET_RDZV_ENDPOINT"]) == ("1:3", "mnist-rdzv-0.mnist:29500")
         world.edit({"trainer": {"numNodes": 3}})
-        await world.until(lambda: len(world.pods()) == 3)
+        await world.until(lambda: len(world.pods()) == 4)
         world.change_runtime("newer")
         world.edit({"trainer": {"numNodes": 1}})
-        await world.until(lambda: len(world.pods()) == 1)
+        await world.until(lambda: sorted(world.pods()) == ["mnist-node-0-0", "mnist-rdzv-0"])
+        assert [*world.jobs_status()] == ["node"]
         await world.until(lambda: world.shown()["replicas"] == 1)
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from shared.cluster.kinds import PODS, SERVICES
 from shared.frameworks.pytorchjob import PYTORCHJOB
+from tests.frameworks.documents import variables
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World
 from tests.takeover.recorded import put, recorded, uids
@@ -38,6 +39,8 @@ async def test_it_goes_on_gets_its_third_worker_back_and_is_scaled_both_ways():
     async with world:
         await world.until(lambda: sorted(uids(world)) == BERT and shown(world) == ("Running", 3))
         assert before.items() <= uids(world).items()
+        # The others have their rendezvous there, and no pod of Muster's can take it over.
+        assert variables(world.pods()["bert-worker-2"].manifest)["PET_RDZV_ENDPOINT"] == "bert-worker-0:23456"
         scale(world, 4)
         await world.until(lambda: shown(world) == ("Running", 4))
         scale(world, 2)

@@ -5,6 +5,7 @@ from services.scheduler.core.effects import DeleteJob, DeletePod, DeleteService
 from shared.job.events.scheduler import JobExpired, SlotsReleased
 from shared.job.naming import Slot
 from shared.job.sorted_set import SortedSet
+from shared.job.spec import RENDEZVOUS
 from shared.job.state import Job
 from shared.job.steps import Record, Step
 from shared.job.timers import TIME_TO_LIVE, passed
@@ -20,9 +21,12 @@ def after_the_end(job: Job) -> list[Step]:
         "Running": job.attempt.slots | lingering,
         "All": job.attempt.unreleased,
     }[policy]
-    if not going:
-        return []
-    return [Record(SlotsReleased(slots=spans(going), reason=f"CleanPodPolicy{policy}"))]
+    if going:
+        return [Record(SlotsReleased(slots=spans(going), reason=f"CleanPodPolicy{policy}"))]
+    # A rendezvous never ends by itself, and serves the workers that still run; its log is nobody's result.
+    if job.attempt.slots and all(slot.role == RENDEZVOUS for slot in job.attempt.slots):
+        return [Record(SlotsReleased(slots=spans(job.attempt.slots), reason="NoWorkerLeft"))]
+    return []
 
 
 def expiry(job: Job) -> list[Step]:

@@ -16,7 +16,7 @@ from shared.job.events.watcher import HistoryAccepted, HistoryBroken, HistoryDis
 from shared.job.fold import History
 from shared.job.integrity import Broken, Disputed
 from shared.job.naming import Slot, Uid
-from shared.job.spec import LAUNCHER, WORKER, JobSpec
+from shared.job.spec import LAUNCHER, RENDEZVOUS, WORKER, JobSpec
 from shared.job.state import Job
 from shared.job.views import PodView, alive, ended, spans
 
@@ -224,4 +224,6 @@ def _missing(spec: JobSpec | None, attempt: int) -> frozenset[Slot]:
     """Of a job that needs every pod, all that its spec asks for; another goes on with what there is."""
     if spec is None or not spec.handling.strict:
         return frozenset()
-    return frozenset(Slot(attempt, role.name, index) for role in spec.roles for index in range(role.replicas))
+    # Pods that began without a rendezvous pod have theirs at the first worker.
+    roles = [role for role in spec.roles if role.name != RENDEZVOUS]
+    return frozenset(Slot(attempt, role.name, index) for role in roles for index in range(role.replicas))

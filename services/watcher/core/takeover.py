@@ -12,7 +12,7 @@ from shared.frameworks.takeover import Inherited
 from shared.job.events.watcher import JobAdopted, JobOfAnother
 from shared.job.evolve_adoption import ANOTHER_OPERATOR
 from shared.job.naming import Slot
-from shared.job.spec import LAUNCHER, WORKER, JobSpec
+from shared.job.spec import LAUNCHER, RENDEZVOUS, WORKER, JobSpec
 from shared.job.state import Job
 from shared.job.views import alive, ended, ranges, spans
 
@@ -111,6 +111,9 @@ def _wanted(spec: JobSpec, theirs: Inherited, attempt: int) -> frozenset[Slot]:
         indices = range(role.replicas)
         if role.name == WORKER and theirs.workers is not None:
             found |= {Slot(attempt, role.name, index) for index in theirs.workers}
+        elif role.name == RENDEZVOUS and theirs.begun:
+            # The pods that are there have theirs at the first worker.
+            continue
         elif role.name != LAUNCHER or theirs.begun:
             found |= {Slot(attempt, role.name, index) for index in indices}
     return frozenset(found)

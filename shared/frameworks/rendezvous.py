@@ -1,0 +1,175 @@
+"""The rendezvous of an elastic group of torchrun: a pod of the job's own, which serves the store of its agents.  Pure.
+
+With the backend c10d torchrun serves the store in the pod that the endpoint names.  Upstream names the first worker,
+with which the store and the group are lost.  A pod that only serves the store outlives every worker.
+
+The pod is a role beside the user's: it is counted as no worker, and in no status.  It runs the image of the workers
+where their template lets it run, and takes nothing else of the template that costs something or could keep it waiting.
+"""
+
+import re
+from typing import Any
+
+from shared.frameworks.definition import Document
+from shared.frameworks.framework import PodContext, PodRenderer
+from shared.frameworks.pods import pod_of
+from shared.job.naming import ATTEMPT, JOB_UID, JobKey
+from shared.job.spec import RENDEZVOUS, RoleSpec
+
+STEM = "-rdzv-"
+"""Shorter than a worker's, so that every job with a name for its workers has one for its rendezvous."""
+
+RESOURCES: Document = {
+    "requests": {"cpu": "50m", "memory": "384Mi"},
+    "limits": {"cpu": "1", "memory": "1Gi"},
+}
+"""PyTorch alone, when it is loaded, takes 300 MB, and 240 MB of its files."""
+
+GRACE_SECONDS = 5
+
+_PROGRAM = """\
+import signal, sys
+from torch.distributed import TCPStore
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+store = TCPStore("localhost", int(sys.argv[1]), is_master=True, wait_for_workers=False)
+print("the rendezvous of torchrun listens on port", sys.argv[1])
+while True:
+    signal.pause()
+"""
+
+# The arguments are the program, its port, and the Pythons to try first.
+_SCRIPT = """\
+program=$1 port=$2
+shift 2
+for python in "$@" python3 python /opt/*/bin/python3 /opt/conda/envs/*/bin/python3 /venv/bin/python3 .venv/bin/python3
+do
+  if "$python" -c 'import importlib.util as u, sys; sys.exit(u.find_spec("torch") is None)' 2>/dev/null; then
+    exec "$python" -u -c "$program" "$port"
+  fi
+done
+echo "no Python with torch was found in the image: set rdzvHost and rdzvPort to a store of your own" >&2
+exit 1
+"""
+
+_PROGRAMS = re.compile(r"""([^\s"'=;&|()]*/bin/)(?:activate|torchrun|accelerate|python[0-9.]*)\b""")
+"""The folder of a program in a command, from which its Python comes."""
+
+_ENDPOINT = re.compile(r"--(?:rdzv[-_](?:endpoint|backend)|standalone|master[-_]addr)\b")
+"""Options of torchrun that win over the variables."""
+_VARIABLES = frozenset({"PET_RDZV_ENDPOINT", "PET_RDZV_BACKEND", "PET_STANDALONE"})
+
+_OF_POD = (
+    *("nodeSelector", "tolerations", "runtimeClassName", "schedulerName", "priorityClassName", "preemptionPolicy"),
+    *("imagePullSecrets", "serviceAccountName", "securityContext", "hostUsers", "os"),
+)
+_OF_CONTAINER = ("name", "image", "imagePullPolicy", "envFrom", "workingDir", "volumeMounts", "securityContext")
+"""The fields of the template that the pod keeps."""
+
+_WITHOUT_GPU = {"NVIDIA_VISIBLE_DEVICES": "void", "NVIDIA_DRIVER_CAPABILITIES": ""}
+
+_OF_GANG = re.compile(r"(scheduling|pod-group|kueue|volcano)[\w.-]*(/|$)|.*/(pod-)?group-name$")
+"""Labels and annotations by which it would be counted as a member of a gang, or as a pod in a queue."""
+
+
+def rendezvous_name(key: JobKey) -> str:
+    """The name of a job's rendezvous pod."""
+    return f"{key.name}{STEM}0"
+
+
+def rendezvous_role(job: str, container: str) -> RoleSpec:
+    """The role of the rendezvous, whose pod always comes back."""
+    return RoleSpec(
+        name=RENDEZVOUS,
+        replicas=1,
+        min_replicas=0,
+        restart_policy="Always",
+        container=container,
+        stem=f"{job}{STEM}",
+    )
+
+
+def brings_its_own(template: Any, container: str) -> bool:
+    """True if the training container tells torchrun of another rendezvous; for any JSON."""
+    found = _container(template, container)
+    if any(variable.get("name") in _VARIABLES for variable in _objects(found.get("env"))):
+        return True
+    return any(_ENDPOINT.search(word) for word in _words(found))
+
+
+def rendezvous_pod(
+    framework: PodRenderer, template: Document, context: PodContext, *, container: str, port: int, search: bool
+) -> Document:
+    """Render the pod from the template of the workers, whose training container has that name."""
+    theirs = _container(template, container)
+    spec = template["spec"]
+    kept = {name: spec[name] for name in _OF_POD if spec.get(name) is not None}
+    affinity = spec.get("affinity") or {}
+    if nodes := affinity.get("nodeAffinity"):
+        kept["affinity"] = {"nodeAffinity": nodes}
+    volumes = [_cheap(volume) for volume in _objects(spec.get("volumes"))]
+    made = {name: theirs[name] for name in _OF_CONTAINER if theirs.get(name) is not None}
+    made |= {
+        "command": ["sh", "-c", _SCRIPT, RENDEZVOUS, _PROGRAM, str(port), *_pythons(theirs)],
+        "env": [*_environment(theirs), *({"name": name, "value": value} for name, value in _WITHOUT_GPU.items())],
+        "resources": RESOURCES,
+        "ports": [{"name": RENDEZVOUS, "containerPort": port}],
+    }
+    meta = template.get("metadata") or {}
+    # A rule of the workers about other pods selects by labels, and is not about this pod.
+    choosy = affinity.get("podAntiAffinity") or spec.get("topologySpreadConstraints")
+    labels = {} if choosy else _outside_of_gangs(meta.get("labels"))
+    own = {
+        "metadata": {"labels": labels, "annotations": _outside_of_gangs(meta.get("annotations"))},
+        "spec": kept
+        | {
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": GRACE_SECONDS,
+            "containers": [made],
+        }
+        | ({"volumes": volumes} if volumes else {}),
+    }
+    pod = pod_of(framework, own, context, search=search)
+    # The kind's other labels are of its replicas: scripts and the SDK select those by them.
+    slot = (JOB_UID, ATTEMPT, framework.role_label, framework.index_label)
+    pod["metadata"]["labels"] = labels | {name: pod["metadata"]["labels"][name] for name in slot}
+    return pod
+
+
+def _container(template: Any, name: str) -> Document:
+    spec = template.get("spec") if isinstance(template, dict) else None
+    containers = _objects(spec.get("containers") if isinstance(spec, dict) else None)
+    return next((known for known in containers if known.get("name") == name), {})
+
+
+def _words(container: Document) -> list[str]:
+    parts = (container.get(part) for part in ("command", "args"))
+    return [word for words in parts if isinstance(words, list) for word in words if isinstance(word, str)]
+
+
+def _pythons(container: Document) -> list[str]:
+    """The Pythons beside the programs of the command, each once."""
+    return [*dict.fromkeys(f"{match[1]}python3" for word in _words(container) for match in _PROGRAMS.finditer(word))]
+
+
+def _environment(container: Document) -> list[Document]:
+    """The container's variables that do not depend on its resources."""
+    return [
+        variable
+        for variable in _objects(container.get("env"))
+        if variable.get("name") not in _WITHOUT_GPU
+        and not (isinstance(source := variable.get("valueFrom"), dict) and "resourceFieldRef" in source)
+    ]
+
+
+def _cheap(volume: Document) -> Document:
+    """The volume; in the place of a claim that every pod gets for itself an empty folder."""
+    return {"name": volume.get("name"), "emptyDir": {}} if "ephemeral" in volume else volume
+
+
+def _outside_of_gangs(marks: Any) -> dict[str, str]:
+    return {name: value for name, value in (marks or {}).items() if not _OF_GANG.match(name)}
+
+
+def _objects(value: Any) -> list[Document]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

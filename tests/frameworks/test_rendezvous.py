@@ -1,0 +1,222 @@
+"""The rendezvous pod of elastic groups of torchrun: which jobs have one, and what it takes of the workers' template."""
+
+from typing import Any
+
+import pytest
+
+from shared.frameworks.pytorchjob import PYTORCHJOB
+from shared.frameworks.rendezvous import RESOURCES
+from shared.frameworks.runtimes import joined
+from shared.frameworks.trainjob import TRAINJOB
+from shared.job.naming import Slot
+from shared.job.spec import RENDEZVOUS, WORKER, JobSpec
+from tests.frameworks.documents import Document, changed, custom, pytorch_job, spec_of, variables
+from tests.kit.pods import pod_for, service_for
+from tests.kit.trainer import as_read, torch_runtime, train_job
+
+POLICY: Document = {"minReplicas": 1, "maxReplicas": 3}
+ELASTIC = pytorch_job(policy=POLICY, Worker=2)
+TEMPLATE = "spec.pytorchReplicaSpecs.Worker.template"
+POD = f"{TEMPLATE}.spec"
+CONTAINER = f"{POD}.containers[0]"
+SERVED = Slot(0, RENDEZVOUS, 0)
+
+
+def has_one(document: Document) -> bool:
+    return spec_of(PYTORCHJOB, document).has(RENDEZVOUS)
+
+
+def rendezvous(*changes: tuple[str, Any], of: Document = ELASTIC) -> Document:
+    for path, value in changes:
+        of = changed(of, path, value)
+    return pod_for(custom(of), SERVED, PYTORCHJOB)
+
+
+def container(*changes: tuple[str, Any], of: Document = ELASTIC) -> Document:
+    (only,) = rendezvous(*changes, of=of)["spec"]["containers"]
+    found: Document = only
+    return found
+
+
+def of_torch(runtime: Document, slot: Slot, **job: Any) -> Document:
+    meta = {"namespace": "team-a", "uid": "uid-1", "generation": 1, "resourceVersion": "7"}
+    manifest = train_job(**job)
+    named = custom(manifest | {"metadata": meta | manifest["metadata"]})
+    return pod_for(joined(named, as_read(runtime)), slot, TRAINJOB)
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        pytest.param(ELASTIC, True, id="an elastic job"),
+        pytest.param(pytorch_job(policy={}, Worker=2), True, id="a group of one size"),
+        pytest.param(pytorch_job(policy=POLICY, Master=1, Worker=2), True, id="a group that is led"),
+        pytest.param(pytorch_job(policy=POLICY | {"rdzvPort": 29400}, Worker=2), True, id="a port alone"),
+        pytest.param(pytorch_job(Master=1, Worker=2), False, id="no elasticPolicy"),
+        pytest.param(pytorch_job(policy=POLICY | {"rdzvHost": "store"}, Worker=2), False, id="a host"),
+        pytest.param(pytorch_job(policy=POLICY | {"rdzvBackend": "etcd-v2"}, Worker=2), False, id="etcd"),
+        pytest.param(pytorch_job(policy=POLICY | {"standalone": True}, Worker=2), False, id="standalone"),
+        pytest.param(
+            changed(ELASTIC, f"{CONTAINER}.env", [{"name": "PET_RDZV_ENDPOINT", "value": "store:1"}]),
+            False,
+            id="an endpoint in a variable",
+        ),
+        pytest.param(
+            changed(ELASTIC, f"{CONTAINER}.command", ["sh", "-c", "torchrun --rdzv-endpoint=store:1 train.py"]),
+            False,
+            id="an endpoint in the command",
+        ),
+        pytest.param(
+            changed(ELASTIC, f"{CONTAINER}.args", ["--rdzv_backend", "static", "train.py"]), False, id="another backend"
+        ),
+    ],
+)
+def test_a_group_whose_user_names_no_store_has_a_rendezvous(document: Document, *, expected: bool):
+    assert has_one(document) is expected
+
+
+def test_the_pods_of_an_attempt_without_a_rendezvous_keep_theirs_at_the_first_worker():
+    made = pod_for(custom(ELASTIC), Slot(0, WORKER, 1), PYTORCHJOB, sizes={RENDEZVOUS: 0})
+    assert variables(made)["PET_RDZV_ENDPOINT"] == "mnist-worker-0:23456"
+
+
+@pytest.mark.parametrize(("policy", "port"), [({}, 23456), ({"rdzvPort": 29401}, 29401)])
+def test_it_listens_where_the_workers_look(policy: Document, port: int):
+    document = pytorch_job(policy=POLICY | policy, Worker=2)
+    found = container(of=document)
+    assert found["command"][5] == str(port)
+    assert found["ports"] == [{"name": "rendezvous", "containerPort": port}]
+    worker = pod_for(custom(document), Slot(0, WORKER, 0), PYTORCHJOB)
+    assert variables(worker)["PET_RDZV_ENDPOINT"] == f"mnist-rdzv-0:{port}"
+    selector = service_for(custom(document), SERVED, PYTORCHJOB)["spec"]["selector"]
+    assert selector.items() <= rendezvous(of=document)["metadata"]["labels"].items()
+
+
+def test_it_runs_the_workers_image_where_they_may_run():
+    kept = {
+        "nodeSelector": {"pool": "a100"},
+        "tolerations": [{"key": "nvidia.com/gpu"}],
+        "imagePullSecrets": [{"name": "registry"}],
+        "serviceAccountName": "trainer",
+        "securityContext": {"runAsUser": 1000},
+        "priorityClassName": "high",
+    }
+    pod = rendezvous(*((f"{POD}.{name}", value) for name, value in kept.items()))
+    assert {name: pod["spec"][name] for name in kept} == kept
+    assert pod["spec"]["automountServiceAccountToken"] is False
+    image = {"image": "team/torch:2", "imagePullPolicy": "Always", "securityContext": {"runAsNonRoot": True}}
+    found = container(*((f"{CONTAINER}.{name}", value) for name, value in image.items()))
+    assert {name: found[name] for name in image} == image
+
+
+def test_it_takes_nothing_that_costs_or_could_keep_it_waiting():
+    gpus = {"limits": {"nvidia.com/gpu": 8, "memory": "1Ti"}, "claims": [{"name": "gpu"}]}
+    scratch = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}
+    data = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    workers = changed(ELASTIC, f"{CONTAINER}.resources", gpus)
+    workers = changed(workers, f"{CONTAINER}.args", ["train.py"])
+    workers = changed(workers, f"{CONTAINER}.env", [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}])
+    for field in ("livenessProbe", "readinessProbe", "startupProbe"):
+        workers = changed(workers, f"{CONTAINER}.{field}", {"exec": {"command": ["true"]}})
+    workers = changed(workers, f"{CONTAINER}.lifecycle", {"preStop": {"exec": {"command": ["true"]}}})
+    for field, value in {
+        "initContainers": [{"name": "data", "image": "fetch"}],
+        "resourceClaims": [{"name": "gpu"}],
+        "schedulingGroup": {"podGroupName": "mnist"},
+        "hostNetwork": True,
+        "volumes": [scratch, data],
+        "terminationGracePeriodSeconds": 3600,
+        "affinity": {"podAffinity": {}, "nodeAffinity": {"a": "b"}},
+    }.items():
+        workers = changed(workers, f"{POD}.{field}", value)
+    pod = rendezvous(of=workers)
+    (found,) = pod["spec"].pop("containers")
+    assert found["resources"] == RESOURCES
+    assert not found.keys() & {"args", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle"}
+    assert variables({"spec": {"containers": [found]}})["NVIDIA_VISIBLE_DEVICES"] == "void"
+    assert not pod["spec"].keys() & {"initContainers", "resourceClaims", "schedulingGroup", "hostNetwork"}
+    assert pod["spec"]["volumes"] == [{"name": "scratch", "emptyDir": {}}, data]
+    assert pod["spec"]["affinity"] == {"nodeAffinity": {"a": "b"}}
+    assert pod["spec"]["terminationGracePeriodSeconds"] == 5
+
+
+def test_a_side_container_does_not_come_along():
+    helper = {"name": "helper", "image": "helper"}
+    trains = custom(ELASTIC).spec["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    pod = rendezvous((f"{POD}.containers", [helper, trains]))
+    assert [each["name"] for each in pod["spec"]["containers"]] == ["pytorch"]
+
+
+def test_it_has_the_variables_that_it_can_resolve():
+    secret = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
+    of_helper = {"containerName": "helper", "resource": "limits.cpu"}
+    memory = {"name": "MEMORY", "valueFrom": {"resourceFieldRef": of_helper}}
+    env = container((f"{CONTAINER}.env", [secret, memory]))["env"]
+    assert secret in env
+    assert memory not in env
+
+
+def test_it_is_selected_by_no_label_of_the_replicas_and_counted_in_no_gang():
+    meta = {
+        "labels": {"app": "mnist", "pod-group.scheduling.sigs.k8s.io": "mnist", "kueue.x-k8s.io/queue-name": "q"},
+        "annotations": {"sidecar.istio.io/inject": "false", "scheduling.k8s.io/group-name": "mnist"},
+    }
+    found = rendezvous((f"{TEMPLATE}.metadata", meta))["metadata"]
+    assert found["labels"] == {
+        "app": "mnist",
+        "muster.dev/job-uid": "uid-1",
+        "muster.dev/attempt": "0",
+        "muster.dev/role": "rendezvous",
+        "muster.dev/index": "0",
+    }
+    assert found["annotations"] == {"sidecar.istio.io/inject": "false"}
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        pytest.param(("affinity", {"podAntiAffinity": {"a": "b"}}), id="workers that keep apart"),
+        pytest.param(("topologySpreadConstraints", [{"maxSkew": 1}]), id="workers that spread"),
+    ],
+)
+def test_a_rule_of_the_workers_about_other_pods_does_not_count_it(rule: tuple[str, Any]):
+    labels = {"labels": {"app": "mnist"}}
+    found = rendezvous((f"{TEMPLATE}.metadata", labels), (f"{POD}.{rule[0]}", rule[1]))
+    assert "app" not in found["metadata"]["labels"]
+    assert rule[0] not in found["spec"]
+
+
+@pytest.mark.parametrize(
+    ("command", "first"),
+    [
+        pytest.param(["torchrun", "train.py"], [], id="what is on the path"),
+        pytest.param(["/opt/env/bin/torchrun", "train.py"], ["/opt/env/bin/python3"], id="torchrun of an environment"),
+        pytest.param(
+            ["bash", "-c", "source /work/env/bin/activate && torchrun train.py"],
+            ["/work/env/bin/python3"],
+            id="an environment that a shell activates",
+        ),
+        pytest.param(["/usr/bin/python3.11", "-m", "torch.distributed.run"], ["/usr/bin/python3"], id="its Python"),
+    ],
+)
+def test_it_tries_the_python_of_the_workers_command_first(command: list[str], first: list[str]):
+    assert container((f"{CONTAINER}.command", command))["command"][6:] == first
+
+
+def test_a_trainjob_with_an_elastic_runtime_has_one_too():
+    runtime = torch_runtime(elasticPolicy={"minNodes": 1, "maxNodes": 3})
+    pod = of_torch(runtime, SERVED, trainer={"image": "team/torch:2"})
+    assert (pod["metadata"]["name"], pod["spec"]["hostname"]) == ("mnist-rdzv-0", "mnist-rdzv-0")
+    (found,) = pod["spec"]["containers"]
+    assert (found["name"], found["image"], found["command"][5]) == ("node", "team/torch:2", "29500")
+    node = of_torch(runtime, Slot(0, WORKER, 1))
+    assert variables(node)["PET_RDZV_ENDPOINT"] == "mnist-rdzv-0.mnist:29500"
+
+
+def test_a_trainjob_that_names_a_store_has_none():
+    runtime = torch_runtime(elasticPolicy={"minNodes": 1, "maxNodes": 3})
+    job = train_job(trainer={"args": ["torchrun", "--rdzv-endpoint=store:1", "train.py"]})
+    meta = {"namespace": "team-a", "uid": "uid-1", "generation": 1, "resourceVersion": "7"}
+    parsed = TRAINJOB.parse(joined(custom(job | {"metadata": meta | job["metadata"]}), as_read(runtime)))
+    assert isinstance(parsed, JobSpec)
+    assert not parsed.has(RENDEZVOUS)
