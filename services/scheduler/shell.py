@@ -1,6 +1,7 @@
 """The scheduler's shell: its effects, carried out in the cluster."""
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
@@ -39,7 +40,7 @@ from shared.job.state import Job
 from shared.job.steps import Effect, Step
 from shared.process.dependencies import Dependencies
 from shared.runtime.acts import Context
-from shared.runtime.ownership import QUICK_SECONDS, conflict, is_controlled, is_there, must_be_controlled
+from shared.runtime.ownership import QUICK_SECONDS, conflict, is_controlled, is_there, must_be_controlled, must_be_ours
 from shared.runtime.run import Runtime
 
 T = TypeVar("T", bound=Object)
@@ -66,14 +67,17 @@ class Scheduler:
         cluster_domain: str = "cluster.local",
         last_words: bool = True,
         ssh: bool = True,
+        released_grace: int = 5,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """`last_words`: the kubelet keeps the last lines of a container that fails, unless the template decides.
 
+        `released_grace`: seconds that a released and drained worker has to end, unless its template gives it less.
         Without `ssh` no Secret is made or deleted; those that are there go with their job.
         """
         self._last_words = last_words
         self._ssh = ssh
+        self._released_grace = released_grace
         self._cluster = cluster
         self._kinds = kinds
         self._workloads = Workloads(cluster, kinds, now)
@@ -101,6 +105,8 @@ class Scheduler:
                 raise Refused(NO_KEYS, reason=SSH_OFF, words=NO_KEYS)
             case effects.CreateSecret():
                 return await self._create_secret(context.job, effect)
+            case effects.DeletePod(drained=True):
+                await self._delete_drained(context.job, effect)
             case effects.DeletePod():
                 await self._delete(PODS, context.job, effect.name, effect.uid, grace=0 if effect.force else None)
             case effects.DeleteService():
@@ -149,6 +155,16 @@ class Scheduler:
     ) -> None:
         if await is_there(self._cluster, resource, job, name, uid):
             await self._cluster.delete(resource, job.key.namespace, name, uid=uid, grace=grace)
+
+    async def _delete_drained(self, job: Job, effect: effects.DeletePod) -> None:
+        """Delete a pod that nothing uses, with the grace period of its template or a shorter one."""
+        pod = await self._cluster.get(PODS, job.key.namespace, effect.name)
+        if pod is None or pod.metadata.uid != effect.uid:
+            return
+        must_be_ours(pod.metadata, job, f"pod {effect.name}")
+        its = pod.spec.termination_grace_period_seconds
+        grace = self._released_grace if its is None or its > self._released_grace else None
+        await self._cluster.delete(PODS, job.key.namespace, effect.name, uid=effect.uid, grace=grace)
 
     async def _delete_job(self, job: Job) -> None:
         """Delete the job's resource; raises `Refused(reason="NotAsked")` if that asks for no time to live."""
@@ -367,4 +383,5 @@ def build(dependencies: Dependencies) -> Scheduler:
         cluster_domain=settings.cluster_domain,
         last_words=settings.termination_messages,
         ssh=settings.ssh,
+        released_grace=math.ceil(settings.released_grace.total_seconds()),
     )

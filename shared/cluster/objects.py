@@ -129,6 +129,7 @@ class PodSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     containers: tuple[Container, ...] | None = None
     init_containers: tuple[Container, ...] | None = None
     tolerations: tuple[Toleration, ...] | None = None
+    termination_grace_period_seconds: int | None = None
 
 
 class Pod(Object, frozen=True, kw_only=True, rename="camel"):

@@ -13,8 +13,12 @@ from shared.job import naming
 from shared.job.naming import JobKey, config_name
 from shared.job.spec import LAUNCHER, WORKER
 
-WORKER_COMMAND = ("sh", "-c", "/usr/sbin/sshd && sleep 365d")
-"""The command of a worker whose template has neither command nor args: it waits for ssh."""
+WORKER_COMMAND = ("sh", "-c", "trap 'exit 143' TERM; /usr/sbin/sshd && { sleep 365d & wait $!; }")
+"""The command of a worker whose template has neither command nor args: it waits for ssh.
+
+The kernel delivers to the first process of a container only signals that it handles: without the trap a worker would
+take its whole grace period to end.  143 is what SIGTERM gives elsewhere, and is retried as the 137 of SIGKILL is.
+"""
 
 EXECUTABLE = 0o755
 

@@ -28,6 +28,9 @@ from shared.job.views import each
 
 replace = msgspec.structs.replace
 
+DRAINED = frozenset({"Drained", "DrainTimed"})
+"""The reasons of a `WorkersReleased` whose workers were not in use."""
+
 
 def assigned(job: Job, event: SlotsAssigned, at: At) -> Job:
     """New slots: the first of an attempt, the launcher's, or replacements."""
@@ -109,7 +112,7 @@ def slots_released(job: Job, event: SlotsReleased, at: At) -> Job:
 def workers_released(job: Job, event: WorkersReleased, at: At) -> Job:
     """Release workers; without a request their slots become vacancies, but for those that were replaced ahead."""
     if event.request:
-        return released(job, event.slots)
+        return released(_with_drained(job, event), event.slots)
     slots = each(event.slots) & job.attempt.unreleased
     job = spoiling(released(job, event.slots), slots)
     vacancies = dict(job.attempt.vacancies)
@@ -117,6 +120,14 @@ def workers_released(job: Job, event: WorkersReleased, at: At) -> Job:
         losses = losses_before(job, slot)
         vacancies[slot] = Vacancy(at=at, reason=event.reason, disrupted=True, losses=losses, wait=before_start(losses))
     return with_attempt(job, vacancies=vacancies)
+
+
+def _with_drained(job: Job, event: WorkersReleased) -> Job:
+    """Note the pods that nothing uses any more.  Without hosts files a worker learns of its leave by its SIGTERM."""
+    if event.reason not in DRAINED or job.spec is None or not job.spec.handling.hosts_files:
+        return job
+    slots = each(event.slots)
+    return replace(job, drained=job.drained | [pod.uid for pod in job.pods.values() if pod.slot in slots])
 
 
 def interrupted(job: Job, event: JobRestarting | Paused | JobAdopted, at: At) -> Job:

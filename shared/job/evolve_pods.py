@@ -264,6 +264,7 @@ def pods_gone(job: Job, uids: Sequence[Uid], at: At) -> Job:
         disrupted=disrupted,
         notices=_but(job.notices, uids),
         lost=_but(job.lost, uids),
+        drained=job.drained - uids if job.drained else job.drained,
         failures=tuple(failures[-KEPT_FAILURES:]),
         refusals=no_longer_refused(job.refusals, {"DeletePod"}) if job.refusals else job.refusals,
     )

@@ -158,6 +158,8 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Those of them whose node announced its end."""
     lost: Mapping[Uid, LostNode] = {}
     """Pods whose node is not Ready or unreachable."""
+    drained: SortedSet[Uid] = SortedSet()
+    """Pods of released workers that the launcher had stopped using: they end quickly."""
     children: Mapping[tuple[str, str], ChildView] = {}
     """By (kind, name)."""
     queued: int = 0

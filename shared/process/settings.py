@@ -101,6 +101,12 @@ class Settings(BaseSettings):
     """How long a leaving worker keeps running after the hosts files changed, rounded up to whole seconds. A framework
     that releases its workers slowly needs more."""
 
+    released_grace: Annotated[timedelta, BeforeValidator(_seconds), Field(ge=timedelta(seconds=1))] = timedelta(
+        seconds=5
+    )
+    """How long a worker that a scale-in released, and that its launcher no longer uses, has to end; rounded up to whole
+    seconds. Its template's `terminationGracePeriodSeconds` holds if that is shorter, and for every other deletion."""
+
     exec: bool = True
     """False: the scaler runs no command in a launcher, and needs no right to. A scale request with a script is rejected
     (`ExecOff`), a leaving worker gets the whole drain time, and the launcher of a job that was taken over keeps its own

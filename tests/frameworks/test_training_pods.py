@@ -1,4 +1,10 @@
 import copy
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from shutil import which
 from typing import Any
 
 import pytest
@@ -176,6 +182,25 @@ def test_plain_worker_names_are_searched_in_the_job_first() -> None:
 def test_a_workers_command(container: Document, command: list[str] | None) -> None:
     document = with_template(WORKER, "spec.containers", [{"name": "main", "image": "horovod"} | container])
     assert a_worker(document)["spec"]["containers"][0].get("command") == command
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash", "busybox"])
+def test_the_default_command_of_a_worker_ends_at_once_when_it_is_told_to(shell: str, tmp_path: Path) -> None:
+    if (program := which(shell)) is None:
+        pytest.skip(f"there is no {shell} on this machine")
+    first, *rest, line = WORKER_COMMAND
+    up = tmp_path / "up"
+    command = [program, *([first] if shell == "busybox" else []), *rest, line.replace("/usr/sbin/sshd", f"touch {up}")]
+    with subprocess.Popen(command, start_new_session=True) as waiting:
+        try:
+            while not up.exists():
+                time.sleep(0.01)
+            waiting.terminate()
+            assert waiting.wait(5) == 143
+        finally:
+            os.killpg(waiting.pid, signal.SIGKILL)
+    failed = [program, *command[1:-1], line.replace("/usr/sbin/sshd", "false")]
+    assert subprocess.run(failed, check=False).returncode == 1, "an image without sshd fails as before"
 
 
 def test_a_launcher_without_command_runs_its_image() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from services.scheduler.core.effects import CreatePod, CreateSecret, DeleteSecret
+from services.scheduler.core.effects import CreatePod, CreateSecret, DeletePod, DeleteSecret
 from services.scheduler.shell import Scheduler
 from shared.cluster.kinds import PODS, SECRETS
 from shared.errors import Conflict, Refused, Transient
@@ -62,6 +62,35 @@ async def make_a_worker(store: MemoryStore, manifest: dict[str, Any], **settings
     job = a_history(a_running_job(), JobKey(NAMESPACE, "resnet", uid)).job
     context = Context(job, Head(7, "0" * 64), "2030-01-01T00:00:00.000Z")
     await Scheduler(MemoryCluster(store), **settings).act(CreatePod(Slot(0, WORKER, 0)), context)
+
+
+@pytest.mark.parametrize(
+    ("template", "drained", "grace"),
+    [
+        pytest.param(300, True, 5, id="nothing uses it"),
+        pytest.param(2, True, None, id="its template gives it less"),
+        pytest.param(300, False, None, id="it may have something to finish"),
+    ],
+)
+async def test_a_drained_pod_has_the_grace_period_of_the_setting_if_its_template_has_a_longer_one(
+    template: int, drained: bool, grace: int | None
+):
+    store, asked = MemoryStore(), list[int | None]()
+
+    class Asked(MemoryCluster):
+        async def delete(self, *args: Any, grace: int | None = None, **named: Any) -> None:
+            asked.append(grace)
+
+    manifest = a_training_job()
+    manifest["spec"]["etReplicaSpecs"]["worker"]["template"]["spec"]["terminationGracePeriodSeconds"] = template
+    await make_a_worker(store, manifest)
+    held = store.get(PODS, NAMESPACE, "resnet-worker-0")
+    assert held is not None
+    job = a_history(a_running_job(), JobKey(NAMESPACE, "resnet", held.metadata["ownerReferences"][0]["uid"])).job
+    context = Context(job, Head(7, "0" * 64), "2030-01-01T00:00:00.000Z")
+    effect = DeletePod("resnet-worker-0", Uid(held.metadata["uid"]), drained=drained)
+    await Scheduler(Asked(store)).act(effect, context)
+    assert asked == [grace]
 
 
 async def test_no_pod_is_made_for_a_job_whose_status_shows_events_that_the_log_lost():

@@ -1,5 +1,8 @@
 """Slots, and the pods that fill them."""
 
+from typing import Any
+
+import pytest
 from msgspec.structs import replace
 
 from services.scheduler.core.effects import CreatePod, CreateSecret, CreateService, DeletePod
@@ -9,10 +12,11 @@ from shared.job.events.scheduler import SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobCreated, JobSuspended
 from shared.job.events.watcher import HistoryBroken, JobDeleting, JobObserved, PodsGone, TimePassed
 from shared.job.naming import Slot, Uid, secret_name
-from shared.job.spec import LAUNCHER, WORKER, Problem
+from shared.job.spec import LAUNCHED, LAUNCHER, WORKER, Problem
 from shared.job.steps import Record
 from shared.job.views import Slots
 from tests.kit.builders import (
+    R1,
     a_created_job,
     a_ready_job,
     a_running_job,
@@ -22,6 +26,7 @@ from tests.kit.builders import (
     observed,
     pods,
     published,
+    scaling_in,
     scaling_out,
     secret,
     service,
@@ -31,12 +36,33 @@ from tests.kit.builders import (
 from tests.kit.histories import KEY
 from tests.kit.stories import given, scheduler
 
+LAUNCHED_WITHOUT_FILES = replace(LAUNCHED, hosts_files=False)
 LAUNCHER_SLOT = Slots(0, LAUNCHER, ((0, 0),))
 CREATE_SECRET = CreateSecret(0, secret_name(KEY, 0))
 
 
 def pod(index: int, scaleout: str = "") -> CreatePod:
     return CreatePod(Slot(0, WORKER, index), scaleout)
+
+
+@pytest.mark.parametrize(
+    ("reason", "drained", "spec"),
+    [
+        pytest.param("Drained", True, {}, id="the launcher stopped using it"),
+        pytest.param("DrainTimed", True, {}, id="nobody could look, and its time passed"),
+        pytest.param("DrainForced", False, {}, id="it may still be in use"),
+        pytest.param("HostsWrittenLate", False, {}, id="the launcher just learnt of it"),
+        pytest.param(
+            "Drained", False, {"handling": LAUNCHED_WITHOUT_FILES}, id="without hosts files SIGTERM is what it learns"
+        ),
+    ],
+)
+def test_a_worker_that_nothing_uses_is_deleted_with_a_short_grace_period(
+    reason: str, drained: bool, spec: dict[str, Any]
+):
+    story = [*a_running_job(workers=3, **spec), *scaling_in(2), published(2, 0, 1, request=R1)]
+    gone = WorkersReleased(request=R1, slots=(workers(2),), reason=reason)
+    given(*story, gone).then(scheduler, DeletePod("resnet-worker-2", Uid("pod-2"), drained=drained))
 
 
 def test_nothing_is_made_before_status_took_the_job_on():
@@ -141,11 +167,6 @@ def test_workers_given_back_are_deleted_by_uid():
     given(*a_running_job(workers=2), *scaling_out(2, 3), pods(worker(2)), failed).then(
         scheduler, DeletePod("resnet-worker-2", Uid("pod-2"))
     )
-
-
-def test_released_workers_are_deleted_by_uid():
-    released = WorkersReleased(request=Uid("request-1"), slots=(workers(1),), reason="Drained")
-    given(*a_running_job(workers=2), released).then(scheduler, DeletePod("resnet-worker-1", Uid("pod-1")))
 
 
 def test_a_worker_that_vanished_is_not_made_again_under_never():

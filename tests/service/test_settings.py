@@ -42,6 +42,7 @@ def test_every_setting_has_a_default_and_says_what_it_is_for():
         ("KUBECONFIG", "/etc/muster/config", "kubeconfig", Path("/etc/muster/config")),
         ("MUSTER_NAMESPACE", "team-a", "namespace", "team-a"),
         ("MUSTER_CLUSTER_DOMAIN", "cluster.internal", "cluster_domain", "cluster.internal"),
+        ("MUSTER_RELEASED_GRACE", "30", "released_grace", timedelta(seconds=30)),
         ("MUSTER_DRAIN", "30", "drain", timedelta(seconds=30)),
         ("MUSTER_DRAIN", "1.5", "drain", timedelta(seconds=1.5)),
         ("MUSTER_DRAIN", "PT1M", "drain", timedelta(minutes=1)),
@@ -70,6 +71,7 @@ def test_each_comes_from_its_variable(
     [
         ("MUSTER_HEALTH_PORT", "eighty"),
         ("MUSTER_DRAIN", "soon"),
+        ("MUSTER_RELEASED_GRACE", "0"),
         ("MUSTER_DRAIN", "-PT5S"),
         ("MUSTER_LOG_FORMAT", "xml"),
         ("MUSTER_LOG_LEVEL", "loud"),

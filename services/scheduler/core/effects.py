@@ -61,13 +61,17 @@ class ClaimPod(Effect, frozen=True):
 
 
 class DeletePod(Effect, frozen=True):
-    """Delete a pod by uid; with `force` without a grace period, so that no kubelet has to confirm it."""
+    """Delete a pod by uid; with `force` without a grace period, so that no kubelet has to confirm it.
+
+    One that is `drained` gets a short grace period.
+    """
 
     bulk: ClassVar[bool] = True
 
     name: str
     uid: Uid
     force: bool = False
+    drained: bool = False
 
     @property
     def target(self) -> str:

@@ -112,7 +112,7 @@ def surplus(job: Job) -> list[Step]:
     kept = job.attempt.unreleased
     released = (pod for pod in job.pods.values() if pod.slot not in kept and not pod.deleting)
     going = sorted((pod for pod in released if not _may_get_slot(job, pod)), key=lambda pod: (pod.name, pod.uid))
-    pods = [DeletePod(pod.name, pod.uid) for pod in going]
+    pods = [DeletePod(pod.name, pod.uid, drained=pod.uid in job.drained) for pod in going]
     return [*pods, *_idle_services(job)]
 
 

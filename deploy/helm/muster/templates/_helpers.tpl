@@ -271,6 +271,8 @@ imagePullSecrets:
   value: {{ .Values.ssh | quote }}
 - name: MUSTER_DRAIN
   value: {{ .Values.drain | int | quote }}
+- name: MUSTER_RELEASED_GRACE
+  value: {{ .Values.releasedGrace | int | quote }}
 - name: MUSTER_DISRUPTION_TAINTS
   value: {{ join "," .Values.disruptionTaints | quote }}
 - name: MUSTER_DISRUPTION_NOTICE
