@@ -26,7 +26,8 @@ class SavedEvent(msgspec.Struct):
 def line_of(stored: Stored) -> str:
     """An event as a line, without a newline."""
     body = msgspec.Raw(stored.body if _fits(stored.body) else msgspec.json.encode(stored.body.decode(errors="replace")))
-    return msgspec.json.encode(SavedEvent(**{**msgspec.structs.asdict(stored), "body": body})).decode()
+    fields = {name: value for name, value in msgspec.structs.asdict(stored).items() if name != "logged"}
+    return msgspec.json.encode(SavedEvent(**{**fields, "body": body})).decode()
 
 
 def event_of(line: bytes) -> Stored:

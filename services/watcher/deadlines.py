@@ -5,7 +5,6 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from math import inf
 
 import structlog
@@ -34,10 +33,11 @@ class Deadlines:
         self,
         cache: Cache,
         kinds: Kinds,
-        now: Callable[[], datetime],
+        now: Callable[[], float | None],
         wake_later: Callable[[JobKey, float], None],
         wake_all: Callable[[], None],
     ) -> None:
+        """`now` is the log server's clock."""
         self._cache = cache
         self._kinds = kinds
         self._now = now

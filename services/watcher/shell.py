@@ -5,8 +5,7 @@
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Sequence
 
 import structlog
 
@@ -54,8 +53,6 @@ class Watcher:
         heads: Bucket,
         kinds: Kinds = BUILT_IN,
         options: Options = DEFAULTS,
-        *,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._force_after = options.force_delete_after
         self._cache = Cache(kinds, takes_over=options.takes_over, kueue=options.kueue)
@@ -69,7 +66,7 @@ class Watcher:
         """Until when facts of a starting job wait for others, by their type."""
         self._tasks = asyncio.TaskGroup()
         self._asking = Asking(cluster, eventlog, heads, kinds, self._tasks, self._wake_later)
-        self._deadlines = Deadlines(self._cache, kinds, now, self._wake_later, self._wake_all)
+        self._deadlines = Deadlines(self._cache, kinds, eventlog.now, self._wake_later, self._wake_all)
         self._watches = Watches(cluster, kinds, self._cache, self._deadlines, self._tasks, self._rests, options)
 
     def known(self) -> Iterable[JobKey]:

@@ -42,6 +42,11 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
     body: bytes
     basis: str = ""
     optional: bool = False
+    logged: str = ""
+    """When the log stored it, by the server's clock; empty where that is not known.
+
+    It is no part of the event: `time` is, which is its author's.
+    """
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -122,6 +127,12 @@ class EventLog(Protocol):
         when it can be read again.
         Ends after `close()`.  Raises `Refused(reason="LogTruncated")` if the log ends before `after`,
         `"LogReplaced"` if another log has replaced it, `"Unauthorized"` if the server rejects the user.
+        """
+
+    def now(self) -> float | None:
+        """The server's clock in seconds since 1970, never ahead of it; None before its first answer.
+
+        Between its answers, which a reader asks for every few seconds, it goes on as this process' own does.
         """
 
     async def end(self, subjects: tuple[str, ...] = ()) -> int:

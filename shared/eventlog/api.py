@@ -55,6 +55,8 @@ class Message(msgspec.Struct, frozen=True):
     seq: int
     hdrs: bytes = b""
     data: bytes = b""
+    time: str = ""
+    """When the server stored it."""
 
 
 class _MessageAnswer(msgspec.Struct, frozen=True):
@@ -106,7 +108,10 @@ async def message(
 
 
 async def stream_info(connection: Connection, stream: str) -> StreamInfo:
-    return await call(connection, f"STREAM.INFO.{stream}", None, StreamInfo)
+    info = await call(connection, f"STREAM.INFO.{stream}", None, StreamInfo)
+    if info.ts is not None:
+        connection.clock.note(info.ts.timestamp(), asyncio.get_running_loop().time())
+    return info
 
 
 async def end(connection: Connection, stream: str, subjects: tuple[str, ...] = ()) -> int:

@@ -20,6 +20,7 @@ from shared.eventlog import wire
 from shared.eventlog.account import inbox_of
 from shared.eventlog.asked import Answer, Asked
 from shared.eventlog.client import Handler, NoPassword, RawClient, distrust_in
+from shared.eventlog.clock import ServerClock
 from shared.eventlog.retry import backoff
 from shared.eventlog.tls import Life, Login
 
@@ -60,6 +61,7 @@ class Connection:
         self.name = name
         self.url = ""
         """The address of the server, without secrets."""
+        self.clock = ServerClock()
         self._inbox = inbox
         self._client = RawClient()
         self._up = asyncio.Event()

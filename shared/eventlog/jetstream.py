@@ -102,6 +102,9 @@ class JetStreamEventLog:
         reader = Reader(self._connection, self._same_log, after=after, subjects=subjects, trouble=trouble)
         return reader.batches()
 
+    def now(self) -> float | None:
+        return self._connection.clock.now(asyncio.get_running_loop().time())
+
     async def end(self, subjects: tuple[str, ...] = ()) -> int:
         return await api.end(self._connection, STREAM, subjects)
 
@@ -199,4 +202,6 @@ def _layout(genesis: bytes) -> int:
 
 
 def _stored(message: api.Message | None) -> Stored | None:
-    return None if message is None else wire.stored(message.seq, message.subject, message.hdrs, message.data)
+    if message is None:
+        return None
+    return wire.stored(message.seq, message.subject, message.hdrs, message.data, message.time)

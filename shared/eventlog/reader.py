@@ -310,7 +310,7 @@ class _Feed:
         self._end = max(self._end, place.sequence)
         if len(self._subjects) > 1 and not any(matches(each, place.subject) for each in self._subjects):
             return
-        self._events.append(wire.stored(place.sequence, place.subject, headers, body))
+        self._events.append(wire.stored(place.sequence, place.subject, headers, body, place.logged))
         self._bytes += len(body)
 
     def _lost(self) -> None:

@@ -33,7 +33,7 @@ _OURS = re.compile(
 
 _STREAM = b"\r\nNats-Stream: "
 _PLACE = re.compile(
-    rb"\r\nNats-Stream: [^\r]*\r\nNats-Subject: ([^\r]*)\r\nNats-Sequence: (\d+)\r\nNats-Time-Stamp: [^\r]*\r\n"
+    rb"\r\nNats-Stream: [^\r]*\r\nNats-Subject: ([^\r]*)\r\nNats-Sequence: (\d+)\r\nNats-Time-Stamp: ([^\r]*)\r\n"
     rb"(?:Nats-Num-Pending: (\d+)\r\n)?Nats-Last-Sequence: (\d+)\r\n"
 )
 
@@ -47,6 +47,8 @@ class Place(NamedTuple):
     """In an answer to a get: the number of messages beyond this one."""
     previous: int
     """In an answer to a get: the sequence of the message before in this answer, 0 for the first one."""
+    logged: str
+    """When the server stored it."""
 
 
 def headers(entry: Entry, *, log: str, expect: int) -> dict[str, str]:
@@ -71,12 +73,14 @@ def headers(entry: Entry, *, log: str, expect: int) -> dict[str, str]:
     return result
 
 
-def stored(sequence: int, subject: str, raw_headers: bytes, body: bytes) -> Stored:
+def stored(sequence: int, subject: str, raw_headers: bytes, body: bytes, logged: str = "") -> Stored:
     """The event of a message.  A message of another writer, without Muster's headers, has empty fields."""
     # Headers in another order are searched by name, below.
     if (ours := _OURS.match(raw_headers)) and raw_headers.find(b"\nMuster-", ours.end() - 1) < 0:
         event_id, time, basis, optional = ours.groups(b"")
-        return Stored(sequence, subject, event_id.decode(), time.decode(), body, basis.decode(), optional != b"")
+        return Stored(
+            sequence, subject, event_id.decode(), time.decode(), body, basis.decode(), optional != b"", logged
+        )
     return Stored(
         sequence,
         subject,
@@ -85,6 +89,7 @@ def stored(sequence: int, subject: str, raw_headers: bytes, body: bytes) -> Stor
         body,
         _value(raw_headers, b"\r\nMuster-Basis: "),
         b"\r\nMuster-Optional: true\r\n" in raw_headers,
+        logged,
     )
 
 
@@ -117,8 +122,9 @@ def place(raw_headers: bytes) -> Place | None:
     found = _PLACE.match(raw_headers, max(0, raw_headers.rfind(_STREAM)))
     if found is None:
         return None
-    subject, sequence, pending, previous = found.groups(b"0")
-    return Place(subject.decode("utf-8", "replace"), int(sequence), int(pending), int(previous))
+    subject, sequence, stamp, pending, previous = found.groups(b"0")
+    logged = stamp.decode("ascii", "replace")
+    return Place(subject.decode("utf-8", "replace"), int(sequence), int(pending), int(previous), logged)
 
 
 def _value(raw_headers: bytes, start: bytes) -> str:

@@ -36,7 +36,7 @@ def adopted(job: Job, event: JobAdopted, at: At) -> Job:
     slots, lost, known = each(event.slots), each(event.lost), job.attempt.news
     workers = sum(slot.role == WORKER for slot in slots)
     members = indices(event.members)
-    began = At(at.sequence, event.start_time or at.time)
+    began = At(at.sequence, event.start_time) if event.start_time else at
     taken_over = event.source == ANOTHER_OPERATOR
     attempt = Attempt(
         number=event.attempt,
@@ -90,7 +90,7 @@ def _with_more(job: Job, event: JobAdopted, at: At) -> Job:
 def _finished(job: Job, event: JobAdopted, at: At) -> Job:
     """A job that had ended stays ended; its tallies are those that the other operator wrote."""
     over = SortedSet(pod.slot for pod in job.pods.values() if ended(pod))
-    done = At(at.sequence, event.completion_time or at.time)
+    done = At(at.sequence, event.completion_time) if event.completion_time else at
     job = with_attempt(
         job,
         slots=job.attempt.slots - over,
@@ -101,5 +101,5 @@ def _finished(job: Job, event: JobAdopted, at: At) -> Job:
 
 
 def _conditions(reached: Iterable[Reached], at: At) -> tuple[Condition, ...]:
-    found = [(known, At(at.sequence, known.time or at.time)) for known in reached]
+    found = [(known, At(at.sequence, known.time) if known.time else at) for known in reached]
     return tuple(Condition(known.type, known.status, known.reason, "", then, then) for known, then in found)

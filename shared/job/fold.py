@@ -165,7 +165,7 @@ class History:
         if isinstance(event, EventDisowned):
             self._disown(event.sequence)
         doubt = self.job.integrity.doubt
-        self.job = evolve(self.job, event, At(sequence, stored.time))
+        self.job = evolve(self.job, event, At(sequence, stored.time, stored.logged))
         if self.job.integrity.doubt is not doubt:
             self._note_held()
         return event

@@ -42,7 +42,7 @@ class Timer(msgspec.Struct, frozen=True):
     name: str
     seconds: int
     since: str = ""
-    """The time of a promise's anchor; empty for a judgement."""
+    """When a promise's anchor was logged; empty for a judgement."""
 
 
 def passed(job: Job, anchor: int, name: str) -> bool:

@@ -1,7 +1,8 @@
 """Time as a fact: the timers that a job waits for.  Pure; the watcher measures them and appends `TimePassed`.
 
 A *judgement* runs on a monotonic clock while the watches deliver, and starts anew after the watcher's restart: a
-watcher that saw nothing lets no job fail for that.  A *promise* goes on through restarts, from the time of its anchor.
+watcher that saw nothing lets no job fail for that.  A *promise* goes on through restarts, from the time at which the
+log stored its anchor.
 """
 
 from collections.abc import Iterable, Iterator
@@ -45,7 +46,7 @@ def next_due(job: Job) -> tuple[Timer, ...]:
     if job.key.uid == NO_UID:
         return (*_of_requests_without_a_job(job),)
     found = [
-        Timer(refusal.at.sequence, timers.BACK_OFF + effect, before_effect(refusal.count), since=refusal.at.time)
+        promise(refusal.at, timers.BACK_OFF + effect, before_effect(refusal.count))
         for effect, refusal in job.refusals.items()
         if not refusal.due and _retried(job, effect, refusal)
     ]
@@ -152,4 +153,4 @@ def _of_the_end(job: Job) -> list[Timer]:
 
 
 def promise(anchor: At, name: str, seconds: int) -> Timer:
-    return Timer(anchor.sequence, name, seconds, since=anchor.time)
+    return Timer(anchor.sequence, name, seconds, since=anchor.logged or anchor.time)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from datetime import datetime
 
 import msgspec
 import pytest
@@ -102,6 +103,14 @@ async def test_an_event_is_read_back_as_it_was_written(world: World, log: EventL
         written = msgspec.structs.asdict(entry)
         assert {name: getattr(event, name) for name in written} == written
     assert await log.last(f"jobs.{world.namespace}.resnet.u-1.>") == found[0]
+
+
+async def test_the_servers_clock_stamps_each_event_and_is_known_to_each_reader(world: World, log: EventLog) -> None:
+    await log.append(world.decision(1), expect=0)
+    (event,) = await read_to_end(log, *world.mine)
+    now = log.now()
+    assert now is not None
+    assert abs(now - datetime.fromisoformat(event.logged).timestamp()) < 5.0
 
 
 async def test_of_two_decisions_on_the_same_basis_one_is_accepted(world: World, log: EventLog) -> None:

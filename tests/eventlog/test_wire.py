@@ -106,18 +106,23 @@ STORED = {
 }
 
 
+PLACE = wire.Place(ENTRY.subject, 42, 3, 41, STORED["Nats-Time-Stamp"])
+
+
 def test_the_server_appends_where_a_message_stands():
-    assert wire.place(raw(headers() | STORED)) == wire.Place(ENTRY.subject, 42, 3, 41)
+    assert wire.place(raw(headers() | STORED)) == PLACE
 
 
 def test_a_live_message_has_nothing_pending():
     live = {name: value for name, value in STORED.items() if name != "Nats-Num-Pending"}
-    assert wire.place(raw(live)) == wire.Place(ENTRY.subject, 42, 0, 41)
+    assert wire.place(raw(live)) == PLACE._replace(pending=0)
 
 
 def test_a_place_that_an_author_stored_does_not_count():
     forged = raw(STORED | {"Nats-Sequence": "7"})[: -len("\r\n")]
-    assert wire.place(forged + raw(STORED)[len("NATS/1.0\r\n") :]) == wire.Place(ENTRY.subject, 42, 3, 41)
+    assert wire.place(forged + raw(STORED)[len("NATS/1.0\r\n") :]) == wire.Place(
+        ENTRY.subject, 42, 3, 41, STORED["Nats-Time-Stamp"]
+    )
 
 
 def test_what_the_server_says_itself_has_a_status_and_no_place():

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import msgspec
 import pytest
 
 from muster.reading import everything
@@ -117,7 +118,7 @@ class Recorder:
 def _is_kept(stored: Stored) -> bool:
     """False for an event that a file cannot hold as it is."""
     try:
-        return event_of(line_of(stored).encode()) == stored
+        return event_of(line_of(stored).encode()) == msgspec.structs.replace(stored, logged="")
     except ValueError:
         return False
 

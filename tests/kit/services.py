@@ -43,7 +43,7 @@ async def a_service(
     heads = await log.bucket(HEADS)
     match author:
         case "watcher":
-            return Watcher(cluster, log, heads, kinds, options, now=now)
+            return Watcher(cluster, log, heads, kinds, options)
         case "scheduler":
             return Scheduler(cluster, kinds)
         case "scaler":
@@ -67,7 +67,7 @@ class Services(ABC):
         self.namespace = namespace
         self._kinds = kinds
         self._policy = policy
-        self._now = now
+        self.now = now
         self._running: dict[str, tuple[Runtime, asyncio.Task[None]]] = {}
         self.standby: set[str] = set()
         """The services whose lease another replica has."""
@@ -90,7 +90,7 @@ class Services(ABC):
         """A service, from nothing but the log and the cluster."""
         cluster, log = await self.cluster(author), self.log(author)
         service = await a_service(
-            author, cluster, log, self._kinds, policy=self._policy, options=self.options(), now=self._now
+            author, cluster, log, self._kinds, policy=self._policy, options=self.options(), now=self.now
         )
         runtime = Runtime(
             service,
@@ -98,7 +98,7 @@ class Services(ABC):
             namespace=self.namespace,
             owns=lambda: author not in self.standby,
             reserved=lambda: self.full,
-            now=self._now,
+            now=self.now,
             clock=self.clock,
             chance=self.chance,
         )

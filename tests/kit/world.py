@@ -107,6 +107,7 @@ class World(Services, Kubelet):
         """
         known = sharing or of
         self.journal = sharing.journal if sharing else journal or MemoryJournal(identity=log, most=MOST_EVENTS)
+        self.journal.wall = lambda: wall_clock().timestamp()
         Services.__init__(self, kinds, policy=Policy(drain_seconds=drain_seconds), namespace=namespace)
         Kubelet.__init__(self, known.store if known else MemoryStore(now=wall_clock))
         # No API server counts from zero.

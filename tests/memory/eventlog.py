@@ -8,6 +8,7 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator
+from datetime import UTC, datetime
 from itertools import islice
 
 from shared.errors import Conflict, Refused
@@ -22,14 +23,23 @@ class MemoryJournal:
     """The events and buckets of a log, and the readers that wait."""
 
     def __init__(
-        self, *, identity: str = "memory", clock: Callable[[], float] = time.monotonic, most: float = math.inf
+        self,
+        *,
+        identity: str = "memory",
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        most: float = math.inf,
     ) -> None:
-        """More events than `most` are a hot loop, which would never end while virtual time stands still."""
+        """`wall` is the server's clock in seconds since 1970.
+
+        More events than `most` are a hot loop, which would never end while virtual time stands still.
+        """
         self.events: list[Stored] = []
         self.listeners: list[Callable[[Stored], None]] = []
         """Called with each event at the moment of its append."""
         self._most = most
         self.clock = clock
+        self.wall = wall
         self.buckets: dict[str, dict[str, _Value]] = {LEASES: {}, HEADS: {}}
         self._revision = 0
         self._last: dict[str, Stored] = {}
@@ -49,7 +59,14 @@ class MemoryJournal:
         if last != expect:
             raise Conflict(f"append {entry.subject}: {scope} is at {last}, not at {expect}; read on and decide again")
         stored = Stored(
-            len(self.events) + 1, entry.subject, entry.event_id, entry.time, entry.body, entry.basis, entry.optional
+            len(self.events) + 1,
+            entry.subject,
+            entry.event_id,
+            entry.time,
+            entry.body,
+            entry.basis,
+            entry.optional,
+            datetime.fromtimestamp(self.wall(), UTC).isoformat(),
         )
         self.events.append(stored)
         self._last[scope] = stored
@@ -148,6 +165,9 @@ class MemoryEventLog:
 
     async def _grown(self, trouble: Callable[[str], None]) -> None:
         await self._journal.grown()
+
+    def now(self) -> float | None:
+        return self._journal.wall()
 
     async def end(self, subjects: tuple[str, ...] = ()) -> int:
         return self._journal.end(subjects)

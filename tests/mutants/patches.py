@@ -36,6 +36,7 @@ APPENDS = "shared/runtime/appends.py"
 ASKING = "services/watcher/asking.py"
 CACHE = "services/watcher/core/cache.py"
 CLOCK = "services/watcher/core/clock.py"
+TIMING = "shared/job/timing.py"
 CONTRACT = "tests/contract/test_eventlog.py"
 CONFLICTS = "shared/runtime/ownership.py"
 DRAIN = "services/scaler/core/drain.py"
@@ -561,8 +562,13 @@ PATCHES = (
     ),
     Patch(
         "a deadline begins anew with each watcher",
-        ((CLOCK, "    if not timer.since:\n", "    if timer.seconds >= 0:\n"),),
+        ((CLOCK, "_remaining(timer, server)\n", "timer.seconds\n"),),
         ("tests/watcher/test_clock.py",),
+    ),
+    Patch(
+        "a promise begins when its author's clock said so",
+        ((TIMING, "anchor.logged or anchor.time", "anchor.time"),),
+        ("tests/service/test_clocks.py",),
     ),
     Patch(
         "the lease is trusted, and a decision has no fence",

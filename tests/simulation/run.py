@@ -114,7 +114,7 @@ class Simulation:
         self._loop = loop
         loop.set_exception_handler(self._broken)
         self._checker = Checker("log", KINDS)
-        self._journal = MemoryJournal(identity="log", clock=loop.time)
+        self._journal = MemoryJournal(identity="log", clock=loop.time, wall=lambda: wall_clock().timestamp())
         self._journal.listeners += [self._appended, *self._listeners]
         self._store = MemoryStore(now=wall_clock)
         # No API server counts from zero.

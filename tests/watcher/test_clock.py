@@ -1,6 +1,6 @@
 """Measuring timers: judgements only while the watches see, promises whatever happens."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from services.watcher.core.clock import Clock
 from shared.job.naming import JobKey, Uid
@@ -9,7 +9,7 @@ from tests.kit.histories import KEY
 
 ANCHOR = datetime(2030, 1, 1, tzinfo=UTC)
 JUDGEMENT = Timer(anchor=5, name="ScalingDeadline", seconds=60)
-PROMISE = Timer(anchor=6, name="BackOff:CreatePod", seconds=30, since="2030-01-01T00:00:00.000Z")
+PROMISE = Timer(anchor=6, name="BackOff:CreatePod", seconds=30, since="2030-01-01T00:00:00.000000000Z")
 OTHER = JobKey("team-b", "bert", Uid("uid-2"))
 
 
@@ -19,8 +19,8 @@ def a_clock(*, sees: bool = True) -> Clock:
     return clock
 
 
-def at(seconds: float) -> datetime:
-    return ANCHOR + timedelta(seconds=seconds)
+def at(seconds: float) -> float:
+    return ANCHOR.timestamp() + seconds
 
 
 def test_a_judgement_runs_from_when_it_was_first_seen():
@@ -90,13 +90,21 @@ def test_a_promise_that_ran_out_while_the_watcher_was_down_is_due_at_once():
     assert a_clock(sees=False).measure(KEY, (PROMISE,), 0.0, at(86_400)) == ([PROMISE], None)
 
 
-def test_a_clock_that_is_behind_makes_no_promise_longer():
+def test_no_promise_runs_out_that_was_first_seen_before_the_servers_clock_was_known():
+    clock = a_clock()
+    assert clock.measure(KEY, (PROMISE,), 0.0, None) == ([], 1.0)
+    assert clock.measure(KEY, (PROMISE,), 100.0, None) == ([], 1.0)
+    assert clock.measure(KEY, (PROMISE,), 100.0, at(20)) == ([], 10.0)
+    assert clock.measure(KEY, (PROMISE,), 110.0, None) == ([PROMISE], None), "what runs needs no clock of the server"
+
+
+def test_a_servers_clock_that_was_set_back_makes_no_promise_longer():
     clock = a_clock()
     assert clock.measure(KEY, (PROMISE,), 0.0, at(-3_600)) == ([], 30.0)
     assert clock.measure(KEY, (PROMISE,), 30.0, at(-3_570)) == ([PROMISE], None)
 
 
-def test_a_wall_clock_that_jumps_does_not_move_what_already_runs():
+def test_a_servers_clock_that_jumps_does_not_move_what_already_runs():
     clock = a_clock()
     clock.measure(KEY, (PROMISE,), 0.0, at(0))
     assert clock.measure(KEY, (PROMISE,), 1.0, at(9_999)) == ([], 29.0)

@@ -1,6 +1,7 @@
 """Measures the timers of jobs.  Pure: every "now" is an argument.
 
-Judgements run only while the watches work, and start again after a blind watch; promises run on.
+Judgements run only while the watches work, and start again after a blind watch; promises run on.  Both ends of a
+promise are times of the log server: the clocks of nodes may be hours apart.
 """
 
 from collections.abc import Iterable
@@ -8,6 +9,9 @@ from datetime import datetime
 
 from shared.job.naming import JobKey
 from shared.job.timers import Timer
+
+ASK_AGAIN_SECONDS = 1.0
+"""Until the server's clock is looked at again while it is not known."""
 
 
 class Clock:
@@ -26,31 +30,34 @@ class Clock:
         return changed
 
     def measure(
-        self, key: JobKey, timers: Iterable[Timer], monotonic: float, wall: datetime, *, late: bool = False
+        self, key: JobKey, timers: Iterable[Timer], monotonic: float, server: float | None, *, late: bool = False
     ) -> tuple[list[Timer], float | None]:
         """The expired timers of a job, and the seconds until the next one expires (None without one).
 
-        While the job's facts are `late`, its judgements stand still as with a blind watch.
+        While the job's facts are `late`, its judgements stand still as with a blind watch.  `server` is the time by the
+        log server's clock: until that is known, no promise expires that was not measured before.
         """
         timers = tuple(timers)
         measured, running = self._due.get(key, (self._outages, {}))
         seen = measured == self._outages and not late
         kept = {timer: due for timer, due in running.items() if timer in timers and (seen or timer.since)}
+        unknown = [timer for timer in timers if timer.since and timer not in kept and server is None]
         for timer in timers:
-            if timer not in kept and (timer.since or (self._sees and not late)):
-                kept[timer] = monotonic + _remaining(timer, wall)
+            if timer not in kept and not timer.since and self._sees and not late:
+                kept[timer] = monotonic + timer.seconds
+            elif timer not in kept and timer.since and server is not None:
+                kept[timer] = monotonic + _remaining(timer, server)
         if kept:
             self._due[key] = self._outages, kept
         else:
             self._due.pop(key, None)
         out = [timer for timer, due in kept.items() if due <= monotonic]
         later = [due - monotonic for due in kept.values() if due > monotonic]
+        later += [ASK_AGAIN_SECONDS] * bool(unknown)
         return out, min(later) if later else None
 
 
-def _remaining(timer: Timer, wall: datetime) -> float:
-    if not timer.since:
-        return float(timer.seconds)
-    elapsed = (wall - datetime.fromisoformat(timer.since)).total_seconds()
-    # The clocks of two machines may differ; that never makes a promise longer.
+def _remaining(timer: Timer, server: float) -> float:
+    elapsed = server - datetime.fromisoformat(timer.since).timestamp()
+    # The server's clock may have been set back; that never makes a promise longer.
     return min(max(timer.seconds - elapsed, 0.0), float(timer.seconds))

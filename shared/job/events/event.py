@@ -29,3 +29,6 @@ class At(msgspec.Struct, frozen=True, gc=False):
 
     sequence: int
     time: str
+    """By its author's clock, for people."""
+    logged: str = ""
+    """When the log stored it, by its server's clock, by which promises are measured; empty where it is not known."""
