@@ -21,10 +21,10 @@ from shared.eventlog import EventLog
 from shared.frameworks.kinds import Kinds
 from shared.history_api import Question
 from shared.job.fold import Histories, History
-from shared.job.milestones import hindered
 from shared.job.naming import NO_UID, JobKey, Uid, history_filters, namespace_filters
 from shared.job.policies import replacement
 from shared.job.state import Job
+from shared.job.waiting import told
 from shared.process.settings import Settings
 
 COLUMNS = ("NAMESPACE", "KIND", "NAME", "PHASE", "READY", "RESTARTS")
@@ -267,8 +267,8 @@ def _note(job: Job, short: Summary) -> str:
         # The statuses of some kinds have no conditions.
         known = next((known.message for known in job.conditions if known.type == job.phase), "")
         return short.message or known
-    waits = hindered(job) if job.starting else None
-    return waits.message if waits is not None else ""
+    wait = told(job)
+    return wait.sentence if wait is not None else ""
 
 
 def cells(one: Shown) -> dict[str, str]:

@@ -11,7 +11,6 @@ from muster.summary import Summary
 from shared.frameworks.scale_requests import waiting_for
 from shared.frameworks.statuses import with_losses
 from shared.job import reasons, timers
-from shared.job.milestones import hindered
 from shared.job.naming import NO_UID, Slot
 from shared.job.policies import replacement
 from shared.job.request import Request
@@ -19,6 +18,7 @@ from shared.job.state import Job
 from shared.job.text import in_a_row
 from shared.job.timers import Timer
 from shared.job.timing import next_due
+from shared.job.waiting import told
 
 _TRIES = {
     timers.RESTART: "attempt {attempt} begins {when}",
@@ -89,7 +89,7 @@ def _causes(causes: Links, short: Summary) -> Iterator[str]:
     else:
         yield _message(causes, short)
         if not job.over:
-            yield from _hindrances(causes)
+            yield from _hindrances(causes, short)
 
 
 def _message(causes: Links, short: Summary) -> str:
@@ -105,15 +105,16 @@ def _message(causes: Links, short: Summary) -> str:
     return next((link.text for link in causes.phase.chain() if link.type == "JobObserved"), "")
 
 
-def _hindrances(causes: Links) -> Iterator[str]:
+def _hindrances(causes: Links, short: Summary) -> Iterator[str]:
     """What keeps a job from what it is to be."""
     job = causes.job
     if job.problems:
         yield f"its newest edit {passing(job.problems) or 'is not acted upon'}: {problem_line(job.problems)}"
-    milestone = hindered(job) if job.starting else None
+    wait = told(job)
     request = job.scaling.open_request
-    if milestone is not None:
-        yield milestone.message
+    if wait is not None:
+        # The phase that the status shows of a job whose pods are replaced tells which was lost.
+        yield "" if wait.lost and short.phase != job.phase else wait.sentence
     elif (link := waits_for(causes)) is not None:
         # What Muster itself decided is no hindrance.
         yield link.text if link.type not in ("SlotsAssigned", "SlotsReleased") and not job.suspended else ""

@@ -9,10 +9,9 @@ import msgspec
 from shared.frameworks.definition import Document
 from shared.frameworks.replicated import Replicated
 from shared.frameworks.statuses import condition, counts, newest_last, whole_seconds, with_losses
-from shared.job import reasons, text
+from shared.job import reasons, text, waiting
 from shared.job.conditions import Condition
 from shared.job.events.event import At
-from shared.job.milestones import hindered
 from shared.job.policies import replacement
 from shared.job.spec import waits_for_turn
 from shared.job.state import Job
@@ -65,8 +64,9 @@ def conditions(job: Job) -> list[Condition]:
         if not waits_for_turn(job.problems):
             return [_invalid(job, known) for known in created]
         return [*created, *(replace(known, type="Pending", status=True) for known in created)]
-    found = [_in_their_words(job, with_losses(job, known)) for known in job.conditions if _shown(known)]
     again = _replacing(job)
+    shown = job.conditions if again is not None and again.status else waiting.conditions(job)
+    found = [_in_their_words(job, with_losses(job, known)) for known in shown if _shown(known)]
     if again is not None and not any(known.type == again.type and _newer(known, again) for known in found):
         found = [known for known in found if known.type != again.type]
         found.append(again)
@@ -93,11 +93,7 @@ def _in_their_words(job: Job, known: Condition) -> Condition:
     if known.type == "Created" and job.spec is not None and job.spec.ignored:
         # The Event about them is gone after an hour.
         message = text.first(f"{message}; {reasons.without_effect(job.spec.ignored)}")
-    updated = known.updated
-    if known.type == "Created" and job.starting and (waits := hindered(job)) is not None:
-        told = waits.reason in waits.message
-        message, updated = waits.message if told else f"{waits.reason}: {waits.message}", waits.updated
-    return replace(known, reason=reason, message=message, updated=updated)
+    return replace(known, reason=reason, message=message)
 
 
 def _replacing(job: Job) -> Condition | None:
@@ -106,8 +102,7 @@ def _replacing(job: Job) -> Condition | None:
     if goes_on and (lost := replacement.replaceable(job)):
         last = max(lost, key=lambda slot: lost[slot].at.sequence)
         vacancy = lost[last]
-        how = f"exited with {vacancy.code} ({vacancy.reason})" if vacancy.code is not None else vacancy.reason
-        message = text.with_last_words(f"{job.pod_name(last)}: {how}", vacancy.message)
+        message = text.with_last_words(f"{job.pod_name(last)} {vacancy.how}", vacancy.message)
         return _restarting(job, vacancy.at, status=True, message=message)
     filled = {slot: refill.at for slot, refill in job.attempt.refilled.items()}
     if not filled:
@@ -116,7 +111,8 @@ def _replacing(job: Job) -> Condition | None:
     starting = {slot: at for slot, at in filled.items() if goes_on and slot in job.attempt.slots - running}
     places = starting or filled
     last = max(places, key=lambda slot: places[slot].sequence)
-    message = f"{job.pod_name(last)} starts" if starting else ""
+    wait = waiting.told(job)
+    message = (wait.sentence if wait is not None else f"{job.pod_name(last)} starts") if starting else ""
     return _restarting(job, places[last], status=bool(starting), message=message)
 
 

@@ -14,6 +14,7 @@ from shared.frameworks.reading import LONGEST_POD_NAME, Fields
 from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
 from shared.frameworks.schemas import BOOLEAN, OPEN, choice, column, members, number, rule
 from shared.frameworks.statuses import condition
+from shared.job import waiting
 from shared.job.spec import JobSpec, RoleSpec
 from shared.job.state import Job
 
@@ -120,7 +121,7 @@ class MxJob(ParameterServer):
         }
 
     def status(self, job: Job) -> Document:
-        conditions = [condition(known) for known in job.conditions[-KEPT_CONDITIONS:]]
+        conditions = [condition(known) for known in waiting.conditions(job, milestones=True)[-KEPT_CONDITIONS:]]
         return job_status(job, type_field=_SELECTED, waiting="Starting") | {
             "controlPaused": False,
             "conditions": [known | {"transitionTime": known["lastTransitionTime"]} for known in conditions],

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from shared.frameworks.definition import Document
 from shared.frameworks.schemas import OPEN, TEXT
-from shared.job import text
+from shared.job import text, waiting
 from shared.job.policies import replacement
 from shared.job.spec import RoleSpec, waits_for_turn
 from shared.job.state import Job
@@ -104,11 +104,10 @@ def reason(job: Job) -> str:
     if job.problems and not job.over:
         first = job.problems[0]
         return text.ends(": ".join(filter(None, (first.reason, first.field, first.message))), LONGEST_REASON)
-    told = "WorkersReady" if job.phase == "Created" else job.phase
-    for known in job.conditions:
-        if known.type == told and known.message and (known.status or told == "WorkersReady"):
-            return text.ends(f"{known.reason}: {known.message}", LONGEST_REASON)
-    return ""
+    if (wait := waiting.told(job)) is not None:
+        return text.ends(wait.sentence, LONGEST_REASON)
+    told = (known for known in job.conditions if known.type == job.phase and known.status and known.message)
+    return next((text.ends(f"{known.reason}: {known.message}", LONGEST_REASON) for known in told), "")
 
 
 def result(job: Job) -> Document | None:

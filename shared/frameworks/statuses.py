@@ -5,8 +5,8 @@ import msgspec
 from shared.frameworks.definition import Document
 from shared.job import text
 from shared.job.conditions import Condition
-from shared.job.losses import Tally, Vacancy
-from shared.job.policies import lost_nodes, notice, replacement
+from shared.job.losses import Tally
+from shared.job.policies import replacement
 from shared.job.spec import PASSING
 from shared.job.state import Job
 from shared.job.views import PodView, alive, occupies
@@ -64,44 +64,15 @@ def whole_seconds(time: str) -> str | None:
 
 
 def with_losses(job: Job, known: Condition) -> Condition:
-    """The condition of the phase with its nodes that are lost or go; Running also with the workers not replaced."""
-    return _with_nodes(job, _with_lost_workers(job, known))
-
-
-def _with_nodes(job: Job, known: Condition) -> Condition:
-    """The milestones tell of lost nodes while an attempt starts."""
-    shown = "Running" if job.phase == "Scaling" else job.phase
-    if known.type != shown or not known.status or job.over or (job.starting and job.attempt.begun):
-        return known
-    since = [lost.terminating or lost.at for lost in job.lost.values()]
-    sentences = lost_nodes.sentences(job)
-    if (launcher := notice.of_launcher(job)) is not None:
-        at, _, sentence = launcher
-        sentences.append(sentence)
-        since.append(at)
-    if not sentences:
-        return known
-    newest = max([known.updated, *since], key=lambda at: at.sequence)
-    message = text.first("; ".join([*sentences, known.message] if known.message else sentences))
-    return msgspec.structs.replace(known, message=message, updated=newest)
-
-
-def _with_lost_workers(job: Job, known: Condition) -> Condition:
+    """The condition Running with the workers that were lost and are not replaced."""
     if known.type != "Running" or not known.status or not (unreplaced := replacement.unreplaced(job)):
         return known
     lost = [
-        f"{job.pod_name(slot)} {_how(job.attempt.vacancies[slot])} and is not replaced ({why})"
+        f"{job.pod_name(slot)} {job.attempt.vacancies[slot].how} and is not replaced ({why})"
         for slot, why in unreplaced.items()
     ]
     more = f", and {len(lost) - 1} more" if lost[1:] else ""
     newest = job.attempt.vacancies[next(iter(unreplaced))]
     message = text.with_last_words(lost[0] + more, newest.message)
+    message = text.ends("; ".join(filter(None, (message, known.message))))
     return msgspec.structs.replace(known, message=message, updated=newest.at)
-
-
-def _how(vacancy: Vacancy) -> str:
-    if vacancy.taken:
-        return "was deleted" if vacancy.code is None else f"was deleted (exit code {vacancy.code})"
-    if vacancy.code is not None:
-        return f"exited with {vacancy.code} ({vacancy.reason})"
-    return f"is lost: {vacancy.reason}"

@@ -27,6 +27,7 @@ from shared.frameworks.training_schemas import (
     SUSPENDED,
     TRAINING_JOB,
 )
+from shared.job import waiting
 from shared.job.naming import (
     DEEPSPEED_HOSTFILE,
     DISCOVER_HOSTS,
@@ -294,7 +295,7 @@ def job_status(job: Job) -> Document:
     request = job.scaling.open_request
     return {
         "phase": job.phase or before_admission(job),
-        "conditions": [condition(with_losses(job, known)) for known in job.conditions],
+        "conditions": [condition(with_losses(job, known)) for known in waiting.conditions(job, milestones=True)],
         "replicaStatuses": {"Launcher": counts(job, LAUNCHER), "Worker": counts(job, WORKER)},
         "startTime": whole_seconds(job.start_time),
         "completionTime": whole_seconds(job.completion_time),

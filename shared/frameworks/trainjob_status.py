@@ -9,6 +9,7 @@ import msgspec
 from shared.frameworks.definition import Document
 from shared.frameworks.framework import StatusRenderer
 from shared.frameworks.statuses import condition, counts, newest_last, with_losses
+from shared.job import waiting
 from shared.job.conditions import Condition
 from shared.job.naming import JOB_UID, ROLE
 from shared.job.reasons import DEADLINE_EXCEEDED
@@ -38,7 +39,7 @@ REASONS = {
 
 def train_job_status(framework: StatusRenderer, job: Job) -> Document:
     """The status of the job's resource."""
-    shown = [_in_their_words(with_losses(job, known)) for known in job.conditions if known.type in TYPES]
+    shown = [_in_their_words(with_losses(job, known)) for known in waiting.conditions(job) if known.type in TYPES]
     if not job.phase:
         # A queue gives the quota of a failed job back.
         word = "Pending" if any(_may_go(problem) for problem in job.problems) else "Failed"

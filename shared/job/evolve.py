@@ -28,7 +28,7 @@ from shared.job.integrity import evolved
 from shared.job.membership import Members
 from shared.job.naming import config_name, older_secret_name
 from shared.job.reasons import NAME_HELD
-from shared.job.spec import LAUNCHER, Wishes, going_on
+from shared.job.spec import Wishes, going_on
 from shared.job.state import Job, Phase, Refusal, no_longer_refused, refusal_key, with_attempt, without
 from shared.job.timers import BACK_OFF, JOB_WAIT
 from shared.job.views import ChildView, each
@@ -267,15 +267,6 @@ _MADE_BY = {
 _DELETIONS = ("DeleteService", "DeleteHosts", "DeleteWorkload", "FinishWorkload")
 """The effects that an object's end shows to have succeeded."""
 
-_MILESTONES = {
-    "CreatePod": "WorkersCreated",
-    "CreateSecret": "WorkersCreated",
-    "CreateService": "LauncherCreated",
-    "WriteHosts": "LauncherCreated",
-    "NudgeLauncher": "LauncherCreated",
-}
-"""The milestone that a refused effect prevents."""
-
 
 def _refused(job: Job, event: EffectRefused, at: At) -> Job:
     key, slots = refusal_key(event.effect, event.reason), each(event.slots)
@@ -294,21 +285,7 @@ def _refused(job: Job, event: EffectRefused, at: At) -> Job:
         since=known.since if known is not None and same else at,
         slots=slots,
     )
-    job = replace(job, refusals={**job.refusals, key: refusal})
-    if not job.starting or event.effect not in _MILESTONES:
-        return job
-    launcher = any(slot.role == LAUNCHER for slot in slots)
-    return replace(
-        job,
-        conditions=with_condition(
-            job.conditions,
-            "LauncherCreated" if launcher else _MILESTONES[event.effect],
-            at,
-            status=False,
-            reason=event.reason,
-            message=refusal.sentence,
-        ),
-    )
+    return replace(job, refusals={**job.refusals, key: refusal})
 
 
 def _time_passed(job: Job, event: watcher.TimePassed, at: At) -> Job:

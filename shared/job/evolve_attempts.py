@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from shared.job import text
 from shared.job.attempt import Attempt, Unseen
 from shared.job.conditions import no_longer
 from shared.job.events.event import At
@@ -74,7 +75,8 @@ def _refilled(job: Job, slots: SortedSet[Slot], replaced: SortedSet[Slot], at: A
     kept = {slot: filled for slot, filled in job.attempt.refilled.items() if slot in job.attempt.slots}
     for slot, before in _with_replaced(job, slots, replaced):
         vacancy = job.attempt.vacancies[before]
-        kept[slot] = Refill(at, vacancy.losses + vacancy.blameless)
+        why = text.with_last_words(f"{job.pod_name(before)} {vacancy.how}", vacancy.message)
+        kept[slot] = Refill(at, vacancy.losses + vacancy.blameless, vacancy.reason, why)
     return kept
 
 

@@ -53,6 +53,13 @@ class Vacancy(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         """True for a deletion or a disruption: it counts against no limit."""
         return self.taken or self.disrupted
 
+    @property
+    def how(self) -> str:
+        """How the pod went: `exited with 1 (Error)`, `was deleted`, `is lost: Evicted`."""
+        if self.taken and not self.disrupted:
+            return "was deleted" if self.code is None else f"was deleted (exit code {self.code})"
+        return f"exited with {self.code} ({self.reason})" if self.code is not None else f"is lost: {self.reason}"
+
 
 class Refill(msgspec.Struct, frozen=True, gc=False):
     """A worker that replaced a lost one."""
@@ -60,6 +67,10 @@ class Refill(msgspec.Struct, frozen=True, gc=False):
     at: At
     losses: int
     """The number of consecutive blameless losses before it."""
+    reason: str = ""
+    """The reason of the loss that it followed."""
+    why: str = ""
+    """That loss, as a sentence."""
 
 
 class Tally(msgspec.Struct, frozen=True, gc=False):

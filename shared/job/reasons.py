@@ -44,6 +44,8 @@ RUNTIME_CHANGED = "RuntimeChanged"
 SCALING_START = "ScalingStart"
 SCHEDULING_TIMEOUT = "SchedulingTimeout"
 INIT_CONTAINER_FAILED = "InitContainerFailed"
+PODS_MISSING = "PodsMissing"
+PODS_TERMINATING = "PodsTerminating"
 SCRIPT_FAILED = "ScriptFailed"
 WORKER_FAILED = "WorkerFailed"
 """Reasons that several modules use; every other reason is written in the one module that uses it."""
@@ -83,7 +85,8 @@ PHASES = {
     "ScalingOutSucceeded": Reason("the job has more workers"),
     "ScalingInFailed": Reason("the job keeps its size"),
     "ScalingOutFailed": Reason("the job does not have the workers that were asked for"),
-    "WorkersStarting": Reason("the pods start"),
+    PODS_MISSING: Reason("pods are not created yet"),
+    PODS_TERMINATING: Reason("pods are being deleted"),
     "RestartRequested": Reason("a person asked for a restart", "a person asked for it"),
     "Adopted": Reason("the history begins in the middle"),
     "AcceptedLoss": Reason("a person accepted the loss of earlier events"),

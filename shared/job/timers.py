@@ -19,6 +19,8 @@ UNSEEN = "Unseen"
 TIME_TO_LIVE = "TimeToLive"
 DISRUPTION_DRAIN = "DisruptionDrain"
 BELOW_MINIMUM = "BelowMinimum"
+WAITING = "Waiting"
+"""The timer after which people are told what a job waits for."""
 STEADY = "Steady"
 """The timer after which a replaced slot, or an attempt after a disruption, is steady."""
 

@@ -17,6 +17,7 @@ from shared.job.reasons import NAME_HELD
 from shared.job.request import Request
 from shared.job.state import Job, Refusal
 from shared.job.timers import Timer, passed
+from shared.job.waiting import WAITING_SECONDS, waiting
 
 SCHEDULING_TIMEOUT_SECONDS = 600
 """The default of schedulingTimeoutSeconds for a running job below its minimum (docs: contract, TrainingJob.spec)."""
@@ -64,6 +65,9 @@ def next_due(job: Job) -> tuple[Timer, ...]:
     found += _of_notices(job)
     found += _of_the_end(job) if job.over else [*_of_limits(job), *_of_attempts(job)]
     found += _of_stuck_pods(job)
+    wait = waiting(job)
+    if wait is not None and wait.usual:
+        found.append(Timer(wait.since.sequence, timers.WAITING, WAITING_SECONDS))
     return (*_pending(job, found),)
 
 

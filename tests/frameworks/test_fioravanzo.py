@@ -239,7 +239,7 @@ class TestStatus:
 
     def test_what_a_pod_waits_for_is_told(self):
         waits = PodsObserved(pods=(replica("scheduler", 0, phase="Pending", reason="ImagePullBackOff"),))
-        assert words(*CREATED, waits)[2] == "ImagePullBackOff: resnet-scheduler-0: ImagePullBackOff"
+        assert words(*CREATED, waits)[2] == "resnet-scheduler-0: ImagePullBackOff"
 
     def test_a_worker_that_comes_back_is_not_failed(self):
         assert states(shown(*RUNNING, ended("worker", 1, 137, container="mxnet")))["WORKER"] == {

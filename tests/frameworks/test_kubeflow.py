@@ -279,7 +279,7 @@ class TestStatus:
         lost = [*running(spec), ended("worker", 1, 1, container="tensorflow")]
         document = status(*lost)
         assert shown(document)[-1] == ("Restarting", "True", "TFJobRestarting")
-        assert document["conditions"][-1]["message"] == "mnist-worker-1: exited with 1 (Error)"
+        assert document["conditions"][-1]["message"] == "mnist-worker-1 exited with 1 (Error)"
         again = all_slots(spec)[1:]
         place = type(again[0])(0, "worker", ((1, 1),))
         filled = SlotsAssigned(slots=(place,), replaces=(place,), reason="PodsReplaced")
@@ -299,7 +299,7 @@ class TestStatus:
         exits = (Exit("tensorflow", 1, "Error", "line 3\nValueError: no data"),)
         crashed = msgspec.structs.replace(crashed, exits=exits)
         message = status(*running(spec), PodsObserved(pods=(crashed,)))["conditions"][-1]["message"]
-        assert message == "mnist-worker-1: exited with 1 (Error): line 3 | ValueError: no data"
+        assert message == "mnist-worker-1 exited with 1 (Error): line 3 | ValueError: no data"
 
     def test_a_suspended_job_and_one_that_goes_on(self):
         suspending = [*running(), JobSuspending(reason="TFJobSuspending")]
@@ -354,4 +354,4 @@ class TestStatus:
         )
         (created,) = status(*begun(), refused)["conditions"]
         assert created["type"] == "Created"
-        assert created["message"].startswith("NameConflict: ")
+        assert "NameConflict: CreatePod was refused (mnist-worker-0)" in created["message"]

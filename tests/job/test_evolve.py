@@ -27,6 +27,7 @@ from shared.job.naming import Slot, Uid
 from shared.job.spec import LAUNCHER, WORKER, Problem
 from shared.job.state import Job
 from shared.job.views import ChildView, Slots
+from shared.job.waiting import conditions
 from tests.job.examples import EXAMPLES
 from tests.kit.builders import (
     R1,
@@ -360,14 +361,15 @@ def test_pods_that_came_after_a_refusal_let_the_next_round_be_larger_and_the_las
 )
 def test_a_refusal_shows_at_the_milestone_that_it_stands_in_the_way_of(effect: str, condition: str):
     job = given(*a_created_job(), EffectRefused(effect=effect, reason="Forbidden")).job
-    false = [known.type for known in job.conditions if not known.status]
+    false = [known.type for known in conditions(job, milestones=True) if not known.status]
     assert false == ([condition] if condition else [])
 
 
 def test_a_refused_launcher_is_not_a_refused_worker():
     refused = EffectRefused(effect="CreatePod", reason="Forbidden", slots=(Slots(0, LAUNCHER, ((0, 0),)),))
-    job = given(*a_created_job(), refused).job
-    assert [known.type for known in job.conditions if not known.status] == ["LauncherCreated"]
+    launched = SlotsAssigned(slots=refused.slots, reason="WorkersReady")
+    job = given(*a_ready_job(), launched, refused).job
+    assert [known.type for known in conditions(job, milestones=True) if not known.status] == ["LauncherCreated"]
 
 
 def test_slots_are_only_ever_in_one_place():

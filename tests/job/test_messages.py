@@ -12,6 +12,7 @@ from shared.job.spec import LAUNCHER
 from shared.job.text import MOST_MESSAGE
 from shared.job.verdict import verdict
 from shared.job.views import Exit, Slots
+from shared.job.waiting import conditions
 from tests.kit.builders import (
     R1,
     a_created_job,
@@ -32,7 +33,8 @@ CRASH = (Exit("main", 1, "Error", "Traceback (most recent call last):\n  line 3\
 
 
 def condition(kind: str, *events: AnyEvent) -> str:
-    return next(known.message for known in given(*events).job.conditions if known.type == kind)
+    found = conditions(given(*events).job, milestones=True)
+    return next(known.message for known in found if known.type == kind)
 
 
 def end(*events: AnyEvent) -> str:
@@ -81,7 +83,7 @@ def test_a_job_that_is_not_scheduled_in_time_says_what_the_kube_scheduler_said()
 
 def test_a_job_whose_pods_are_refused_until_its_time_is_over_says_what_the_api_server_said():
     job = [*a_created_job(scheduling_timeout_seconds=60), refused(), TimePassed(anchor=3, timer="Scheduling")]
-    assert end(*job).endswith(f"CreatePod: QuotaExceeded: {QUOTA}")
+    assert end(*job).endswith(f"QuotaExceeded: CreatePod was refused: {QUOTA}")
 
 
 def test_a_launcher_that_crashed_is_explained_by_its_last_words():

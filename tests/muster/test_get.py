@@ -104,7 +104,7 @@ def log() -> Log:
         ),
         pytest.param(
             a_crash_loop("TFJob"),
-            "team-a tfjob resnet Restarting 2/3 1 resnet-worker-0: exited with 1 (Error)",
+            "team-a tfjob resnet Restarting 2/3 1 resnet-worker-0 exited with 1 (Error)",
             id="its pods crash",
         ),
         pytest.param(

@@ -55,7 +55,7 @@ def sentence(*events: AnyEvent, word: str = "") -> str:
         ),
         pytest.param(
             [*a_created_job(), EffectRefused(effect="CreatePod", reason="QuotaExceeded", message="quota is used up")],
-            "Created, 0 of 2 workers in the hosts files: CreatePod was refused: quota is used up; "
+            "Created, 0 of 2 workers in the hosts files: QuotaExceeded: CreatePod was refused: quota is used up; "
             "CreatePod is tried again at 00:00:05 UTC",
             id="a refusal",
         ),

@@ -210,7 +210,7 @@ def test_the_end_of_the_job_is_that_of_the_pod_that_leads_it():
 @pytest.mark.parametrize("kind", ["TFJob", "PyTorchJob"])
 def test_the_first_line_of_a_crash_loop_says_what_kubectl_says(kind: str):
     (first, *_), _ = explained(caused(KEY, log_of(a_crash_loop(kind))), "", JOB)
-    assert "Restarting, 2 of 3 pods running, 1 pod replaced: resnet-worker-0: exited with 1 (Error); " in first
+    assert "Restarting, 2 of 3 pods running, 1 pod replaced: resnet-worker-0 exited with 1 (Error); " in first
     assert first.endswith("; resnet-worker-0 is made again at 00:00:21 UTC")
 
 

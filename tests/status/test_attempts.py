@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from services.status.core import phases
+from shared.job.conditions import Condition
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scaler import ScaleSucceeded
@@ -23,6 +24,7 @@ from shared.job.naming import Uid
 from shared.job.spec import LAUNCHER, WORKER, RestartPolicy
 from shared.job.timing import next_due
 from shared.job.views import PodView, Slots
+from shared.job.waiting import conditions
 from tests.kit.builders import (
     R1,
     a_created_job,
@@ -43,6 +45,10 @@ from tests.kit.stories import given
 
 def failed(code: int = 1) -> PodView:
     return launcher(version=30, phase="Failed", exits=exited(code))
+
+
+def shown(*story: AnyEvent) -> tuple[Condition, ...]:
+    return conditions(given(*story).job, milestones=True)
 
 
 def next_phase(*story: AnyEvent) -> Decision | None:
@@ -300,16 +306,17 @@ def test_27_the_scheduling_timeout_ends_a_job_for_good_whose_pods_never_ran(rest
 
 def test_27_what_keeps_a_job_from_starting_is_told():
     stuck = [*a_created_job(), pods(worker(0), worker(1, phase="Pending", reason="Unschedulable"))]
-    [told] = [known for known in given(*stuck).job.conditions if known.type == "WorkersReady"]
+    [told] = [known for known in shown(*stuck) if known.type == "WorkersReady"]
     assert (told.status, told.reason, told.message) == (False, "Unschedulable", "resnet-worker-1: Unschedulable")
     better = [*stuck, pods(worker(1, version=11, phase="Pending", reason="ContainerCreating"))]
-    [told] = [known for known in given(*better).job.conditions if known.type == "WorkersReady"]
-    assert (told.status, told.reason, told.message) == (False, "WorkersStarting", "")
+    assert not [known for known in shown(*better) if known.type == "WorkersReady"]
 
 
-def test_the_ordinary_way_of_a_pod_is_no_trouble():
+def test_the_ordinary_way_of_a_pod_is_told_once_it_takes_long():
     coming = [*a_created_job(), pods(worker(0), worker(1, phase="Pending", reason="ContainerCreating"))]
-    assert not [known for known in given(*coming).job.conditions if known.type == "WorkersReady"]
+    assert not [known for known in shown(*coming) if known.type == "WorkersReady"]
+    [told] = [known for known in shown(*coming, ran_out("Waiting", *coming)) if known.type == "WorkersReady"]
+    assert (told.status, told.reason) == (False, "ContainerCreating")
 
 
 def test_12_the_conditions_of_an_attempt_end_with_it():
@@ -326,7 +333,7 @@ def test_12_the_conditions_of_an_attempt_end_with_it():
 def test_27_a_launcher_that_cannot_start_is_told_and_ends():
     story = [*a_running_job(scheduling_timeout_seconds=30)[:-2]]
     stuck = [*story, pods(launcher(phase="Pending", reason="ImagePullBackOff"))]
-    [told] = [known for known in given(*stuck).job.conditions if known.type == "LauncherCreated"]
+    [told] = [known for known in shown(*stuck) if known.type == "LauncherCreated"]
     assert told.message == "resnet-launcher: ImagePullBackOff"
     end = next_phase(*stuck, ran_out("Scheduling", *stuck))
     assert isinstance(end, JobFailed)

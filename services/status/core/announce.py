@@ -3,7 +3,7 @@
 Each is named after one event of the log: none is created twice, and none says what did not happen.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from services.status.core.effects import Announce
 from shared.frameworks.kinds import BUILT_IN, Kinds
@@ -12,11 +12,11 @@ from shared.job import reasons, text
 from shared.job.conditions import Condition
 from shared.job.events.event import At
 from shared.job.losses import Failure
-from shared.job.milestones import MILESTONES
 from shared.job.policies import lost_nodes, notice
 from shared.job.request import Request
 from shared.job.state import Job, Refusal
 from shared.job.steps import Step
+from shared.job.waiting import told
 
 _OF_JOB = (
     "WorkersCreated",
@@ -56,10 +56,8 @@ def announcements(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
             reason, message = words.get(condition.type) or _reason(job, condition), _message(job, condition)
             # An update without a change does not move the Event's time.
             steps.append(_of_job(job, condition.since, reason, message, warning=condition.type in _FAILURES))
-        elif any(condition.reason == refusal.reason for refusal in refused.values()):
-            # `_of_refusal` announces it with the kind's own reason.
-            continue
-        elif _hindered(job, condition):
+        elif condition.type == "Created" and job.problems:
+            # Why it does not begin, or why its newest edit has no effect.
             steps.append(_of_job(job, condition.updated, condition.reason, condition.message, warning=True))
     # The pods of a deleted job end with it: none of them failed.
     failures = [known for known in job.failures if job.deletion is None or known.at.sequence < job.deletion.sequence]
@@ -69,18 +67,14 @@ def announcements(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
     ]
     steps += [_of_refusal(job, effect, refusal, words["Refused"]) for effect, refusal in refused.items()]
     steps += _of_nodes(job)
-    steps += _of_other_refusals(job, refused)
+    wait = told(job)
+    if wait is not None and not wait.lost and wait.effect not in refused:
+        steps.append(_of_job(job, wait.since, wait.reason, wait.message, warning=True))
+    steps += _of_other_refusals(job, {*refused, wait.effect if wait is not None else ""})
     steps += _of_ignored(job)
     steps += _of_deletion(job)
     requests = [request for request in job.scaling.requests.values() if request.shown]
     return [*steps, *(step for request in requests for step in _of_request(request))]
-
-
-def _hindered(job: Job, condition: Condition) -> bool:
-    """True if the condition says why the job does not progress, or why its newest edit has no effect."""
-    if condition.type == "Created" and job.problems:
-        return True
-    return not condition.status and condition.type in ("Created", *MILESTONES) and bool(condition.message)
 
 
 def _reason(job: Job, condition: Condition) -> str:
@@ -118,13 +112,12 @@ def _of_nodes(job: Job) -> list[Announce]:
     return [_of_job(job, at, reason, message, warning=True) for at, reason, message in told if message]
 
 
-def _of_other_refusals(job: Job, told: Mapping[str, Refusal]) -> list[Announce]:
-    """Those that no condition and no Event of the kind's own tells, each once for as long as it lasts."""
-    hindered = {condition.reason for condition in job.conditions if _hindered(job, condition)}
+def _of_other_refusals(job: Job, told: Container[str]) -> list[Announce]:
+    """Those that neither a wait nor an Event of the kind's own tells, each once for as long as it lasts."""
     return [
         _of_job(job, refusal.since, refusal.reason, refusal.sentence, warning=True)
         for key, refusal in job.refusals.items()
-        if key not in told and refusal.effect not in _UNTOLD and refusal.reason not in hindered
+        if key not in told and refusal.effect not in _UNTOLD
     ]
 
 

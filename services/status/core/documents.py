@@ -18,6 +18,7 @@ from shared.job.reasons import FRAMEWORK_FAILED
 from shared.job.sorted_set import SortedSet
 from shared.job.state import Job
 from shared.job.steps import Record, Step
+from shared.job.waiting import told
 
 _encoder = msgspec.json.Encoder(order="sorted")
 
@@ -57,10 +58,12 @@ def of_job(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
 def news_of_job(job: Job) -> News:
     """What people and programs act upon: not how far an attempt that starts has come, nor how many pods are active."""
     conditions = tuple(known for known in job.conditions if known.type not in MILESTONES)
+    wait = told(job)
+    why = wait.reason if wait is not None else ""
     # A worker that ended leaves the hosts files within milliseconds: one document tells of both.
     hosts = job.spec is not None and job.spec.handling.hosts_files
     members = job.listed_workers if hosts and not job.starting else SortedSet[int]()
-    return News(job.phase, job.generation, conditions, members, {} if hosts else job.attempt.tallies)
+    return News(job.phase, job.generation, conditions, members, {} if hosts else job.attempt.tallies, why)
 
 
 def of_requests(job: Job) -> list[Step]:

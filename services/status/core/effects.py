@@ -22,7 +22,7 @@ class News(msgspec.Struct, frozen=True):
     members: SortedSet[int] = SortedSet()
     tallies: Mapping[str, Tally] = {}
     waits_for: str = ""
-    """Why a request waits."""
+    """Why a request waits; the reason of what a job waits for."""
 
 
 class PatchStatus(Effect, frozen=True):

@@ -4,10 +4,10 @@ backoffLimit of restarts is in `restart.py`, that of replacements in `replacemen
 """
 
 from shared.job import reasons, text
-from shared.job.milestones import trouble
 from shared.job.outcome import Verdict
 from shared.job.state import Job, needed_workers, running_workers
 from shared.job.timers import ACTIVE_DEADLINE, BELOW_MINIMUM, SCHEDULING, passed
+from shared.job.waiting import waiting
 
 
 def of_active_deadline(job: Job) -> Verdict | None:
@@ -27,10 +27,8 @@ def of_scheduling(job: Job) -> Verdict | None:
     seconds = job.spec.scheduling_timeout_seconds if job.spec else None
     if seconds is None or assigned is None or not job.starting or not passed(job, assigned.sequence, SCHEDULING):
         return None
-    waits = trouble(job)
-    refusal = job.refusals.get("CreatePod") or job.held_names
-    refused = text.with_words(f"CreatePod: {refusal.reason}", refusal.message) if refusal else ""
-    why = waits.sentence if waits else refused
+    waits = waiting(job)
+    why = waits.sentence if waits is not None and not waits.usual else ""
     message = reasons.told(reasons.ENDS, reasons.SCHEDULING_TIMEOUT, seconds=seconds) + (f"; {why}" if why else "")
     return Verdict(False, reasons.SCHEDULING_TIMEOUT, text.ends(message), permanent=True)
 

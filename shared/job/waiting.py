@@ -1,0 +1,257 @@
+"""Why a job lacks something that it wants: one reason at any moment, or none.  Pure.
+
+Conditions, Kubernetes Events, `muster get` and `muster why` tell it.  What every start has for a moment, such as a
+container that is being created, is told after `WAITING_SECONDS`.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from shared.job import reasons, text
+from shared.job.conditions import Condition, holds
+from shared.job.events.event import At
+from shared.job.losses import Vacancy
+from shared.job.naming import Slot
+from shared.job.policies import lost_nodes, notice, replacement
+from shared.job.policies.restart import delay
+from shared.job.spec import LAUNCHER
+from shared.job.state import Job
+from shared.job.timers import RESTART, WAITING, passed
+from shared.job.views import PodView, alive, occupies
+
+WAITING_SECONDS = 10
+"""What lasts longer has a reason that people are told."""
+
+ON_THE_WAY = frozenset({"", "ContainerCreating", "PodInitializing", "ContainersNotReady"})
+"""The reasons of pods that start as they should; a readiness probe takes its time."""
+
+_PREVENTS = {
+    "CreateSecret": "WorkersCreated",
+    "CreateService": "LauncherCreated",
+    "CreatePod": "WorkersCreated",
+    "WriteHosts": "LauncherCreated",
+    "NudgeLauncher": "LauncherCreated",
+    "WriteWorkload": "",
+}
+"""Effects without which a job gets no further, and the condition that a refused one prevents."""
+
+
+class Wait(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What a job lacks, and why."""
+
+    reason: str
+    message: str
+    """Who waits for what, in one sentence."""
+    since: At
+    condition: str = ""
+    """The milestone that is not reached for it, or does not hold any more; empty if it is none."""
+    slot: Slot | None = None
+    """The slot that lacks its pod; None if it is not about one."""
+    effect: str = ""
+    """The key of the refusal, if it is one."""
+    lost: bool = False
+    """True if it is the loss of a pod or a node, which a Kubernetes Event of its own tells."""
+    usual: bool = False
+    """True for what every start has for a moment."""
+
+    @property
+    def sentence(self) -> str:
+        """The message with the reason, for readers that have no field for the reason."""
+        return self.message if self.reason in self.message else f"{self.reason}: {self.message}"
+
+
+def told(job: Job) -> Wait | None:
+    """What the job waits for, once people are to be told of it."""
+    wait = waiting(job)
+    return wait if wait is not None and (not wait.usual or passed(job, wait.since.sequence, WAITING)) else None
+
+
+def waiting(job: Job) -> Wait | None:
+    """What the job waits for; None if it has all that it wants, and where its phase or its problems say it."""
+    if job.spec is None or job.halted or job.gone or job.deleting or job.over or not job.phase:
+        return None
+    if (nodes := _of_nodes(job)) is not None:
+        return nodes
+    if job.phase == "Suspended" or not (job.between_attempts or job.attempt.begun):
+        return _of_refusals(job, "WriteWorkload") or _of_ending_pods(job)
+    if job.between_attempts:
+        return _of_ending_pods(job)
+    return _of_pods(job)
+
+
+def conditions(job: Job, *, milestones: bool = False) -> tuple[Condition, ...]:
+    """The job's conditions, one of them with what it waits for: that of its phase.
+
+    In a kind that shows `milestones` it is the one that is not reached, or does not hold any more.
+    """
+    wait = told(job)
+    if wait is None:
+        return job.conditions
+    if not (milestones and wait.condition):
+        return tuple(_with_wait(known, wait) if _of_phase(job, known) else known for known in job.conditions)
+    if wait.condition == "LauncherCreated" and holds(job.conditions, wait.condition):
+        # The pod of the launcher is there, and does not start.
+        return tuple(_with_wait(known, wait) if known.type == wait.condition else known for known in job.conditions)
+    is_false = Condition(wait.condition, False, wait.reason, wait.message, wait.since, wait.since)
+    return (*(known for known in job.conditions if known.type != wait.condition), is_false)
+
+
+def _of_phase(job: Job, known: Condition) -> bool:
+    # A job that is scaled runs, and some kinds show only that.
+    return known.type == ("Running" if job.phase == "Scaling" else job.phase) and known.status
+
+
+def _with_wait(known: Condition, wait: Wait) -> Condition:
+    message = text.ends("; ".join(filter(None, (known.message, wait.sentence))))
+    return msgspec.structs.replace(known, message=message)
+
+
+def _of_nodes(job: Job) -> Wait | None:
+    """Pods whose node does not answer, and a launcher whose node is about to go."""
+    told = lost_nodes.sentences(job)
+    found = [(lost.terminating or lost.at, lost.reason) for lost in job.lost.values()]
+    roles = {job.pods[uid].role for uid in job.lost if uid in job.pods}
+    if (launcher := notice.of_launcher(job)) is not None:
+        at, reason, sentence = launcher
+        told.append(sentence)
+        found.append((at, reason))
+        roles.add(LAUNCHER)
+    if not told:
+        return None
+    since, reason = max(found, key=lambda each: each[0].sequence)
+    condition = "LauncherCreated" if roles == {LAUNCHER} else "WorkersReady"
+    return Wait(
+        reason=reason,
+        message=text.ends("; ".join(told)),
+        since=since,
+        condition=condition if job.starting and job.attempt.begun else "",
+        lost=True,
+    )
+
+
+def _entered(job: Job) -> At:
+    """When the job entered its phase."""
+    return next(known.since for known in job.conditions if known.type == job.phase)
+
+
+def _of_ending_pods(job: Job) -> Wait | None:
+    """Pods that have to go before the next attempt begins, or before the job is suspended."""
+    why = job.restarting
+    if why is not None and delay(job, why) and not passed(job, why.at.sequence, RESTART):
+        # The back-off is what it waits for, and its phase says that.
+        return None
+    left = [pod for pod in job.pods.values() if occupies(pod) or pod.deleting]
+    if not left:
+        return None
+    first = min(left, key=lambda pod: (not pod.deleting, pod.name))
+    more = f", and {len(left) - 1} more" if left[1:] else ""
+    return Wait(
+        reason=reasons.PODS_TERMINATING,
+        message=f"{_ending(first)}{more}",
+        since=_entered(job),
+        slot=first.slot,
+        usual=True,
+    )
+
+
+def _ending(pod: PodView) -> str:
+    """`resnet-worker-1 is being deleted on node-3; kubectl delete pod ... ends it if its node is gone`."""
+    where = f" on {pod.node}" if pod.node else ""
+    if not pod.deleting:
+        return f"{pod.name} still runs{where}"
+    force = f"kubectl delete pod {pod.name} --force --grace-period=0"
+    return f"{pod.name} is being deleted{where}; if its node is gone, `{force}` ends it"
+
+
+def _of_refusals(job: Job, *effects: str) -> Wait | None:
+    known = [refusal for refusal in job.refusals.values() if refusal.effect in effects]
+    if not known:
+        return None
+    first = min(known, key=lambda refusal: effects.index(refusal.effect))
+    launcher = any(slot.role == LAUNCHER for slot in first.slots)
+    return Wait(
+        reason=first.reason,
+        message=first.sentence,
+        since=first.since,
+        condition="LauncherCreated" if launcher else _PREVENTS[first.effect],
+        effect=first.key,
+    )
+
+
+def _of_pods(job: Job) -> Wait | None:
+    """The first pod that does not start, a refused effect, the first lost pod, or the first that is on its way."""
+    pods = job.by_slot()
+    lacking = [slot for slot in job.attempt.slots if not _is_up(job, slot, pods.get(slot))]
+    lost = replacement.replaceable(job)
+    if not lacking and not lost:
+        return _of_refusals(job, *_PREVENTS)
+    roles = [role.name for role in job.spec.roles] if job.spec is not None else []
+    lacking.sort(key=lambda slot: (slot.index, roles.index(slot.role) if slot.role in roles else len(roles)))
+    hindered = (pods[slot] for slot in lacking if slot in pods and _is_hindered(pods[slot]))
+    first = next(hindered, None)
+    if first is not None:
+        message = text.with_words(f"{first.name}: {first.reason}", first.message)
+        return _of_slot(job, first.slot, first.reason, message, usual=False)
+    refused = _of_refusals(job, *_PREVENTS)
+    if refused is not None:
+        return refused
+    for slot, vacancy in lost.items():
+        return _of_loss(job, slot, vacancy, pods.get(slot))
+    return next(_of_lacking(job, lacking, pods))
+
+
+def _is_up(job: Job, slot: Slot, pod: PodView | None) -> bool:
+    """True if the job has what it wants of a slot: a Ready pod; once the job runs, one whose training runs."""
+    if pod is None or not alive(pod):
+        return False
+    if pod.ready:
+        return True
+    if pod.phase != "Running" or pod.reason not in ON_THE_WAY:
+        return False
+    if slot.role == LAUNCHER:
+        return True
+    listed = job.spec is not None and (not job.spec.handling.hosts_files or slot.index in job.listed_workers)
+    return not job.starting and listed and slot not in job.scaling.arriving
+
+
+def _is_hindered(pod: PodView) -> bool:
+    return alive(pod) and pod.reason not in ON_THE_WAY
+
+
+def _of_loss(job: Job, slot: Slot, vacancy: Vacancy, left: PodView | None) -> Wait:
+    """A lost pod that is replaced."""
+    if not replacement.due(job, vacancy):
+        then = f"it is replaced after a back-off of {vacancy.wait} s"
+    elif left is not None and left.deleting:
+        then = _ending(left)
+    else:
+        then = "it is replaced"
+    message = text.with_last_words(f"{job.pod_name(slot)} {vacancy.how}; {then}", vacancy.message)
+    wait = _of_slot(job, slot, vacancy.reason, message, usual=False)
+    return msgspec.structs.replace(wait, since=vacancy.at, lost=True)
+
+
+def _of_lacking(job: Job, lacking: list[Slot], pods: dict[Slot, PodView]) -> Iterator[Wait]:
+    for slot in lacking:
+        pod, refill = pods.get(slot), job.attempt.refilled.get(slot)
+        name = job.pod_name(slot)
+        if refill is not None and refill.why:
+            wait = _of_slot(job, slot, refill.reason, f"{name} starts: {refill.why}", usual=False)
+            yield msgspec.structs.replace(wait, lost=True)
+        elif pod is None:
+            yield _of_slot(job, slot, reasons.PODS_MISSING, f"{name} is not created yet", usual=True)
+        elif pod.deleting:
+            yield _of_slot(job, slot, reasons.PODS_TERMINATING, _ending(pod), usual=True)
+        else:
+            reason = pod.reason or pod.phase
+            yield _of_slot(job, slot, reason, text.with_words(f"{name}: {reason}", pod.message), usual=True)
+
+
+def _of_slot(job: Job, slot: Slot, reason: str, message: str, *, usual: bool) -> Wait:
+    refill, assigned = job.attempt.refilled.get(slot), job.attempt.assigned
+    since = refill.at if refill is not None else assigned
+    if since is None or (slot in job.scaling.arriving and refill is None):
+        since = _entered(job)
+    condition = "LauncherCreated" if slot.role == LAUNCHER else "WorkersReady"
+    return Wait(reason=reason, message=message, since=since, condition=condition, slot=slot, usual=usual)

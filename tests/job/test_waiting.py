@@ -1,0 +1,191 @@
+"""Whenever wanted and present differ there is one reason, in every phase; what is usual has one after ten seconds."""
+
+import pytest
+
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.refused import EffectRefused
+from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
+from shared.job.events.status import JobRestarting, JobSuspending
+from shared.job.events.watcher import JobDeleting, PodsGone, PodsObserved, TimePassed
+from shared.job.spec import LAUNCHER
+from shared.job.timing import next_due
+from shared.job.views import Slots
+from shared.job.waiting import Wait, told, waiting
+from tests.kit.builders import (
+    a_created_job,
+    a_ready_job,
+    a_running_job,
+    exited,
+    launcher,
+    pods,
+    scaling_out,
+    service,
+    worker,
+    workers,
+)
+from tests.kit.replicas import a_created_replicated_job, a_replicated_spec, a_running_replicated_job, ended, replica
+from tests.kit.stories import given
+
+OF_LAUNCHER = Slots(0, LAUNCHER, ((0, 0),))
+CREATING = {"phase": "Pending", "reason": "ContainerCreating"}
+REPLACED = SlotsAssigned(slots=(workers(2),), replaces=(workers(1),), reason="WorkersReplaced")
+
+
+def of(*story: AnyEvent) -> Wait:
+    wait = waiting(given(*story).job)
+    assert wait is not None
+    return wait
+
+
+def lost(**more: object) -> list[AnyEvent]:
+    """A running job of two whose worker 1 failed and is replaced by worker 2."""
+    failed = worker(1, version=30, phase="Failed", exits=exited(1))
+    return [*a_running_job(workers=2, of_workers="OnFailure", **more), pods(failed), REPLACED]
+
+
+@pytest.mark.parametrize(
+    ("story", "reason", "message"),
+    [
+        pytest.param(
+            [*a_created_job(2), pods(worker(0, phase="Pending", reason="Unschedulable", message="no GPU"), worker(1))],
+            "Unschedulable",
+            "resnet-worker-0: Unschedulable: no GPU",
+            id="a pod finds no node at the start",
+        ),
+        pytest.param(
+            [*lost(), pods(worker(2, phase="Pending", reason="CreateContainerConfigError", message="no secret"))],
+            "CreateContainerConfigError",
+            "resnet-worker-2: CreateContainerConfigError: no secret",
+            id="a replacement cannot start while the job runs",
+        ),
+        pytest.param(
+            [*lost(), pods(worker(2, **CREATING))],
+            "Error",
+            "resnet-worker-2 starts: resnet-worker-1 exited with 1 (Error)",
+            id="a replacement starts, and the loss is told meanwhile",
+        ),
+        pytest.param(
+            [*a_running_job(2, of_workers="OnFailure"), pods(worker(1, version=30, phase="Failed", exits=exited(1)))],
+            "Error",
+            "resnet-worker-1 exited with 1 (Error); it is replaced",
+            id="a pod was lost",
+        ),
+        pytest.param(
+            [*lost(), EffectRefused(effect="CreatePod", reason="QuotaExceeded", message="used up")],
+            "QuotaExceeded",
+            "CreatePod was refused: used up",
+            id="a replacement is refused while the job runs",
+        ),
+        pytest.param(
+            [*a_running_job(2), *scaling_out(2), pods(worker(2, phase="Pending", reason="Unschedulable"))],
+            "Unschedulable",
+            "resnet-worker-2: Unschedulable",
+            id="a worker of a scale-out finds no node",
+        ),
+        pytest.param(
+            [*a_running_job(2), pods(worker(1, version=30, ready=False, reason="CrashLoopBackOff", restarts=3))],
+            "CrashLoopBackOff",
+            "resnet-worker-1: CrashLoopBackOff",
+            id="the kubelet waits before it begins a worker again",
+        ),
+        pytest.param(
+            [*a_running_job(2), pods(worker(1, version=30, deleting=True, node="node-1"))],
+            "PodsTerminating",
+            "resnet-worker-1 is being deleted on node-1; if its node is gone, "
+            "`kubectl delete pod resnet-worker-1 --force --grace-period=0` ends it",
+            id="a worker is being deleted",
+        ),
+        pytest.param(
+            [*a_running_job(2), JobSuspending(reason="TrainingJobSuspending"), pods(worker(1, version=30))],
+            "PodsTerminating",
+            "resnet-launcher still runs, and 2 more",
+            id="pods have to go before the job is suspended",
+        ),
+        pytest.param(
+            [*a_created_job(2), pods(worker(0))],
+            "PodsMissing",
+            "resnet-worker-1 is not created yet",
+            id="a pod is missing",
+        ),
+        pytest.param(
+            [*a_ready_job(2), SlotsAssigned(slots=(OF_LAUNCHER,)), pods(launcher(**CREATING))],
+            "ContainerCreating",
+            "resnet-launcher: ContainerCreating",
+            id="the launcher is on its way",
+        ),
+    ],
+)
+def test_what_a_job_waits_for(story: list[AnyEvent], reason: str, message: str):
+    assert (of(*story).reason, of(*story).message) == (reason, message)
+
+
+def test_a_pod_that_runs_and_never_is_ready_has_the_kubelet_s_words():
+    unready = worker(1, ready=False, reason="ContainersNotReady", message="unready: [main]")
+    wait = of(*a_created_job(2), pods(worker(0), unready))
+    assert (wait.condition, wait.message) == ("WorkersReady", "resnet-worker-1: ContainersNotReady: unready: [main]")
+
+
+def test_a_pod_that_was_rejected_is_told_while_the_next_one_starts():
+    rejected = replica("chief", 0, phase="Failed", ran=False, reason="UnexpectedAdmissionError", message="no device")
+    spec = a_replicated_spec("OnFailure")
+    slots = Slots(0, "chief", ((0, 0),))
+    again = SlotsAssigned(slots=(slots,), replaces=(slots,), reason="PodsReplaced")
+    story = [*a_created_replicated_job(spec), PodsObserved(pods=(rejected,)), PodsGone(uids=(rejected.uid,)), again]
+    next_one = PodsObserved(pods=(replica("chief", 0, life=1, **CREATING),))
+    assert "no device" in of(*story, next_one).message
+    assert told(given(*story, next_one).job) is not None
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        pytest.param(a_running_job(2), id="it runs"),
+        pytest.param([*a_running_job(2), pods(worker(1, version=30, ready=False))], id="a member is not Ready"),
+        pytest.param(a_created_job(2)[:1], id="it was not taken on"),
+        pytest.param([*a_created_job(2), JobDeleting(version=9)], id="it is being deleted"),
+        pytest.param(a_running_replicated_job(a_replicated_spec()), id="its pods run"),
+    ],
+)
+def test_a_job_that_lacks_nothing_waits_for_nothing(story: list[AnyEvent]):
+    assert waiting(given(*story).job) is None
+
+
+def test_what_is_usual_is_told_after_ten_seconds_and_the_rest_at_once():
+    coming = [*a_created_job(2), pods(worker(0), worker(1, **CREATING))]
+    assert told(given(*coming).job) is None
+    (timer,) = (timer for timer in next_due(given(*coming).job) if timer.name == "Waiting")
+    assert timer.seconds == 10
+    late = [*coming, TimePassed(anchor=timer.anchor, timer=timer.name)]
+    assert told(given(*late).job) == of(*coming)
+    assert "Waiting" not in [timer.name for timer in next_due(given(*late).job)]
+    stuck = [*a_created_job(2), pods(worker(0), worker(1, phase="Pending", reason="ImagePullBackOff"))]
+    assert told(given(*stuck).job) is not None
+    assert "Waiting" not in [timer.name for timer in next_due(given(*stuck).job)]
+
+
+def test_the_next_attempt_waits_for_the_pods_of_the_last_one_once_its_back_off_is_over():
+    failed = pods(launcher(version=90, phase="Failed", exits=exited(1)))
+    over = [*a_running_job(2, restart="OnFailure"), failed, JobRestarting(reason="TrainingJobFailed")]
+    assert waiting(given(*over).job) is None, "its phase says that it waits, and why"
+    released = [*over, SlotsReleased(slots=(workers(0, 1), OF_LAUNCHER), reason="JobRestarting")]
+    again = [*released, JobRestarted(attempt=1, counted=True, reason="TrainingJobFailed")]
+    wait = of(*again, pods(worker(1, version=95, deleting=True)))
+    assert wait.message.startswith("resnet-worker-1 is being deleted")
+
+
+def test_a_wait_ends_with_its_cause():
+    pending = worker(2, phase="Pending", reason="Unschedulable")
+    assert waiting(given(*lost(), pods(pending)).job) is not None
+    assert waiting(given(*lost(), pods(pending), pods(worker(2, version=20))).job) is None
+
+
+def test_a_replicated_job_waits_for_a_pod_in_the_condition_of_its_phase():
+    story = [*a_running_replicated_job(a_replicated_spec("OnFailure")), ended("worker", 1, 1)]
+    assert of(*story).lost
+    assert of(*story).slot is not None
+
+
+def test_a_refusal_lasts_from_its_first():
+    refused = EffectRefused(effect="CreatePod", reason="QuotaExceeded", message="used up")
+    story = [*a_created_job(2), service(), refused]
+    assert of(*story).since == of(*story, refused).since
