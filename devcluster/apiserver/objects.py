@@ -12,7 +12,7 @@ from devcluster.apiserver import errors, versions
 from devcluster.apiserver.deletion import finish
 from devcluster.apiserver.entry import Entry, Place
 from devcluster.apiserver.errors import Cause, Json
-from devcluster.apiserver.kinds import NO_RULES, RULES, custom, definitions, events
+from devcluster.apiserver.kinds import NO_RULES, RULES, custom, definitions, events, pods
 from devcluster.apiserver.kinds.rules import Rules
 from devcluster.apiserver.metadata import (
     check_type,
@@ -261,6 +261,8 @@ def _read(resource: Resource, obj: object, how: Write, *, patched: bool = False,
     if resource.key == EVENTS.key and resource is not EVENTS:
         new = events.to_core(new) | {"apiVersion": EVENTS.api_version}
     check_shape(_rules(resource).shape, new, f'{resource.kind} in version "{resource.version}"')
+    if resource.key == PODS.key:
+        dropped += pods.drop_unknown(new)
     if resource.schema is not None:
         dropped += prune(resource.schema, new)
         if defaults:

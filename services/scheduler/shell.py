@@ -4,6 +4,7 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -12,13 +13,14 @@ import msgspec
 
 from services.scheduler.core import effects, keys
 from services.scheduler.core.decide import decide
+from services.scheduler.core.unknown_fields import in_resource
 from services.scheduler.core.withheld import without_values
 from services.scheduler.keypair import make_key_pair
 from services.scheduler.workloads import Workloads
-from shared.cluster import Cluster, Resource
-from shared.cluster.answers import as_sent
+from shared.cluster import Cluster, Resource, pod_fields
+from shared.cluster.answers import UNKNOWN_FIELD, as_sent
 from shared.cluster.kinds import CONFIGMAPS_WITH_DATA, PODS, SECRETS, SERVICES
-from shared.cluster.objects import Custom, Metadata, Object
+from shared.cluster.objects import Custom, Metadata, Object, Pod
 from shared.errors import Conflict, NotOwner, Refused, Transient
 from shared.frameworks.attaching import ssh_secret
 from shared.frameworks.framework import PodContext, metadata, slot_labels
@@ -142,7 +144,7 @@ class Scheduler:
         manifest = with_training_container(manifest, job.spec.role(effect.slot.role).container)
         if self._last_words:
             manifest = with_last_words(manifest)
-        if await self._made(PODS, job, manifest) is not None:
+        if await self._made_pod(job, resource, effect.slot, manifest) is not None:
             return
         pod = await self._cluster.get(PODS, job.key.namespace, name)
         meta = pod.metadata if pod is not None else None
@@ -319,6 +321,7 @@ class Scheduler:
         if not job.integrity.leads_to(found.status, context.head):
             raise Conflict(f"the status of {job.key} shows events that were not read yet, or that the log lost")
         if used is None:
+            await self._try_doubtful(job, found)
             return found
         whole = joined(found, await self._runtime(job, used))
         # After a change of the runtime the watcher cannot check the resource against the one that the job keeps.
@@ -327,7 +330,35 @@ class Scheduler:
         for problem in answer if not isinstance(answer, JobSpec) else ():
             if problem.field not in told:
                 raise Refused(problem.message, reason=problem.reason, field=problem.field, words=problem.message)
+        await self._try_doubtful(job, whole)
         return whole
+
+    async def _try_doubtful(self, job: Job, resource: Custom) -> None:
+        """Ask the API server about fields of pod templates that this release does not know.
+
+        Without this a slip in the launcher's template would show once all workers run.  Raises `Refused` for a field
+        that the API server does not know either.
+        """
+        if job.spec is None or job.problems or job.under_way:
+            return
+        for role in job.spec.roles:
+            slot = Slot(job.attempt.number, role.name, 0)
+            pod = self._kinds.of(job).pod(resource, job.spec, self._context(job, slot))
+            if not any(pod_fields.unknown(pod["spec"])):
+                continue
+            with suppress(Transient):
+                try:
+                    await self._cluster.would_create(PODS, job.key.namespace, pod)
+                except Refused as refusal:
+                    # Any other refusal is that of the moment: a quota, or a webhook that takes no trial.
+                    if refusal.reason == UNKNOWN_FIELD:
+                        raise in_resource(refusal, self._kinds.of(job).template_path(resource, role.name)) from None
+
+    async def _made_pod(self, job: Job, resource: Custom, slot: Slot, manifest: dict[str, Any]) -> Pod | None:
+        try:
+            return await self._made(PODS, job, manifest)
+        except Refused as refusal:
+            raise in_resource(refusal, self._kinds.of(job).template_path(resource, slot.role)) from None
 
     async def _runtime(self, job: Job, used: RuntimeUsed) -> JobRuntime:
         """The runtime as the log has it: the job's copy, which is made when the job begins.

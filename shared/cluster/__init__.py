@@ -105,7 +105,14 @@ class Cluster(Protocol):
         """The object as it is now (a consistent read), or None when it does not exist."""
 
     async def create(self, resource: Resource[T], namespace: str, manifest: Manifest) -> T:
-        """Create it.  Raises `Refused(reason="AlreadyExists")` when the name is taken."""
+        """Create it.  Raises `Refused(reason="AlreadyExists")` when the name is taken.
+
+        A pod with a field that the API server does not know is `Refused(reason="UnknownField")`; of other kinds it
+        drops such a field.
+        """
+
+    async def would_create(self, resource: Resource[T], namespace: str, manifest: Manifest) -> None:
+        """Raise what `create` would raise, and create nothing."""
 
     async def patch(
         self, resource: Resource[T], namespace: str, name: str, manifest: Manifest, *, subresource: str = ""

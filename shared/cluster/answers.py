@@ -105,9 +105,13 @@ UNKNOWN_OWNER = "cannot find RESTMapping"
 """In the 403 of an API server that does not know the kind of an owner, usually because it has just started."""
 
 
+UNKNOWN_FIELD = "UnknownField"
+"""The reason of an object with a field that the API server does not know."""
+
 UNDECODABLE = " cannot be handled as a "
 """In the 400 of an API server for a value of the wrong type, or for a field that it does not know."""
-_FIELD = re.compile(r"into Go struct field \w+\.(\S+) of type|(?:unknown|duplicate) field \"([^\"]+)\"")
+_FIELD = re.compile(r"into Go struct field \w+\.(\S+) of type|duplicate field \"([^\"]+)\"")
+_UNKNOWN_FIELD = re.compile(r"unknown field \"([^\"]+)\"")
 
 _DENIED = re.compile(r"admission webhook \"[^\"]*\" denied the request|AdmissionPolicy '[^']*' .* denied request")
 """In the answer of an API server for an object that a webhook or a policy of the cluster's owners does not want.
@@ -121,6 +125,11 @@ DENIED = "Denied"
 WEBHOOK_FAILED = "WebhookFailed"
 NO_WEBHOOK = "failed calling webhook"
 """In the 500 of an API server whose webhook does not answer: it is about this object, not about the server."""
+
+
+def unknown_fields(message: str) -> list[str]:
+    """The paths that the API server names in its answer to an object with unknown fields."""
+    return _UNKNOWN_FIELD.findall(message) if "strict decoding error: " in message else []
 
 
 def trouble(status: Status, what: str, *, method: str = "GET") -> Trouble:
@@ -149,6 +158,8 @@ def trouble(status: Status, what: str, *, method: str = "GET") -> Trouble:
         return Conflict(message)
     if code == 400 and UNDECODABLE in status.message:
         # Permanent, like a violated validation rule.
+        if unknown := unknown_fields(status.message):
+            return Refused(message, reason=UNKNOWN_FIELD, field=unknown[0], words=status.message)
         found = _FIELD.search(status.message)
         return Refused(message, reason="Invalid", field=(found[1] or found[2]) if found else "", words=status.message)
     if code == 403:

@@ -88,10 +88,21 @@ class KubeCluster:
         return read_object(resource, answer.body)
 
     async def create(self, resource: Resource[T], namespace: str, manifest: Manifest) -> T:
-        what = f"create {resource.kind} {namespace}/{(manifest.get('metadata') or {}).get('name', '')}"
+        return await self._post(resource, namespace, manifest, "create", {})
+
+    async def would_create(self, resource: Resource[T], namespace: str, manifest: Manifest) -> None:
+        await self._post(resource, namespace, manifest, "try to create", {"dryRun": "All"})
+
+    async def _post(
+        self, resource: Resource[T], namespace: str, manifest: Manifest, verb: str, query: Mapping[str, str]
+    ) -> T:
+        what = f"{verb} {resource.kind} {namespace}/{(manifest.get('metadata') or {}).get('name', '')}"
         body = encode({"apiVersion": resource.api_version, "kind": resource.kind, **manifest})
+        if resource.kind == PODS.kind:
+            # Its fields are a user's.  Otherwise the API server drops those that it does not know.
+            query = {**query, "fieldValidation": "Strict"}
         try:
-            answer = await self._caller.request("POST", path_of(resource, namespace), what=what, body=body)
+            answer = await self._caller.request("POST", path_of(resource, namespace), what=what, query=query, body=body)
         except FailedRequest as failure:
             raise trouble(failure.status, what, method="POST") from failure
         return read_object(resource, answer.body)

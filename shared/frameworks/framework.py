@@ -83,6 +83,10 @@ class PodRenderer(ABC):
         """The pod template of a role, for the Workload of a job in a queue of Kueue; only if it `is_queued`."""
         raise NotImplementedError
 
+    def template_path(self, manifest: Custom, role: str) -> str:
+        """Where the pod template of a role stands in the resource, for people; empty if the kind does not say."""
+        return ""
+
     def service(self, manifest: Custom, spec: JobSpec, key: JobKey, context: PodContext | None) -> Document:
         """Render the headless Service of all pods, or with a `context` that of one pod; pods need not be Ready."""
         selector: dict[str, str] = {JOB_UID: key.uid}

@@ -137,6 +137,10 @@ class ParameterServer(Replicated):
         template: Document = self.entry(manifest, role)["template"]
         return template
 
+    def template_path(self, manifest: Custom, role: str) -> str:
+        place = self.entries(manifest).index(self.entry(manifest, role))
+        return f"{self.root(manifest, []).path(self.replica_specs)}[{place}].template"
+
     def port(self, manifest: Custom, role: str) -> int:
         theirs = self.entry(manifest, role).get(self.port_field) if self.port_field else None
         return super().port(manifest, role) if theirs is None else int(theirs)

@@ -133,6 +133,9 @@ class PyTorchJob(KubeflowJob):
         host = rendezvous_name(replica.context.key) if served else replica.host(WORKER)
         return found | elastic.environment(host, replica.ports[WORKER])
 
+    def template_path(self, manifest: Custom, role: str) -> str:
+        return super().template_path(manifest, WORKER if role == RENDEZVOUS else role)
+
     def template(self, manifest: Custom, role: str) -> Document:
         """The rendezvous has the workers' template."""
         return super().template(manifest, WORKER if role == RENDEZVOUS else role)

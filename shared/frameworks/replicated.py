@@ -168,6 +168,10 @@ class Replicated(Framework):
         found: Document = next(specs[kind.name]["template"] for kind in self.replica_types if kind.role == role)
         return found
 
+    def template_path(self, manifest: Custom, role: str) -> str:
+        names = manifest.spec[self.replica_specs]
+        return next(f"spec.{self.replica_specs}.{name}.template" for name in names if name.lower() == role)
+
     def training_container(self, manifest: Custom, role: str) -> Document:
         """The container of a role's template that `parse` found; empty if an edit took it away.
 

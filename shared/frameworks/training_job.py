@@ -144,6 +144,9 @@ class TrainingJob(Framework):
         found: Document = manifest.spec["etReplicaSpecs"][role]["template"]
         return found
 
+    def template_path(self, manifest: Custom, role: str) -> str:
+        return f"spec.etReplicaSpecs.{role}.template"
+
     def pod(self, manifest: Custom, spec: JobSpec, context: PodContext) -> Document:
         template = self.template(manifest, context.slot.role)
         pod = pod_of(self, template, context, search=True)

@@ -40,6 +40,7 @@ from shared.frameworks.trainjob_reading import (
     gpus_of,
     node_job,
     parsed,
+    path_of,
     policy_of,
     processes_of,
     resources_of,
@@ -188,6 +189,10 @@ class TrainJob(Framework):
             mode = FOR_OWNER_ONLY if folder == SSH_FOLDER else FOR_ALL_TO_READ
             mount_keys(pod["spec"], context, folder=folder, workers=templates[NODE], container=NODE, mode=mode)
         return pod
+
+    def template_path(self, manifest: Custom, role: str) -> str:
+        jobs = replicated_jobs(manifest.spec, runtime_spec(manifest))
+        return path_of(LAUNCHER_JOB if role == LAUNCHER else node_job(jobs)) + ".template"
 
     def status(self, job: Job) -> Document:
         return train_job_status(self, job)

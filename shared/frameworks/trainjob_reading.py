@@ -182,7 +182,7 @@ def _check_jobs(
         template.refuse("InvalidValue", "give each replicated job a name of its own", "replicatedJobs")
     trainer = at(manifest.spec, "trainer")
     for name in sorted(wanted & jobs.keys()):
-        path = f"runtime.spec.template.spec.replicatedJobs[{name}].template.spec"
+        path = path_of(name)
         job, problems = jobs[name], list[Problem]()
         if at(job, "replicas") not in (None, 1):
             template.refuse(
@@ -327,6 +327,11 @@ def _tells_of_another(jobs: Mapping[str, Document], trainer: Any) -> bool:
 
 def node_job(jobs: Mapping[str, Document]) -> str:
     return next((name for name, job in jobs.items() if trains(job) and name != LAUNCHER_JOB), NODE)
+
+
+def path_of(job: str) -> str:
+    """Where the spec of a replicated job stands, for people."""
+    return f"runtime.spec.template.spec.replicatedJobs[{job}].template.spec"
 
 
 def _other_success(template: reading.Fields, policy: str) -> Iterator[Any]:

@@ -189,6 +189,7 @@ REFUSALS = {
     RUNTIME_CHANGED: Reason(
         "the runtime of the job was changed or deleted, and the job's copy of it is not there", since="0.2"
     ),
+    "UnknownField": Reason("a pod template has a field that the API server does not know", final=FINAL, since="0.2"),
     SSH_OFF: Reason("the job needs ssh keys, which are switched off in this cluster", since="0.2"),
     "WebhookFailed": Reason("a webhook that the API server asks first does not answer", since="0.2"),
 }

@@ -1,10 +1,12 @@
 """What every `Cluster` promises of writes."""
 
+from typing import Any
+
 import pytest
 
 from shared.cluster.kinds import CONFIGMAPS, PODS
 from shared.errors import Conflict, Refused
-from tests.contract.widgets import a_config, a_pod, a_widget
+from tests.contract.widgets import a_config, a_container, a_pod, a_widget
 from tests.kit.clusters import WIDGETS, ClusterUnderTest
 
 
@@ -17,6 +19,37 @@ async def test_what_is_created_can_be_got(under_test: ClusterUnderTest) -> None:
     assert created.metadata.labels == {"a": "b"}
     assert created.spec == {"size": 1, "colour": "red"}
     assert await cluster.get(WIDGETS, namespace, "w") == created
+
+
+MISSPELT = [
+    pytest.param({"nodeSelecter": {"gpu": "a100"}}, "spec.nodeSelecter", id="of the pod"),
+    pytest.param({"containers": [a_container(resources={"limit": {"cpu": 1}})]},
+        "spec.containers[0].resources.limit", id="of a container's resources"),
+    pytest.param({"initContainers": [a_container("first", volumeMount=[])]},
+        "spec.initContainers[0].volumeMount", id="of an init container"),
+    pytest.param({"affinity": {"nodeAffinity": {"required": None}}}, "spec.affinity.nodeAffinity.required",
+        id="without a value"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("part", "field"), MISSPELT)
+async def test_a_pod_with_an_unknown_field_is_refused_with_its_path(
+    under_test: ClusterUnderTest, part: dict[str, Any], field: str
+) -> None:
+    cluster, namespace, pod = under_test.cluster, under_test.namespace, a_pod()
+    pod["spec"] |= part
+    for write in (cluster.create, cluster.would_create):
+        with pytest.raises(Refused) as refusal:
+            await write(PODS, namespace, pod)
+        assert (refusal.value.reason, refusal.value.field) == ("UnknownField", field)
+        assert f'unknown field "{field}"' in refusal.value.words
+    assert await cluster.get(PODS, namespace, "p") is None
+
+
+async def test_a_creation_that_is_only_tried_creates_nothing(under_test: ClusterUnderTest) -> None:
+    cluster, namespace = under_test.cluster, under_test.namespace
+    await cluster.would_create(PODS, namespace, a_pod())
+    assert await cluster.get(PODS, namespace, "p") is None
 
 
 async def test_what_does_not_exist_is_none(under_test: ClusterUnderTest) -> None:

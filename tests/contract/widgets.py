@@ -37,9 +37,13 @@ def references(owners: Sequence[Object]) -> list[dict[str, Any]]:
     ]
 
 
+def a_container(name: str = "main", **more: Any) -> dict[str, Any]:
+    return {"name": name, "image": "train", **more}
+
+
 def a_pod(name: str = "p", *, node: str = "") -> dict[str, Any]:
     # No scheduler knows it, so that no controller writes to it.
-    spec: dict[str, Any] = {"containers": [{"name": "main", "image": "train"}], "schedulerName": "nobody"}
+    spec: dict[str, Any] = {"containers": [a_container()], "schedulerName": "nobody"}
     return {"metadata": {"name": name}, "spec": spec | ({"nodeName": node} if node else {})}
 
 

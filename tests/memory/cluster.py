@@ -135,6 +135,11 @@ class MemoryCluster:
         )
         return held.read(resource)
 
+    async def would_create(self, resource: Resource[T], namespace: str, manifest: Manifest) -> None:
+        name = (manifest.get("metadata") or {}).get("name", "")
+        call = Call("create", resource.plural, namespace, name)
+        await self._call(call, lambda: self._of(resource).check(resource, namespace, manifest))
+
     async def patch(
         self, resource: Resource[T], namespace: str, name: str, manifest: Manifest, *, subresource: str = ""
     ) -> T:

@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from shared.cluster import Execution, Manifest, Resource
+from shared.cluster import Execution, Manifest, Resource, pod_fields
+from shared.cluster.answers import UNKNOWN_FIELD
 from shared.cluster.decoding import encode
 from shared.cluster.kinds import PODS
 from shared.cluster.objects import Object
@@ -52,6 +53,8 @@ class MemoryStore:
         """The version at which there was no garbage."""
         self.pod_quota: dict[str, int] = {}
         """The most pods that a namespace may hold, ended ones not counted."""
+        self.newer: Sequence[str] = ()
+        """Paths of a pod's fields that this API server knows and this release does not."""
         self.terminating: set[str] = set()
         """Namespaces that are being deleted."""
         self.program: Program | None = None
@@ -101,8 +104,8 @@ class MemoryStore:
         view = View(namespace, selector)
         return [held for held in self.kind(resource).objects.values() if view.shows(held)]
 
-    def create(self, resource: Resource[T], namespace: str, manifest: Manifest) -> Held:
-        manifest = _own(manifest)
+    def check(self, resource: Resource[Any], namespace: str, manifest: Manifest) -> None:
+        """Raise what `create` raises."""
         metadata = manifest.get("metadata") or {}
         name = metadata.get("name")
         if not name or metadata.get("namespace", namespace) != namespace:
@@ -112,11 +115,22 @@ class MemoryStore:
                 field="metadata.name",
             )
         what = f"create {resource.kind} {namespace}/{name}"
+        found = pod_fields.unknown(manifest.get("spec")) if resource.kind == PODS.kind else ()
+        unknown = [path for *_, path in found if path not in self.newer]
+        if unknown:
+            words = 'Pod in version "v1" cannot be handled as a Pod: strict decoding error: '
+            words += ", ".join(f'unknown field "{path}"' for path in unknown)
+            raise Refused(f"{what}: {words}", reason=UNKNOWN_FIELD, field=unknown[0], words=words)
         if (namespace, name) in self.kind(resource).objects:
             raise Refused(f"{what}: it exists already", reason="AlreadyExists")
         if namespace in self.terminating:
             raise Refused(f"{what}: the namespace is being terminated", reason="NamespaceTerminating")
         self._must_be_within_quota(resource, namespace, what)
+
+    def create(self, resource: Resource[T], namespace: str, manifest: Manifest) -> Held:
+        manifest = _own(manifest)
+        self.check(resource, namespace, manifest)
+        metadata = manifest["metadata"]
         self._uids += 1
         metadata |= {
             "namespace": namespace,

@@ -11,6 +11,7 @@ from devcluster.apiserver.names import label_1123
 from devcluster.apiserver.quantity import parse_quantity
 from devcluster.apiserver.shapes import POD
 from devcluster.clock import now
+from shared.cluster import pod_fields
 
 STATUS_LISTS = ("initContainerStatuses", "containerStatuses")
 CONTAINER_LISTS = ("initContainers", "containers")
@@ -43,6 +44,14 @@ GATED: Json = {
 NODE_TROUBLE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 DEFAULT_TOLERATION_SECONDS = 300
 """Seconds that a pod without such tolerations stays on a node that is not ready or unreachable."""
+
+
+def drop_unknown(pod: Json) -> list[str]:
+    """Drop the fields of a pod's spec that Kubernetes does not have, in place; return their paths."""
+    found = [*pod_fields.unknown(pod.get("spec"))]
+    for holder, name, _ in found:
+        del holder[name]
+    return [path for *_, path in found]
 
 
 def fill(pod: Json, old: Json | None) -> None:

@@ -13,7 +13,7 @@ from shared.job.spec import LAUNCHER, WORKER, JobSpec
 from shared.job.state import Job, exit_of, needed_workers
 from shared.job.views import PodView, ended
 
-_NEEDED_TO_START = ("CreatePod", "CreateService", "CreateSecret", "WriteHosts")
+_NEEDED_TO_START = ("CreatePod", "CreateService", "CreateSecret", "WriteHosts", "WriteWorkload")
 """Effects without which no job gets under way; a status that cannot be written ends no job."""
 
 
