@@ -22,6 +22,7 @@ _TIMERS = {
     "DisruptionDrain": "the pods that are about to go had their time to finish{}",
     "DrainCheck": "the wait before the next look at the leaving workers is over{}",
     "Drain": "the leaving workers had their time to finish{}",
+    "LauncherWait": "the launcher found no node for all the time that its workers hold theirs{}",
     "Restart": "the wait before the next attempt is over{}",
     "ScalingDeadline": "the time of the request is over{}",
     "Steady": "a worker that took the place of a lost one is steady{}",

@@ -192,6 +192,8 @@ def _limit(job: Job, reason: str) -> Cause:
             return timer if timer.sequence else Cause(attempt.below_minimum)
         case reasons.DEADLINE_EXCEEDED if job.active is not None:
             timer = _timer(job, job.active.sequence, timers.ACTIVE_DEADLINE)
+        case reasons.LAUNCHER_UNSCHEDULABLE if attempt.launcher_waits is not None:
+            timer = _timer(job, attempt.launcher_waits.sequence, timers.LAUNCHER_WAIT)
         case reasons.SCHEDULING_TIMEOUT if attempt.assigned is not None:
             timer = _timer(job, attempt.assigned.sequence, timers.SCHEDULING)
         case _:

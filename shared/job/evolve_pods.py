@@ -28,11 +28,14 @@ from shared.job.state import (
     with_scaling,
     without,
 )
-from shared.job.views import PodView, ended, newest_versions
+from shared.job.views import PodView, alive, ended, newest_versions
 
 replace = msgspec.structs.replace
 
 V = TypeVar("V")
+
+UNSCHEDULABLE = "Unschedulable"
+"""The kube-scheduler's reason for a pod that fits on no node."""
 
 
 def in_epoch(job: Job, epoch: int) -> Job:
@@ -116,7 +119,19 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
         failures=tuple(failures[-KEPT_FAILURES:]),
         refusals=_progress(job, fresh, event),
     )
-    return with_minimum_checked(seen(with_milestones(_with_stuck(job, at), at), at), at)
+    job = _with_launcher_wait(_with_stuck(job, at), at)
+    return with_minimum_checked(seen(with_milestones(job, at), at), at)
+
+
+def _with_launcher_wait(job: Job, at: At) -> Job:
+    """Note since when the launcher of an attempt that starts finds no node."""
+    if not job.starting or not job.attempt.launched:
+        return job
+    launcher = job.launcher
+    waits = launcher is not None and alive(launcher) and launcher.reason == UNSCHEDULABLE
+    if waits == (job.attempt.launcher_waits is not None):
+        return job
+    return with_attempt(job, launcher_waits=at if waits else None)
 
 
 def pods_already_seen(job: Job, slots: SortedSet[Slot], at: At) -> Job:

@@ -35,6 +35,7 @@ JOB_RESTARTED = "JobRestarted"
 JOB_SUSPENDED = "JobSuspended"
 NAME_HELD = "NameHeld"
 WAITS_FOR_QUOTA = "WaitsForQuota"
+LAUNCHER_UNSCHEDULABLE = "LauncherUnschedulable"
 NOT_OURS = "NotOurs"
 NO_LAUNCHER = "NoLauncher"
 EXEC_OFF = "ExecOff"
@@ -127,6 +128,11 @@ ENDS = {
     BELOW_MINIMUM: Reason("fewer workers than minReplicas", "{running}, {minimum} are needed"),
     DEADLINE_EXCEEDED: Reason("its time was over", "it was active for {seconds} s (activeDeadlineSeconds)", FINAL),
     DISRUPTED: Reason("a disruption took a pod", "{pod} was disrupted: {why}"),
+    LAUNCHER_UNSCHEDULABLE: Reason(
+        "the launcher found no node while its workers held theirs",
+        "the launcher found no node for {seconds} s while {held} held theirs; they are given back",
+        since="0.2",
+    ),
     "LauncherLost": Reason("the launcher went before its end was seen"),
     SCHEDULING_TIMEOUT: Reason(
         "its pods were not Ready in time", "it did not run after {seconds} s (schedulingTimeoutSeconds)", FINAL

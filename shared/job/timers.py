@@ -30,6 +30,9 @@ REPLACEMENT = "Replacement:"
 FORCED_DELETION = "ForcedDeletion:"
 """The prefix of the timer of a forced deletion; the seconds follow, because pods have different grace periods."""
 
+LAUNCHER_WAIT = "LauncherWait"
+"""The timer after which the workers of a launcher without a node give their places back."""
+
 NOTICE = "Notice:"
 """The prefix of the timer of an announced end of a node; the seconds follow, because notices have different lengths."""
 

@@ -11,7 +11,7 @@ from shared.backoff import doubled
 from shared.job import timers
 from shared.job.events.event import At
 from shared.job.naming import NO_UID
-from shared.job.policies import lost_nodes, notice, replacement, restart
+from shared.job.policies import launcher_wait, lost_nodes, notice, replacement, restart
 from shared.job.policies.back_off import before_effect
 from shared.job.reasons import NAME_HELD
 from shared.job.request import Request
@@ -134,6 +134,9 @@ def _of_limits(job: Job) -> Iterator[Timer]:
 
 
 def _of_attempts(job: Job) -> Iterator[Timer]:
+    waits = job.attempt.launcher_waits
+    if waits is not None and (limit := launcher_wait.seconds(job)) is not None:
+        yield promise(waits, timers.LAUNCHER_WAIT, limit)
     if job.restarting is not None and (seconds := restart.delay(job, job.restarting)):
         yield promise(job.restarting.at, timers.RESTART, seconds)
     slots = job.attempt.slots

@@ -4,7 +4,7 @@ It applies the policies in their order, to the pods of this attempt whose slots 
 """
 
 from shared.job.outcome import Verdict
-from shared.job.policies import failure, limits, success
+from shared.job.policies import failure, launcher_wait, limits, success
 from shared.job.spec import JobSpec
 from shared.job.state import Job
 
@@ -22,6 +22,7 @@ def _of_attempt(job: Job, spec: JobSpec) -> Verdict | None:
         _of_leader(job, spec)
         or failure.of_lost_launcher(job)
         or limits.of_scheduling(job)
+        or launcher_wait.of_wait(job)
         or (failure.of_needed_pod(job, spec) if spec.handling.strict else None)
         or failure.of_refusal(job)
         or (limits.of_minimum(job) if _runs(job, spec) else failure.of_start(job, spec))

@@ -13,7 +13,7 @@ from shared.job.conditions import Condition, holds
 from shared.job.events.event import At
 from shared.job.losses import Vacancy
 from shared.job.naming import Slot
-from shared.job.policies import lost_nodes, notice, replacement
+from shared.job.policies import launcher_wait, lost_nodes, notice, replacement
 from shared.job.policies.restart import delay
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job
@@ -71,7 +71,7 @@ def waiting(job: Job) -> Wait | None:
     """What the job waits for; None if it has all that it wants, and where its phase or its problems say it."""
     if job.spec is None or job.halted or job.gone or job.deleting or job.over or not job.phase:
         return None
-    if (nodes := _of_nodes(job)) is not None:
+    if (nodes := _of_nodes(job) or _of_launcher(job)) is not None:
         return nodes
     if job.phase == "Suspended" or not (job.between_attempts or job.attempt.begun):
         return _of_refusals(job, "WriteWorkload") or _of_ending_pods(job)
@@ -128,6 +128,16 @@ def _of_nodes(job: Job) -> Wait | None:
         condition=condition if job.starting and job.attempt.begun else "",
         lost=True,
     )
+
+
+def _of_launcher(job: Job) -> Wait | None:
+    """A launcher for which there is no node, while the workers of its job hold theirs."""
+    wait, launcher = launcher_wait.told(job), job.launcher
+    if wait is None or launcher is None:
+        return None
+    since, reason, sentence = wait
+    message = text.with_words(sentence, launcher.message)
+    return Wait(reason=reason, message=message, since=since, condition="LauncherCreated", slot=launcher.slot)
 
 
 def _entered(job: Job) -> At:

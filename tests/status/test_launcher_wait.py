@@ -1,0 +1,84 @@
+"""A launcher that finds no node while its workers hold theirs: told, and after a time the places are given back."""
+
+from typing import Any
+
+import msgspec
+
+from services.status.core.announce import announcements
+from services.status.core.decide import decide as status
+from services.status.core.effects import Announce
+from shared.frameworks.kinds import BUILT_IN
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.scheduler import SlotsAssigned
+from shared.job.events.status import JobRestarting
+from shared.job.events.watcher import ChildrenObserved, TimePassed
+from shared.job.naming import Uid
+from shared.job.policies import launcher_wait
+from shared.job.spec import LAUNCHER
+from shared.job.steps import Record
+from shared.job.timers import LAUNCHER_WAIT
+from shared.job.timing import next_due
+from shared.job.views import Slots
+from tests.kit.builders import a_ready_job, hosts_file, launcher, pods, published, service
+from tests.kit.stories import given
+
+NO_NODE = pods(launcher(phase="Pending", reason="Unschedulable", message="0/1 nodes are available: 1 Too many pods."))
+
+
+def a_job_whose_launcher_waits(**spec: Any) -> list[AnyEvent]:
+    return [
+        *a_ready_job(workers=2, **spec),
+        published(1, 0, 1),
+        ChildrenObserved(children=(*service().children, *hosts_file(1).children)),
+        SlotsAssigned(slots=(Slots(0, LAUNCHER, ((0, 0),)),), reason="WorkersReady"),
+        NO_NODE,
+    ]
+
+
+def waits(events: list[AnyEvent]) -> list[int]:
+    return [timer.seconds for timer in next_due(given(*events).job) if timer.name == LAUNCHER_WAIT]
+
+
+def restarts(*events: AnyEvent) -> list[JobRestarting]:
+    steps = given(*events).steps(status)
+    return [step.event for step in steps if isinstance(step, Record) and isinstance(step.event, JobRestarting)]
+
+
+def over(events: list[AnyEvent]) -> TimePassed:
+    return TimePassed(anchor=len(events), timer=LAUNCHER_WAIT)
+
+
+def test_the_wait_is_bounded_and_the_next_attempt_counts_against_no_limit():
+    events = a_job_whose_launcher_waits()
+    (seconds,) = waits(events)
+    assert launcher_wait.SHORTEST_SECONDS <= seconds < launcher_wait.SHORTEST_SECONDS + launcher_wait.SPREAD_SECONDS
+    assert restarts(*events) == []
+    (restart,) = restarts(*events, over(events))
+    assert (restart.reason, restart.counted) == ("LauncherUnschedulable", False)
+
+
+def test_a_launcher_that_has_a_node_waits_no_longer():
+    events = a_job_whose_launcher_waits()
+    placed = pods(launcher(version=30, phase="Pending", reason="ContainerCreating"))
+    assert waits([*events, placed]) == []
+    assert restarts(*events, placed, over(events)) == []
+
+
+def test_the_limit_of_the_job_itself_has_precedence():
+    assert waits(a_job_whose_launcher_waits(scheduling_timeout_seconds=600)) == []
+
+
+def test_jobs_give_their_places_back_at_different_times():
+    job = given(*a_job_whose_launcher_waits()).job
+    keys = [msgspec.structs.replace(job.key, uid=Uid(f"uid-{number}")) for number in range(10)]
+    assert len({launcher_wait.seconds(msgspec.structs.replace(job, key=key)) for key in keys}) > 5
+
+
+def test_the_status_and_an_event_say_so():
+    job = given(*a_job_whose_launcher_waits()).job
+    sentence = "LauncherUnschedulable: resnet-launcher finds no node while 2 workers of its job hold theirs; at "
+    told = {known["type"]: known["message"] for known in BUILT_IN.of(job).status(job)["conditions"]}
+    assert told["LauncherCreated"].startswith(sentence)
+    assert "Too many pods" in told["LauncherCreated"]
+    events = [step for step in announcements(job) if isinstance(step, Announce)]
+    assert [step.reason for step in events if step.message.startswith(sentence)] == ["LauncherUnschedulable"]
