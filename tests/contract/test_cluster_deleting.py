@@ -130,6 +130,17 @@ async def test_a_name_is_taken_while_its_object_ends(under_test: ClusterUnderTes
     assert (await cluster.create(PODS, namespace, a_pod())).metadata.uid != pod.metadata.uid
 
 
+async def test_without_a_grace_period_a_pod_is_gone_whatever_its_kubelet_says(under_test: ClusterUnderTest) -> None:
+    cluster, namespace = under_test.cluster, under_test.namespace
+    pod = await cluster.create(PODS, namespace, a_pod(node="node-1"))
+    await cluster.delete(PODS, namespace, "p", uid=pod.metadata.uid)
+    await cluster.delete(PODS, namespace, "p", uid="another", grace=0)
+    assert await cluster.get(PODS, namespace, "p") is not None
+    for _ in range(2):
+        await cluster.delete(PODS, namespace, "p", uid=pod.metadata.uid, grace=0)
+        assert await cluster.get(PODS, namespace, "p") is None
+
+
 async def test_what_ends_can_still_be_written(under_test: ClusterUnderTest) -> None:
     cluster, namespace = under_test.cluster, under_test.namespace
     pod = await cluster.create(PODS, namespace, a_pod(node="node-1"))

@@ -17,7 +17,7 @@ REPLICAS = tuple(f"{author}-{number}" for author in AUTHORS for number in range(
 
 Server = Literal["cluster", "log"]
 InTheWay = Literal["Pod", "Service", "ConfigMap"]
-Turn = Literal["lost", "drained", "announced", "deleted", "opened"]
+Turn = Literal["lost", "silent", "drained", "announced", "deleted", "opened"]
 """What becomes of a node."""
 Garbling = Literal["unknown", "optional", "malformed", "foreign"]
 """Why an event cannot be read."""
@@ -113,7 +113,7 @@ class End(Step, frozen=True):
 
 
 class Node(Step, frozen=True):
-    """A node dies, is drained, is announced to go, is deleted, or takes pods again."""
+    """A node dies, falls silent, is drained, is announced to go, is deleted, or takes pods again."""
 
     node: str
     how: Turn

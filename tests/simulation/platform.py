@@ -38,6 +38,9 @@ NODE_NAMES = ("node-0", "node-1", "node-2")
 REFUSED = "refused"
 """An image that an admission policy refuses."""
 
+SILENT = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
+TOLERATION_SECONDS = 3.0
+"""How long the pods of a silent node are tolerated there."""
 ANNOUNCED = {"key": "cloud.google.com/impending-node-termination", "effect": "NoSchedule"}
 """A machine that is taken back."""
 
@@ -86,6 +89,8 @@ class Platform:
         self._collecting = False
         self._drawn = Counter[tuple[str, str]]()
         """By namespace and name of a pod, how often something was drawn for it."""
+        self._silent = set[str]()
+        """The nodes whose kubelet says nothing."""
         self.calm = False
         """True once every container ends well, and every pod starts."""
         store.listeners.append(self._changed)
@@ -106,7 +111,7 @@ class Platform:
     def end(self, namespace: str, name: str, code: int | None) -> None:
         """The container of a pod ends, or the pod is evicted for want of memory of its node."""
         held = self._store.get(PODS, namespace, name)
-        if held is None or _phase(held) != "Running":
+        if held is None or _phase(held) != "Running" or held.manifest["spec"].get("nodeName") in self._silent:
             return
         if code is None:
             status = {"phase": "Failed", "reason": "Evicted", "message": "the node was low on memory"}
@@ -119,17 +124,40 @@ class Platform:
         for held in self._on(node):
             self._after(0.05, self._remove, held.metadata["uid"], held)
 
+    def silence_node(self, node: str) -> None:
+        """A kubelet says no more; the control plane gives the pods of its node up after a while."""
+        if self._store.get(NODES, "", node) is None:
+            return
+        self._silent.add(node)
+        self._store.patch(NODES, "", node, {"spec": {"taints": [SILENT]}})
+        self._set_ready(node, "Unknown")
+        for held in self._on(node):
+            self._mark(held, {"type": "Ready", "status": "False"})
+        self._after(TOLERATION_SECONDS, self._give_up, node)
+
+    def _give_up(self, node: str) -> None:
+        for held in self._on(node) if node in self._silent else ():
+            if _phase(held) in ("Succeeded", "Failed"):
+                continue
+            self._mark(held, {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"})
+            self._store.delete(PODS, *held.at)
+
+    def _mark(self, held: Held, condition: dict[str, str]) -> None:
+        kept = [each for each in held.manifest["status"].get("conditions", ()) if each["type"] != condition["type"]]
+        with suppress(Refused):
+            conditions = {"status": {"conditions": [*kept, condition]}}
+            self._store.patch(PODS, *held.at, conditions, subresource="status")
+
+    def _set_ready(self, node: str, status: str) -> None:
+        conditions = [{"type": "Ready", "status": status, "lastTransitionTime": "2030-01-01T00:00:00Z"}]
+        self._store.patch(NODES, "", node, {"status": {"conditions": conditions}}, subresource="status")
+
     def drain_node(self, node: str) -> None:
         """A node is closed, and its pods are evicted."""
         taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
         self._store.patch(NODES, "", node, {"spec": {"taints": [taint]}})
         for held in self._on(node):
-            condition = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
-            status = held.manifest["status"]
-            kept = [each for each in status.get("conditions", ()) if each["type"] != condition["type"]]
-            with suppress(Refused):
-                conditions = {"status": {"conditions": [*kept, condition]}}
-                self._store.patch(PODS, *held.at, conditions, subresource="status")
+            self._mark(held, {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"})
             self._store.delete(PODS, *held.at)
 
     def announce_node(self, node: str) -> None:
@@ -145,6 +173,14 @@ class Platform:
         if self._store.get(NODES, "", node) is None:
             self._store.create(NODES, "", {"metadata": {"name": node}})
         self._store.patch(NODES, "", node, {"spec": {"taints": None}})
+        if node in self._silent:
+            self._silent.remove(node)
+            self._set_ready(node, "True")
+            for held in self._on(node):
+                if _phase(held) == "Running" and not held.metadata.get("deletionTimestamp"):
+                    self._mark(held, {"type": "Ready", "status": "True"})
+                self._next.pop(held.metadata["uid"], None)
+                self._care_again(held.at)
 
     def _on(self, node: str) -> list[Held]:
         return [held for held in self._store.find(PODS) if held.manifest["spec"].get("nodeName") == node]
@@ -203,7 +239,10 @@ class Platform:
 
     def _act(self, uid: str, at: tuple[str, str], stage: str, act: Callable[[Held], None]) -> None:
         held = self._store.get(PODS, *at)
-        if held is not None and held.metadata["uid"] == uid and self._next.get(uid) == stage:
+        if held is None or held.metadata["uid"] != uid or self._next.get(uid) != stage:
+            return
+        if held.manifest["spec"].get("nodeName") not in self._silent:
+            # What happens on a silent node is known when it is back.
             act(held)
 
     def _bind(self, held: Held) -> None:

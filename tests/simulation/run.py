@@ -268,6 +268,8 @@ class Simulation:
                 platform.end(step.namespace, step.pod, step.code)
             case steps.Node(how="lost"):
                 platform.lose_node(step.node)
+            case steps.Node(how="silent"):
+                platform.silence_node(step.node)
             case steps.Node(how="drained"):
                 platform.drain_node(step.node)
             case steps.Node(how="announced"):
