@@ -67,6 +67,7 @@ OTHER_WORDS = {
     },
     "answers and documents of the aggregated API": {
         *(
+            *("HistoryMusterDev", "Object", "Shown"),
             "APIGroup",
             "APIGroupDiscoveryList",
             "APIGroupList",
