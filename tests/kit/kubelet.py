@@ -25,6 +25,8 @@ class Kubelet:
         self.store = store
         self.homes: dict[str, str] = {}
         """The node that each pod, by name, is placed on; node-0 for all others."""
+        self.room: int | None = None
+        """How many pods there is room for; None for any number."""
         self.exit_codes: dict[str, int] = {}
         """Pods that end, by name, and how; the kubelet looks here."""
         self.broken_images: set[str] = set()
@@ -71,7 +73,10 @@ class Kubelet:
         namespace, name = held.at
         manifest = held.manifest
         status = manifest.get("status") or {}
-        if not manifest["spec"].get("nodeName"):
+        if not manifest["spec"].get("nodeName") and self._is_full():
+            condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
+            self.store.patch(PODS, namespace, name, {"status": {"conditions": [condition]}}, subresource="status")
+        elif not manifest["spec"].get("nodeName"):
             self.store.bind(namespace, name, self.homes.get(name, "node-0"))
         elif held.metadata.get("deletionTimestamp"):
             self.store.remove(PODS, namespace, name)
@@ -84,6 +89,13 @@ class Kubelet:
             self._report(held, "Succeeded" if code == 0 else "Failed", code)
         elif status.get("phase") == "Pending":
             self._report(held, "Running")
+
+    def _is_full(self) -> bool:
+        if self.room is None:
+            return False
+        placed = (held.manifest for held in self.store.find(PODS) if held.manifest["spec"].get("nodeName"))
+        ended = ("Succeeded", "Failed")
+        return sum((pod.get("status") or {}).get("phase") not in ended for pod in placed) >= self.room
 
     def _report(self, held: Held, phase: str, code: int | None = None, *, reason: str = "") -> None:
         ready = phase == "Running" and code is None
