@@ -1,0 +1,104 @@
+"""Nodes that fall silent, with the four services: the job goes on, its stuck pods are told of and deleted if asked."""
+
+from typing import Any
+
+import pytest
+
+from shared.cluster.kinds import NODES, PODS
+from shared.job.naming import FORCE_DELETE_AFTER
+from tests.kit.virtual_time import in_virtual_time
+from tests.kit.world import NAMESPACE, TRAININGJOBS, World, a_training_job
+
+SILENT, OTHER = "node-0", "node-1"
+SINCE = "2030-01-01T00:00:00Z"
+
+
+async def a_job_on_two_nodes(world: World, annotations: dict[str, str] | None = None) -> None:
+    """It runs with worker-0 on the node that falls silent, and all else on the other one."""
+    for node in (SILENT, OTHER):
+        world.store.create(NODES, "", {"metadata": {"name": node}, "spec": {}})
+    world.homes = {f"resnet-{name}": OTHER for name in ("launcher", "worker-1", "worker-2")}
+    job = a_training_job(workers=2)
+    job["metadata"]["annotations"] = annotations or {}
+    world.apply(TRAININGJOBS, job)
+    await world.running()
+
+
+def report(world: World, ready: str) -> None:
+    """The node's condition, as its kubelet or the node lifecycle controller writes it."""
+    conditions = [{"type": "Ready", "status": ready, "lastTransitionTime": SINCE}]
+    world.store.patch(NODES, "", SILENT, {"status": {"conditions": conditions}}, subresource="status")
+
+
+def mark(world: World, pod: str, *conditions: dict[str, Any]) -> None:
+    types = {known["type"] for known in conditions}
+    kept = [known for known in world.pods()[pod].manifest["status"]["conditions"] if known["type"] not in types]
+    world.store.patch(PODS, NAMESPACE, pod, {"status": {"conditions": [*kept, *conditions]}}, subresource="status")
+
+
+def given_up(world: World, pod: str) -> None:
+    """The pod's toleration is over, and no kubelet ends it."""
+    world.lingering.add(world.pods()[pod].metadata["uid"])
+    mark(world, pod, {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"})
+    world.store.delete(PODS, NAMESPACE, pod)
+
+
+def message(world: World) -> str:
+    """What the true conditions of the job say."""
+    known = world.status(TRAININGJOBS, "resnet")["conditions"]
+    return "; ".join(each["message"] for each in known if each["status"] == "True")
+
+
+@in_virtual_time
+async def test_a_node_that_comes_back_takes_part_again():
+    async with World() as world:
+        await a_job_on_two_nodes(world)
+        report(world, "Unknown")
+        await world.until(lambda: world.hosts() == ["resnet-worker-1"], "its worker leaves the hosts files")
+        await world.until(lambda: f"node {SILENT} is unreachable since {SINCE}" in message(world), "it is told")
+        await world.pass_seconds(20)
+        report(world, "True")
+        await world.until(lambda: world.hosts() == ["resnet-worker-0", "resnet-worker-1"], "it is a member again")
+        await world.until(lambda: SILENT not in message(world), "nothing waits for it")
+        assert (world.count("WorkersReleased"), world.count("JobRestarting")) == (0, 0)
+
+
+@pytest.mark.parametrize("forced", [False, True], ids=["as it is by default", "with the annotation"])
+@in_virtual_time
+async def test_a_worker_that_is_given_up_is_replaced_and_its_pod_is_deleted_by_force_if_asked(forced: bool):
+    async with World() as world:
+        await a_job_on_two_nodes(world, {FORCE_DELETE_AFTER: "60"} if forced else None)
+        report(world, "Unknown")
+        given_up(world, "resnet-worker-0")
+        await world.until(lambda: world.hosts() == ["resnet-worker-1", "resnet-worker-2"], "another takes its place")
+        assert "resnet-worker-0" in world.pods()
+        await world.pass_seconds(600)
+        assert ("resnet-worker-0" in world.pods()) is not forced
+        told = "kubectl delete pod -n team-a resnet-worker-0 --force --grace-period=0"
+        assert (told in message(world)) is not forced
+        assert ("NodeUnreachable", "resnet") in world.kubernetes_events()
+
+
+@in_virtual_time
+async def test_in_one_namespace_the_pod_shows_that_its_node_is_lost():
+    async with World(namespace=NAMESPACE) as world:
+        await a_job_on_two_nodes(world)
+        containers = {"type": "ContainersReady", "status": "True"}
+        mark(world, "resnet-worker-0", {"type": "Ready", "status": "False"}, containers)
+        await world.until(lambda: world.hosts() == ["resnet-worker-1"], "its worker leaves the hosts files")
+        assert f"node {SILENT} is unreachable" in message(world)
+        mark(world, "resnet-worker-0", {"type": "Ready", "status": "True"}, containers)
+        await world.until(lambda: world.hosts() == ["resnet-worker-0", "resnet-worker-1"], "it is a member again")
+
+
+@in_virtual_time
+async def test_a_pod_of_a_job_that_is_gone_is_deleted_by_force_if_asked():
+    async with World() as world:
+        await a_job_on_two_nodes(world, {FORCE_DELETE_AFTER: "60"})
+        report(world, "Unknown")
+        await world.until(lambda: world.count("NodeLost") == 1)
+        world.lingering.add(world.pods()["resnet-worker-0"].metadata["uid"])
+        world.delete(TRAININGJOBS, "resnet")
+        await world.until(lambda: list(world.pods()) == ["resnet-worker-0"], "the others go")
+        await world.pass_seconds(600)
+        assert not world.pods()
