@@ -4,7 +4,7 @@
 `python -m tests.docs.pod_fields` writes it anew.  A newer API server may know more: it has the last word.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
@@ -50,4 +50,9 @@ def meant(path: str) -> str:
     *steps, name = path.split(".")
     for step in steps[1:]:
         kind = types().get(kind, {}).get(step.partition("[")[0], "")
-    return next(iter(get_close_matches(name, types().get(kind, ()), 1, 0.8)), "")
+    return meant_of(name, types().get(kind, ()))
+
+
+def meant_of(name: str, known: Collection[str]) -> str:
+    """The one of these names that is most like it; empty if none is."""
+    return next(iter(get_close_matches(name, known, 1, 0.8)), "")

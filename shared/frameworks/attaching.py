@@ -47,7 +47,7 @@ Host {workers}
 """
 """Comes before `SSH_SETTINGS`: of two values ssh takes the first.  The key of a worker has to be the Secret's."""
 
-_SSH_VOLUME = "muster-ssh"
+SSH_VOLUME = "muster-ssh"
 
 _OF_LAUNCHER = {
     naming.PRIVATE_KEY: naming.PRIVATE_KEY,
@@ -153,7 +153,7 @@ def mount_keys(
             item["mode"] = FOR_OWNER_ONLY
     volume = {"secretName": secret, "defaultMode": mode, "items": items}
     mounts: list[Document] = [{"mountPath": path, "subPath": basename(path)} for path in sources]
-    _mount(pod, _SSH_VOLUME, {"secret": volume}, mounts, container)
+    _mount(pod, SSH_VOLUME, {"secret": volume}, mounts, container)
 
 
 def _takes_host_key(workers: Document) -> bool:

@@ -15,7 +15,7 @@ from shared.cluster.objects import Custom
 from shared.frameworks.definition import Definition, Document
 from shared.frameworks.runtimes import Reference, RuntimeKind
 from shared.frameworks.takeover import TakeOver
-from shared.job.naming import ATTEMPT, INDEX, JOB_UID, ROLE, JobKey, Slot, WorkerName, service_name
+from shared.job.naming import ATTEMPT, INDEX, JOB_UID, ROLE, JobKey, Slot, Uid, WorkerName, service_name
 from shared.job.spec import JobSpec, Problem, Wishes
 from shared.job.state import Job
 
@@ -193,6 +193,11 @@ def resources_of(framework: Framework) -> tuple[Resource[Custom], ...]:
 def slot_labels(framework: PodRenderer, key: JobKey, slot: Slot) -> dict[str, str]:
     """The labels of the pod in a slot, besides its template's."""
     return framework.labels(key) | framework.pod_labels(key, slot) | {ATTEMPT: str(slot.attempt)}
+
+
+def key_of(manifest: Custom) -> JobKey:
+    """The job of a resource."""
+    return JobKey(manifest.metadata.namespace, manifest.metadata.name, Uid(manifest.metadata.uid))
 
 
 def metadata(framework: PodRenderer, key: JobKey, name: str) -> Document:

@@ -14,6 +14,7 @@ from shared.frameworks import reading, schemas
 from shared.frameworks.definition import Definition, Document, Scale
 from shared.frameworks.framework import PodContext
 from shared.frameworks.kubeflow_status import JOB_NAME, OPERATOR_NAME, REPLICA_TYPE, job_status
+from shared.frameworks.pod_rules import Promises
 from shared.frameworks.replicated import Replicated, ReplicaType
 from shared.frameworks.takeover import TakeOver
 from shared.job.naming import JobKey, Slot
@@ -211,6 +212,10 @@ class KubeflowJob(Replicated):
         specs = manifest.spec[self.replica_specs]
         found: Document = next(fields["template"] for name, fields in specs.items() if fields and name.lower() == role)
         return found
+
+    def promises(self, manifest: Custom, kind: ReplicaType, fields: reading.Fields) -> Promises:
+        policy = self.restart_policy(kind, fields)
+        return super().promises(manifest, kind, fields)._replace(restarts=policy)
 
     def spec_of(self, manifest: Custom, spec: reading.Fields, roles: tuple[RoleSpec, ...]) -> JobSpec:
         policy = spec.part("runPolicy")

@@ -12,11 +12,12 @@ import msgspec
 
 from shared.cluster.objects import Custom
 from shared.frameworks import openmpi
-from shared.frameworks.attaching import FOR_OWNER_ONLY, mount_hosts, mount_keys
+from shared.frameworks.attaching import FOR_OWNER_ONLY, SSH_VOLUME, mount_hosts, mount_keys
 from shared.frameworks.definition import Definition, Document, Scale, Version
 from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.kubeflow import JOB_ROLE, KubeflowJob, OfTrainingOperator, is_type
 from shared.frameworks.kubeflow_status import OPERATOR_NAME, REPLICA_TYPE
+from shared.frameworks.pod_rules import Promises, absolute
 from shared.frameworks.pods import pod_of
 from shared.frameworks.reading import DEFAULT_BACKOFF_LIMIT, MOST_SLOTS, Fields
 from shared.frameworks.replicated import Replica, ReplicaType
@@ -164,6 +165,19 @@ class MPIJob(KubeflowJob):
         # A job has one launcher, without an index.
         return "" if kind.role == LAUNCHER else super().stem(manifest, kind)
 
+    def promises(self, manifest: Custom, kind: ReplicaType, fields: Fields) -> Promises:
+        of_launcher, path = kind.role == LAUNCHER, manifest.spec.get("sshAuthMountPath")
+        return (
+            super()
+            .promises(manifest, kind, fields)
+            ._replace(
+                subdomain=True,
+                folders=(MPI_FOLDER,) if of_launcher else (),
+                ssh=absolute(path) or SSH_FOLDER,
+                volumes=(SSH_VOLUME, *(_FOLDERS if of_launcher else ())),
+            )
+        )
+
     def spec_of(self, manifest: Custom, spec: Fields, roles: tuple[RoleSpec, ...]) -> JobSpec:
         newer = _is_v2beta1(spec)
         implementation = spec.choice("mpiImplementation", IMPLEMENTATIONS, "OpenMPI", reason="UnknownImplementation")
@@ -192,9 +206,6 @@ class MPIJob(KubeflowJob):
             self._with_environment(_listening(known, role), wanted, 0) if known["name"] == name else known
             for known in pod["spec"]["containers"]
         ]
-        if pod["spec"].get("hostNetwork"):
-            # By default a pod in the node's network asks the node's name server, which does not know pods.
-            pod["spec"]["dnsPolicy"] = "ClusterFirstWithHostNet"
         if role == LAUNCHER:
             mount_hosts(pod["spec"], context.key, _FOLDERS, name)
         folder = normpath(manifest.spec.get("sshAuthMountPath") or SSH_FOLDER)

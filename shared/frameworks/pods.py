@@ -8,8 +8,11 @@ from typing import Any
 
 from shared.frameworks.definition import Document
 from shared.frameworks.framework import PodContext, PodRenderer, metadata, slot_labels
+from shared.frameworks.pod_rules import POD
 from shared.frameworks.templates import GPU
 from shared.job.naming import HOSTS_VERSION, service_name
+
+_OF_MUSTER = tuple(name for name, rule in POD.items() if rule.told)
 
 OLD_GPU = "alpha.kubernetes.io/nvidia-gpu"
 """The name of `nvidia.com/gpu` before Kubernetes 1.10, which rejects pods that use it."""
@@ -26,7 +29,8 @@ def pod_of(framework: PodRenderer, template: Document, context: PodContext, *, s
         annotations[HOSTS_VERSION] = str(context.hosts)
     if annotations:
         meta["annotations"] = annotations
-    spec = template["spec"] | {"restartPolicy": "Never"}
+    spec = {name: value for name, value in template["spec"].items() if name not in _OF_MUSTER}
+    spec |= {"restartPolicy": "Never"} | _dns_policy(spec)
     for kind in ("initContainers", "containers"):
         if isinstance(containers := spec.get(kind), list):
             spec[kind] = [_with_gpus(container) for container in containers]
@@ -38,6 +42,16 @@ def pod_of(framework: PodRenderer, template: Document, context: PodContext, *, s
             "dnsConfig": _dns(spec.get("dnsConfig") or {}, domain),
         }
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+def _dns_policy(spec: Document) -> Document:
+    """The policy by which the names of pods resolve; a user's own name servers (None) stay."""
+    if spec.get("dnsPolicy") not in (None, "", "ClusterFirst", "Default"):
+        return {}
+    if spec.get("hostNetwork"):
+        # With ClusterFirst such a pod would ask the node's name server, which does not know pods.
+        return {"dnsPolicy": "ClusterFirstWithHostNet"}
+    return {"dnsPolicy": "ClusterFirst"} if spec.get("dnsPolicy") == "Default" else {}
 
 
 def _dns(theirs: dict[str, Any], search: str) -> Document:

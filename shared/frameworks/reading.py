@@ -7,7 +7,7 @@ it may be a secret.
 from collections.abc import Mapping
 from typing import TypeVar, get_args
 
-from shared.job.spec import CleanPodPolicy, Ignored, Problem, RestartPolicy
+from shared.job.spec import NO_EFFECT, CleanPodPolicy, Ignored, Problem, RestartPolicy
 
 MOST_WORKERS = 7_000
 """The most workers: the hosts files of the longest names then fit into one ConfigMap (1 MiB)."""
@@ -32,10 +32,14 @@ GREATEST = 2**31 - 1
 class Fields:
     """An object of a manifest.  All objects read from one root note their problems in one list."""
 
-    def __init__(self, value: object, path: str, problems: list[Problem]) -> None:
+    def __init__(
+        self, value: object, path: str, problems: list[Problem], without_effect: list[Ignored] | None = None
+    ) -> None:
         self.members = value if isinstance(value, dict) else {}
         self._path = path
         self._problems = problems
+        self.without_effect: list[Ignored] = [] if without_effect is None else without_effect
+        """The fields without effect, of all objects read from one root."""
         if value is not None and not isinstance(value, dict):
             self.refuse("InvalidValue", "write an object here")
 
@@ -55,18 +59,25 @@ class Fields:
     def refuse(self, reason: str, message: str, name: str = "") -> None:
         self._problems.append(Problem(reason=reason, field=self.path(name), message=message))
 
+    def ignore(self, name: str, message: str, effect: str = NO_EFFECT) -> None:
+        """Note a field that the job has and Muster does not act upon."""
+        found = Ignored(field=self.path(name), message=message, effect=effect)
+        if found not in self.without_effect:
+            self.without_effect.append(found)
+
     def note(self, problem: Problem) -> None:
         """Note a problem of something else than this object."""
         self._problems.append(problem)
 
     def part(self, name: str) -> "Fields":
         """The object of that name; an empty one if it is absent or no object."""
-        return Fields(self.members.get(name), self.path(name), self._problems)
+        return Fields(self.members.get(name), self.path(name), self._problems, self.without_effect)
 
     def parts(self, name: str) -> list["Fields"]:
         """The items of a list of objects; a null among them is a problem."""
         parts = [
-            Fields(item, f"{self.path(name)}[{index}]", self._problems) for index, item in enumerate(self._list(name))
+            Fields(item, f"{self.path(name)}[{index}]", self._problems, self.without_effect)
+            for index, item in enumerate(self._list(name))
         ]
         for part, item in zip(parts, self._list(name), strict=False):
             if item is None:

@@ -16,7 +16,8 @@ from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks import reading
 from shared.frameworks.definition import Document
-from shared.frameworks.framework import Framework, PodContext
+from shared.frameworks.framework import Framework, PodContext, key_of, slot_labels
+from shared.frameworks.pod_rules import Promises
 from shared.frameworks.pods import pod_of
 from shared.frameworks.templates import DNS_LABEL, training_container
 from shared.job.naming import RESTART, Slot, pod_name
@@ -158,6 +159,10 @@ class Replicated(Framework):
             "restartPolicy", reading.RESTART_POLICIES, kind.restart_policy, reason="UnknownRestartPolicy"
         )
 
+    def promises(self, manifest: Custom, kind: ReplicaType, fields: reading.Fields) -> Promises:
+        """What Muster puts into the pods of a type, which their template must leave free."""
+        return Promises(labels=slot_labels(self, key_of(manifest), Slot(0, kind.role, 0)))
+
     def container(self, spec: reading.Fields, kind: ReplicaType) -> str:
         """The name of a type's training container; empty means the first container."""
         return self.container_properties.name
@@ -210,7 +215,8 @@ class Replicated(Framework):
         if not problems and not any(role.replicas for role in parsed.roles if role.name == leader):
             spec.refuse("NoReplicas", f"ask for at least one {leader}: the job ends with it", self.replica_specs)
         self._check_names(manifest, parsed.roles, problems)
-        return tuple(dict.fromkeys(problems)) or parsed
+        ignored = (*parsed.ignored, *spec.without_effect)
+        return tuple(dict.fromkeys(problems)) or msgspec.structs.replace(parsed, ignored=ignored)
 
     def pod(self, manifest: Custom, spec: JobSpec, context: PodContext) -> Document:
         pod = pod_of(self, self.template(manifest, context.slot.role), context, search=False)
@@ -246,7 +252,7 @@ class Replicated(Framework):
     ) -> RoleSpec:
         replicas = fields.integer("replicas", least=kind.least, most=kind.most)
         said = "" if called == self.container_properties.name else "as the spec says"
-        container = training_container(fields, called, said)
+        container = training_container(fields, called, said, self.promises(manifest, kind, fields))
         if container is not None:
             for port in container.parts("ports"):
                 port.integer("containerPort", least=1, most=GREATEST_PORT)

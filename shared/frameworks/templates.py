@@ -6,6 +6,7 @@ It checks what rendering needs, and what would make a pod fail for ever; the API
 import re
 from typing import Any
 
+from shared.frameworks.pod_rules import NOTHING, Promises, check
 from shared.frameworks.reading import Fields
 from shared.job.naming import CONTAINER
 
@@ -18,7 +19,7 @@ _LABEL = re.compile(DNS_LABEL)
 _COUNT = re.compile(r"[0-9]{1,9}")
 
 
-def training_container(role: Fields, name: str = "", said: str = "") -> Fields | None:
+def training_container(role: Fields, name: str = "", said: str = "", promises: Promises = NOTHING) -> Fields | None:
     """Check the `template` of a role; return its training container, if there is one.
 
     It is the container of that `name`, or without a name the first.  If a user chose the name, `said` is where.
@@ -46,6 +47,7 @@ def training_container(role: Fields, name: str = "", said: str = "") -> Fields |
     if training is None:
         spec.refuse("NoTrainingContainer", f"call the container that trains {said or name}", "containers")
         return None
+    check(template, training, promises)
     return training
 
 

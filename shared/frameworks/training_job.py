@@ -12,9 +12,10 @@ import msgspec
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks import openmpi, reading
-from shared.frameworks.attaching import WORKER_COMMAND, mount_hosts, mount_keys
+from shared.frameworks.attaching import SSH_VOLUME, WORKER_COMMAND, mount_hosts, mount_keys
 from shared.frameworks.definition import Definition, Document
-from shared.frameworks.framework import Framework, PodContext
+from shared.frameworks.framework import Framework, PodContext, key_of, slot_labels
+from shared.frameworks.pod_rules import Promises
 from shared.frameworks.pods import pod_of
 from shared.frameworks.scale_requests import GROUP, SCALEINS, SCALEOUTS, VERSION
 from shared.frameworks.statuses import before_admission, condition, counts, whole_seconds, with_losses
@@ -37,7 +38,9 @@ from shared.job.naming import (
     LONGEST_JOB_NAME,
     MPI_FOLDER,
     RESTART,
+    SSH_FOLDER,
     JobKey,
+    Slot,
     WorkerName,
 )
 from shared.job.request import Request
@@ -195,8 +198,8 @@ def parse_job(manifest: Custom) -> JobSpec | tuple[Problem, ...]:
     _check_job_name(manifest.metadata.name, problems)
     spec = reading.Fields(manifest.spec, "spec", problems)
     roles = spec.part("etReplicaSpecs")
-    launcher = _launcher(roles)
-    worker, gpu_limit = _worker(roles, slots_given=spec.has("slotsPerWorker"))
+    launcher = _launcher(roles, _promises(manifest, LAUNCHER))
+    worker, gpu_limit = _worker(roles, _promises(manifest, WORKER), slots_given=spec.has("slotsPerWorker"))
     slots = spec.integer("slotsPerWorker", least=1, most=reading.MOST_SLOTS) or gpu_limit or 1
     attach_mode = spec.choice("launcherAttachMode", ATTACH_MODES, "ssh", reason="UnknownAttachMode")
     if attach_mode == "kubexec":
@@ -220,8 +223,9 @@ def parse_job(manifest: Custom) -> JobSpec | tuple[Problem, ...]:
         suspend=spec.boolean("suspend") or annotations.get(SUSPENDED) == "true",
         restart=annotations.get(RESTART, "")[: reading.LONGEST_RESTART],
         ssh_secret=_ssh_secret(annotations.get(SSH_KEYS, ""), problems),
+        ignored=tuple(spec.without_effect),
     )
-    return tuple(problems) or parsed
+    return tuple(dict.fromkeys(problems)) or parsed
 
 
 def _check_job_name(name: str, problems: list[Problem]) -> None:
@@ -240,20 +244,32 @@ def _ssh_secret(name: str, problems: list[Problem]) -> str:
     return name
 
 
-def _launcher(roles: reading.Fields) -> RoleSpec:
+def _promises(manifest: Custom, role: str) -> Promises:
+    of_launcher = role == LAUNCHER
+    return Promises(
+        subdomain=True,
+        folders=(EDL_FOLDER, MPI_FOLDER) if of_launcher else (),
+        spare=(JOB_FOLDER,) if of_launcher else (),
+        ssh=SSH_FOLDER,
+        volumes=(SSH_VOLUME, *(_HOSTS_FOLDERS if of_launcher else ())),
+        labels=slot_labels(TRAININGJOB, key_of(manifest), Slot(0, role, 0)),
+    )
+
+
+def _launcher(roles: reading.Fields, promises: Promises) -> RoleSpec:
     role = roles.part(LAUNCHER)
     if not roles.has(LAUNCHER):
         roles.refuse("NoLauncher", "add a launcher with a pod template", LAUNCHER)
         return RoleSpec(name=LAUNCHER, replicas=1)
     if role.has("replicas") and role.raw("replicas") != 1:
         role.refuse("NotOneLauncher", "set 1 or leave it out: a job has one launcher", "replicas")
-    name, container = _container(role)
+    name, container = _container(role, promises)
     if container is not None:
         container.parts("env")
     return RoleSpec(name=LAUNCHER, replicas=1, restart_policy=_restart_policy(role), container=name)
 
 
-def _worker(roles: reading.Fields, *, slots_given: bool) -> tuple[RoleSpec, int | None]:
+def _worker(roles: reading.Fields, promises: Promises, *, slots_given: bool) -> tuple[RoleSpec, int | None]:
     """The workers' role, and the GPUs of each if they determine its number of slots."""
     role = roles.part(WORKER)
     if not roles.has(WORKER):
@@ -269,7 +285,7 @@ def _worker(roles: reading.Fields, *, slots_given: bool) -> tuple[RoleSpec, int 
         role.refuse("AboveMaximum", "set at most maxReplicas, or raise maxReplicas", "replicas")
     if least is not None and most is not None and least > most:
         role.refuse("MinimumAboveMaximum", "set at most maxReplicas, or raise maxReplicas", "minReplicas")
-    name, container = _container(role)
+    name, container = _container(role, promises)
     parsed = RoleSpec(
         name=WORKER,
         replicas=replicas or 1,
@@ -281,8 +297,8 @@ def _worker(roles: reading.Fields, *, slots_given: bool) -> tuple[RoleSpec, int 
     return parsed, gpus(container, most=reading.MOST_SLOTS) if container is not None and not slots_given else None
 
 
-def _container(role: reading.Fields) -> tuple[str, reading.Fields | None]:
-    container = training_container(role)
+def _container(role: reading.Fields, promises: Promises) -> tuple[str, reading.Fields | None]:
+    container = training_container(role, promises=promises._replace(restarts=_restart_policy(role)))
     name = container.raw("name") if container is not None else None
     return name if isinstance(name, str) else "", container
 

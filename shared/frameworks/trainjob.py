@@ -36,6 +36,7 @@ from shared.frameworks.trainer_templates import (
 )
 from shared.frameworks.trainjob_reading import (
     CONTROLLERS,
+    HOSTS_VOLUME,
     elastic_bounds,
     gpus_of,
     node_job,
@@ -69,7 +70,7 @@ REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 """Labels of a pod upstream; the last one is also an annotation, which variables refer to."""
 
-_FOLDERS = {"mpi-hostfile": (MPI_FOLDER, {HOSTFILE: HOSTFILE})}
+_FOLDERS = {HOSTS_VOLUME: (MPI_FOLDER, {HOSTFILE: HOSTFILE})}
 FOR_ALL_TO_READ = 0o644
 
 _WITHOUT: Mapping[Without, tuple[str, str]] = {

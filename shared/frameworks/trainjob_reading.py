@@ -9,7 +9,9 @@ import msgspec
 
 from shared.cluster.objects import Custom
 from shared.frameworks import openmpi, reading
+from shared.frameworks.attaching import SSH_VOLUME
 from shared.frameworks.definition import Document
+from shared.frameworks.pod_rules import Promises, absolute
 from shared.frameworks.rendezvous import STEM, brings_its_own, rendezvous_role
 from shared.frameworks.runtimes import runtime_of
 from shared.frameworks.templates import DNS_LABEL, LONGEST_CONTAINER_NAME, training_container
@@ -24,11 +26,14 @@ from shared.frameworks.trainer_templates import (
     too_deep,
     trains,
 )
-from shared.job.naming import MPI_FOLDER, RESTART
+from shared.job.naming import MPI_FOLDER, RESTART, SSH_FOLDER
 from shared.job.spec import LAUNCHED_TOGETHER, LAUNCHER, REPLICATED, WORKER, JobSpec, Problem, RoleSpec
 
 CONTROLLERS = ("", "trainer.kubeflow.org/trainjob-controller")
 """The values of `managedBy` that name Trainer itself."""
+
+HOSTS_VOLUME = "mpi-hostfile"
+"""The name that upstream gives it, too."""
 
 POLICIES = ("torch", "mpi", "jax", "xgboost")
 
@@ -86,7 +91,8 @@ def parsed(manifest: Custom, spec: reading.Fields, runtime: reading.Fields) -> J
         message = "create the claim, and name it in the pod template: no claim is made here"
         template.refuse("VolumeClaimNotSupported", message, "volumeClaimPolicies")
     computes = policies.part("mpi").raw("runLauncherAsNode") is True
-    node = _check_jobs(manifest, jobs, template, spec, mpi=policy == "mpi", computes=computes)
+    keys = absolute(policies.part("mpi").raw("sshAuthMountPath")) or SSH_FOLDER
+    node = _check_jobs(manifest, jobs, template, spec, mpi=policy == "mpi", computes=computes, keys=keys)
     nodes, roles_of = _sizes(trainer, policies, policy)
     least, most = roles_of
     longest = max(len(f"-{node}-0-{(most or nodes) - 1}"), len(f"{STEM}0"))
@@ -126,7 +132,7 @@ def parsed(manifest: Custom, spec: reading.Fields, runtime: reading.Fields) -> J
         restart=(manifest.metadata.annotations or {}).get(RESTART, "")[: reading.LONGEST_RESTART],
         hosts_style="OpenMPI" if policy == "mpi" else "",
         launcher_works=mpi.boolean("runLauncherAsNode"),
-        ignored=(*reading.ignored(runtime, IGNORED), *_other_success(template, policy)),
+        ignored=(*reading.ignored(runtime, IGNORED), *_other_success(template, policy), *spec.without_effect),
     )
 
 
@@ -155,6 +161,7 @@ def _check_jobs(
     *,
     mpi: bool,
     computes: bool,
+    keys: str,
 ) -> str:
     """Check the replicated jobs and their containers; return the name of that of the nodes."""
     invalid = {name: True for name in jobs if len(name) > LONGEST_CONTAINER_NAME or not _LABEL.fullmatch(name)}
@@ -189,7 +196,15 @@ def _check_jobs(
                 "NotOneReplica", "set 1 or leave it out: numNodes says how many pods there are", "replicatedJobs"
             )
         merged = pod_template(job, trainer, computes=mpi and computes and name == NODE)
-        container = training_container(reading.Fields({"template": merged}, path, problems), NODE)
+        of_launcher = mpi and name == LAUNCHER_JOB
+        promises = Promises(
+            subdomain=True,
+            folders=(MPI_FOLDER,) if of_launcher else (),
+            ssh=keys if mpi else "",
+            volumes=(SSH_VOLUME, *((HOSTS_VOLUME,) if of_launcher else ())) if mpi else (),
+        )
+        role = reading.Fields({"template": merged}, path, problems, spec.without_effect)
+        container = training_container(role, NODE, promises=promises)
         for variable in container.parts("env") if container is not None else ():
             if not variable.text("name"):
                 variable.refuse("InvalidEnvironment", reading.NAME_OF_VARIABLE, "name")

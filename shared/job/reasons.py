@@ -72,7 +72,7 @@ PHASES = {
     "TrainingRuntimeNotFound": Reason(
         "the runtime that the job names is not there; the job begins when it comes", since="0.2"
     ),
-    "FieldIgnored": Reason("a field of the spec has no effect", "{field} has no effect: {instead}", since="0.2"),
+    "FieldIgnored": Reason("a field of the spec has no effect", "{field} {effect}: {instead}", since="0.2"),
     "{kind}Suspending": Reason("the job is being suspended: its pods are deleted", since="0.2"),
     "{kind}Suspended": Reason("the job is suspended"),
     "{kind}Resumed": Reason("the job is resumed"),
@@ -334,5 +334,7 @@ def told(part: Mapping[str, Reason], word: str, **values: object) -> str:
 
 def without_effect(fields: Iterable[Ignored]) -> str:
     """The sentences about fields of a spec that Muster does not act upon."""
-    told_of = (told(PHASES, "FieldIgnored", field=known.field, instead=known.message) for known in fields)
+    told_of = (
+        told(PHASES, "FieldIgnored", field=known.field, effect=known.effect, instead=known.message) for known in fields
+    )
     return "; ".join(told_of)

@@ -63,12 +63,17 @@ def waits_for_turn(problems: Iterable[Problem]) -> bool:
     return any(problem.reason in TURNS for problem in problems)
 
 
+NO_EFFECT = "has no effect"
+
+
 class Ignored(msgspec.Struct, frozen=True, kw_only=True):
     """A field that the kind has and Muster does not act upon."""
 
     field: str
     message: str
     """What to do instead, for the user."""
+    effect: str = NO_EFFECT
+    """What the field does, if it does something."""
 
 
 class RoleSpec(msgspec.Struct, frozen=True, kw_only=True):

@@ -376,3 +376,18 @@ def test_a_runtime_with_any_json_is_refused_or_gives_pods(policy: str):
             for role in found.roles:
                 assert pod(train_job(), {"metadata": {"name": "a"}, "spec": odd}, role=role.name)["spec"]["containers"]
     assert runs
+
+
+def test_what_breaks_a_promise_is_refused_or_said_with_its_path_in_the_runtime() -> None:
+    own = {"volumes": [{"name": "own", "emptyDir": {}}], "hostname": "own", "subdomain": "own"}
+    of = mpi_runtime()
+    for name, field in (*own.items(), ("containers[0].volumeMounts", [{"name": "own", "mountPath": "/etc/mpi"}])):
+        of = changed(of, f"spec.template.spec.replicatedJobs[1].template.spec.template.spec.{name}", field)
+    found = parsed(train_job(), of)
+    path = "runtime.spec.template.spec.replicatedJobs[launcher].template.spec.template.spec"
+    assert isinstance(found, tuple)
+    assert [(problem.reason, problem.field) for problem in found] == [
+        ("InvalidPath", f"{path}.containers[0].volumeMounts[0].mountPath")
+    ]
+    of = changed(of, "spec.template.spec.replicatedJobs[1].template.spec.template.spec.containers[0].volumeMounts", [])
+    assert [known.field for known in spec(train_job(), of).ignored] == [f"{path}.hostname", f"{path}.subdomain"]

@@ -1,0 +1,83 @@
+"""The page of all fields of a pod template, made from the tables of `shared/frameworks/pod_rules.py`.
+
+Pure, but for `make pages`, which writes `docs/pods.md`.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from shared.frameworks.pod_rules import CONTAINER, METADATA, POD, Rule
+
+PAGE = """\
+# Pod templates
+
+What becomes of each field of a pod template, in every kind of job.
+This page is written by `make pages` from `shared/frameworks/pod_rules.py`.
+
+- *passed on*: the pod has it as the template does.
+- *set where absent*, *added to*: Muster's value stands beside yours.
+- *overridden*: Muster's value holds.
+  Where that is not what you asked for, the job is told by a Kubernetes Event with the reason `FieldIgnored`, and by its
+  condition `Created`.
+- *refused*: the job does not start; its condition `Created` has the path of the field.
+
+A field that Kubernetes does not have is an error: a job with `nodeSelecter:` or `resources.limit:` ends with the
+reason `UnknownField` and the path before a pod or a Service is made.
+The API server has the last word: a field of a newer Kubernetes than this release knows is passed on if the API server
+knows it.
+In `metadata` of a template, where nothing but labels and annotations reaches the pods, such a field is refused at once.
+Fields of a job itself, outside of its templates, are those of its definition: `kubectl` refuses others, and the API
+server drops them for clients that do not ask for a strict validation.
+
+## The pod
+
+{pod}
+
+## Each container
+
+`initContainers` and `ephemeralContainers` have the same fields; what Muster adds is in the container that trains.
+
+{container}
+
+## The metadata
+
+{metadata}
+
+## Mounts
+
+| path | kinds | a volume of yours there |
+| --- | --- | --- |
+| `/etc/edl`, `/etc/mpi` | launcher of a TrainingJob | refused (`InvalidPath`), as is one in it |
+| `/etc/mpi` | launcher of an MPIJob, and of a TrainJob with MPI | refused (`InvalidPath`), as is one in it |
+| `/job` | launcher of a TrainingJob | stays, and the job says that it hides a copy of the hosts files |
+| `/root/.ssh`, or `sshAuthMountPath` | pods with ssh | stays; if it is no Secret, the job says that it hides the keys |
+| `/etc/ssh` | workers with ssh | stays: your host keys, which the launcher does not check |
+| a folder around one of these, such as `/etc` | | stays if it can be written to; refused if it is read-only |
+
+Other containers of the pod may mount anything anywhere.
+A volume whose name is one of Muster's (`muster-ssh`, `muster-hosts-edl`, `muster-hosts-job`, `muster-hosts-mpi`,
+`mpi-hostfile`) is refused in the roles that get it (`ReservedName`).
+"""
+
+
+def page() -> str:
+    """`docs/pods.md`."""
+    tables = {"pod": POD, "container": CONTAINER, "metadata": METADATA}
+    return PAGE.format(**{name: "\n".join(_table(rules)) for name, rules in tables.items()})
+
+
+def _table(rules: Mapping[str, Rule]) -> Iterator[str]:
+    yield "| field | what becomes of it | |\n| --- | --- | --- |"
+    for name, rule in sorted(rules.items()):
+        note = rule.note[:1].upper() + rule.note[1:]
+        yield f"| `{name}` | {rule.treatment} | {note.removesuffix('.')}{'.' if note else ''} |"
+
+
+def main() -> None:
+    root = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
+    (root / "docs" / "pods.md").write_text(page())
+
+
+if __name__ == "__main__":
+    main()
