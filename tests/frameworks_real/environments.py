@@ -28,6 +28,7 @@ PYTHONS = {
     "mpi": ("3.11", "3.12", "3.13"),
     "horovod": ("3.10",),
     "deepspeed": ("3.10",),
+    "kubeflow": ("3.11", "3.12", "3.13", "3.10"),
 }
 """By framework, the Pythons for which its wheels exist, the one to take first."""
 

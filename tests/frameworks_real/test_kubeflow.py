@@ -1,0 +1,35 @@
+"""Kubeflow's SDK as it is published, by the program of `docs/trainer.md`."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from devcluster.cluster import ADMIN
+from tests.frameworks_real.environments import environment
+from tests.frameworks_real.training import PATIENCE_SECONDS, Training
+from tests.kit.commands import run
+
+pytestmark = [pytest.mark.frameworks("kubeflow"), pytest.mark.asyncio(loop_scope="session")]
+
+PAGE = (Path(__file__).parents[2] / "docs" / "trainer.md").read_text()
+NODES = "jobset.sigs.k8s.io/replicatedjob-name=node"
+
+
+async def test_the_sdk_trains_on_muster_unchanged(training: Training, tmp_path: Path):
+    [program] = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    [runtime] = re.findall(r"^```yaml\n(apiVersion.*?ClusterTrainingRuntime.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    await training.operator.apply(yaml.safe_load(runtime))
+    file = tmp_path / "program.py"
+    file.write_text(program)
+    kubeconfig = str(training.operator.stack.cluster.kubeconfig(ADMIN))
+    python = environment("kubeflow") / "bin" / "python"
+    ended = await run(str(python), str(file), environment={"KUBECONFIG": kubeconfig}, patience=PATIENCE_SECONDS)
+    assert ended.code == 0, ended.complaint + await training.operator.kubectl("logs", "-l", NODES, "--prefix")
+    status, *lines = ended.out.splitlines()
+    assert status == "Complete node-0:Succeeded node-1:Succeeded"
+    assert lines[:3] == [f"process 1 step {step}" for step in range(3)]
+    told = [line.split()[0] for line in lines[3:-1]]
+    assert {"TrainJobRunning", "TrainJobSucceeded"} <= {*told}, told
+    assert lines[-1] == "[]"
