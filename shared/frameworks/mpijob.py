@@ -124,6 +124,7 @@ class MPIJob(KubeflowJob):
         "sshAuthMountPath": PATH,
         "launcherCreationPolicy": choice("", *CREATION_POLICIES, description="The launcher waits for them anyway."),
         "runLauncherAsWorker": BOOLEAN,
+        "mpiDistribution": TEXT | {"description": "Of v1alpha2, and refused: write mpiImplementation."},
         "mpiImplementation": choice("", *IMPLEMENTATIONS, description="OpenMPI when absent."),
     }
     scale = Scale(
@@ -181,6 +182,9 @@ class MPIJob(KubeflowJob):
     def spec_of(self, manifest: Custom, spec: Fields, roles: tuple[RoleSpec, ...]) -> JobSpec:
         newer = _is_v2beta1(spec)
         implementation = spec.choice("mpiImplementation", IMPLEMENTATIONS, "OpenMPI", reason="UnknownImplementation")
+        if spec.raw("mpiDistribution"):
+            # The API server would drop it, and the job would run with Open MPI.
+            spec.refuse("FieldNotSupported", "write mpiImplementation: OpenMPI, Intel or MPICH", "mpiDistribution")
         spec.choice("launcherCreationPolicy", CREATION_POLICIES, "AtStartup", reason="UnknownCreationPolicy")
         _check_path(spec)
         slots = spec.integer("slotsPerWorker", least=0, most=MOST_SLOTS)

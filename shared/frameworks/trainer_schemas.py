@@ -15,6 +15,14 @@ RUNTIMES = Resource(GROUP, VERSION, "trainingruntimes", "TrainingRuntime", Custo
 SUSPEND = ".spec.suspend"
 FREE = f"{schemas.BY_CONDITIONS} || {schemas.pausing(SUSPEND)}"
 
+OVERRIDES = {"podSpecOverrides": "2.0", "podTemplateOverrides": "2.1"}
+"""Fields of earlier releases in whose place runtimePatches are now, by release.
+
+They are declared because the API server drops fields that are not: pods would run without what they ask for.
+"""
+OF_JOB_SET = ("labels", "annotations")
+"""Fields of earlier releases for the JobSet."""
+
 _FIXED = (
     "trainer.image",
     "trainer.command",
@@ -85,6 +93,18 @@ TRAIN_JOB = Definition(
                 },
                 "x-kubernetes-list-type": "map",
                 "x-kubernetes-list-map-keys": ["manager"],
+            },
+            **{
+                name: {
+                    "type": "array",
+                    "items": schemas.ANYTHING,
+                    "description": f"Of Trainer {release}, and refused: write runtimePatches.",
+                }
+                for name, release in OVERRIDES.items()
+            },
+            **{
+                name: schemas.ANYTHING | {"description": "Of Trainer 2.0 and 2.1, without effect: no JobSet is made."}
+                for name in OF_JOB_SET
             },
             "suspend": schemas.BOOLEAN,
             "activeDeadlineSeconds": schemas.number(

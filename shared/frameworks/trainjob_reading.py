@@ -15,6 +15,7 @@ from shared.frameworks.pod_rules import Promises, absolute
 from shared.frameworks.rendezvous import STEM, brings_its_own, rendezvous_role
 from shared.frameworks.runtimes import runtime_of
 from shared.frameworks.templates import DNS_LABEL, LONGEST_CONTAINER_NAME, training_container
+from shared.frameworks.trainer_schemas import OF_JOB_SET, OVERRIDES
 from shared.frameworks.trainer_templates import (
     LAUNCHER_JOB,
     MOST_LEVELS,
@@ -77,6 +78,13 @@ def parsed(manifest: Custom, spec: reading.Fields, runtime: reading.Fields) -> J
     spec.parts("runtimePatches")
     if too_deep(spec.raw("runtimePatches")):
         spec.refuse("InvalidValue", f"nest at most {MOST_LEVELS} levels in the patches", "runtimePatches")
+    for field in OVERRIDES:
+        if spec.raw(field):
+            message = "write runtimePatches, which took its place in Trainer 2.2: no pod runs without what it asks for"
+            spec.refuse("FieldNotSupported", message, field)
+    for field in OF_JOB_SET:
+        if spec.raw(field):
+            spec.ignore(field, "no JobSet is made; those of pods belong in runtimePatches")
     trainer = spec.part("trainer")
     elastic = policies.part("torch").has("elasticPolicy")
     _check_trainer(trainer, (*RESERVED.get(policy, ()), *(ELASTIC if policy == "torch" and elastic else ())))

@@ -326,3 +326,9 @@ def test_the_name_that_a_user_gave_to_the_main_container_is_not_repeated():
     answer = MPIJOB.parse(custom(changed(mpi_job(), "spec.mainContainer", "s3cr3t")))
     assert isinstance(answer, tuple)
     assert [problem.message for problem in answer] == ["call the container that trains as the spec says"]
+
+
+def test_the_implementation_of_an_earlier_version_is_refused_by_its_path():
+    found = MPIJOB.parse(custom(changed(mpi_job(), "spec.mpiDistribution", "IntelMPI")))
+    assert isinstance(found, tuple)
+    assert [(problem.reason, problem.field) for problem in found] == [("FieldNotSupported", "spec.mpiDistribution")]

@@ -391,3 +391,21 @@ def test_what_breaks_a_promise_is_refused_or_said_with_its_path_in_the_runtime()
     ]
     of = changed(of, "spec.template.spec.replicatedJobs[1].template.spec.template.spec.containers[0].volumeMounts", [])
     assert [known.field for known in spec(train_job(), of).ignored] == [f"{path}.hostname", f"{path}.subdomain"]
+
+
+@pytest.mark.parametrize("field", ["podTemplateOverrides", "podSpecOverrides"])
+def test_overrides_of_earlier_releases_are_kept_and_refused(field: str) -> None:
+    selected = {"targetJobs": [{"name": "node"}], "spec": {"nodeSelector": {"gpu": "a100"}}}
+    job = train_job(**{field: [selected]})
+    assert pruned(job) == []
+    found = parsed(job, torch_runtime())
+    assert isinstance(found, tuple)
+    assert [(problem.reason, problem.field) for problem in found] == [("FieldNotSupported", f"spec.{field}")]
+    assert isinstance(parsed(train_job(**{field: []}), torch_runtime()), JobSpec)
+
+
+@pytest.mark.parametrize("field", ["labels", "annotations"])
+def test_what_earlier_releases_gave_a_job_set_has_no_effect(field: str) -> None:
+    job = train_job(**{field: {"team": "vision"}})
+    assert pruned(job) == []
+    assert [known.field for known in spec(job, torch_runtime()).ignored] == [f"spec.{field}"]
