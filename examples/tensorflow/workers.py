@@ -3,7 +3,13 @@
 Each replica of a TFJob runs this program (`python workers.py`); they wait for each other.
 """
 
+import importlib.util
+import os
 import sys
+
+if importlib.util.find_spec("tf_keras"):
+    # The strategies of several machines are those of Keras 2: since TensorFlow 2.16 that is a package of its own.
+    os.environ["TF_USE_LEGACY_KERAS"] = "1"
 
 import tensorflow as tf
 from points import points

@@ -309,7 +309,9 @@ def _reaching(spec: JobSpec) -> dict[str, str]:
             more = {openmpi.KEEP: "true", openmpi.SLOTS: slots}
         case _:
             more = {}
-    return openmpi.for_all_versions({openmpi.HOSTS: _HOSTS, openmpi.ARGS: _TRIES, openmpi.FLAT: "1"} | more)
+    found = openmpi.for_all_versions({openmpi.HOSTS: _HOSTS, openmpi.ARGS: _TRIES, openmpi.FLAT: "1"} | more)
+    # The hosts of v1 have the plain names, by which mpirun knows the launcher anyway.
+    return found | (openmpi.RESOLVING if more and spec.launcher_works else {})
 
 
 def _takes_gpus(manifest: Custom, framework: KubeflowJob) -> bool:

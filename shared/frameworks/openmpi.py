@@ -26,6 +26,9 @@ NEWER: Mapping[str, str] = {
     FLAT: "PRTE_MCA_plm_ssh_no_tree_spawn",
 }
 
+RESOLVING = {"PRTE_MCA_prte_do_not_resolve": "0"}
+"""Has version 5 know the launcher by its whole name, if it is one of the hosts; otherwise mpirun reaches it by ssh."""
+
 
 def for_all_versions(variables: Mapping[str, str]) -> dict[str, str]:
     """These variables, and each under the name of version 5 too."""

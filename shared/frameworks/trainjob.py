@@ -247,7 +247,8 @@ class TrainJob(Framework):
                     "DMLC_NUM_WORKER": str(workers),
                 }
             case "mpi" if context.slot.role == LAUNCHER:
-                return openmpi.for_all_versions(
+                here = openmpi.RESOLVING if spec.launcher_works else {}
+                return here | openmpi.for_all_versions(
                     {
                         openmpi.HOSTS: f"{MPI_FOLDER}/{HOSTFILE}",
                         openmpi.KEEP: "true",

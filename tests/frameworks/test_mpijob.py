@@ -181,6 +181,10 @@ class TestEnvironment:
         wanted = yaml.safe_load((GOLDEN / f"environment_{implementation.lower()}.yaml").read_text())
         assert environment(changed(job, "spec.slotsPerWorker", 4)) == wanted
 
+    def test_one_that_works_too_is_known_by_its_whole_name_to_open_mpi_5(self):
+        job = changed(mpi_job(v2beta1=True), "spec.runLauncherAsWorker", True)
+        assert environment(job)["PRTE_MCA_prte_do_not_resolve"] == "0"
+
     def test_one_of_v1_has_the_hosts_file_and_ssh_in_the_place_of_kubexec(self):
         assert environment(mpi_job()) == yaml.safe_load((GOLDEN / "environment_v1.yaml").read_text())
 

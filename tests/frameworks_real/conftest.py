@@ -1,7 +1,9 @@
-"""One embedded cluster with all four services for these tests, and an image for each framework."""
+"""One embedded cluster with all four services for these tests, and an image for each release of each framework."""
 
 import shutil
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +12,37 @@ import pytest_asyncio
 
 from devcluster.start import Devcluster
 from shared.installation.plugins import GROUP
-from tests.docs.test_frameworks_page import the_code
-from tests.frameworks_real.environments import EXAMPLES, PYTHONS, Unavailable, environment
+from tests.docs.test_frameworks_page import PAGE, the_code
+from tests.frameworks_real.environments import EXAMPLES, PYTHONS, Release, Unavailable, environment, releases
+from tests.frameworks_real.table import Run, versions_of, with_runs
 from tests.frameworks_real.training import Training
 from tests.kit.operator import an_operator
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Each test of a framework runs with both of its releases, or with those that its mark names."""
+    mark = metafunc.definition.get_closest_marker("frameworks")
+    if mark is not None:
+        name, *only = mark.args
+        metafunc.parametrize("framework", only or releases(name), indirect=True)
+
+
 @pytest.fixture(scope="session")
 def image_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Image names and what they are made of: a copy of the example, in which a framework is put by `framework`."""
+    """Image names and what they are made of: a copy of the example, in which a framework is put by `framework`.
+
+    The name of an example's image is that of its newest release.
+    """
     folder = tmp_path_factory.mktemp("images")
-    return {f"muster-{name}": shutil.copytree(EXAMPLES / name, folder / name) for name in PYTHONS}
+    return {
+        image_of(name, release): shutil.copytree(EXAMPLES / name, folder / f"{name}-{release}")
+        for name in PYTHONS
+        for release in releases(name)
+    }
+
+
+def image_of(name: str, release: Release) -> str:
+    return f"muster-{name}" + ("" if release == releases(name)[-1] else f"-{release}")
 
 
 @pytest.fixture(scope="session")
@@ -45,19 +67,40 @@ async def training(
         return Devcluster(data, images={**images, **image_folders}, **more)
 
     async with an_operator(tmp_path_factory.mktemp("stack"), make) as operator:
-        yield Training(operator)
+        yield Training(operator, tmp_path_factory.mktemp("manifests"))
 
 
 @pytest.fixture(autouse=True)
-def framework(request: pytest.FixtureRequest) -> None:
-    """Have the framework in its image that the test's mark names; skip the test where it cannot be had."""
+def framework(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Have the framework in its image that the test's mark names; skip the test where it cannot be had.
+
+    What trained, in which versions and when, goes into the page.
+    """
     mark = request.node.get_closest_marker("frameworks")
     if mark is None:
+        yield
         return
-    [name] = mark.args
-    installed = request.getfixturevalue("image_folders")[f"muster-{name}"] / ".venv"
+    name, release = mark.args[0], request.param
+    image = image_of(name, release)
+    installed = request.getfixturevalue("image_folders")[image] / ".venv"
     if not installed.exists():
         try:
-            installed.symlink_to(environment(name))
+            installed.symlink_to(environment(name, release=release))
         except Unavailable as reason:
             pytest.skip(str(reason))
+    training: Training = request.getfixturevalue("training")
+    training.images = {f"muster-{name}": image}
+    began = time.monotonic()
+    failed = request.session.testsfailed
+    yield
+    if request.session.testsfailed == failed:
+        what = request.node.originalname.removeprefix("test_").replace("_", " ")
+        kinds = [str(value) for key, value in request.node.callspec.params.items() if key != "framework"]
+        run = Run(
+            framework=name,
+            versions=versions_of(name, installed.resolve()),
+            what=" ".join([what, *(f"({kind})" for kind in kinds)]),
+            seconds=round(time.monotonic() - began),
+            day=f"{datetime.now(UTC):%Y-%m-%d}",
+        )
+        PAGE.write_text(with_runs(PAGE.read_text(), [run]))

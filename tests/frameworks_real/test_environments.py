@@ -77,7 +77,7 @@ def test_without_a_compiler_the_reason_names_the_programs_that_are_missing(cache
 def test_an_environment_that_was_not_finished_is_made_again_and_a_finished_one_is_used(cache, monkeypatch):
     made = []
 
-    def make(name, folder, say):
+    def make(name, files, python, folder, say):
         assert not folder.exists()
         folder.mkdir()
         made.append(folder)

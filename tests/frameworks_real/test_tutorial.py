@@ -11,7 +11,7 @@ from tests.frameworks_real.training import PATIENCE_SECONDS, Training
 from tests.kit.commands import run
 from tests.kit.walking import agrees, steps
 
-pytestmark = [pytest.mark.frameworks("pytorch"), pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [pytest.mark.frameworks("pytorch", "newest"), pytest.mark.asyncio(loop_scope="session")]
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "tutorial.md"

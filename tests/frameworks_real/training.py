@@ -5,7 +5,9 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,12 +26,19 @@ WANTED_LOSS = 0.25
 class Training:
     """The operator, as a person who trains uses it."""
 
-    def __init__(self, operator: Operator) -> None:
+    def __init__(self, operator: Operator, folder: Path) -> None:
         self.operator = operator
+        self.folder = folder
+        self.images: Mapping[str, str] = {}
+        """The images of this test in the place of those that an example names."""
 
     async def start(self, example: str) -> str:
-        """Apply `FOLDER/FILE.yaml` of the examples as it is; the job as kubectl names it."""
-        file = str(EXAMPLES / example)
+        """Apply `FOLDER/FILE.yaml` of the examples as it is, but for its images; the job as kubectl names it."""
+        text = (EXAMPLES / example).read_text()
+        for theirs, ours in self.images.items():
+            text = re.sub(rf"image: {theirs}$", f"image: {ours}", text, flags=re.MULTILINE)
+        file = str(self.folder / Path(example).name)
+        await asyncio.to_thread(Path(file).write_text, text)
         await self.operator.kubectl("apply", "-f", file)
         return (await self.operator.kubectl("get", "-f", file, "-o", "name")).strip()
 
