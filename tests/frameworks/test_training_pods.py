@@ -3,6 +3,7 @@ import os
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from shutil import which
 from typing import Any
@@ -198,7 +199,9 @@ def test_the_default_command_of_a_worker_ends_at_once_when_it_is_told_to(shell: 
             waiting.terminate()
             assert waiting.wait(5) == 143
         finally:
-            os.killpg(waiting.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                # It may have ended before it began to sleep.
+                os.killpg(waiting.pid, signal.SIGKILL)
     failed = [program, *command[1:-1], line.replace("/usr/sbin/sshd", "false")]
     assert subprocess.run(failed, check=False).returncode == 1, "an image without sshd fails as before"
 
