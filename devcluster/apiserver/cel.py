@@ -97,6 +97,11 @@ class Variables:
         return {name: cel_value(self.schema, value, root=self._root) for name, value in self._values.items()}
 
 
+def _within_64_bits(value: int) -> int:
+    """The number, or the nearest one of CEL: a rule is evaluated although the schema refuses the number."""
+    return min(max(value, -(2**63)), 2**63 - 1)
+
+
 def cel_value(schema: Json | bool, value: Any, *, root: bool = False) -> Any:
     """JSON as a CEL value of the schema's type: a `number` is a double even when it is written 1."""
     from celpy import celtypes
@@ -115,11 +120,13 @@ def cel_value(schema: Json | bool, value: Any, *, root: bool = False) -> Any:
         return celtypes.ListType([cel_value(items if isinstance(items, dict) else {}, item) for item in value])
     if isinstance(value, bool):
         return json_to_cel(value)
+    if isinstance(value, int):
+        value = _within_64_bits(value)
     match schema.get("type"), schema.get("format"), value:
         case "number", _, int() | float():
             return celtypes.DoubleType(value)
         case "integer", _, int() | float():
-            return celtypes.IntType(int(value))
+            return celtypes.IntType(_within_64_bits(int(value)))
         case "string", "date-time", str():
             return celtypes.TimestampType(value)
         case "string", "duration", str():

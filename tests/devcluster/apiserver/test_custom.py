@@ -156,6 +156,12 @@ async def test_the_schema_is_enforced_in_the_words_of_the_real_server(jobs, spec
     assert message in answer.body["message"]
 
 
+@pytest.mark.parametrize("where", ["workers", "template"])
+async def test_a_number_beyond_64_bits_is_an_answer_and_no_crash(jobs, where):
+    answer = await jobs.create(JOBS, a_job() | {"spec": {"workers": {"replicas": 2}, where: {"replicas": 10**19}}})
+    assert answer.code == (422 if where == "workers" else 201)
+
+
 async def test_a_rule_at_the_root_sees_the_name(jobs):
     answer = await jobs.create(JOBS, a_job("a-name-of-more-than-20"))
     assert answer.body["message"].endswith("<nil>: Invalid value: failed rule: self.metadata.name.size() <= 20")
