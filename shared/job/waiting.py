@@ -141,8 +141,8 @@ def _of_launcher(job: Job) -> Wait | None:
 
 
 def _entered(job: Job) -> At:
-    """When the job entered its phase."""
-    return next(known.since for known in job.conditions if known.type == job.phase)
+    """When the job entered its phase; of a job that was taken over in it, when it became active."""
+    return next((known.since for known in job.conditions if known.type == job.phase), job.active or At(job.edited, ""))
 
 
 def _of_ending_pods(job: Job) -> Wait | None:

@@ -20,11 +20,12 @@ from shared.job.events.scaler import (
 from shared.job.events.scheduler import JobRestarted
 from shared.job.fold import Histories, History
 from shared.job.naming import JobKey, Uid
-from shared.job.policies import notice
+from shared.job.policies import notice, replacement
 from shared.job.spec import WORKER
 from shared.job.state import Job
 from shared.job.upcast import UnknownEvent, read_event
 from shared.job.views import each, indices
+from shared.job.waiting import waiting
 
 ENDED = ("Succeeded", "Failed")
 
@@ -52,6 +53,20 @@ def faults_of(log: Iterable[Stored]) -> list[str]:
     for stored in log:
         checker.appended(stored)
     return checker.faults
+
+
+def unexplained(job: Job) -> str:
+    """What an attempt lacks and nothing tells; empty if it lacks nothing, or if there is a reason for it."""
+    if job.halted or job.gone or job.deleting or job.over or not job.phase:
+        return ""
+    if job.between_attempts or not job.attempt.begun:
+        return ""
+    running = {pod.slot for pod in job.pods.values() if pod.phase == "Running" and not pod.deleting}
+    lacks = len(job.attempt.slots - running) + len(replacement.replaceable(job))
+    wait = waiting(job)
+    if lacks and (wait is None or not (wait.reason and wait.message)):
+        return f"lacks {lacks} pods, and nothing says why"
+    return ""
 
 
 class LogChecker:
@@ -101,6 +116,8 @@ class LogChecker:
         self.reached.add(tag)
         self._by_uid[uid] = history
         self._check(job, event, tag, stored.sequence)
+        if why := unexplained(job):
+            self.fault(f"I32 {job.key} {why} at {stored.sequence}")
         if before is None:
             return
         # An adopted job has the end that another operator, or a lost history, gave it.

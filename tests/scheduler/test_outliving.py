@@ -9,16 +9,20 @@ from shared.job.naming import Slot, Uid
 from shared.job.spec import WORKER, CleanPodPolicy
 from shared.job.steps import Record
 from shared.job.views import Slots
-from tests.kit.builders import a_running_job, exited, launcher, pods, worker, workers
+from tests.kit.builders import a_running_job, exited, hosts_file, launcher, pods, published, worker, workers
 from tests.kit.stories import given, scheduler
 
 DELETED = DeletePod("resnet-worker-1", Uid("pod-1"))
 LINGERS = worker(1, version=30, phase="Failed", exits=exited(1), lingers=True)
+UNLISTED = (published(2, 0), hosts_file(2), pods(launcher(version=29, hosts=2)))
+"""The hosts files without worker 1 are in place."""
 REPLACED = SlotsAssigned(slots=(workers(2),), replaces=(workers(1),), reason="WorkersReplaced")
 
 
 def test_a_worker_whose_training_failed_is_deleted_with_what_runs_on_beside_it():
     story = [*a_running_job(workers=2, of_workers="OnFailure"), pods(LINGERS)]
+    given(*story).then(scheduler, Record(REPLACED))
+    story += UNLISTED
     given(*story).then(scheduler, Record(REPLACED), DELETED)
     ends = pods(worker(1, version=31, phase="Failed", exits=exited(1), lingers=True, deleting=True))
     given(*story, REPLACED, ends).then(scheduler, CreatePod(Slot(0, WORKER, 2)))
@@ -26,13 +30,14 @@ def test_a_worker_whose_training_failed_is_deleted_with_what_runs_on_beside_it()
 
 def test_a_worker_that_succeeded_is_deleted_with_what_runs_on_beside_it():
     done = worker(1, version=30, phase="Succeeded", exits=exited(0), lingers=True)
-    given(*a_running_job(workers=2), pods(done)).then(scheduler, DELETED)
+    given(*a_running_job(workers=2), pods(done)).then_nothing(scheduler)
+    given(*a_running_job(workers=2), pods(done), *UNLISTED).then(scheduler, DELETED)
 
 
 def test_a_pod_that_the_kubelet_begins_again_after_its_slot_was_given_up_is_deleted():
     ended, again = worker(1, version=30, phase="Failed", exits=exited(1)), worker(1, version=31)
     given(*a_running_job(workers=2), pods(ended)).then_nothing(scheduler)
-    given(*a_running_job(workers=2), pods(ended), pods(again)).then(scheduler, DELETED)
+    given(*a_running_job(workers=2), pods(ended), *UNLISTED, pods(again)).then(scheduler, DELETED)
 
 
 def test_a_failed_worker_whose_pod_has_ended_keeps_its_log():

@@ -30,7 +30,7 @@ from shared.job.views import each
 from tests.kit.invariants import ENDED, LogChecker
 from tests.memory.watching import Held
 from tests.simulation.manifests import REVISION, revision_of
-from tests.simulation.platform import SECRET
+from tests.simulation.platform import SECRET, runs
 
 Member = tuple[str, str]
 """A worker: its attempt, and the name of its pod."""
@@ -305,6 +305,8 @@ class Checker(LogChecker):
         resources: dict[str, tuple[Resource[Any], Held]] = {}
         children: dict[str, list[str]] = defaultdict(list)
         for resource, found in objects:
+            if resource is PODS:
+                self._check_given_up(found)
             if resource in CHILDREN:
                 for owner in found.metadata.get("ownerReferences") or ():
                     children[owner["uid"]].append(f"{resource.kind} {found.at[1]}")
@@ -313,6 +315,19 @@ class Checker(LogChecker):
         for history in self.histories:
             if history.job.key.uid not in self.unreadable:
                 self._end_of(history, resources, children)
+
+    def _check_given_up(self, held: Held) -> None:
+        """A slot that was given up has no running pod; after the end cleanPodPolicy None keeps them."""
+        labels = _labels(held)
+        history = self._by_uid.get(labels.get(JOB_UID, ""))
+        if history is None or not held.metadata.get("ownerReferences") or not runs(held):
+            return
+        job = history.job
+        if job.halted or job.gone or job.orphan or job.key.uid in self.unreadable:
+            return
+        kept = job.attempt.unreleased if job.over else job.attempt.slots
+        if (labels[ATTEMPT], held.at[1]) not in {(str(slot.attempt), job.pod_name(slot)) for slot in kept}:
+            self.fault(f"I33 pod {held.at[1]} runs, and {job.key} gave its slot up")
 
     def _end_of(
         self, history: History, resources: dict[str, tuple[Resource[Any], Held]], children: dict[str, list[str]]

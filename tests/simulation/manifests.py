@@ -19,7 +19,7 @@ from shared.frameworks.xgboostjob import XGBOOSTJOB
 from tests.kit.trainer import replicated_job, runtime, train_job
 from tests.kit.world import a_scale_in, a_scale_out, a_training_job
 from tests.simulation.plan import WORKERS, Apply, Inherit, Scale
-from tests.simulation.platform import SECRET
+from tests.simulation.platform import AGAIN, INIT, SECRET, SIDE
 from tests.takeover.recorded import recorded
 
 KINDS = Kinds((TRAININGJOB, TFJOB, PYTORCHJOB, MPIJOB, MXJOB, JAXJOB, PADDLEJOB, XGBOOSTJOB, TRAINJOB))
@@ -60,12 +60,13 @@ def manifest_of(step: Apply) -> dict[str, Any]:
         roles = manifest["spec"]["etReplicaSpecs"]
         for role in roles.values():
             role["template"]["spec"]["containers"][0] |= _container(step)
+            role["template"]["spec"] = _shaped(role["template"]["spec"], step)
         roles["worker"]["maxReplicas"] = MOST_WORKERS
         if step.queue:
             manifest["metadata"]["labels"] = {QUEUE: step.queue}
     else:
         (field, worker), (container, others) = WORKERS[step.kind], _SHAPES[step.kind]
-        template = {"spec": {"containers": [{"name": container, **_container(step)}]}}
+        template = {"spec": _shaped({"containers": [{"name": container, **_container(step)}]}, step)}
         sizes = {**dict.fromkeys(others, 1), worker: step.workers}
         roles = {role: {"template": template, "replicas": size} for role, size in sizes.items()}
         manifest = {"metadata": {"name": step.job}, "spec": {field: roles, "runPolicy": step.more}}
@@ -99,6 +100,22 @@ def revision_of(spec: Any) -> str:
 
 def _container(step: Apply) -> dict[str, Any]:
     return {"image": step.image or None, "env": _environment()}
+
+
+def _shaped(spec: dict[str, Any], step: Apply) -> dict[str, Any]:
+    """A pod's spec with what its pods have besides one container."""
+    first, *others = spec["containers"]
+    match step.shape:
+        case "beside":
+            return spec | {"containers": [first, *others, {"name": SIDE, **_container(step)}]}
+        case "before":
+            return spec | {"initContainers": [{"name": INIT, **_container(step)}]}
+        case "again":
+            codes = {"operator": "In", "values": [*AGAIN]}
+            rules = [{"action": "Restart", "exitCodes": codes}]
+            return spec | {"containers": [first | {"restartPolicy": "Never", "restartPolicyRules": rules}, *others]}
+        case _:
+            return spec
 
 
 def inherited(step: Inherit) -> list[dict[str, Any]]:

@@ -19,6 +19,8 @@ Server = Literal["cluster", "log"]
 InTheWay = Literal["Pod", "Service", "ConfigMap"]
 Turn = Literal["lost", "silent", "drained", "announced", "deleted", "opened"]
 """What becomes of a node."""
+Shape = Literal["", "beside", "before", "again"]
+"""One container; another that runs on beside it; an init container, which may fail; one that the kubelet restarts."""
 Garbling = Literal["unknown", "optional", "malformed", "foreign"]
 """Why an event cannot be read."""
 
@@ -44,6 +46,8 @@ class Apply(Step, frozen=True):
     """The queue of Kueue that it waits in."""
     image: str = "training"
     """`REFUSED` is one that the API server takes in no pod; without an image the job is invalid."""
+    shape: Shape = ""
+    """What its pods have besides one container."""
 
 
 class Inherit(Step, frozen=True):
@@ -331,7 +335,22 @@ def plan_of(seed: int) -> Plan:
         to_log=_rates(chance) if stormy else Rates(),
         workload=Workload(longest_seconds=chance.uniform(1, 12), hang=chance.choice((0, 20, 50))),
     )
+    if seed % 5 == 4:
+        plan = _shaped(plan)
     return _queued(plan) if seed % 4 == 3 else plan
+
+
+def _shaped(plan: Plan) -> Plan:
+    """The plan with pods of several containers, some of which are rejected by their kubelet; drawn apart."""
+    chance = Random(f"{plan.seed} shapes")
+    shapes = {step.job: chance.choice(get_args(Shape)) for step in plan.steps if isinstance(step, Apply)}
+    steps = tuple(
+        msgspec.structs.replace(step, shape=shapes[step.job])
+        if isinstance(step, Apply) and step.kind != "TrainJob"
+        else step
+        for step in plan.steps
+    )
+    return msgspec.structs.replace(plan, steps=steps, workload=msgspec.structs.replace(plan.workload, rejected=5))
 
 
 def _queued(plan: Plan) -> Plan:

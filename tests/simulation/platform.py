@@ -51,6 +51,12 @@ CODES = (0, 0, 0, 0, 0, 0, 1, 1, 127, 137, 143, 255)
 """How containers end that end by themselves."""
 
 
+SIDE, INIT = "side", "fetch"
+"""The container that runs on beside the training, and the one that has to end before it."""
+AGAIN = (1, 127)
+"""The exit codes after which a kubelet restarts the training container in place, where its pod says so."""
+
+
 class Workload(msgspec.Struct, frozen=True, omit_defaults=True):
     """What containers do."""
 
@@ -64,6 +70,8 @@ class Workload(msgspec.Struct, frozen=True, omit_defaults=True):
     """Scripts, of 100, that may take longer than their request has time."""
     unready: int = 3
     """Pods, of 100, that do not start before the weather clears."""
+    rejected: int = 0
+    """Pods, of 100, that their kubelet rejects."""
 
 
 class Scripts(Protocol):
@@ -219,10 +227,33 @@ class Platform:
             return "bind", 0.01, self._bind
         if phase == "Pending":
             stuck = not self.calm and chance.random() * 100 < self._workload.unready
-            return "start", None if stuck else 0.05, lambda pod: self._report(pod, "Running", None)
+            return "start", None if stuck else 0.05, self._start_of(held)
+        if phase == "Running" and (code := _code(held)) is not None:
+            # The training ended, and its pod did not.
+            again = _restarts(held, code)
+            return f"again {_restarts_of(held)}", 0.2 if again else None, lambda pod: self._report(pod, "Running", None)
         if phase == "Running":
             return self._end_of(held, chance)
         return "ended", None, lambda pod: None
+
+    def _start_of(self, held: Held) -> Callable[[Held], None]:
+        """How a pod begins: most run, some are rejected, or fail in their init container; drawn apart."""
+        pick = Random(f"{self._seed} {held.metadata['uid']} start").random() * 100
+        if not self.calm and pick < self._workload.rejected:
+            return self._reject
+        if not self.calm and pick < 25 and held.manifest["spec"].get("initContainers"):
+            return self._fail_before
+        return lambda pod: self._report(pod, "Running", None)
+
+    def _reject(self, held: Held) -> None:
+        status = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no healthy device"}
+        self._store.patch(PODS, *held.at, {"status": status}, subresource="status")
+
+    def _fail_before(self, held: Held) -> None:
+        waits = {"name": _first(held), "ready": False, "state": {"waiting": {"reason": "PodInitializing"}}}
+        failed = {"name": INIT, "ready": False, "state": {"terminated": {"exitCode": 7, "reason": "Error"}}}
+        status = {"phase": "Failed", "containerStatuses": [waits], "initContainerStatuses": [failed]}
+        self._store.patch(PODS, *held.at, {"status": status}, subresource="status")
 
     def _end_of(self, held: Held, chance: Random) -> tuple[str, float | None, Callable[[Held], None]]:
         workload = self._workload
@@ -262,17 +293,22 @@ class Platform:
         self._store.remove(PODS, *held.at, uid=uid)
 
     def _report(self, held: Held, phase: str, code: int | None) -> None:
-        first = held.manifest["spec"]["containers"][0]["name"]
         ready = phase == "Running"
-        state: dict[str, Any] = {}
+        state: dict[str, Any] = {"running": {}} if ready else {}
         if code is not None:
             reason = {0: "Completed", 137: "OOMKilled"}.get(code, "Error")
             state = {"terminated": {"exitCode": code, "reason": reason}}
+        restarts = _restarts_of(held) + (code is None and _code(held) is not None)
+        statuses = [{"name": _first(held), "ready": ready, "state": state, "restartCount": restarts}]
+        if has_side(held):
+            statuses = [{"name": SIDE, "ready": True, "state": {"running": {}}}, *statuses]
+        if code is not None and (has_side(held) or _restarts(held, code)):
+            phase, ready = "Running", False
         kept = [each for each in held.manifest["status"].get("conditions", ()) if each["type"] != "Ready"]
         status = {
             "phase": phase,
             "conditions": [*kept, {"type": "Ready", "status": str(ready)}],
-            "containerStatuses": [{"name": first, "ready": ready, "state": state}],
+            "containerStatuses": statuses,
         }
         self._store.patch(PODS, *held.at, {"status": status}, subresource="status")
 
@@ -310,3 +346,38 @@ def _must_not_be_refused(before: Manifest | None, after: Manifest) -> None:
 
 def _phase(held: Held) -> str:
     return str((held.manifest.get("status") or {}).get("phase", ""))
+
+
+def has_side(held: Held) -> bool:
+    """True if a container runs on beside the training."""
+    return any(container["name"] == SIDE for container in held.manifest["spec"]["containers"])
+
+
+def _first(held: Held) -> str:
+    return str(held.manifest["spec"]["containers"][0]["name"])
+
+
+def _training(held: Held) -> dict[str, Any]:
+    statuses = (held.manifest.get("status") or {}).get("containerStatuses") or ()
+    return next((known for known in statuses if known["name"] == _first(held)), {})
+
+
+def _code(held: Held) -> int | None:
+    """The exit code of a training container that ended."""
+    end = (_training(held).get("state") or {}).get("terminated")
+    return end["exitCode"] if end is not None else None
+
+
+def _restarts_of(held: Held) -> int:
+    return int(_training(held).get("restartCount", 0))
+
+
+def _restarts(held: Held, code: int) -> bool:
+    """True if the kubelet restarts the training container after this exit."""
+    first = held.manifest["spec"]["containers"][0]
+    return bool(first.get("restartPolicyRules")) and code in AGAIN
+
+
+def runs(held: Held) -> bool:
+    """True if a container of the pod runs."""
+    return _phase(held) == "Running" and (_code(held) is None or has_side(held))

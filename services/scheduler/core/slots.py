@@ -14,7 +14,7 @@ from shared.job.naming import Slot, service_name
 from shared.job.policies import quota, replacement
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, WORKER, JobSpec
-from shared.job.state import Job
+from shared.job.state import Job, hosts_seen
 from shared.job.steps import Record, Step
 from shared.job.timers import may_appear
 from shared.job.verdict import verdict
@@ -119,9 +119,13 @@ def surplus(job: Job) -> list[Step]:
 def outliving(job: Job) -> list[Step]:
     """Delete the pods in given-up slots whose containers run on, while the attempt goes on.
 
-    Their training ended and other containers did not, or the kubelet began it again.
+    Their training ended and other containers did not, or the kubelet began it again.  A worker leaves the hosts files
+    before.
     """
     lost = [pod for pod in job.pods.values() if pod.slot in job.attempt.spent and occupies(pod) and not pod.deleting]
+    if isinstance(job.membership, Members):
+        listed = job.listed_workers if hosts_seen(job, job.membership.version) else None
+        lost = [pod for pod in lost if pod.role != WORKER or (listed is not None and pod.index not in listed)]
     if not lost or verdict(job) is not None:
         # With the attempt's end cleanPodPolicy decides.
         return []
