@@ -14,6 +14,7 @@ import structlog
 from services.watcher.core import questions
 from services.watcher.core.heads import at_hand, beyond_the_end, fault, settled
 from shared.cluster import Cluster
+from shared.cluster.kinds import NAMESPACES
 from shared.errors import Refused, Transient
 from shared.eventlog import Bucket, EventLog
 from shared.frameworks.kinds import Kinds
@@ -94,7 +95,7 @@ class Asking:
         try:
             match question:
                 case questions.Confirm():
-                    presence = await self._presence(history)
+                    presence = await self._presence(history, namespace=bool(question.taken))
                     final = questions.settles(question, presence)
                     answers = replace(self.answers(key), presence=(question, presence) if final else None)
                 case questions.Compare():
@@ -107,12 +108,24 @@ class Asking:
         self._keep(key, answers)
         self._wake_later(key, 0.0 if final else ASK_AGAIN_SECONDS)
 
-    async def _presence(self, history: History) -> questions.Presence:
+    async def _presence(self, history: History, *, namespace: bool) -> questions.Presence:
+        """Whether the job is there, and whether it or its `namespace` is being deleted."""
         key = history.job.key
         found = await self._cluster.get(self._kinds.of(history.job).resource, key.namespace, key.name)
         if found is None or found.metadata.uid != key.uid:
             return questions.Presence(there=False)
-        return questions.Presence(there=True, deleting=found.metadata.deletion_timestamp is not None)
+        deleting = found.metadata.deletion_timestamp is not None
+        return questions.Presence(there=True, deleting=deleting or (namespace and await self._ends(key.namespace)))
+
+    async def _ends(self, namespace: str) -> bool:
+        """True if the namespace is being deleted; False too for a watcher without the right to read it."""
+        try:
+            found = await self._cluster.get(NAMESPACES, "", namespace)
+        except Refused as refusal:
+            if refusal.reason != "Forbidden":
+                raise
+            return False
+        return found is not None and found.metadata.deletion_timestamp is not None
 
     async def _evidence(self, history: History, question: questions.Compare) -> questions.Evidence:
         first = not settled(self.answers(history.job.key))

@@ -11,6 +11,8 @@ SECRETS = Resource("", "v1", "secrets", "Secret", Object)
 """Only their metadata is requested."""
 EVENTS = Resource("", "v1", "events", "Event", Object)
 """Of the core group: events.k8s.io refuses the first and last time and the count, which many readers take."""
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", Object)
+"""Cluster-scoped."""
 NODES = Resource("", "v1", "nodes", "Node", Node)
 """Cluster-scoped."""
 DEFINITIONS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", Custom)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from shared.cluster import Resource
 from shared.cluster.examination import Right
-from shared.cluster.kinds import CONFIGMAPS, DEFINITIONS, EVENTS, NODES, PODS, SECRETS, SERVICES
+from shared.cluster.kinds import CONFIGMAPS, DEFINITIONS, EVENTS, NAMESPACES, NODES, PODS, SECRETS, SERVICES
 from shared.frameworks.framework import Framework, resources_of
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.queueing import FLAVORS, PRIORITIES, WORKLOADS
@@ -106,6 +106,13 @@ PERMISSIONS = (
     Permission("watcher", ("list", "watch"), (Jobs.RUNTIMES,), RUNTIMES),
     Permission("watcher", ("list", "watch"), (Jobs.RUNTIMES_OF_CLUSTER,), RUNTIMES, everywhere=True),
     Permission("watcher", ("get",), (Jobs.EVERY,), "a job that a list lacks is read before it counts as gone"),
+    Permission(
+        "watcher",
+        ("get",),
+        (NAMESPACES,),
+        "pods that are taken from a job: no failure if its namespace is being deleted; without it they fail the job",
+        helpful=True,
+    ),
     Permission("scheduler", ("get",), (Jobs.EVERY,), "the pod templates, read once per generation"),
     Permission("scheduler", ("get",), (Jobs.RUNTIMES,), COPIES),
     Permission("scheduler", ("get",), (Jobs.RUNTIMES_OF_CLUSTER,), COPIES, everywhere=True),

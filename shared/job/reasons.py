@@ -311,6 +311,8 @@ def plain(word: str, message: str = "") -> str:
 
 def of_refusal(effect: str, reason: str, field: str = "", message: str = "") -> str:
     """What became of an effect: that it was refused, fails or waits, and the other side's words."""
+    if reason == NAME_HELD and message:
+        return text.first(message)
     where = f" ({field})" if field and not message else ""
     return text.with_words(f"{effect} {_OUTCOMES.get(reason, 'was refused')}{where}", message)
 

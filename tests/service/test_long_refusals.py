@@ -35,7 +35,8 @@ def reasons(world: World) -> list[str]:
 
 def told(world: World) -> str:
     """Why the workers are not created."""
-    return next(known.message for known in world.job().conditions if known.type == "WorkersCreated")
+    conditions = world.status(TRAININGJOBS, "resnet")["conditions"]
+    return next(str(known["message"]) for known in conditions if known["type"] == "WorkersCreated")
 
 
 @in_virtual_time

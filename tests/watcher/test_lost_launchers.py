@@ -8,19 +8,19 @@ import msgspec
 import pytest
 
 from services.watcher.shell import Watcher
-from shared.cluster.kinds import PODS
+from shared.cluster.kinds import NAMESPACES, PODS
 from shared.errors import Transient
 from shared.eventlog import Entry
 from shared.eventlog.account import HEADS
 from shared.frameworks.training_job import JOB_NAME, JOB_ROLE, TRAININGJOBS
 from shared.job.events.scheduler import SlotsAssigned
-from shared.job.events.watcher import JobDeleting, JobGone, LauncherLost, PodsGone
+from shared.job.events.watcher import JobDeleting, JobGone, LauncherLost, PodsGone, PodsObserved
 from shared.job.fold import Histories, History
 from shared.job.naming import JOB_UID, Slot, Uid, pod_name, subject_of
 from shared.job.spec import LAUNCHER
 from shared.job.views import Slots
 from shared.runtime.run import Runtime
-from tests.kit.builders import a_running_job, launcher, worker
+from tests.kit.builders import a_running_job, exited, launcher, worker
 from tests.kit.virtual_time import in_virtual_time, until
 from tests.kit.world import NAMESPACE, a_training_job
 from tests.memory.cluster import Call, Calm, MemoryCluster
@@ -70,6 +70,22 @@ def test_or_when_the_job_is_on_its_way_out():
     watching = watching_a_job_without_its_launcher()
     watching.show(a_resource(version=90, deleting=True))
     assert watching.settle() == [JobDeleting(version=90), PodsGone(uids=(UID,))]
+
+
+def test_its_end_in_its_deletion_waits_for_the_job_s_get_too():
+    watching = watching_a_job_without_its_launcher()
+    end = launcher(version=90, deleting=True, phase="Failed", exits=exited(143))
+    watching.show_pods(end)
+    assert watching.seen() == []
+    watching.answer(there=True)
+    assert watching.settle() == [PodsObserved(pods=(end,))]
+
+
+def test_a_launcher_that_ends_by_itself_waits_for_nothing():
+    watching = watching_a_job_without_its_launcher()
+    end = launcher(version=90, phase="Failed", exits=exited(1))
+    watching.show_pods(end)
+    assert watching.seen() == [PodsObserved(pods=(end,))]
 
 
 class LateJobs(Calm):
@@ -143,6 +159,21 @@ async def test_a_deleted_job_loses_no_launcher_whichever_watch_is_first(late: bo
         there.store.collect_garbage()
         await until(lambda: "PodsGone" in there.kinds() or "LauncherLost" in there.kinds(), "the launcher's end")
         there.weather.late = False
+        await until(lambda: "JobGone" in there.kinds(), "the job's end")
+    assert "LauncherLost" not in there.kinds()
+
+
+@in_virtual_time
+async def test_a_namespace_that_is_deleted_takes_the_pods_first_and_no_job_loses_its_launcher():
+    there = Late()
+    namespace = {"metadata": {"name": NAMESPACE, "finalizers": ["kubernetes"]}}
+    there.store.create(NAMESPACES, "", namespace)
+    async with there.watched():
+        there.store.delete(NAMESPACES, "", NAMESPACE)
+        there.store.delete(PODS, NAMESPACE, "resnet-launcher")
+        there.store.remove(PODS, NAMESPACE, "resnet-launcher")
+        await asyncio.sleep(30)
+        there.store.delete(TRAININGJOBS, NAMESPACE, "resnet")
         await until(lambda: "JobGone" in there.kinds(), "the job's end")
     assert "LauncherLost" not in there.kinds()
 

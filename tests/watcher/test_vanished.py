@@ -28,7 +28,7 @@ def test_a_job_that_no_list_shows_any_more_is_asked_for():
     watching.show(a_resource(version=1))
     assert watching.look().questions == ()
     watching.show(None)
-    assert watching.look().questions == (Confirm(epoch=0, launchers=(), missing=True),)
+    assert watching.look().questions == (Confirm(epoch=0, taken=(), missing=True),)
 
 
 def test_a_gone_job_is_asked_for_no_longer():
@@ -68,7 +68,7 @@ def test_an_answer_that_does_not_settle_the_question_is_asked_for_again(
 
 
 def test_an_answer_is_forgotten_when_its_question_is_asked_no_longer():
-    confirm = Confirm(epoch=0, launchers=())
+    confirm = Confirm(epoch=0, taken=())
     answers = Answers(presence=(confirm, Presence(there=False)))
     assert answers.kept([confirm]) == answers
     assert answers.kept([]) == UNANSWERED

@@ -17,7 +17,7 @@ from shared.job.events import watcher
 from shared.job.events.catalog import Fact
 from shared.job.fold import Histories
 from shared.job.naming import NO_UID, JobKey, Uid
-from shared.job.spec import JobSpec, Problem, going_on, waits_for_turn
+from shared.job.spec import LAUNCHER, JobSpec, Problem, going_on, waits_for_turn
 from shared.job.state import Job
 from shared.job.views import ChildView, PodView, ended
 
@@ -96,7 +96,7 @@ def _facts(
     force_after: int | None,
 ) -> Iterable[Fact]:
     resource, presence = cache.job(job.key), answers.of(confirm)
-    launchers = confirm.launchers if confirm is not None else ()
+    taken = confirm.taken if confirm is not None else ()
     if (found := heads.doubt(job, resource, answers)) is not None:
         return [found]
     if job.integrity.doubt is not None:
@@ -108,7 +108,7 @@ def _facts(
             return go_on
         # First what a lost history acted upon, and what it left: pods in any phase, as those that had ended stay ended.
         edited = [*_resource(job, cache, presence)] if job.generation else []
-        return edited or [*_pods(job, cache, launchers, presence)] or [*requests.lost(job, cache)] or go_on
+        return edited or [*_pods(job, cache, taken, presence)] or [*requests.lost(job, cache)] or go_on
     if (theirs := takeover.begun_by_another(job, resource, cache)) is not None:
         return [theirs]
     if cache.epoch < job.epoch:
@@ -130,9 +130,9 @@ def _facts(
         if not (cache.takes_over and cache.has_inherited(job) and cache.pods.listed):
             return [*takeover.obstructed(job, cache, pods=False)]
         # First its pods, in any phase; no service acts on the job before it is adopted.
-        first = [*_pods(job, cache, launchers, presence)]
+        first = [*_pods(job, cache, taken, presence)]
         return first or [*takeover.obstructed(job, cache, pods=True)] or [*takeover.adopted(job, cache)]
-    views = _pods(job, cache, launchers, presence) if pods else ()
+    views = _pods(job, cache, taken, presence) if pods else ()
     # A request scales a job of one kind, whatever its owner reference names.
     scalable = cache.listing_of(job) is cache.scalable
     scaled = requests.changed(job, cache, histories, settled=settled) if scalable else ()
@@ -254,22 +254,22 @@ def _in_parts(uids: list[Uid]) -> Iterator[tuple[Uid, ...]]:
         yield tuple(uids[start : start + UIDS_PER_EVENT])
 
 
-def _pods(job: Job, cache: Cache, lost: tuple[Uid, ...], presence: Presence | None) -> Iterator[Fact]:
-    """The changes of pods.  `lost` has the missing launchers, recorded once a GET has found their job."""
+def _pods(job: Job, cache: Cache, taken: tuple[Uid, ...], presence: Presence | None) -> Iterator[Fact]:
+    """The changes of pods; those that were `taken` from the job wait for a GET of it."""
     if not cache.pods.listed:
         return
     now = cache.pods_of(job.key)
-    changed = [pod for pod in now.values() if _changed(job, cache, pod)]
+    waiting = taken if presence is None else ()
+    changed = [pod for pod in now.values() if pod.uid not in waiting and _changed(job, cache, pod)]
     for some in _batches(sorted(changed, key=lambda pod: (pod.role, pod.index, pod.uid))):
         yield watcher.PodsObserved(pods=some, epoch=cache.epoch)
-    # The launcher of a deleted job is deleted with it.
-    launchers = () if _confirmed(presence, there=False) else lost
-    if _confirmed(presence, there=True):
-        for uid in launchers:
+    gone = [uid for uid, pod in job.pods.items() if uid not in now and cache.shows_gone(job, pod)]
+    lost = {uid for uid in taken if job.pods[uid].role == LAUNCHER and _confirmed(presence, there=True)}
+    for uid in gone:
+        if uid in lost:
             yield watcher.LauncherLost(uid=uid)
-    others = tuple(
-        uid for uid, pod in job.pods.items() if uid not in now and uid not in launchers and cache.shows_gone(job, pod)
-    )
+    # The launcher of a deleted job is deleted with it.
+    others = tuple(uid for uid in gone if uid not in lost and uid not in waiting)
     for start in range(0, len(others), UIDS_PER_EVENT):
         yield watcher.PodsGone(uids=others[start : start + UIDS_PER_EVENT])
 

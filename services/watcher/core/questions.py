@@ -15,12 +15,12 @@ replace = msgspec.structs.replace
 
 
 class Confirm(msgspec.Struct, frozen=True):
-    """Does the job exist?  Only its own GET proves that it is gone, or that it lost its launcher."""
+    """Does the job exist?  Only its own GET proves that it is gone, or that pods were taken from it."""
 
     epoch: int
     """The cache's epoch; an answer from another epoch does not count."""
-    launchers: tuple[Uid, ...]
-    """Launchers of the job that vanished before their end was seen."""
+    taken: tuple[Uid, ...]
+    """Pods that vanished or ended in their deletion, and with which the attempt ends."""
     missing: bool = False
     """The list of the job's kind lacks it; an answer from before does not count."""
 
@@ -31,6 +31,7 @@ class Presence(msgspec.Struct, frozen=True):
     there: bool
     """An object with the job's uid exists."""
     deleting: bool = False
+    """It is being deleted, or its namespace is."""
 
 
 class Named(msgspec.Struct, frozen=True):

@@ -1,32 +1,47 @@
-"""Jobs and launchers that a list lacks: which ones to GET, and when a list is implausible.  Pure."""
+"""Jobs that a list lacks and pods that were taken: when a job is asked for, and when a list is implausible.  Pure."""
+
+from collections.abc import Collection
 
 from services.watcher.core.cache import Cache
 from services.watcher.core.questions import Confirm
 from shared.job.naming import Uid
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job
+from shared.job.views import PodView, ended
 
 VANISHED_AT_ONCE = 10
 """If more jobs than this, and more than a fifth of all, are missing from one LIST, none counts as gone."""
 
 
 def question(job: Job, cache: Cache) -> Confirm | None:
-    """A GET of the job, if its list lacks it or its launcher vanished before its end was seen."""
-    launchers, lacks = _lost_launchers(job, cache), missing(job, cache) and not cache.held_back
-    return Confirm(cache.epoch, tuple(sorted(launchers)), lacks) if lacks or launchers else None
+    """A GET of the job, if its list lacks it or a pod that ends its attempt was taken from it."""
+    pods, lacks = _taken(job, cache), missing(job, cache) and not cache.held_back
+    return Confirm(cache.epoch, tuple(sorted(pods)), lacks) if lacks or pods else None
 
 
-def _lost_launchers(job: Job, cache: Cache) -> set[Uid]:
-    """Launchers that vanished before their end was seen, of a job that is not being deleted.
+def _taken(job: Job, cache: Cache) -> set[Uid]:
+    """Pods that vanished, or ended because they are being deleted, and with which the attempt ends.
 
-    Each is lost if a later GET still finds the job: the watch of pods may be ahead of the watch of jobs, and the
-    launcher of a deleted job is no failure.
+    Each is lost if a later GET still finds the job, and neither the job nor its namespace is being deleted: a watch of
+    pods may be ahead of that of jobs, and the controller of namespaces deletes pods before their job.  The pods of a
+    deleted job are no failure.
     """
     if cache.listing_of(job) is None or job.gone or job.deleting or not cache.pods.listed:
         return set()
-    launchers = [pod for pod in job.pods.values() if pod.role == LAUNCHER and pod.slot in job.attempt.slots]
-    now = cache.pods_of(job.key)
-    return {pod.uid for pod in launchers if pod.uid not in now and cache.shows_gone(job, pod)}
+    now, roles = cache.pods_of(job.key), _ending(job)
+    pods = [pod for pod in job.pods.values() if pod.role in roles and pod.slot in job.attempt.slots]
+    return {pod.uid for pod in pods if _is_taken(now.get(pod.uid)) and (pod.uid in now or cache.shows_gone(job, pod))}
+
+
+def _is_taken(seen: PodView | None) -> bool:
+    return seen is None or (seen.deleting and ended(seen))
+
+
+def _ending(job: Job) -> Collection[str]:
+    """The roles with whose pods an attempt ends."""
+    if job.spec is None or job.spec.has_launcher or job.spec.handling.restarts == "Pod":
+        return (LAUNCHER,)
+    return (job.spec.handling.leader,)
 
 
 def missing(job: Job, cache: Cache) -> bool:
