@@ -36,6 +36,7 @@ VERSION: Json = {
     "compiler": "cpython",
     "platform": "python",
 }
+OPENAPI_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 OPEN_PATHS = ("/healthz", "/livez", "/readyz", "/version")
 """Paths that need no token, as in a real server."""
 
@@ -192,6 +193,9 @@ class ApiServer:
                 return answer(discovery.resources(registry, "", version))
             case ["apis", group, version]:
                 return answer(discovery.resources(registry, group, version))
+            case ["openapi", "v2"]:
+                # kubectl looks here for a kind that version 3 lacks: an empty document has it say that there is none.
+                return web.Response(body=b"", content_type=OPENAPI_V2)
             case ["openapi", "v3"]:
                 aggregated = self.aggregation.described() if self.aggregation else {}
                 return answer({"paths": discovery.openapi_paths(registry) | aggregated})

@@ -127,6 +127,12 @@ def test_apply_creates_changes_and_leaves_alone(jobs):
     assert jobs("delete", "tj", "mnist") == 'trainjob.example.dev "mnist" deleted\n'
 
 
+def test_a_kind_that_is_not_there_is_named(kubectl):
+    answer = kubectl.run("apply", "-f", "-", stdin="apiVersion: no.such/v1\nkind: Thing\nmetadata: {name: a}\n")
+    assert answer.returncode == 1
+    assert 'no matches for kind "Thing" in version "no.such/v1"' in answer.stderr
+
+
 def test_what_the_schema_forbids_is_said(job):
     too_many = job.run("apply", "-f", "-", stdin=JOB.replace("replicas: 2", "replicas: 9"))
     assert 'The TrainJob "mnist" is invalid: spec: Invalid value: eight workers' in too_many.stderr
