@@ -40,6 +40,7 @@ from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, JobSpec, RuntimeUsed
 from shared.job.state import Job
 from shared.job.steps import Effect, Step
+from shared.job.timing import CREATED_WITHIN_SECONDS
 from shared.process.dependencies import Dependencies
 from shared.runtime.acts import Context
 from shared.runtime.ownership import QUICK_SECONDS, conflict, is_controlled, is_there, must_be_controlled, must_be_ours
@@ -279,7 +280,8 @@ class Scheduler:
         """Create the object; return None if its name is taken."""
         what = f"create {resource.kind} {job.key.namespace}/{manifest['metadata']['name']}"
         try:
-            return await self._cluster.create(resource, job.key.namespace, manifest)
+            within = CREATED_WITHIN_SECONDS if resource is PODS else 0
+            return await self._cluster.create(resource, job.key.namespace, manifest, within=within)
         except Transient as trouble:
             if trouble.words:
                 raise without_values(trouble, what, manifest) from None

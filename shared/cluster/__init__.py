@@ -104,11 +104,12 @@ class Cluster(Protocol):
     async def get(self, resource: Resource[T], namespace: str, name: str) -> T | None:
         """The object as it is now (a consistent read), or None when it does not exist."""
 
-    async def create(self, resource: Resource[T], namespace: str, manifest: Manifest) -> T:
+    async def create(self, resource: Resource[T], namespace: str, manifest: Manifest, *, within: int = 0) -> T:
         """Create it.  Raises `Refused(reason="AlreadyExists")` when the name is taken.
 
         A pod with a field that the API server does not know is `Refused(reason="UnknownField")`; of other kinds it
         drops such a field.
+        The API server creates it `within` so many seconds of the call's arrival, or never; 0 leaves that to the server.
         """
 
     async def would_create(self, resource: Resource[T], namespace: str, manifest: Manifest) -> None:

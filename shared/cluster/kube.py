@@ -87,8 +87,9 @@ class KubeCluster:
             raise trouble(failure.status, what) from failure
         return read_object(resource, answer.body)
 
-    async def create(self, resource: Resource[T], namespace: str, manifest: Manifest) -> T:
-        return await self._post(resource, namespace, manifest, "create", {})
+    async def create(self, resource: Resource[T], namespace: str, manifest: Manifest, *, within: int = 0) -> T:
+        query = {"timeout": f"{within}s"} if within else {}
+        return await self._post(resource, namespace, manifest, "create", query)
 
     async def would_create(self, resource: Resource[T], namespace: str, manifest: Manifest) -> None:
         await self._post(resource, namespace, manifest, "try to create", {"dryRun": "All"})

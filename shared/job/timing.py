@@ -22,10 +22,17 @@ from shared.job.waiting import WAITING_SECONDS, waiting
 SCHEDULING_TIMEOUT_SECONDS = 600
 """The default of schedulingTimeoutSeconds for a running job below its minimum (docs: contract, TrainingJob.spec)."""
 
-UNSEEN_SECONDS = 5
-"""How long the next attempt waits for pods that were created but not seen when the attempt ended.
+CREATED_WITHIN_SECONDS = 15
+"""The API server creates a pod within this time of the call's arrival, or never.
 
-Working watches show a pod within a tenth of a second.
+Webhooks are part of that time; they have 10 s each unless their configuration says otherwise.
+"""
+
+UNSEEN_SECONDS = CREATED_WITHIN_SECONDS + 5
+"""How long the next attempt waits for pods that were not seen when the attempt ended.
+
+After that none comes any more: what arrived before the end was created within its time or never, and working watches
+show a pod within a tenth of a second.  The rest is for the way to the server.
 """
 
 JOB_WAIT_SECONDS = 60

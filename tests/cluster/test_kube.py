@@ -38,6 +38,14 @@ class TestCalls:
         assert (asked.method, asked.path) == ("POST", "/api/v1/namespaces/team-a/pods")
         assert asked.body == {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
 
+    async def test_a_creation_may_have_a_deadline_that_the_server_keeps(
+        self, cluster: KubeCluster, server: ScriptedApiServer
+    ) -> None:
+        server.answers.append(ok(a_pod("p", 5)))
+        await cluster.create(PODS, "team-a", {"metadata": {"name": "p"}}, within=15)
+        (asked,) = server.asked
+        assert asked.query["timeout"] == "15s"
+
     async def test_a_patch_is_a_merge_patch(self, cluster: KubeCluster, server: ScriptedApiServer) -> None:
         server.answers.append(ok(a_pod("p", 5)))
         await cluster.patch(PODS, "team-a", "p", {"status": {"phase": None}}, subresource="status")

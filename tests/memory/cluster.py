@@ -35,6 +35,8 @@ class Call(msgspec.Struct, frozen=True):
     namespace: str
     name: str = ""
     subresource: str = ""
+    within: int = 0
+    """Seconds within which the server has to carry it out; 0 sets no bound."""
 
 
 class Weather(Protocol):
@@ -127,10 +129,10 @@ class MemoryCluster:
         )
         return held.read(resource) if held is not None else None
 
-    async def create(self, resource: Resource[T], namespace: str, manifest: Manifest) -> T:
+    async def create(self, resource: Resource[T], namespace: str, manifest: Manifest, *, within: int = 0) -> T:
         name = (manifest.get("metadata") or {}).get("name", "")
         held = await self._call(
-            Call("create", resource.plural, namespace, name),
+            Call("create", resource.plural, namespace, name, within=within),
             lambda: self._of(resource).create(resource, namespace, manifest),
         )
         return held.read(resource)

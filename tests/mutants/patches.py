@@ -566,6 +566,11 @@ PATCHES = (
         ("tests/watcher/test_clock.py",),
     ),
     Patch(
+        "the creation of a pod has no deadline",
+        ((SCHEDULER, "CREATED_WITHIN_SECONDS if resource is PODS else 0", "0"),),
+        ("tests/service/test_late_creations.py",),
+    ),
+    Patch(
         "a promise begins when its author's clock said so",
         ((TIMING, "anchor.logged or anchor.time", "anchor.time"),),
         ("tests/service/test_clocks.py",),

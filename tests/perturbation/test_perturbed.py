@@ -53,9 +53,9 @@ async def test_a_call_in_trouble_does_not_change_the_end(rig: Rig):
 class Careless(KubeCluster):
     """Takes an error of the API server for success."""
 
-    async def create(self, resource: Resource[Any], namespace: str, manifest: Manifest) -> Any:
+    async def create(self, resource: Resource[Any], namespace: str, manifest: Manifest, *, within: int = 0) -> Any:
         try:
-            return await super().create(resource, namespace, manifest)
+            return await super().create(resource, namespace, manifest, within=within)
         except Transient:
             return Object()
 

@@ -80,7 +80,7 @@ class Listed(MemoryCluster):
         found: T | None = self._jobs.get((namespace, name)) if resource == TRAININGJOBS else None
         return found
 
-    async def create(self, resource: Resource[T], namespace: str, manifest: Manifest) -> T:
+    async def create(self, resource: Resource[T], namespace: str, manifest: Manifest, *, within: int = 0) -> T:
         raise AssertionError(f"create {resource.kind} {manifest}")
 
     async def patch(

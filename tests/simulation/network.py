@@ -29,6 +29,9 @@ PATIENCE_SECONDS = 2.0
 LONGEST_LATE_SECONDS = 5.0
 """A call that its sender gave up is carried out at most so much later."""
 
+LATEST_SECONDS = 60.0
+"""The same for a call that its server gives up by itself."""
+
 BUSY_SECONDS = 1.0
 
 MOST_OLD_LISTS = 2
@@ -99,8 +102,11 @@ class Link:
             return 0.02 + 0.5 * self._chance.random()
         return 0.000_5 + 0.003 * chance
 
-    async def call(self, work: Callable[[], R]) -> R:
-        """Let the server do `work`.  Raises what it raises, and `Transient` if there was no answer in time."""
+    async def call(self, work: Callable[[], R], within: int = 0) -> R:
+        """Let the server do `work`, `within` so many seconds or never.
+
+        Raises what it raises, and `Transient` if there was no answer in time.
+        """
         if self.closed:
             raise Refused("the run is over", reason="Closed")
         loop = asyncio.get_running_loop()
@@ -145,7 +151,11 @@ class Link:
 
         if fate == "late":
             lose()
-            way += PATIENCE_SECONDS + LONGEST_LATE_SECONDS * self._chance.random()
+            late = PATIENCE_SECONDS + (LATEST_SECONDS if within else LONGEST_LATE_SECONDS) * self._chance.random()
+            way += late
+            if within and late > within:
+                # The server's own deadline has ended it.
+                return await answer
         loop.call_later(way, arrive, context=self._outside)
         return await answer
 
@@ -213,7 +223,7 @@ class NetworkedCluster(MemoryCluster):
             return result
 
         self._must_be_open(call)
-        return await self._link.call(acting)
+        return await self._link.call(acting, call.within)
 
     def _version_listed(self, resource: Resource[Any]) -> int:
         return self._link.version_listed(resource.kind, self._store.version)

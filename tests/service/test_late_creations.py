@@ -1,0 +1,63 @@
+"""A creation whose answer never came and that lands late: no pod of an earlier attempt comes beside the next one."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from shared.cluster import Resource
+from shared.cluster.kinds import PODS
+from shared.errors import Transient
+from shared.frameworks.training_job import TRAININGJOBS
+from shared.job.naming import ATTEMPT
+from tests.kit.virtual_time import in_virtual_time
+from tests.kit.world import World, a_training_job
+from tests.memory.cluster import MemoryCluster
+
+LATE = "resnet-launcher"
+
+
+class Slow(MemoryCluster):
+    """The API server carries the first creation of one pod out after some seconds, or not after its time."""
+
+    seconds = 0.0
+    under_way = False
+
+    async def create(self, resource: Resource[Any], namespace: str, manifest: Any, *, within: int = 0) -> Any:
+        if manifest["metadata"]["name"] != LATE or resource is not PODS or self.under_way:
+            return await super().create(resource, namespace, manifest, within=within)
+        self.under_way = True
+        if not within or self.seconds <= within:
+            asyncio.get_running_loop().call_later(self.seconds, self._store.create, PODS, namespace, manifest)
+        await asyncio.sleep(30)
+        raise Transient("no answer")
+
+
+class SlowWorld(World):
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+        self.slow = Slow(self.store)
+
+    async def cluster(self, author: str) -> MemoryCluster:
+        if author != "scheduler":
+            return await super().cluster(author)
+        self.slow = Slow(self.store)
+        self.slow.seconds = self.seconds
+        return self.slow
+
+
+@pytest.mark.parametrize("seconds", [12.0, 40.0], ids=["before the server's deadline", "after it"])
+@in_virtual_time
+async def test_a_pod_whose_creation_lands_late_never_is_beside_the_next_attempt(seconds: float):
+    async with SlowWorld(seconds) as world:
+        world.apply(TRAININGJOBS, a_training_job(workers=2))
+        await world.until(lambda: world.slow.under_way)
+        world.stuck |= {"resnet-worker-0", "resnet-worker-1"}
+        world.annotate("resnet", {"muster.dev/restart": "now"})
+        together = set[frozenset[str]]()
+        for _ in range(600):
+            together.add(frozenset(held.manifest["metadata"]["labels"][ATTEMPT] for held in world.pods().values()))
+            await asyncio.sleep(0.1)
+        assert together == {frozenset(), frozenset({"0"}), frozenset({"1"})}
+        assert world.job().attempt.number == 1
