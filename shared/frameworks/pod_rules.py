@@ -94,7 +94,7 @@ CONTAINER: Mapping[str, Rule] = MappingProxyType(
         "lifecycle": PASSED,
         "livenessProbe": PASSED,
         "name": PASSED,
-        "ports": Rule("added to", "The kind's own port, unless the training container has one of its name."),
+        "ports": Rule("added to", "The kind's own port, unless the training container has one of its name or number."),
         "readinessProbe": Rule(note="That of the training container says when the pod is Ready."),
         "resizePolicy": PASSED,
         "resources": Rule(note="`alpha.kubernetes.io/nvidia-gpu` becomes `nvidia.com/gpu`."),

@@ -306,7 +306,10 @@ class Replicated(Framework):
         ours = [{"name": name, "value": value} for name, value in wanted.items() if name not in named]
         properties = self.container_properties
         ports: list[Any] = container.get("ports") or []
-        if port and not any(known.get("name") == properties.port_name for known in ports):
+        # In the node's network a pod may have each port once.
+        if port and not any(
+            known.get("name") == properties.port_name or known.get("containerPort") == port for known in ports
+        ):
             ports = [*ports, {"name": properties.port_name, "containerPort": port}]
         return container | {"env": [*ours, *theirs]} | ({"ports": ports} if ports else {})
 

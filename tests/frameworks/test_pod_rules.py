@@ -175,3 +175,9 @@ def test_what_never_reaches_a_pod_is_refused(field: str, meant: str) -> None:
     assert isinstance(found, tuple)
     assert [(problem.reason, problem.field) for problem in found] == [("UnknownField", f"{WORKER}.{field}")]
     assert found[0].message == (f"write {meant}" if meant else "leave it out: no pod has such a field")
+
+
+def test_a_port_of_the_kinds_number_is_not_added_again() -> None:
+    port = {"name": "own", "containerPort": 2222}
+    job = changed(tf_job(), "spec.tfReplicaSpecs.Worker.template.spec.containers[0].ports", [port])
+    assert pod_for(custom(job), Slot(0, "worker", 0), TFJOB)["spec"]["containers"][0]["ports"] == [port]
