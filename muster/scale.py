@@ -56,9 +56,9 @@ def _elastic(job: Custom, target: Target) -> tuple[Scale | None, JobSpec | None]
 def _must_be_within_bounds(target: Target, spec: JobSpec, size: int) -> None:
     """Raise `Refused` for a size out of the job's bounds, because the request would fail."""
     worker = spec.worker
-    if size < worker.min_replicas or (worker.max_replicas is not None and size > worker.max_replicas):
+    if size < worker.least or (worker.max_replicas is not None and size > worker.max_replicas):
         most = f" to {worker.max_replicas}" if worker.max_replicas is not None else " or more"
-        words = f"{target.label} has {worker.min_replicas}{most} workers, and not {size}: change its bounds first"
+        words = f"{target.label} has {worker.least}{most} workers, and not {size}: change its bounds first"
         raise Refused(words, reason="Invalid")
 
 

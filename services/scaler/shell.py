@@ -23,6 +23,7 @@ from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import Author
 from shared.job.fold import History
 from shared.job.naming import HOSTS_LINKING, HOSTS_VERSION, JobKey, config_name
+from shared.job.reasons import NO_SCALE
 from shared.job.spec import OWNED_BY_ANOTHER
 from shared.job.state import Job
 from shared.job.steps import Effect, Step
@@ -73,6 +74,8 @@ class Scaler:
                 await self._touch(context.job, effect, HOSTS_VERSION)
             case effects.LinkHosts():
                 await self._link(context.job, effect)
+            case effects.WriteSize():
+                await self._write_size(context.job, effect)
             case effects.OwnRequest():
                 await self._own(context.job, effect)
             case effects.DeleteHosts():
@@ -161,6 +164,26 @@ class Scaler:
                 raise
         else:
             self._launchers[key] = patched.metadata
+
+    async def _write_size(self, job: Job, effect: effects.WriteSize) -> None:
+        """Write the size through `/scale`, which changes nothing else.
+
+        Raises `Transient` if the resource has changed since the decision: an edit of a person comes first.
+        """
+        resource, key = self._kinds.of(job).resource, job.key
+        held = await self._cluster.get(resource.by_metadata, key.namespace, key.name)
+        if held is None or held.metadata.uid != key.uid:
+            return
+        if held.metadata.generation != effect.generation:
+            raise Transient(f"{key} has changed since the decision", retry_after=QUICK_SECONDS)
+        patch = {"metadata": {"resourceVersion": held.metadata.resource_version}, "spec": {"replicas": effect.size}}
+        try:
+            await self._cluster.patch(resource, key.namespace, key.name, patch, subresource="scale")
+        except Refused as refusal:
+            if refusal.reason != "NotFound":
+                raise
+            # A definition of another release, or of the operator before Muster.
+            raise Refused(f"{resource.plural} have no scale subresource", reason=NO_SCALE) from refusal
 
     async def _own(self, job: Job, effect: effects.OwnRequest) -> None:
         resource, namespace, framework = REQUESTS[effect.kind], job.key.namespace, self._kinds.of(job)

@@ -291,6 +291,8 @@ def _worker(roles: reading.Fields, promises: Promises, *, slots_given: bool) -> 
         replicas=replicas or 1,
         min_replicas=least or replicas or 1,
         max_replicas=most,
+        follows=not role.has("minReplicas"),
+        written=role.has("replicas"),
         restart_policy=_restart_policy(role),
         container=name,
     )

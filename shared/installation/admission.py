@@ -160,6 +160,7 @@ RULES = (
         "exec",
     ),
     Rule("scaler", "UPDATE", (SCALEINS, SCALEOUTS), _ONLY_OWNED, "only a job of ours is added to its owners"),
+    Rule("scaler", "UPDATE", (Jobs.WITH_REQUESTS,), subresource="scale"),
     Rule("status", "UPDATE", (Jobs.EVERY, SCALEINS, SCALEOUTS), subresource="status"),
     Rule("status", "CREATE", (EVENTS,), _ABOUT_OURS, "it is not about a job or a scale request"),
 )

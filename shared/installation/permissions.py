@@ -137,7 +137,8 @@ PERMISSIONS = (
     Permission("scaler", ("patch",), (PODS,), "`NudgeLauncher`, `LinkHosts`: annotations of the launcher"),
     Permission("scaler", ("get",), (PODS,), f"every patch of a launcher, every command in it: {WHOSE}"),
     Permission("scaler", ("get", "patch"), REQUESTS, "`OwnRequest`: the job becomes the request's owner"),
-    Permission("scaler", ("get",), (Jobs.WITH_REQUESTS,), "`OwnRequest`: that job is there; only its metadata"),
+    Permission("scaler", ("get",), (Jobs.WITH_REQUESTS,), "`OwnRequest`, `WriteSize`: the job; only its metadata"),
+    Permission("scaler", ("patch",), (Jobs.WITH_REQUESTS,), "`WriteSize`: the size that requests led to", "scale"),
     Permission(
         "scaler",
         ("delete",),

@@ -34,6 +34,9 @@ DRAIN_FORCED = "DrainForced"
 
 SCRIPT_OUTCOME_UNKNOWN = "ScriptOutcomeUnknown"
 
+MANAGER = "muster"
+"""The name that Muster's services give themselves at the API server."""
+
 JOB_NOT_FOUND = "JobNotFound"
 NEVER_BOUND = "no job of that name came within the timeout; create the request again once the job is there"
 
@@ -158,9 +161,15 @@ def resized(job: Job, before: JobSpec | None, by: tuple[Actor, ...], at: At) -> 
     """
     if before is None or job.spec is None or not job.phase or job.over:
         return job
-    replicas = job.spec.worker.replicas
+    replicas, follows = job.spec.worker.replicas, job.spec.worker.follows
     if replicas == before.worker.replicas:
-        return job
+        return job if follows else with_scaling(job, least=0)
+    if _is_written_back(job, replicas, by):
+        # An edit that failed had moved the minimum that follows it.
+        least = min(job.scaling.least or before.worker.min_replicas, replicas)
+        job = replace(job, refusals=no_longer_refused(job.refusals, ("WriteSize",)))
+        return with_scaling(job, least=least if follows else 0)
+    job = with_scaling(job, least=0)
     requests = job.scaling.requests
     others = {uid: known for uid, known in requests.items() if known.resize is None or known.phase != "Pending"}
     job = with_scaling(job, requests=others)
@@ -168,6 +177,22 @@ def resized(job: Job, before: JobSpec | None, by: tuple[Actor, ...], at: At) -> 
         # Before the first slots the job has no size: they follow the spec.
         return with_scaling(job, size=replicas if job.scaling.size else 0)
     return with_edit(job, replicas, at, by)
+
+
+def _is_written_back(job: Job, replicas: int, by: tuple[Actor, ...]) -> bool:
+    """True if the resource got the size that the job has, and not a new wish.
+
+    While a request waits, the same number from another client is a wish that comes after it.
+    """
+    scaling, request = job.scaling, job.scaling.open_request
+    if job.spec is None or not job.spec.worker.written or replicas != scaling.size:
+        return False
+    if request is not None and not request.published:
+        return False
+    waiting = [known for known in scaling.requests.values() if not known.over and known is not request]
+    if any(known.resize is not None for known in waiting):
+        return False
+    return not waiting or not by or any(actor.manager == MANAGER for actor in by)
 
 
 def with_edit(job: Job, replicas: int, at: At, by: tuple[Actor, ...] = ()) -> Job:

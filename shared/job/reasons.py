@@ -36,6 +36,7 @@ JOB_SUSPENDED = "JobSuspended"
 NAME_HELD = "NameHeld"
 WAITS_FOR_QUOTA = "WaitsForQuota"
 LAUNCHER_UNSCHEDULABLE = "LauncherUnschedulable"
+NO_SCALE = "NoScale"
 NOT_OURS = "NotOurs"
 NO_LAUNCHER = "NoLauncher"
 EXEC_OFF = "ExecOff"
@@ -190,6 +191,7 @@ REFUSALS = {
     "NamespaceTerminating": Reason("the namespace is being deleted"),
     "NotAsked": Reason("the resource does not ask for what the log says it does", since="0.2"),
     "NoPriorityClass": Reason("there is no WorkloadPriorityClass of the name in the job's label", since="0.2"),
+    NO_SCALE: Reason("the definition of this kind of job has no scale subresource", final=FINAL, since="0.2"),
     NOT_OURS: Reason("an object that the log calls the job's is not, by its controller and labels", since="0.2"),
     "QuotaExceeded": Reason("the namespace's quota is used up"),
     RUNTIME_CHANGED: Reason(

@@ -14,6 +14,8 @@ class Scaling(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     size: int = 0
     """The wanted number of workers, with which a restart begins.  Requests change it, losses do not."""
+    least: int = 0
+    """The minimum of a job that names none, while its resource has the size that requests led to; 0 otherwise."""
     requests: Mapping[Uid, Request] = {}
     """In the order first seen."""
     open: Uid = Uid("")

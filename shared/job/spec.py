@@ -84,11 +84,20 @@ class RoleSpec(msgspec.Struct, frozen=True, kw_only=True):
     min_replicas: int = 1
     max_replicas: int | None = None
     """None means no upper bound."""
+    follows: bool = False
+    """True if the resource names no minimum: `min_replicas` is then the number of an edit, or of the beginning."""
+    written: bool = False
+    """True if the resource has a number of workers, which is to be the size that scale requests lead to."""
     restart_policy: RestartPolicy = "Never"
     container: str = ""
     """The training container, whose exit is the pod's."""
     stem: str = ""
     """The names of its pods without the index; empty for et-operator's names."""
+
+    @property
+    def least(self) -> int:
+        """The smallest number that the resource may have: `min_replicas`, or 1 where that follows the number."""
+        return 1 if self.follows else self.min_replicas
 
 
 class Handling(msgspec.Struct, frozen=True, kw_only=True):

@@ -341,12 +341,21 @@ def running_workers(job: Job) -> int:
     return sum(1 for slot in running if slot.role == WORKER and slot in slots)
 
 
+def least_workers(job: Job) -> int:
+    """The number of workers that no scaling goes below.
+
+    Where a job names none it is the number of its beginning or its newest edit; a size that Muster writes back after a
+    request does not move it.
+    """
+    return job.scaling.least or (job.spec.worker.min_replicas if job.spec is not None else 0)
+
+
 def needed_workers(job: Job) -> int:
     """The number of workers that have to run: minReplicas, or the present size if that is smaller.
 
     An absent minReplicas means replicas, so an edit of replicas raises it before the job has grown.
     """
-    minimum = job.spec.worker.min_replicas if job.spec is not None else 0
+    minimum = least_workers(job)
     return min(minimum, job.scaling.size or minimum)
 
 

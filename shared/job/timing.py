@@ -115,7 +115,7 @@ def _retried(job: Job, effect: str, refusal: Refusal) -> bool:
         return False
     if not refusal.permanent:
         return True
-    return effect != "PatchStatus" and job.under_way and not job.over
+    return effect not in ("PatchStatus", "WriteSize") and job.under_way and not job.over
 
 
 def _of_scaling(request: Request) -> Iterator[Timer]:

@@ -29,7 +29,15 @@ def test_fields_that_are_absent_have_their_documented_defaults() -> None:
         framework="training",
         roles=(
             RoleSpec(name=LAUNCHER, replicas=1, container="main"),
-            RoleSpec(name=WORKER, replicas=2, min_replicas=2, max_replicas=None, container="main"),
+            RoleSpec(
+                name=WORKER,
+                replicas=2,
+                min_replicas=2,
+                max_replicas=None,
+                follows=True,
+                written=True,
+                container="main",
+            ),
         ),
         slots_per_worker=1,
         attach_mode="ssh",
@@ -43,6 +51,7 @@ def test_a_worker_that_says_nothing_of_its_number_is_one() -> None:
     document = changed(training_job(), f"{ROLES}.worker.replicas", ABSENT)
     worker = parsed(changed(document, f"{ROLES}.worker.minReplicas", ABSENT)).worker
     assert (worker.replicas, worker.min_replicas) == (1, 1)
+    assert not worker.written, "the scale subresource has no place to write to"
     (problem,) = refused(changed(document, f"{ROLES}.worker.minReplicas", 2))
     assert problem.reason == "BelowMinimum"
 
@@ -67,7 +76,9 @@ def test_every_field_arrives_in_the_canonical_spec() -> None:
         framework="training",
         roles=(
             RoleSpec(name=LAUNCHER, replicas=1, restart_policy="Always", container="main"),
-            RoleSpec(name=WORKER, replicas=2, max_replicas=9, restart_policy="ExitCode", container="main"),
+            RoleSpec(
+                name=WORKER, replicas=2, max_replicas=9, written=True, restart_policy="ExitCode", container="main"
+            ),
         ),
         slots_per_worker=4,
         clean_pod_policy="All",

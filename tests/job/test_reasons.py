@@ -165,7 +165,7 @@ def test_a_sentence_begins_in_lower_case_and_has_no_full_stop(part: str):
 
 
 def test_what_is_refused_for_a_final_reason_is_permanent():
-    assert PERMANENT == ("Invalid", "UnknownField")
+    assert PERMANENT == ("Invalid", "NoScale", "UnknownField")
 
 
 def test_a_sentence_has_its_values_put_in():

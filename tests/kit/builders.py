@@ -26,6 +26,8 @@ def a_spec(
     of_workers: RestartPolicy = "Never",
     of_launcher: RestartPolicy = "Never",
     word: str = "",
+    follows: bool = False,
+    written: bool = False,
     **more: Any,
 ) -> JobSpec:
     return JobSpec(
@@ -37,6 +39,8 @@ def a_spec(
                 replicas=workers,
                 min_replicas=least,
                 max_replicas=most,
+                follows=follows,
+                written=written,
                 container="main",
                 restart_policy=of_workers,
             ),

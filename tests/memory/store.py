@@ -20,6 +20,7 @@ from shared.cluster.decoding import encode
 from shared.cluster.kinds import PODS
 from shared.cluster.objects import Object
 from shared.errors import Conflict, Refused
+from shared.frameworks.kinds import BUILT_IN
 from tests.memory.merge import merged
 from tests.memory.trouble import Faults, Outage
 from tests.memory.watching import Change, Check, Held, Kind, View
@@ -151,10 +152,12 @@ class MemoryStore:
     def patch(
         self, resource: Resource[T], namespace: str, name: str, manifest: Manifest, *, subresource: str = ""
     ) -> Held:
-        """Merge-patch; the subresource is `status` or none.  A patch that changes nothing makes no version."""
+        """Merge-patch; the subresource is `status`, `scale` or none.  A patch that changes nothing makes no version."""
         what = f"patch {resource.kind} {namespace}/{name}"
         held = self.get(resource, namespace, name)
         has_status = resource.plural not in WITHOUT_STATUS
+        if held is not None and subresource == "scale":
+            manifest, subresource = _unscaled(resource, manifest), ""
         if held is None or (subresource and not (subresource == "status" and has_status)):
             raise Refused(f"{what} {subresource}".rstrip() + ": not found", reason="NotFound")
         manifest = _own(manifest)
@@ -363,6 +366,18 @@ def _is_held_back(metadata: Mapping[str, Any]) -> bool:
 def _content(manifest: Manifest) -> dict[str, Any]:
     """The part whose changes the generation counts: all but metadata and status."""
     return {name: value for name, value in manifest.items() if name not in ("metadata", "status")}
+
+
+def _unscaled(resource: Resource[Any], scale: Manifest) -> Manifest:
+    """The patch of a job that a patch of its `scale` stands for."""
+    paths = [kind.definition.scale for kind in BUILT_IN if kind.resource.plural == resource.plural]
+    path = next((path for path in paths if path is not None), None)
+    if path is None:
+        raise Refused(f"{resource.plural}/scale: not found", reason="NotFound")
+    change: Any = scale["spec"]["replicas"]
+    for step in reversed(path.spec.strip(".").split(".")):
+        change = {step: change}
+    return {"metadata": scale["metadata"], **change}
 
 
 def _with(manifest: Manifest, name: str, value: Any) -> dict[str, Any]:

@@ -161,7 +161,9 @@ async def test_required_fields_are_always_written():
                 assert {*status["history"]} == {"log", "sequence", "hash"}
         last = world.status(TRAININGJOBS, "resnet")
         assert last["startTime"] <= last["completionTime"]
-        assert last["observedGeneration"] == 1
+        held = world.store.get(TRAININGJOBS, NAMESPACE, "resnet")
+        assert held is not None
+        assert last["observedGeneration"] == held.metadata["generation"]
 
 
 @in_virtual_time

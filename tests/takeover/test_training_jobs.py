@@ -67,6 +67,8 @@ async def test_it_scales_both_ways_and_finishes():
     before = uids(world)
     async with world:
         await world.running()
+        # The Services have Muster's labels, too.
+        await world.quiet()
         world.apply(SCALEOUTS, a_scale_out(1))
         await world.phase("ScaleSucceeded", SCALEOUTS, "out")
         assert launcher.hosts == [*BOTH, "resnet-worker-2"]

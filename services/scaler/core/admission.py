@@ -12,7 +12,7 @@ from shared.job.naming import Slot
 from shared.job.policies import replacement
 from shared.job.request import Request
 from shared.job.spec import RoleSpec, ScaleSpec
-from shared.job.state import Job
+from shared.job.state import Job, least_workers
 from shared.job.text import counted, range_words
 from shared.job.timing import SCHEDULING_TIMEOUT_SECONDS
 from shared.job.views import Member, ranges
@@ -43,11 +43,12 @@ def _above_maximum(request: Request, role: RoleSpec, workers: int) -> ScaleRejec
     return _rejected(request, "AboveMaximum", workers=counted(workers, "worker"), maximum=role.max_replicas)
 
 
-def _below_minimum(request: Request, role: RoleSpec, workers: int) -> ScaleRejected | None:
-    if workers >= role.min_replicas:
+def _below_minimum(request: Request, job: Job, workers: int) -> ScaleRejected | None:
+    minimum = least_workers(job)
+    if workers >= minimum:
         return None
     left = counted(max(workers, 0), "worker")
-    return _rejected(request, reasons.BELOW_MINIMUM, workers=left, minimum=role.min_replicas)
+    return _rejected(request, reasons.BELOW_MINIMUM, workers=left, minimum=minimum)
 
 
 def _of_request(job: Job, request: Request, spec: ScaleSpec, policy: Policy) -> ScaleAccepted | ScaleRejected:
@@ -68,7 +69,7 @@ def _of_request(job: Job, request: Request, spec: ScaleSpec, policy: Policy) -> 
     leaving = _named(job, spec.pod_names) if spec.pod_names else scale_in.victims(job, spec.count or 0)
     if not leaving:
         return _rejected(request, "NothingToDelete")
-    if rejected := _below_minimum(request, job.spec.worker, size - max(len(leaving), spec.count or 0)):
+    if rejected := _below_minimum(request, job, size - max(len(leaving), spec.count or 0)):
         return rejected
     return ScaleAccepted(
         request=request.uid,
@@ -83,7 +84,7 @@ def _of_edit(job: Job, request: Request, size: int, policy: Policy) -> ScaleAcce
     """Accept or reject an edit of the job's own number of workers, by its size when the edit's turn comes."""
     assert job.spec is not None
     role = job.spec.worker
-    if rejected := _above_maximum(request, role, size) or _below_minimum(request, role, size):
+    if rejected := _above_maximum(request, role, size) or _below_minimum(request, job, size):
         return rejected
     # An edit has no timeout of its own, and new workers may have to wait for new nodes.
     deadline = job.spec.scheduling_timeout_seconds or SCHEDULING_TIMEOUT_SECONDS

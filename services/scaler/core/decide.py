@@ -1,6 +1,6 @@
 """Decides the scaler's next steps for a job.  Pure."""
 
-from services.scaler.core import disruption, membership, queue
+from services.scaler.core import disruption, membership, queue, size
 from services.scaler.core.policy import Policy
 from shared.job.naming import NO_UID
 from shared.job.state import Job
@@ -17,4 +17,5 @@ def decide(job: Job, policy: Policy) -> list[Step]:
         return []
     if job.over:
         return queue.after_the_end(job)
-    return [*membership.next_steps(job, policy), *disruption.next_steps(job), *queue.next_steps(job, policy)]
+    steps = [*membership.next_steps(job, policy), *disruption.next_steps(job), *queue.next_steps(job, policy)]
+    return [*steps, *size.next_steps(job)]

@@ -47,6 +47,15 @@ class LinkHosts(Effect, frozen=True):
     version: int
 
 
+class WriteSize(Effect, frozen=True):
+    """Write the number of workers into the job's resource, if that still has this generation."""
+
+    target: ClassVar[str] = "size"
+
+    size: int
+    generation: int
+
+
 class OwnRequest(Effect, frozen=True):
     """Make the job the request's controller owner: the request can then bind to no other job."""
 

@@ -4,7 +4,7 @@ An edit of the job's own number of workers waits in the same queue.
 `admission.py` accepts or rejects a request; `scale_out.py` and `scale_in.py` carry an accepted one out.
 """
 
-from services.scaler.core import admission, scale_in, scale_out
+from services.scaler.core import admission, scale_in, scale_out, size
 from services.scaler.core.effects import OwnRequest
 from services.scaler.core.policy import Policy
 from shared.job import reasons
@@ -28,7 +28,7 @@ def next_steps(job: Job, policy: Policy) -> list[Step]:
         # A scale-in failed before its hosts files were seen: its workers are released before the next request's turn.
         return scale_in.late_release(job)
     waiting = job.scaling.next_request
-    if waiting is None or job.phase != "Running" or waits_for_turn(waiting.problems):
+    if waiting is None or job.phase != "Running" or waits_for_turn(waiting.problems) or size.is_awaited(job):
         return []
     return _taken_up(job, waiting, policy)
 

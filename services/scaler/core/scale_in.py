@@ -6,7 +6,7 @@ Before `HostsPublished` a failure changes nothing; after it the leaving workers 
 
 from collections.abc import Mapping
 
-from services.scaler.core import drain, membership, script
+from services.scaler.core import drain, membership, script, size
 from shared.job import reasons
 from shared.job.events.scaler import ScaleCancelled, ScaleFailed, ScaleSucceeded, WorkersReleased
 from shared.job.membership import Unknown
@@ -62,7 +62,7 @@ def next_steps(job: Job, request: Request) -> list[Step]:
     going = {job.attempt.worker_slot(leaver.index) for leaver in request.leaving}
     if not any(pod.slot in going and not pod.deleting for pod in job.pods.values()):
         # A pod may take its whole grace period to end, but it leaves for certain, and the job no longer uses it.
-        if job.phase != "Scaling":
+        if job.phase != "Scaling" or (size.is_awaited(job) and not late):
             return []
         return [Record(ScaleSucceeded(request=request.uid, reason="ScalingInSucceeded"))]
     return [_failed(request, "WorkersNotGone")] if late else []

@@ -6,7 +6,7 @@
 from itertools import count as numbers
 from itertools import filterfalse, islice
 
-from services.scaler.core import disruption, membership, script
+from services.scaler.core import disruption, membership, script, size
 from shared.job import reasons
 from shared.job.events.scaler import ScaleCancelled, ScaleFailed, ScaleSucceeded
 from shared.job.membership import Unknown
@@ -34,7 +34,7 @@ def next_steps(job: Job, request: Request) -> list[Step]:
     late = passed(job, request.waits_since, SCALING_DEADLINE)
     if request.published:
         if request.seen:
-            return _seen(job, request)
+            return _seen(job, request, late=late)
         return [Record(ScaleFailed(request=request.uid, reason=reasons.HOSTS_NOT_WRITTEN))] if late else []
     if request.gone:
         return [
@@ -60,7 +60,7 @@ def next_steps(job: Job, request: Request) -> list[Step]:
     return []
 
 
-def _seen(job: Job, request: Request) -> list[Step]:
+def _seen(job: Job, request: Request, *, late: bool) -> list[Step]:
     """The step after the launcher has seen the new hosts files: the job keeps its new size even if the script fails."""
     if request.gone and script.wanted(request):
         # The deleted request had the script.
@@ -70,4 +70,4 @@ def _seen(job: Job, request: Request) -> list[Step]:
         return steps
     # The request succeeds only after the status service recorded its start.
     done = Record(ScaleSucceeded(request=request.uid, reason="ScalingOutSucceeded"))
-    return [done] if job.phase == "Scaling" else []
+    return [done] if job.phase == "Scaling" and (late or not size.is_awaited(job)) else []
