@@ -75,7 +75,7 @@ def mount_hosts(
     at one of these folders, or in it, Muster adds no mount: the API server rejects two mounts at one path, and the
     kubelet cannot mount into a read-only folder.
     """
-    taken = _taken(_container(pod, container))
+    taken = _mount_paths(_container(pod, container))
     for volume, (folder, files) in folders.items():
         if any(path.startswith(f"{folder}/") for path in taken):
             continue
@@ -131,7 +131,7 @@ def mount_keys(
     ignores authorized_keys in a folder that others may write to; a folder that the runtime makes for a mount has 0755.
     A change of the Secret does not reach such mounts, but the Secret does not change.
     """
-    taken = _taken(_container(pod, container))
+    taken = _mount_paths(_container(pod, container))
     secret, launches = theirs or context.ssh_secret, context.slot.role == LAUNCHER
     own = secret == naming.secret_name(context.key, context.slot.attempt)
     shares = not own and not theirs
@@ -162,7 +162,7 @@ def _takes_host_key(workers: Document) -> bool:
     sshd rejects a host key that a group may read, and the kubelet has the pod's fsGroup read every file.
     """
     annotations, spec = (workers.get("metadata") or {}).get("annotations") or {}, workers.get("spec") or {}
-    paths = [path for container in spec.get("containers") or () for path in _taken(container)]
+    paths = [path for container in spec.get("containers") or () for path in _mount_paths(container)]
     folder = f"{naming.HOST_KEY_FOLDER}/"
     mounts = any(path.startswith(folder) or folder.startswith(path) for path in paths)
     grouped = (spec.get("securityContext") or {}).get("fsGroup") is not None
@@ -175,7 +175,7 @@ def _container(pod: Document, name: str) -> Document:
     return found
 
 
-def _taken(container: Document) -> list[str]:
+def _mount_paths(container: Document) -> list[str]:
     """The paths of its mounts, each with a slash at the end."""
     mounts = container.get("volumeMounts") or []
     return [normpath(str(mount.get("mountPath"))) + "/" for mount in mounts if mount]
