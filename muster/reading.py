@@ -12,8 +12,9 @@ from muster.following import WAITED_TOO_LONG, WaitedTooLong
 from muster.targets import Asked, find, subjects_of
 from muster.terminal import fail
 from shared.cluster.kube import KubeCluster
-from shared.errors import Transient, Trouble
+from shared.errors import Refused, Transient, Trouble
 from shared.eventlog import EventLog, Stored
+from shared.eventlog.account import FOR_CLIENTS, SUBSCRIBER
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.subject import Subject, of_type
 from shared.job.events.watcher import ScaleRequested
@@ -37,7 +38,9 @@ T = TypeVar("T")
 
 @asynccontextmanager
 async def open_log(settings: Settings) -> AsyncIterator[JetStreamEventLog]:
-    """The log of the environment's settings."""
+    """The log of the environment's settings.  Raises `Refused` for a subscriber's user, who sees a copy alone."""
+    if (settings.nats_user or "").partition("-")[0] == SUBSCRIBER:
+        raise Refused(f"NATS_USER={settings.nats_user}: {FOR_CLIENTS}", reason="Forbidden")
     log = await JetStreamEventLog.connect(
         settings.nats_url, name="muster", patience=PATIENCE_SECONDS, wait=CONNECT_SECONDS, **settings.nats_login
     )

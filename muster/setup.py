@@ -7,6 +7,7 @@ The rules about changes are in `shared.eventlog.limits` for streams, `muster.crd
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
@@ -15,6 +16,7 @@ import typer
 from muster.definitions import Definitions
 from muster.following import WAITED_TOO_LONG
 from muster.reading import CONNECT_SECONDS, open_cluster
+from muster.subscribers import administrators_alone, as_administrator
 from shared.cluster.examination import must_allow
 from shared.cluster.kube import KubeCluster
 from shared.errors import Refused, Trouble
@@ -65,10 +67,14 @@ class Wish(NamedTuple):
     wait: bool = False
     """True to wait also for causes that a person has to remove."""
     timeout: float = 300
+    data: Path | None = None
+    """The folder of a server of this machine, whose administrator sets up; None for the user of the settings."""
 
 
 async def set_up(settings: Settings, wish: Wish) -> None:
     """Set up, or with `check` print the changes.  Raises `Refused`, and `Exit` with 3 after the timeout."""
+    if wish.data is not None:
+        settings = as_administrator(settings, wish.data)
     patience = _Patience(wish.timeout, MENDED_BY_OTHERS if wish.wait else frozenset())
     if not wish.cluster:
         changes = _tell_log(await patience(lambda: _log(settings, wish, check=wish.check)), check=wish.check)
@@ -108,15 +114,16 @@ async def _with_cluster(settings: Settings, wish: Wish, cluster: KubeCluster, pa
 
 
 async def _log(settings: Settings, wish: Wish, *, check: bool) -> SetUp:
-    return await set_up_log(
-        settings.nats_url,
-        replicas=wish.replicas,
-        max_bytes=wish.max_bytes,
-        subscribers=wish.subscribers,
-        patience=CONNECT_SECONDS,
-        check=check,
-        **settings.nats_login,
-    )
+    with administrators_alone(settings):
+        return await set_up_log(
+            settings.nats_url,
+            replicas=wish.replicas,
+            max_bytes=wish.max_bytes,
+            subscribers=wish.subscribers,
+            patience=CONNECT_SECONDS,
+            check=check,
+            **settings.nats_login,
+        )
 
 
 def _tell_log(done: SetUp, *, check: bool) -> bool:

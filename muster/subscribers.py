@@ -5,7 +5,8 @@ which its administrator adds the account first (the chart, `nats_users.py`).  Th
 """
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import typer
@@ -37,7 +38,7 @@ async def add(settings: Settings, folder: Path | None, namespace: str, max_bytes
     """Make the copy of a namespace, or give it another size, and print how its user connects."""
     copy, password, new = Copy.of(namespace), "", False
     if folder is not None:
-        settings = _as_administrator(settings, folder)
+        settings = as_administrator(settings, folder)
         async with changed_users(folder) as users:
             new = copy.user not in users
             password = users.setdefault(copy.user, secrets.token_urlsafe(18))
@@ -59,11 +60,26 @@ async def add(settings: Settings, folder: Path | None, namespace: str, max_bytes
     typer.echo(f"# nats sub '*.{namespace}.>' --stream={STREAM} --all")
 
 
+@contextmanager
+def administrators_alone(settings: Settings) -> Iterator[None]:
+    """Say who may change the log where NATS only says which subject was refused."""
+    try:
+        yield
+    except Refused as refusal:
+        if refusal.reason != "Forbidden":
+            raise
+        words = (
+            f"set up the log: NATS_USER={settings.nats_user or ''} may not ({refusal}); give {ADMIN} and its password, "
+            "or name the folder of a server that `muster run` or `muster demo` runs here with --data"
+        )
+        raise Refused(words, reason="Forbidden") from refusal
+
+
 async def remove(settings: Settings, folder: Path | None, namespace: str) -> None:
     """Remove the copy of a namespace and its consumers, and at a server of this machine its user."""
     copy = Copy.of(namespace)
     if folder is not None:
-        settings = _as_administrator(settings, folder)
+        settings = as_administrator(settings, folder)
     async with open_log(settings) as log:
         known = copy in await fed_copies(log.connection)
         await remove_copy(log.connection, copy)
@@ -76,7 +92,7 @@ async def remove(settings: Settings, folder: Path | None, namespace: str) -> Non
 async def show(settings: Settings, folder: Path | None) -> None:
     """Print the copies, one line for each."""
     if folder is not None:
-        settings = _as_administrator(settings, folder)
+        settings = as_administrator(settings, folder)
     async with open_log(settings) as log:
         for copy in sorted(await fed_copies(log.connection)):
             try:
@@ -91,14 +107,19 @@ async def show(settings: Settings, folder: Path | None) -> None:
 
 
 async def _made(settings: Settings, copy: Copy, max_bytes: int, *, check: bool) -> SetUp:
-    done = await set_up(
-        settings.nats_url, subscribers={copy: max_bytes}, patience=CONNECT_SECONDS, check=check, **settings.nats_login
-    )
+    with administrators_alone(settings):
+        done = await set_up(
+            settings.nats_url,
+            subscribers={copy: max_bytes},
+            patience=CONNECT_SECONDS,
+            check=check,
+            **settings.nats_login,
+        )
     if check and STREAM in done.created:
         raise Refused(f"make the stream {copy.name}: there is no log yet; run `muster setup`", reason="NotSetUp")
     return done
 
 
-def _as_administrator(settings: Settings, folder: Path) -> Settings:
+def as_administrator(settings: Settings, folder: Path) -> Settings:
     url, password = local(folder)
     return settings.model_copy(update={"nats_url": url, "nats_user": ADMIN, "nats_password": password})

@@ -73,6 +73,10 @@ def setup(
     timeout: Annotated[
         int, typer.Option(min=0, metavar="SECONDS", help="how long to wait for servers, 0 for ever")
     ] = 300,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="the folder of a server that `muster run` or `muster demo` runs here, as its administrator"),
+    ] = None,
 ) -> None:
     """Make or check the log and the definitions, and claim the scope of this installation.
 
@@ -101,6 +105,7 @@ def setup(
         release=release,
         wait=wait,
         timeout=timeout,
+        data=data,
     )
     running(lambda: set_up(chosen, wish))
 

@@ -56,6 +56,13 @@ _NAMES = "$JS.API.STREAM.NAMES"
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
+FOR_CLIENTS = (
+    "this user sees a copy of the events, which is for NATS clients and `muster forward`; the commands take "
+    f"NATS_USER={READER}, those that change the log {ADMIN}, or the kubeconfig alone without the variables NATS_…"
+)
+"""What a subscriber is told who gives its name to a command."""
+
+
 class Copy(NamedTuple):
     """A copy of the events, in an account without users, and the user who reads it from another account."""
 

@@ -11,7 +11,7 @@ import msgspec
 
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import MAX_BODY, Batch, Bucket, Entry, Stored, api, ignore_trouble, wire
-from shared.eventlog.account import GENESIS, STREAM, stream_of
+from shared.eventlog.account import FOR_CLIENTS, GENESIS, STREAM, stream_of
 from shared.eventlog.buckets import JetStreamBucket
 from shared.eventlog.connection import Connection, NoAnswer, NotSent
 from shared.eventlog.reader import Reader
@@ -183,6 +183,8 @@ class JetStreamEventLog:
     async def _genesis(self) -> str:
         genesis = _stored(await api.message(self._connection, STREAM, last_by_subj=GENESIS))
         if genesis is None:
+            if (await api.stream_info(self._connection, STREAM)).config.get("mirror"):
+                raise Refused(f"read the log's identity: {FOR_CLIENTS}", reason="Forbidden")
             raise Refused("read the log's identity: no genesis event; run `muster setup`", reason="NotSetUp")
         if (layout := _layout(genesis.body)) > LAYOUT:
             raise Refused(

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from muster.reading import open_log
 from muster.setup import Wish
 from muster.setup import set_up as command
 from muster.subscribers import add, remove, show, sizes_of
 from shared.errors import Refused
 from shared.eventlog import api
 from shared.eventlog.account import ADMIN, Copy
+from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.server import NatsServer, changed_users
 from shared.eventlog.setup import set_up
 from shared.eventlog.subscribers import fed_copies
@@ -239,3 +241,33 @@ async def test_the_feed_of_an_account_that_is_gone_is_removed(tmp_path: Path):
         await set_up(server.url, password=server.users[ADMIN])
         assert await fed_copies(admin) == []
         await api.call(admin, "STREAM.INFO.JOBS", None, dict)
+
+
+async def test_the_user_of_a_copy_is_told_which_user_the_commands_take(server: NatsServer):
+    await add(Settings(), server.directory, "team-a", SIZE)
+    server.users = passwords(server)
+    login = {"nats_url": server.url, "nats_password": server.users[TEAM_A.user]}
+    with pytest.raises(Refused, match=r"NATS_USER=subscriber-team-a: .* the commands take NATS_USER=reader"):
+        async with open_log(Settings(nats_user=TEAM_A.user, **login)):
+            pass
+    # As with a file of credentials, which names the user itself.
+    log = await JetStreamEventLog.connect(
+        server.url, name="muster", user=TEAM_A.user, password=server.users[TEAM_A.user]
+    )
+    try:
+        with pytest.raises(Refused, match="the commands take NATS_USER=reader"):
+            await log.identity()
+    finally:
+        await log.close()
+
+
+async def test_set_up_as_a_reader_says_whose_it_is_and_works_with_the_servers_folder(
+    server: NatsServer, capsys: pytest.CaptureFixture[str]
+):
+    # As `muster demo` prints them.
+    reader = Settings(nats_url=server.url, nats_user="reader", nats_password=server.users["reader"])
+    wish = Wish(subscribers={Copy(): SIZE}, cluster=False)
+    with pytest.raises(Refused, match=r"NATS_USER=reader may not .* give admin and its password, or name .* --data"):
+        await command(reader, wish)
+    await command(reader, wish._replace(data=server.directory))
+    assert "stream JOBS of COPY created" in capsys.readouterr().out
