@@ -1,9 +1,13 @@
-"""`docs/architecture.md`: the events of its story exist, each with the author that the page names."""
+"""`docs/architecture.md`: the events of its story are those of a real job, by the authors that the page names."""
 
 import re
 from pathlib import Path
 
+from shared.eventlog.subject import Subject
+from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.job.events.catalog import AUTHORS
+from tests.kit.virtual_time import in_virtual_time
+from tests.kit.world import World, a_scale_in, a_scale_out
 
 PAGE = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text()
 STORY = PAGE.partition("## The life of one job")[2].partition("\n## ")[0]
@@ -14,3 +18,23 @@ def test_the_events_of_the_story_have_the_authors_that_the_page_names():
     known = {(str(kind.__struct_config__.tag), author) for kind, authors in AUTHORS.items() for author in authors}
     assert ("JobSucceeded", "status") in told
     assert told - known == set()
+
+
+@in_virtual_time
+async def test_a_real_job_has_the_events_of_the_story_in_its_order():
+    async with World() as world:
+        await world.trains(workers=2)
+        world.apply(SCALEOUTS, a_scale_out(2))
+        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+        await world.running()
+        world.apply(SCALEINS, a_scale_in(1))
+        await world.phase("ScaleSucceeded", SCALEINS, "in")
+        await world.running()
+        world.exit_codes["resnet-launcher"] = 0
+        await world.phase("Succeeded")
+        await world.until(lambda: list(world.pods()) == ["resnet-launcher"])
+        subjects = [Subject.parse(stored.subject) for stored in world.journal.events if ".resnet." in stored.subject]
+    happened = iter([(subject.type, subject.author) for subject in subjects])
+    story = [(kind, author) for author, kind in re.findall(r"^\| (\w+) \| `(\w+)`", STORY, re.MULTILINE)]
+    missing = [told for told in story if told not in happened]
+    assert missing == []
