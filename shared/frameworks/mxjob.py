@@ -81,7 +81,7 @@ class MXJob(KubeflowJob):
         for entry in specs.names():
             if entry.lower() in {role.name for role in roles}:
                 specs.part(entry).text("label")
-        return msgspec.structs.replace(self.handling, leader=leader, succeeds="All")
+        return msgspec.structs.replace(self.handling, leader=leader, succeeds="All", winds_down=leader == SCHEDULER)
 
     def leads(self, spec: JobSpec, slot: Slot) -> bool:
         # Upstream labels every server as a master.

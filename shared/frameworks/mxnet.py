@@ -77,7 +77,9 @@ class ParameterServer(Replicated):
         ReplicaType("WORKER", restart_policy="OnFailure"),
     )
     """A server or worker that succeeded is not replaced; one that failed is, for any reason."""
-    handling = msgspec.structs.replace(REPLICATED, leader=SCHEDULER, restarts="Job", out_of_memory_is_final=True)
+    handling = msgspec.structs.replace(
+        REPLICATED, leader=SCHEDULER, restarts="Job", winds_down=True, out_of_memory_is_final=True
+    )
     reserved = RESERVED
     type_field: ClassVar[str] = "mxReplicaType"
     """The field with the type of an entry."""

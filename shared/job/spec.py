@@ -126,6 +126,8 @@ class Handling(msgspec.Struct, frozen=True, kw_only=True):
     """True if the launcher starts only with all workers, even if fewer are enough later."""
     services: Literal["Job", "Pods"] = "Job"
     """One headless Service for the job, or one for every pod under the pod's name."""
+    winds_down: bool = False
+    """True if the other pods end by themselves soon after the leader's success: the clean-up waits for them a while."""
     out_of_memory_is_final: bool = False
     """True if `restartPolicy: ExitCode` does not retry OOMKilled."""
 

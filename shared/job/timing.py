@@ -11,7 +11,7 @@ from shared.backoff import doubled
 from shared.job import timers
 from shared.job.events.event import At
 from shared.job.naming import NO_UID
-from shared.job.policies import launcher_wait, lost_nodes, notice, replacement, restart
+from shared.job.policies import launcher_wait, lost_nodes, notice, replacement, restart, winding_down
 from shared.job.policies.back_off import before_effect
 from shared.job.reasons import NAME_HELD
 from shared.job.request import Request
@@ -161,9 +161,11 @@ def _of_attempts(job: Job) -> Iterator[Timer]:
 
 
 def _of_the_end(job: Job) -> list[Timer]:
-    if job.ended is None or job.spec is None or job.spec.ttl_seconds_after_finished is None:
+    if job.ended is None or job.spec is None:
         return []
-    return [promise(job.ended, timers.TIME_TO_LIVE, job.spec.ttl_seconds_after_finished)]
+    found = [promise(job.ended, timers.WINDING_DOWN, winding_down.SECONDS)] if winding_down.lasts(job) else []
+    seconds = job.spec.ttl_seconds_after_finished
+    return [*found, promise(job.ended, timers.TIME_TO_LIVE, seconds)] if seconds is not None else found
 
 
 def promise(anchor: At, name: str, seconds: int) -> Timer:

@@ -1,10 +1,11 @@
 """What stays and what goes after the end."""
 
 import pytest
+from msgspec.structs import replace
 
 from services.scheduler.core.effects import DeleteJob, DeletePod, DeleteSecret, DeleteService
 from shared.job.events.scheduler import JobExpired, SlotsReleased
-from shared.job.events.status import JobSucceeded
+from shared.job.events.status import JobFailed, JobSucceeded
 from shared.job.events.watcher import JobDeleting, JobGone, TimePassed
 from shared.job.naming import Uid, secret_name
 from shared.job.spec import LAUNCHER, CleanPodPolicy
@@ -13,6 +14,7 @@ from shared.job.timing import next_due
 from shared.job.views import Slots
 from tests.kit.builders import a_running_job, exited, launcher, pods, worker, workers
 from tests.kit.histories import KEY
+from tests.kit.replicas import TOGETHER, a_replicated_spec, a_running_replicated_job, ended
 from tests.kit.stories import given, scheduler
 
 END = [pods(launcher(version=30, phase="Succeeded", exits=exited(0))), JobSucceeded(reason="TrainingJobSucceeded")]
@@ -30,6 +32,39 @@ def test_the_policy_says_who_goes(policy: CleanPodPolicy, released: tuple[Slots,
     given(*a_running_job(workers=2, clean=policy), pods(worker(1, version=25, phase="Failed")), *END).then(
         scheduler, Record(SlotsReleased(slots=released, reason=f"CleanPodPolicy{policy}"))
     )
+
+
+WINDING_DOWN = a_replicated_spec(handling=replace(TOGETHER, winds_down=True))
+LED = [
+    *a_running_replicated_job(WINDING_DOWN),
+    ended("chief", 0, 0),
+    JobSucceeded(reason="TrainingJobSucceeded"),
+]
+
+
+def test_pods_that_end_soon_after_their_leader_have_time_to_do_so():
+    given(*LED).then_nothing(scheduler)
+    (timer,) = next_due(given(*LED).job)
+    assert (timer.anchor, timer.name, timer.seconds) == (len(LED), "WindingDown", 30)
+    over = [*LED, ended("worker", 0, 0), ended("worker", 1, 0)]
+    given(*over).then_nothing(scheduler)
+    assert [*next_due(given(*over).job)] == []
+
+
+def test_a_pod_that_runs_on_after_its_leader_is_cleaned_up_in_the_end():
+    story = [*LED, ended("worker", 0, 0), TimePassed(anchor=len(LED), timer="WindingDown")]
+    left = (Slots(0, "worker", ((1, 1),)),)
+    given(*story).then(scheduler, Record(SlotsReleased(slots=left, reason="CleanPodPolicyRunning")))
+
+
+def test_a_failed_job_and_one_whose_leader_ends_with_all_others_are_cleaned_up_at_once():
+    everyone = (Slots(0, "worker", ((0, 1),)),)
+    for spec, end in (
+        (WINDING_DOWN, JobFailed(reason="TrainingJobFailed")),
+        (a_replicated_spec(handling=TOGETHER), JobSucceeded(reason="TrainingJobSucceeded")),
+    ):
+        story = [*a_running_replicated_job(spec), ended("chief", 0, int(isinstance(end, JobFailed))), end]
+        given(*story).then(scheduler, Record(SlotsReleased(slots=everyone, reason="CleanPodPolicyRunning")))
 
 
 def test_none_keeps_all_pods():

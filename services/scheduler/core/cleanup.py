@@ -4,6 +4,7 @@ from services.scheduler.core import keys, queueing
 from services.scheduler.core.effects import DeleteJob, DeletePod, DeleteService
 from shared.job.events.scheduler import JobExpired, SlotsReleased
 from shared.job.naming import Slot
+from shared.job.policies import winding_down
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import RENDEZVOUS
 from shared.job.state import Job
@@ -14,6 +15,8 @@ from shared.job.views import occupies, spans
 
 def after_the_end(job: Job) -> list[Step]:
     """Release slots by cleanPodPolicy: `Running` those whose pods still run, `All` every slot, `None` no slot."""
+    if winding_down.lasts(job):
+        return []
     policy = job.spec.clean_pod_policy if job.spec is not None else "None"
     lingering = [pod.slot for pod in job.pods.values() if pod.slot in job.attempt.spent and occupies(pod)]
     going = {
