@@ -20,7 +20,7 @@ from shared.job.events.status import JobScaling
 from shared.job.events.watcher import ScaleRequested, ScaleRequestGone
 from shared.job.evolve_disruption import departed, departures_seen
 from shared.job.membership import Members
-from shared.job.naming import NO_UID, Slot, Uid
+from shared.job.naming import EDL_FOLDER, HOSTFILE, NO_UID, Slot, Uid
 from shared.job.request import TIMED_OUT, DrainLook, Request, Script
 from shared.job.spec import WORKER, JobSpec
 from shared.job.state import Job, hosts_seen, no_longer_refused, with_attempt, with_scaling, without
@@ -36,6 +36,14 @@ SCRIPT_OUTCOME_UNKNOWN = "ScriptOutcomeUnknown"
 
 MANAGER = "muster"
 """The name that Muster's services give themselves at the API server."""
+
+CANNOT_WRITE = (1, 2)
+"""With one of these a shell ends at a file that it cannot write; the script's own words are not kept."""
+
+READ_ONLY = (
+    f"if it writes {EDL_FOLDER}/{HOSTFILE}, leave that out: Muster writes the hosts files itself, and they are "
+    "read-only in the launcher"
+)
 
 JOB_NOT_FOUND = "JobNotFound"
 NEVER_BOUND = "no job of that name came within the timeout; create the request again once the job is there"
@@ -250,7 +258,10 @@ def _failure(event: ScriptFinished) -> str:
 
 
 def _exited(code: int | None) -> str:
-    return reasons.told(reasons.REQUESTS, reasons.SCRIPT_FAILED, code=code) if code is not None else ""
+    if code is None:
+        return ""
+    told = reasons.told(reasons.REQUESTS, reasons.SCRIPT_FAILED, code=code)
+    return f"{told}; {READ_ONLY}" if code in CANNOT_WRITE else told
 
 
 def drain_checked(job: Job, event: DrainChecked, at: At) -> Job:

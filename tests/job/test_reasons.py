@@ -50,7 +50,7 @@ OTHER_WORDS = {
     "how the kubelet restarts containers": {"ContainerCannotRun", "In", "RestartAllContainers"},
     "timers": {
         *("ActiveDeadline", "DisruptionDrain", "Drain", "DrainCheck", "Restart", "ScalingDeadline", "Scheduling"),
-        *("JobWait", "LauncherWait", "ScriptDeadline", "Steady", "TimeToLive", "Unseen", "Waiting"),
+        *("JobWait", "LauncherWait", "WindingDown", "ScriptDeadline", "Steady", "TimeToLive", "Unseen", "Waiting"),
     },
     "problems of a spec, which have a sentence of their own": {
         "RoleRemoved",

@@ -276,3 +276,19 @@ def test_a_request_with_a_script_is_rejected_where_commands_are_switched_off(ask
 def test_a_request_without_a_script_is_accepted_where_commands_are_switched_off():
     story = given(*a_running_job(workers=2), scale_out(1))
     assert story.steps(lambda job: decide(job, Policy(commands=False))) == story.steps(scaler)
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        pytest.param(2, True, id="dash ends so at a read-only file"),
+        pytest.param(1, True, id="bash and busybox"),
+        pytest.param(3, False, id="a code of the script's own"),
+    ],
+)
+def test_a_script_that_may_have_written_a_hosts_file_is_told_to_leave_that_out(code: int, said: bool):
+    ended = [*IN, STARTED, ScriptFinished(request=R1, exit_code=code), ScaleFailed(request=R1, reason="ScriptFailed")]
+    request = given(*ended).job.scaling.requests[R1]
+    message = next(known.message for known in request.conditions if known.type == "ScaleFailed")
+    assert message.startswith(f"the script exited with {code}")
+    assert ("if it writes /etc/edl/hostfile, leave that out" in message) is said
