@@ -6,6 +6,7 @@ anchor.  Actions of people, nodes and programs have no cause in the log.
 """
 
 from collections.abc import Iterable
+from typing import assert_never
 
 import msgspec
 
@@ -16,10 +17,11 @@ from muster.causes.waiting import awaited, awaited_by, first_awaited
 from shared.eventlog import Stored
 from shared.eventlog.subject import split
 from shared.job.because import Cause, cause, cause_of_refill
-from shared.job.events import scaler, scheduler, watcher
+from shared.job.events import audit, scaler, scheduler, watcher
 from shared.job.events.catalog import AUTHORS, Decision, Fact
 from shared.job.events.event import Decided
 from shared.job.events.refused import EffectRefused
+from shared.job.events.setup import EventDisowned, LogCreated
 from shared.job.naming import JobKey, Slot, Uid
 from shared.job.spec import WORKER
 from shared.job.state import Job, needed_workers
@@ -33,6 +35,10 @@ DELETED_BY = "who deleted it is not in this log"
 UNRECORDED = "what led to it is not in this log"
 
 _OF_REQUESTS = (SCALING_DEADLINE, SCRIPT_DEADLINE, DRAIN)
+
+
+_WENT = {"Bound": "the request went to its job", "HistoryLost": "the request had ended in a history that was lost"}
+"""Why a request is of its history no more, by reason; it was deleted otherwise."""
 
 
 class Causes(Links):
@@ -154,8 +160,7 @@ class Causes(Links):
                 if event.uid not in before.scaling.requests:
                     self.requests[event.uid] = [self._keep(here.says(words.scale_wish(event, self._by(event, here))))]
             case watcher.ScaleRequestGone():
-                said = "the request went to its job" if event.reason == "Bound" else "the request was deleted"
-                self._add(event.uid, self._keep(here.says(said)))
+                self._add(event.uid, self._keep(here.says(_WENT.get(event.reason, "the request was deleted"))))
             case watcher.TimePassed():
                 self._passed(event, before, here)
             case EffectRefused():
@@ -172,9 +177,13 @@ class Causes(Links):
                 self._keep(here.says(f"the resource shows the head {event.theirs}, log and checkpoint {event.ours}"))
             case watcher.HistoryAccepted():
                 self._keep(here.says("a person accepted that the log goes on without that head", self.doubt))
-            case _:
-                # Other facts change nothing for which people ask the cause.
+            case watcher.ChildGone() | watcher.HeadForged() | scheduler.SecretMade() | scheduler.SecretGone():
                 pass
+            case LogCreated() | EventDisowned() | audit.ChangeAttributed():
+                # None of these changes anything for which people ask the cause.
+                pass
+            case _:
+                assert_never(event)
 
     def _observed(self, event: watcher.JobObserved, before: Job, here: Link) -> None:
         was, now = before.spec, self.job.spec

@@ -7,7 +7,7 @@ import pytest
 from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.services import wall_clock
 from tests.kit.virtual_time import in_virtual_time
-from tests.kit.world import NAMESPACE, World, a_training_job
+from tests.kit.world import NAMESPACE, World
 
 
 @pytest.fixture(params=[(author, hours) for author in ("watcher", "status") for hours in (-2, 2)], ids=str)
@@ -42,8 +42,9 @@ async def test_a_running_job_fails_at_its_deadline_and_not_before(wrong: tuple[s
 async def test_a_finished_job_is_deleted_after_its_time_and_not_before(wrong: tuple[str, int]):
     async with World() as world:
         await moved(world, *wrong)
+        await world.trains(workers=1, ttlSecondsAfterFinished=3_600)
+        await world.pass_seconds(7_200)
         world.exit_codes["resnet-launcher"] = 0
-        world.apply(TRAININGJOBS, a_training_job(workers=1, ttlSecondsAfterFinished=3_600))
         await world.phase("Succeeded")
         await moved(world, *wrong)
         await world.restart("watcher")

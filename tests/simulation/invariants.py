@@ -6,6 +6,7 @@ To what the log must show it adds what the cluster must show beside it.
 import re
 from collections import defaultdict
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
 from services.status.core.documents import canonical, document_of, same, with_head
@@ -21,6 +22,7 @@ from shared.frameworks.trainer_schemas import RUNTIMES
 from shared.job.chain import Head
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import HostsPublished, ScriptFinished, ScriptStarted, WorkersReleased
+from shared.job.events.scheduler import JobExpired
 from shared.job.events.watcher import ChildGone, JobGone, LauncherLost, PodsGone, PodsObserved
 from shared.job.fold import History
 from shared.job.naming import ATTEMPT, HOSTFILE, HOSTS_VERSION, JOB_UID, NO_UID, JobKey, Uid
@@ -44,6 +46,8 @@ class Checker(LogChecker):
     def __init__(self, identity: str, kinds: Kinds) -> None:
         super().__init__()
         self._identity = identity
+        self._logged = ""
+        """When the newest event was logged."""
         self._kinds = kinds
         self._jobs = {framework.resource.kind for framework in kinds}
         self._requests: dict[JobKey, set[Uid]] = defaultdict(set)
@@ -91,6 +95,7 @@ class Checker(LogChecker):
         self._scripts = dict.fromkeys(self._scripts, 0)
 
     def appended(self, stored: Stored) -> None:
+        self._logged = stored.logged
         super().appended(stored)
         if SECRET.encode() in stored.body:
             self.fault(f"I18 {stored.subject} at {stored.sequence} tells a secret")
@@ -107,6 +112,8 @@ class Checker(LogChecker):
         if job.spec is not None and job.spec.runtime is not None:
             self._used[uid].add(job.spec.runtime.digest)
         self._check_fact(job, event, sequence)
+        if isinstance(event, JobExpired):
+            self._check_expiry(job, sequence)
         if isinstance(event, ScriptStarted):
             self._scripts.setdefault((job.key.namespace, job.scaling.requests[event.request].name), 0)
         if isinstance(event, WorkersReleased):
@@ -132,6 +139,14 @@ class Checker(LogChecker):
                 lies = []
         if lies:
             self.fault(f"I28 {type(event).__name__} of {job.key} at {sequence} is not true of {lies}")
+
+    def _check_expiry(self, job: Job, sequence: int) -> None:
+        """A job expires its time to live after its end, by the log server's clock (I34)."""
+        if job.ended is None or job.spec is None or not job.ended.logged:
+            return
+        lived = datetime.fromisoformat(self._logged) - datetime.fromisoformat(job.ended.logged)
+        if lived.total_seconds() < (job.spec.ttl_seconds_after_finished or 0):
+            self.fault(f"I34 {job.key} expires at {sequence}, {lived.total_seconds():.1f} s after its end")
 
     def changed(
         self, actor: str, key: JobKey | None, resource: Resource[Any], before: Held | None, after: Held | None

@@ -22,7 +22,7 @@ from shared.eventlog import Entry
 from shared.eventlog.subject import Subject
 from shared.frameworks.runtimes import JobRuntime
 from shared.frameworks.trainer_schemas import RUNTIMES
-from shared.job import evolve_requests, fold
+from shared.job import evolve_requests, fold, timing
 from shared.job.events import status, watcher
 from shared.job.integrity import Integrity
 from shared.job.naming import JobKey
@@ -30,6 +30,7 @@ from shared.job.outcome import Verdict
 from shared.job.policies import quota
 from shared.job.scaling import Scaling
 from shared.job.state import Job
+from shared.job.timers import TIME_TO_LIVE, Timer
 from tests.memory.eventlog import MemoryJournal
 from tests.simulation.loop import PROCESS
 from tests.simulation.plan import Apply, Cut, Delete, Edit, EditRuntime, End, Plan, Restore, Scale
@@ -325,7 +326,28 @@ def _quota_for_ever(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(queueing, "after_the_end", lambda job: [])
 
 
+def _expires_after_its_start(patch: pytest.MonkeyPatch) -> None:
+    def of_the_end(job: Job) -> list[Timer]:
+        if job.ended is None or job.active is None or job.spec is None or job.spec.ttl_seconds_after_finished is None:
+            return []
+        seconds = job.spec.ttl_seconds_after_finished
+        return [Timer(job.ended.sequence, TIME_TO_LIVE, seconds, since=job.active.logged)]
+
+    patch.setattr(timing, "_of_the_end", of_the_end)
+
+
+A_JOB_THAT_EXPIRES = Plan(
+    seed=0,
+    steps=(
+        Apply(at=0.1, job="resnet", kind="TrainingJob", workers=1, more={"ttlSecondsAfterFinished": 5}),
+        End(at=8.0, pod="resnet-launcher", code=0),
+    ),
+    workload=Workload(hang=100, fail=0, unready=0),
+)
+
+
 MUTANTS = (
+    Mutant("the time to live counts from the start", "I34", _expires_after_its_start, A_JOB_THAT_EXPIRES),
     Mutant("the next attempt does not wait for the pods of the last one", "I1", _two_attempts),
     Mutant("no restart counts against backoffLimit", "I13", _no_limit),
     Mutant("a leaving worker is deleted before its release", "I10", _deleted_too_early),
