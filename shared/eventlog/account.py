@@ -37,7 +37,7 @@ HISTORY = "history"
 """The history service, which reads as the reader does."""
 AUDIT = "audit"
 """The audit service, which reads events and writes facts of one type."""
-ATTRIBUTIONS = f"facts.*.*.*.{AUDIT}.ChangeAttributed"
+ATTRIBUTIONS = str(Subject("facts", "*", "*", "*", AUDIT, "ChangeAttributed"))
 AUTHORS = ("watcher", "scheduler", "scaler", "status")
 USERS = (ADMIN, READER, SUBSCRIBER, HISTORY, AUDIT, *AUTHORS)
 

@@ -4,12 +4,17 @@
 written as an underscore, which no Kubernetes name has.
 """
 
+import re
 from typing import Literal, NamedTuple, Self, get_args
 
 Family = Literal["facts", "jobs"]
 """`facts` are observations; `jobs` are decisions."""
 
 FAMILIES: tuple[Family, ...] = get_args(Family)
+
+
+_NAMED = re.compile(rf"\b({'|'.join(FAMILIES)})\.(?!none\.)[^\s:;,]+")
+"""A subject in a text; that of the genesis event names no job."""
 
 
 class Subject(NamedTuple):
@@ -86,6 +91,11 @@ def covering(patterns: tuple[str, ...]) -> str:
     for other in others:
         first = _union(first, other)
     return ".".join(first)
+
+
+def without_jobs(text: str) -> str:
+    """A text in which no subject names a job: each has its family alone."""
+    return _NAMED.sub(r"\1.*", text)
 
 
 def _union(one: list[str], other: list[str]) -> list[str]:

@@ -3,7 +3,6 @@
 A process answers from its start: while it waits for its log it is alive and not ready.
 """
 
-import re
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ from aiohttp import web
 from shared.cluster.limiter import Limiter
 from shared.errors import Refused
 from shared.eventlog.room import Room
+from shared.eventlog.subject import without_jobs
 from shared.job.events.event import Author
 from shared.job.fold import Held
 from shared.job.text import counted
@@ -84,10 +84,6 @@ LATE = "{documents} not written for up to {seconds:.0f} s: the API server answer
 GAUGES = (READY, OWNER, CONNECTED, POSITION, PENDING, BEHIND, HISTORIES, IN_FLIGHT)
 
 
-_SUBJECT = re.compile(r"\b(facts|jobs)\.(?!none\.)[^\s:;,]+")
-"""A subject of the log, which names a job."""
-
-
 class Health:
     """The health of one service of this process."""
 
@@ -123,7 +119,7 @@ class Health:
             position=runtime.histories.position if runtime else 0,
             jobs=len(runtime.histories) if runtime else 0,
             held=self._held(runtime) if runtime else {},
-            trouble=trouble if self.names else _SUBJECT.sub(r"\1.*", trouble),
+            trouble=trouble if self.names else without_jobs(trouble),
             warnings=(*self.warnings, *self._waiting(), *self._late()),
         )
 
