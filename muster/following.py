@@ -19,6 +19,9 @@ from shared.job.reasons import of_request
 from shared.job.spec import TURNS
 
 LOOK_SECONDS = 0.5
+"""Seconds between two looks at first; four times as many once it was waited for long."""
+LONGER_AFTER_SECONDS = 15.0
+"""Seconds of waiting after each of which the time between two looks grows by `LOOK_SECONDS`."""
 
 PATIENCE_SECONDS = 10.0
 """Seconds without a change after which a line says so."""
@@ -107,6 +110,7 @@ async def _answered(
     """As `follow`; the newest object is the last of `seen`."""
     target = change.target
     shown, warned, began, before, since = "", False, monotonic(), None, 0.0
+    first = began
     while True:
         found, away = await _look(cluster, target, asked, trouble)
         seen[:] = [found]
@@ -131,7 +135,12 @@ async def _answered(
             warned = True
             said = _silence(target, status, asked)
             trouble(f"{said} It is still waited for; Ctrl-C ends only the waiting")
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(between_looks(now - first))
+
+
+def between_looks(waited: float) -> float:
+    """Seconds until the next look, after so many seconds of waiting."""
+    return LOOK_SECONDS * min(1 + waited // LONGER_AFTER_SECONDS, 4)
 
 
 async def _look(cluster: Cluster, target: Target, asked: Custom, trouble: Tell) -> tuple[Custom, bool]:

@@ -7,7 +7,7 @@ import pytest
 import typer
 
 from muster.following import PATIENCE_SECONDS as QUIET_SECONDS
-from muster.following import Change, carried_out
+from muster.following import Change, between_looks, carried_out
 from muster.reading import told
 from muster.targets import Target, parse_target
 from shared.cluster import Cluster
@@ -163,3 +163,8 @@ async def test_what_muster_refuses_in_the_spec_is_not_waited_for(job: Waiting):
         "muster: trainingjob/resnet is not carried out as it is written now: "
         "InvalidValue: spec.slotsPerWorker: write 1\n"
     )
+
+
+@pytest.mark.parametrize(("waited", "seconds"), [(0, 0.5), (14, 0.5), (15, 1.0), (45, 2.0), (36_000, 2.0)])
+def test_who_waits_long_looks_less_often(waited: float, seconds: float):
+    assert between_looks(waited) == seconds
