@@ -235,6 +235,8 @@ async def test_another_pod_with_the_launchers_name_is_left_alone(operator: Opera
             assert kept is not None
             assert kept.metadata.uid == other.metadata.uid != launcher.metadata.uid
             assert HOSTS_VERSION not in (kept.metadata.annotations or {})
+    # Before the launcher counts as lost.
+    await until_asked(operator, Need("watcher", "get", "", "namespaces"))
 
 
 async def test_31_the_roles_are_what_all_that_needed(operator: Operator):
