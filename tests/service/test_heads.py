@@ -537,7 +537,8 @@ async def test_an_accepted_loss_without_pods_begins_anew():
         assert not world.pods(), "no service makes pods for a job whose history is in doubt"
         world.annotate("resnet", {"muster.dev/accept-history": named})
         await going_on(world)
-        assert world.hosts() == ["resnet-worker-0", "resnet-worker-1"]
+        # The resource has the size to which the scale-out had led.
+        assert world.hosts() == [f"resnet-worker-{index}" for index in range(3)]
         assert world.count("JobAdopted") == 0
 
 
