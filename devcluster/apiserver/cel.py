@@ -99,7 +99,7 @@ class Variables:
 
 def _within_64_bits(value: int) -> int:
     """The number, or the nearest one of CEL: a rule is evaluated although the schema refuses the number."""
-    return min(max(value, -(2**63)), 2**63 - 1)
+    return min(max(value, -(1 << 63)), (1 << 63) - 1)
 
 
 def cel_value(schema: Json | bool, value: Any, *, root: bool = False) -> Any:

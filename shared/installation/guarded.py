@@ -86,6 +86,10 @@ class Guarded(Framework):
     def template(self, manifest: Custom, role: str) -> Document:
         return self.guard("template", lambda: _as(Document, self._inner.template(manifest, role)))
 
+    def template_path(self, manifest: Custom, role: str) -> str:
+        path: str = self.guard("template_path", lambda: _as(str, self._inner.template_path(manifest, role)))
+        return path
+
     def pod(self, manifest: Custom, spec: JobSpec, context: PodContext) -> Document:
         return self.guard("pod", lambda: _named(self._inner.pod(manifest, spec, context)))
 
