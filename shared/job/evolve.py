@@ -137,13 +137,13 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case status.JobFailed():
             return _finished(job, "Failed", event, at)
         case scheduler.SecretMade():
-            refusals = no_longer_refused(job.refusals, {"CreateSecret"})
+            refusals = no_longer_refused(job.refusals, ("CreateSecret",))
             # From here on no attempt begins with the Secret of release 0.1.
             children = without(job.children, ("Secret", older_secret_name(job.key.name)))
             secrets = {**job.secrets, event.attempt: event.uid}
             return replace(job, secrets=secrets, refusals=refusals, children=children)
         case scheduler.SecretGone():
-            refusals = no_longer_refused(job.refusals, {"DeleteSecret"})
+            refusals = no_longer_refused(job.refusals, ("DeleteSecret",))
             return replace(job, secrets=without(job.secrets, event.attempt), refusals=refusals)
         case scheduler.JobExpired():
             return replace(job, expired=True)
@@ -226,10 +226,10 @@ def _children_observed(job: Job, event: watcher.ChildrenObserved, at: At) -> Job
         known = children.get((child.kind, child.name))
         if known is None or known.uid != child.uid or known.version < child.version:
             children[child.kind, child.name] = child
-    made = {effect for child in event.children for effect in _MADE_BY.get(child.kind, ())}
+    made = [effect for child in event.children for effect in _MADE_BY.get(child.kind, ())]
     if not any(child.name == config_name(job.key.name) for child in event.children):
         # A ConfigMap may be the copy of a runtime, which another effect makes.
-        made.discard("WriteHosts")
+        made = [effect for effect in made if effect != "WriteHosts"]
     refusals = no_longer_refused(job.refusals, made)
     queued = at.sequence if any(_is_answer(job, child) for child in event.children) else job.queued
     return requests.seen(_written(replace(job, children=children, refusals=refusals, queued=queued), at), at)

@@ -281,7 +281,7 @@ def pods_gone(job: Job, uids: Sequence[Uid], at: At) -> Job:
         lost=_but(job.lost, uids),
         drained=job.drained - uids if job.drained else job.drained,
         failures=tuple(failures[-KEPT_FAILURES:]),
-        refusals=no_longer_refused(job.refusals, {"DeletePod"}) if job.refusals else job.refusals,
+        refusals=no_longer_refused(job.refusals, ("DeletePod",)) if job.refusals else job.refusals,
     )
 
 
@@ -305,7 +305,7 @@ def _progress(job: Job, fresh: int, event: PodsObserved) -> Mapping[str, Refusal
     if not job.refusals:
         return job.refusals
     refusals = no_longer_refused(
-        job.refusals, {effect for pod in event.pods for effect in _shown(job.pods.get(pod.uid), pod)}
+        job.refusals, [effect for pod in event.pods for effect in _shown(job.pods.get(pod.uid), pod)]
     )
     refusal, held = refusals.get("CreatePod"), job.held_names
     if not fresh:

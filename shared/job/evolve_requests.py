@@ -355,7 +355,7 @@ def released(job: Job, groups: tuple[Slots, ...]) -> Job:
     )
     if not job.attempt.slots - {pod.slot for pod in job.pods.values()}:
         # Without missing pods the back-off of their creation ends.
-        job = replace(job, refusals=no_longer_refused(job.refusals, {"CreatePod"}))
+        job = replace(job, refusals=no_longer_refused(job.refusals, ("CreatePod",)))
     return job
 
 

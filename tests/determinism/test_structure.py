@@ -157,7 +157,15 @@ TIES = {
     ("services/watcher/core/starts.py", "min by counts.__getitem__"): "the first line, as they came or were told of",
     ("services/watcher/core/requests.py", "sorted by turn"): "a tuple that ends with a version, which one change has",
     ("shared/frameworks/statuses.py", "max by lambda known: known.since.sequence"): "the last condition",
-    ("shared/job/milestones.py", "max by lambda known: known.updated.sequence"): "the first condition",
+    ("shared/job/waiting.py", "max by lambda each: each[0].sequence"): "the first loss in the order of the pods",
+    (
+        "shared/job/waiting.py",
+        "min by lambda refusal: effects.index(refusal.effect)",
+    ): "the first refusal of an effect, as they came",
+    (
+        "muster/causes/outlook.py",
+        "min by lambda each: _end(causes, each)",
+    ): "the first timer in the order of `next_due`",
     (
         "shared/frameworks/kubeflow_status.py",
         "max by lambda slot: places[slot].sequence",
@@ -173,7 +181,7 @@ def test_every_comparison_by_a_key_says_why_it_has_one_outcome():
 
 
 HANDED_ON = {
-    ("services/scheduler/core/cleanup.py", "spans"): "it sorts what it gets",
+    ("muster/summary.py", "Summary"): "what it gets are numbers of pods",
     ("services/watcher/core/heads.py", "spans"): "it sorts what it gets",
     ("services/watcher/core/takeover.py", "spans"): "it sorts what it gets",
     ("shared/frameworks/replicated.py", "self._role"): "it takes a frozenset, and is read as all others",

@@ -13,7 +13,7 @@ import pytest_asyncio
 from devcluster.start import Devcluster
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.fold import Histories
-from shared.job.milestones import trouble
+from shared.job.waiting import waiting
 from tests.determinism.processes import SEEDS
 from tests.frameworks.documents import (
     Document,
@@ -73,7 +73,7 @@ async def test_jobs_of_every_kind_without_a_command_are_verified_under_each_hash
         histories = Histories()
         for event in await operator.log():
             histories.fold(event)
-        return sum(bool(trouble(history.job)) or history.job.over for history in histories) == len(STUCK)
+        return sum(bool(waiting(history.job)) or history.job.over for history in histories) == len(STUCK)
 
     await operator.until(none_runs, lambda: "some job is neither stuck nor over")
     await says_the_same(operator)

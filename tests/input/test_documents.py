@@ -32,6 +32,7 @@ each_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
 BEYOND_SCHEMAS: Mapping[str, str] = {
     "AboveMaximum": "the rule spares a resource that has a status: it is older than the rule",
     "BelowMinimum": "a maximum stands for a minimum that is not there",
+    "FieldNotSupported": "the field of an earlier version is declared, so that it is refused and not dropped",
     "InitializerNotSupported": "the field is kept for people who move on, and no initializer runs",
     "InvalidEnvironment": "characters that no process takes in its environment, and variables that a program runs",
     "InvalidName": "how long a name may be depends on roles and numbers; the rule spares a resource that has a status",

@@ -136,5 +136,5 @@ def test_a_job_that_is_edited_while_it_waits_follows_the_new_annotation():
     edited: JobObserved = msgspec.structs.replace(observed(a_spec(2, force_delete_after=5)), version=99)
     story = given(*events, edited)
     assert "ForcedDeletion:35" in timers(story)
-    assert "by force at" in lost_nodes.sentences(story.job)[0]
+    assert " s after " in lost_nodes.sentences(story.job)[0]
     assert Slot(0, "worker", 1) in story.job.attempt.spent

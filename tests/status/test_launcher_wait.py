@@ -76,7 +76,7 @@ def test_jobs_give_their_places_back_at_different_times():
 
 def test_the_status_and_an_event_say_so():
     job = given(*a_job_whose_launcher_waits()).job
-    sentence = "LauncherUnschedulable: resnet-launcher finds no node while 2 workers of its job hold theirs; at "
+    sentence = "LauncherUnschedulable: resnet-launcher finds no node while 2 workers of its job hold theirs; "
     told = {known["type"]: known["message"] for known in BUILT_IN.of(job).status(job)["conditions"]}
     assert told["LauncherCreated"].startswith(sentence)
     assert "Too many pods" in told["LauncherCreated"]

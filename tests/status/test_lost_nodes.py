@@ -73,7 +73,7 @@ def test_there_is_an_event_when_a_node_is_lost_and_one_when_its_pods_are_given_u
 def test_a_launcher_whose_node_goes_is_told_with_the_time():
     notice = DisruptionNoticed(node="gpu-3", uids=(Uid("pod-launcher"),), reason="SpotInterruption", seconds=120)
     events = [*a_running_job(workers=2), pods(launcher(version=30, node="gpu-3")), notice]
-    goes = "SpotInterruption: node gpu-3 goes at 00:02:12 UTC, and resnet-launcher with it"
+    goes = "SpotInterruption: node gpu-3 goes 120 s after 00:00:12 UTC, and resnet-launcher with it"
     assert conditions(*events)["Running"].startswith(goes)
     told = [step for step in announcements(given(*events).job) if isinstance(step, Announce)]
     assert [step.reason for step in told if step.message.startswith(goes)] == ["SpotInterruption"]

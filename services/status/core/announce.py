@@ -70,7 +70,7 @@ def announcements(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
     wait = told(job)
     if wait is not None and not wait.lost and wait.effect not in refused:
         steps.append(_of_job(job, wait.since, wait.reason, wait.message, warning=True))
-    steps += _of_other_refusals(job, {*refused, wait.effect if wait is not None else ""})
+    steps += _of_other_refusals(job, (*refused, wait.effect if wait is not None else ""))
     steps += _of_ignored(job)
     steps += _of_deletion(job)
     requests = [request for request in job.scaling.requests.values() if request.shown]

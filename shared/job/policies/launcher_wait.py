@@ -4,7 +4,6 @@ Jobs whose workers fill the nodes would otherwise wait for one another for ever.
 another time, so that the launchers that wait get them; schedulingTimeoutSeconds of a job has precedence.
 """
 
-from datetime import datetime, timedelta
 from zlib import crc32
 
 from shared.job import reasons, text
@@ -44,8 +43,7 @@ def told(job: Job) -> tuple[At, str, str] | None:
     since, limit, launcher = job.attempt.launcher_waits, seconds(job), job.launcher
     if since is None or limit is None or launcher is None:
         return None
-    until = datetime.fromisoformat(since.time) + timedelta(seconds=limit)
     held = text.counted(len(job.attempt.workers), "worker")
     reason = reasons.LAUNCHER_UNSCHEDULABLE
     said = f"{reason}: {launcher.name} finds no node while {held} of its job hold theirs"
-    return since, reason, f"{said}; at {until:%H:%M:%S} UTC they are given back, and another attempt follows"
+    return since, reason, f"{said}; {limit} s after {since.clock} they are given back, and another attempt follows"

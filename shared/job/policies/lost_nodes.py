@@ -7,7 +7,6 @@ back or a forced deletion takes them away.
 """
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
 
 from shared.job import text
 from shared.job.events.event import At
@@ -106,8 +105,7 @@ def _way_out(job: Job, pods: list[PodView]) -> str:
     told = f"; {_names(held)} {'is' if one else 'are'} being deleted, which only a kubelet ends"
     seconds = force_delay(job, held[0], known)
     if seconds is not None and known.terminating is not None:
-        at = datetime.fromisoformat(known.terminating.time) + timedelta(seconds=seconds)
-        return f"{told}, and by force at {at:%H:%M:%S}"
+        return f"{told}, and by force {seconds} s after {known.terminating.clock}"
     names = " ".join(pod.name for pod in held[:MOST_NAMED]) + (" ..." if held[MOST_NAMED:] else "")
     command = f"kubectl delete pod -n {job.key.namespace} {names} --force --grace-period=0"
     return f"{told}; if its machine is off for good: {command}"

@@ -4,8 +4,6 @@ Replacements are made first; a worker leaves when one is Ready for it.  Without 
 before its node goes.  A worker whose pod is evicted, or whose node may go at any moment, leaves at once.
 """
 
-from datetime import datetime, timedelta
-
 from shared.job.events.event import At
 from shared.job.naming import Slot, Uid
 from shared.job.sorted_set import SortedSet
@@ -49,8 +47,7 @@ def of_launcher(job: Job) -> tuple[At, str, str] | None:
     known = job.notices.get(launcher.uid) if launcher is not None else None
     if launcher is None or known is None or not alive(launcher) or job.over:
         return None
-    goes = datetime.fromisoformat(known.at.time) + timedelta(seconds=known.seconds)
-    when = f" at {goes:%H:%M:%S} UTC" if known.seconds else ""
+    when = f" {known.seconds} s after {known.at.clock}" if known.seconds else ""
     reason = job.disrupted.get(launcher.uid, "")
     said = f"{reason}: node {launcher.node} goes{when}, and {launcher.name} with it"
     return known.at, reason, f"{said}; the next attempt begins then, and counts against no limit"
