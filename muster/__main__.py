@@ -1,8 +1,12 @@
 """`muster`: the program; under the name `kubectl-muster` it is `kubectl muster`."""
 
+import errno
 import os
 import sys
 from pathlib import Path
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""Of a write to a full disk, or beyond a limit."""
 
 PLUGIN = "kubectl-muster"
 """The name by which kubectl finds its plug-in."""
@@ -20,6 +24,13 @@ def main() -> None:
         application(completion=not plugin)(prog_name="kubectl muster" if plugin else "muster")
     except KeyboardInterrupt:
         raise SystemExit(130) from None
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        print(f"muster: the output cannot be written: {error.strerror}", file=sys.stderr)
+        # What is left in the buffer would fail again at the end of the process.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1) from None
 
 
 if __name__ == "__main__":

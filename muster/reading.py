@@ -53,7 +53,7 @@ async def open_log(settings: Settings) -> AsyncIterator[JetStreamEventLog]:
 @asynccontextmanager
 async def open_cluster(settings: Settings) -> AsyncIterator[KubeCluster]:
     """The cluster of kubectl's current context."""
-    cluster = await KubeCluster.connect(settings.kubeconfig)
+    cluster = await KubeCluster.connect(settings.kubeconfig, context=settings.context)
     try:
         yield cluster
     finally:

@@ -11,10 +11,10 @@ from muster.asking import ask, by_cluster
 from muster.audit import Change, Noted, aligned, by_of
 from muster.causes.people import Person
 from muster.causes.words import because, by
-from muster.get import Shown
 from muster.history import of_history
 from muster.kinds import known_kinds
 from muster.reading import everything, found_subjects, open_cluster, open_log
+from muster.shown import Shown
 from muster.targets import Asked, find
 from muster.terminal import say
 from shared.eventlog import EventLog, Stored

@@ -1,6 +1,7 @@
 """Prints what others wrote: a control character in it never reaches a terminal, which would act on it."""
 
 import re
+import shutil
 import sys
 
 import typer
@@ -9,13 +10,24 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u202
 """Control characters but for tabs and ends of lines, and those that turn the direction of a text around."""
 
 
-def say(text: str, *, err: bool = False, nl: bool = True, exact: bool = False) -> None:
+def say(text: str, *, err: bool = False, nl: bool = True, exact: bool = False, coloured: bool = False) -> None:
     """Print a text with each control character as JSON would escape it.
 
-    With `exact` it is left as it is where no terminal shows it: the hashes of a history cover its bytes.
+    With `exact` it is left as it is where no terminal shows it: the hashes of a history cover its bytes.  One that is
+    `coloured` was made harmless before.
     """
     stream = sys.stderr if err else sys.stdout
-    typer.echo(text if exact and not stream.isatty() else harmless(text), err=err, nl=nl)
+    typer.echo(text if coloured or (exact and not stream.isatty()) else harmless(text), err=err, nl=nl)
+
+
+def width() -> int:
+    """The columns of the terminal; 0 where the output is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+
+
+def has_colours() -> bool:
+    """True on a terminal."""
+    return sys.stdout.isatty()
 
 
 def fail(message: str) -> typer.Exit:

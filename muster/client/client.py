@@ -64,6 +64,7 @@ class Client:
         self,
         *,
         kubeconfig: Path | str | None = None,
+        context: str | None = None,
         nats_url: str | None = None,
         nats_user: str | None = None,
         nats_password: str | None = None,
@@ -81,6 +82,7 @@ class Client:
         """
         given = {
             "KUBECONFIG": kubeconfig,
+            "context": context,
             "NATS_URL": nats_url,
             "NATS_USER": nats_user,
             "NATS_PASSWORD": nats_password,

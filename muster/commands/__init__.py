@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from muster.commands.arguments import of_cluster
 from muster.commands.installing import audit_policy, crds, doctor, rbac, run, setup
 from muster.commands.looking import audit, get, history, logs, replay, report, schema, why
 from muster.commands.sending import forward
@@ -16,25 +17,25 @@ from muster.commands.trying import demo
 
 COMMANDS = (
     demo,
-    run,
-    setup,
+    of_cluster(run),
+    of_cluster(setup),
     crds,
     rbac,
     audit_policy,
-    get,
-    history,
-    report,
-    audit,
-    logs,
-    replay,
-    why,
+    of_cluster(get),
+    of_cluster(history),
+    of_cluster(report),
+    of_cluster(audit),
+    of_cluster(logs),
+    of_cluster(replay),
+    of_cluster(why),
     schema,
     forward,
-    scale,
-    suspend,
-    resume,
-    restart,
-    doctor,
+    of_cluster(scale),
+    of_cluster(suspend),
+    of_cluster(resume),
+    of_cluster(restart),
+    of_cluster(doctor),
 )
 
 

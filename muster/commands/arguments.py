@@ -1,11 +1,15 @@
 """Arguments that several commands take, and the settings of the environment."""
 
+import functools
+import inspect
+import os
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from muster.commands.completing import job_names
 from muster.terminal import fail
 from shared.errors import Refused
 
@@ -54,9 +58,39 @@ def or_current(context: typer.Context, namespace: str) -> str:
     if context.params.get("everywhere"):
         return ""
     try:
-        return namespace or current_namespace(settings().kubeconfig)
+        known = settings()
+        return namespace or current_namespace(known.kubeconfig, known.context)
     except Refused as refusal:
         raise fail(str(refusal)) from refusal
+
+
+def of_cluster(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with kubectl's options `--kubeconfig` and `--context`, which become settings of this process."""
+
+    @functools.wraps(command)
+    def chosen(*args: object, kubeconfig: str, context: str, **options: object) -> None:
+        command(*args, **options)
+
+    def option(name: str, setting: str, metavar: str, told: str) -> inspect.Parameter:
+        def choose(value: str) -> str:
+            if value:
+                os.environ[setting] = value
+            return value
+
+        # Eager: the default of the namespace depends on it.
+        given = typer.Option(metavar=metavar, is_eager=True, callback=choose, show_default=False, help=told)
+        hint = Annotated[str, given]
+        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default="", annotation=hint)
+
+    added = (
+        option("kubeconfig", "KUBECONFIG", "FILE", "the kubeconfig, instead of kubectl's"),
+        option("context", "MUSTER_CONTEXT", "NAME", "the context of the kubeconfig, instead of the current one"),
+    )
+    signature = inspect.signature(command)
+    wrapped = cast("Any", chosen)
+    wrapped.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *added])
+    wrapped.__annotations__ = command.__annotations__ | {each.name: each.annotation for each in added}
+    return chosen
 
 
 def on_cluster(work: "Callable[[KubeCluster], Awaitable[None]]") -> None:
@@ -75,7 +109,10 @@ Namespace = Annotated[
     str,
     typer.Option("--namespace", "-n", callback=or_current, show_default="the current context's", help="the namespace"),
 ]
-JobName = Annotated[str, typer.Argument(metavar="KIND/NAME", help="the job: trainingjob/NAME, or only NAME")]
+JobName = Annotated[
+    str,
+    typer.Argument(metavar="KIND/NAME", help="the job: trainingjob/NAME, or only NAME", autocompletion=job_names),
+]
 """A string, which the command parses with `named`: typer's help would show the name of another type."""
 Nats = Annotated[
     bool,

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from muster.commands.arguments import JobName, Namespace, Nats, named, on_cluster, settings
+from muster.commands.completing import job_names
 from muster.formats import Output
 
 
@@ -30,7 +31,12 @@ def schema(
 
 
 def get(
-    target: Annotated[str, typer.Argument(metavar="[KIND/NAME]", help="one job; all of the namespace without it")] = "",
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="[KIND/NAME]", help="one job; all of the namespace without it", autocompletion=job_names
+        ),
+    ] = "",
     namespace: Namespace = "",
     everywhere: Annotated[
         bool, typer.Option("--all-namespaces", "-A", is_eager=True, help="the jobs of all namespaces")
@@ -42,26 +48,45 @@ def get(
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="go on with a line for each change, until Ctrl-C")
     ] = False,
+    selector: Annotated[
+        str,
+        typer.Option("--selector", "-l", metavar="LABELS", help="only jobs whose resources have these labels now"),
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="the same as -o json")] = False,
     nats: Nats = False,
 ) -> None:
-    """Show the jobs in the log: phase, Ready and wanted pods, restarts."""
-    from muster.get import Wish
+    """Show the jobs in the log: phase, Ready and wanted pods, restarts, age."""
+    from muster import terminal
     from muster.get import get as show
     from muster.reading import run as running
+    from muster.rows import Wish
 
     asked = named(target) if target else None
     if asked is not None and everywhere:
         raise typer.BadParameter("a job is in one namespace; say -n NAMESPACE instead of -A")
     if asked is not None and asked.is_request:
         raise typer.BadParameter("`muster get` shows jobs; `muster why` explains a request")
+    if selector and (asked is not None or gone):
+        raise typer.BadParameter("-l chooses among the jobs that are there; leave KIND/NAME and --gone out")
     output = Output.json if as_json else output
-    wish = Wish("" if everywhere else namespace, asked=asked, output=output, gone=gone, watch=watch)
-    running(lambda: show(settings(), wish, nats=nats))
+    colours = output in (Output.table, Output.wide) and terminal.has_colours()
+    wish = Wish(
+        "" if everywhere else namespace,
+        asked=asked,
+        output=output,
+        gone=gone,
+        watch=watch,
+        width=terminal.width(),
+        colours=colours,
+    )
+    running(lambda: show(settings(), wish, nats=nats, selector=selector))
 
 
 def history(
-    target: Annotated[str, typer.Argument(metavar="KIND/NAME", help="the job; or `accept` or `disown`")],
+    target: Annotated[
+        str,
+        typer.Argument(metavar="KIND/NAME", help="the job; or `accept` or `disown`", autocompletion=job_names),
+    ],
     accepted: Annotated[
         str,
         typer.Argument(
@@ -160,7 +185,12 @@ def replay(
 
 
 def why(
-    target: Annotated[str, typer.Argument(metavar="KIND/NAME", help="the job, or a scalein/NAME or scaleout/NAME")],
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="KIND/NAME", help="the job, or a scalein/NAME or scaleout/NAME", autocompletion=job_names
+        ),
+    ],
     about: Annotated[
         str,
         typer.Argument(

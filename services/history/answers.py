@@ -11,12 +11,13 @@ from contextlib import asynccontextmanager
 import msgspec
 import typer
 
-from muster.get import Shown, listed
+from muster.get import listed
 from muster.history import of_history, state_after, until, up_to
 from muster.reading import fold_to_end, found_subjects
 from muster.report import reported
 from muster.report import told as told_report
 from muster.saved import line_of
+from muster.shown import Shown
 from muster.targets import Asked, find, must_be_names, parse_target, subjects_of
 from muster.why import answered
 from services.history import documents

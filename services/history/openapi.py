@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from muster.get import Shown
+from muster.shown import Shown
 from services.history.core.selection import LABELS
 from shared.history_api import API_VERSION, GROUP, KIND, PLURAL, ROOT, VERSION
 from shared.release import this_release
@@ -37,6 +37,7 @@ FIELDS = {
     "sequence": "The sequence of its last event in the log.",
     "over": "True once it succeeded or failed.",
     "gone": "True once its resource was deleted.",
+    "began": "When the first event of the job was recorded.",
     "note": "What hinders it, or how it ended, in a sentence; empty without anything to say.",
     "status": "The status as Muster computes it from the log, in the fields of its kind.",
 }

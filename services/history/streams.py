@@ -9,9 +9,9 @@ from contextlib import aclosing, contextmanager
 
 from msgspec.structs import replace
 
-from muster.get import Shown
 from muster.history import of_history
 from muster.saved import line_of
+from muster.shown import Shown
 from muster.targets import find, must_be_names
 from services.history import documents
 from services.history.answers import COME_AGAIN_SECONDS, Answers, Busy, asked_for, kept_of

@@ -44,8 +44,8 @@ INLINED = ("certificate-authority", "client-certificate", "client-key")
 MISSING = "no Kubernetes cluster is configured: give a kubeconfig, or set KUBECONFIG, or write ~/.kube/config"
 
 
-async def find_cluster(kubeconfig: Path | None) -> Access:
-    """The cluster that kubectl would use here; `kubeconfig` takes precedence.
+async def find_cluster(kubeconfig: Path | None, context: str = "") -> Access:
+    """The cluster that kubectl would use here; `kubeconfig` takes precedence, and `context` over the current one.
 
     Raises `Refused` with reason `NoCluster` or `BadKubeconfig`, `Transient` when a credential plugin fails.
     """
@@ -53,24 +53,24 @@ async def find_cluster(kubeconfig: Path | None) -> Access:
         found = _files(named)
         if not found:
             raise Refused(f"there is no kubeconfig at {', '.join(named)}", reason="NoCluster")
-        return await _KubeconfigAccess.load(found)
-    if os.environ.get(IN_CLUSTER):
+        return await _KubeconfigAccess.load(found, context)
+    if os.environ.get(IN_CLUSTER) and not context:
         return _PodAccess(_new_configuration())
     found = _files([HOME_KUBECONFIG])
     if not found:
         raise Refused(MISSING, reason="NoCluster")
-    return await _KubeconfigAccess.load(found)
+    return await _KubeconfigAccess.load(found, context)
 
 
-def current_namespace(kubeconfig: Path | None) -> str:
-    """The namespace that kubectl would use here: that of the current context or of our pod, else `default`.
+def current_namespace(kubeconfig: Path | None, context: str = "") -> str:
+    """The namespace that kubectl would use here: that of the (current) context or of our pod, else `default`.
 
     Makes no call.  Raises `Refused` with reason `BadKubeconfig`.
     """
     named = _named(kubeconfig)
-    if not named and os.environ.get(IN_CLUSTER):
+    if not (named or context) and os.environ.get(IN_CLUSTER):
         return pod_namespace() or DEFAULT_NAMESPACE
-    return namespace_of(_files(named or [HOME_KUBECONFIG])) or DEFAULT_NAMESPACE
+    return namespace_of(_files(named or [HOME_KUBECONFIG]), context) or DEFAULT_NAMESPACE
 
 
 def pod_namespace() -> str:
@@ -157,9 +157,11 @@ class _PodAccess(_Access):
 class _KubeconfigAccess(_Access):
     """A kubeconfig, or several, merged as kubectl merges them."""
 
-    def __init__(self, paths: Sequence[str], configuration: Any, plugin: "_Plugin | None") -> None:
+    def __init__(self, paths: Sequence[str], named: str, configuration: Any, plugin: "_Plugin | None") -> None:
+        """`named` is the context that is used; empty for the current one."""
         super().__init__(configuration)
         self._paths = paths
+        self._named = named
         self._plugin = plugin
         try:
             # Now: the files are deleted after loading.
@@ -172,9 +174,9 @@ class _KubeconfigAccess(_Access):
         self._renewing = asyncio.Lock()
 
     @classmethod
-    async def load(cls, paths: Sequence[str]) -> "_KubeconfigAccess":
+    async def load(cls, paths: Sequence[str], named: str) -> "_KubeconfigAccess":
         with tempfile.TemporaryDirectory() as folder:
-            return cls(paths, *await _load(paths, Path(folder)))
+            return cls(paths, named, *await _load(paths, named, Path(folder)))
 
     def _trust(self) -> ssl.SSLContext:
         return self._context
@@ -194,7 +196,7 @@ class _KubeconfigAccess(_Access):
             self._renewed_at = time.monotonic()
             try:
                 with tempfile.TemporaryDirectory() as folder:
-                    fresh, self._plugin = await _load(self._paths, Path(folder))
+                    fresh, self._plugin = await _load(self._paths, self._named, Path(folder))
             except Refused as refusal:
                 # Another program may be writing the file at this moment.
                 raise Transient(str(refusal)) from refusal
@@ -262,12 +264,12 @@ def _load_service_account(configuration: Any) -> None:
         raise Refused(f"the service account of this pod cannot be used: {error}", reason="NoCluster") from error
 
 
-async def _load(paths: Sequence[str], folder: Path) -> tuple[Any, _Plugin | None]:
+async def _load(paths: Sequence[str], named: str, folder: Path) -> tuple[Any, _Plugin | None]:
     """The configuration in these files, and the credential plugin if they name one.
 
     `folder` receives the certificates and keys that the kubeconfig holds itself: OpenSSL reads only files.
     """
-    cluster, user, _ = current_context(paths)
+    cluster, user, _ = current_context(paths, named)
     plugin = None
     if settings := user.pop("exec", None):
         plugin = _Plugin(settings, paths)

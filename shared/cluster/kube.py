@@ -64,15 +64,17 @@ class KubeCluster:
         cls,
         kubeconfig: Path | None = None,
         *,
+        context: str = "",
         timeouts: Timeouts | None = None,
         pace: Pace | None = None,
         answered: Callable[[str, str], None] = lambda _, __: None,
     ) -> Self:
         """Find the cluster as kubectl does: this file, `KUBECONFIG`, the pod's service account, or `~/.kube/config`.
 
+        `context` is taken instead of the current one.
         Makes no call yet.  Raises `Refused(reason="NoCluster")` if none is configured.
         """
-        return cls(await find_cluster(kubeconfig), timeouts=timeouts, pace=pace, answered=answered)
+        return cls(await find_cluster(kubeconfig, context), timeouts=timeouts, pace=pace, answered=answered)
 
     def watch(self, resource: Resource[T], *, namespace: str = "", selector: str = "") -> AsyncGenerator[Seen[T], None]:
         return Reflector(self._caller, resource, namespace, selector, self._pace).run()

@@ -26,23 +26,23 @@ class Context(NamedTuple):
     """Empty if the context names none."""
 
 
-def current_context(paths: Sequence[str]) -> Context:
-    """The current context of these files.  Raises `Refused` with reason `BadKubeconfig`."""
+def current_context(paths: Sequence[str], named: str = "") -> Context:
+    """The current context of these files, or the one that is named.  Raises `Refused` with reason `BadKubeconfig`."""
     with _shaped(paths):
         configs = [_read(path) for path in paths]
-        name = _current(configs)
+        name = named or _current(configs)
         context = _entry(configs, "context", name)
         cluster = _entry(configs, "cluster", context["cluster"])
         user = _entry(configs, "user", context["user"]) if context.get("user") else {}
         return Context(cluster, user, str(context.get("namespace") or ""))
 
 
-def namespace_of(paths: Sequence[str]) -> str:
-    """The namespace of the current context, or empty.  Raises `Refused` as `current_context` does."""
+def namespace_of(paths: Sequence[str], named: str = "") -> str:
+    """The namespace of that context, or empty.  Raises `Refused` as `current_context` does."""
     with _shaped(paths):
         configs = [_read(path) for path in paths]
         contexts = _entries(configs, "context")
-        return str(contexts.get(_current(configs), {}).get("namespace") or "")
+        return str(contexts.get(named or _current(configs), {}).get("namespace") or "")
 
 
 @contextmanager

@@ -61,6 +61,7 @@ class History:
         "_held",
         "_holds",
         "_since_decision",
+        "began",
         "digest",
         "facts",
         "job",
@@ -74,6 +75,8 @@ class History:
         self._held = held if held is not None else {}
         self.job = Job(key=key)
         self.sequence = 0
+        self.began = ""
+        """When the first event was recorded."""
         self.time = ""
         """When the last event was recorded."""
         self.digest = START
@@ -129,6 +132,7 @@ class History:
         decision = is_decision(subject)
         _, author, tag = split(subject)
         self.sequence, self.time, confirmed = sequence, stored.time, True
+        self.began = self.began or stored.time
         if decision:
             confirmed = self._confirm(sequence, stored.basis)
             self.last_decision = sequence

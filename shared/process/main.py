@@ -135,7 +135,9 @@ async def opened(author: Author, settings: Settings, metrics: ProcessMetrics | N
     eventlog = await _connect(author, settings)
     try:
         identity, heads = await eventlog.identity(), await eventlog.bucket(HEADS)
-        cluster = await KubeCluster.connect(settings.kubeconfig, answered=(metrics or ProcessMetrics(author)).request)
+        cluster = await KubeCluster.connect(
+            settings.kubeconfig, context=settings.context, answered=(metrics or ProcessMetrics(author)).request
+        )
         try:
             known = await in_served_versions(cluster, chosen(kinds(), settings.kinds))
             dependencies = Dependencies(settings, cluster, eventlog, heads, identity, known)

@@ -79,6 +79,9 @@ class Settings(BaseSettings):
     kubeconfig: Path | None = Field(default=None, validation_alias=AliasChoices("KUBECONFIG", "MUSTER_KUBECONFIG"))
     """The kubeconfig, as kubectl reads it. Without it: the service account of the pod, else `~/.kube/config`."""
 
+    context: str = ""
+    """The context of the kubeconfig, such as `staging`. Empty: its current one."""
+
     namespace: str = ""
     """The one namespace whose jobs count, with Roles alone. Empty: the whole cluster, with ClusterRoles."""
 

@@ -9,11 +9,12 @@ import msgspec
 import pytest
 
 from muster.formats import Output
-from muster.get import Wish, texts
+from muster.get import texts
 from muster.history import Part, known_by_log, lines
 from muster.kinds import known_kinds
 from muster.report import report_by_log
 from muster.report import told as told_report
+from muster.rows import Wish
 from muster.targets import parse_target
 from muster.why import answer
 from services.history import answers

@@ -3,13 +3,15 @@
 import asyncio
 import json
 from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
 import yaml
 
 from muster.formats import Output
-from muster.get import Wish, texts
+from muster.get import texts
+from muster.rows import Wish, age
 from muster.targets import Asked, parse_target
 from shared.errors import Refused
 from shared.eventlog import Stored
@@ -137,17 +139,62 @@ def log() -> Log:
 async def test_a_job_is_one_whole_line(log: Log, events: list[AnyEvent], row: str):
     log.add(*events)
     heading, line = (await log.says()).splitlines()
-    assert heading.split() == ["NAMESPACE", "KIND", "NAME", "PHASE", "READY", "RESTARTS", "NOTE"]
-    assert line.split() == row.split()
+    assert heading.split() == ["NAMESPACE", "KIND", "NAME", "PHASE", "READY", "RESTARTS", "AGE", "NOTE"]
+    cells = line.split()
+    assert [*cells[:6], *cells[7:]] == row.split()
 
 
 async def test_a_wide_table_says_more_and_its_columns_are_aligned(log: Log):
     log.add(*a_running_job(2), *scaling_out(2))
     log.add(*a_running_job(2), name="a-longer-name", uid="uid-2")
     heading, long, short = (await log.says(output=Output.wide)).splitlines()
-    assert heading.split()[6:] == ["ATTEMPT", "REQUESTS", "EVENTS", "AT", "UID", "NOTE"]
+    assert heading.split()[7:] == ["ATTEMPT", "REQUESTS", "EVENTS", "AT", "UID", "NOTE"]
     assert [line.index("uid-") for line in (long, short)] == [heading.index("UID")] * 2
-    assert short.split()[6:] == ["1", "0/1", "14", "uid-1"]
+    assert short.split()[7:] == ["1", "0/1", "14", "uid-1"]
+
+
+async def test_the_namespace_is_a_column_where_there_may_be_several(log: Log):
+    log.add(*a_running_job(2))
+    heading, line = (await log.says(namespace="team-a")).splitlines()
+    assert (heading.split()[0], line.split()[0]) == ("KIND", "trainingjob")
+
+
+async def test_on_a_terminal_a_job_is_one_line_that_fits_and_its_phase_has_a_colour(log: Log):
+    log.add(*a_running_job(2), JobFailed(reason="TrainingJobFailed", message="exited with 1: no data\n" + "x" * 400))
+    heading, line = (await log.says(width=100, colours=True)).splitlines()
+    assert "\x1b[31mFailed\x1b[0m" in line
+    plain = line.replace("\x1b[31m", "").replace("\x1b[0m", "")
+    assert len(plain) == 100
+    assert plain.endswith("\N{HORIZONTAL ELLIPSIS}")
+    assert plain.index("Failed") == heading.index("PHASE")
+    assert "exited with 1: no data | xxx" in plain
+
+
+async def test_the_whole_note_is_in_a_wide_table_and_where_no_terminal_is(log: Log):
+    log.add(*a_running_job(2), JobFailed(reason="TrainingJobFailed", message="x" * 400))
+    assert "x" * 400 in await log.says(width=100, output=Output.wide)
+    assert "x" * 400 in await log.says()
+
+
+async def test_control_characters_in_a_note_reach_no_terminal(log: Log):
+    log.add(*a_running_job(2), JobFailed(reason="TrainingJobFailed", message="a\x1b[2Jb"))
+    assert "a\\u001b[2Jb" in await log.says(width=200, colours=True)
+
+
+async def test_a_selector_shows_the_jobs_that_it_chose(log: Log):
+    log.add(*a_running_job(2))
+    log.add(*a_running_job(2), name="another", uid="uid-2")
+    (_, line) = (await log.says(uids=frozenset({"uid-2"}))).splitlines()
+    assert line.split()[2] == "another"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0, "0s"), (59, "59s"), (60, "1m"), (312, "5m12s"), (660, "11m"), (7500, "2h5m"), (3 * 86_400 + 7200, "3d2h")],
+)
+def test_an_age_has_its_two_largest_units(seconds: int, words: str):
+    began = datetime(2030, 1, 1, tzinfo=UTC)
+    assert age(began.isoformat(), began + timedelta(seconds=seconds)) == words
 
 
 async def test_deleted_jobs_are_shown_when_they_are_asked_for(log: Log):
@@ -200,7 +247,7 @@ async def test_a_watch_shows_each_change_and_nothing_else(log: Log, asked: Asked
     log.add(*a_running_job(2))
     wish = Wish("team-a", asked=asked, watch=True)
     async with aclosing(texts(MemoryEventLog(log.journal), wish, BUILT_IN)) as shown, asyncio.timeout(10):
-        assert "NAMESPACE" in await anext(shown)
+        assert "PHASE" in await anext(shown)
         assert "3/3" in await anext(shown)
         log.add(pods(worker(1, version=29)))
         log.add(pods(worker(1, version=30, ready=False)))

@@ -124,3 +124,22 @@ async def test_commands_work_in_the_namespace_of_the_current_context(a_site: Mak
         )
         asked = await run(*words, "--no-wait", "-n", "default", environment=environment)
         assert asked.out == "trainingjob/resnet asked to suspend\n"
+
+
+async def test_a_command_takes_another_kubeconfig_and_another_context_as_kubectl_does(a_site: MakeSite):
+    async with a_site(crds.manifests()) as site:
+        config = yaml.safe_load(site.kubeconfig.read_text())
+        context = config["contexts"][0]
+        other = {"name": "other", "context": context["context"] | {"namespace": "team-b"}}
+        nowhere = {"clusters": [{"name": "nowhere", "cluster": {"server": "https://none.invalid"}}]}
+        config["clusters"] += nowhere["clusters"]
+        config["contexts"] += [other, {"name": "away", "context": {"cluster": "nowhere"}}]
+        config["current-context"] = "away"
+        site.kubeconfig.write_text(yaml.safe_dump(config))
+        words = [sys.executable, "-m", "muster", "suspend", "resnet", "--kubeconfig", str(site.kubeconfig)]
+        there = await run(*words, "--context", "other")
+        assert there.complaint == "muster: no job team-b/resnet; -n names another namespace\n"
+        asked = await run(*words, "--context", "other", "-n", "default", "--no-wait")
+        assert asked.out == "trainingjob/resnet asked to suspend\n"
+        unknown = await run(*words, "--context", "none")
+        assert (unknown.code, "there is no context 'none'" in unknown.complaint) == (1, True)

@@ -5,6 +5,7 @@ import os
 import pty
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -47,3 +48,11 @@ def test_what_has_to_be_exact_is_escaped_at_a_terminal_alone(terminal: bool, sai
     finally:
         os.close(ours)
         os.close(theirs)
+
+
+def test_a_full_disk_is_one_line():
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "muster", "schema"], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert (ended.returncode, ended.stderr) == (1, b"muster: the output cannot be written: No space left on device\n")
