@@ -94,11 +94,14 @@ class _Reader:
             label = self._target.label
             raise Refused(f"{label} has no pods now; `muster why {label}` says why", reason="NotFound")
         for pod in pods:
-            if _started(container := self._container(pod)):
-                await self._read(pod, container.name, follow=False)
-            else:
-                reason = container.state.waiting.reason if container.state.waiting else ""
-                self._trouble(f"{pod.metadata.name} has not started yet{f' ({reason})' if reason else ''}")
+            container = self._container(pod)
+            if not _started(container):
+                self._trouble(_why_not_started(pod, container))
+                # What ran before says why.
+                for before in filter(_started, pod.status.init_container_statuses or ()):
+                    await self._read(pod, before.name, follow=False)
+                continue
+            await self._read(pod, container.name, follow=False)
 
     async def follow(self) -> None:
         """Read the lines of each pod from its start, until the job is over and all pods have ended."""
@@ -212,6 +215,19 @@ def _training_containers(target: Target, job: Custom) -> set[str]:
         return {role.container for role in spec.roles}
     # Without its runtime a job cannot be read.
     return {NODE} if target.framework.runtimes else set()
+
+
+def _why_not_started(pod: Pod, container: ContainerStatus) -> str:
+    failed = next((one for one in pod.status.init_container_statuses or () if _exit_code(one)), None)
+    if failed is not None:
+        return f"{pod.metadata.name} did not start: init container {failed.name} exited with {_exit_code(failed)}"
+    reason = container.state.waiting.reason if container.state.waiting else ""
+    return f"{pod.metadata.name} has not started yet{f' ({reason})' if reason else ''}"
+
+
+def _exit_code(container: ContainerStatus) -> int:
+    """0 for a container that runs or waits, too."""
+    return container.state.terminated.exit_code if container.state.terminated is not None else 0
 
 
 def _started(container: ContainerStatus) -> bool:

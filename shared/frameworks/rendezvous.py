@@ -37,7 +37,8 @@ while True:
     signal.pause()
 """
 
-# The arguments are the program, its port, and the Pythons to try first.
+# The arguments are the program, its port, and the Pythons to try first.  Without torch in the image no torchrun asks
+# for the store, and the pod waits for the end of the job.
 _SCRIPT = """\
 program=$1 port=$2
 shift 2
@@ -47,8 +48,12 @@ do
     exec "$python" -u -c "$program" "$port"
   fi
 done
-echo "no Python with torch was found in the image: set rdzvHost and rdzvPort to a store of your own" >&2
-exit 1
+echo "no Python with torch was found in the image, so no store is served; torchrun needs rdzvHost and rdzvPort then" >&2
+trap "exit 143" TERM
+while true; do
+  sleep 3600 &
+  wait $!
+done
 """
 
 _PROGRAMS = re.compile(r"""([^\s"'=;&|()]*/bin/)(?:activate|torchrun|accelerate|python[0-9.]*)\b""")

@@ -220,3 +220,10 @@ def test_a_trainjob_that_names_a_store_has_none():
     parsed = TRAINJOB.parse(joined(custom(job | {"metadata": meta | job["metadata"]}), as_read(runtime)))
     assert isinstance(parsed, JobSpec)
     assert not parsed.has(RENDEZVOUS)
+
+
+def test_a_store_that_cannot_be_served_ends_no_job():
+    assert spec_of(PYTORCHJOB, ELASTIC).handling.spares == (RENDEZVOUS,)
+    command = container()["command"]
+    script = command[2]
+    assert "exit 1\n" not in script, "an image without torch has no torchrun either"

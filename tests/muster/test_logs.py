@@ -152,3 +152,12 @@ def test_a_stream_that_begins_again_repeats_no_line():
     assert seen.begin() == "00:00.12Z"
     again = [seen.is_new(time) for time in [*first, "00:00.12Z", "00:01Z"]]
     assert again == [False, False, False, True, True]
+
+
+async def test_of_a_pod_that_did_not_start_the_output_of_its_init_containers_is_printed(site: Site, said: Said):
+    before = {"name": "fetch", "image": "code:1", "command": ["sh", "-c", "echo no such bucket; exit 7"]}
+    await site.run("resnet-worker-0", initContainers=[before])
+    await site.space.over("resnet-worker-0")
+    await site.logs()
+    assert said.err == "muster: resnet-worker-0 did not start: init container fetch exited with 7\n"
+    assert said.out == "[resnet-worker-0] no such bucket\n"
