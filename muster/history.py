@@ -271,7 +271,8 @@ def as_json_text(state: Any) -> str:
 def _plain(value: Any) -> Any:
     """A value in the types of JSON: lists instead of sets, and strings as keys."""
     if isinstance(value, msgspec.Struct):
-        return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
+        # When the log stored an event is no part of it: a copy of the log or a saved one does not know it.
+        return {name: _plain(getattr(value, name)) for name in value.__struct_fields__ if name != "logged"}
     if isinstance(value, Mapping):
         return {_key(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, (Set, list, tuple)):

@@ -13,8 +13,12 @@ POLICIES = tuple(sorted(f"{FOLDER}/{file.name}" for file in (ROOT / FOLDER).glob
 
 _OWN = {
     "back_off": "tests/job/test_backoff.py",
+    "launcher_wait": "tests/status/test_launcher_wait.py",
+    "lost_nodes": "tests/scheduler/test_lost_nodes.py",
+    "notice": "tests/scaler/test_notice.py",
     "quota": "tests/scheduler/test_queueing.py",
     "restart": "tests/status/test_attempts.py",
+    "winding_down": "tests/scheduler/test_cleanup.py",
 }
 """The tests of a policy whose file of tests has another name."""
 

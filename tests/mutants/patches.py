@@ -88,7 +88,8 @@ PATCHES = (
         (
             (
                 SCHEDULER,
-                "                await self._delete(PODS, context.job, effect.name, effect.uid)\n",
+                "                await self._delete(PODS, context.job, effect.name, effect.uid, "
+                "grace=0 if effect.force else None)\n",
                 "                async for seen in self._cluster.watch(PODS, selector=JOB_UID):\n"
                 "                    found = [pod.metadata for pod in getattr(seen, 'objects', ())]\n"
                 "                    for meta in [each for each in found if each.name == effect.name]:\n"
@@ -325,9 +326,9 @@ PATCHES = (
         (
             (
                 OBSERVE,
-                "    others = tuple(\n        uid for uid, pod in job.pods.items() if uid not in now and ",
+                "    gone = [uid for uid, pod in job.pods.items() if uid not in now and ",
                 "    names = {pod.name for pod in now.values()}\n"
-                "    others = tuple(\n        uid for uid, pod in job.pods.items() if pod.name not in names and ",
+                "    gone = [uid for uid, pod in job.pods.items() if pod.name not in names and ",
             ),
         ),
         ("tests/watcher/test_observe.py",),
@@ -379,8 +380,8 @@ PATCHES = (
         (
             (
                 SLOTS,
-                "if _known(job, slot)))\n    refusal = job.refusals.get",
-                "if _known(job, slot) and slot not in job.attempt.news))\n    refusal = job.refusals.get",
+                "if _known(job, slot)))\n    held, refusal = ",
+                "if _known(job, slot) and slot not in job.attempt.news))\n    held, refusal = ",
             ),
         ),
         ("tests/job/test_replicated_jobs.py", "tests/scaler/test_groups.py"),
@@ -554,7 +555,7 @@ PATCHES = (
         (
             (
                 SCHEDULER,
-                "                raise without_values(refusal, what, manifest) from None\n",
+                "                raise without_values(as_sent(refusal, manifest), what, manifest) from None\n",
                 "                raise\n",
             ),
         ),

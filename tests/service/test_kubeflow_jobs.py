@@ -92,6 +92,8 @@ async def test_pods_that_never_end_by_themselves_go_by_the_clean_up(policy: str,
         await world.runs()
         world.exit_codes[kind.leader] = 0
         await world.comes_to("Succeeded")
+        # Workers of a parameter server have half a minute to end.
+        await world.pass_seconds(40)
         await world.quiet()
         assert sorted(world.pods()) == {"None": kind.pods, "Running": [kind.leader], "All": []}[policy]
 

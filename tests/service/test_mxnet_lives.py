@@ -71,6 +71,7 @@ async def test_servers_and_workers_come_back_and_the_schedulers_success_is_the_j
         world.exit_codes[names.format("scheduler", 0)] = 0
         status = await reaches(world, framework, "Done", "Succeeded")
         assert status["replicaStatuses"][0]["ReplicasStates"] == {"Succeeded": 1}
+        await world.pass_seconds(40)
         await world.quiet()
         ended = {names.format("scheduler", 0), done}
         assert world.pods().keys() == (all_pods if framework is FIORAVANZO_MXJOB else ended)

@@ -29,12 +29,11 @@ class At(msgspec.Struct, frozen=True, gc=False):
 
     sequence: int
     time: str
+    """By its author's clock, for people."""
+    logged: str = ""
+    """When the log stored it, by its server's clock, by which promises are measured; empty where it is not known."""
 
     @property
     def clock(self) -> str:
         """Its time of day, for people: `12:00:05 UTC`."""
         return f"{self.time[11:19]} UTC"
-
-    """By its author's clock, for people."""
-    logged: str = ""
-    """When the log stored it, by its server's clock, by which promises are measured; empty where it is not known."""
