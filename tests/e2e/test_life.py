@@ -67,10 +67,10 @@ async def _only_launcher(operator: Operator) -> bool:
 
 async def test_columns_and_events_are_those_of_the_contract(operator: Operator):
     header, row = (await operator.kubectl("get", "trainingjob", "life")).splitlines()
-    assert header.split() == ["NAME", "PHASE", "AGE", "WORKERS", "RESTARTS"]
+    assert header.split() == ["NAME", "PHASE", "AGE", "WORKERS", "RESTARTS", "REASON"]
     assert row.split()[:2] == ["life", "Succeeded"]
     wide = (await operator.kubectl("get", "trainingjob", "life", "-o", "wide")).splitlines()[0]
-    assert wide.split() == ["NAME", "PHASE", "AGE", "WORKERS", "MIN", "MAX", "RESTARTS", "SCALER"]
+    assert wide.split() == ["NAME", "PHASE", "AGE", "WORKERS", "MIN", "MAX", "RESTARTS", "SCALER", "REASON", "MESSAGE"]
     described = await operator.kubectl("describe", "trainingjob", "life")
     for reason in ("TrainingJobWorkerCreated", "TrainingJobRunning", "TrainingJobSucceeded"):
         assert reason in described

@@ -49,7 +49,7 @@ async def test_a_master_leads_and_its_end_is_the_jobs(operator: Operator):
 
 async def test_columns_and_events_are_those_of_the_kind(operator: Operator):
     header, row = (await operator.kubectl("get", "pytorchjob", "led")).splitlines()
-    assert header.split() == ["NAME", "STATE", "AGE", "WORKERS", "FAILED"]
+    assert header.split() == ["NAME", "STATE", "AGE", "WORKERS", "FAILED", "REASON"]
     assert row.split()[:2] == ["led", "Succeeded"]
     described = await operator.kubectl("describe", "pytorchjob", "led")
     for reason in ("PyTorchJobRunning", "PyTorchJobSucceeded"):

@@ -27,7 +27,7 @@ async def test_a_chief_trains_with_its_servers_and_workers(operator: Operator):
 
 async def test_columns_short_name_and_events_are_those_of_the_kind(operator: Operator):
     header, row = (await operator.kubectl("get", "tfj", "whole")).splitlines()
-    assert header.split() == ["NAME", "STATE", "AGE", "WORKERS", "FAILED"]
+    assert header.split() == ["NAME", "STATE", "AGE", "WORKERS", "FAILED", "REASON"]
     assert row.split()[:2] == ["whole", "Succeeded"]
     described = await operator.kubectl("describe", "tfjob", "whole")
     for reason in ("TFJobRunning", "TFJobSucceeded"):
