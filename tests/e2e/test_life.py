@@ -44,7 +44,8 @@ async def test_a_job_trains_grows_shrinks_and_succeeds(operator: Operator):
     await operator.apply(a_request("ScaleIn", "life-in", "life", toDelete={"count": 1}))
     shrunk = await operator.phase("ScaleSucceeded", SCALEINS, "life-in")
     assert shrunk["toDeletePods"] == ["life-worker-3"]
-    assert await operator.pod_is_gone("life-worker-3")
+    # A request succeeds once the deletion of its pods is seen; a kubelet takes its time for their end.
+    await operator.until(lambda: operator.pod_is_gone("life-worker-3"), lambda: "the worker that left is still there")
     await operator.tell_to_end("life")
     status = await operator.phase("Succeeded", TRAININGJOBS, "life")
     assert [condition["type"] for condition in status["conditions"]] == A_SCALED_LIFE
