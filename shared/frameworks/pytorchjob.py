@@ -107,11 +107,7 @@ class PyTorchJob(KubeflowJob):
         # All agents of an elastic group end with the training, however many there are then.
         succeeds = "Any" if leader == WORKER and spec.has(FIELD) else "All"
         stretches = any(role.max_replicas is not None for role in roles)
-        # A store that cannot be served ends no job: its agents fail, if they need it.
-        spares = (RENDEZVOUS,) if RENDEZVOUS in names else ()
-        return msgspec.structs.replace(
-            self.handling, leader=leader, succeeds=succeeds, elastic=stretches, spares=spares
-        )
+        return msgspec.structs.replace(self.handling, leader=leader, succeeds=succeeds, elastic=stretches)
 
     def environment(self, replica: Replica) -> Mapping[str, str]:
         spec = Fields(replica.job.spec, "spec", [])

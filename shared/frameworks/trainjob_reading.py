@@ -130,13 +130,7 @@ def parsed(manifest: Custom, spec: reading.Fields, runtime: reading.Fields) -> J
         roles=(launcher, worker) if policy == "mpi" else workers,
         handling=msgspec.structs.replace(LAUNCHED_TOGETHER, elastic=False)
         if policy == "mpi"
-        else msgspec.structs.replace(
-            REPLICATED,
-            succeeds=succeeds,
-            elastic=elastic,
-            services="Job",
-            spares=tuple(role.name for role in workers[1:]),
-        ),
+        else msgspec.structs.replace(REPLICATED, succeeds=succeeds, elastic=elastic, services="Job"),
         slots_per_worker=_slots(manifest, trainer, mpi) if policy == "mpi" else 1,
         attach_mode="ssh" if policy == "mpi" else "",
         clean_pod_policy="Running",
