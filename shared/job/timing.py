@@ -143,7 +143,7 @@ def _of_limits(job: Job) -> Iterator[Timer]:
 def _of_attempts(job: Job) -> Iterator[Timer]:
     waits = job.attempt.launcher_waits
     if waits is not None and (limit := launcher_wait.seconds(job)) is not None:
-        yield promise(waits, timers.LAUNCHER_WAIT, limit)
+        yield Timer(waits.sequence, timers.LAUNCHER_WAIT, limit)
     if job.restarting is not None and (seconds := restart.delay(job, job.restarting)):
         yield promise(job.restarting.at, timers.RESTART, seconds)
     slots = job.attempt.slots
