@@ -86,12 +86,8 @@ async def _changes(cluster: KubeCluster, wish: Wish, found: "_Found") -> "AsyncG
                     raise Transient(said.message)
 
 
-async def shown_by_cluster(cluster: KubeCluster, wish: Wish) -> "list[Shown]":
-    """The jobs to show, from `history.muster.dev`, those that are gone as well."""
-    return (await _found(cluster, wish)).shown
-
-
 async def _found(cluster: KubeCluster, wish: Wish) -> "_Found":
+    """The jobs to show, from `history.muster.dev`, those that are gone as well."""
     if wish.asked:
         item = msgspec.json.decode(await ask(cluster, Question(wish.namespace, wish.asked.word)), type=_Item)
         return _Found([item.job], item.job.sequence, item.metadata.name)

@@ -95,6 +95,10 @@ class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return Slot(self.attempt, self.role, self.index)
 
 
+ON_THE_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
+"""The reasons of containers that wait and that nothing hinders."""
+
+
 def ended(pod: PodView) -> bool:
     """True if the training container of the pod ended."""
     return pod.phase in ("Succeeded", "Failed")

@@ -18,12 +18,12 @@ from shared.job.policies.restart import delay
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job
 from shared.job.timers import RESTART, WAITING, passed
-from shared.job.views import PodView, alive, occupies
+from shared.job.views import ON_THE_WAY, PodView, alive, occupies
 
 WAITING_SECONDS = 10
 """What lasts longer has a reason that people are told."""
 
-ON_THE_WAY = frozenset({"", "ContainerCreating", "PodInitializing", "ContainersNotReady"})
+_USUAL = ON_THE_WAY | {"ContainersNotReady"}
 """The reasons of pods that start as they should; a readiness probe takes its time."""
 
 _PREVENTS = {
@@ -206,7 +206,8 @@ def _of_pods(job: Job) -> Wait | None:
     refused = _of_refusals(job, *_PREVENTS)
     if refused is not None:
         return refused
-    for slot, vacancy in lost.items():
+    if lost:
+        slot, vacancy = next(iter(lost.items()))
         return _of_loss(job, slot, vacancy, pods.get(slot))
     return next(_of_lacking(job, lacking, pods))
 
@@ -217,7 +218,7 @@ def _is_up(job: Job, slot: Slot, pod: PodView | None) -> bool:
         return False
     if pod.ready:
         return True
-    if pod.phase != "Running" or pod.reason not in ON_THE_WAY:
+    if pod.phase != "Running" or pod.reason not in _USUAL:
         return False
     if slot.role == LAUNCHER:
         return True
@@ -226,7 +227,7 @@ def _is_up(job: Job, slot: Slot, pod: PodView | None) -> bool:
 
 
 def _is_hindered(pod: PodView) -> bool:
-    return alive(pod) and pod.reason not in ON_THE_WAY
+    return alive(pod) and pod.reason not in _USUAL
 
 
 def _of_loss(job: Job, slot: Slot, vacancy: Vacancy, left: PodView | None) -> Wait:

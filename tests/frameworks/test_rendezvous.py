@@ -192,8 +192,8 @@ def test_a_rule_of_the_workers_about_other_pods_does_not_count_it(rule: tuple[st
         pytest.param(["torchrun", "train.py"], [], id="what is on the path"),
         pytest.param(["/opt/env/bin/torchrun", "train.py"], ["/opt/env/bin/python3"], id="torchrun of an environment"),
         pytest.param(
-            ["bash", "-c", "source /work/env/bin/activate && torchrun train.py"],
-            ["/work/env/bin/python3"],
+            ["bash", "-c", "source /srv/env/bin/activate && torchrun train.py"],
+            ["/srv/env/bin/python3"],
             id="an environment that a shell activates",
         ),
         pytest.param(["/usr/bin/python3.11", "-m", "torch.distributed.run"], ["/usr/bin/python3"], id="its Python"),

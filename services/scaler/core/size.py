@@ -17,7 +17,7 @@ def next_steps(job: Job) -> list[Step]:
 def is_awaited(job: Job) -> bool:
     """True until the resource was seen with the size; False while the write is refused, and for kinds without one.
 
-    A request ends, and the next one begins, after that: whoever saw it succeed finds its size in the resource.
+    A request ends, and the next one begins, after that: a client that saw it succeed finds its size in the resource.
     """
     scaling, request = job.scaling, job.scaling.open_request
     if job.spec is None or job.problems or not (job.spec.handling.elastic and job.spec.worker.written):

@@ -26,7 +26,7 @@ def after_the_end(job: Job) -> list[Step]:
     }[policy]
     if going:
         return [Record(SlotsReleased(slots=spans(going), reason=f"CleanPodPolicy{policy}"))]
-    # A rendezvous never ends by itself, and serves the workers that still run; its log is nobody's result.
+    # A rendezvous never ends by itself, and serves the workers that still run; its log holds no result.
     if job.attempt.slots and all(slot.role == RENDEZVOUS for slot in job.attempt.slots):
         return [Record(SlotsReleased(slots=spans(job.attempt.slots), reason="NoWorkerLeft"))]
     return []

@@ -13,9 +13,7 @@ from shared.job import text
 from shared.job.naming import CONTAINER
 from shared.job.policies.exit_codes import never_started
 from shared.job.reasons import INIT_CONTAINER_FAILED
-
-ON_THE_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
-"""The reasons of containers that wait and that nothing hinders."""
+from shared.job.views import ON_THE_WAY
 
 _RESTARTS_ALL = "RestartAllContainers"
 
