@@ -274,8 +274,8 @@ async def test_kueue_that_is_away_for_an_hour_disturbs_no_job_and_finds_all_that
         world.exit_codes["resnet-launcher"] = 0
         await world.phase("Succeeded")
         world.store.admit(WORKLOADS, lambda before, after: None)
-        await world.pass_seconds(1.5 * LONGEST_RETRY_SECONDS)
         await world.is_condition("1", "Finished", "True")
+        await world.pass_seconds(1.5 * LONGEST_RETRY_SECONDS)
         await world.until(lambda: len(world.store.find(WORKLOADS, NAMESPACE)) == 2, "a Workload of the late job")
 
 
