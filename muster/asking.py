@@ -6,8 +6,6 @@ from contextlib import aclosing
 from typing import TypeVar
 
 from muster.following import Tell, warn
-from muster.saved import event_of
-from muster.targets import Asked
 from shared.cluster import Resource
 from shared.cluster.kube import KubeCluster
 from shared.cluster.objects import Object
@@ -16,6 +14,8 @@ from shared.eventlog import Stored
 from shared.history_api import GROUP, KIND, PLURAL, VERSION, Question, path_of, query_of
 from shared.job.fold import Histories
 from shared.process.settings import Settings
+from shared.telling.saved import event_of
+from shared.telling.targets import Asked
 
 HISTORIES = Resource(GROUP, VERSION, PLURAL, KIND, Object)
 

@@ -20,10 +20,9 @@ from rich.console import Console
 
 from devcluster.binaries import MissingProgram
 from devcluster.child import ChildError
-from muster.reading import everything, open_log
+from muster.reading import open_log
 from muster.stack import DIGITS, Host, Stack, scratch
 from muster.supervision import supervised
-from muster.words import one_line
 from shared.cluster import Resource
 from shared.cluster.kinds import PODS
 from shared.cluster.objects import Custom, Metadata
@@ -35,6 +34,8 @@ from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.naming import JobKey, Uid, history_filters
 from shared.job.views import alive
 from shared.process.settings import Settings
+from shared.telling.reading import everything
+from shared.telling.words import one_line
 
 NAMESPACE = "default"
 JOB = "digits"

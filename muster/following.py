@@ -10,13 +10,13 @@ from typing import Any
 
 import msgspec
 
-from muster.targets import Target
 from muster.terminal import say
 from shared.cluster import Cluster
 from shared.cluster.objects import Custom
 from shared.errors import Refused, Transient
 from shared.job.reasons import of_request
 from shared.job.spec import TURNS
+from shared.telling.targets import Target
 
 LOOK_SECONDS = 0.5
 """Seconds between two looks at first; four times as many once it was waited for long."""

@@ -7,21 +7,22 @@ import msgspec
 
 from muster.asking import ask, by_cluster, patiently, streamed
 from muster.formats import Output
-from muster.kinds import known_kinds
 from muster.listing import every
-from muster.reading import everything, open_cluster, open_log
+from muster.reading import open_cluster, open_log
 from muster.rows import Wish, renderer_of
-from muster.shown import Shown
-from muster.targets import find, subjects_of
 from muster.terminal import say
 from shared.cluster.kube import KubeCluster
 from shared.errors import Transient
 from shared.eventlog import EventLog
 from shared.frameworks.kinds import Kinds
 from shared.history_api import Question
-from shared.job.fold import Histories, History
+from shared.job.fold import Histories
 from shared.job.naming import NO_UID, JobKey, Uid, history_filters, namespace_filters
 from shared.process.settings import Settings
+from shared.telling.kinds import known_kinds
+from shared.telling.reading import everything
+from shared.telling.shown import Shown, listed
+from shared.telling.targets import find, subjects_of
 
 GONE = 410
 """The code of a watch that cannot go on from its sequence; who watches lists anew."""
@@ -134,12 +135,6 @@ async def shown_by_log(log: EventLog, wish: Wish, kinds: Kinds) -> "tuple[Histor
 
 def _chosen(one: "Shown", wish: Wish) -> bool:
     return wish.uids is None or one.uid in wish.uids
-
-
-def listed(histories: Histories, *, gone: bool) -> list[History]:
-    """The histories to show, by namespace, name and uid."""
-    known = (history for history in histories if history.job.key.uid != NO_UID and (gone or not history.job.gone))
-    return sorted(known, key=lambda history: history.job.key)
 
 
 class _Meta(msgspec.Struct, rename="camel"):

@@ -3,10 +3,9 @@
 `muster history accept` accepts a lost history, `muster history disown` an event that is nonsense.
 """
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from datetime import UTC, datetime
-from typing import Any
 from uuid import uuid4
 
 import msgspec
@@ -14,15 +13,10 @@ import typer
 
 from muster.asking import by_cluster, events_of, folded, patiently, streamed
 from muster.following import Tell, warn
-from muster.kinds import known_kinds
-from muster.reading import everything, found_subjects, open_cluster, open_log
-from muster.saved import event_of, line_of
-from muster.targets import Asked, Target, find, subjects_of
-from muster.terminal import fail, say
-from muster.words import one_line
+from muster.reading import open_cluster, open_log
+from muster.terminal import fail, say, wrong_usage
 from shared.cluster import Cluster
 from shared.cluster.kube import KubeCluster
-from shared.errors import Refused
 from shared.eventlog import Entry, EventLog, Stored, ignore_trouble
 from shared.eventlog.account import ADMIN
 from shared.eventlog.subject import Subject, is_decision
@@ -30,11 +24,15 @@ from shared.frameworks.kinds import Kinds
 from shared.history_api import Question
 from shared.job import text
 from shared.job.events.setup import EventDisowned
-from shared.job.fold import History
 from shared.job.naming import ACCEPT_HISTORY, JobKey, history_filters, key_of, subject_of
 from shared.job.state import Job
 from shared.process.settings import Settings
-from shared.untrusted import whole_number
+from shared.telling.events import of_history, state_after, until, up_to
+from shared.telling.kinds import known_kinds
+from shared.telling.reading import everything, found_subjects
+from shared.telling.saved import event_of, line_of
+from shared.telling.targets import Asked, Target, find, subjects_of
+from shared.telling.words import one_line
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -121,31 +119,8 @@ async def lines(
 def _early(part: Part) -> Callable[[Stored], bool] | None:
     if part.at and part.follow:
         raise typer.BadParameter("--at looks back and --follow ahead; say one of them")
-    return until(part.at) if part.at else None
-
-
-def until(at: str) -> Callable[[Stored], bool]:
-    """A predicate for events up to a sequence or a time; an event without a time that can be read is not early."""
-    if (sequence := whole_number(at)) is not None:
-        return lambda stored: stored.sequence <= sequence
-    moment = moment_of(at, f"--at {at!r} is neither a sequence (306) nor a time (2030-01-31T12:00:00Z)")
-
-    def early(stored: Stored) -> bool:
-        try:
-            return moment_of(stored.time, "no time") <= moment
-        except typer.BadParameter:
-            return False
-
-    return early
-
-
-def moment_of(words: str, otherwise: str) -> datetime:
-    """A time in RFC 3339; one without a zone is UTC, as histories print it."""
-    try:
-        moment = datetime.fromisoformat(words)
-    except ValueError as error:
-        raise typer.BadParameter(otherwise) from error
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    with wrong_usage():
+        return until(part.at) if part.at else None
 
 
 def _shown(key: JobKey, events: Sequence[Stored], part: Part, early: Callable[[Stored], bool] | None) -> Iterator[str]:
@@ -153,15 +128,6 @@ def _shown(key: JobKey, events: Sequence[Stored], part: Part, early: Callable[[S
     yield from _told(found, part)
     if early is not None:
         yield state_after(key, found)
-
-
-def up_to(early: Callable[[Stored], bool], events: Sequence[Stored]) -> list[Stored]:
-    """The events of a history that are early enough.  Raises `Refused` if there is none."""
-    found = [stored for stored in events if early(stored)]
-    if not found:
-        words = f"nothing of it was known then; it begins at {events[0].sequence}, {events[0].time}"
-        raise Refused(words, reason="NotFound")
-    return found
 
 
 async def accept(asked: Asked, namespace: str, settings: Settings, *, nats: bool = False) -> None:
@@ -241,47 +207,7 @@ async def _event(log: EventLog, sequence: int) -> Stored:
     raise fail(f"the log has no event {sequence}")
 
 
-def of_history(stored: Stored, key: JobKey) -> bool:
-    """True if the event is a fact or a decision of this job."""
-    try:
-        return key_of(Subject.parse(stored.subject)) == key
-    except ValueError:
-        return False
-
-
 def _told(events: Iterable[Stored], part: Part) -> Iterator[str]:
     for stored in events:
         if is_decision(stored.subject) or not part.decisions:
             yield line_of(stored) if part.as_json else one_line(stored)
-
-
-def state_after(key: JobKey, events: Iterable[Stored]) -> str:
-    """The state of the job after these events, as JSON."""
-    then = History(key)
-    for stored in events:
-        then.fold(stored)
-    return as_json_text(then.job)
-
-
-def as_json_text(state: Any) -> str:
-    """A folded state as indented JSON, the same for the same state."""
-    return msgspec.json.format(msgspec.json.encode(_plain(state), order="sorted")).decode()
-
-
-def _plain(value: Any) -> Any:
-    """A value in the types of JSON: lists instead of sets, and strings as keys."""
-    if isinstance(value, msgspec.Struct):
-        # When the log stored an event is no part of it: a copy of the log or a saved one does not know it.
-        return {name: _plain(getattr(value, name)) for name in value.__struct_fields__ if name != "logged"}
-    if isinstance(value, Mapping):
-        return {_key(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, (Set, list, tuple)):
-        return [_plain(inner) for inner in value]
-    return value
-
-
-def _key(key: Any) -> str:
-    """`ConfigMap/resnet-config` of a pair, `0/worker/3` of a slot."""
-    if isinstance(key, msgspec.Struct):
-        key = msgspec.structs.astuple(key)
-    return "/".join(map(_key, key)) if isinstance(key, tuple) else str(key)

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from muster.following import status_of
-from muster.targets import Asked, Target, chosen
 from shared.cluster import Cluster
 from shared.cluster.objects import Custom
 from shared.errors import Conflict, Refused
+from shared.telling.targets import Asked, Target, chosen
 
 OVER = ("Succeeded", "Failed")
 PAUSED = ("Suspending", "Suspended")

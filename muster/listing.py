@@ -4,12 +4,12 @@ import asyncio
 from contextlib import aclosing
 from typing import TypeVar
 
-from muster.reading import PATIENCE_SECONDS
 from shared.cluster import Alive, Blind, Cluster, Resource, Snapshot
 from shared.cluster.objects import Custom, Object
 from shared.errors import Refused, Transient
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
+from shared.telling.reading import PATIENCE_SECONDS
 
 T = TypeVar("T", bound=Object)
 

@@ -11,7 +11,6 @@ import typer
 from muster.following import LOOK_SECONDS, Tell, status_of, warn
 from muster.jobs import OVER, the_job
 from muster.listing import objects
-from muster.targets import Asked, Target
 from shared.cluster import Applied, Snapshot
 from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster
@@ -20,6 +19,7 @@ from shared.errors import Refused, Transient
 from shared.frameworks.trainer_templates import NODE
 from shared.job.naming import JOB_UID
 from shared.job.spec import JobSpec
+from shared.telling.targets import Asked, Target
 
 WAITING_LINES = 1_000
 """The most lines of a job that are in memory at a time."""

@@ -16,13 +16,13 @@ from urllib.parse import quote
 import msgspec
 
 from muster.formats import Format
-from muster.words import said
 from shared.errors import Refused
 from shared.eventlog.durable import Delivered, Lost
 from shared.eventlog.subject import Subject, of_type
 from shared.eventlog.wire import TYPES
 from shared.job import text
 from shared.job.events import status
+from shared.telling.words import said
 from shared.untrusted import MALFORMED, whole_number
 
 SECRET = "whsec_"  # noqa: S105  the prefix of all of them

@@ -10,11 +10,11 @@ from typing import Any
 from muster.following import condition_of, status_of
 from muster.jobs import PAUSED, value_at, wants_pause
 from muster.listing import objects
-from muster.targets import Target
 from shared.cluster import Cluster
 from shared.cluster.objects import Custom
 from shared.errors import Refused, Transient
 from shared.frameworks.queueing import JOB_UID, QUEUE, WORKLOADS
+from shared.telling.targets import Target
 
 
 def queue_of(job: Custom) -> str:

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import typer
 
-from muster.saved import event_of
 from muster.terminal import fail, say
-from muster.words import one_line
 from shared.eventlog import Stored
 from shared.job.fold import Histories
+from shared.telling.saved import event_of
+from shared.telling.words import one_line
 
 
 def from_file(path: Path) -> None:

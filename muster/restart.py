@@ -8,10 +8,10 @@ from typing import Any
 
 from muster.following import LASTING_SECONDS, Answer, Change, carried_out, condition_of, status_of
 from muster.jobs import PAUSED, must_not_be_over, must_not_pause, patched, the_job
-from muster.targets import Asked, Target
 from shared.cluster import Cluster
 from shared.errors import Refused
 from shared.job.naming import RESTART
+from shared.telling.targets import Asked, Target
 
 RUNS = ("Running", "Scaling")
 

@@ -9,10 +9,10 @@ import typer
 import yaml
 
 from muster.formats import Output
-from muster.shown import Shown
-from muster.targets import Asked
 from muster.terminal import harmless
 from shared.job.text import in_one_line
+from shared.telling.shown import Shown, cells
+from shared.telling.targets import Asked
 
 COLUMNS = ("KIND", "NAME", "PHASE", "READY", "RESTARTS", "AGE")
 WIDE_COLUMNS = (*COLUMNS, "ATTEMPT", "REQUESTS", "EVENTS AT", "UID")
@@ -68,22 +68,6 @@ def age(since: str, now: datetime) -> str:
     smaller = _UNITS[largest + 1] if count < 10 and largest + 1 < len(_UNITS) else None
     more = f"{rest // smaller[1]}{smaller[0]}" if smaller is not None and rest >= smaller[1] else ""
     return f"{count}{unit}{more}"
-
-
-def cells(one: Shown) -> dict[str, str]:
-    """A job's cells by column; neither the note nor the age is among them."""
-    return {
-        "NAMESPACE": one.namespace,
-        "KIND": one.called,
-        "NAME": one.name,
-        "PHASE": one.phase or "-",
-        "READY": "-" if one.over or one.gone else f"{one.ready}/{one.wanted}",
-        "RESTARTS": str(one.restarts),
-        "ATTEMPT": str(one.attempt),
-        "REQUESTS": f"{one.requests_over}/{one.requests}" if one.requests else "-",
-        "EVENTS AT": str(one.sequence),
-        "UID": one.uid,
-    }
 
 
 class Table:

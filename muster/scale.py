@@ -5,13 +5,13 @@ from typing import Any
 from muster.following import Answer, Change, carried_out, status_of
 from muster.jobs import OVER, PAUSED, must_not_be_over, must_not_pause, patch_at, patched, the_job, value_at
 from muster.runtimes import with_runtime
-from muster.targets import Asked, Target
 from shared.cluster import Cluster
 from shared.cluster.objects import Custom
 from shared.errors import Refused
 from shared.frameworks.definition import Scale
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.job.spec import JobSpec
+from shared.telling.targets import Asked, Target
 
 
 async def to(cluster: Cluster, asked: Asked, namespace: str, size: int, *, wait: bool, timeout: int) -> None:

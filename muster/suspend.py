@@ -4,10 +4,10 @@ from typing import Any
 
 from muster import jobs, queues
 from muster.following import LASTING_SECONDS, Answer, Change, carried_out, older, status_of
-from muster.targets import Asked, Target
 from shared.cluster import Cluster
 from shared.cluster.objects import Custom
 from shared.errors import Refused
+from shared.telling.targets import Asked, Target
 
 
 async def suspend(cluster: Cluster, asked: Asked, namespace: str, *, wait: bool, timeout: int) -> None:

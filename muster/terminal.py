@@ -3,6 +3,8 @@
 import re
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import typer
 
@@ -34,6 +36,15 @@ def fail(message: str) -> typer.Exit:
     """Print one line on standard error; the exception ends the command with exit code 1."""
     say(f"muster: {message}", err=True)
     return typer.Exit(1)
+
+
+@contextmanager
+def wrong_usage() -> Iterator[None]:
+    """A `ValueError` becomes exit code 2, with its words below the usage of the command."""
+    try:
+        yield
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 def harmless(text: str) -> str:

@@ -9,11 +9,9 @@ from typing import Any, Literal
 import msgspec
 import typer
 
-from muster.causes.words import waits_for
 from muster.jobs import OVER
-from muster.kinds import called, known_kinds, word_of
 from muster.listing import every
-from muster.reading import fold_to_end, open_cluster, open_log
+from muster.reading import open_cluster, open_log
 from muster.terminal import say
 from services.status.core.documents import canonical, with_head
 from services.status.core.documents import document_of as status_of
@@ -28,6 +26,9 @@ from shared.job.fold import Histories, History
 from shared.job.naming import NO_UID, JobKey, Uid, namespace_filters
 from shared.job.state import Job
 from shared.process.settings import Settings
+from shared.telling.causes.words import waits_for
+from shared.telling.kinds import called, known_kinds, word_of
+from shared.telling.reading import fold_to_end
 
 Verdict = Literal["identical", "different", "held", "missing", "absent", "not compared"]
 

@@ -5,14 +5,14 @@ from typing import Any
 import msgspec
 
 from muster.following import status_of
-from muster.report import Report
-from muster.targets import Target
 from shared.cluster.objects import Custom, plain
 from shared.eventlog import Stored
 from shared.eventlog.subject import Subject
 from shared.job.events.catalog import AnyEvent
 from shared.job.naming import key_of
 from shared.job.upcast import Malformed, UnknownEvent, read_event
+from shared.telling.report import Report
+from shared.telling.targets import Target
 
 __all__ = ["Cause", "Event", "Job", "Report"]
 

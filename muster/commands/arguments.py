@@ -14,9 +14,9 @@ from muster.terminal import fail
 from shared.errors import Refused
 
 if TYPE_CHECKING:
-    from muster.targets import Asked
     from shared.cluster.kube import KubeCluster
     from shared.process.settings import Settings
+    from shared.telling.targets import Asked
 
 TIMEOUT_SECONDS = 600
 """Seconds that a command waits without `--timeout`: longer than the end of pods or the pull of images takes."""
@@ -45,7 +45,7 @@ def wrong_usage(hint: str | None = None) -> Iterator[None]:
 
 def named(text: str) -> "Asked":
     """The job or the request of a KIND/NAME.  Wrong usage if it is none."""
-    from muster.targets import parse_target
+    from shared.telling.targets import parse_target
 
     with wrong_usage():
         return parse_target(text)

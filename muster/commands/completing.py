@@ -35,10 +35,10 @@ def _words(kind: str, name: str, incomplete: str) -> Iterator[str]:
 
 async def _jobs(settings: "Settings", namespace: str) -> list[tuple[str, str]]:
     """The kind, as commands call it, and the name of each job; a kind that cannot be listed is left out."""
-    from muster.kinds import called, known_kinds
     from muster.listing import objects
     from muster.reading import open_cluster
     from shared.cluster.access import current_namespace
+    from shared.telling.kinds import called, known_kinds
 
     kinds = known_kinds()
     where = namespace or current_namespace(settings.kubeconfig, settings.context)

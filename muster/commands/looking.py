@@ -204,8 +204,8 @@ def why(
     nats: Nats = False,
 ) -> None:
     """Explain the state of a job, a pod or a request: the causes back to the first, from the log alone."""
+    from muster.questions import why as say_why
     from muster.reading import run as running
-    from muster.why import why as say_why
 
     asked = named(target)
     running(lambda: say_why(asked, about, namespace, settings(), uid=uid, as_json=as_json, nats=nats))
@@ -219,8 +219,8 @@ def report(
     nats: Nats = False,
 ) -> None:
     """Show the whole life of a job: phases, attempts, scalings, failures, and who changed what, from the log alone."""
+    from muster.questions import report as show
     from muster.reading import run as running
-    from muster.report import report as show
 
     asked = named(target)
     if asked.is_request:

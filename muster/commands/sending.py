@@ -64,7 +64,7 @@ def forward(
     from muster.outgoing import PHASES, filters_of
     from muster.reading import run as running
     from muster.schemas import KINDS
-    from muster.targets import must_be_names
+    from shared.telling.targets import must_be_names
 
     try:
         url = URL(to)

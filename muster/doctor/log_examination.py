@@ -8,7 +8,7 @@ from cryptography import x509
 from muster.doctor import certificates, clocks, jobs, services, streams, versions
 from muster.doctor.findings import Finding, ok, unknown
 from muster.doctor.parts import Wishes, part
-from muster.reading import fold_to_end, open_log
+from muster.reading import open_log
 from shared.errors import Refused, Trouble
 from shared.eventlog import inspection
 from shared.eventlog.account import STREAM
@@ -19,6 +19,7 @@ from shared.eventlog.tls import Life
 from shared.job.fold import Histories
 from shared.job.naming import namespace_filters
 from shared.process.settings import Settings
+from shared.telling.reading import fold_to_end
 
 REACHED = "log.reached"
 

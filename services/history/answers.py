@@ -1,4 +1,4 @@
-"""Answers questions from the log, with the code of the command line: few at once, and each within bounds.
+"""Answers questions from the log, in the words of the command line: few at once, and each within bounds.
 
 An answer is kept until the log has a newer event under its subjects, in bounded memory.
 """
@@ -9,17 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import asynccontextmanager
 
 import msgspec
-import typer
 
-from muster.get import listed
-from muster.history import of_history, state_after, until, up_to
-from muster.reading import fold_to_end, found_subjects
-from muster.report import reported
-from muster.report import told as told_report
-from muster.saved import line_of
-from muster.shown import Shown
-from muster.targets import Asked, find, must_be_names, parse_target, subjects_of
-from muster.why import answered
 from services.history import documents
 from services.history.core.selection import Selection
 from services.history.documents import Kept
@@ -29,6 +19,14 @@ from shared.frameworks.kinds import Kinds
 from shared.history_api import Question, words_of
 from shared.job.fold import Histories
 from shared.job.naming import JobKey, namespace_filters
+from shared.telling.events import of_history, state_after, until, up_to
+from shared.telling.reading import fold_to_end, found_subjects
+from shared.telling.report import reported
+from shared.telling.report import told as told_report
+from shared.telling.saved import line_of
+from shared.telling.shown import Shown, listed
+from shared.telling.targets import Asked, find, must_be_names, parse_target, subjects_of
+from shared.telling.why import answered
 
 FOLDS = 2
 """Folds at once: each has events in memory, and one core does not go faster with more."""
@@ -280,8 +278,8 @@ def _render(question: Question, asked: Asked | None, fold: Fold, kinds: Kinds, a
 def _moment(at: str) -> Callable[[Stored], bool]:
     try:
         return until(at)
-    except typer.BadParameter as error:
-        raise Refused(error.message, reason="Invalid") from error
+    except ValueError as error:
+        raise Refused(str(error), reason="Invalid") from error
 
 
 def _age(kept: Kept) -> int:

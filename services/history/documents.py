@@ -6,11 +6,10 @@ from typing import Any
 
 import msgspec
 
-from muster.rows import cells
-from muster.shown import Shown
 from services.history.core.selection import labels_of
 from shared.history_api import API_VERSION, GROUP, KIND, PARTS, PLURAL, VERSION
 from shared.job.naming import JobKey, Uid
+from shared.telling.shown import Shown, cells
 
 Json = dict[str, Any]
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from muster.shown import Shown
 from services.history.core.selection import LABELS
 from shared.history_api import API_VERSION, GROUP, KIND, PLURAL, ROOT, VERSION
 from shared.release import this_release
+from shared.telling.shown import Shown
 
 Json = dict[str, Any]
 

@@ -9,10 +9,6 @@ from contextlib import aclosing, contextmanager
 
 from msgspec.structs import replace
 
-from muster.history import of_history
-from muster.saved import line_of
-from muster.shown import Shown
-from muster.targets import find, must_be_names
 from services.history import documents
 from services.history.answers import COME_AGAIN_SECONDS, Answers, Busy, asked_for, kept_of
 from services.history.core.selection import Selection
@@ -22,6 +18,10 @@ from shared.eventlog import EventLog
 from shared.history_api import Question
 from shared.job.fold import History
 from shared.job.naming import NO_UID, JobKey, Uid, history_filters
+from shared.telling.events import of_history
+from shared.telling.saved import line_of
+from shared.telling.shown import Shown
+from shared.telling.targets import find, must_be_names
 
 STREAMS = 32
 """The most streams at once: each holds up to 8 MiB of events that its reader has not taken."""

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import msgspec
 
-from muster.saved import event_of
 from services.scaler.core.decide import decide as scaler
 from services.scaler.core.policy import Policy
 from services.scheduler.core.decide import decide as scheduler
@@ -28,6 +27,7 @@ from shared.job.fold import History
 from shared.job.naming import JobKey, key_of
 from shared.job.steps import Record, Step
 from shared.job.timing import next_due
+from shared.telling.saved import event_of
 from tests.determinism.spelling import Spelling
 from tests.kit.histories import kinds_of
 

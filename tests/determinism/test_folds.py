@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.saved import event_of
 from shared.eventlog import Stored
+from shared.telling.saved import event_of
 from tests.determinism.fold import prefixes
 from tests.determinism.processes import ROOT, SEEDS, Process, compare, whole
 from tests.histories.recorded import recordings

@@ -146,9 +146,12 @@ def test_no_pure_module_goes_through_a_set():
 
 TIES = {
     ("shared/job/policies/quota.py", "sorted by lambda one: one[0]"): "the numbers of a job's Workloads differ",
-    ("muster/causes/chains.py", "max by lambda request: request.order"): "no two requests have one order",
-    ("muster/causes/chains.py", "sorted by lambda link: -link.sequence"): "links are walked from the last state back",
-    ("muster/causes/link.py", "max by lambda link: link.sequence"): "the last one given",
+    ("shared/telling/causes/chains.py", "max by lambda request: request.order"): "no two requests have one order",
+    (
+        "shared/telling/causes/chains.py",
+        "sorted by lambda link: -link.sequence",
+    ): "links go from the last state back",
+    ("shared/telling/causes/link.py", "max by lambda link: link.sequence"): "the last one given",
     (
         "services/scaler/core/scale_in.py",
         "sorted by lambda slot: slot.index",
@@ -163,7 +166,7 @@ TIES = {
         "min by lambda refusal: effects.index(refusal.effect)",
     ): "the first refusal of an effect, as they came",
     (
-        "muster/causes/outlook.py",
+        "shared/telling/causes/outlook.py",
         "min by lambda each: _end(causes, each)",
     ): "the first timer in the order of `next_due`",
     (
@@ -181,7 +184,7 @@ def test_every_comparison_by_a_key_says_why_it_has_one_outcome():
 
 
 HANDED_ON = {
-    ("muster/summary.py", "Summary"): "what it gets are numbers of pods",
+    ("shared/telling/summary.py", "Summary"): "what it gets are numbers of pods",
     ("services/watcher/core/heads.py", "spans"): "it sorts what it gets",
     ("services/watcher/core/takeover.py", "spans"): "it sorts what it gets",
     ("shared/frameworks/replicated.py", "self._role"): "it takes a frozenset, and is read as all others",

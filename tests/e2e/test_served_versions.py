@@ -14,10 +14,10 @@ from devcluster.cluster import ADMIN
 from devcluster.controlplane import ControlPlane
 from muster.crds import manifests
 from muster.jobs import the_job
-from muster.targets import parse_target
 from shared.cluster.kube import KubeCluster
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.mpijob import MPIJOB, MPIJOB_V2BETA1
+from shared.telling.targets import parse_target
 from tests.kit.clusters import DEFINITIONS
 from tests.kit.controlplane import require_control_plane
 from tests.kit.operator import FOR_EVER, UNTIL_TOLD, WAITING_WORKER, Operator, an_operator, launcher_that

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from muster.reading import everything
 from shared.eventlog import Batch, api, reader
 from shared.eventlog.server import NatsServer
+from shared.telling.reading import everything
 from tests.kit.nats import READY, a_decision, a_namespace, a_server, connected, read_to_end, until
 from tests.kit.place import administrator, edit
 from tests.kit.proxy import Proxy

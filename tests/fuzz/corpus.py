@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import yaml
 
-from muster.saved import line_of
 from shared.eventlog import Entry, wire
+from shared.telling.saved import line_of
 from tests.audit.conftest import a_list, an_event
 from tests.frameworks import documents
 from tests.frameworks.full import FULL_IN, FULL_JOB, FULL_OUT

@@ -11,8 +11,6 @@ import msgspec
 from pydantic import ValidationError
 
 from muster.outgoing import secret_of, wait_of
-from muster.saved import event_of, line_of
-from muster.targets import parse_target
 from services.audit.core.claims import LONGEST_NAME, MOST_GROUPS, claims
 from services.audit.core.matching import Matcher
 from services.scaler.core import drain
@@ -41,6 +39,8 @@ from shared.job.upcast import Malformed, UnknownEvent, read_event
 from shared.process import report
 from shared.process.settings import Settings, complaint
 from shared.release import is_older, this_release
+from shared.telling.saved import event_of, line_of
+from shared.telling.targets import parse_target
 from shared.untrusted import MALFORMED
 from tests.kit.histories import KEY
 from tests.kit.loop import steps_of

@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 
 from devcluster.cluster import ADMIN as CLUSTER_ADMIN
-from muster.kinds import known_kinds
-from muster.reading import everything
 from muster.stack import SERVICES
 from muster.verifying import WRONG, verified_jobs
 from shared.eventlog import Stored
 from shared.eventlog.account import READER
+from shared.telling.kinds import known_kinds
+from shared.telling.reading import everything
 from tests.bench.real.client import Client
 from tests.ha import oracles
 from tests.ha.lives import Life, Lives

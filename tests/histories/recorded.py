@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from muster.saved import event_of
 from shared.eventlog import Stored
+from shared.telling.saved import event_of
 
 
 class Recording(msgspec.Struct):

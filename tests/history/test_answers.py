@@ -11,12 +11,8 @@ import pytest
 from muster.formats import Output
 from muster.get import texts
 from muster.history import Part, known_by_log, lines
-from muster.kinds import known_kinds
-from muster.report import report_by_log
-from muster.report import told as told_report
+from muster.questions import answer, report_by_log
 from muster.rows import Wish
-from muster.targets import parse_target
-from muster.why import answer
 from services.history import answers
 from services.history.answers import Answer, Answers, Busy
 from shared.errors import Refused, Transient
@@ -24,6 +20,9 @@ from shared.eventlog import EventLog
 from shared.history_api import Question, with_query
 from shared.job.events.status import JobFailed
 from shared.job.events.watcher import JobGone
+from shared.telling.kinds import known_kinds
+from shared.telling.report import told as told_report
+from shared.telling.targets import parse_target
 from tests.kit.builders import a_running_job, scaling_out
 from tests.memory.eventlog import MemoryEventLog
 from tests.muster.test_get import Log
@@ -288,7 +287,7 @@ async def test_a_request_of_several_jobs_is_that_of_the_newest(log: Log, monkeyp
     request = Question("team-a", "scaleout.scaleout-request-1", "why", text=True)
     newest = await told(log, request)
     assert "later" in newest
-    monkeypatch.setattr("muster.reading.MOST_JOBS_OF_A_REQUEST", 1)
+    monkeypatch.setattr("shared.telling.reading.MOST_JOBS_OF_A_REQUEST", 1)
     assert await told(log, request) == newest
 
 

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from muster.kinds import known_kinds
-from muster.reading import fold_to_end
 from services.history.answers import Answers
 from shared.errors import Refused, Transient
 from shared.eventlog import Stored
@@ -18,6 +16,8 @@ from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
 from shared.process.kept_connection import KeptConnection
 from shared.process.settings import Settings
+from shared.telling.kinds import known_kinds
+from shared.telling.reading import fold_to_end
 from tests.history.conftest import record
 from tests.kit.builders import a_running_job
 from tests.kit.nats import connected

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from muster.get import Shown
 from services.history.openapi import FIELDS, document
+from shared.telling.shown import Shown
 
 V3 = "/openapi/v3/apis/history.muster.dev/v1"
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import msgspec
 
-from muster.saved import line_of
 from shared.eventlog import Stored
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent
 from shared.job.events.refused import EffectRefused
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid, subject_of
+from shared.telling.saved import line_of
 
 SCHEDULERS = ("CreatePod", "CreateService", "CreateSecret")
 """Effects of the scheduler that may be refused."""

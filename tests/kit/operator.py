@@ -13,7 +13,6 @@ import yaml
 
 from devcluster import binaries
 from devcluster.cluster import ADMIN
-from muster.reading import everything
 from muster.stack import SERVICES, Stack
 from services.status.core.documents import canonical, document_of, with_head
 from shared.cluster import Resource
@@ -26,6 +25,7 @@ from shared.job.chain import Head
 from shared.job.fold import Histories, History
 from shared.job.naming import JobKey, Uid
 from shared.job.state import Job
+from shared.telling.reading import everything
 from tests.kit.commands import established, run
 from tests.kit.hosts import MakeHost
 from tests.kit.invariants import faults_of

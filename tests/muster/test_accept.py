@@ -4,7 +4,6 @@ import pytest
 import typer
 
 from muster.history import annotate
-from muster.targets import Target
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks.kinds import BUILT_IN
@@ -14,6 +13,7 @@ from shared.job.chain import Head
 from shared.job.events.watcher import HistoryBroken, HistoryDisputed
 from shared.job.naming import ACCEPT_HISTORY, JobKey, Uid
 from shared.job.state import Job
+from shared.telling.targets import Target
 from tests.frameworks.documents import changed, tf_job
 from tests.kit.builders import a_running_job
 from tests.kit.histories import a_history

@@ -9,10 +9,10 @@ import typer
 from muster.following import PATIENCE_SECONDS as QUIET_SECONDS
 from muster.following import Change, between_looks, carried_out
 from muster.reading import told
-from muster.targets import Target, parse_target
 from shared.cluster import Cluster
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
+from shared.telling.targets import Target, parse_target
 from tests.kit.operator import a_job
 from tests.memory.cluster import Call, Calm, MemoryCluster
 from tests.memory.store import MemoryStore

@@ -12,7 +12,6 @@ import yaml
 from muster.formats import Output
 from muster.get import texts
 from muster.rows import Wish, age
-from muster.targets import Asked, parse_target
 from shared.errors import Refused
 from shared.eventlog import Stored
 from shared.frameworks.kinds import BUILT_IN, Kinds
@@ -22,6 +21,7 @@ from shared.job.events.watcher import JobDeleting, JobGone, JobObserved, PodsGon
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
 from shared.job.spec import Problem
+from shared.telling.targets import Asked, parse_target
 from tests.kit.builders import a_created_job, a_running_job, a_spec, observed, pods, scaling_out, worker
 from tests.kit.histories import KEY, stored
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal

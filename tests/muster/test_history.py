@@ -9,14 +9,16 @@ import msgspec
 import pytest
 import typer
 
-from muster.history import Part, as_json_text, known_by_log, lines, until
-from muster.reading import found_subjects
-from muster.targets import parse_target
+from muster.history import Part, known_by_log, lines
+from muster.terminal import wrong_usage
 from shared.errors import Refused
 from shared.eventlog import Stored
 from shared.job.events.watcher import JobGone
 from shared.job.fold import History
 from shared.job.naming import Slot, history_filters
+from shared.telling.events import as_json_text, until
+from shared.telling.reading import found_subjects
+from shared.telling.targets import parse_target
 from tests.kit.builders import a_running_job, exited, pods, scaling_out, worker
 from tests.kit.histories import KEY, a_history, stored
 from tests.memory.eventlog import MemoryEventLog
@@ -47,7 +49,7 @@ def test_a_time_of_another_zone_is_the_same_moment():
 
 
 def test_what_is_no_moment_is_wrong_usage():
-    with pytest.raises(typer.BadParameter, match="'yesterday'"):
+    with pytest.raises(typer.BadParameter, match="'yesterday'"), wrong_usage():
         until("yesterday")
 
 

@@ -8,11 +8,10 @@ import pytest
 import typer
 
 from muster.crds import manifests
-from muster.reading import everything, told
+from muster.reading import told
 from muster.restart import restart
 from muster.scale import to
 from muster.suspend import resume, suspend
-from muster.targets import Asked, parse_target
 from muster.verifying import verified_jobs
 from services.status.core.documents import document_of, with_head
 from shared.cluster import Resource
@@ -24,6 +23,8 @@ from shared.job.events.catalog import AnyEvent
 from shared.job.events.status import JobCreated
 from shared.job.events.watcher import JobObserved
 from shared.job.naming import RESTART
+from shared.telling.reading import everything
+from shared.telling.targets import Asked, parse_target
 from tests.kit.choirs import BANDS, CHOIRS, Band, Choir, a_band, a_choir
 from tests.memory.cluster import MemoryCluster
 from tests.memory.eventlog import MemoryEventLog

@@ -12,11 +12,11 @@ from devcluster.start import Devcluster
 from muster import crds
 from muster.logs import Seen, logs
 from muster.reading import told
-from muster.targets import parse_target
 from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.naming import JOB_UID
+from shared.telling.targets import parse_target
 from tests.devcluster.node.kit import FOREVER, Space, a_cluster, a_space
 from tests.kit.clusters import define
 from tests.kit.operator import a_job

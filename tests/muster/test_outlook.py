@@ -2,13 +2,13 @@
 
 import pytest
 
-from muster.why import caused, explained
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scheduler import JobRestarted, SlotsReleased
 from shared.job.events.status import JobFailed, JobRestarting, JobSucceeded, JobSuspending
 from shared.job.events.watcher import JobDeleting, JobGone, PodsGone, TimePassed
 from shared.job.naming import NO_UID, JobKey, Uid
+from shared.telling.why import caused, explained
 from tests.kit.builders import (
     a_created_job,
     a_running_job,

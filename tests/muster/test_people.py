@@ -4,10 +4,6 @@ import msgspec
 import pytest
 
 from muster.audit import changes, table
-from muster.causes.people import People, Person
-from muster.report import reported
-from muster.report import told as report_lines
-from muster.why import caused, explained, told
 from shared.frameworks.kinds import BUILT_IN
 from shared.job.events.audit import ChangeAttributed
 from shared.job.events.catalog import AnyEvent
@@ -16,6 +12,10 @@ from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
 from shared.job.spec import ScaleSpec
 from shared.job.views import Actor
+from shared.telling.causes.people import People, Person
+from shared.telling.report import reported
+from shared.telling.report import told as report_lines
+from shared.telling.why import caused, explained, told
 from tests.kit.builders import a_running_job, a_spec, observed
 from tests.kit.histories import KEY
 from tests.memory.eventlog import MemoryEventLog

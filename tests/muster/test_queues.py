@@ -7,10 +7,8 @@ import msgspec
 import pytest
 
 from muster import crds
-from muster.causes.words import of_workloads
 from muster.queues import of_workload, waits, without_workload, workload_of
 from muster.suspend import resume, suspend
-from muster.targets import parse_target
 from shared.cluster.objects import Custom, CustomMetadata
 from shared.frameworks.queueing import JOB_UID, QUEUE, WORKLOADS
 from shared.frameworks.training_job import TRAININGJOBS
@@ -19,6 +17,8 @@ from shared.job.naming import Uid
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.state import Job
 from shared.job.views import ChildView, PodSetView, WorkloadView
+from shared.telling.causes.words import of_workloads
+from shared.telling.targets import parse_target
 from tests.kit import kueue
 from tests.kit.histories import KEY
 from tests.muster.conftest import NAME, MakeSite, Said, Site

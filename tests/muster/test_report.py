@@ -3,8 +3,7 @@
 import msgspec
 import pytest
 
-from muster.report import Report, report_by_log, told
-from muster.targets import parse_target
+from muster.questions import report_by_log
 from shared.errors import Refused
 from shared.frameworks.kinds import BUILT_IN
 from shared.job.events.catalog import AnyEvent
@@ -14,6 +13,8 @@ from shared.job.events.status import JobFailed, JobRestarting, JobSuspended, Job
 from shared.job.events.watcher import JobDeleting, JobGone, JobObserved, PodsGone, PodsObserved
 from shared.job.naming import Uid
 from shared.job.views import Actor, Exit
+from shared.telling.report import Report, told
+from shared.telling.targets import parse_target
 from tests.kit.builders import (
     a_created_job,
     a_running_job,

@@ -9,9 +9,9 @@ import typer
 from muster.following import LASTING_SECONDS
 from muster.reading import told
 from muster.restart import new_value, restart, this_second
-from muster.targets import parse_target
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.naming import RESTART
+from shared.telling.targets import parse_target
 from tests.muster.conftest import NAME, PATIENCE_SECONDS, Clock, Said, Site
 
 JOB = parse_target(f"trainingjob/{NAME}")

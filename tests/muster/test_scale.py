@@ -9,11 +9,11 @@ import typer
 from muster import crds
 from muster.reading import told
 from muster.scale import to
-from muster.targets import parse_target
 from shared.cluster import Snapshot
 from shared.cluster.objects import Custom
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.tfjob import TFJOB
+from shared.telling.targets import parse_target
 from tests.muster.conftest import NAME, PATIENCE_SECONDS, MakeSite, Said, Site
 
 JOB = parse_target(NAME)

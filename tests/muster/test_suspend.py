@@ -10,9 +10,9 @@ from muster import following
 from muster.jobs import patched
 from muster.reading import told
 from muster.suspend import resume, suspend
-from muster.targets import parse_target
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.frameworks.training_schemas import SUSPENDED
+from shared.telling.targets import parse_target
 from tests.kit import et_operator
 from tests.kit.operator import a_job
 from tests.muster.conftest import NAME, PATIENCE_SECONDS, Clock, MakeSite, Said, Site

@@ -2,7 +2,6 @@
 
 import pytest
 
-from muster.targets import chosen, find, parse_target
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.errors import Refused
@@ -13,6 +12,7 @@ from shared.frameworks.training_job import TRAININGJOB, TRAININGJOBS
 from shared.job.events.watcher import JobGone, JobObserved
 from shared.job.fold import Histories, History
 from shared.job.naming import JobKey, Uid
+from shared.telling.targets import chosen, find, parse_target
 from tests.kit.builders import a_spec
 from tests.kit.choirs import BANDS, CHOIRS, Band, Choir
 from tests.kit.histories import KEY, stored

@@ -9,11 +9,7 @@ from collections.abc import Iterable
 import msgspec
 import pytest
 
-from muster.causes.chains import of_job
-from muster.causes.pods import NOT_ASKED
-from muster.causes.walk import UNRECORDED, Causes
-from muster.targets import parse_target
-from muster.why import answer, as_lines, caused, explained, told
+from muster.questions import answer
 from shared.errors import Refused
 from shared.eventlog import Stored
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
@@ -60,6 +56,11 @@ from shared.job.fold import History
 from shared.job.naming import RESTART, JobKey, Uid
 from shared.job.spec import LAUNCHER, WORKER, Problem
 from shared.job.views import Exit, PodView, Slots
+from shared.telling.causes.chains import of_job
+from shared.telling.causes.pods import NOT_ASKED
+from shared.telling.causes.walk import UNRECORDED, Causes
+from shared.telling.targets import parse_target
+from shared.telling.why import as_lines, caused, explained, told
 from tests.golden.compare import assert_golden
 from tests.kit.builders import (
     R1,

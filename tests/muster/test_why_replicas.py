@@ -6,10 +6,6 @@ What whole answers look like is in `tests/golden/why`.
 import msgspec
 import pytest
 
-from muster.causes.walk import Causes
-from muster.causes.words import OWN_OUTPUT
-from muster.targets import parse_target
-from muster.why import caused, explained, told
 from shared.errors import Refused
 from shared.frameworks.kinds import BUILT_IN
 from shared.job.events.catalog import AnyEvent
@@ -21,6 +17,10 @@ from shared.job.fold import History
 from shared.job.naming import Slot, Uid
 from shared.job.spec import WORKER, RoleSpec
 from shared.job.views import Slots, spans
+from shared.telling.causes.walk import Causes
+from shared.telling.causes.words import OWN_OUTPUT
+from shared.telling.targets import parse_target
+from shared.telling.why import caused, explained, told
 from tests.golden.compare import assert_golden
 from tests.kit.histories import KEY, stored
 from tests.kit.replicas import (

@@ -7,13 +7,13 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import msgspec
 import pytest
 
-from muster.words import details
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned
 from shared.job.events.watcher import PodsGone, PodsObserved
 from shared.job.naming import Uid
 from shared.job.spec import WORKER
 from shared.job.views import Slots
+from shared.telling.words import details
 from tests.kit.builders import a_running_job, exited, scale_in, scale_out, worker
 
 

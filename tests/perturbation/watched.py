@@ -7,13 +7,13 @@ from pathlib import Path
 
 from devcluster.child import Child
 from devcluster.cluster import ADMIN, DevelopmentCluster
-from muster.reading import everything
 from shared.eventlog import Stored
 from shared.eventlog.account import READER
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
 from shared.job.fold import Histories
 from shared.job.state import Job
+from shared.telling.reading import everything
 from tests.kit.faultproxy import FaultProxy, Plan
 from tests.kit.nats import connected
 from tests.kit.stopping import go_on, stop

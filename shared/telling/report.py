@@ -7,19 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from muster.asking import ask, by_cluster
-from muster.audit import Change, Noted, aligned, by_of
-from muster.causes.people import Person
-from muster.causes.words import because, by
-from muster.history import of_history
-from muster.kinds import known_kinds
-from muster.reading import everything, found_subjects, open_cluster, open_log
-from muster.shown import Shown
-from muster.targets import Asked, find
-from muster.terminal import say
-from shared.eventlog import EventLog, Stored
+from shared.eventlog import Stored
 from shared.frameworks.kinds import Kinds
-from shared.history_api import Question
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import At
 from shared.job.fold import History
@@ -28,8 +17,12 @@ from shared.job.request import Request
 from shared.job.state import Job
 from shared.job.text import counted, with_last_words
 from shared.job.views import Actor
-from shared.process.settings import Settings
 from shared.telemetry.metrics import seconds_between
+from shared.telling.causes.people import Person
+from shared.telling.causes.words import because, by
+from shared.telling.changes import Change, Noted, aligned, by_of
+from shared.telling.events import of_history
+from shared.telling.shown import Shown
 
 
 class Span(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -100,31 +93,6 @@ class Report(msgspec.Struct, frozen=True, rename="camel"):
     failures: tuple[Loss, ...]
     changes: tuple[Change, ...]
     """Who changed the job or asked for a scaling, the oldest first."""
-
-
-async def report(
-    asked: Asked, namespace: str, settings: Settings, *, uid: str, as_json: bool, nats: bool = False
-) -> None:
-    """Print the report of a job."""
-    if by_cluster(settings, nats=nats):
-        question = Question(namespace, asked.word, "report", uid=uid, text=not as_json)
-        async with open_cluster(settings) as cluster:
-            say((await ask(cluster, question)).decode(), nl=False, exact=as_json)
-        return
-    async with open_log(settings) as log:
-        found = await report_by_log(log, asked, namespace, known_kinds(), uid=uid)
-    for line in told(found, as_json=as_json):
-        say(line, exact=as_json)
-
-
-async def report_by_log(log: EventLog, asked: Asked, namespace: str, kinds: Kinds, *, uid: str = "") -> Report:
-    """The report of the newest job of a name, or of the one with the uid.
-
-    Raises `Refused` if the log does not have the job.
-    """
-    histories, events = await everything(log, await found_subjects(log, asked, namespace, uid=uid))
-    _, history = find(histories, asked, namespace, uid=uid)
-    return reported(history, events, kinds)
 
 
 def reported(history: History, events: Iterable[Stored], kinds: Kinds) -> Report:

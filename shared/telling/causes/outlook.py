@@ -3,11 +3,6 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
-from muster.causes.link import Links
-from muster.causes.waiting import awaited_by, waits_for
-from muster.causes.words import at_time, problem_line
-from muster.causes.words import waits_for as passing
-from muster.summary import Summary
 from shared.frameworks.scale_requests import waiting_for
 from shared.frameworks.statuses import with_losses
 from shared.job import reasons, timers
@@ -19,6 +14,11 @@ from shared.job.text import in_a_row
 from shared.job.timers import Timer
 from shared.job.timing import next_due
 from shared.job.waiting import told
+from shared.telling.causes.link import Links
+from shared.telling.causes.waiting import awaited_by, waits_for
+from shared.telling.causes.words import at_time, problem_line
+from shared.telling.causes.words import waits_for as passing
+from shared.telling.summary import Summary
 
 _TRIES = {
     timers.RESTART: "attempt {attempt} begins {when}",

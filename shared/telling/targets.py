@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 
-from muster.kinds import called, known_kinds, words_of
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.errors import Refused
@@ -16,6 +15,7 @@ from shared.frameworks.scale_requests import REQUESTS
 from shared.job.fold import Histories, History
 from shared.job.naming import NO_UID, JobKey, Uid, history_filters, namespace_filters
 from shared.job.state import Job
+from shared.telling.kinds import called, known_kinds, words_of
 
 NAME_CHARACTERS = frozenset(string.ascii_letters + string.digits + "-.")
 ANY_UID = "*"

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 
-from muster.causes.link import Link, Links, newest
 from shared.job.naming import Slot
 from shared.job.reasons import NAME_HELD
 from shared.job.request import Request
 from shared.job.sorted_set import SortedSet
 from shared.job.state import Job, hosts_seen, refusal_key
+from shared.telling.causes.link import Link, Links, newest
 
 _OF_THE_STATUS_SERVICE = ("PatchStatus", "Announce")
 """Effects for which no job waits."""

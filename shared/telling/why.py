@@ -1,31 +1,15 @@
 """`muster why`: the chain of causes of the state of a job, a worker or a request, from the log."""
 
-import asyncio
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 
-from muster import jobs, queues
-from muster.asking import ask, by_cluster
-from muster.causes import outlook
-from muster.causes.chains import Chain, of_job, of_request, of_slot, request_of, request_state, slot_of, slot_state
-from muster.causes.link import Link
-from muster.causes.people import People
-from muster.causes.walk import Causes
-from muster.causes.words import of_at_most, waits_for
-from muster.history import of_history
-from muster.kinds import known_kinds
-from muster.reading import everything, found_subjects, open_cluster, open_log
-from muster.summary import Summary, summary
-from muster.targets import Asked, Target, find
-from muster.terminal import say
-from shared.errors import Refused, Trouble
-from shared.eventlog import EventLog, Stored
+from shared.errors import Refused
+from shared.eventlog import Stored
 from shared.eventlog.account import AUDIT
 from shared.eventlog.subject import Subject, split
-from shared.history_api import Question
 from shared.job.events.audit import ChangeAttributed
 from shared.job.fold import Histories
 from shared.job.naming import JobKey, key_of
@@ -34,44 +18,25 @@ from shared.job.state import Job
 from shared.job.text import counted, range_words
 from shared.job.upcast import Malformed, read_event
 from shared.job.views import ranges
-from shared.process.settings import Settings
-
-QUEUE_SECONDS = 3.0
-"""Seconds for the question about a queue: the log explains a job also while the API server is away."""
-
-
-async def why(
-    asked: Asked, about: str, namespace: str, settings: Settings, *, uid: str, as_json: bool, nats: bool = False
-) -> None:
-    """Print why the job, or the worker or request `about`, is in its state."""
-    if by_cluster(settings, nats=nats):
-        question = Question(namespace, asked.word, "why", about=about, uid=uid, text=not as_json)
-        async with open_cluster(settings) as cluster:
-            say((await ask(cluster, question)).decode(), nl=False, exact=as_json)
-    else:
-        async with open_log(settings) as log:
-            for line in await answer(log, asked, about, namespace, uid=uid, as_json=as_json):
-                say(line, exact=as_json)
-    if not (asked.is_request or about or uid or as_json) and (queued := await _queued(settings, asked, namespace)):
-        say(f"\nthe queue:\n        {queued}")
-
-
-async def _queued(settings: Settings, asked: Asked, namespace: str) -> str:
-    """What a job in a queue of Kueue waits for, as the cluster says; empty if that cannot be asked."""
-    with suppress(Trouble, TimeoutError):
-        async with asyncio.timeout(QUEUE_SECONDS), open_cluster(settings) as cluster:
-            found = await jobs.found(cluster, asked, namespace)
-            if found is not None:
-                return await queues.waits(cluster, *found)
-    return ""
-
-
-async def answer(
-    log: EventLog, asked: Asked, about: str, namespace: str, *, uid: str = "", as_json: bool = False
-) -> list[str]:
-    """The lines of the answer.  Raises `Refused` if the log does not have the job."""
-    histories, events = await everything(log, await found_subjects(log, asked, namespace, uid=uid))
-    return answered(histories, events, asked, about, namespace, uid=uid, as_json=as_json)
+from shared.telling.causes import outlook
+from shared.telling.causes.chains import (
+    Chain,
+    of_job,
+    of_request,
+    of_slot,
+    request_of,
+    request_state,
+    slot_of,
+    slot_state,
+)
+from shared.telling.causes.link import Link
+from shared.telling.causes.people import People
+from shared.telling.causes.walk import Causes
+from shared.telling.causes.words import of_at_most, waits_for
+from shared.telling.events import of_history
+from shared.telling.kinds import known_kinds
+from shared.telling.summary import Summary, summary
+from shared.telling.targets import Asked, Target, find
 
 
 def answered(

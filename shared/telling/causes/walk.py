@@ -10,10 +10,6 @@ from typing import assert_never
 
 import msgspec
 
-from muster.causes import decisions, pods, words
-from muster.causes.link import Link, Links, newest
-from muster.causes.people import People
-from muster.causes.waiting import awaited, awaited_by, first_awaited
 from shared.eventlog import Stored
 from shared.eventlog.subject import split
 from shared.job.because import Cause, cause, cause_of_refill
@@ -30,6 +26,10 @@ from shared.job.timers import DRAIN, REPLACEMENT, SCALING_DEADLINE, SCHEDULING, 
 from shared.job.timing import next_due
 from shared.job.upcast import Malformed, UnknownEvent, read_event
 from shared.job.views import PodView, alive, each
+from shared.telling.causes import decisions, pods, words
+from shared.telling.causes.link import Link, Links, newest
+from shared.telling.causes.people import People
+from shared.telling.causes.waiting import awaited, awaited_by, first_awaited
 
 DELETED_BY = "who deleted it is not in this log"
 UNRECORDED = "what led to it is not in this log"

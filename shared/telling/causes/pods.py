@@ -3,12 +3,12 @@
 `last` is the newest link of the pod's slot, `going` the link of the job's deletion, which deletes all its pods.
 """
 
-from muster.causes.link import Link
-from muster.causes.words import OWN_OUTPUT, exit_line
 from shared.job.reasons import plain
 from shared.job.state import Job
 from shared.job.text import in_a_row
 from shared.job.views import PodView, ended
+from shared.telling.causes.link import Link
+from shared.telling.causes.words import OWN_OUTPUT, exit_line
 
 NOT_ASKED = "why it went: nothing in this log asked for it"
 

@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 from typing import get_args
 
-from muster.causes.words import because as why
-from muster.causes.words import listing, names_of, of_at_most
 from shared.job.events import scaler, scheduler, status
 from shared.job.events.catalog import Decision
 from shared.job.naming import Slot
 from shared.job.state import Job
 from shared.job.views import each
+from shared.telling.causes.words import because as why
+from shared.telling.causes.words import listing, names_of, of_at_most
 
 PHASES = get_args(status.Decision)
 

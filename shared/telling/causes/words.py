@@ -4,7 +4,6 @@ import signal
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
-from muster.causes.people import Person, names
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scaler import DrainChecked, ScriptFinished
 from shared.job.events.watcher import ChildrenObserved, DisruptionNoticed, NodeBack, NodeLost, ScaleRequested
@@ -15,6 +14,7 @@ from shared.job.state import Job, refusal_key
 from shared.job.text import MOST_MESSAGE, counted, in_a_row, last_words, range_words
 from shared.job.timers import BACK_OFF, FORCED_DELETION, NOTICE, REPLACEMENT
 from shared.job.views import Actor, ChildView, PodView, ranges
+from shared.telling.causes.people import Person, names
 
 _TIMERS = {
     "ActiveDeadline": "it was active for all the time that it may be{}",

@@ -4,14 +4,15 @@ from typing import Any
 
 import msgspec
 
-from muster.causes.words import problem_line, waits_for
-from muster.kinds import word_of
-from muster.summary import Summary, summary
 from shared.frameworks.kinds import Kinds
-from shared.job.fold import History
+from shared.job.fold import Histories, History
+from shared.job.naming import NO_UID
 from shared.job.policies import replacement
 from shared.job.state import Job
 from shared.job.waiting import told
+from shared.telling.causes.words import problem_line, waits_for
+from shared.telling.kinds import word_of
+from shared.telling.summary import Summary, summary
 
 EXPLAINED = ("Restarting", "Failed")
 """Phases of which the note is always the message of their condition."""
@@ -87,3 +88,25 @@ def _note(job: Job, short: Summary) -> str:
         return short.message or known
     wait = told(job)
     return wait.sentence if wait is not None else ""
+
+
+def listed(histories: Histories, *, gone: bool) -> list[History]:
+    """The histories to show, by namespace, name and uid."""
+    known = (history for history in histories if history.job.key.uid != NO_UID and (gone or not history.job.gone))
+    return sorted(known, key=lambda history: history.job.key)
+
+
+def cells(one: Shown) -> dict[str, str]:
+    """A job's cells by column; neither the note nor the age is among them."""
+    return {
+        "NAMESPACE": one.namespace,
+        "KIND": one.called,
+        "NAME": one.name,
+        "PHASE": one.phase or "-",
+        "READY": "-" if one.over or one.gone else f"{one.ready}/{one.wanted}",
+        "RESTARTS": str(one.restarts),
+        "ATTEMPT": str(one.attempt),
+        "REQUESTS": f"{one.requests_over}/{one.requests}" if one.requests else "-",
+        "EVENTS AT": str(one.sequence),
+        "UID": one.uid,
+    }

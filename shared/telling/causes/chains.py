@@ -5,16 +5,16 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from muster.causes.link import Link
-from muster.causes.waiting import request_waits_for, waits_for
-from muster.causes.walk import Causes
-from muster.causes.words import back_off_line, listing
 from shared.job.membership import Members
 from shared.job.naming import Slot, WorkerName
 from shared.job.policies import replacement
 from shared.job.request import Request
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.views import alive
+from shared.telling.causes.link import Link
+from shared.telling.causes.waiting import request_waits_for, waits_for
+from shared.telling.causes.walk import Causes
+from shared.telling.causes.words import back_off_line, listing
 
 
 class Chain(msgspec.Struct, frozen=True):

@@ -1,0 +1,140 @@
+"""Who changed what, when, and with what outcome, by the events of the log.  Pure."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from shared.frameworks.kinds import Kinds
+from shared.job import text
+from shared.job.events.audit import ChangeAttributed
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.event import At
+from shared.job.events.setup import EventDisowned
+from shared.job.events.watcher import HistoryAccepted, JobDeleting, JobGone, JobObserved, ScaleRequested
+from shared.job.fold import Histories
+from shared.job.naming import NO_UID, JobKey
+from shared.job.reasons import plain
+from shared.job.request import Request
+from shared.job.spec import waits_for_turn
+from shared.job.state import Job
+from shared.job.views import Actor
+from shared.telling.causes import words
+from shared.telling.causes.people import People, Person, names
+from shared.telling.kinds import word_of
+
+UNKNOWN = "unknown"
+"""In the place of clients that cannot be told for certain."""
+
+REFUSED, TAKEN = "refused", "taken"
+
+
+class Change(msgspec.Struct, frozen=True, rename="camel"):
+    """What somebody wished for; `--json` has these fields."""
+
+    sequence: int
+    time: str
+    namespace: str
+    job: str
+    """The job as `kind/name`."""
+    uid: str
+    by: tuple[Actor, ...]
+    """The clients; empty if they cannot be told for certain."""
+    people: tuple[Person, ...]
+    """The users, where the audit service knows them; empty otherwise."""
+    change: str
+    outcome: str
+
+
+class Noted:
+    """Folds events, and notes the changes that people and programs asked for."""
+
+    def __init__(self, also: Callable[[Job, AnyEvent, Job, At], None] = lambda *_: None) -> None:
+        """`also` gets each event with an effect, between the job before it and the job after it."""
+        self.histories = Histories(self._note)
+        self._also = also
+        self._people = People()
+        self._seen: list[tuple[At, JobKey, AnyEvent, str]] = []
+
+    def _note(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
+        at = At(self.histories.position, time)
+        if after.key.uid != NO_UID and (told := _told(before, event)) is not None:
+            self._seen.append((at, after.key, event, told))
+        if isinstance(event, ChangeAttributed):
+            self._people.add(after.key, event)
+        self._also(before, event, after, at)
+
+    def changes(self, kinds: Kinds) -> list[Change]:
+        """The changes so far, with their outcome now."""
+        found = []
+        for at, key, event, told in self._seen:
+            now = self.histories[key].job
+            by = event.by if isinstance(event, (JobObserved, ScaleRequested)) else ()
+            job, outcome = f"{word_of(now, kinds)}/{key.name}", _outcome(event, at.sequence, now)
+            people = self._people.of(key, at.sequence, event)
+            found.append(Change(at.sequence, at.time, key.namespace, job, key.uid, by, people, told, outcome))
+        return found
+
+
+def _told(before: Job, event: AnyEvent) -> str | None:
+    """The words of a change; None for an event that is none."""
+    match event:
+        case JobObserved(problems=problems) | ScaleRequested(problems=problems) if waits_for_turn(problems):
+            # It is recorded again, whole, once it is its turn.
+            return None
+        case JobObserved(problems=problems) if problems and problems != before.problems:
+            return f"what was applied cannot be acted upon: {words.problem_line(problems)}"
+        case JobObserved(spec=now) if now is not None and now != before.spec:
+            if before.spec is None:
+                return words.applied(now)
+            # Who edits a runtime does not edit the job.
+            alone = event.generation == before.generation and words.of_runtime(before.spec, now)
+            return None if alone else words.changed(before.spec, now, event.generation)
+        case ScaleRequested(uid=uid) if (known := before.scaling.requests.get(uid)) is None or waits_for_turn(
+            known.problems
+        ):
+            return words.scale_wish(event)
+        case JobDeleting() | JobGone() if not (before.deleting or before.gone or before.expired):
+            return "it was deleted"
+        case HistoryAccepted():
+            return "the loss of a part of its history was accepted"
+        case EventDisowned():
+            return f"the event {event.sequence} was disowned: {event.reason}"
+        case _:
+            return None
+
+
+def _outcome(event: AnyEvent, sequence: int, now: Job) -> str:
+    """What has become of it by the end of the log."""
+    match event:
+        case JobObserved(problems=problems) if problems:
+            return REFUSED
+        case JobObserved():
+            resizes = (each for each in now.scaling.requests.values() if each.resize is not None)
+            request = next((each for each in resizes if each.order == sequence), None)
+        case ScaleRequested():
+            request = now.scaling.requests.get(event.uid)
+        case JobDeleting() | JobGone():
+            return "gone" if now.gone else "waits"
+        case _:
+            return TAKEN
+    return _how_far(request) if request is not None else TAKEN
+
+
+def _how_far(request: Request) -> str:
+    if request.problems:
+        return REFUSED
+    return f"{request.phase.lower()} ({plain(request.reason)})" if request.phase == "Failed" else request.phase.lower()
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Rows as lines; the last column is as long as it is."""
+    widths = [max(map(len, column)) for column in zip(*(row[:-1] for row in rows), strict=True)]
+    for *row, last in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        # What people wrote may have control characters.
+        yield text.ends(text.in_one_line("  ".join((*cells, last)))).rstrip()
+
+
+def by_of(change: Change) -> str:
+    """Those who made a change, as a cell."""
+    return names(change.people, change.by) or UNKNOWN
