@@ -92,7 +92,9 @@ class Table:
             yield self.one(one)
 
     def one(self, shown: Shown) -> str:
-        line = self._line(self._cells(shown), shown.note)
+        # A terminal has no room to say twice whose pod it is.
+        note = shown.note.removeprefix(f"{shown.name}-") if self._room else shown.note
+        line = self._line(self._cells(shown), note)
         if (colour := COLOURS.get(shown.phase)) is None or not self._colours:
             return line
         place = self._columns.index("PHASE")

@@ -1,5 +1,6 @@
 """Prints what others wrote: a control character in it never reaches a terminal, which would act on it."""
 
+import os
 import re
 import shutil
 import sys
@@ -28,8 +29,8 @@ def width() -> int:
 
 
 def has_colours() -> bool:
-    """True on a terminal."""
-    return sys.stdout.isatty()
+    """True on a terminal that shows them, unless the person set NO_COLOR."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def fail(message: str) -> typer.Exit:

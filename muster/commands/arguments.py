@@ -5,6 +5,7 @@ import inspect
 import os
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
@@ -72,9 +73,11 @@ def of_cluster(command: Callable[..., None]) -> Callable[..., None]:
         command(*args, **options)
 
     def option(name: str, setting: str, metavar: str, told: str) -> inspect.Parameter:
-        def choose(value: str) -> str:
+        def choose(context: typer.Context, value: str) -> str:
             if value:
                 os.environ[setting] = value
+            if value and name == "kubeconfig" and not (context.resilient_parsing or Path(value).expanduser().is_file()):
+                raise fail(f"there is no kubeconfig at {value}")
             return value
 
         # Eager: the default of the namespace depends on it.

@@ -41,8 +41,11 @@ def namespace_of(paths: Sequence[str], named: str = "") -> str:
     """The namespace of that context, or empty.  Raises `Refused` as `current_context` does."""
     with _shaped(paths):
         configs = [_read(path) for path in paths]
+        if named:
+            # A person who names a context means it, also where no call is made.
+            return str(_entry(configs, "context", named).get("namespace") or "")
         contexts = _entries(configs, "context")
-        return str(contexts.get(named or _current(configs), {}).get("namespace") or "")
+        return str(contexts.get(_current(configs), {}).get("namespace") or "")
 
 
 @contextmanager

@@ -34,6 +34,7 @@ JOB_GONE = "JobGone"
 JOB_RESTARTED = "JobRestarted"
 JOB_SUSPENDED = "JobSuspended"
 NAME_HELD = "NameHeld"
+UNKNOWN_FIELD = "UnknownField"
 WAITS_FOR_QUOTA = "WaitsForQuota"
 LAUNCHER_UNSCHEDULABLE = "LauncherUnschedulable"
 NO_SCALE = "NoScale"
@@ -197,7 +198,7 @@ REFUSALS = {
     RUNTIME_CHANGED: Reason(
         "the runtime of the job was changed or deleted, and the job's copy of it is not there", since="0.2"
     ),
-    "UnknownField": Reason("a pod template has a field that the API server does not know", final=FINAL, since="0.2"),
+    UNKNOWN_FIELD: Reason("a pod template has a field that the API server does not know", final=FINAL, since="0.2"),
     SSH_OFF: Reason("the job needs ssh keys, which are switched off in this cluster", since="0.2"),
     "WebhookFailed": Reason("a webhook that the API server asks first does not answer", since="0.2"),
 }
@@ -313,7 +314,8 @@ def plain(word: str, message: str = "") -> str:
 
 def of_refusal(effect: str, reason: str, field: str = "", message: str = "") -> str:
     """What became of an effect: that it was refused, fails or waits, and the other side's words."""
-    if reason == NAME_HELD and message:
+    if reason in (NAME_HELD, UNKNOWN_FIELD) and message:
+        # The message says all of it; the effect is of no use to who misspelt a field.
         return text.first(message)
     where = f" ({field})" if field and not message else ""
     return text.with_words(f"{effect} {_OUTCOMES.get(reason, 'was refused')}{where}", message)

@@ -117,10 +117,9 @@ def told(chains: list[Chain]) -> Iterator[str]:
 
 
 def line(link: Link) -> str:
-    """`42  2030-01-01 00:00:42.000  status     JobFailed         the job failed`."""
-    return (
-        f"{link.sequence:>6}  {link.time[:10]} {link.time[11:23]}  {link.author:<9}  {link.type:<17}  {link.text}"
-    ).rstrip()
+    """`42  2030-01-01 00:00:42  status     JobFailed         the job failed`."""
+    when = f"{link.time[:10]} {link.time[11:19]}"
+    return f"{link.sequence:>6}  {when}  {link.author:<9}  {link.type:<17}  {link.text}".rstrip()
 
 
 def as_lines(chains: list[Chain]) -> list[str]:
@@ -136,7 +135,7 @@ def _heading(causes: Causes, target: Target, short: Summary) -> list[str]:
     job = causes.job
     leaves = "gone; it was " if job.gone else "being deleted; it is " if job.deleting else ""
     waits = "" if job.phase else waits_for(job.problems)
-    state = leaves + (waits or short.phase or "not taken on yet")
+    state = leaves + (": ".join(filter(None, (short.phase, waits))) or "not taken on yet")
     works = (job.scaling.size or job.attempt.slots) and not (job.over or job.gone or job.between_attempts)
     size = f", {_working(job, short)}" if works else ""
     attempt = f", attempt {job.attempt.number + 1}" if job.attempt.number else ""
@@ -151,7 +150,7 @@ def _heading(causes: Causes, target: Target, short: Summary) -> list[str]:
 
 def _working(job: Job, short: Summary) -> str:
     if job.spec is None or job.spec.handling.hosts_files:
-        return f"{len(job.listed_workers)} of {job.scaling.size} workers in the hosts files"
+        return f"{len(job.listed_workers)} of {counted(job.scaling.size, 'worker')} in the hosts files"
     return f"{short.running} of {counted(short.wanted, 'pod')} running"
 
 
@@ -172,8 +171,9 @@ def _warnings(causes: Causes, target: Target) -> list[str]:
 def _known(causes: Causes) -> str:
     indices: dict[str, set[int]] = {}
     for slot in causes.lives:
-        if slot.role != LAUNCHER:
-            indices.setdefault(slot.role, set()).add(slot.index)
-    pods = [f"{role} {range_words(ranges(found))}" for role, found in sorted(indices.items())]
+        indices.setdefault(slot.role, set()).add(slot.index)
+    pods = [
+        role if role == LAUNCHER else f"{role} {range_words(ranges(found))}" for role, found in sorted(indices.items())
+    ]
     requests = [f"{known.kind.lower()}/{known.name}" for known in causes.known.values()]
     return " and ".join(filter(None, (", ".join(pods), ", ".join(requests)))) or "neither yet"

@@ -176,6 +176,13 @@ async def test_the_whole_note_is_in_a_wide_table_and_where_no_terminal_is(log: L
     assert "x" * 400 in await log.says()
 
 
+async def test_on_a_terminal_a_pod_in_a_note_is_called_without_the_name_of_its_job(log: Log):
+    unschedulable = worker(0, phase="Pending", ready=False, reason="Unschedulable", message="no nodes")
+    log.add(*a_created_job(2), pods(unschedulable))
+    assert (await log.says(width=80, namespace="team-a")).splitlines()[1].endswith("  worker-0: Unschedulable: no…")
+    assert (await log.says()).endswith("  resnet-worker-0: Unschedulable: no nodes")
+
+
 async def test_control_characters_in_a_note_reach_no_terminal(log: Log):
     log.add(*a_running_job(2), JobFailed(reason="TrainingJobFailed", message="a\x1b[2Jb"))
     assert "a\\u001b[2Jb" in await log.says(width=200, colours=True)

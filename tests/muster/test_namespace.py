@@ -143,3 +143,22 @@ async def test_a_command_takes_another_kubeconfig_and_another_context_as_kubectl
         assert asked.out == "trainingjob/resnet asked to suspend\n"
         unknown = await run(*words, "--context", "none")
         assert (unknown.code, "there is no context 'none'" in unknown.complaint) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        pytest.param(("--context", "none"), "there is no context 'none'", id="a context"),
+        pytest.param(("--kubeconfig", "/none"), "there is no kubeconfig at /none", id="a file"),
+    ],
+)
+async def test_what_a_person_names_has_to_be_there_where_the_log_is_asked(
+    tmp_path: Path, option: tuple[str, str], said: str
+):
+    config = tmp_path / "config"
+    a_kubeconfig(config, "work")
+    environment = {"KUBECONFIG": str(config), "NATS_URL": "nats://127.0.0.1:1"}
+    ended = await run(sys.executable, "-m", "muster", "get", *option, environment=environment)
+    assert ended.code == 1
+    assert said in ended.complaint
+    assert ended.complaint.count("\n") == 1

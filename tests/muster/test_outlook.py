@@ -5,16 +5,19 @@ import pytest
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scheduler import JobRestarted, SlotsReleased
-from shared.job.events.status import JobFailed, JobRestarting, JobSucceeded, JobSuspending
+from shared.job.events.status import JobFailed, JobRestarting, JobSucceeded, JobSuspended, JobSuspending
 from shared.job.events.watcher import JobDeleting, JobGone, PodsGone, TimePassed
 from shared.job.naming import NO_UID, JobKey, Uid
 from shared.telling.why import caused, explained
 from tests.kit.builders import (
     a_created_job,
     a_running_job,
+    a_spec,
     exited,
     launcher,
+    observed,
     pods,
+    published,
     scale_out,
     worker,
     workers,
@@ -23,6 +26,9 @@ from tests.muster.test_why import JOB, causes_of, log_of, said
 
 NO_GPU = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
 WAITING = pods(worker(0, phase="Pending", ready=False, reason="Unschedulable", message=NO_GPU))
+WITHOUT_IMAGE = pods(worker(0, phase="Pending", ready=False, reason="ErrImagePull", message="not found"))
+DELETED = pods(worker(0, version=40, ready=False, deleting=True))
+SUCCEEDED = JobSucceeded(reason="TrainingJobSucceeded")
 CRASHED = pods(launcher(version=90, phase="Failed", exits=exited(1)))
 AGAIN = JobRestarting(reason="TrainingJobFailed", message="the launcher exited with 1 (Error); restart 1 of 6")
 
@@ -82,9 +88,34 @@ def sentence(*events: AnyEvent, word: str = "") -> str:
             id="a failed job with a time to live",
         ),
         pytest.param(
-            [*a_running_job(), JobSucceeded(reason="TrainingJobSucceeded")],
-            "Succeeded; it stays until it is deleted",
+            [*a_running_job(), pods(launcher(version=90, phase="Succeeded", exits=exited(0))), SUCCEEDED],
+            "Succeeded: resnet-launcher ended: exit code 0; it stays until it is deleted",
             id="a job that succeeded",
+        ),
+        pytest.param(
+            [*a_created_job(), WITHOUT_IMAGE],
+            "Created, 0 of 2 workers in the hosts files: resnet-worker-0: ErrImagePull: not found; "
+            "it starts by itself once that is over, and no limit of time ends the wait",
+            id="a job that waits without a limit",
+        ),
+        pytest.param(
+            [observed(a_spec(suspend=True)), JobSuspended(reason="TrainingJobSuspended")],
+            "Suspended: the job was applied: 2 workers (1 or more), suspended; "
+            "`muster resume trainingjob/resnet` starts it",
+            id="a job that was applied suspended",
+        ),
+        pytest.param(
+            [*a_running_job(of_workers="OnFailure"), DELETED, published(2, 1)],
+            "Running, 1 of 2 workers in the hosts files: resnet-worker-0 is being deleted; if its node is gone, "
+            "`kubectl delete pod resnet-worker-0 --force --grace-period=0` ends it",
+            id="a worker that a person deletes, at once",
+        ),
+        pytest.param(
+            [*a_running_job(1), pods(worker(0, version=40, phase="Failed", exits=exited(3)))],
+            "Running, 1 of 1 worker in the hosts files: resnet-worker-0 exited with 3 (Error) and is not replaced "
+            "(restartPolicy: Never); no running worker left, and minReplicas is 1; "
+            "the attempt ends at 00:10:11 UTC at the earliest unless enough workers run before",
+            id="a job without a running worker",
         ),
         pytest.param(
             [*a_running_job(), JobSuspending(reason="X", message="waits for quota in queue team-a", settles=True)],
@@ -99,7 +130,7 @@ def sentence(*events: AnyEvent, word: str = "") -> str:
         ),
         pytest.param(
             [*a_running_job(), JobGone(version=90), PodsGone(uids=(Uid("pod-0"),))],
-            "gone; it was Running: who deleted it is not in this log",
+            "gone; it was Running: it was deleted, by whom is not in this log",
             id="a job that is gone",
         ),
     ],

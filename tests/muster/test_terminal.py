@@ -50,6 +50,29 @@ def test_what_has_to_be_exact_is_escaped_at_a_terminal_alone(terminal: bool, sai
         os.close(theirs)
 
 
+@pytest.mark.parametrize(
+    ("setting", "coloured"),
+    [
+        pytest.param({}, True, id="a terminal"),
+        pytest.param({"NO_COLOR": "1"}, False, id="a person who wants none"),
+        pytest.param({"NO_COLOR": ""}, True, id="an empty wish is none"),
+        pytest.param({"TERM": "dumb"}, False, id="a terminal without colours"),
+    ],
+)
+def test_colours_are_for_terminals_and_people_who_want_them(setting: dict[str, str], coloured: bool):
+    program = [sys.executable, "-c", "from muster.terminal import has_colours; print(has_colours())"]
+    environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {"TERM": "xterm"}
+    ours, theirs = pty.openpty()
+    try:
+        subprocess.run(program, stdout=theirs, check=True, env=environment | setting)
+        assert os.read(ours, 100).strip() == str(coloured).encode()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    piped = subprocess.run(program, capture_output=True, check=True, env=environment | setting)
+    assert piped.stdout.strip() == b"False"
+
+
 def test_a_full_disk_is_one_line():
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(

@@ -448,7 +448,7 @@ def test_workers_that_are_still_in_use_are_told_of():
         hosts_file(2),
         DrainChecked(request=R1, in_use=(1,)),
     ]
-    assert "workers 1 are still in use" in said(causes_of(*events), "scalein/scalein-request-1")
+    assert "worker 1 is still in use" in said(causes_of(*events), "scalein/scalein-request-1")
 
 
 def test_the_newest_attempt_is_meant_by_a_workers_name():
@@ -465,7 +465,7 @@ def test_the_newest_attempt_is_meant_by_a_workers_name():
     ],
 )
 def test_who_is_not_known_is_said_in_one_line_with_those_who_are(word: str):
-    with pytest.raises(Refused, match="worker 0-3 and scaleout/scaleout-request-1"):
+    with pytest.raises(Refused, match="launcher, worker 0-3 and scaleout/scaleout-request-1"):
         explained(causes_of(*a_scaled_job()), word, JOB)
 
 

@@ -98,6 +98,8 @@ def of_refusal(job: Job) -> Verdict | None:
         if refusal is not None and refusal.permanent:
             where = f" ({refusal.field})" if refusal.field and not refusal.message else ""
             message = text.with_words(f"{effect} was refused for good{where}", refusal.message)
+            if refusal.reason == reasons.UNKNOWN_FIELD:
+                message = refusal.sentence
             return Verdict(False, refusal.reason, message, permanent=True)
     return None
 

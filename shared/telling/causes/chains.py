@@ -8,6 +8,7 @@ import msgspec
 from shared.job.membership import Members
 from shared.job.naming import Slot, WorkerName
 from shared.job.policies import replacement
+from shared.job.reasons import plain
 from shared.job.request import Request
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.views import alive
@@ -150,7 +151,10 @@ def slot_state(causes: Causes, slot: Slot) -> str:
     seen = "no pod" if pod is None else "Ready" if pod.ready else "being deleted" if pod.deleting else pod.phase
     if slot in job.attempt.slots:
         member = slot.role == WORKER and slot.attempt == job.attempt.number and slot.index in job.listed_workers
-        return f"{seen}, and in the hosts files" if member and alive(pod) else f"{seen}, and is to be there"
+        if pod is None:
+            return "its pod is not created yet"
+        waits = f": {plain(pod.reason, pod.message)}" if pod.reason and alive(pod) and not pod.ready else ""
+        return f"{seen}, and in the {listing(job)}{waits}" if member and alive(pod) else f"{seen}{waits}"
     if slot in job.attempt.spent:
         return f"{seen}; it ended or went by itself, and that pod is not made again"
     return f"{seen}; it was released"

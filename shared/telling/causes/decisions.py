@@ -49,8 +49,9 @@ def told(event: Decision, before: Job, after: Job) -> tuple[str, Iterable[Slot]]
             return f"{change}: {listing(after)} of version {event.version}{why(event.reason)}", (*come, *went)
         case scaler.ScaleAccepted():
             leaving = [before.attempt.worker_slot(member.index) for member in event.leaving]
-            those, direction = (each(event.added), "join") if event.added else (leaving, "leave")
-            return f"accepted: {names_of(before, those)} is to {direction} within {event.deadline} s", those
+            those, direction = ([*each(event.added)], "join") if event.added else (leaving, "leave")
+            be = "is" if len({*those}) == 1 else "are"
+            return f"accepted: {names_of(before, those)} {be} to {direction} within {event.deadline} s", those
         case scaler.ScriptStarted():
             return "the script of the request was started", ()
         case scaler.ScaleRejected() | scaler.ScaleSucceeded() | scaler.ScaleFailed() | scaler.ScaleCancelled():

@@ -13,10 +13,10 @@ from shared.job.state import Job
 from shared.job.text import in_a_row
 from shared.job.timers import Timer
 from shared.job.timing import next_due
-from shared.job.waiting import told
+from shared.job.waiting import told, waiting
 from shared.telling.causes.link import Links
 from shared.telling.causes.waiting import awaited_by, waits_for
-from shared.telling.causes.words import at_time, problem_line
+from shared.telling.causes.words import at_time, minimum_line, problem_line
 from shared.telling.causes.words import waits_for as passing
 from shared.telling.summary import Summary
 
@@ -100,8 +100,13 @@ def _message(causes: Links, short: Summary) -> str:
         return short.message
     true = (known for known in job.conditions if known.type == job.phase and known.status)
     said = next((with_losses(job, known).message for known in true), "")
-    if said or not job.suspended or causes.phase is None:
+    if said or causes.phase is None:
         return said
+    if job.phase == "Succeeded":
+        # Its condition says no more than that.
+        return causes.phase.cause.text if causes.phase.cause is not None else ""
+    if not job.suspended:
+        return ""
     return next((link.text for link in causes.phase.chain() if link.type == "JobObserved"), "")
 
 
@@ -110,18 +115,20 @@ def _hindrances(causes: Links, short: Summary) -> Iterator[str]:
     job = causes.job
     if job.problems:
         yield f"its newest edit {passing(job.problems) or 'is not acted upon'}: {problem_line(job.problems)}"
-    wait = told(job)
+    # What comes next names the pods of the last attempt.
+    wait = waiting(job) if job.attempt.begun and not job.between_attempts else told(job)
     request = job.scaling.open_request
     if wait is not None:
         # The phase that the status shows of a job whose pods are replaced tells which was lost.
-        yield "" if wait.lost and short.phase != job.phase else wait.sentence
+        sentence = wait.message if wait.usual else wait.sentence
+        yield "" if wait.lost and short.phase != job.phase else sentence
     elif (link := waits_for(causes)) is not None:
         # What Muster itself decided is no hindrance.
         yield link.text if link.type not in ("SlotsAssigned", "SlotsReleased") and not job.suspended else ""
     elif request is not None and (link := awaited_by(causes, job, request)) is not None:
         yield link.text
-    if job.attempt.below_minimum and (below := causes.at.get(job.attempt.below_minimum)) is not None:
-        yield below.text
+    if job.attempt.below_minimum:
+        yield minimum_line(job)
 
 
 _PREFIXES = (timers.REPLACEMENT, timers.BACK_OFF)
@@ -177,8 +184,11 @@ def _without_time(job: Job, label: str) -> Iterator[str]:
         yield "it is Suspended once its last pod is gone"
     elif job.phase == "Suspended":
         asked = job.spec is not None and job.spec.suspend
-        yield f"`muster resume {label}` begins its next attempt" if asked else "it goes on once its queue admits it"
+        begins = "begins its next attempt" if job.attempt.begun else "starts it"
+        yield f"`muster resume {label}` {begins}" if asked else "it goes on once its queue admits it"
     elif job.between_attempts:
         # A new attempt uses the same pod names.
         left = ", ".join(sorted(pod.name for pod in job.pods.values())[:3])
         yield f"attempt {job.attempt.number + 2} begins once its last pods are gone" + (f" ({left})" if left else "")
+    elif job.starting and (wait := waiting(job)) is not None and not wait.usual:
+        yield "it starts by itself once that is over, and no limit of time ends the wait"

@@ -20,18 +20,18 @@ from shared.job.events.refused import EffectRefused
 from shared.job.events.setup import EventDisowned, LogCreated
 from shared.job.naming import JobKey, Slot, Uid
 from shared.job.spec import WORKER
-from shared.job.state import Job, needed_workers
-from shared.job.text import counted
+from shared.job.state import Job
 from shared.job.timers import DRAIN, REPLACEMENT, SCALING_DEADLINE, SCHEDULING, SCRIPT_DEADLINE
 from shared.job.timing import next_due
 from shared.job.upcast import Malformed, UnknownEvent, read_event
-from shared.job.views import PodView, alive, each
+from shared.job.views import PodView, each
 from shared.telling.causes import decisions, pods, words
 from shared.telling.causes.link import Link, Links, newest
 from shared.telling.causes.people import People
 from shared.telling.causes.waiting import awaited, awaited_by, first_awaited
 
 DELETED_BY = "who deleted it is not in this log"
+DELETED = "it was deleted, by whom is not in this log"
 UNRECORDED = "what led to it is not in this log"
 
 _OF_REQUESTS = (SCALING_DEADLINE, SCRIPT_DEADLINE, DRAIN)
@@ -117,13 +117,13 @@ class Causes(Links):
             case watcher.JobDeleting():
                 held = f"its finalizers keep it ({', '.join(event.finalizers)})" if event.finalizers else ""
                 by = self._by(event, here)
-                self.deletion = f"it was deleted{by}" if by else DELETED_BY
+                self.deletion = f"it was deleted{by}" if by else DELETED
                 said = f"it was deleted{by}, and {held or 'waits for a finalizer'}"
                 self._keep(here.says(said, unknown="" if by else DELETED_BY))
             case watcher.JobGone():
                 led = self.newest.get("JobExpired") or self.newest.get("JobDeleting")
                 by = self._by(event, here) if led is None else ""
-                self.deletion = f"it was deleted{by}" if by else self.deletion or DELETED_BY
+                self.deletion = f"it was deleted{by}" if by else self.deletion or DELETED
                 said = f"the resource is gone{f': it was deleted{by}' if by else ''}"
                 self._keep(here.says(said, led, unknown="" if led or by else DELETED_BY))
             case watcher.JobOfAnother(obstacle=obstacle):
@@ -236,12 +236,9 @@ class Causes(Links):
         job, since = self.job, self.job.attempt.below_minimum
         if not since or since == before.attempt.below_minimum:
             return
-        views = job.by_slot()
-        running = {slot for slot in job.attempt.workers if alive(views.get(slot)) and views[slot].phase == "Running"}
-        workers = [slot for slot in job.attempt.unreleased if slot.role == WORKER]
-        absent = [slot for slot in workers if slot not in running]
-        without = f" without {words.names_of(job, absent)}" if len(absent) > 1 else ""
-        text = f"{counted(len(running), 'running worker')} left{without}, and minReplicas is {needed_workers(job)}"
+        workers = {slot for slot in job.attempt.unreleased if slot.role == WORKER}
+        absent = sorted(workers - words.running_workers(job))
+        text = words.minimum_line(job, absent)
         loss = newest(map(self.last.get, absent)) or self.phase
         if loss is not None and loss.sequence == here.sequence:
             self._keep(msgspec.structs.replace(loss, text=f"{loss.text}; {text}"))

@@ -10,10 +10,10 @@ from shared.job.events.watcher import ChildrenObserved, DisruptionNoticed, NodeB
 from shared.job.naming import Slot, config_name
 from shared.job.reasons import of_refusal, plain
 from shared.job.spec import LAUNCHER, PASSING, UNLIMITED, WORKER, JobSpec, Problem, RoleSpec, waits_for_turn
-from shared.job.state import Job, refusal_key
+from shared.job.state import Job, needed_workers, refusal_key
 from shared.job.text import MOST_MESSAGE, counted, in_a_row, last_words, range_words
 from shared.job.timers import BACK_OFF, FORCED_DELETION, NOTICE, REPLACEMENT
-from shared.job.views import Actor, ChildView, PodView, ranges
+from shared.job.views import Actor, ChildView, PodView, alive, ranges
 from shared.telling.causes.people import Person, names
 
 _TIMERS = {
@@ -187,7 +187,8 @@ def script_line(event: ScriptFinished) -> str:
 
 def drain_line(event: DrainChecked) -> str:
     """The leaving workers that the launcher still uses."""
-    used = f"workers {', '.join(map(str, event.in_use))} are still in use" if event.in_use else ""
+    those = "worker {} is" if len(event.in_use) == 1 else "workers {} are"
+    used = those.format(", ".join(map(str, event.in_use))) + " still in use" if event.in_use else ""
     return used or plain(event.reason) or "the leaving workers are no longer in use"
 
 
@@ -222,6 +223,20 @@ def back_off_line(since: str, seconds: int) -> str:
     if not seconds:
         return "it is replaced"
     return f"it is replaced after a back-off of {seconds} s, {at_time(since, seconds)}"
+
+
+def running_workers(job: Job) -> set[Slot]:
+    """The slots of workers whose pods run."""
+    views = job.by_slot()
+    return {slot for slot in job.attempt.workers if alive(views.get(slot)) and views[slot].phase == "Running"}
+
+
+def minimum_line(job: Job, without: Sequence[Slot] = ()) -> str:
+    """How many workers run, of those that the job needs; several that it is without are named."""
+    running = len(running_workers(job))
+    runs = counted(running, "running worker") if running else "no running worker"
+    lost = f" without {names_of(job, without)}" if len(without) > 1 else ""
+    return f"{runs} left{lost}, and minReplicas is {needed_workers(job)}"
 
 
 def exit_line(pod: PodView) -> str:
