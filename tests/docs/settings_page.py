@@ -51,6 +51,8 @@ OTHERS = (
     ("DOCKER_HOST", "demo on K3s", "The address of the Docker engine; else `unix:///var/run/docker.sock`."),
     ("TMPDIR", "demo", "The parent of the temporary folder."),
     ("KUBEBUILDER_ASSETS", "development cluster", "A folder with ready programs of the real control plane."),
+    ("NO_COLOR", "command line", "Any value: `muster get` has no colours."),
+    ("TERM", "command line", "`dumb` is a terminal without colours."),
     ("XDG_CACHE_HOME", "development cluster", "The parent of the folder for built programs; else `~/.cache`."),
     ("DEVCLUSTER_NODE_TOKEN", "development cluster", "The cluster sets it: its API server and its nodes share it."),
 )
