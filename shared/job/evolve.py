@@ -75,8 +75,8 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
             children = {known: child for known, child in job.children.items() if child.kind != "Secret"}
             integrity = replace(job.integrity, doubt=None)
             return replace(job, gone=job.gone or at.sequence, integrity=integrity, children=children)
-        case watcher.JobOfAnother(obstacle=obstacle):
-            return replace(job, another=True, obstacle=obstacle)
+        case watcher.JobOfAnother():
+            return replace(_of_kind(job, event), another=True, obstacle=event.obstacle)
         case watcher.JobAdopted():
             return adopted(job, event, at)
         case watcher.ScaleRequested():
@@ -148,8 +148,7 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case scheduler.JobExpired():
             return replace(job, expired=True)
         case watcher.HistoryBroken():
-            kind, api_version = (job.kind, job.api_version) if job.kind else (event.kind, event.api_version)
-            return replace(job, kind=kind, api_version=api_version, integrity=evolved(job.integrity, event, at))
+            return replace(_of_kind(job, event), integrity=evolved(job.integrity, event, at))
         case watcher.HistoryDisputed() | watcher.HeadForged() | watcher.HistoryAccepted():
             return replace(job, integrity=evolved(job.integrity, event, at))
         case watcher.DisruptionNoticed():
@@ -172,6 +171,11 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
 def _suspended(job: Job, event: status.Paused, at: At) -> Job:
     job = attempts.suspended(job, event, at)
     return requests.settled_by_pause(job) if event.settles else job
+
+
+def _of_kind(job: Job, event: watcher.JobOfAnother | watcher.HistoryBroken) -> Job:
+    """The job with the kind that its first event names."""
+    return job if job.kind else replace(job, kind=event.kind, api_version=event.api_version)
 
 
 def _job_observed(job: Job, event: watcher.JobObserved, at: At) -> Job:

@@ -71,6 +71,8 @@ EXAMPLES: tuple[AnyEvent, ...] = (
         phase="Running",
         reason="BegunByAnother",
         obstacle="its launcher is the pod of a Batch Job: let mpi-operator run until the job ends, or suspend it there",
+        kind="MPIJob",
+        api_version="kubeflow.org/v1",
     ),
     watcher.JobAdopted(
         source="AnotherOperator",

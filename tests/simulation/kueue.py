@@ -18,6 +18,7 @@ from shared.job.policies.quota import REPLACED
 from tests.kit.invariants import ENDED
 from tests.memory.store import MemoryStore
 from tests.memory.watching import Held
+from tests.simulation.platform import runs
 
 LOOK_SECONDS = 0.05
 CHECKS_SECONDS = 0.3
@@ -164,8 +165,11 @@ def beyond_quota(store: MemoryStore, over: Callable[[str], bool]) -> Iterator[st
 
 
 def kept_after_the_end(store: MemoryStore, over: Iterable[str]) -> Iterator[str]:
-    """The Workloads that keep quota, or their finalizer, of jobs that are over; by their uids."""
-    ended = {*over}
+    """The Workloads that keep quota, or their finalizer, of jobs that are over; by their uids.
+
+    A pod whose other container runs on has its job's quota; that it may run, the rule of given-up slots says.
+    """
+    ended = {*over} - {(held.metadata.get("labels") or {}).get(JOB_UID) for held in store.find(PODS) if runs(held)}
     for held in store.find(WORKLOADS):
         kept = not is_true(held, "Finished") or held.metadata.get("finalizers")
         if kept and held.metadata["labels"][JOB_UID] in ended:

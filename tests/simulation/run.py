@@ -324,9 +324,11 @@ class Simulation:
         self._checker.restored(self._journal.events)
 
     def _garble(self, step: steps.Nonsense, held: Held | None) -> None:
-        """What a later release or a mistaken person wrote about the job."""
+        """What a later release or a mistaken person wrote about the job, once the log has it."""
         assert held is not None
         uid = held.metadata["uid"]
+        if self._checker.histories.get(JobKey(step.namespace, step.job, uid)) is None:
+            return
         author, tag = ("status" if step.how == "foreign" else "watcher"), "PodsGone"
         body = b'{"type":"PodsGone","uids":[]}' if step.how == "foreign" else b"{"
         if step.how in ("unknown", "optional"):

@@ -6,6 +6,7 @@ import pytest
 
 from services.watcher.core.cache import Cache
 from services.watcher.core.observe import observe
+from services.watcher.core.questions import Answers, Presence
 from services.watcher.core.takeover import LEFT_ALONE, OF_ITS_KIND, begun_by_another, warning
 from services.watcher.core.views import inherited_pod, observed_job
 from shared.cluster.objects import (
@@ -98,7 +99,7 @@ def told(cache: Cache, *events: AnyEvent) -> tuple[History, list[AnyEvent]]:
     return history, said[len(events) :]
 
 
-NOTED = JobOfAnother(phase="Running")
+NOTED = JobOfAnother(phase="Running", kind=RESOURCE.kind, api_version=RESOURCE.api_version)
 
 
 def begun(job: Job, resource: Custom) -> JobOfAnother | None:
@@ -157,6 +158,15 @@ class TestLeavingAlone:
         job.spec["launcherAttachMode"] = "kubexec"
         _, said = told(a_cache(job, et_pod("launcher")), NOTED)
         assert "JobAdopted" not in [type(event).__name__ for event in said]
+
+    def test_one_that_is_deleted_before_more_of_it_was_recorded_is_gone(self):
+        cache = a_cache(a_job())
+        cache.set_job(RESOURCE, (KEY.namespace, KEY.name), None)
+        cache.held_back = False
+        job = a_history([NOTED]).job
+        (question,) = observe(job, cache).questions
+        answers = Answers(presence=(question, Presence(there=False)))
+        assert observe(job, cache, answers).facts == (JobGone(version=10),)
 
     def test_one_that_goes_is_not_touched_either(self):
         history = a_history([*told(a_cache(a_job(), takes_over=False), NOTED)[1], NOTED, JobGone()])

@@ -52,7 +52,12 @@ def _left_alone(job: Job, resource: ObservedJob, theirs: Inherited, cache: Cache
     obstacle = theirs.obstacle if cache.inherited_selector(resource.observed) else OF_ITS_KIND
     has_launcher = any(pod.role == LAUNCHER for pod in job.pods.values())
     lost = not has_launcher if pods else job.obstacle == theirs.without_launcher
-    return JobOfAnother(phase=theirs.phase, obstacle=obstacle or (theirs.without_launcher if lost else ""))
+    return JobOfAnother(
+        phase=theirs.phase,
+        obstacle=obstacle or (theirs.without_launcher if lost else ""),
+        kind=resource.observed.kind,
+        api_version=resource.observed.api_version,
+    )
 
 
 def obstructed(job: Job, cache: Cache, *, pods: bool) -> Iterator[JobOfAnother]:

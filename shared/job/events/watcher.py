@@ -52,6 +52,9 @@ class JobOfAnother(Event, frozen=True, tag="JobOfAnother"):
     reason: str = "BegunByAnother"
     obstacle: str = ""
     """Why the job cannot be taken over as it is, for the user; empty if nothing hinders, and before release 0.2."""
+    kind: str = ""
+    """The kind of a job of which the log has no other event; empty before release 0.2, as `api_version`."""
+    api_version: str = ""
 
 
 class JobAdopted(Event, frozen=True, tag="JobAdopted"):
