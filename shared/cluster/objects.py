@@ -52,6 +52,7 @@ class Object(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Terminated(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     exit_code: int = 0
     reason: str | None = None
+    started_at: str | None = None
     message: str | None = None
     """What the container wrote to its termination message file, or the end of its log."""
 
@@ -74,6 +75,8 @@ class ContainerState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class ContainerStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     name: str = ""
     ready: bool = False
+    started: bool | None = None
+    """False until its postStart hook and its startup probe have succeeded; None if nobody says."""
     restart_count: int = 0
     state: ContainerState = ContainerState()
     last_state: ContainerState = ContainerState()

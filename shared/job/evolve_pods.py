@@ -193,7 +193,14 @@ def noticed(job: Job, event: DisruptionNoticed, at: At) -> Job:
 def node_lost(job: Job, event: NodeLost, at: At) -> Job:
     """Note that nothing is known of these pods."""
     new = {
-        uid: LostNode(node=event.node, reason=event.reason, since=event.since, at=at, force_after=event.force_after)
+        uid: LostNode(
+            node=event.node,
+            reason=event.reason,
+            since=event.since,
+            at=at,
+            force_after=event.force_after,
+            terminating=job.lost[uid].terminating if uid in job.lost else None,
+        )
         for uid in event.uids
         if uid in job.pods
     }

@@ -1,7 +1,7 @@
 """Lost nodes: nodes that are not Ready or unreachable, with pods of the job on them.  Pure.
 
 Whether such a pod still runs is unknown.  The node may come back within seconds, and the pod goes on.
-A pod of a lost node that is also being deleted, or whose node was announced to go, counts as gone: no kubelet says so.
+A pod of an unreachable node that is also being deleted counts as gone: no kubelet says so.
 """
 
 import msgspec

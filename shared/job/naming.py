@@ -34,7 +34,7 @@ RESTART = "muster.dev/restart"
 RESTART_REQUESTED = "RestartRequested"
 """The reason of a restart at a person's request; it counts against no limit."""
 FORCE_DELETE_AFTER = "muster.dev/force-delete-after"
-"""An annotation of a job: seconds after its grace period when a terminating pod of an unreachable node is deleted by
+"""An annotation of a job: seconds after its grace period when a terminating pod of a lost node is deleted by
 force, or `never`; without it the setting counts."""
 ACCEPT_HISTORY = "muster.dev/accept-history"
 WRITE_CHANGED, WRITE_UNCHANGED = "muster-changed", "muster-unchanged"

@@ -183,7 +183,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     restart: str = ""
     """The value of the restart annotation: a change of it restarts a running job."""
     force_delete_after: int | None = None
-    """Seconds after its grace period when a terminating pod of an unreachable node is deleted by force, by the job's
+    """Seconds after its grace period when a terminating pod of a lost node is deleted by force, by the job's
     annotation; -1 for never; None leaves it to the setting."""
     ssh_secret: str = ""
     """The user's own Secret with ssh keys; if empty, Muster makes one."""

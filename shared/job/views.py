@@ -95,7 +95,10 @@ class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return Slot(self.attempt, self.role, self.index)
 
 
-ON_THE_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
+INITIALIZING = "PodInitializing"
+"""The reason of containers that wait for init containers, or for their own image after them."""
+
+ON_THE_WAY = frozenset({"", "ContainerCreating", INITIALIZING})
 """The reasons of containers that wait and that nothing hinders."""
 
 

@@ -134,8 +134,8 @@ class Settings(BaseSettings):
     force_delete_after: Annotated[
         Annotated[timedelta, Field(ge=timedelta(0))] | None, BeforeValidator(_seconds_or_none)
     ] = None
-    """For the watcher. A pod that is being deleted on an unreachable node stays for ever and holds its name. Set, such
-    a pod is deleted by force so long after its grace period; its containers may still run there. Unset: never. The
+    """For the watcher. A pod that is being deleted on a lost node may stay for ever and hold its name. Set, such a
+    pod is deleted by force so long after its grace period; its containers may still run there. Unset: never. The
     annotation `muster.dev/force-delete-after` of a job has precedence: seconds, or `never`."""
 
     termination_messages: bool = True

@@ -100,8 +100,8 @@ OTHER_WORDS = {
     },
     "of the audit service": {"Authorization", "NoRoom", "NoToken", "QueueFull", "ResponseComplete"},
     "Kubernetes' own": {
-        *("ContainerCreating", "Error", "Exists", "False", "NoExecute", "NoSchedule", "Normal", "PodInitializing"),
-        *("StartError", "ToBeDeletedByClusterAutoscaler", "True", "Warning"),
+        *("ContainerCreating", "ContainerStatusUnknown", "Error", "Exists", "False", "NoExecute", "NoSchedule"),
+        *("Normal", "PodInitializing", "StartError", "ToBeDeletedByClusterAutoscaler", "True", "Warning"),
     },
 }
 """CamelCase words of the code that are no reasons."""

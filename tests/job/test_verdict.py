@@ -77,6 +77,11 @@ def test_nothing_is_over_before_it_began():
             Verdict(False, "TrainingJobFailed", "the launcher exited with 2 (Error)"),
             id="a side container that ended well changes nothing",
         ),
+        pytest.param(
+            launcher(version=30, phase="Succeeded", exits=exited(0), disruption="TerminationByKubelet"),
+            Verdict(False, "Disrupted", "the launcher was disrupted: TerminationByKubelet", disrupted=True),
+            id="a kubelet ends it for its own sake, and it exits with 0 when it is told to",
+        ),
         pytest.param(launcher(version=30, exits=(Exit("sidecar", 1),)), None, id="a side container alone"),
         pytest.param(launcher(version=30, deleting=True), None, id="asked to go and still running"),
         pytest.param(launcher(version=30, phase="Unknown"), None, id="its node is not heard of"),

@@ -55,9 +55,18 @@ def test_a_worker_that_kubernetes_gives_up_is_replaced_under_a_new_index():
     given(*either).then(scheduler, Record(new))
 
 
-def test_a_terminating_pod_of_a_node_with_a_kubelet_ends_by_itself():
+def test_a_terminating_pod_of_a_node_with_a_kubelet_is_waited_for_and_does_not_count_as_gone():
     events = [*a_running_job(workers=2), lost("pod-1", reason="NodeNotReady"), terminating(1)]
     given(*events).then_nothing(scheduler)
+    (told,) = lost_nodes.sentences(given(*events).job)
+    assert told.endswith("if it stays: kubectl delete pod -n team-a resnet-worker-1 --force --grace-period=0")
+
+
+def test_where_a_kubelet_cannot_end_its_containers_their_pod_is_deleted_by_force_too():
+    events = [*a_running_job(workers=2), lost("pod-1", reason="NodeNotReady", after=5), terminating(1)]
+    assert "ForcedDeletion:35" in timers(given(*events))
+    by_force = DeletePod(worker(1).name, Uid("pod-1"), force=True)
+    given(*events, forced_at(events, 35)).then(scheduler, by_force)
 
 
 def test_a_pod_that_is_replaced_under_its_name_waits_for_the_name():
@@ -122,6 +131,12 @@ def test_a_stuck_pod_is_deleted_by_force_after_its_grace_and_the_time(
     by_force = DeletePod(worker(1).name, Uid("pod-1"), force=True)
     assert by_force not in story.steps(scheduler)
     given(*events, forced_at(events, seconds)).then_among_others(scheduler, by_force)
+
+
+def test_a_node_that_falls_silent_after_it_was_not_ready_does_not_begin_the_time_anew():
+    events: list[AnyEvent] = [*a_running_job(workers=2), lost("pod-1", reason="NodeNotReady", after=5), terminating(1)]
+    by_force = DeletePod(worker(1).name, Uid("pod-1"), force=True)
+    given(*events, lost("pod-1", after=5), forced_at(events, 35)).then_among_others(scheduler, by_force)
 
 
 def test_no_pod_of_a_node_that_is_back_is_deleted_by_force():

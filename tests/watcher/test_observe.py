@@ -213,6 +213,14 @@ class TestPods:
         watching.show_pods(replace(waits, version=91, message="0/4 nodes are available"))
         assert watching.settle() == []
 
+    def test_each_step_of_a_pod_that_initializes_is_recorded(self):
+        watching = watching_a_running_job()
+        steps = ("init container fetch has not started", "init container fetch runs", "container main has not started")
+        for version, step in enumerate(steps, start=90):
+            watching.show_pods(worker(1, version=version, phase="Pending", reason="PodInitializing", message=step))
+            watching.settle()
+            assert watching.job().pods[Uid("pod-1")].message == step
+
     def test_a_message_comes_anew_with_the_next_reason(self):
         watching = watching_a_running_job()
         waits = worker(1, version=90, phase="Pending", reason="Unschedulable", message="0/3 nodes are available")

@@ -174,6 +174,23 @@ def test_a_restart_in_place_is_counted_and_its_wait_is_told_with_the_last_end():
     assert seen.message == "exited with 42 (Error): no data: back-off 10s"
 
 
+NOT_FOUND: Document = {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown", "startedAt": None}}
+"""What a kubelet writes of every container of which it knows no end when a pod ends."""
+CRASHES: Document = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        pytest.param(CRASHES, id="the next try waits"),
+        pytest.param(exited(128, "StartError"), id="before the kubelet writes that"),
+    ],
+)
+def test_a_command_that_can_never_be_started_does_not_run_though_the_kubelet_tries_again(state: Document):
+    seen = view(status("main", state, restarts=2, last=exited(128, "StartError")), spec=policy("OnFailure"))
+    assert (seen.phase, seen.ran, seen.exits) == ("Pending", False, ())
+
+
 @pytest.mark.parametrize(
     ("pod", "ran"),
     [
@@ -188,11 +205,26 @@ def test_a_restart_in_place_is_counted_and_its_wait_is_told_with_the_last_end():
             False,
             id="an init container failed",
         ),
+        pytest.param(
+            {"phase": "Failed", "reason": "Evicted", "containerStatuses": [status("main", NOT_FOUND)]},
+            False,
+            id="evicted while its image was pulled",
+        ),
         pytest.param({"phase": "Pending"}, False, id="it waits"),
         pytest.param({"containerStatuses": [status("main", exited(1))]}, True, id="it failed"),
         pytest.param({"containerStatuses": [status("main", RUNS)]}, True, id="it runs"),
         pytest.param(
             {"containerStatuses": [status("main", exited(128, "StartError"), restarts=1)]}, True, id="it ran before"
+        ),
+        pytest.param(
+            {"containerStatuses": [status("main", CRASHES, restarts=2, last=exited(128, "StartError"))]},
+            False,
+            id="it could not be started at any try",
+        ),
+        pytest.param(
+            {"containerStatuses": [status("main", NOT_FOUND, restarts=1, last=NOT_FOUND)]},
+            True,
+            id="it ran until its node lost it",
         ),
     ],
 )
@@ -241,7 +273,38 @@ SIDECAR: Document = {"initContainers": [{"name": "fetch", "restartPolicy": "Alwa
         pytest.param(
             status("fetch", RUNS), "Pending", None, "PodInitializing", "init container fetch runs", id="it runs"
         ),
-        pytest.param(status("fetch", RUNS), "Pending", SIDECAR, "PodInitializing", "", id="a sidecar runs"),
+        pytest.param(
+            status("fetch", {"waiting": {"reason": "PodInitializing"}}),
+            "Pending",
+            None,
+            "PodInitializing",
+            "init container fetch has not started",
+            id="its image is pulled",
+        ),
+        pytest.param(
+            status("fetch", RUNS) | {"started": False},
+            "Pending",
+            SIDECAR,
+            "PodInitializing",
+            "sidecar fetch runs, and has not started by its startupProbe or postStart hook",
+            id="a sidecar's startup probe fails",
+        ),
+        pytest.param(
+            status("fetch", RUNS) | {"started": True},
+            "Pending",
+            SIDECAR,
+            "PodInitializing",
+            "container main has not started",
+            id="a sidecar runs",
+        ),
+        pytest.param(
+            status("fetch", exited(0)),
+            "Pending",
+            None,
+            "PodInitializing",
+            "container main has not started",
+            id="it has done its part",
+        ),
     ],
 )
 def test_what_happens_in_init_containers_is_told_by_name(

@@ -1,4 +1,4 @@
-"""Deletes terminating pods of unreachable nodes by force, once their time is over.  Pure.
+"""Deletes terminating pods of lost nodes by force, once their time is over.  Pure.
 
 `shared/job/policies/lost_nodes.py` has the rules; without the setting or the job's annotation nothing is deleted so.
 """

@@ -13,9 +13,10 @@ from shared.job import text
 from shared.job.naming import CONTAINER
 from shared.job.policies.exit_codes import never_started
 from shared.job.reasons import INIT_CONTAINER_FAILED
-from shared.job.views import ON_THE_WAY
+from shared.job.views import INITIALIZING, ON_THE_WAY
 
 _RESTARTS_ALL = "RestartAllContainers"
+_NOT_FOUND = "ContainerStatusUnknown"
 
 
 class Training(NamedTuple):
@@ -91,14 +92,18 @@ def _phase(pod: Pod, mine: ContainerStatus | None, end: Terminated | None, phase
     if mine.state.running is not None or _ran(mine):
         return "Running"
     # A kubelet says why a container waits; one that says nothing has only told the pod's phase.
-    return "Pending" if mine.state.waiting is not None else phase
+    return "Pending" if mine.state.waiting is not None or mine.state.terminated is not None else phase
 
 
 def _ran(mine: ContainerStatus) -> bool:
-    if mine.state.running is not None or mine.restart_count or mine.last_state.terminated is not None:
+    end, before = mine.state.terminated, mine.last_state.terminated
+    if mine.state.running is not None or (mine.restart_count and before is None):
         return True
-    end = mine.state.terminated
-    return end is not None and not never_started(end.reason or "")
+    if before is not None and not never_started(before.reason or ""):
+        return True
+    # When a pod ends, a kubelet gives an end without a start to each container that it finds nowhere.
+    is_made_up = end is not None and end.reason == _NOT_FOUND and not end.started_at
+    return end is not None and not is_made_up and not never_started(end.reason or "")
 
 
 def _ready(pod: Pod, mine: ContainerStatus | None) -> bool:
@@ -167,6 +172,8 @@ def _hindrance(pod: Pod, mine: ContainerStatus | None, phase: str, *, last_words
     own = _waiting(mine, "", last_words=last_words) if mine is not None else ("", "")
     if own[0] not in ON_THE_WAY:
         return own
+    if mine is not None and own == (INITIALIZING, ""):
+        own = (INITIALIZING, f"container {mine.name} has not started")
     others = (
         _waiting(known, f"container {known.name}", last_words=last_words)
         for known in pod.status.container_statuses or ()
@@ -193,7 +200,7 @@ def _unready(pod: Pod, mine: ContainerStatus | None, *, last_words: bool) -> tup
 def _of_init_containers(pod: Pod, phase: str, *, last_words: bool) -> Iterator[tuple[str, str]]:
     """What happened to the init containers that the training container waits for, or that kept it from running.
 
-    A sidecar is an init container that runs on: it has done its part once it runs.
+    A sidecar is an init container that runs on: it has done its part once it has started.
     """
     specs = {each.name: each for each in pod.spec.init_containers or ()}
     for known in pod.status.init_container_statuses or ():
@@ -206,10 +213,11 @@ def _of_init_containers(pod: Pod, phase: str, *, last_words: bool) -> Iterator[t
             yield "CrashLoopBackOff" if again else INIT_CONTAINER_FAILED, _told(what, end, last_words=last_words)
         elif known.state.waiting is not None:
             reason, message = _waiting(known, what, last_words=last_words)
-            if reason not in ON_THE_WAY:
-                yield reason, message
+            yield (INITIALIZING, f"{what} has not started") if reason in ON_THE_WAY else (reason, message)
         elif known.state.running is not None and not is_sidecar:
-            yield "PodInitializing", f"{what} runs"
+            yield INITIALIZING, f"{what} runs"
+        elif known.state.running is not None and known.started is False:
+            yield INITIALIZING, f"{what} runs, and has not started by its startupProbe or postStart hook"
 
 
 def _waiting(known: ContainerStatus, what: str, *, last_words: bool) -> tuple[str, str]:

@@ -39,10 +39,10 @@ def away(job: Job) -> SortedSet[Slot]:
 
 
 def stuck(job: Job) -> Iterator[tuple[PodView, LostNode, At]]:
-    """The pods that are being deleted on unreachable nodes, and since when."""
+    """The pods that are being deleted on lost nodes, and since when."""
     for uid, known in job.lost.items():
         pod = job.pods.get(uid)
-        if pod is not None and known.terminating is not None and known.reason == UNREACHABLE:
+        if pod is not None and known.terminating is not None:
             yield pod, known, known.terminating
 
 
@@ -97,8 +97,8 @@ def _loss(job: Job, pods: list[PodView]) -> str:
 
 
 def _way_out(job: Job, pods: list[PodView]) -> str:
-    """How terminating pods of an unreachable node go: by force at a time, or by a command of a person."""
-    held = [pod for pod in pods if pod.deleting and job.lost[pod.uid].reason == UNREACHABLE]
+    """How terminating pods of a lost node go: by force at a time, or by a command of a person."""
+    held = [pod for pod in pods if pod.deleting]
     if not held:
         return ""
     known, one = job.lost[held[0].uid], len(held) == 1
@@ -108,7 +108,9 @@ def _way_out(job: Job, pods: list[PodView]) -> str:
         return f"{told}, and by force {seconds} s after {known.terminating.clock}"
     names = " ".join(pod.name for pod in held[:MOST_NAMED]) + (" ..." if held[MOST_NAMED:] else "")
     command = f"kubectl delete pod -n {job.key.namespace} {names} --force --grace-period=0"
-    return f"{told}; if its machine is off for good: {command}"
+    # The kubelet of a node that is not ready is there, and may yet end them.
+    when = "its machine is off for good" if known.reason == UNREACHABLE else f"{'it stays' if one else 'they stay'}"
+    return f"{told}; if {when}: {command}"
 
 
 def _names(pods: list[PodView]) -> str:

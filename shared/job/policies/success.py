@@ -5,14 +5,17 @@ from shared.job.spec import JobSpec
 from shared.job.state import Job, exit_of
 from shared.job.views import PodView
 
+BY_KUBELET = "TerminationByKubelet"
+"""The disruption of a pod that a kubelet ends for its node's sake: pressure, a shutdown, a critical pod."""
+
 
 def succeeded(job: Job, pod: PodView) -> bool:
     """True if the pod's training container exited with 0 before its deletion; without a known exit its phase counts.
 
-    A failed sidecar is not a failure of the pod.  A pod that the kubelet ended (`Evicted`) did not succeed, although
-    its container may exit with 0 when it is told to stop.
+    A failed sidecar is not a failure of the pod.  A pod that Kubernetes ended did not succeed, although its container
+    may exit with 0 when it is told to stop; a kubelet does not always write the phase Failed and a reason then.
     """
-    if pod.deleting or (pod.phase == "Failed" and pod.reason):
+    if pod.deleting or pod.disruption == BY_KUBELET or (pod.phase == "Failed" and pod.reason):
         return False
     end = exit_of(job, pod)
     return end.code == 0 if end is not None else pod.phase == "Succeeded"
