@@ -89,6 +89,8 @@ class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """True if the training container ended and others of the pod run on."""
     restarts: int = 0
     """How often the kubelet restarted the training container in place; this counts against no limit."""
+    finalizers: tuple[str, ...] = ()
+    """Those that keep it once it is being deleted, at most ten; none in events of release 0.1."""
 
     @property
     def slot(self) -> Slot:

@@ -166,10 +166,14 @@ def _of_ending_pods(job: Job) -> Wait | None:
 
 
 def _ending(pod: PodView) -> str:
-    """`resnet-worker-1 is being deleted on node-3; kubectl delete pod ... ends it if its node is gone`."""
+    """`resnet-worker-1 is being deleted on node-3`, and the way out: that of its finalizers, or of a node that is gone."""
     where = f" on {pod.node}" if pod.node else ""
     if not pod.deleting:
         return f"{pod.name} still runs{where}"
+    if pod.finalizers:
+        patch = f'kubectl patch pod {pod.name} --type=merge -p \'{{"metadata":{{"finalizers":null}}}}\''
+        keep = f"its finalizers keep it ({', '.join(pod.finalizers)})"
+        return f"{pod.name} is being deleted{where}; {keep}, and `{patch}` takes them off"
     force = f"kubectl delete pod {pod.name} --force --grace-period=0"
     return f"{pod.name} is being deleted{where}; if its node is gone, `{force}` ends it"
 

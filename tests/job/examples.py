@@ -23,6 +23,7 @@ POD = PodView(
     deleting=True,
     disruption="PreemptionByScheduler",
     hosts=2,
+    finalizers=("example.com/keep",),
 )
 SPEC = JobSpec(
     framework="training",

@@ -96,6 +96,13 @@ def lost(**more: object) -> list[AnyEvent]:
             id="a worker is being deleted",
         ),
         pytest.param(
+            [*a_running_job(2), pods(worker(1, version=30, deleting=True, finalizers=("a/b", "c")))],
+            "PodsTerminating",
+            "resnet-worker-1 is being deleted; its finalizers keep it (a/b, c), and `kubectl patch pod resnet-worker-1"
+            """ --type=merge -p '{"metadata":{"finalizers":null}}'` takes them off""",
+            id="finalizers keep a worker",
+        ),
+        pytest.param(
             [*a_running_job(2), JobSuspending(reason="TrainingJobSuspending"), pods(worker(1, version=30))],
             "PodsTerminating",
             "resnet-launcher still runs, and 2 more",

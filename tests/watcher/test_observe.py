@@ -195,6 +195,7 @@ class TestPods:
             {"reason": "Evicted"},
             {"node": "node-2"},
             {"deleting": True},
+            {"deleting": True, "finalizers": ("example.com/keep",)},
             {"disruption": "PreemptionByScheduler"},
             {"hosts": 3},
         ],

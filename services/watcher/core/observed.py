@@ -109,4 +109,4 @@ def recorded_part(pod: PodView) -> tuple[object, ...]:
     step = pod.message if pod.reason == INITIALIZING else ""
     exits = [(end.container, end.code, end.reason) for end in pod.exits]
     course = (pod.phase, pod.ready, exits, pod.lingers, pod.restarts)
-    return (*course, pod.reason, step, node, pod.deleting, pod.disruption, pod.hosts, pod.claimed)
+    return (*course, pod.reason, step, node, pod.deleting, pod.finalizers, pod.disruption, pod.hosts, pod.claimed)

@@ -29,7 +29,7 @@ MOST_PROBLEMS = 100
 """The most problems of one job in an event: a thousand wrong containers are a thousand problems."""
 
 MOST_FINALIZERS = 10
-"""The most finalizers of one job in an event; Kubernetes does not bound their number."""
+"""The most finalizers of one job or pod in an event; Kubernetes does not bound their number."""
 
 LONGEST_NAME = 253
 LONGEST_UID = 64
@@ -76,7 +76,7 @@ def observed_job(framework: Framework, manifest: Custom, *, kueue: bool = False)
         ),
         deleting=meta.deletion_timestamp is not None,
         orphan="orphan" in (meta.finalizers or ()),
-        finalizers=(meta.finalizers or ())[:MOST_FINALIZERS] if meta.deletion_timestamp is not None else (),
+        finalizers=_finalizers(meta),
         log=log,
         head=head,
         accept=accept,
@@ -86,6 +86,11 @@ def observed_job(framework: Framework, manifest: Custom, *, kueue: bool = False)
         runtime=runtime.used if runtime is not None else None,
         wishes=framework.wishes(manifest),
     )
+
+
+def _finalizers(meta: Metadata) -> tuple[str, ...]:
+    """Those that keep an object that is being deleted."""
+    return (meta.finalizers or ())[:MOST_FINALIZERS] if meta.deletion_timestamp is not None else ()
 
 
 def _with_forced_deletion(spec: JobSpec, asked: str | None) -> JobSpec:
@@ -213,6 +218,7 @@ def _view(pod: Pod, slot: Slot, *, last_words: bool, result: bool) -> PodView:
             (c.reason or c.type for c in conditions if c.type == "DisruptionTarget" and c.status == "True"), ""
         ),
         hosts=whole_number((meta.annotations or {}).get(naming.HOSTS_VERSION, ""), DIGITS) or 0,
+        finalizers=_finalizers(meta),
     )
 
 
