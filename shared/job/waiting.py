@@ -166,7 +166,7 @@ def _of_ending_pods(job: Job) -> Wait | None:
 
 
 def _ending(pod: PodView) -> str:
-    """`resnet-worker-1 is being deleted on node-3`, and the way out: that of its finalizers, or of a node that is gone."""
+    """`resnet-worker-1 is being deleted on node-3`, and the way out of its finalizers, or of a node that is gone."""
     where = f" on {pod.node}" if pod.node else ""
     if not pod.deleting:
         return f"{pod.name} still runs{where}"
