@@ -13,7 +13,8 @@ CLUSTER_RUNTIMES = Resource(GROUP, VERSION, "clustertrainingruntimes", "ClusterT
 RUNTIMES = Resource(GROUP, VERSION, "trainingruntimes", "TrainingRuntime", Custom)
 
 SUSPEND = ".spec.suspend"
-FREE = f"{schemas.BY_CONDITIONS} || {schemas.pausing(SUSPEND)}"
+# A job that runs and lacks nothing shows no condition.
+FREE = f"({schemas.BY_CONDITIONS}) && !{schemas.by_phase('Running')} || {schemas.pausing(SUSPEND)}"
 
 OVERRIDES = {"podSpecOverrides": "2.0", "podTemplateOverrides": "2.1"}
 """Fields of earlier releases in whose place runtimePatches are now, by release.
@@ -115,7 +116,7 @@ TRAIN_JOB = Definition(
         required=("runtimeRef",),
     ),
     columns=(
-        schemas.column("State", ".status.conditions[-1:].type"),
+        schemas.column("State", ".status.phase"),
         schemas.AGE,
         schemas.column("Nodes", ".status.replicas", kind="integer"),
         *schemas.WHY,
@@ -129,7 +130,7 @@ TRAIN_JOB = Definition(
         ),
         *(schemas.fixed(f"spec.{field}", f"{field} {_HELD}", within="spec", free=FREE) for field in _FIXED),
     ),
-    status=schemas.STATUS_WITH_CONDITIONS,
+    status={"type": "object", "properties": {"phase": schemas.TEXT, "conditions": schemas.CONDITIONS}, **schemas.OPEN},
     scale=Scale(".spec.trainer.numNodes"),
     suspend=SUSPEND,
     expires=False,

@@ -1,7 +1,7 @@
 """Renders the status of a TrainJob: Trainer's three conditions and the numbers of its jobs, besides Muster's.  Pure.
 
-Upstream has the conditions Suspended, Complete and Failed.  Created, Pending and Running are Muster's: the first two
-say why a job waits for its turn or its runtime.
+Upstream has the conditions Suspended, Complete and Failed, and its clients take a job without any for one that runs.
+The others are Muster's: they say what a job waits for, and are absent while it runs and lacks nothing.
 """
 
 import msgspec
@@ -28,6 +28,8 @@ TYPES = {
 }
 """The conditions of a job that it shows, with their types here."""
 
+OF_UPSTREAM = ("Suspended", "Complete", "Failed")
+
 REASONS = {
     ("Suspended", True): ("Suspended", "TrainJob is suspended"),
     ("Suspended", False): ("Resumed", "TrainJob is resumed"),
@@ -45,8 +47,13 @@ def train_job_status(framework: StatusRenderer, job: Job) -> Document:
         word = "Pending" if any(_may_go(problem) for problem in job.problems) else "Failed"
         refused = [known for known in shown if known.type == "Created" and not known.status]
         shown += [msgspec.structs.replace(known, type=word, status=True) for known in refused]
+    shown = newest_last(shown)
+    state = next((known for known in reversed(shown) if known.status), None)
+    if state is not None and state.type == "Running" and not state.message:
+        shown = [known for known in shown if known.type in OF_UPSTREAM]
     return {
-        "conditions": [condition(known) for known in newest_last(shown)],
+        "phase": state.type if state is not None else "",
+        "conditions": [condition(known) for known in shown],
         "jobsStatus": [_job_status(job, role) for role in _shown(job)],
         "replicas": len(job.attempt.workers),
         "selector": f"{JOB_UID}={job.key.uid},{ROLE}={WORKER}",
@@ -66,6 +73,8 @@ def _may_go(problem: Problem) -> bool:
 
 def phase_of(status: Document) -> str:
     """The phase that a status shows; it raises nothing for any JSON."""
+    if status.get("phase") == "Running":
+        return "Running"
     conditions = status.get("conditions")
     true = [
         known.get("type")

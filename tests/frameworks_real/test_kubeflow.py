@@ -27,9 +27,10 @@ async def test_the_sdk_trains_on_muster_unchanged(training: Training, tmp_path: 
     python = environment("kubeflow") / "bin" / "python"
     ended = await run(str(python), str(file), environment={"KUBECONFIG": kubeconfig}, patience=PATIENCE_SECONDS)
     assert ended.code == 0, ended.complaint + await training.operator.kubectl("logs", "-l", NODES, "--prefix")
-    status, *lines = ended.out.splitlines()
+    runtimes, running, status, *lines = ended.out.splitlines()
+    assert (runtimes, running) == ("['jax']", "Running")
     assert status == "Complete node-0:Succeeded node-1:Succeeded"
-    assert lines[:3] == [f"process 1 step {step}" for step in range(3)]
-    told = [line.split()[0] for line in lines[3:-1]]
+    assert lines[:10] == [f"process 1 step {step}" for step in range(10)]
+    told = [line.split()[0] for line in lines[10:-1]]
     assert {"TrainJobRunning", "TrainJobSucceeded"} <= {*told}, told
     assert lines[-1] == "[]"

@@ -217,10 +217,12 @@ class Operator:
         return await self.shows(resource, name, lambda status: status.get("phase") == wanted, wanted, namespace)
 
     async def comes_to(self, state: str, resource: Resource[Any], name: str) -> dict[str, Any]:
-        """Wait until the newest condition is this one, as the column State shows; return the status."""
-        return await self.shows(
-            resource, name, lambda status: (status.get("conditions") or [{}])[-1].get("type") == state, state
-        )
+        """Wait until the newest condition or the phase is this one, as the column State shows; return the status."""
+
+        def there(status: dict[str, Any]) -> bool:
+            return state in (status.get("phase"), (status.get("conditions") or [{}])[-1].get("type"))
+
+        return await self.shows(resource, name, there, state)
 
     async def shows(
         self,
