@@ -4,14 +4,15 @@ Exit codes of all commands: 0 done, 1 refused or failed, 2 wrong usage, 3 waited
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
 from time import monotonic
 from typing import Any
 
 import msgspec
 
 from muster.terminal import say
-from shared.cluster import Cluster
+from shared.cluster import Blind, Cluster
 from shared.cluster.objects import Custom
 from shared.errors import Refused, Transient
 from shared.job.reasons import of_request
@@ -22,6 +23,8 @@ LOOK_SECONDS = 0.5
 """Seconds between two looks at first; four times as many once it was waited for long."""
 LONGER_AFTER_SECONDS = 15.0
 """Seconds of waiting after each of which the time between two looks grows by `LOOK_SECONDS`."""
+WATCHED_SECONDS = 5.0
+"""Seconds between two looks while a watch tells of each change: for the lines about silence alone."""
 
 PATIENCE_SECONDS = 10.0
 """Seconds without a change after which a line says so."""
@@ -96,8 +99,8 @@ async def follow(cluster: Cluster, change: Change, *, timeout: float, tell: Tell
     assert change.asked is not None, change.said
     seen = [change.asked]
     try:
-        async with asyncio.timeout(timeout or None):
-            return await _answered(cluster, change, change.asked, seen, tell, trouble)
+        async with asyncio.timeout(timeout or None), _news(cluster, change.target, change.asked) as news:
+            return await _answered(cluster, change, change.asked, seen, news, tell, trouble)
     except TimeoutError as late:
         now = _waits(change.target, status_of(seen[-1]))
         words = f"waited {timeout:g} s for {change.target.label}{f': it is {now}' if now else ''}; {ONLY_THE_WAITING}"
@@ -105,13 +108,15 @@ async def follow(cluster: Cluster, change: Change, *, timeout: float, tell: Tell
 
 
 async def _answered(
-    cluster: Cluster, change: Change, asked: Custom, seen: list[Custom], tell: Tell, trouble: Tell
+    cluster: Cluster, change: Change, asked: Custom, seen: list[Custom], news: "_News", tell: Tell, trouble: Tell
 ) -> Custom:
     """As `follow`; the newest object is the last of `seen`."""
     target = change.target
     shown, warned, began, before, since = "", False, monotonic(), None, 0.0
     first = began
     while True:
+        # A change from here on is after the look, or seen by it.
+        news.changed.clear()
         found, away = await _look(cluster, target, asked, trouble)
         seen[:] = [found]
         status = status_of(found)
@@ -135,7 +140,44 @@ async def _answered(
             warned = True
             said = _silence(target, status, asked)
             trouble(f"{said} It is still waited for; Ctrl-C ends only the waiting")
-        await asyncio.sleep(between_looks(now - first))
+        watched = news.watched and done is None
+        await news.within(WATCHED_SECONDS if watched else between_looks(now - first))
+
+
+class _News:
+    """Whether an object changed, as a watch tells it: a look at it is due."""
+
+    def __init__(self) -> None:
+        self.changed = asyncio.Event()
+        self.watched = False
+        """False while the watch is broken, or not permitted: changes are found by looking alone."""
+
+    async def within(self, seconds: float) -> None:
+        """Wait for a change, at most so many seconds."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.changed.wait()
+        except TimeoutError:
+            return
+
+    async def follow(self, cluster: Cluster, target: Target, asked: Custom) -> None:
+        """Watch the object for ever."""
+        watch = cluster.watch(target.resource, namespace=asked.metadata.namespace, name=target.name)
+        async with aclosing(watch) as seen:
+            async for each in seen:
+                self.watched = not isinstance(each, Blind)
+                self.changed.set()
+
+
+@asynccontextmanager
+async def _news(cluster: Cluster, target: Target, asked: Custom) -> AsyncIterator[_News]:
+    news = _News()
+    watching = asyncio.create_task(news.follow(cluster, target, asked))
+    try:
+        yield news
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
 
 
 def between_looks(waited: float) -> float:

@@ -94,10 +94,13 @@ class Cluster(Protocol):
     a quota `Refused(reason="QuotaExceeded")`.
     """
 
-    def watch(self, resource: Resource[T], *, namespace: str = "", selector: str = "") -> AsyncGenerator[Seen[T], None]:
+    def watch(
+        self, resource: Resource[T], *, namespace: str = "", selector: str = "", name: str = ""
+    ) -> AsyncGenerator[Seen[T], None]:
         """List, then follow, for ever: a `Snapshot` first, and again after every gap (410, a lost history).
 
-        An empty `namespace` is the whole cluster.  `selector` is a label selector on labels that never change.
+        An empty `namespace` is the whole cluster.  `selector` is a label selector on labels that never change; `name`
+        that of the only object to see.
         The next element is read when the consumer asks for it (back-pressure).
         """
 

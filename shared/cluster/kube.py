@@ -76,8 +76,11 @@ class KubeCluster:
         """
         return cls(await find_cluster(kubeconfig, context), timeouts=timeouts, pace=pace, answered=answered)
 
-    def watch(self, resource: Resource[T], *, namespace: str = "", selector: str = "") -> AsyncGenerator[Seen[T], None]:
-        return Reflector(self._caller, resource, namespace, selector, self._pace).run()
+    def watch(
+        self, resource: Resource[T], *, namespace: str = "", selector: str = "", name: str = ""
+    ) -> AsyncGenerator[Seen[T], None]:
+        fields = f"metadata.name={name}" if name else ""
+        return Reflector(self._caller, resource, namespace, selector, self._pace, fields=fields).run()
 
     async def get(self, resource: Resource[T], namespace: str, name: str) -> T | None:
         what, headers = f"get {resource.kind} {namespace}/{name}", METADATA if resource.type is Object else {}

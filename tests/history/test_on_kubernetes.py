@@ -124,9 +124,7 @@ async def test_the_service_away_costs_others_no_command_and_holds_up_the_end_of_
     # Its content goes at once; the namespace itself waits for the discovery of every API, as with any other one.
     assert (await site.kubectl("admin", "delete", "namespace", "team-b", "--timeout=5s")).code == 1
     await site.until("admin", "get", "configmap", "one", "-n", "team-b", code=1)
-    held = json.loads((await site.kubectl("admin", "get", "namespace", "team-b", "-o", "json")).out)
-    failed = {each["type"]: each["status"] for each in held["status"]["conditions"]}
-    assert failed["NamespaceDeletionDiscoveryFailure"] == "True"
-    assert failed["NamespaceContentRemaining"] == "False"
+    for condition in ("NamespaceDeletionDiscoveryFailure=True", "NamespaceContentRemaining=False"):
+        await site.until("admin", "wait", f"--for=condition={condition}", "namespace/team-b", "--timeout=20s")
     await site.start()
     await site.until("admin", "get", "namespace", "team-b", code=1)

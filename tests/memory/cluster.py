@@ -74,10 +74,10 @@ class MemoryCluster:
         self._closed = False
 
     async def watch(
-        self, resource: Resource[T], *, namespace: str = "", selector: str = ""
+        self, resource: Resource[T], *, namespace: str = "", selector: str = "", name: str = ""
     ) -> AsyncGenerator[Seen[T], None]:
         call = Call("watch", resource.plural, namespace)
-        kind, outage, view = self._store.kind(resource), self._store.outage, View(namespace, selector)
+        kind, outage, view = self._store.kind(resource), self._store.outage, View(namespace, selector, name)
         position = dropped = -1
         cuts, bookmarks, blind = outage.cuts, outage.bookmarks, False
         while not self._closed:

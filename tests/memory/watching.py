@@ -107,11 +107,12 @@ class Kind:
 class View:
     """The scope of one watch or list."""
 
-    def __init__(self, namespace: str, selector: str) -> None:
+    def __init__(self, namespace: str, selector: str, name: str = "") -> None:
         self._namespace = namespace
+        self._name = name
         self._selects: Selects | None = selects(selector) if selector else None
 
     def shows(self, held: Held | None) -> bool:
-        if held is None or self._namespace not in ("", held.at[0]):
+        if held is None or self._namespace not in ("", held.at[0]) or self._name not in ("", held.at[1]):
             return False
         return self._selects is None or self._selects(held.metadata.get("labels") or {})

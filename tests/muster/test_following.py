@@ -7,7 +7,7 @@ import pytest
 import typer
 
 from muster.following import PATIENCE_SECONDS as QUIET_SECONDS
-from muster.following import Change, between_looks, carried_out
+from muster.following import WATCHED_SECONDS, Change, between_looks, carried_out
 from muster.reading import told
 from shared.cluster import Cluster
 from shared.frameworks.scale_requests import SCALEOUTS
@@ -23,13 +23,16 @@ LONG = QUIET_SECONDS + 1
 
 
 class Looks(Calm):
-    """Counts the reads."""
+    """Counts the reads; a watch is answered if there is one."""
 
     def __init__(self) -> None:
         self.count = 0
+        self.watch = False
 
     async def before(self, call: Call) -> None:
         self.count += call.verb == "get"
+        if call.verb == "watch" and not self.watch:
+            await asyncio.Event().wait()
         await super().before(call)
 
 
@@ -163,6 +166,27 @@ async def test_what_muster_refuses_in_the_spec_is_not_waited_for(job: Waiting):
         "muster: trainingjob/resnet is not carried out as it is written now: "
         "InvalidValue: spec.slotsPerWorker: write 1\n"
     )
+
+
+async def test_a_watch_tells_of_each_change_and_spares_the_looks(job: Waiting):
+    job.looks.watch = True
+    waiting = await job.begin()
+    # Without the watch there is a look every 10 ms here.
+    await asyncio.sleep(0.5)
+    assert job.looks.count <= 4
+    began = asyncio.get_running_loop().time()
+    await job.ends(waiting)
+    assert asyncio.get_running_loop().time() - began < WATCHED_SECONDS / 2
+
+
+async def test_a_watch_that_breaks_off_leaves_the_looks(job: Waiting):
+    job.looks.watch = True
+    waiting = await job.begin()
+    await asyncio.sleep(0.1)
+    job.store.outage.begin()
+    job.store.outage.end()
+    await job.looked()
+    await job.ends(waiting)
 
 
 @pytest.mark.parametrize(("waited", "seconds"), [(0, 0.5), (14, 0.5), (15, 1.0), (45, 2.0), (36_000, 2.0)])

@@ -69,7 +69,7 @@ class Listed(MemoryCluster):
         self._jobs = {(job.metadata.namespace, job.metadata.name): job for job in jobs}
 
     async def watch(
-        self, resource: Resource[T], *, namespace: str = "", selector: str = ""
+        self, resource: Resource[T], *, namespace: str = "", selector: str = "", name: str = ""
     ) -> AsyncGenerator[Seen[T], None]:
         await asyncio.sleep(0)
         yield Snapshot(self._crowd.objects.get(resource, ()), self._crowd.version)

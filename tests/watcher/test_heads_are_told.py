@@ -110,10 +110,12 @@ async def test_a_head_that_the_fold_read_in_the_log_asks_the_log_nothing():
 class PodsComeLate(MemoryCluster):
     """A cluster whose list of pods takes a minute."""
 
-    async def watch(self, resource: Resource[Any], *, namespace: str = "", selector: str = "") -> AsyncIterator[Any]:
+    async def watch(
+        self, resource: Resource[Any], *, namespace: str = "", selector: str = "", name: str = ""
+    ) -> AsyncIterator[Any]:
         if resource is PODS:
             await asyncio.sleep(60)
-        async for seen in super().watch(resource, namespace=namespace, selector=selector):
+        async for seen in super().watch(resource, namespace=namespace, selector=selector, name=name):
             yield seen
 
 
