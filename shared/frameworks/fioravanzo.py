@@ -14,6 +14,7 @@ from shared.frameworks.mxnet_status import job_status, schema
 from shared.frameworks.reading import Fields, ignored
 from shared.frameworks.replicated import ContainerProperties, ReplicaType
 from shared.frameworks.schemas import TEXT, number
+from shared.job.naming import JobKey, Slot
 from shared.job.spec import JobSpec, Problem, RestartPolicy, RoleSpec
 from shared.job.state import Job
 
@@ -97,13 +98,13 @@ class FioravanzoMXJob(ParameterServer):
             pod["spec"]["schedulerName"] = wanted
         return pod
 
-    def task_labels(self, manifest: Custom, context: PodContext) -> Mapping[str, str]:
+    def task_labels(self, manifest: Custom, key: JobKey, slot: Slot) -> Mapping[str, str]:
         return {
             self.group: "",
-            "job_type": context.slot.role.upper(),
+            "job_type": slot.role.upper(),
             "runtime_id": runtime_id(manifest),
-            "mx_job_name": context.key.name,
-            "task_index": str(context.slot.index),
+            "mx_job_name": key.name,
+            "task_index": str(slot.index),
         }
 
     def status(self, job: Job) -> Document:

@@ -6,7 +6,6 @@ import msgspec
 
 from shared.cluster.objects import Custom
 from shared.frameworks.definition import Definition, Document
-from shared.frameworks.framework import PodContext
 from shared.frameworks.mxnet import SCHEDULER, WORKER, ParameterServer, check_runtime_id, runtime_id
 from shared.frameworks.mxnet_schemas import FIXED_RUNTIME_ID, RUNTIME_ID, columns, entries_schema, named, type_of
 from shared.frameworks.mxnet_status import job_status, schema, successes
@@ -15,6 +14,7 @@ from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaTy
 from shared.frameworks.schemas import BOOLEAN, OPEN, choice, column, members, number, rule
 from shared.frameworks.statuses import condition
 from shared.job import waiting
+from shared.job.naming import JobKey, Slot
 from shared.job.spec import JobSpec, RoleSpec
 from shared.job.state import Job
 
@@ -112,12 +112,12 @@ class MxJob(ParameterServer):
         # A single worker has no scheduler, for which MXNet would wait.
         return super().environment(replica) if replica.spec.handling.leader == SCHEDULER else {}
 
-    def task_labels(self, manifest: Custom, context: PodContext) -> Mapping[str, str]:
+    def task_labels(self, manifest: Custom, key: JobKey, slot: Slot) -> Mapping[str, str]:
         return {
             self.group: "",
-            "job_type": context.slot.role.upper(),
+            "job_type": slot.role.upper(),
             "runtime_id": runtime_id(manifest),
-            "task_index": str(context.slot.index),
+            "task_index": str(slot.index),
         }
 
     def status(self, job: Job) -> Document:

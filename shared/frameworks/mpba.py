@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 from shared.cluster.objects import Custom
 from shared.frameworks.definition import Definition, Document
-from shared.frameworks.framework import PodContext
 from shared.frameworks.mxnet import SCHEDULER, ParameterServer, template_policy
 from shared.frameworks.mxnet_schemas import columns, entries_schema, named
 from shared.frameworks.mxnet_status import job_status, schema
@@ -12,6 +11,7 @@ from shared.frameworks.reading import LONGEST_POD_NAME, Fields
 from shared.frameworks.replicated import ContainerProperties, ReplicaType
 from shared.frameworks.schemas import TIME
 from shared.frameworks.statuses import whole_seconds
+from shared.job.naming import JobKey, Slot
 from shared.job.spec import Problem, RestartPolicy
 from shared.job.state import Job
 
@@ -51,8 +51,9 @@ class MpbaJob(ParameterServer):
         known = template_policy(fields) or kind.restart_policy
         return known if known == "Never" or kind.role != SCHEDULER else kind.restart_policy
 
-    def task_labels(self, manifest: Custom, context: PodContext) -> Mapping[str, str]:
-        return {"pod_name": context.name, "service_name": context.name, "job_name": context.key.name}
+    def task_labels(self, manifest: Custom, key: JobKey, slot: Slot) -> Mapping[str, str]:
+        name = f"{slot.role}-{key.name}-{slot.index}"
+        return {"pod_name": name, "service_name": name, "job_name": key.name}
 
     def status(self, job: Job) -> Document:
         return job_status(job, type_field=self.type_field, waiting="Starting") | {

@@ -12,11 +12,12 @@ import msgspec
 
 from shared.cluster.objects import Custom
 from shared.frameworks.definition import Document
-from shared.frameworks.framework import PodContext
+from shared.frameworks.framework import PodContext, key_of
 from shared.frameworks.mxnet_status import phase_of
+from shared.frameworks.pod_rules import Promises
 from shared.frameworks.reading import DEFAULT_BACKOFF_LIMIT, Fields
 from shared.frameworks.replicated import Replica, Replicated, ReplicaType
-from shared.job.naming import JobKey
+from shared.job.naming import JobKey, Slot
 from shared.job.spec import REPLICATED, CleanPodPolicy, JobSpec, RestartPolicy, RoleSpec
 
 SCHEDULER = "scheduler"
@@ -91,8 +92,13 @@ class ParameterServer(Replicated):
     reports_result = True
 
     @abstractmethod
-    def task_labels(self, manifest: Custom, context: PodContext) -> Mapping[str, str]:
-        """The labels of a pod and its Service by which users select them."""
+    def task_labels(self, manifest: Custom, key: JobKey, slot: Slot) -> Mapping[str, str]:
+        """The labels of a slot's pod and its Service by which users select them."""
+
+    def promises(self, manifest: Custom, kind: ReplicaType, fields: Fields) -> Promises:
+        known = super().promises(manifest, kind, fields)
+        labels = self.task_labels(manifest, key_of(manifest), Slot(0, kind.role, 0))
+        return known._replace(labels={**known.labels, **labels})
 
     def environment(self, replica: Replica) -> Mapping[str, str]:
         return dmlc_environment(replica) | {"PS_VERBOSE": "2"}
@@ -149,13 +155,13 @@ class ParameterServer(Replicated):
 
     def pod(self, manifest: Custom, spec: JobSpec, context: PodContext) -> Document:
         pod = super().pod(manifest, spec, context)
-        pod["metadata"]["labels"] |= self.task_labels(manifest, context)
+        pod["metadata"]["labels"] |= self.task_labels(manifest, context.key, context.slot)
         return pod
 
     def service(self, manifest: Custom, spec: JobSpec, key: JobKey, context: PodContext | None) -> Document:
         service = super().service(manifest, spec, key, context)
         if context is not None:
-            service["metadata"]["labels"] |= self.task_labels(manifest, context)
+            service["metadata"]["labels"] |= self.task_labels(manifest, context.key, context.slot)
         return service
 
     def phase(self, status: Document) -> str:

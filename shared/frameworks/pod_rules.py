@@ -116,8 +116,15 @@ CONTAINER: Mapping[str, Rule] = MappingProxyType(
 
 METADATA: Mapping[str, Rule] = MappingProxyType(
     {
-        "annotations": PASSED,
-        "labels": Rule("added to", "Muster's own labels win, and a job whose template has others says so."),
+        "annotations": Rule(
+            "added to", "Muster's own win: the version of the hosts files, the index of a TrainJob's node."
+        ),
+        "labels": Rule(
+            "added to",
+            "Muster's own labels win, those of the job and those by which its kind selects pods (`task_index` and the "
+            "like of an MXNet job, `jobset.sigs.k8s.io/jobset-name` of a TrainJob), and a job whose template has other "
+            "values says so.",
+        ),
     }
 )
 """The fields of a template's metadata; the others of an ObjectMeta are Muster's or the API server's."""

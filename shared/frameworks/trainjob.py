@@ -15,7 +15,7 @@ from shared.cluster.objects import Custom
 from shared.frameworks import openmpi, reading
 from shared.frameworks.attaching import FOR_OWNER_ONLY, WORKER_COMMAND, mount_hosts, mount_keys
 from shared.frameworks.definition import Definition, Document
-from shared.frameworks.framework import Framework, PodContext
+from shared.frameworks.framework import Framework, PodContext, key_of, slot_labels
 from shared.frameworks.pods import pod_of
 from shared.frameworks.pytorch_elastic import UNSHARED
 from shared.frameworks.rendezvous import rendezvous_name, rendezvous_pod
@@ -48,7 +48,7 @@ from shared.frameworks.trainjob_reading import (
     runtime_spec,
 )
 from shared.frameworks.trainjob_status import phase_of, train_job_status
-from shared.job.naming import HOSTFILE, MPI_FOLDER, RESTART, SSH_FOLDER, JobKey, WorkerName
+from shared.job.naming import HOSTFILE, MPI_FOLDER, RESTART, SSH_FOLDER, JobKey, Slot, WorkerName
 from shared.job.spec import (
     LAUNCHER,
     RENDEZVOUS,
@@ -156,7 +156,8 @@ class TrainJob(Framework):
             reason, message = _WITHOUT[why_without(manifest)]
             spec.refuse(reason, message, "runtimeRef")
             return tuple(problems)
-        read = parsed(manifest, spec, reading.Fields(found.spec, "runtime.spec", problems))
+        runtime = reading.Fields(found.spec, "runtime.spec", problems)
+        read = parsed(manifest, spec, runtime, lambda name: self._first_labels(manifest, name))
         return tuple(dict.fromkeys(problems)) or msgspec.structs.replace(read, framework=self.name, runtime=found.used)
 
     def pod(self, manifest: Custom, spec: JobSpec, context: PodContext) -> Document:
@@ -175,7 +176,7 @@ class TrainJob(Framework):
         template = with_variables(templates[name], variables, told)
         pod = pod_of(self, template, context, search=True)
         index = str(context.slot.index)
-        pod["metadata"]["labels"] |= {JOBSET_NAME: context.key.name, REPLICATED_JOB: name, COMPLETION_INDEX: index}
+        pod["metadata"]["labels"] |= _labels(context.key, context.slot, name)
         if trains(jobs[name]):
             pod["metadata"]["labels"][ANCESTOR] = TRAINER
         pod["metadata"]["annotations"] = pod["metadata"].get("annotations", {}) | {COMPLETION_INDEX: index}
@@ -190,6 +191,11 @@ class TrainJob(Framework):
             mode = FOR_OWNER_ONLY if folder == SSH_FOLDER else FOR_ALL_TO_READ
             mount_keys(pod["spec"], context, folder=folder, workers=templates[NODE], container=NODE, mode=mode)
         return pod
+
+    def _first_labels(self, manifest: Custom, name: str) -> dict[str, str]:
+        """The labels of the first pod of a replicated job."""
+        key, slot = key_of(manifest), Slot(0, LAUNCHER if name == LAUNCHER_JOB else WORKER, 0)
+        return slot_labels(self, key, slot) | _labels(key, slot, name)
 
     def template_path(self, manifest: Custom, role: str) -> str:
         jobs = replicated_jobs(manifest.spec, runtime_spec(manifest))
@@ -280,3 +286,8 @@ def _container(container: Document, role: str, *, listens: bool, mpi: bool) -> D
 
 
 TRAINJOB = TrainJob()
+
+
+def _labels(key: JobKey, slot: Slot, name: str) -> dict[str, str]:
+    """The labels of upstream's JobSet and Job."""
+    return {JOBSET_NAME: key.name, REPLICATED_JOB: name, COMPLETION_INDEX: str(slot.index)}

@@ -1,7 +1,7 @@
 """Reads a TrainJob and its runtime: the job that both ask for, and what is wrong with them.  Pure."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from posixpath import normpath
 from typing import Any
 
@@ -67,8 +67,13 @@ IGNORED: Mapping[str, str] = {
 """Fields of the runtime without effect, each with what to do instead."""
 
 
-def parsed(manifest: Custom, spec: reading.Fields, runtime: reading.Fields) -> JobSpec:
-    """The canonical job; problems are noted in `spec` and in `runtime`."""
+def parsed(
+    manifest: Custom, spec: reading.Fields, runtime: reading.Fields, labels: Callable[[str], Mapping[str, str]]
+) -> JobSpec:
+    """The canonical job; problems are noted in `spec` and in `runtime`.
+
+    `labels` are Muster's of the first pod of a replicated job.
+    """
     name = manifest.metadata.name
     jobs = replicated_jobs(manifest.spec, runtime.members)
     policies = runtime.part("mlPolicy")
@@ -100,7 +105,8 @@ def parsed(manifest: Custom, spec: reading.Fields, runtime: reading.Fields) -> J
         template.refuse("VolumeClaimNotSupported", message, "volumeClaimPolicies")
     computes = policies.part("mpi").raw("runLauncherAsNode") is True
     keys = absolute(policies.part("mpi").raw("sshAuthMountPath")) or SSH_FOLDER
-    node = _check_jobs(manifest, jobs, template, spec, mpi=policy == "mpi", computes=computes, keys=keys)
+    mpi_job = policy == "mpi"
+    node = _check_jobs(manifest, jobs, template, spec, labels, mpi=mpi_job, computes=computes, keys=keys)
     nodes, roles_of = _sizes(trainer, policies, policy)
     least, most = roles_of
     longest = max(len(f"-{node}-0-{(most or nodes) - 1}"), len(f"{STEM}0"))
@@ -166,6 +172,7 @@ def _check_jobs(
     jobs: Mapping[str, Document],
     template: reading.Fields,
     spec: reading.Fields,
+    labels: Callable[[str], Mapping[str, str]],
     *,
     mpi: bool,
     computes: bool,
@@ -210,6 +217,7 @@ def _check_jobs(
             folders=(MPI_FOLDER,) if of_launcher else (),
             ssh=keys if mpi else "",
             volumes=(SSH_VOLUME, *((HOSTS_VOLUME,) if of_launcher else ())) if mpi else (),
+            labels=labels(name),
         )
         role = reading.Fields({"template": merged}, path, problems, spec.without_effect)
         container = training_container(role, NODE, promises=promises)

@@ -6,11 +6,15 @@ import pytest
 
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
+from shared.frameworks.kubeflow import JOB_ROLE
 from shared.frameworks.mpijob import MPIJOB
 from shared.frameworks.pytorchjob import PYTORCHJOB
+from shared.frameworks.runtimes import joined
 from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.training_job import TRAININGJOB
+from shared.frameworks.trainjob import TRAINJOB
 from shared.job.naming import Slot
+from shared.job.spec import JobSpec
 from tests.frameworks.documents import (
     changed,
     custom,
@@ -28,6 +32,7 @@ from tests.frameworks.documents import (
     xgboost_job,
 )
 from tests.kit.pods import pod_for
+from tests.kit.trainer import ANCESTOR, as_read, torch_runtime, train_job
 
 LAUNCHER, WORKER = "spec.etReplicaSpecs.launcher.template", "spec.etReplicaSpecs.worker.template"
 OF_TORCH, OF_MPI = "spec.pytorchReplicaSpecs.Worker.template", "spec.mpiReplicaSpecs.Launcher.template"
@@ -93,6 +98,27 @@ def test_a_field_without_effect_is_said(field: str, value: object, said: bool) -
     found = said_of(TRAININGJOB, changed(training_job(), f"{WORKER}.{field}", value))
     where = f"{WORKER}.{field}" + ("[training-job-name]" if field.endswith("labels") else "")
     assert found == ({where: "has no effect"} if said else {})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_label_that_muster_gives_a_pod_is_its_own_and_said(kind: str) -> None:
+    job, path = KINDS[kind]
+    framework = next(known for known in BUILT_IN if known.name == kind)
+    role = pod_for(custom(job), Slot(0, "scheduler" if "[0]" in path else "worker", 0), framework)
+    labels = role["metadata"]["labels"]
+    said = said_of(framework, changed(job, f"{path}.metadata", {"labels": dict.fromkeys(labels, "own")}))
+    assert {f"{path}.metadata.labels[{name}]" for name in labels if name != JOB_ROLE} <= {*said}
+
+
+def test_each_label_that_muster_gives_a_node_of_a_train_job_is_its_own_and_said() -> None:
+    job, runtime = custom(changed(train_job(), "metadata.uid", "uid-1")), torch_runtime()
+    labels = pod_for(joined(job, as_read(runtime)), Slot(0, "worker", 0), TRAINJOB)["metadata"]["labels"]
+    path = "spec.template.spec.replicatedJobs[0].template.spec.template.metadata"
+    own = changed(runtime, path, {"labels": {name: "own" for name in labels if name != ANCESTOR}})
+    spec = TRAINJOB.parse(joined(job, as_read(own)))
+    assert isinstance(spec, JobSpec)
+    said = {known.field.partition("labels[")[2].rstrip("]") for known in spec.ignored}
+    assert said == {*labels} - {ANCESTOR}
 
 
 @pytest.mark.parametrize(
