@@ -83,10 +83,10 @@ class TestTheLeader:
             False, "Disrupted", "resnet-chief-0 was disrupted: NodeScaledDown", disrupted=True, slot=CHIEF
         )
 
-    def test_a_deletion_is_no_final_exit_whatever_the_code(self):
+    def test_a_deletion_is_no_final_exit_whatever_the_code_and_is_told_as_everywhere(self):
         deleted = replica("chief", 0, version=50, phase="Failed", exits=exited(1), deleting=True)
         found = end(*a_running_replicated_job(self.spec("ExitCode")), PodsObserved(pods=(deleted,)))
-        assert not found.permanent
+        assert (found.permanent, found.message) == (False, "resnet-chief-0 was deleted (exit code 1)")
 
     @pytest.mark.parametrize(("policy", "permanent"), [("ExitCode", True), ("OnFailure", False), ("Always", False)])
     def test_only_exit_code_asks_for_the_code(self, policy: RestartPolicy, permanent: bool):

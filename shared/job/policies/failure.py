@@ -81,7 +81,7 @@ def of_needed_pod(job: Job, spec: JobSpec) -> Verdict | None:
             if job.attempt.replaced + due < spec.backoff_limit:
                 # The job has its full size without this pod.
                 continue
-            loss, limit = _loss(job, slot, vacancy), spec.backoff_limit
+            loss, limit = f"{job.pod_name(slot)} {vacancy.how}", spec.backoff_limit
             message = reasons.told(reasons.ENDS, "BackoffLimitExceeded", loss=loss, limit=limit)
             message = text.with_last_words(message, vacancy.message)
             return Verdict(False, "BackoffLimitExceeded", message, permanent=True, slot=slot)
@@ -124,13 +124,8 @@ def of_start(job: Job, spec: JobSpec) -> Verdict | None:
 
 def _of_loss(job: Job, slot: Slot, vacancy: Vacancy, *, permanent: bool) -> Verdict:
     reason = vacancy.reason if vacancy.reason == exit_codes.OUT_OF_MEMORY else _reason(job, "")
-    message = text.with_last_words(_loss(job, slot, vacancy), vacancy.message)
+    message = text.with_last_words(f"{job.pod_name(slot)} {vacancy.how}", vacancy.message)
     return Verdict(False, reason, message, permanent, slot=slot)
-
-
-def _loss(job: Job, slot: Slot, vacancy: Vacancy) -> str:
-    how = f"exited with {vacancy.code} ({vacancy.reason})" if vacancy.code is not None else f"is lost: {vacancy.reason}"
-    return f"{job.pod_name(slot)} {how}"
 
 
 def _disruption(job: Job, pod: PodView) -> str:
