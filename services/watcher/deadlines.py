@@ -11,6 +11,7 @@ import structlog
 
 from services.watcher.core.cache import Cache
 from services.watcher.core.clock import Clock
+from services.watcher.core.nodes import still_lost
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks.kinds import Kinds
@@ -22,6 +23,9 @@ from shared.job.timing import next_due
 
 STALL_SECONDS = 5.0
 """A process that stalled this long (it was paused, or had no processor) counts as blind meanwhile."""
+
+_Watched = tuple[Resource[Custom] | None, bool]
+"""A kind of job, and whether nodes count, too."""
 
 log = structlog.get_logger()
 
@@ -43,16 +47,19 @@ class Deadlines:
         self._now = now
         self._wake_later = wake_later
         self._wake_all = wake_all
-        self._clocks: Mapping[Resource[Custom], Clock] = {kind: Clock() for kind in cache.jobs}
-        """One for each kind of job: the watch of one kind may be broken while the others work."""
-        self._promises = Clock()
-        """For histories without a kind."""
+        self._clocks: Mapping[_Watched, Clock] = {
+            (kind, of_nodes): Clock() for kind in (*cache.jobs, None) for of_nodes in (False, True)
+        }
+        """By kind of job, as the watch of one kind may be broken while the others work; None for no kind that is known.
+
+        Another one measures what depends on nodes.
+        """
         self._beat = inf
         """The time of the last heartbeat, on the loop's clock."""
 
     def look(self) -> None:
         """Tell the clocks which watches work now."""
-        changed = [clock.note_watches(sees=self._cache.sees(kind)) for kind, clock in self._clocks.items()]
+        changed = [clock.note_watches(sees=self._sees(*watched)) for watched, clock in self._clocks.items()]
         if any(changed):
             self._wake_all()
 
@@ -66,25 +73,33 @@ class Deadlines:
         stood, self._beat = loop.time() - self._beat, loop.time()
         if stood > STALL_SECONDS:
             log.warning("stalled", seconds=round(stood))
-            for kind, clock in self._clocks.items():
+            for watched, clock in self._clocks.items():
                 clock.note_watches(sees=False)
-                clock.note_watches(sees=self._cache.sees(kind))
+                clock.note_watches(sees=self._sees(*watched))
             loop.call_soon(self._wake_all)
 
-    def _clock_of(self, job: Job) -> Clock:
+    def _sees(self, kind: Resource[Custom] | None, of_nodes: bool) -> bool:
+        return kind is not None and self._cache.sees(kind) and (self._cache.sees_nodes or not of_nodes)
+
+    def _kind_of(self, job: Job) -> Resource[Custom] | None:
         if job.key.uid == NO_UID:
             # Whether a request has a job shows in the watch of these.
-            return self._clocks.get(self._cache.scaled, self._promises) if self._cache.scaled else self._promises
+            return self._cache.scaled
         framework = self._kinds.find(job.api_version, job.kind)
-        return self._clocks[framework.resource] if framework is not None else self._promises
+        return framework.resource if framework is not None else None
 
     def passed(self, history: History, *, late: bool) -> list[TimePassed]:
         """The expired timers of this job, which is woken for the next one; `late` if facts about it wait."""
         # After a stall the wake-up of a deadline may be the first thing to run.
         self._notice_stall()
-        key, monotonic = history.job.key, asyncio.get_running_loop().time()
-        clock = self._clock_of(history.job)
-        out, following = clock.measure(key, next_due(history.job), monotonic, self._now(), late=late)
-        if following is not None:
-            self._wake_later(key, following + 0.001)
-        return [TimePassed(anchor=timer.anchor, timer=timer.name) for timer in out]
+        job, monotonic, server = history.job, asyncio.get_running_loop().time(), self._now()
+        kind, due = self._kind_of(job), next_due(job)
+        unsure = late or (any(timer.of_nodes for timer in due) and not still_lost(job, self._cache))
+        found: list[TimePassed] = []
+        for of_nodes in (False, True):
+            clock, timers = self._clocks[kind, of_nodes], [timer for timer in due if timer.of_nodes is of_nodes]
+            out, following = clock.measure(job.key, timers, monotonic, server, late=unsure if of_nodes else late)
+            if following is not None:
+                self._wake_later(job.key, following + 0.001)
+            found += [TimePassed(anchor=timer.anchor, timer=timer.name) for timer in out]
+        return found

@@ -234,8 +234,9 @@ def _published(job: Job, decision: scaler.HostsPublished) -> Iterator[Cause]:
         return
     changed = indices(decision.members) ^ job.listed_workers
     yield from _news(job, map(job.attempt.worker_slot, changed))
-    for uid, known in job.notices.items():
-        yield _timer(job, known.at.sequence, notice.timer_name(notice.seconds_to_stay(job, uid)))
+    for uid in job.notices:
+        for at, seconds in notice.stays(job, uid):
+            yield _timer(job, at.sequence, notice.timer_name(seconds))
 
 
 def _released(job: Job, decision: scaler.WorkersReleased) -> Iterator[Cause]:

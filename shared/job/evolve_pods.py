@@ -183,15 +183,21 @@ def _lost(job: Job, pod: PodView, disruption: str | None, at: At) -> tuple[Vacan
 
 def noticed(job: Job, event: DisruptionNoticed, at: At) -> Job:
     """Note that these pods will be evicted or lose their node."""
-    new = {uid: event.reason for uid in event.uids if uid in job.pods}
+    known = {uid: job.notices.get(uid, ()) for uid in event.uids if uid in job.pods}
+    new = {
+        uid: (*before, Notice(at, event.seconds))
+        for uid, before in known.items()
+        if not before or event.seconds < before[-1].seconds
+    }
     if not new:
         return job
-    job = replace(with_news(job, new, at), disrupted={**job.disrupted, **new})
-    return replace(job, notices={**job.notices, **dict.fromkeys(new, Notice(at, event.seconds))})
+    job = replace(with_news(job, new, at), disrupted={**job.disrupted, **dict.fromkeys(new, event.reason)})
+    return replace(job, notices={**job.notices, **new})
 
 
 def node_lost(job: Job, event: NodeLost, at: At) -> Job:
     """Note that nothing is known of these pods."""
+    # A node that is lost for another reason was lost all the time: what is being deleted there has waited since then.
     new = {
         uid: LostNode(
             node=event.node,

@@ -154,8 +154,8 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Every existing pod of the job, of any attempt, in the order first seen."""
     disrupted: Mapping[Uid, str] = {}
     """Pods that will be evicted or lose their node, with the reason."""
-    notices: Mapping[Uid, Notice] = {}
-    """Those of them whose node announced its end."""
+    notices: Mapping[Uid, tuple[Notice, ...]] = {}
+    """Those of them whose node announced its end, with each announcement that was shorter than the ones before."""
     lost: Mapping[Uid, LostNode] = {}
     """Pods whose node is not Ready or unreachable."""
     drained: SortedSet[Uid] = SortedSet()

@@ -14,6 +14,9 @@ MOST_LAST_WORDS = 2048
 LAST_WORDS_SHOWN = 768
 """Bytes of a termination message that a condition shows; the history has the rest."""
 
+MOST_NAMED = 3
+"""Pods that a sentence names; `muster get -o json` has all."""
+
 _CUT = "..."
 
 _TRACEBACK = "Traceback (most recent call last):"
@@ -98,6 +101,12 @@ def counted(number: int, what: str) -> str:
 def in_a_row(words: list[str]) -> str:
     """`was created, runs and is Ready`."""
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
+def named(names: list[str]) -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - MOST_NAMED
+    return in_a_row([*names[:MOST_NAMED], *([f"{more} more"] if more > 0 else [])])
 
 
 def range_words(pairs: tuple[tuple[int, int], ...]) -> str:

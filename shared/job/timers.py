@@ -50,6 +50,8 @@ class Timer(msgspec.Struct, frozen=True):
     seconds: int
     since: str = ""
     """When a promise's anchor was logged; empty for a judgement."""
+    of_nodes: bool = False
+    """True for a judgement about lost nodes, which runs only while the watcher sees that they are lost."""
 
 
 def passed(job: Job, anchor: int, name: str) -> bool:

@@ -86,15 +86,16 @@ def _pending(job: Job, found: Iterable[Timer]) -> Iterator[Timer]:
 def _of_notices(job: Job) -> Iterator[Timer]:
     if job.over:
         return
-    for uid, known in job.notices.items():
-        if seconds := notice.seconds_to_stay(job, uid):
-            yield promise(known.at, notice.timer_name(seconds), seconds)
+    for uid in job.notices:
+        for at, seconds in notice.stays(job, uid):
+            yield promise(at, notice.timer_name(seconds), seconds)
 
 
 def _of_stuck_pods(job: Job) -> Iterator[Timer]:
     for pod, known, since in lost_nodes.stuck(job):
         if (seconds := lost_nodes.force_delay(job, pod, known)) is not None:
-            yield promise(since, lost_nodes.timer_name(seconds), seconds)
+            # The node may come back while no watcher sees it, and then the pod ends by itself.
+            yield Timer(since.sequence, lost_nodes.timer_name(seconds), seconds, of_nodes=True)
 
 
 def _of_requests_without_a_job(job: Job) -> Iterator[Timer]:

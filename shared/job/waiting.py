@@ -108,15 +108,14 @@ def _with_wait(known: Condition, wait: Wait) -> Condition:
 
 
 def _of_nodes(job: Job) -> Wait | None:
-    """Pods whose node does not answer, and a launcher whose node is about to go."""
+    """Pods whose node does not answer, and those that nothing replaces before their node goes."""
     told = lost_nodes.sentences(job)
     found = [(lost.terminating or lost.at, lost.reason) for lost in job.lost.values()]
     roles = {job.pods[uid].role for uid in job.lost if uid in job.pods}
-    if (launcher := notice.of_launcher(job)) is not None:
-        at, reason, sentence = launcher
-        told.append(sentence)
-        found.append((at, reason))
-        roles.add(LAUNCHER)
+    for known in notice.told(job):
+        told.append(known.sentence)
+        found.append((known.at, known.reason))
+        roles.add(known.role)
     if not told:
         return None
     since, reason = max(found, key=lambda each: each[0].sequence)

@@ -1,5 +1,7 @@
 """Workers of a node that is announced to go are replaced first; without room they leave shortly before its end."""
 
+from msgspec.structs import replace
+
 from services.scheduler.core.effects import CreatePod
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import HostsPublished, ScaleAccepted, WorkersReleased
@@ -7,10 +9,11 @@ from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.watcher import DisruptionNoticed, PodsGone, TimePassed
 from shared.job.naming import Uid
 from shared.job.policies import notice
+from shared.job.spec import LAUNCHER
 from shared.job.steps import Record
 from shared.job.timing import next_due
 from shared.job.views import ranges
-from tests.kit.builders import a_ready_job, a_running_job, pods, scale_out, worker, workers
+from tests.kit.builders import a_ready_job, a_running_job, a_spec, observed, pods, scale_out, worker, workers
 from tests.kit.groups import a_running_group
 from tests.kit.stories import given, scaler, scheduler
 
@@ -71,6 +74,22 @@ def test_a_short_notice_leaves_no_time():
     given(*events).then_nothing(scheduler)
 
 
+def test_a_second_notice_that_is_shorter_ends_the_wait_sooner_and_the_first_one_holds_as_well():
+    first = [*MOVING]
+    hurried = [*first, announced(1, 2, seconds=30)]
+    given(*hurried).then_nothing(scaler)
+    due = [timer.seconds for timer in next_due(given(*hurried).job) if timer.name.startswith("Notice")]
+    assert due == [TWO_MINUTES - notice.LEAVE_BEFORE_SECONDS, 30 - notice.LEAVE_BEFORE_SECONDS]
+    given(*hurried, soon(hurried, 30)).then(scaler, Record(without_them(2, 0)))
+    given(*hurried, soon(first)).then(scaler, Record(without_them(2, 0)))
+    given(*first, announced(1, 2, seconds=0)).then(scaler, Record(without_them(2, 0)))
+
+
+def test_a_longer_notice_changes_nothing():
+    short = [*a_running_job(workers=3), announced(1, seconds=30)]
+    assert given(*short, announced(1)).job.notices == given(*short).job.notices
+
+
 def test_an_eviction_ends_the_wait():
     evicted = worker(1, version=30, disruption="EvictionByEvictionAPI")
     given(*MOVING, pods(evicted, worker(3))).then(scaler, Record(without_them(2, 0, 2, 3)))
@@ -103,6 +122,11 @@ def test_a_job_that_moves_may_grow_to_its_maximum():
 def test_a_job_that_has_not_run_is_replaced_at_once_as_before():
     released = WorkersReleased(request=Uid(""), slots=(workers(1),), reason="Disrupted")
     given(*a_ready_job(workers=2), announced(1)).then(scaler, Record(released))
+
+
+def test_no_worker_is_replaced_ahead_whose_role_was_removed_from_the_spec():
+    removed = observed(replace(a_spec(3), roles=(a_spec(3).role(LAUNCHER),)), generation=2)
+    given(*a_running_job(workers=3), replace(removed, version=99), announced(1)).then_nothing(scheduler)
 
 
 def test_a_kind_that_replaces_workers_under_their_names_keeps_them_to_the_end():

@@ -139,6 +139,12 @@ def test_a_node_that_falls_silent_after_it_was_not_ready_does_not_begin_the_time
     given(*events, lost("pod-1", after=5), forced_at(events, 35)).then_among_others(scheduler, by_force)
 
 
+def test_a_forced_deletion_is_judged_by_nodes_that_are_seen():
+    story = given(*a_running_job(workers=2), lost("pod-1", after=60), terminating(1))
+    (found,) = [timer for timer in next_due(story.job) if timer.name.startswith("ForcedDeletion")]
+    assert (found.since, found.of_nodes) == ("", True)
+
+
 def test_no_pod_of_a_node_that_is_back_is_deleted_by_force():
     events = [*a_running_job(workers=2), lost("pod-1", after=5), terminating(1)]
     back = NodeBack(node="node-1", uids=(Uid("pod-1"),))

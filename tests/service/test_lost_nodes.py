@@ -1,13 +1,16 @@
 """Nodes that fall silent, with the four services: the job goes on, its stuck pods are told of and deleted if asked."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from shared.cluster.kinds import NODES, PODS
+from shared.errors import Transient
 from shared.job.naming import FORCE_DELETE_AFTER
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, TRAININGJOBS, World, a_training_job
+from tests.memory.cluster import Call, Calm
 
 SILENT, OTHER = "node-0", "node-1"
 SINCE = "2030-01-01T00:00:00Z"
@@ -102,3 +105,58 @@ async def test_a_pod_of_a_job_that_is_gone_is_deleted_by_force_if_asked():
         await world.until(lambda: list(world.pods()) == ["resnet-worker-0"], "the others go")
         await world.pass_seconds(600)
         assert not world.pods()
+
+
+class NodesUnseen(Calm):
+    """A watch of nodes that stands still on demand."""
+
+    unseen = False
+
+    async def before(self, call: Call) -> None:
+        await super().before(call)
+        if self.unseen and call.plural == NODES.plural:
+            # A blind watch asks again at once; let time pass meanwhile.
+            await asyncio.sleep(1)
+            raise Transient("the stream is silent")
+
+    def stands_still(self, world: World) -> None:
+        self.unseen = True
+        world.store.outage.cut_watches()
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["a blind watch", "another watcher"])
+@in_virtual_time
+async def test_no_pod_is_deleted_by_force_while_nodes_are_not_seen(restarts: bool):
+    weather = NodesUnseen()
+    async with World(weather=lambda author: weather if author == "watcher" else None) as world:
+        await a_job_on_two_nodes(world, {FORCE_DELETE_AFTER: "60"})
+        report(world, "Unknown")
+        given_up(world, "resnet-worker-0")
+        await world.until(lambda: world.hosts() == ["resnet-worker-1", "resnet-worker-2"], "another takes its place")
+        weather.stands_still(world)
+        if restarts:
+            await world.kill("watcher")
+        report(world, "True")
+        await world.pass_seconds(300)
+        if restarts:
+            await world.start("watcher")
+        await world.pass_seconds(300)
+        assert "resnet-worker-0" in world.pods(), "its node is back, and the watcher could not know"
+        weather.unseen = False
+        await world.until(lambda: world.count("NodeBack") == 1, "the node is back")
+        await world.pass_seconds(300)
+        assert "resnet-worker-0" in world.pods()
+
+
+@in_virtual_time
+async def test_a_watcher_that_begins_anew_measures_the_time_of_a_forced_deletion_anew():
+    async with World() as world:
+        await a_job_on_two_nodes(world, {FORCE_DELETE_AFTER: "60"})
+        report(world, "Unknown")
+        given_up(world, "resnet-worker-0")
+        await world.pass_seconds(50)
+        await world.restart("watcher")
+        await world.pass_seconds(50)
+        assert "resnet-worker-0" in world.pods()
+        await world.pass_seconds(50)
+        assert "resnet-worker-0" not in world.pods()

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from services.status.core.announce import announcements
@@ -14,6 +15,7 @@ from shared.job.events.watcher import DisruptionNoticed, NodeBack, NodeLost
 from shared.job.naming import Uid
 from tests.kit.builders import a_created_job, a_running_job, launcher, pods, worker
 from tests.kit.groups import a_running_group
+from tests.kit.replicas import a_replicated_spec, a_running_replicated_job
 from tests.kit.stories import given
 
 SINCE = "2030-01-01T00:00:07Z"
@@ -58,6 +60,7 @@ def test_an_attempt_that_starts_says_so_in_its_milestone():
 def test_the_end_of_a_job_is_not_explained_by_a_node():
     over = [*a_running_job(workers=2), LOST, JobSucceeded(reason="TrainingJobSucceeded")]
     assert "gpu-3" not in conditions(*over)["Succeeded"]
+    assert warnings(*over) == []
 
 
 def test_there_is_an_event_when_a_node_is_lost_and_one_when_its_pods_are_given_up():
@@ -68,6 +71,40 @@ def test_there_is_an_event_when_a_node_is_lost_and_one_when_its_pods_are_given_u
     assert first == ("NodeUnreachable", WAITS)
     assert second[1].startswith(WAITS)
     assert "--force" in second[1]
+
+
+def test_a_node_that_becomes_unreachable_while_its_pods_are_deleted_is_told_once_with_the_way_out():
+    not_ready = msgspec.structs.replace(LOST, reason="NodeNotReady")
+    events = [*a_running_job(workers=2), not_ready, GOES]
+    assert [reason for reason, _ in warnings(*events)] == ["NodeNotReady", "NodeNotReady"]
+    ((reason, told),) = warnings(*events, LOST)
+    assert (reason, "--force" in told) == ("NodeUnreachable", True)
+
+
+@pytest.mark.parametrize(
+    ("job", "seconds", "rest"),
+    [
+        pytest.param(a_running_group(3), 120, "; it leaves the members 15 s before", id="elastic"),
+        pytest.param(a_running_group(3), 10, "; it leaves the members at once", id="elastic, and there is no time"),
+        pytest.param(a_running_replicated_job(a_replicated_spec()), 120, "", id="every worker is needed"),
+    ],
+)
+def test_a_worker_whose_replacement_has_its_name_is_told_when_it_goes_and_comes_back(
+    job: list[AnyEvent], seconds: int, rest: str
+):
+    going = DisruptionNoticed(node="gpu-3", uids=(Uid("pod-1"),), reason="SpotInterruption", seconds=seconds)
+    events = [*job, pods(worker(1, version=30, node="gpu-3")), going]
+    told = [step.message for step in announcements(given(*events).job) if isinstance(step, Announce)]
+    (said,) = [message for message in told if "gpu-3" in message]
+    replaced = "a replacement has its name, and is made once it is gone"
+    assert said.startswith(f"SpotInterruption: node gpu-3 goes {seconds} s after ")
+    assert said.endswith(f", and resnet-worker-1 with it; {replaced}{rest}")
+    assert said in conditions(*events)["Running"]
+
+
+def test_workers_that_are_replaced_ahead_need_no_sentence_of_their_own():
+    going = DisruptionNoticed(node="gpu-3", uids=(Uid("pod-1"),), reason="SpotInterruption", seconds=120)
+    assert "SpotInterruption" not in conditions(*a_running_job(workers=2), going)["Running"]
 
 
 def test_a_launcher_whose_node_goes_is_told_with_the_time():

@@ -8,7 +8,7 @@ import pytest
 
 from services.watcher.core.cache import Cache
 from services.watcher.core.disruption import CORDON, GONE, WELL_KNOWN, leaves, notice, observed_node, tolerations
-from services.watcher.core.observe import UIDS_PER_EVENT
+from services.watcher.core.nodes import UIDS_PER_EVENT
 from services.watcher.core.observed import ObservedNode
 from services.watcher.shell import Watcher
 from services.watcher.watches import Options
@@ -204,6 +204,31 @@ def test_each_pod_on_such_a_node_is_told_of_once():
     watching.show_pods(*HERE, LAUNCHER)
     watching.cache.set_node("node-1", GOING)
     assert watching.settle() == [], "another process reads in the log that it was told"
+
+
+def test_a_notice_is_told_of_again_if_it_is_shorter_than_the_one_before():
+    watching = a_watched_job(*HERE, LAUNCHER)
+    node = {"reason": "SpotInterruption", "taints": (FENCE,)}
+    told = []
+    for seconds in (120, 150, 30, 60, 0):
+        watching.cache.set_node("node-2", ObservedNode(**node, notice=seconds))
+        told += [fact.seconds for fact in watching.settle() if isinstance(fact, DisruptionNoticed)]
+    assert told == [120, 30, 0]
+
+
+def test_an_evicted_pod_is_told_of_by_its_own_condition_alone():
+    evicted = on("node-2", worker(1, version=40, disruption="EvictionByEvictionAPI"))
+    watching = a_watched_job(HERE[0], evicted, LAUNCHER)
+    watching.cache.set_node("node-2", GOING)
+    assert watching.settle() == []
+
+
+def test_of_several_notices_of_a_node_the_shortest_counts_whose_length_is_known():
+    scaled_down = {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}
+    shutdown = {"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"}
+    assert notice(a_node(scaled_down)) == "NodeScaledDown"
+    assert notice(a_node(scaled_down, SPOT)) == "SpotInterruption"
+    assert notice(a_node(scaled_down, SPOT, shutdown)) == "NodeShutdown"
 
 
 def test_each_node_is_told_of_by_itself():

@@ -104,11 +104,12 @@ def _of_refusal(job: Job, effect: str, refusal: Refusal, reason: str) -> Announc
 
 
 def _of_nodes(job: Job) -> list[Announce]:
-    """A lost node when it is lost, and once more when its pods are being deleted; and that the launcher's node goes."""
-    found = dict.fromkeys(at for lost in job.lost.values() for at in (lost.at, lost.terminating) if at is not None)
-    told = [(at, *lost_nodes.told_at(job, at)) for at in found]
-    if (launcher := notice.of_launcher(job)) is not None:
-        told.append(launcher)
+    """A lost node when it is lost, and once more when its pods are being deleted; and that a node is about to go."""
+    if job.over:
+        # What its pods still wait for delays nobody's training.
+        return []
+    told = [(at, *lost_nodes.told_at(job, at)) for at in lost_nodes.news(job)]
+    told += [(known.at, known.reason, known.sentence) for known in notice.told(job)]
     return [_of_job(job, at, reason, message, warning=True) for at, reason, message in told if message]
 
 

@@ -119,13 +119,19 @@ class Cache:
     def sees(self, kind: Resource[Custom]) -> bool:
         """True if every watch works that concerns jobs of this kind.
 
-        The watch of nodes does not count, because it may be forbidden; nor do the watches of other kinds of job, and
-        those of Kueue's objects: jobs in no queue go on without Kueue, and no timer of a job depends on them.
+        The watch of nodes does not count, because it may be forbidden (`sees_nodes` says it for the timers that depend
+        on nodes).  Nor do the watches of other kinds of job, and those of Kueue's objects: jobs in no queue go on
+        without Kueue, and no timer of a job depends on them.
         """
         requests = self.requests.values() if kind == self.scaled else ()
         children = (self.children[each] for each in CHILDREN)
         watched = (self.jobs[kind], *requests, self.pods, *self.inherited.values(), *children)
         return not any(listing.blind or listing.outdated for listing in watched)
+
+    @property
+    def sees_nodes(self) -> bool:
+        """True if nodes are watched, or if the pods have to show which of them are lost."""
+        return not self.nodes.blind if self.nodes.listed else self.without_nodes
 
     def listing_of(self, job: Job) -> Listing[ObservedJob] | None:
         """The listing of the job's kind; None for a kind that this process does not know."""

@@ -117,12 +117,18 @@ def lost_by_pod(pod: Pod) -> str:
 
 
 def notice(node: Node, more: Collection[str] = ()) -> str:
-    """Why this node is about to be removed; empty if nothing announces that.  `more` are configured taints."""
+    """Why this node is about to be removed; empty if nothing announces that.  `more` are configured taints.
+
+    Of several notices it is the shortest of those whose length is known.
+    """
     if node.metadata.deletion_timestamp is not None:
         return NODE_DELETED
     keys = [taint.key for taint in node.spec.taints or ()]
-    known = next((WELL_KNOWN[key] for key in keys if key in WELL_KNOWN), "")
-    return known or (CONFIGURED if any(key in more for key in keys) else "")
+    known = [WELL_KNOWN[key] for key in keys if key in WELL_KNOWN]
+    measured = [reason for reason in known if reason in NOTICE_SECONDS]
+    if measured:
+        return min(measured, key=NOTICE_SECONDS.__getitem__)
+    return next(iter(known), CONFIGURED if any(key in more for key in keys) else "")
 
 
 def tolerations(pod: Pod) -> tuple[Toleration, ...]:

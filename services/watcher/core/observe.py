@@ -8,8 +8,9 @@ from typing import TypeVar
 
 import msgspec
 
-from services.watcher.core import actors, heads, requests, takeover, vanished
+from services.watcher.core import actors, heads, nodes, requests, takeover, vanished
 from services.watcher.core.cache import Cache
+from services.watcher.core.nodes import UIDS_PER_EVENT
 from services.watcher.core.observed import ObservedJob, recorded_part
 from services.watcher.core.questions import UNANSWERED, Answers, Confirm, Presence, Question
 from services.watcher.core.vanished import missing
@@ -19,7 +20,7 @@ from shared.job.fold import Histories
 from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.spec import LAUNCHER, JobSpec, Problem, going_on, waits_for_turn
 from shared.job.state import Job
-from shared.job.views import ChildView, PodView, ended
+from shared.job.views import ChildView, PodView
 
 V = TypeVar("V", PodView, ChildView)
 
@@ -28,9 +29,6 @@ BYTES_PER_EVENT = 200_000
 
 _PULL_FAILED, _PULL_WAITS = "ErrImagePull", "ImagePullBackOff"
 """The kubelet's reasons of a container whose image cannot be pulled: the try, and the wait before the next one."""
-
-UIDS_PER_EVENT = 4_000
-"""The most uids in one event: with 40 bytes each they stay below the same limit."""
 
 
 class Observed(msgspec.Struct, frozen=True):
@@ -137,8 +135,8 @@ def _facts(
     scalable = cache.listing_of(job) is cache.scalable
     scaled = requests.changed(job, cache, histories, settled=settled) if scalable else ()
     # An edit that waits for its turn does not keep back what happens to the pods.
-    nodes = (*_disruptions(job, cache), *_lost_nodes(job, cache, force_after))
-    return [*events, *nodes, *views, *_children(job, cache), *scaled]
+    of_nodes = (*nodes.announced(job, cache), *nodes.lost(job, cache, force_after))
+    return [*events, *of_nodes, *views, *_children(job, cache), *scaled]
 
 
 def _end(job: Job, cache: Cache, presence: Presence | None) -> Iterator[watcher.JobGone]:
@@ -206,52 +204,6 @@ def _roles_taken(job: Job, spec: JobSpec | None) -> tuple[Problem, ...]:
         )
         for role in taken
     )
-
-
-def _disruptions(job: Job, cache: Cache) -> Iterator[Fact]:
-    """The notice, once for each pod, that its node is about to be removed; a withdrawn notice is not recorded."""
-    if not cache.ending_nodes or job.over or not (cache.pods.listed and cache.nodes.listed):
-        return
-    found: dict[tuple[str, str, int], list[Uid]] = {}
-    for uid, pod in cache.pods_of(job.key).items():
-        # The fold ignores a notice for an unknown pod.
-        news = uid in job.pods and uid not in job.disrupted and pod.slot in job.attempt.slots
-        if news and (seen := cache.notice(pod)):
-            found.setdefault((pod.node, seen.reason, seen.notice), []).append(uid)
-    for (node, reason, seconds), uids in sorted(found.items()):
-        for some in _in_parts(uids):
-            yield watcher.DisruptionNoticed(node=node, uids=some, reason=reason, seconds=seconds)
-
-
-def _lost_nodes(job: Job, cache: Cache, force_after: int | None) -> Iterator[Fact]:
-    """The pods whose node is lost, or back; a node that is lost for another reason is recorded again."""
-    if not cache.pods.listed or not (cache.nodes.listed or cache.without_nodes) or not (cache.any_lost or job.lost):
-        return
-    lost: dict[tuple[str, str, str], list[Uid]] = {}
-    back: dict[str, list[Uid]] = {}
-    for uid, pod in cache.pods_of(job.key).items():
-        if uid not in job.pods:
-            continue
-        known, node = job.lost.get(uid), cache.lost_node(pod)
-        if node is None:
-            # A node that was deleted does not come back.  Where nodes are not seen, a Ready pod says that its node is.
-            if known is not None and (("", pod.node) in cache.nodes or (cache.without_nodes and pod.ready)):
-                back.setdefault(pod.node, []).append(uid)
-        elif (known is None or known.reason != node.lost) and (pod.deleting or not ended(pod)):
-            lost.setdefault((pod.node, node.lost, node.since), []).append(uid)
-    for (name, reason, since), uids in sorted(lost.items()):
-        for some in _in_parts(uids):
-            yield watcher.NodeLost(node=name, uids=some, reason=reason, since=since, force_after=force_after)
-    for name, uids in sorted(back.items()):
-        for some in _in_parts(uids):
-            yield watcher.NodeBack(node=name, uids=some)
-
-
-def _in_parts(uids: list[Uid]) -> Iterator[tuple[Uid, ...]]:
-    """The uids in order, as many as one event takes at a time."""
-    uids.sort()
-    for start in range(0, len(uids), UIDS_PER_EVENT):
-        yield tuple(uids[start : start + UIDS_PER_EVENT])
 
 
 def _pods(job: Job, cache: Cache, taken: tuple[Uid, ...], presence: Presence | None) -> Iterator[Fact]:

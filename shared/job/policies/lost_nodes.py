@@ -17,9 +17,6 @@ from shared.job.state import Job
 from shared.job.timers import FORCED_DELETION, passed
 from shared.job.views import PodView
 
-MOST_NAMED = 3
-"""Pods that a sentence names; `muster get -o json` has all."""
-
 
 def silent(job: Job) -> SortedSet[Slot]:
     """The slots whose pod is on a lost node."""
@@ -71,10 +68,20 @@ def sentences(job: Job) -> list[str]:
     return [f"{_loss(job, pods)}{_way_out(job, pods)}" for pods in _by_node(job, job.lost)]
 
 
+def news(job: Job) -> list[At]:
+    """When a loss became known, or after it that pods of the node are being deleted."""
+    return [*dict.fromkeys(at for known in job.lost.values() for at in _moments(known))]
+
+
+def _moments(known: LostNode) -> list[At]:
+    deleted = known.terminating
+    return [known.at] if deleted is None or deleted.sequence < known.at.sequence else [known.at, deleted]
+
+
 def told_at(job: Job, at: At) -> tuple[str, str]:
     """Reason and sentence of the nodes whose loss, or whose pods' deletion, became known at that event."""
-    found = {uid: known for uid, known in job.lost.items() if at in (known.at, known.terminating)}
-    deleted = any(known.terminating == at for known in found.values())
+    found = {uid: known for uid, known in job.lost.items() if at in _moments(known)}
+    deleted = any(known.terminating and known.terminating.sequence <= at.sequence for known in found.values())
     told = [_loss(job, pods) + (_way_out(job, pods) if deleted else "") for pods in _by_node(job, found)]
     return next((known.reason for known in found.values()), ""), text.first("; ".join(told))
 
@@ -105,8 +112,8 @@ def _way_out(job: Job, pods: list[PodView]) -> str:
     told = f"; {_names(held)} {'is' if one else 'are'} being deleted, which only a kubelet ends"
     seconds = force_delay(job, held[0], known)
     if seconds is not None and known.terminating is not None:
-        return f"{told}, and by force {seconds} s after {known.terminating.clock}"
-    names = " ".join(pod.name for pod in held[:MOST_NAMED]) + (" ..." if held[MOST_NAMED:] else "")
+        return f"{told}, and by force {seconds} s after {known.terminating.clock} at the earliest"
+    names = " ".join(pod.name for pod in held[: text.MOST_NAMED]) + (" ..." if held[text.MOST_NAMED :] else "")
     command = f"kubectl delete pod -n {job.key.namespace} {names} --force --grace-period=0"
     # The kubelet of a node that is not ready is there, and may yet end them.
     when = "its machine is off for good" if known.reason == UNREACHABLE else f"{'it stays' if one else 'they stay'}"
@@ -114,6 +121,4 @@ def _way_out(job: Job, pods: list[PodView]) -> str:
 
 
 def _names(pods: list[PodView]) -> str:
-    named = [pod.name for pod in pods[:MOST_NAMED]]
-    more = len(pods) - len(named)
-    return text.in_a_row([*named, f"{more} more"] if more else named)
+    return text.named([pod.name for pod in pods])

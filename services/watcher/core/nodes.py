@@ -1,0 +1,83 @@
+"""What is recorded of the nodes of a job's pods: that they are about to go, lost, or back.  Pure.
+
+`disruption.py` says which signs of a node count.
+"""
+
+from collections.abc import Iterator
+
+from services.watcher.core.cache import Cache
+from shared.job.events import watcher
+from shared.job.events.catalog import Fact
+from shared.job.naming import Uid
+from shared.job.policies import lost_nodes
+from shared.job.state import Job
+from shared.job.views import PodView, ended
+
+UIDS_PER_EVENT = 4_000
+"""The most uids in one event: with 40 bytes each they stay below the log's limit."""
+
+
+def announced(job: Job, cache: Cache) -> Iterator[Fact]:
+    """The notice that the node of pods is about to be removed, and once more if it goes sooner than was announced.
+
+    A withdrawn notice is not recorded.
+    """
+    if not cache.ending_nodes or job.over or not (cache.pods.listed and cache.nodes.listed):
+        return
+    found: dict[tuple[str, str, int], list[Uid]] = {}
+    for uid, pod in cache.pods_of(job.key).items():
+        # The fold ignores a notice for an unknown pod.
+        there = uid in job.pods and pod.slot in job.attempt.slots
+        if there and (seen := cache.notice(pod)) and _is_news(job, uid, seen.notice):
+            found.setdefault((pod.node, seen.reason, seen.notice), []).append(uid)
+    for (node, reason, seconds), uids in sorted(found.items()):
+        for some in _in_parts(uids):
+            yield watcher.DisruptionNoticed(node=node, uids=some, reason=reason, seconds=seconds)
+
+
+def _is_news(job: Job, uid: Uid, seconds: int) -> bool:
+    known = job.notices.get(uid)
+    return seconds < known[-1].seconds if known else uid not in job.disrupted
+
+
+def lost(job: Job, cache: Cache, force_after: int | None) -> Iterator[Fact]:
+    """The pods whose node is lost, or back; a node that is lost for another reason is recorded again."""
+    if not cache.pods.listed or not (cache.nodes.listed or cache.without_nodes) or not (cache.any_lost or job.lost):
+        return
+    gone: dict[tuple[str, str, str], list[Uid]] = {}
+    back: dict[str, list[Uid]] = {}
+    for uid, pod in cache.pods_of(job.key).items():
+        if uid not in job.pods:
+            continue
+        known, node = job.lost.get(uid), cache.lost_node(pod)
+        if node is None:
+            # A node that was deleted does not come back.  Where nodes are not seen, a Ready pod says that its node is.
+            if known is not None and (("", pod.node) in cache.nodes or (cache.without_nodes and pod.ready)):
+                back.setdefault(pod.node, []).append(uid)
+        elif (known is None or known.reason != node.lost) and (pod.deleting or not ended(pod)):
+            gone.setdefault((pod.node, node.lost, node.since), []).append(uid)
+    for (name, reason, since), uids in sorted(gone.items()):
+        for some in _in_parts(uids):
+            yield watcher.NodeLost(node=name, uids=some, reason=reason, since=since, force_after=force_after)
+    for name, uids in sorted(back.items()):
+        for some in _in_parts(uids):
+            yield watcher.NodeBack(node=name, uids=some)
+
+
+def still_lost(job: Job, cache: Cache) -> bool:
+    """True if the cache shows that every pod that waits for its forced deletion is on a lost node, or a deleted one."""
+    now = cache.pods_of(job.key)
+    return all(_is_lost(now.get(pod.uid), cache) for pod, _, _ in lost_nodes.stuck(job))
+
+
+def _is_lost(pod: PodView | None, cache: Cache) -> bool:
+    if pod is None:
+        return False
+    return cache.lost_node(pod) is not None or (cache.nodes.listed and ("", pod.node) not in cache.nodes)
+
+
+def _in_parts(uids: list[Uid]) -> Iterator[tuple[Uid, ...]]:
+    """The uids in order, as many as one event takes at a time."""
+    uids.sort()
+    for start in range(0, len(uids), UIDS_PER_EVENT):
+        yield tuple(uids[start : start + UIDS_PER_EVENT])
