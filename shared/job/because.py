@@ -192,7 +192,7 @@ def _limit(job: Job, reason: str) -> Cause:
             return timer if timer.sequence else Cause(attempt.below_minimum)
         case reasons.DEADLINE_EXCEEDED if job.active is not None:
             timer = _timer(job, job.active.sequence, timers.ACTIVE_DEADLINE)
-        case reasons.LAUNCHER_UNSCHEDULABLE if attempt.launcher_waits is not None:
+        case reasons.LAUNCHER_UNSCHEDULABLE | reasons.LAUNCHER_NEVER_PLACED if attempt.launcher_waits is not None:
             timer = _timer(job, attempt.launcher_waits.sequence, timers.LAUNCHER_WAIT)
         case reasons.SCHEDULING_TIMEOUT if attempt.assigned is not None:
             timer = _timer(job, attempt.assigned.sequence, timers.SCHEDULING)

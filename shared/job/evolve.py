@@ -123,7 +123,7 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
             job = with_minimum_checked(_phase(job, "Running", "Running", event, at), at)
             for kind in ("Scaling", "Restarting"):
                 job = replace(job, conditions=no_longer(job.conditions, kind, event.reason, at))
-            return job
+            return replace(job, unplaced=0)
         case status.JobScaling():
             return requests.scaling(_phase(job, "Scaling", "Scaling", event, at), event, at)
         case status.JobRestarting():
@@ -208,6 +208,8 @@ def _job_observed(job: Job, event: watcher.JobObserved, at: At) -> Job:
         # A running job keeps its last valid spec.
         spec=spec if spec is not None else job.spec,
         edited=at.sequence if spec not in (None, job.spec) else job.edited,
+        # An edit of a pod template changes no other part of the spec that the log has.
+        unplaced=job.unplaced if event.generation == job.generation else 0,
         problems=event.problems,
         conditions=conditions,
         deletion=job.deletion if deleting else None,

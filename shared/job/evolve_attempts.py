@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from shared.job import text
+from shared.job import reasons, text
 from shared.job.attempt import Attempt, Unseen
 from shared.job.conditions import no_longer
 from shared.job.events.event import At
@@ -181,7 +181,10 @@ def attempt_ended(job: Job, event: JobRestarting, at: At) -> Job:
         steady = assigned_at is not None and passed(job, assigned_at.sequence, STEADY)
         disruptions = 1 if steady else disruptions + 1
     return replace(
-        interrupted(job, event, at), restarting=Restarting(at, event.reason, counted), disruptions=disruptions
+        interrupted(job, event, at),
+        restarting=Restarting(at, event.reason, counted),
+        disruptions=disruptions,
+        unplaced=job.unplaced + (event.reason == reasons.LAUNCHER_UNSCHEDULABLE),
     )
 
 
@@ -199,4 +202,4 @@ def with_restart_wanted(job: Job, before: JobSpec | None, at: At) -> Job:
         return job
     runs = job.phase in ("Running", "Scaling") or (job.starting and job.attempt.begun)
     # Between attempts the request ends the back-off.
-    return replace(job, restart_wanted=at.sequence if runs or job.restarting is not None else 0)
+    return replace(job, restart_wanted=at.sequence if runs or job.restarting is not None else 0, unplaced=0)

@@ -37,6 +37,7 @@ NAME_HELD = "NameHeld"
 UNKNOWN_FIELD = "UnknownField"
 WAITS_FOR_QUOTA = "WaitsForQuota"
 LAUNCHER_UNSCHEDULABLE = "LauncherUnschedulable"
+LAUNCHER_NEVER_PLACED = "LauncherNeverPlaced"
 NO_SCALE = "NoScale"
 NOT_OURS = "NotOurs"
 NO_LAUNCHER = "NoLauncher"
@@ -133,6 +134,14 @@ ENDS = {
     LAUNCHER_UNSCHEDULABLE: Reason(
         "the launcher found no node while its workers held theirs",
         "the launcher found no node for {seconds} s while {held} held theirs; they are given back",
+        since="0.2",
+    ),
+    LAUNCHER_NEVER_PLACED: Reason(
+        "many attempts in a row found no node for the launcher",
+        "the launcher found no node in {attempts} attempts in a row, the last time for {seconds} s while {held} held "
+        "theirs; a node has to fit its requests, selectors and tolerations, and where room comes later a queue or "
+        "schedulingTimeoutSeconds waits for it",
+        FINAL,
         since="0.2",
     ),
     "LauncherLost": Reason("the launcher went before its end was seen"),

@@ -127,6 +127,8 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     restarts: int = 0
     disruptions: int = 0
     """The number of consecutive attempts that a disruption ended before they were steady."""
+    unplaced: int = 0
+    """The number of attempts in a row that ended because their launcher found no node; 0 after a person's change."""
     restart_wanted: int = 0
     """The sequence at which a person asked for a restart that has not begun; 0 if none is awaited."""
     active: At | None = None

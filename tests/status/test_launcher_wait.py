@@ -3,23 +3,34 @@
 from typing import Any
 
 import msgspec
+import pytest
 
 from services.status.core.announce import announcements
 from services.status.core.decide import decide as status
 from services.status.core.effects import Announce
 from shared.frameworks.kinds import BUILT_IN
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.scheduler import SlotsAssigned
-from shared.job.events.status import JobRestarting
-from shared.job.events.watcher import ChildrenObserved, TimePassed
+from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
+from shared.job.events.status import JobFailed, JobRestarting, JobRunning
+from shared.job.events.watcher import ChildrenObserved, PodsGone, TimePassed
 from shared.job.naming import Uid
 from shared.job.policies import launcher_wait
-from shared.job.spec import LAUNCHER
+from shared.job.spec import LAUNCHER, WORKER
 from shared.job.steps import Record
 from shared.job.timers import LAUNCHER_WAIT
 from shared.job.timing import next_due
-from shared.job.views import Slots
-from tests.kit.builders import a_ready_job, hosts_file, launcher, pods, published, service
+from shared.job.views import PodView, Slots
+from tests.kit.builders import (
+    a_ready_job,
+    a_spec,
+    hosts_file,
+    launcher,
+    observed,
+    pods,
+    published,
+    service,
+    worker,
+)
 from tests.kit.stories import given
 
 NO_NODE = pods(launcher(phase="Pending", reason="Unschedulable", message="0/1 nodes are available: 1 Too many pods."))
@@ -66,6 +77,68 @@ def test_a_launcher_that_has_a_node_waits_no_longer():
 
 def test_the_limit_of_the_job_itself_has_precedence():
     assert waits(a_job_whose_launcher_waits(scheduling_timeout_seconds=600)) == []
+
+
+def attempts_without_a_node(count: int) -> list[AnyEvent]:
+    """So many attempts of one job that ended because its launcher found no node; the next one waits for its own."""
+    events = a_job_whose_launcher_waits(restart="OnFailure")
+    for number in range(1, count + 1):
+        events += [
+            JobRestarting(reason="LauncherUnschedulable", counted=False),
+            SlotsReleased(slots=(Slots(number - 1, WORKER, ((0, 1),)), Slots(number - 1, LAUNCHER, ((0, 0),)))),
+            PodsGone(uids=tuple(given(*events).job.pods)),
+            JobRestarted(attempt=number, counted=False),
+            SlotsAssigned(slots=(Slots(number, WORKER, ((0, 1),)),)),
+            pods(*(of_attempt(number, worker(index)) for index in (0, 1))),
+            SlotsAssigned(slots=(Slots(number, LAUNCHER, ((0, 0),)),)),
+            pods(of_attempt(number, launcher(phase="Pending", reason="Unschedulable"))),
+        ]
+    return events
+
+
+def of_attempt(number: int, pod: PodView) -> PodView:
+    uid = Uid(f"{pod.uid}-{number}")
+    return msgspec.structs.replace(pod, uid=uid, attempt=number, version=1_000 * number)
+
+
+LAST = launcher_wait.MOST_ATTEMPTS - 1
+
+
+def ends(events: list[AnyEvent]) -> AnyEvent:
+    (step,) = [step for step in given(*events, over(events)).steps(status) if isinstance(step, Record)]
+    return step.event
+
+
+def test_a_launcher_that_no_node_fits_ends_its_job_after_so_many_attempts_in_a_row():
+    assert isinstance(ends(attempts_without_a_node(LAST - 1)), JobRestarting)
+    end = ends(attempts_without_a_node(LAST))
+    assert isinstance(end, JobFailed)
+    assert end.reason == "LauncherNeverPlaced"
+    assert end.message.startswith(f"the launcher found no node in {launcher_wait.MOST_ATTEMPTS} attempts in a row")
+    assert "schedulingTimeoutSeconds" in end.message
+
+
+def test_the_last_wait_says_that_the_job_ends_and_those_before_which_attempt_follows():
+    for count, rest in ((1, "another attempt follows (3 of 20 in a row)"), (LAST, "the job ends: it is the 20th")):
+        told = launcher_wait.told(given(*attempts_without_a_node(count)).job)
+        assert told is not None
+        assert rest in told[2]
+
+
+@pytest.mark.parametrize(
+    "news",
+    [
+        pytest.param([JobRunning(reason="TrainingJobRunning")], id="it ran"),
+        pytest.param([msgspec.structs.replace(observed(a_spec(2), generation=9), version=90)], id="it was edited"),
+        pytest.param(
+            [msgspec.structs.replace(observed(a_spec(2, word="now"), generation=1), version=90)],
+            id="a person asked for a restart",
+        ),
+    ],
+)
+def test_the_attempts_are_counted_anew_once(news: list[AnyEvent]):
+    job = given(*attempts_without_a_node(LAST), *news).job
+    assert job.unplaced == 0
 
 
 def test_jobs_give_their_places_back_at_different_times():
