@@ -15,7 +15,7 @@ from muster.borrowed import BorrowedCluster
 from shared.errors import Refused
 from shared.private import write_private
 
-K3S = "rancher/k3s:v1.31.2-k3s1"
+K3S = "rancher/k3s:v1.36.1-k3s1"
 IMPORTED = "/var/lib/rancher/k3s/agent/images"
 """The folder from which K3s imports image archives when it starts."""
 

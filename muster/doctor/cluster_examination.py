@@ -74,6 +74,7 @@ class ClusterExamination:
         self.reached = False
         self._settings = settings
         self._wishes = wishes
+        self._version = ""
         self._found: list[dict[str, Any]] = []
         """The objects of the services' pods."""
         self._of_jobs: list[str] = []
@@ -105,6 +106,7 @@ class ClusterExamination:
         answered = datetime.now(UTC)
         version = read_answer(_Version, answer.body, "the API server's version").git
         self.reached = True
+        self._version = version
         found = [versions.kubernetes(version)]
         if date := _date(answer.headers.get("Date", "")):
             reading = clocks.Reading(date, asked, answered, whole_seconds=True)
@@ -221,7 +223,7 @@ class ClusterExamination:
         if not self._accounts:
             return []
         if not await cluster.serves(POLICIES):
-            return [policies.not_served()]
+            return [policies.not_served(self._version)]
         names = list(dict.fromkeys(policies.name(account) for account in self._accounts))
         try:
             made, bound = [

@@ -5,11 +5,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from muster import policies
+from muster.doctor import versions
 from muster.doctor.findings import Finding, names, ok, unknown, warn
 from muster.doctor.rights import Account
 from shared.frameworks.framework import Framework
 
 CHECK = "policies.accounts"
+OLDEST = (1, 30)
+"""The first Kubernetes that serves admission policies."""
+EMBEDDED = "+muster"
+"""The end of the embedded API server's version."""
 WITHOUT = "may write every object that its role allows"
 REMEDY = "`muster rbac --policies | kubectl apply -f -`, or admissionPolicies.enabled in the chart, makes them"
 
@@ -22,12 +27,16 @@ def name(account: Account) -> str:
     return policies.name(policies.together(account.name, account.services), account.namespace)
 
 
-def not_served() -> Finding:
-    return warn(
-        CHECK,
-        f"the API server serves no ValidatingAdmissionPolicy, so each service account {WITHOUT}",
-        "upgrade the cluster to Kubernetes 1.30 or newer",
-    )
+def not_served(server: str) -> Finding:
+    """`server` is the version that the API server says."""
+    known = versions.numbers(server)
+    if server.endswith(EMBEDDED):
+        remedy = "nothing: the embedded cluster is for development and has none; `make demo CLUSTER=real` has"
+    elif known is None or known < OLDEST:
+        remedy = f"upgrade the cluster to Kubernetes {versions.text(OLDEST)} or newer"
+    else:
+        remedy = "let the API server serve admissionregistration.k8s.io/v1, as it does by default"
+    return warn(CHECK, f"the API server serves no ValidatingAdmissionPolicy, so each service account {WITHOUT}", remedy)
 
 
 def forbidden(why: str) -> Finding:

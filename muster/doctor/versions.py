@@ -19,9 +19,9 @@ _NUMBERS = re.compile(r"v?(\d+)\.(\d+)")
 Version = tuple[int, int]
 
 
-def numbers(text: str) -> Version | None:
-    """Major and minor version; None if the text has none."""
-    found = _NUMBERS.match(text)
+def numbers(words: str) -> Version | None:
+    """Major and minor version; None if the words begin with none."""
+    found = _NUMBERS.match(words)
     return (int(found[1]), int(found[2])) if found else None
 
 
@@ -33,13 +33,13 @@ def kubernetes(server: str) -> Finding:
     if known < OLDEST_KUBERNETES:
         return wrong(
             check,
-            f"Kubernetes {server} is older than {_text(OLDEST_KUBERNETES)}, and may not hold to the rules of the "
+            f"Kubernetes {server} is older than {text(OLDEST_KUBERNETES)}, and may not hold to the rules of the "
             "definitions",
-            f"upgrade the cluster to Kubernetes {_text(OLDEST_KUBERNETES)} or newer",
+            f"upgrade the cluster to Kubernetes {text(OLDEST_KUBERNETES)} or newer",
         )
     if known == TRIED_KUBERNETES:
         return ok(check, f"Kubernetes {server}")
-    tried = f"this release needs {_text(OLDEST_KUBERNETES)} or newer and was tried on {_text(TRIED_KUBERNETES)}"
+    tried = f"this release needs {text(OLDEST_KUBERNETES)} or newer and was tried on {text(TRIED_KUBERNETES)}"
     words = f"Kubernetes {server}; {tried}"
     return warn(check, words, "look for a newer release of Muster") if known > TRIED_KUBERNETES else ok(check, words)
 
@@ -52,9 +52,9 @@ def nats(server: str) -> Finding:
     if known < OLDEST_NATS:
         return wrong(
             check,
-            f"NATS server {server} is older than {_text(OLDEST_NATS)}, and cannot let a single message run out, "
+            f"NATS server {server} is older than {text(OLDEST_NATS)}, and cannot let a single message run out, "
             "which every lease needs",
-            f"upgrade the NATS server to {_text(OLDEST_NATS)} or newer",
+            f"upgrade the NATS server to {text(OLDEST_NATS)} or newer",
         )
     return ok(check, f"NATS server {server}")
 
@@ -77,5 +77,6 @@ def services(versions: Iterable[tuple[str, str]], own: str) -> list[Finding]:
     return [ok(check, f"services run {own}, as this command")]
 
 
-def _text(version: Version) -> str:
+def text(version: Version) -> str:
+    """`1.30`."""
     return ".".join(map(str, version))

@@ -262,6 +262,15 @@ def test_an_alert_of_a_service_that_is_gone_names_the_namespace_of_the_release()
     assert all('absent(muster_owner{namespace="team-a", service="watcher"})' in expression for expression in gone)
 
 
+def test_each_alert_leads_to_its_section_of_the_runbook() -> None:
+    runbook = "https://docs.example/muster/runbook"
+    for more, page in (((), "docs/runbook.md"), (("--set", f"metrics.prometheusRule.runbook={runbook}"), runbook)):
+        text = render("--set", "metrics.prometheusRule.enabled=true", *more)
+        [rules] = [found for found in documents(text) if found["kind"] == "PrometheusRule"]
+        for rule in rules["spec"]["groups"][0]["rules"]:
+            assert rule["annotations"]["runbook_url"] == f"{page}#{rule['alert'].lower()}"
+
+
 @pytest.mark.parametrize("name", SETS)
 def test_every_pod_has_the_least_it_can_do_with(name: str) -> None:
     for owner in documents(golden(name).read_text()):

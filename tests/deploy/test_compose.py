@@ -20,6 +20,8 @@ from devcluster import binaries
 from devcluster.child import Child
 from devcluster.cluster import ADMIN as CLUSTER_ADMIN
 from devcluster.controlplane import ControlPlane
+from muster.doctor import versions
+from muster.doctor.versions import TRIED_KUBERNETES
 from muster.k3s import K3S
 from muster.stack import SERVICES
 from shared.eventlog import api
@@ -94,6 +96,9 @@ def test_its_log_is_the_server_that_the_chart_brings_along():
 
 def test_its_kubernetes_is_that_of_the_demo_on_docker():
     assert {_service(name)["image"] for name in ("k3s", "kubeconfigs")} == {K3S}
+    # No older than the one before that of the tests.
+    major, minor = TRIED_KUBERNETES
+    assert versions.numbers(K3S.partition(":")[2]) in ((major, minor), (major, minor - 1))
 
 
 def test_what_is_mounted_from_here_is_here():

@@ -12,6 +12,7 @@ from services.history.probes import Figures
 from shared.eventlog.account import AUTHORS
 from shared.eventlog.room import FULL
 from shared.job.metrics import JobMetrics
+from shared.job.reasons import REFUSALS
 from shared.process.health import Health
 from shared.telemetry.metrics import Metric
 from shared.telemetry.prometheus import BUILD
@@ -29,9 +30,13 @@ OF_PROCESSES = {
 }
 ALL = OF_JOBS | OF_PROCESSES
 
-ALERT_ROWS = re.findall(
-    r"^\| ([^|]+) \| (`([^`]+)`(?: for [^|]+)?) \| ([^|]+) \|$", PAGE.partition("## Alerts")[2], re.MULTILINE
-)
+ALERT_ROWS = [
+    tuple(cell.replace(r"\|", "|") for cell in row)
+    for row in re.findall(
+        r"^\| ([^|]+) \| (`([^`]+)`(?: for [^|]+)?) \| ([^|]+) \|$", PAGE.partition("## Alerts")[2], re.MULTILINE
+    )
+]
+RULES = yaml.safe_load((ROOT / "deploy/helm/muster/files/alerts.yaml").read_text())
 ALERTS = [expression for _, _, expression, _ in ALERT_ROWS]
 
 TRAINING_OPERATOR = {
@@ -84,10 +89,25 @@ def test_prometheus_can_read_an_alert(expression: str):
 
 def test_the_charts_alerts_are_those_of_the_page():
     told = []
-    for rule in yaml.safe_load((ROOT / "deploy/helm/muster/files/alerts.yaml").read_text()):
+    for rule in RULES:
         lasting = f" for {rule['for'][:-1]} {rule['for'][-1]}" if "for" in rule else ""
         told.append((rule["summary"], f"`{rule['expr']}`{lasting}", rule["description"]))
     assert told == [(alert, condition, plain(remedy)) for alert, condition, _, remedy in ALERT_ROWS]
+
+
+def test_each_alert_has_its_section_in_the_runbook_in_the_same_order():
+    section = (ROOT / "docs" / "runbook.md").read_text().partition("\n## Alerts\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^### (.*)$", section, re.MULTILINE) == [rule["alert"] for rule in RULES]
+
+
+def test_no_alert_is_about_programs_that_fail():
+    assert not any("muster_jobs_failed" in expression or "muster_pods_failed" in expression for expression in ALERTS)
+
+
+def test_the_refusals_of_an_alert_are_reasons_that_effects_are_refused_for():
+    (refused,) = (expression for expression in ALERTS if "muster_effects_refused_total" in expression)
+    (words,) = re.findall(r'reason=~"([^"]+)"', refused)
+    assert {*words.split("|")} <= REFUSALS.keys()
 
 
 def plain(text: str) -> str:

@@ -76,6 +76,19 @@ def test_versions(rule: Any, version: str, status: str):
     assert rule(version).status == status
 
 
+@pytest.mark.parametrize(
+    ("server", "remedy"),
+    [
+        pytest.param("v1.29.4", "upgrade the cluster to Kubernetes 1.30 or newer", id="a server without policies"),
+        pytest.param("v1.36.1", "let the API server serve admissionregistration.k8s.io/v1", id="policies turned off"),
+        pytest.param("v1.32.0+muster", "nothing: the embedded cluster", id="the embedded cluster"),
+        pytest.param("", "upgrade the cluster", id="a version that cannot be read"),
+    ],
+)
+def test_the_advice_about_missing_policies_fits_the_server(server: str, remedy: str):
+    assert remedy in policies.not_served(server).remedy
+
+
 def test_what_was_tried_is_what_the_tests_run_on_and_nothing_else_is_called_so():
     tried = kubernetes_version()
     assert versions.numbers(tried) == versions.TRIED_KUBERNETES
