@@ -58,7 +58,9 @@ def _must_be_within_bounds(target: Target, spec: JobSpec, size: int) -> None:
     worker = spec.worker
     if size < worker.least or (worker.max_replicas is not None and size > worker.max_replicas):
         most = f" to {worker.max_replicas}" if worker.max_replicas is not None else " or more"
-        words = f"{target.label} has {worker.least}{most} workers, and not {size}: change its bounds first"
+        # The pods of every other kind were told of its bounds.
+        when = "change its bounds first" if target.has_requests else "its bounds can be changed while it is suspended"
+        words = f"{target.label} has {worker.least}{most} workers, and not {size}: {when}"
         raise Refused(words, reason="Invalid")
 
 

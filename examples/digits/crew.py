@@ -16,6 +16,10 @@ CALL_SECONDS = 0.8
 """How long a worker may take to say `welcome`: less than the interval, so that the list stays fresh."""
 
 
+LEAVING = "is leaving"
+"""Why a session ends whose worker said goodbye."""
+
+
 class SessionLostError(Exception):
     """The session with a worker is over."""
 
@@ -61,7 +65,7 @@ class Session:
         try:
             while (message := await receive(reader)).kind != "leaving":
                 self._answers.put_nowait(message)
-            self.close("is leaving")
+            self.close(LEAVING)
         except (OSError, EOFError, WireError) as error:
             self.close("connection closed" if isinstance(error, EOFError) else str(error))
 

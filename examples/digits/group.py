@@ -8,7 +8,7 @@ import asyncio
 from dataclasses import dataclass
 
 import numpy as np
-from crew import Session, SessionLostError
+from crew import LEAVING, Session, SessionLostError
 from model import Vector
 from wire import Message
 
@@ -35,6 +35,11 @@ class Group:
     generation: int
     members: tuple[Session, ...]
     patience: float
+
+    @property
+    def is_left(self) -> bool:
+        """Has a member said goodbye? Its neighbours then fail, which is no news."""
+        return any(member.lost == LEAVING for member in self.members)
 
     async def join(self, commit: Commit, seed: int) -> None:
         """Give everyone a rank, the ring's addresses and the commit to start from."""

@@ -75,7 +75,8 @@ async def steps(options: argparse.Namespace, crew: Crew, watching: asyncio.Task[
             commit = await group.step(commit)
         except GroupBrokenError as broken:
             trouble = str(broken)
-            say(f"group generation={generation} broke at step={commit.step}: {trouble}")
+            if not group.is_left:
+                say(f"group generation={generation} broke at step={commit.step}: {trouble}")
             group = Group(generation, (), options.patience)
             await asyncio.sleep(RETRY_SECONDS)
             continue

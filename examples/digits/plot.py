@@ -2,11 +2,17 @@
 
 from pathlib import Path
 
+import yaml
+
 import muster.client.sync
 from muster.client.facts import HostsPublished, JobFailed, JobSucceeded
 
+manifest = yaml.safe_load(Path(__file__).with_name("training_job.yaml").read_text())
+# A name of its own: that of the demo may be taken.
+manifest["metadata"] = {"generateName": "digits-"}
+
 with muster.client.sync.connect() as client:
-    job = client.create("default", Path(__file__).with_name("training_job.yaml"))
+    job = client.create("default", manifest)
     client.wait("default", job.called, "Running")
     client.scale("default", job.called, to=4, wait=False)
     for event in client.events("default", job.called, uid=job.uid):

@@ -31,6 +31,9 @@ _UNSAID = (None, "")
 _OF_A_MASTER = frozenset({"MASTER_ADDR", "WORLD_SIZE", "RANK", "PET_NODE_RANK"})
 """Variables that every pod gets if the job has a master."""
 
+_WHEN = "before the job begins, or while it is suspended"
+"""When the bounds of an `elasticPolicy` may be changed: the pods of a job that runs were told of them."""
+
 NO_WORKER = "add a Worker: it is the workers that an elasticPolicy is about"
 
 
@@ -77,8 +80,8 @@ class PyTorchJob(KubeflowJob):
         both = f"{said} && has(self.{FIELD}) && has(self.{FIELD}.nProcPerNode)"
         return (
             rule(f"!has(self.{FIELD}) || {workers}", NO_WORKER, field=f".{self.replica_specs}"),
-            _bound("maxReplicas", "<=", "set replicas to at most maxReplicas, or raise maxReplicas"),
-            _bound("minReplicas", ">=", "set replicas to at least minReplicas, or lower minReplicas"),
+            _bound("maxReplicas", "<=", f"set replicas to at most maxReplicas; raise that {_WHEN}"),
+            _bound("minReplicas", ">=", f"set replicas to at least minReplicas; lower that {_WHEN}"),
             rule(f"!({both})", f"write {PROCESSES} alone", field=f".{FIELD}"),
         )
 
@@ -164,9 +167,10 @@ class PyTorchJob(KubeflowJob):
         if worker is None:
             specs.refuse("NoWorker", NO_WORKER, "Worker")
         elif worker.replicas > elastic.most:
-            specs.refuse("AboveMaximum", "set at most maxReplicas, or raise maxReplicas", "Worker.replicas")
+            message = f"set at most maxReplicas, without it minReplicas; raise that {_WHEN}"
+            specs.refuse("AboveMaximum", message, "Worker.replicas")
         elif worker.replicas < elastic.least:
-            message = "set at least minReplicas, or lower minReplicas; without minReplicas it is maxReplicas"
+            message = f"set at least minReplicas, without it maxReplicas; lower that {_WHEN}"
             specs.refuse("BelowMinimum", message, "Worker.replicas")
 
     def _check_processes(self, spec: Fields, elastic: Elastic | None) -> None:

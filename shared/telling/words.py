@@ -12,7 +12,7 @@ from shared.job.text import counted, range_words
 from shared.job.upcast import Malformed, UnknownEvent, read_event
 from shared.job.views import ChildView, Count, Member, PodView, Reached, Slots
 
-QUIET = {"uid", "version", "epoch", "request", "api_version", "hash", "log", "node", "because"}
+QUIET = {"uid", "version", "epoch", "request", "api_version", "hash", "log", "node", "because", "blank", "writes"}
 """Fields that people rarely ask for; `--json` shows them."""
 
 
@@ -55,7 +55,10 @@ def _field(name: str, value: Any) -> str:
             return f"members {range_words(value)}"
         case "uids":
             return counted(len(value), "pod")
-        case "reason" | "slots" | "pods" | "children" | "spec" | "problems":
+        case "owner":
+            # Whose, a scale request's `spec` says.
+            return "owned by its job"
+        case "reason" | "slots" | "pods" | "children" | "spec" | "problems" | "kind" | "name":
             return _plain(value)
         case "by" | "added" | "released" | "replaces" | "lost" | "leaving" | "conditions" | "counts":
             return f"{name} {_plain(value)}"
@@ -86,7 +89,7 @@ def _plain(value: Any) -> str:
         case JobSpec():
             return ", ".join(f"{role.replicas} {role.name}" for role in value.roles)
         case ScaleSpec():
-            return f"{value.kind} {value.job} {'without' if value.pod_names else 'by'} " + (
+            return f"{value.job} {'without' if value.pod_names else 'by'} " + (
                 ", ".join(value.pod_names) or str(value.count)
             )
         case _:

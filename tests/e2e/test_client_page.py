@@ -28,7 +28,7 @@ SAYS = (
     r"^Suspended\n\s*\d+ .*",
     r"^\d+ \S+ pods in 1 roles\n(.*\n)*\d+ \S+ it runs$",
     r"^it goes on: waited 2 s for pytorchjob/group: it is Running",
-    r"^digits-launcher epoch=\d+.*",
+    r"^digits-\w+-launcher epoch=\d+.*",
 )
 
 
@@ -81,8 +81,8 @@ async def test_the_installed_wheel_trains_and_plots(operator: Operator, python: 
 
 
 async def test_the_plot_is_ten_lines():
-    _, _, code = (ROOT / PLOT).read_text().partition("JobSucceeded\n\n")
-    assert len(code.splitlines()) == 10
+    _, connect, code = (ROOT / PLOT).read_text().partition("with muster.client")
+    assert len(f"{connect}{code}".splitlines()) == 10
     assert PLOT in PAGE
 
 

@@ -11,6 +11,7 @@ from muster.reading import told
 from muster.scale import to
 from shared.cluster import Snapshot
 from shared.cluster.objects import Custom
+from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.tfjob import TFJOB
 from shared.telling.targets import parse_target
@@ -94,6 +95,19 @@ async def test_more_workers_than_the_job_allows_are_refused_at_once(site: Site, 
     assert end.value.exit_code == 1
     assert said.err == "muster: trainingjob/resnet has 1 to 6 workers, and not 99: change its bounds first\n"
     assert await requests(site) == []
+
+
+async def test_bounds_that_a_running_job_keeps_are_not_told_to_be_changed_now(site: Site, said: Said):
+    template = {"spec": {"containers": [{"name": "pytorch", "image": "train:1"}]}}
+    spec = {
+        "elasticPolicy": {"minReplicas": 1, "maxReplicas": 3},
+        "pytorchReplicaSpecs": {"Worker": {"replicas": 2, "template": template}},
+    }
+    await site.cluster.create(PYTORCHJOB.resource, "default", {"metadata": {"name": "torch"}, "spec": spec})
+    with pytest.raises(typer.Exit), told():
+        await to(site.cluster, parse_target("pytorchjob/torch"), "default", 4, wait=True, timeout=10)
+    when = "its bounds can be changed while it is suspended"
+    assert said.err == f"muster: pytorchjob/torch has 1 to 3 workers, and not 4: {when}\n"
 
 
 async def test_an_unknown_job_is_refused_at_once(site: Site, said: Said):

@@ -54,14 +54,12 @@ def _structs(value: Any) -> set[type]:
 @pytest.mark.parametrize(
     ("event", "said"),
     [
-        pytest.param(a_running_job()[0], "kind=TrainingJob  generation=1  1 launcher, 2 worker", id="what is asked"),
+        pytest.param(a_running_job()[0], "TrainingJob  generation=1  1 launcher, 2 worker", id="what is asked"),
         pytest.param(a_running_job()[2], "worker 0-1  JobCreated", id="slots"),
-        pytest.param(
-            scale_out(2), "kind=ScaleOut  name=scaleout-request-1  owner=uid-1  ScaleOut resnet by 2", id="more"
-        ),
+        pytest.param(scale_out(2), "ScaleOut  scaleout-request-1  owned by its job  resnet by 2", id="more"),
         pytest.param(
             scale_in(names=("resnet-worker-1",)),
-            "kind=ScaleIn  name=scalein-request-1  owner=uid-1  ScaleIn resnet without resnet-worker-1",
+            "ScaleIn  scalein-request-1  owned by its job  resnet without resnet-worker-1",
             id="without some",
         ),
         pytest.param(JobRestarted(attempt=1, reason="BelowMinimum"), "attempt 2  BelowMinimum", id="an attempt"),
