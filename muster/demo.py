@@ -265,7 +265,10 @@ class Demo:
         # In the order of the story: a folder's files are applied in the order of their names.
         again = " ".join(f"-f {DIGITS / file}" for _, file in STORY)
         self._teller.plain(f"kubectl delete -f {DIGITS}; kubectl apply {again}   # all of it again")
-        self._teller.plain("muster history trainingjob/digits -f")
+        self._teller.plain(
+            f"kubectl delete pod {JOB}-worker-0; muster why trainingjob/{JOB} worker-0   # while it trains"
+        )
+        self._teller.plain(f"muster history trainingjob/{JOB} -f")
         nats = stack.data / "nats"
         self._teller.plain(f"muster subscriber add {NAMESPACE} --data {nats}   # its events, for your programs")
         self._teller.plain(f"tail -f {stack.data}/*.log   # what each service says")

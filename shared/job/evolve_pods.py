@@ -178,7 +178,8 @@ def _lost(job: Job, pod: PodView, disruption: str | None, at: At) -> tuple[Vacan
         wait=before_start(losses) if blameless else back_off(job, pod.slot, succeeded=done),
         ran=pod.ran,
     )
-    return vacancy, Failure(pod.name, reason, vacancy.code, at, message)
+    deleted = vacancy.taken and not vacancy.disrupted
+    return vacancy, Failure(pod.name, reason, vacancy.code, at, message, deleted)
 
 
 def noticed(job: Job, event: DisruptionNoticed, at: At) -> Job:

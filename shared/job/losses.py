@@ -17,6 +17,8 @@ class Failure(msgspec.Struct, frozen=True, gc=False):
     at: At
     message: str = ""
     """What the container said last, or the kubelet's sentence for the reason."""
+    deleted: bool = False
+    """A person or a program deleted the pod before it ended."""
 
 
 class Notice(msgspec.Struct, frozen=True, gc=False):

@@ -129,6 +129,13 @@ def test_a_lost_worker_is_announced_once():
     assert news([*a_running_job(), failed], PodsGone(uids=(Uid("pod-1"),))) == []
 
 
+def test_a_worker_that_a_person_deletes_is_announced_as_deleted_whatever_it_ends_with():
+    deleted = pods(worker(1, version=90, ready=False, deleting=True))
+    ended = pods(worker(1, version=91, phase="Succeeded", deleting=True, exits=exited(0, "Completed")))
+    (step,) = news([*a_running_job(), deleted], ended)
+    assert step.message == "resnet-worker-1 was deleted (exit code 0)"
+
+
 def test_workers_lost_in_one_event_are_one_announcement():
     (step,) = news(a_running_job(workers=4), PodsGone(uids=(Uid("pod-1"), Uid("pod-2"), Uid("pod-3"))))
     assert step.message == "resnet-worker-1: Deleted, and 2 more"

@@ -142,9 +142,11 @@ def _of_deletion(job: Job) -> list[Announce]:
 
 def _of_failures(job: Job, at: At, failures: list[Failure], words: Mapping[str, str]) -> Announce:
     first = failures[0]
-    how = f" (exit code {first.code})" if first.code is not None else ""
+    code = f" (exit code {first.code})" if first.code is not None else ""
     more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
-    message = f"{first.pod}: {first.reason}{how}{more}"
+    # What a pod that is deleted ends with is not why it went.
+    how = " was deleted" if first.deleted and code else f": {first.reason}"
+    message = f"{first.pod}{how}{code}{more}"
     message = text.with_last_words(message, first.message)
     return _of_job(job, at, words.get("WorkerFailed", f"{job.kind}WorkerFailed"), message, warning=True)
 

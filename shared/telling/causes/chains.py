@@ -156,7 +156,11 @@ def slot_state(causes: Causes, slot: Slot) -> str:
         waits = f": {plain(pod.reason, pod.message)}" if pod.reason and alive(pod) and not pod.ready else ""
         return f"{seen}, and in the {listing(job)}{waits}" if member and alive(pod) else f"{seen}{waits}"
     if slot in job.attempt.spent:
-        return f"{seen}; it ended or went by itself, and that pod is not made again"
+        successor = causes.successors.get(slot)
+        then = f"{job.pod_name(successor)} took its place" if successor else "that pod is not made again"
+        name = job.pod_name(slot)
+        deleted = any(failure.deleted for failure in job.failures if failure.pod == name)
+        return f"{seen}; it {'was deleted' if deleted else 'ended or went by itself'}, and {then}"
     return f"{seen}; it was released"
 
 

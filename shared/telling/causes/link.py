@@ -69,6 +69,8 @@ class Links:
         """All links of a slot, in log order."""
         self.last: dict[Slot, Link] = {}
         """The newest link of a slot or its pod, which is the cause of its next one."""
+        self.successors: dict[Slot, Slot] = {}
+        """The slots that took the place of others."""
         self.requests: dict[Uid, list[Link]] = {}
         """All links of a request, in log order."""
         self.known: dict[Uid, Request] = {}

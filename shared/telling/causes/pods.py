@@ -10,7 +10,7 @@ from shared.job.views import PodView, ended
 from shared.telling.causes.link import Link
 from shared.telling.causes.words import OWN_OUTPUT, exit_line
 
-NOT_ASKED = "why it went: nothing in this log asked for it"
+NOT_ASKED = "why it went: nothing in this log asked for it; a person or another program did"
 
 
 def observed(here: Link, pod: PodView, before: Job, last: Link | None, going: Link | None) -> Link | None:

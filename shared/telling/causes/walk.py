@@ -94,7 +94,10 @@ class Causes(Links):
         if isinstance(event, scheduler.SlotsAssigned) and event.replaces:
             for slot, old in zip(sorted(each(event.slots)), sorted(each(event.replaces)), strict=False):
                 again = decisions.refilled(before, slot, old, event.reason)
-                self._keep(self._decision(here, again, cause_of_refill(before, old)), [slot])
+                made = self._keep(self._decision(here, again, cause_of_refill(before, old)), [slot])
+                if slot != old:
+                    self.successors[old] = slot
+                    self._tell(made, [old])
         elif isinstance(event, scaler.HostsPublished) or (isinstance(event, scaler.ScaleAccepted) and event.leaving):
             # A link of these workers, but not the cause of their later links.
             self._tell(link, slots)
