@@ -276,6 +276,9 @@ _DELETIONS = ("DeleteService", "DeleteHosts", "DeleteWorkload", "FinishWorkload"
 
 def _refused(job: Job, event: EffectRefused, at: At) -> Job:
     key, slots = refusal_key(event.effect, event.reason), each(event.slots)
+    if event.effect == "CreatePod" and slots and not (slots := slots & job.attempt.slots):
+        # The slots were released while the API server answered: nothing tries it again.
+        return job
     known = job.refusals.get(key)
     same = known is not None and known.reason == event.reason
     if known is not None and event.reason == NAME_HELD:

@@ -21,6 +21,7 @@ from shared.job.state import (
     Job,
     Refusal,
     exit_of,
+    held_by_others,
     needed_workers,
     no_longer_refused,
     running_workers,
@@ -28,7 +29,7 @@ from shared.job.state import (
     with_scaling,
     without,
 )
-from shared.job.views import PodView, alive, ended, newest_versions
+from shared.job.views import PodView, alive, ended, newest_versions, trouble
 
 replace = msgspec.structs.replace
 
@@ -62,7 +63,7 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
         return job
     job = in_epoch(job, event.epoch)
     attempt = job.attempt
-    pods, disrupted = dict(job.pods), dict(job.disrupted)
+    pods, disrupted, troubles = dict(job.pods), dict(job.disrupted), dict(job.troubles)
     tallies, vacancies, launcher = dict(attempt.tallies), dict(attempt.vacancies), attempt.launcher_gone
     failures, over, news = [*job.failures], dict[Slot, None](), dict(attempt.news)
     newest: dict[Slot, int] | None = None
@@ -78,6 +79,10 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
             newest[slot] = max(newest.get(slot, 0), pod.version)
         if pod.attempt == attempt.number and (known is None or _course(known) != _course(pod)):
             news[slot] = at.sequence
+        if pod.ready and not pod.deleting:
+            troubles.pop(pod.uid, None)
+        elif _changes(known, pod):
+            troubles[pod.uid] = at
         if pod.disruption:
             disrupted[pod.uid] = pod.disruption
         if pod.role == LAUNCHER and pod.attempt == attempt.number and ended(pod) and not pod.deleting:
@@ -115,12 +120,20 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
         attempt=attempt,
         unseen=unseen,
         pods=pods,
+        troubles=troubles,
         disrupted=disrupted,
         failures=tuple(failures[-KEPT_FAILURES:]),
         refusals=_progress(job, fresh, event),
     )
     job = _with_launcher_wait(_with_stuck(job, at), at)
     return with_minimum_checked(seen(with_milestones(job, at), at), at)
+
+
+def _changes(known: PodView | None, pod: PodView) -> bool:
+    """True if a pod that is not up has another trouble than before, or none any more, or was Ready."""
+    if known is None:
+        return bool(trouble(pod))
+    return known.ready or trouble(known) != trouble(pod)
 
 
 def _with_launcher_wait(job: Job, at: At) -> Job:
@@ -238,7 +251,7 @@ def _with_stuck(job: Job, at: At) -> Job:
     after = pods_gone(replace(job, disrupted=disrupted), [pod.uid for pod in going], at)
     launcher = any(pod.role == LAUNCHER for pod in going)
     after = with_attempt(after, launcher_lost=after.attempt.launcher_lost or (launcher and not job.over))
-    return replace(after, pods=job.pods, disrupted=job.disrupted, notices=job.notices, lost=lost)
+    return replace(after, pods=job.pods, troubles=job.troubles, disrupted=job.disrupted, notices=job.notices, lost=lost)
 
 
 def _is_stuck(job: Job, pod: PodView) -> bool:
@@ -290,6 +303,7 @@ def pods_gone(job: Job, uids: Sequence[Uid], at: At) -> Job:
         job,
         attempt=attempt,
         pods=pods,
+        troubles=_but(job.troubles, uids),
         disrupted=disrupted,
         notices=_but(job.notices, uids),
         lost=_but(job.lost, uids),
@@ -324,10 +338,8 @@ def _progress(job: Job, fresh: int, event: PodsObserved) -> Mapping[str, Refusal
     refusal, held = refusals.get("CreatePod"), job.held_names
     if not fresh:
         return refusals
-    if held is not None:
-        waiting = held.slots - {pod.slot for pod in event.pods}
-        more = {held.key: replace(held, slots=waiting, probe=held.probe * 2)} if waiting < held.slots else {}
-        refusals = {**refusals, **more} if waiting else without(refusals, held.key)
+    if held is not None and held.slots & (there := [pod.slot for pod in event.pods]):
+        refusals = held_by_others(refusals, replace(held, probe=held.probe * 2), there)
     if refusal is None or not refusal.due:
         return refusals
     filled = {pod.slot for pod in job.pods.values()}

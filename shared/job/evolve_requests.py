@@ -23,7 +23,7 @@ from shared.job.membership import Members
 from shared.job.naming import EDL_FOLDER, HOSTFILE, NO_UID, Slot, Uid
 from shared.job.request import TIMED_OUT, DrainLook, Request, Script
 from shared.job.spec import WORKER, JobSpec
-from shared.job.state import Job, hosts_seen, no_longer_refused, with_attempt, with_scaling, without
+from shared.job.state import Job, held_by_others, hosts_seen, no_longer_refused, with_attempt, with_scaling, without
 from shared.job.timers import DRAIN_CHECK
 from shared.job.views import Actor, Slots, each, indices
 
@@ -355,7 +355,9 @@ def released(job: Job, groups: tuple[Slots, ...]) -> Job:
     )
     if not job.attempt.slots - {pod.slot for pod in job.pods.values()}:
         # Without missing pods the back-off of their creation ends.
-        job = replace(job, refusals=no_longer_refused(job.refusals, ("CreatePod",)))
+        return replace(job, refusals=no_longer_refused(job.refusals, ("CreatePod",)))
+    if (held := job.held_names) is not None and held.slots & slots:
+        job = replace(job, refusals=held_by_others(job.refusals, held, slots))
     return job
 
 

@@ -222,6 +222,12 @@ REQUESTS = {
     "AlreadyThatSize": Reason("the job has that size", final=FINAL),
     "AnotherRequestRuns": Reason("an earlier request is being carried out"),
     "AnotherRequestWaits": Reason("earlier requests come first"),
+    "BeingReplaced": Reason(
+        "podNames names a worker that leaves anyway: its node is about to go",
+        "podNames names {pod}, which is being replaced, because its node is about to go; name another of {workers}",
+        FINAL,
+        since="0.2",
+    ),
     BELOW_MINIMUM: Reason(
         "the job would have fewer workers than minReplicas",
         "{workers} would be fewer than minReplicas ({minimum})",

@@ -3,7 +3,7 @@
 Mappings and sets are never changed in place.
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Literal, TypeVar
 
 import msgspec
@@ -77,6 +77,16 @@ def refusal_key(effect: str, reason: str) -> str:
 def no_longer_refused(refusals: Mapping[str, Refusal], effects: Container[str]) -> dict[str, Refusal]:
     """The refusals without those of these effects, which succeeded."""
     return {key: refusal for key, refusal in refusals.items() if refusal.effect not in effects}
+
+
+def held_by_others(refusals: Mapping[str, Refusal], held: Refusal, free: Iterable[Slot]) -> dict[str, Refusal]:
+    """The refusals in which these slots no longer wait for the name of their pod; without the refusal if none does."""
+    waiting = replace(held, slots=held.slots - free)
+    return {
+        key: waiting if key == held.key else refusal
+        for key, refusal in refusals.items()
+        if key != held.key or waiting.slots
+    }
 
 
 class Restarting(msgspec.Struct, frozen=True, gc=False):
@@ -154,6 +164,8 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     pods: Mapping[Uid, PodView] = {}
     """Every existing pod of the job, of any attempt, in the order first seen."""
+    troubles: Mapping[Uid, At] = {}
+    """Since when pods are in trouble, or on their way again after it; none for those on their way as usual, or up."""
     disrupted: Mapping[Uid, str] = {}
     """Pods that will be evicted or lose their node, with the reason."""
     notices: Mapping[Uid, tuple[Notice, ...]] = {}

@@ -104,6 +104,22 @@ ON_THE_WAY = frozenset({"", "ContainerCreating", INITIALIZING})
 """The reasons of containers that wait and that nothing hinders."""
 
 
+USUAL = ON_THE_WAY | {"ContainersNotReady"}
+"""The reasons of pods that start as they should; a readiness probe takes its time."""
+
+_OF_ONE_PULL = frozenset({"ErrImagePull", "ImagePullBackOff"})
+"""A kubelet tells them by turns while it tries to pull an image."""
+
+
+def trouble(pod: PodView) -> str:
+    """What keeps a pod from being up beside the usual; the same word for as long as it is one trouble."""
+    if pod.deleting:
+        return "deletion"
+    if ended(pod) or pod.reason in USUAL:
+        return ""
+    return "ImagePullBackOff" if pod.reason in _OF_ONE_PULL else pod.reason
+
+
 def ended(pod: PodView) -> bool:
     """True if the training container of the pod ended."""
     return pod.phase in ("Succeeded", "Failed")

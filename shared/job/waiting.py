@@ -18,13 +18,11 @@ from shared.job.policies.restart import delay
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job
 from shared.job.timers import RESTART, WAITING, passed
-from shared.job.views import ON_THE_WAY, PodView, alive, occupies
+from shared.job.views import USUAL, PodView, alive, occupies
+from shared.job.ways_out import without_finalizers
 
 WAITING_SECONDS = 10
 """What lasts longer has a reason that people are told."""
-
-_USUAL = ON_THE_WAY | {"ContainersNotReady"}
-"""The reasons of pods that start as they should; a readiness probe takes its time."""
 
 _PREVENTS = {
     "CreateSecret": "WorkersCreated",
@@ -155,26 +153,31 @@ def _of_ending_pods(job: Job) -> Wait | None:
         return None
     first = min(left, key=lambda pod: (not pod.deleting, pod.name))
     more = f", and {len(left) - 1} more" if left[1:] else ""
+    began = min((job.troubles[pod.uid] for pod in left if pod.uid in job.troubles), key=_order, default=_entered(job))
     return Wait(
         reason=reasons.PODS_TERMINATING,
-        message=f"{_ending(first)}{more}",
-        since=_entered(job),
+        message=f"{_ending(job, first)}{more}",
+        since=max(began, _entered(job), key=_order),
         slot=first.slot,
         usual=True,
     )
 
 
-def _ending(pod: PodView) -> str:
-    """`resnet-worker-1 is being deleted on node-3`, and the way out of its finalizers, or of a node that is gone."""
+def _order(at: At) -> int:
+    return at.sequence
+
+
+def _ending(job: Job, pod: PodView) -> str:
+    """`resnet-worker-1 is being deleted on node-3 since 12:00:05 UTC, and may take 30 s to end`."""
     where = f" on {pod.node}" if pod.node else ""
     if not pod.deleting:
         return f"{pod.name} still runs{where}"
+    since = f" since {known.clock}" if (known := job.troubles.get(pod.uid)) is not None else ""
+    going = f"{pod.name} is being deleted{where}{since}"
     if pod.finalizers:
-        patch = f'kubectl patch pod {pod.name} --type=merge -p \'{{"metadata":{{"finalizers":null}}}}\''
         keep = f"its finalizers keep it ({', '.join(pod.finalizers)})"
-        return f"{pod.name} is being deleted{where}; {keep}, and `{patch}` takes them off"
-    force = f"kubectl delete pod {pod.name} --force --grace-period=0"
-    return f"{pod.name} is being deleted{where}; if its node is gone, `{force}` ends it"
+        return f"{going}; {keep}, and `{without_finalizers(job.key.namespace, 'pod', pod.name)}` takes them off"
+    return f"{going}, and may take {pod.grace} s to end" if pod.grace else going
 
 
 def _of_refusals(job: Job, *effects: str) -> Wait | None:
@@ -205,7 +208,7 @@ def _of_pods(job: Job) -> Wait | None:
     first = next(hindered, None)
     if first is not None:
         message = text.with_words(f"{first.name}: {first.reason}", first.message)
-        return _of_slot(job, first.slot, first.reason, message, usual=False)
+        return _of_slot(job, first.slot, first.reason, message, first, usual=False)
     refused = _of_refusals(job, *_PREVENTS)
     if refused is not None:
         return refused
@@ -221,7 +224,7 @@ def _is_up(job: Job, slot: Slot, pod: PodView | None) -> bool:
         return False
     if pod.ready:
         return True
-    if pod.phase != "Running" or pod.reason not in _USUAL:
+    if pod.phase != "Running" or pod.reason not in USUAL:
         return False
     if slot.role == LAUNCHER:
         return True
@@ -230,7 +233,7 @@ def _is_up(job: Job, slot: Slot, pod: PodView | None) -> bool:
 
 
 def _is_hindered(pod: PodView) -> bool:
-    return alive(pod) and pod.reason not in _USUAL
+    return alive(pod) and pod.reason not in USUAL
 
 
 def _of_loss(job: Job, slot: Slot, vacancy: Vacancy, left: PodView | None) -> Wait:
@@ -238,7 +241,7 @@ def _of_loss(job: Job, slot: Slot, vacancy: Vacancy, left: PodView | None) -> Wa
     if not replacement.due(job, vacancy):
         then = f"it is replaced after a back-off of {vacancy.wait} s"
     elif left is not None and left.deleting:
-        then = _ending(left)
+        then = _ending(job, left)
     else:
         then = "it is replaced"
     message = text.with_last_words(f"{job.pod_name(slot)} {vacancy.how}; {then}", vacancy.message)
@@ -256,16 +259,18 @@ def _of_lacking(job: Job, lacking: list[Slot], pods: dict[Slot, PodView]) -> Ite
         elif pod is None:
             yield _of_slot(job, slot, reasons.PODS_MISSING, f"{name} is not created yet", usual=True)
         elif pod.deleting:
-            yield _of_slot(job, slot, reasons.PODS_TERMINATING, _ending(pod), usual=True)
+            yield _of_slot(job, slot, reasons.PODS_TERMINATING, _ending(job, pod), pod, usual=True)
         else:
             reason = pod.reason or pod.phase
-            yield _of_slot(job, slot, reason, text.with_words(f"{name}: {reason}", pod.message), usual=True)
+            yield _of_slot(job, slot, reason, text.with_words(f"{name}: {reason}", pod.message), pod, usual=True)
 
 
-def _of_slot(job: Job, slot: Slot, reason: str, message: str, *, usual: bool) -> Wait:
+def _of_slot(job: Job, slot: Slot, reason: str, message: str, pod: PodView | None = None, *, usual: bool) -> Wait:
     refill, assigned = job.attempt.refilled.get(slot), job.attempt.assigned
-    since = refill.at if refill is not None else assigned
-    if since is None or (slot in job.scaling.arriving and refill is None):
-        since = _entered(job)
+    since = job.troubles.get(pod.uid) if pod is not None else None
+    if since is None:
+        since = refill.at if refill is not None else assigned
+        if since is None or (slot in job.scaling.arriving and refill is None):
+            since = _entered(job)
     condition = "LauncherCreated" if slot.role == LAUNCHER else "WorkersReady"
     return Wait(reason=reason, message=message, since=since, condition=condition, slot=slot, usual=usual)

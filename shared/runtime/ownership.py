@@ -14,6 +14,7 @@ from shared.frameworks.scale_requests import selected
 from shared.job.naming import ATTEMPT, JOB_UID, NO_UID, JobKey
 from shared.job.reasons import NAME_HELD, NOT_OURS
 from shared.job.state import Job
+from shared.job.ways_out import forced_deletion, without_finalizers
 from shared.untrusted import whole_number
 
 QUICK_SECONDS = 0.3
@@ -107,7 +108,7 @@ async def must_be_asked_of(
 def _held(meta: Metadata, job: Job, what: str, node: str) -> str:
     """Which object holds the name, since when it is being deleted, what keeps it, and the way out."""
     kind, _, _ = what.rpartition(" ")
-    owner, at = meta.controller, f"{kind.replace(' ', '')} {meta.name} -n {job.key.namespace}"
+    owner = meta.controller
     if is_controlled(meta, job.key):
         attempt = whole_number((meta.labels or {}).get(ATTEMPT, ""))
         whose = f"attempt {attempt + 1}" if attempt not in (None, job.attempt.number) else "the same slot"
@@ -123,14 +124,17 @@ def _held(meta: Metadata, job: Job, what: str, node: str) -> str:
     grace = meta.deletion_grace_period_seconds or 0
     waits += f", which is being deleted since {until - timedelta(seconds=grace):%Y-%m-%dT%H:%M:%SZ}"
     if meta.finalizers:
-        patch = f'kubectl patch {at} --type=merge -p \'{{"metadata":{{"finalizers":null}}}}\''
+        patch = without_finalizers(job.key.namespace, kind.replace(" ", ""), meta.name)
         return f"{waits}; its finalizers keep it ({', '.join(meta.finalizers)}), and {patch} takes them off"
     if grace:
         waits += f" with {grace} s to end"
-    if not node:
+    force = forced_deletion(job.key.namespace, meta.name)
+    if meta.uid in job.lost:
+        return f"{waits}; node {node} does not answer; if its machine is off for good: {force}"
+    if not node or is_controlled(meta, job.key):
         return waits
-    ends = f"kubectl delete {at} --force --grace-period=0 ends it if the node is gone for good"
-    return f"{waits}; node {node} has not said that it has ended, and {ends}"
+    # This job's history knows of no node on which only pods of others are.
+    return f"{waits}; if it is there after that and the machine of node {node} is off for good: {force}"
 
 
 def conflict(what: str, meta: Metadata) -> Refused:

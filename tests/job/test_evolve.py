@@ -416,6 +416,20 @@ def test_a_name_that_is_held_stands_beside_a_refusal_of_the_others_until_its_own
     assert not given(*a_created_job(workers=4), held, pods(worker(1), worker(2))).job.refusals
 
 
+def test_a_name_that_is_held_is_forgotten_with_its_slot():
+    held = EffectRefused(effect="CreatePod", reason="NameHeld", slots=(workers(2, 3),), message="resnet-worker-2 waits")
+    growing = [*a_running_job(workers=2), *scaling_out(2, 3, 4), held]
+    one = given(*growing, SlotsReleased(slots=(workers(2),))).job.held_names
+    assert one is not None
+    assert one.slots == {worker(3).slot}
+    taken_back = ScaleFailed(request=R1, reason="DeadlineExceeded", released=(workers(2, 3, 4),))
+    lost = PodsGone(uids=(Uid("pod-1"),))
+    again = SlotsAssigned(slots=(workers(5),), replaces=(workers(1),), reason="WorkersReplaced")
+    for story in ([*growing, taken_back], [*growing, lost, again, taken_back]):
+        assert not given(*story).job.refusals
+        assert not given(*story, held).job.refusals, "the API server answered after the release"
+
+
 @pytest.mark.parametrize(
     ("effect", "fact"),
     [

@@ -9,7 +9,7 @@ from shared.job.events.status import JobRestarting, JobSuspending
 from shared.job.events.watcher import JobDeleting, PodsGone, PodsObserved, TimePassed
 from shared.job.spec import LAUNCHER
 from shared.job.timing import next_due
-from shared.job.views import Slots
+from shared.job.views import PodView, Slots
 from shared.job.waiting import Wait, told, waiting
 from tests.kit.builders import (
     a_created_job,
@@ -89,17 +89,16 @@ def lost(**more: object) -> list[AnyEvent]:
             id="the kubelet waits before it begins a worker again",
         ),
         pytest.param(
-            [*a_running_job(2), pods(worker(1, version=30, deleting=True, node="node-1"))],
+            [*a_running_job(2), pods(worker(1, version=30, deleting=True, grace=30, node="node-1"))],
             "PodsTerminating",
-            "resnet-worker-1 is being deleted on node-1; if its node is gone, "
-            "`kubectl delete pod resnet-worker-1 --force --grace-period=0` ends it",
+            "resnet-worker-1 is being deleted on node-1 since 00:00:11 UTC, and may take 30 s to end",
             id="a worker is being deleted",
         ),
         pytest.param(
             [*a_running_job(2), pods(worker(1, version=30, deleting=True, finalizers=("a/b", "c")))],
             "PodsTerminating",
-            "resnet-worker-1 is being deleted; its finalizers keep it (a/b, c), and `kubectl patch pod resnet-worker-1"
-            """ --type=merge -p '{"metadata":{"finalizers":null}}'` takes them off""",
+            "resnet-worker-1 is being deleted since 00:00:11 UTC; its finalizers keep it (a/b, c), and `kubectl patch "
+            """pod -n team-a resnet-worker-1 --type=merge -p '{"metadata":{"finalizers":null}}'` takes them off""",
             id="finalizers keep a worker",
         ),
         pytest.param(
@@ -168,6 +167,66 @@ def test_what_is_usual_is_told_after_ten_seconds_and_the_rest_at_once():
     stuck = [*a_created_job(2), pods(worker(0), worker(1, phase="Pending", reason="ImagePullBackOff"))]
     assert told(given(*stuck).job) is not None
     assert "Waiting" not in [timer.name for timer in next_due(given(*stuck).job)]
+
+
+LATE = {"phase": "Pending", "version": 40}
+
+
+@pytest.mark.parametrize(
+    ("before", "late", "usual"),
+    [
+        pytest.param(
+            [*a_created_job(2), pods(worker(0, **CREATING), worker(1))],
+            worker(0, reason="ImagePullBackOff", **LATE),
+            False,
+            id="a pull that fails long after the start",
+        ),
+        pytest.param(
+            [*a_created_job(2), pods(worker(0, phase="Pending", reason="Unschedulable"), worker(1))],
+            worker(0, reason="CreateContainerConfigError", **LATE),
+            False,
+            id="another trouble after the first",
+        ),
+        pytest.param(
+            [*a_created_job(2), pods(worker(0, phase="Pending", reason="Unschedulable"), worker(1))],
+            worker(0, reason="ContainerCreating", **LATE),
+            True,
+            id="a pod that found its node at last",
+        ),
+        pytest.param(
+            [*a_created_job(2), pods(worker(0), worker(1))],
+            worker(0, version=40, ready=False, reason="ContainersNotReady"),
+            True,
+            id="a worker that was Ready before the launcher began",
+        ),
+        pytest.param(a_running_job(2), worker(0, version=40, deleting=True), True, id="a deletion while the job runs"),
+        pytest.param(
+            a_running_job(2),
+            worker(0, version=40, ready=False, reason="CrashLoopBackOff"),
+            False,
+            id="a member that fails in place",
+        ),
+    ],
+)
+def test_what_comes_late_is_told_from_then_on(before: list[AnyEvent], late: PodView, usual: bool):
+    anchors = {timer.anchor for timer in next_due(given(*before).job) if timer.name == "Waiting"}
+    before = [*before, *(TimePassed(anchor=anchor, timer="Waiting") for anchor in anchors)]
+    wait = of(*before, pods(late))
+    assert (wait.since.sequence, wait.usual) == (len(before) + 1, usual)
+    assert told(given(*before, pods(late)).job) == (None if usual else wait)
+
+
+def test_a_pull_that_is_tried_again_and_again_is_one_trouble():
+    story = [*a_created_job(1), pods(worker(0, phase="Pending", reason="ErrImagePull"))]
+    again = [pods(worker(0, phase="Pending", reason="ImagePullBackOff", version=40))]
+    assert of(*story, *again).since == of(*story).since
+
+
+def test_workers_that_start_as_usual_have_one_moment():
+    story = [*a_created_job(2), pods(worker(0, **CREATING))]
+    later = [*story, pods(worker(0, version=11, ready=False, reason="ContainersNotReady"), worker(1, **CREATING))]
+    ready = [*later, pods(worker(0, version=12))]
+    assert of(*story).since == of(*later).since == of(*ready).since
 
 
 def test_the_next_attempt_waits_for_the_pods_of_the_last_one_once_its_back_off_is_over():

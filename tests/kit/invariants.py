@@ -177,6 +177,8 @@ class LogChecker:
         leaving = {job.attempt.worker_slot(member.index) for member in event.leaving}
         if strangers := leaving - {*job.attempt.workers, *job.attempt.vacancies}:
             self.fault(f"I13 {job.key} accepted at {sequence} that {sorted(strangers)} leave, which are no workers")
+        if twice := leaving & job.attempt.replaced_ahead:
+            self.fault(f"I13 {job.key} accepted at {sequence} that {sorted(twice)} leave, which are being replaced")
         request = job.scaling.requests[event.request]
         names = {job.pod_name(slot) for slot in leaving}
         if request.spec is not None and request.spec.pod_names and names != {*request.spec.pod_names}:

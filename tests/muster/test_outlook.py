@@ -106,8 +106,7 @@ def sentence(*events: AnyEvent, word: str = "") -> str:
         ),
         pytest.param(
             [*a_running_job(of_workers="OnFailure"), DELETED, published(2, 1)],
-            "Running, 1 of 2 workers in the hosts files: resnet-worker-0 is being deleted; if its node is gone, "
-            "`kubectl delete pod resnet-worker-0 --force --grace-period=0` ends it",
+            "Running, 1 of 2 workers in the hosts files: resnet-worker-0 is being deleted since 00:00:11 UTC",
             id="a worker that a person deletes, at once",
         ),
         pytest.param(

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from services.scheduler.core.effects import CreatePod
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.scaler import HostsPublished, ScaleAccepted, WorkersReleased
+from shared.job.events.scaler import HostsPublished, ScaleAccepted, ScaleRejected, WorkersReleased
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.watcher import DisruptionNoticed, PodsGone, TimePassed
 from shared.job.naming import Uid
@@ -13,7 +13,18 @@ from shared.job.spec import LAUNCHER
 from shared.job.steps import Record
 from shared.job.timing import next_due
 from shared.job.views import ranges
-from tests.kit.builders import a_ready_job, a_running_job, a_spec, observed, pods, scale_out, worker, workers
+from tests.kit.builders import (
+    R1,
+    a_ready_job,
+    a_running_job,
+    a_spec,
+    observed,
+    pods,
+    scale_in,
+    scale_out,
+    worker,
+    workers,
+)
 from tests.kit.groups import a_running_group
 from tests.kit.stories import given, scaler, scheduler
 
@@ -117,6 +128,16 @@ def test_a_job_that_moves_may_grow_to_its_maximum():
     events = [*a_running_job(workers=3, most=4), announced(1), replacements(3, of=(1,)), scale_out(1)]
     accepted = [step.event for step in given(*events).steps(scaler) if isinstance(step, Record)]
     assert [type(event) for event in accepted] == [ScaleAccepted]
+
+
+def test_a_scale_in_does_not_name_a_worker_that_its_replacement_makes_leave():
+    names = ("resnet-worker-0", "resnet-worker-2")
+    told = "podNames names resnet-worker-2, which is being replaced, because its node is about to go; name another of"
+    for meanwhile in ([], [pods(worker(3), worker(4))]):
+        rejected = ScaleRejected(request=R1, reason="BeingReplaced", message=f"{told} 0,3-4")
+        given(*MOVING, *meanwhile, scale_in(names=names)).then_among_others(scaler, Record(rejected))
+    other = [step.event for step in given(*MOVING, scale_in(names=names[:1])).steps(scaler) if isinstance(step, Record)]
+    assert [event.leaving[0].index for event in other if isinstance(event, ScaleAccepted)] == [0]
 
 
 def test_a_job_that_has_not_run_is_replaced_at_once_as_before():

@@ -7,7 +7,9 @@ import pytest
 
 from shared.cluster.objects import Metadata
 from shared.errors import Refused, Transient
-from shared.job.naming import ATTEMPT, JOB_UID
+from shared.job.events.event import At
+from shared.job.lost_nodes import LostNode
+from shared.job.naming import ATTEMPT, JOB_UID, Uid
 from shared.job.reasons import NAME_HELD
 from shared.job.state import Job
 from shared.runtime.ownership import QUICK_SECONDS, is_controlled, must_be_controlled
@@ -70,6 +72,7 @@ def test_what_lets_go_soon_is_waited_for(meta: Metadata | None, same: bool):
     assert trouble.value.reason == (NAME_HELD if meta is not None else "")
 
 
+FORCE = "kubectl delete pod -n team-a resnet-worker-0 --force --grace-period=0"
 OF_A_NAME = "pod resnet-worker-0 waits for the pod of that name of"
 OF_AN_EARLIER_JOB = f"{OF_A_NAME} an earlier TrainingJob resnet (uid uid-0)"
 GOES = ", which is being deleted since 2029-12-31T23:59:30Z"
@@ -82,15 +85,15 @@ FINALIZERS = ("example.com/keep",)
         pytest.param(
             an_object("uid-0", going=True, grace=30),
             "node-1",
-            f"{OF_AN_EARLIER_JOB}{GOES} with 30 s to end; node node-1 has not said that it has ended, and kubectl "
-            "delete pod resnet-worker-0 -n team-a --force --grace-period=0 ends it if the node is gone for good",
+            f"{OF_AN_EARLIER_JOB}{GOES} with 30 s to end; if it is there after that and the machine of node node-1 "
+            f"is off for good: {FORCE}",
             id="an earlier job's, on a node",
         ),
         pytest.param(
             an_object("uid-0", going=True, grace=30, finalizers=FINALIZERS),
             "node-1",
             f"{OF_AN_EARLIER_JOB}{GOES}; its finalizers keep it (example.com/keep), and kubectl patch "
-            """pod resnet-worker-0 -n team-a --type=merge -p '{"metadata":{"finalizers":null}}' takes them off""",
+            """pod -n team-a resnet-worker-0 --type=merge -p '{"metadata":{"finalizers":null}}' takes them off""",
             id="an earlier job's with finalizers",
         ),
         pytest.param(
@@ -104,6 +107,12 @@ FINALIZERS = ("example.com/keep",)
             "",
             f"{OF_A_NAME} the same slot{GOES} with 30 s to end",
             id="of the same slot",
+        ),
+        pytest.param(
+            an_object("uid-1", going=True, grace=30),
+            "node-1",
+            f"{OF_A_NAME} the same slot{GOES} with 30 s to end",
+            id="of the same slot, on a node that answers",
         ),
         pytest.param(
             an_object("uid-1", going=True, grace=30, attempt="2"),
@@ -123,6 +132,14 @@ def test_whose_a_held_name_is_and_what_frees_it_is_said(meta: Metadata, node: st
     with pytest.raises(Transient) as trouble:
         must_be_controlled(meta, JOB, "pod resnet-worker-0", node=node)
     assert trouble.value.words == words
+
+
+def test_a_pod_of_the_job_on_a_lost_node_needs_a_person_or_the_node():
+    node = LostNode(node="node-1", reason="NodeUnreachable", since="", at=At(1, "2030-01-01T00:00:00Z"))
+    lost = msgspec.structs.replace(JOB, lost={Uid("pod-0"): node})
+    with pytest.raises(Transient) as trouble:
+        must_be_controlled(an_object("uid-1", going=True), lost, "pod resnet-worker-0", node="node-1")
+    assert trouble.value.words.endswith(f"node node-1 does not answer; if its machine is off for good: {FORCE}")
 
 
 @pytest.mark.parametrize(

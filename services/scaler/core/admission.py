@@ -63,9 +63,8 @@ def _of_request(job: Job, request: Request, spec: ScaleSpec, policy: Policy) -> 
             return rejected
         new = scale_out.new_slots(job, count)
         return ScaleAccepted(request=request.uid, kind="ScaleOut", added=new, deadline=spec.timeout_seconds, drain=0)
-    if strangers := _strangers(job, spec.pod_names):
-        present = range_words(ranges([slot.index for slot in job.attempt.workers]))
-        return _rejected(request, "NoSuchWorker", pod=strangers[0], workers=present)
+    if rejected := _wrong_name(job, request, spec.pod_names):
+        return rejected
     leaving = _named(job, spec.pod_names) if spec.pod_names else scale_in.victims(job, spec.count or 0)
     if not leaving:
         return _rejected(request, "NothingToDelete")
@@ -100,10 +99,21 @@ def _of_edit(job: Job, request: Request, size: int, policy: Policy) -> ScaleAcce
     return ScaleSucceeded(request=request.uid, reason="AlreadyThatSize")
 
 
-def _strangers(job: Job, names: tuple[str, ...]) -> list[str]:
-    """The names that no worker of this job has; names are compared whole."""
-    workers = {job.worker_name(slot.index) for slot in job.attempt.workers}
-    return [name for name in names if name not in workers]
+def _wrong_name(job: Job, request: Request, names: tuple[str, ...]) -> ScaleRejected | None:
+    """The rejection for the first name that no worker of this job has, or whose worker is being replaced.
+
+    A worker that is being replaced ahead leaves anyway: without it the job has as many workers as with it.  Names are
+    compared whole.
+    """
+    workers, ahead = job.attempt.workers, job.attempt.replaced_ahead
+    known: set[str] = {job.worker_name(slot.index) for slot in workers}
+    replaced: set[str] = {job.worker_name(slot.index) for slot in ahead}
+    for name in names:
+        if name not in known or name in replaced:
+            present = range_words(ranges([slot.index for slot in workers - ahead]))
+            reason = "BeingReplaced" if name in known else "NoSuchWorker"
+            return _rejected(request, reason, pod=name, workers=present)
+    return None
 
 
 def _named(job: Job, names: tuple[str, ...]) -> tuple[Member, ...]:

@@ -16,6 +16,7 @@ from shared.job.sorted_set import SortedSet
 from shared.job.state import Job
 from shared.job.timers import FORCED_DELETION, passed
 from shared.job.views import PodView
+from shared.job.ways_out import forced_deletion
 
 
 def silent(job: Job) -> SortedSet[Slot]:
@@ -114,10 +115,9 @@ def _way_out(job: Job, pods: list[PodView]) -> str:
     if seconds is not None and known.terminating is not None:
         return f"{told}, and by force {seconds} s after {known.terminating.clock} at the earliest"
     names = " ".join(pod.name for pod in held[: text.MOST_NAMED]) + (" ..." if held[text.MOST_NAMED :] else "")
-    command = f"kubectl delete pod -n {job.key.namespace} {names} --force --grace-period=0"
     # The kubelet of a node that is not ready is there, and may yet end them.
     when = "its machine is off for good" if known.reason == UNREACHABLE else f"{'it stays' if one else 'they stay'}"
-    return f"{told}; if {when}: {command}"
+    return f"{told}; if {when}: {forced_deletion(job.key.namespace, names)}"
 
 
 def _names(pods: list[PodView]) -> str:
