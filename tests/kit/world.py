@@ -28,7 +28,9 @@ from shared.frameworks.scale_requests import REQUESTS, SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.fold import Histories, History
 from shared.job.naming import JobKey
+from shared.job.policies.back_off import LONGEST_EFFECT_SECONDS
 from shared.job.state import Job
+from shared.runtime.queue import LONGEST_RETRY_SECONDS
 from tests.kit.kubelet import NAMESPACE, Kubelet
 from tests.kit.services import AUTHORS, Services, wall_clock
 from tests.memory.cluster import MemoryCluster, Weather
@@ -38,8 +40,8 @@ from tests.memory.watching import At, Held
 
 Document = dict[str, Any]
 
-PATIENCE_SECONDS = 30.0
-"""Longer than the first back-off of a restart."""
+PATIENCE_SECONDS = 2 * max(1.5 * LONGEST_RETRY_SECONDS, LONGEST_EFFECT_SECONDS)
+"""Longer than any retry, with its jitter: what holds after a retry is no failure."""
 MOST_EVENTS = 5_000
 """More than any story here has."""
 

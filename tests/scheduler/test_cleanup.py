@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from services.scheduler.core.effects import DeleteJob, DeletePod, DeleteSecret, DeleteService
+from shared.job.events.refused import EffectRefused
 from shared.job.events.scheduler import JobExpired, SlotsReleased
 from shared.job.events.status import JobFailed, JobSucceeded
 from shared.job.events.watcher import JobDeleting, JobGone, TimePassed
@@ -14,7 +15,7 @@ from shared.job.timing import next_due
 from shared.job.views import Slots
 from tests.kit.builders import a_running_job, exited, launcher, pods, worker, workers
 from tests.kit.histories import KEY
-from tests.kit.replicas import TOGETHER, a_replicated_spec, a_running_replicated_job, ended
+from tests.kit.replicas import TOGETHER, a_created_replicated_job, a_replicated_spec, a_running_replicated_job, ended
 from tests.kit.stories import given, scheduler
 
 END = [pods(launcher(version=30, phase="Succeeded", exits=exited(0))), JobSucceeded(reason="TrainingJobSucceeded")]
@@ -65,6 +66,21 @@ def test_a_failed_job_and_one_whose_leader_ends_with_all_others_are_cleaned_up_a
     ):
         story = [*a_running_replicated_job(spec), ended("chief", 0, int(isinstance(end, JobFailed))), end]
         given(*story).then(scheduler, Record(SlotsReleased(slots=everyone, reason="CleanPodPolicyRunning")))
+
+
+def test_the_service_of_a_single_pod_goes_when_its_pod_is_gone_or_never_came():
+    spec = replace(a_replicated_spec(), clean_pod_policy="Running")
+    refused = EffectRefused(effect="CreatePod", slots=(workers(1),), reason="Invalid", permanent=True)
+    created = a_created_replicated_job(spec)
+    failed = [*created, refused, JobFailed(reason="Invalid")]
+    services = [child.name for child in given(*failed).job.children.values()]
+    assert services
+    given(*failed).then_among_others(scheduler, *(DeleteService(name, Uid(name)) for name in services))
+    # Pods that are there keep theirs, and so does a job that keeps its pods.
+    over = [*a_running_replicated_job(spec), ended("chief", 0, 0), JobSucceeded(reason="TrainingJobSucceeded")]
+    assert not any(isinstance(step, DeleteService) for step in given(*over).steps(scheduler))
+    kept = [*a_created_replicated_job(replace(spec, clean_pod_policy="None")), *failed[len(created) :]]
+    assert not any(isinstance(step, DeleteService) for step in given(*kept).steps(scheduler))
 
 
 def test_none_keeps_all_pods():

@@ -23,7 +23,6 @@ from shared.frameworks.queueing import (
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.policies.back_off import LONGEST_EFFECT_SECONDS
-from shared.runtime.queue import LONGEST_RETRY_SECONDS
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World, a_scale_out, a_training_job
 
@@ -275,7 +274,6 @@ async def test_kueue_that_is_away_for_an_hour_disturbs_no_job_and_finds_all_that
         await world.phase("Succeeded")
         world.store.admit(WORKLOADS, lambda before, after: None)
         await world.is_condition("1", "Finished", "True")
-        await world.pass_seconds(1.5 * LONGEST_RETRY_SECONDS)
         await world.until(lambda: len(world.store.find(WORKLOADS, NAMESPACE)) == 2, "a Workload of the late job")
 
 

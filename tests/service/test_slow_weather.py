@@ -14,7 +14,6 @@ from shared.eventlog import Entry
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.process.health import Health
-from shared.runtime.queue import LONGEST_RETRY_SECONDS
 from tests.kit.services import AUTHORS
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World, a_scale_in, a_scale_out, a_training_job
@@ -167,7 +166,6 @@ async def test_a_status_that_is_not_written_in_time_is_reported_until_it_is_writ
         assert re.fullmatch(r"1 status document .* for up to \d\d s: the API server answers too slowly, or fails", told)
         assert len(known.runtime._acts._waiting) == 1
         stuck.over = True
-        await world.pass_seconds(1.5 * LONGEST_RETRY_SECONDS)
         await world.phase("Running")
         assert known.report().warnings == ()
         await world.quiet()

@@ -180,7 +180,16 @@ def _services(job: Job) -> Iterator[Step]:
 
 
 def _idle_services(job: Job) -> Iterator[Step]:
-    """Delete Services of released slots while the attempt runs; between attempts and after the end they stay."""
+    """Delete Services of released slots while the attempt runs; between attempts they stay.
+
+    After the end those of single pods go with them: a pod that was never made, or that cleanPodPolicy took, has none.
+    """
+    if job.over and job.spec is not None and job.spec.clean_pod_policy != "None" and job.has_service_per_pod:
+        there = {service_name(job.key.name), *(pod.name for pod in job.pods.values())}
+        for child in job.children.values():
+            if child.kind == "Service" and child.ours and child.name not in there:
+                yield DeleteService(child.name, child.uid)
+        return
     if (_has_one_service(job) and not job.adopted) or not job.attempt.begun or job.over or job.between_attempts:
         return
     kept: set[str] = {job.pod_name(slot) for slot in _with_own_service(job, job.attempt.unreleased)}
