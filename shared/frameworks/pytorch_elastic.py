@@ -5,10 +5,11 @@ from typing import NamedTuple
 
 from shared.frameworks.definition import Document
 from shared.frameworks.reading import MOST_WORKERS, Fields
+from shared.frameworks.rendezvous import C10D
 from shared.frameworks.schemas import ANYTHING, BOOLEAN, TEXT, choice, number, rule
 
 FIELD = "elasticPolicy"
-BACKENDS = ("", "c10d", "etcd", "etcd-v2")
+BACKENDS = ("", C10D, "etcd", "etcd-v2")
 """The rendezvous backends of upstream; empty means absent."""
 
 HIGHEST_PORT = 65535
@@ -79,7 +80,7 @@ class Elastic(NamedTuple):
     @property
     def needs_store(self) -> bool:
         """True if torchrun serves the store itself, and the user names no place for it."""
-        return self.backend == "c10d" and not self.host and not self.standalone
+        return self.backend == C10D and not self.host and not self.standalone
 
     def environment(self, host: str, port: int) -> dict[str, str]:
         """The variables that torchrun reads; the store is at `host` and `port` unless the policy says otherwise."""
@@ -115,7 +116,7 @@ def elastic_policy(spec: Fields, replicas: int) -> Elastic | None:
     return Elastic(
         least=least or most or replicas,
         most=most or least or replicas,
-        backend=policy.choice("rdzvBackend", BACKENDS, "", reason="UnknownRendezvousBackend") or "c10d",
+        backend=policy.choice("rdzvBackend", BACKENDS, "", reason="UnknownRendezvousBackend") or C10D,
         host=_host(policy),
         port=policy.integer("rdzvPort", least=1, most=HIGHEST_PORT) or 0,
         id=policy.text("rdzvId"),

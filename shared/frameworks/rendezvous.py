@@ -27,6 +27,9 @@ RESOURCES: Document = {
 
 GRACE_SECONDS = 5
 
+C10D = "c10d"
+"""The backend of torchrun whose store this is."""
+
 _PROGRAM = """\
 import signal, sys
 from torch.distributed import TCPStore
@@ -59,9 +62,13 @@ done
 _PROGRAMS = re.compile(r"""([^\s"'=;&|()]*/bin/)(?:activate|torchrun|accelerate|python[0-9.]*)\b""")
 """The folder of a program in a command, from which its Python comes."""
 
-_ENDPOINT = re.compile(r"--(?:rdzv[-_](?:endpoint|backend)|standalone|master[-_]addr)\b")
-"""Options of torchrun that win over the variables."""
-_VARIABLES = frozenset({"PET_RDZV_ENDPOINT", "PET_RDZV_BACKEND", "PET_STANDALONE"})
+_OPTIONS = re.compile(
+    r"""(?<!\S)["']?--(rdzv[-_]endpoint|main[-_]process[-_]ip|rdzv[-_]backend|standalone)(?![\w-])[=\s]*["']?([^\s"']*)"""
+)
+"""Options of torchrun and accelerate that win over the variables, with their values.
+
+An address without another backend (`--master-addr`) is none of them: torchrun does not heed it then.
+"""
 
 _OF_POD = (
     *("nodeSelector", "tolerations", "runtimeClassName", "schedulerName", "priorityClassName", "preemptionPolicy"),
@@ -96,9 +103,9 @@ def rendezvous_role(job: str, container: str) -> RoleSpec:
 def brings_its_own(template: Any, container: str) -> bool:
     """True if the training container tells torchrun of another rendezvous; for any JSON."""
     found = _container(template, container)
-    if any(variable.get("name") in _VARIABLES for variable in _objects(found.get("env"))):
-        return True
-    return any(_ENDPOINT.search(word) for word in _words(found))
+    said = [(str(variable.get("name")), str(variable.get("value", ""))) for variable in _objects(found.get("env"))]
+    said += [(match[1], match[2]) for match in _OPTIONS.finditer(" ".join(_words(found)))]
+    return any(_is_another(name.removeprefix("PET_").lower().replace("-", "_"), value) for name, value in said)
 
 
 def rendezvous_pod(
@@ -139,6 +146,14 @@ def rendezvous_pod(
     slot = (JOB_UID, ATTEMPT, framework.role_label, framework.index_label)
     pod["metadata"]["labels"] = labels | {name: pod["metadata"]["labels"][name] for name in slot}
     return pod
+
+
+def _is_another(option: str, value: str) -> bool:
+    if option == "rdzv_backend":
+        return value != C10D and "PET_RDZV_BACKEND" not in value
+    return option in {"standalone", "main_process_ip"} or (
+        option == "rdzv_endpoint" and "PET_RDZV_ENDPOINT" not in value
+    )
 
 
 def _container(template: Any, name: str) -> Document:

@@ -18,7 +18,7 @@ from shared.frameworks.definition import Definition, Document
 from shared.frameworks.framework import Framework, PodContext, key_of, slot_labels
 from shared.frameworks.pods import pod_of
 from shared.frameworks.pytorch_elastic import UNSHARED
-from shared.frameworks.rendezvous import rendezvous_name, rendezvous_pod
+from shared.frameworks.rendezvous import C10D, rendezvous_name, rendezvous_pod
 from shared.frameworks.runtimes import Reference, Without, runtime_of, why_without
 from shared.frameworks.takeover import Inherited, TakeOver
 from shared.frameworks.trainer_schemas import CLUSTER_RUNTIMES, GROUP, KINDS_OF_RUNTIMES, RUNTIMES, TRAIN_JOB, VERSION
@@ -233,7 +233,7 @@ class TrainJob(Framework):
                 return {
                     "PET_NNODES": f"{least}:{most}",
                     "PET_NPROC_PER_NODE": found["PET_NPROC_PER_NODE"],
-                    "PET_RDZV_BACKEND": "c10d",
+                    "PET_RDZV_BACKEND": C10D,
                     "PET_RDZV_ENDPOINT": f"{self._rendezvous(context) or master}:{PORT}",
                     "PET_RDZV_ID": context.key.name,
                     **UNSHARED,

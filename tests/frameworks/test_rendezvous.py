@@ -20,6 +20,7 @@ TEMPLATE = "spec.pytorchReplicaSpecs.Worker.template"
 POD = f"{TEMPLATE}.spec"
 CONTAINER = f"{POD}.containers[0]"
 SERVED = Slot(0, RENDEZVOUS, 0)
+OURS = "${PET_RDZV_ENDPOINT}"
 
 
 def has_one(document: Document) -> bool:
@@ -69,6 +70,42 @@ def of_torch(runtime: Document, slot: Slot, **job: Any) -> Document:
         pytest.param(
             changed(ELASTIC, f"{CONTAINER}.args", ["--rdzv_backend", "static", "train.py"]), False, id="another backend"
         ),
+        pytest.param(
+            changed(ELASTIC, f"{CONTAINER}.command", ["torchrun", "--rdzv-backend=c10d", "train.py"]),
+            True,
+            id="the backend that it has, without a place",
+        ),
+        pytest.param(
+            changed(ELASTIC, f"{CONTAINER}.command", ["sh", "-c", 'torchrun --rdzv_backend "c10d" --master_addr=a t']),
+            True,
+            id="an address that torchrun heeds with another backend alone",
+        ),
+        pytest.param(
+            changed(ELASTIC, f"{CONTAINER}.env", [{"name": "PET_RDZV_BACKEND", "value": "c10d"}]),
+            True,
+            id="the backend that it has, in a variable",
+        ),
+        pytest.param(
+            changed(ELASTIC, f"{CONTAINER}.args", ["--rdzv-backend=$(PET_RDZV_BACKEND)", "--rdzv-endpoint", OURS]),
+            True,
+            id="our own variables in the command",
+        ),
+        pytest.param(
+            changed(ELASTIC, f"{CONTAINER}.args", ["--rdzv-backend=c10d", "--rdzv-endpoint=$(MASTER_ADDR):29500"]),
+            False,
+            id="the backend that it has, at a place in a variable",
+        ),
+        pytest.param(
+            changed(ELASTIC, f"{CONTAINER}.env", [{"name": "MASTER_ADDR", "value": "store"}]),
+            True,
+            id="an address of the training's own",
+        ),
+        pytest.param(
+            changed(ELASTIC, f"{CONTAINER}.args", ["launch", "--rdzv_backend=c10d", "--main_process_ip=store", "t.py"]),
+            False,
+            id="a place that accelerate hands on",
+        ),
+        pytest.param(changed(ELASTIC, f"{CONTAINER}.args", ["--standalone", "t.py"]), False, id="alone, by an option"),
     ],
 )
 def test_a_group_whose_user_names_no_store_has_a_rendezvous(document: Document, *, expected: bool):

