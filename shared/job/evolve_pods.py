@@ -13,10 +13,11 @@ from shared.job.lost_nodes import UNREACHABLE, LostNode
 from shared.job.milestones import with_milestones
 from shared.job.naming import Slot, Uid
 from shared.job.policies.back_off import before_start
-from shared.job.policies.replacement import back_off, losses_before
+from shared.job.policies.replacement import back_off, losses_before, without_store
 from shared.job.policies.success import succeeded
+from shared.job.reasons import RENDEZVOUS_LOST
 from shared.job.sorted_set import SortedSet
-from shared.job.spec import LAUNCHER
+from shared.job.spec import LAUNCHER, RENDEZVOUS
 from shared.job.state import (
     Job,
     Refusal,
@@ -67,6 +68,7 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
     tallies, vacancies, launcher = dict(attempt.tallies), dict(attempt.vacancies), attempt.launcher_gone
     failures, over, news = [*job.failures], dict[Slot, None](), dict(attempt.news)
     newest: dict[Slot, int] | None = None
+    storeless: bool | None = None
     fresh = 0
     for pod in event.pods:
         known = pods.get(pod.uid)
@@ -99,7 +101,10 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
             if pod.role != LAUNCHER and slot not in attempt.replaced_ahead:
                 # A kubelet may lose the status of a container that ran.
                 ran = pod.ran or (known is not None and known.phase == "Running")
-                vacancies[slot], failure = _lost(job, replace(pod, ran=ran), disrupted.get(pod.uid), at)
+                if storeless is None:
+                    storeless = without_store(job, {**job.pods, **{pod.uid: pod for pod in event.pods}}.values())
+                disruption = disrupted.get(pod.uid) or (RENDEZVOUS_LOST if storeless else None)
+                vacancies[slot], failure = _lost(job, replace(pod, ran=ran), disruption, at)
                 if not vacancies[slot].succeeded:
                     failures.append(failure)
     attempt = replace(
@@ -178,6 +183,8 @@ def _lost(job: Job, pod: PodView, disruption: str | None, at: At) -> tuple[Vacan
     reason = said or (end.reason if end else "") or ("Deleted" if pod.deleting else "Failed")
     message = end.message if end and end.message else pod.message if said else ""
     done, losses = succeeded(job, pod), losses_before(job, pod.slot)
+    if disruption == RENDEZVOUS_LOST and (done or pod.role == RENDEZVOUS):
+        disruption = None
     blameless = pod.deleting or disruption is not None
     vacancy = Vacancy(
         at=at,

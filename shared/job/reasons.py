@@ -167,6 +167,8 @@ PODS = {
 }
 """Why a pod waits or ended, in the words of kube-scheduler and kubelet; their own message says it better."""
 
+RENDEZVOUS_LOST = "RendezvousLost"
+
 DISRUPTIONS = {
     "DeletionByPodGC": Reason("its node is gone"),
     "DeletionByTaintManager": Reason("its node is not to run it any more"),
@@ -180,6 +182,7 @@ DISRUPTIONS = {
     "NodeTainted": Reason("it has a taint that counts as its end"),
     "NodeTerminating": Reason("its machine is taken back"),
     "PreemptionByScheduler": Reason("a more important pod needs its room"),
+    RENDEZVOUS_LOST: Reason("it ended because the store of its elastic group was lost, or not there yet", since="0.2"),
     "ScheduledMaintenance": Reason("its machine is maintained"),
     "SpotInterruption": Reason("its machine is taken back"),
     "TerminationByKubelet": Reason("its node runs short of resources, or shuts down"),

@@ -123,6 +123,25 @@ class TestElastic:
             await world.comes_to("Failed")
             assert world.why().startswith(f"BackoffLimitExceeded: {RENDEZVOUS} exited with 1")
 
+    @in_virtual_time
+    async def test_workers_that_end_because_the_rendezvous_was_lost_come_back_at_once_and_count_against_no_limit(self):
+        async with Play(PYTORCHJOB) as world:
+            world.play(applied(a_job(elastic=TWO_TO_FOUR, restart="Never", Worker=3), run={"backoffLimit": 0}))
+            await world.runs(3)
+            before = {name: world.uid(name) for name in group(0, 1, 2)}
+            world.delete(PODS, RENDEZVOUS)
+            await world.until(lambda: world.count("PodsGone") == 1)
+            for name in workers(0, 1, 2):
+                world.exit_codes[name] = 1
+            await world.until(
+                lambda: (
+                    sorted(world.pods()) == group(0, 1, 2)
+                    and all(world.uid(name) != uid for name, uid in before.items())
+                )
+            )
+            await world.runs(3)
+            assert world.state() == "Running"
+
     @pytest.mark.parametrize("policy", ["None", "Running", "All"])
     @in_virtual_time
     async def test_the_rendezvous_ends_with_the_last_worker_whatever_stays(self, policy: str):

@@ -3,14 +3,17 @@
 The scheduler assigns the new slots, the verdict waits for them, the watcher measures the back-off.
 """
 
+from collections.abc import Iterable
+
 from shared.job.losses import Vacancy
 from shared.job.naming import Slot
 from shared.job.policies import exit_codes
 from shared.job.policies.back_off import before_start
 from shared.job.sorted_set import SortedSet
-from shared.job.spec import WORKER, JobSpec
+from shared.job.spec import RENDEZVOUS, WORKER, JobSpec
 from shared.job.state import Job
 from shared.job.timers import REPLACEMENT, STEADY, passed
+from shared.job.views import PodView
 
 STEADY_SECONDS = 120
 """After this time without a loss, a slot's count of losses begins anew.
@@ -106,6 +109,28 @@ def due(job: Job, vacancy: Vacancy) -> bool:
 
 def timer_name(seconds: int) -> str:
     return f"{REPLACEMENT}{seconds}"
+
+
+def without_store(job: Job, pods: Iterable[PodView]) -> bool:
+    """True if the pods of an elastic group lack their rendezvous, or lacked it a short time ago.
+
+    Their agents end without it, which is no fault of theirs.  `pods` are the present ones, whichever of them are known
+    to `job`.
+    """
+    slot = Slot(job.attempt.number, RENDEZVOUS, 0)
+    if slot in job.attempt.vacancies:
+        return True
+    if slot not in job.attempt.slots:
+        # The job has none, or began when it had none.
+        return False
+    filled = job.attempt.refilled.get(slot)
+    if filled is not None and not passed(job, filled.at.sequence, STEADY):
+        return True
+    gone = job.lost.keys() | job.disrupted.keys()
+    return not any(
+        pod.slot == slot and pod.phase == "Running" and not pod.deleting and not pod.disruption and pod.uid not in gone
+        for pod in pods
+    )
 
 
 def losses_before(job: Job, slot: Slot) -> int:
