@@ -26,6 +26,7 @@ from shared.job.state import Job
 from shared.job.upcast import UnknownEvent, read_event
 from shared.job.views import each, indices
 from shared.job.waiting import waiting
+from tests.kit.demands import Demands, victims
 
 ENDED = ("Succeeded", "Failed")
 
@@ -90,6 +91,7 @@ class LogChecker:
         """By request, its outcome, and the job whose history has it."""
         self._restarts = Counter[Uid]()
         """By job, the restarts that count, by the log's events alone."""
+        self._demands = Demands()
 
     def fault(self, text: str) -> None:
         if len(self.faults) < MOST_FAULTS:
@@ -116,6 +118,8 @@ class LogChecker:
         self.reached.add(tag)
         self._by_uid[uid] = history
         self._check(job, event, tag, stored.sequence)
+        for why in self._demands.after(before or Job(key=job.key), job, event, stored):
+            self.fault(why)
         if why := unexplained(job):
             self.fault(f"I32 {job.key} {why} at {stored.sequence}")
         if before is None:
@@ -166,6 +170,8 @@ class LogChecker:
 
     def _check_accepted(self, job: Job, event: ScaleAccepted, sequence: int) -> None:
         """`job` is the basis of the decision."""
+        for why in victims(job, event, sequence):
+            self.fault(why)
         assert job.spec is not None
         if job.scaling.open:
             self.fault(f"I14 {job.key} accepted {event.request} at {sequence} during {job.scaling.open}")

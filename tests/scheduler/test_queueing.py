@@ -457,6 +457,17 @@ class TestTheEnd:
             ]
         assert of_workloads(given(*ended, admitted(version=80, finished="Succeeded", held=False))) == []
 
+    def test_a_workload_that_waits_to_grow_the_job_is_finished_while_pods_still_run(self):
+        over = [
+            *a_queued_job(),
+            pods(launcher(version=30, phase="Succeeded")),
+            JobSucceeded(reason="TrainingJobSucceeded"),
+        ]
+        assert of_workloads(given(*over, workload(2, size=3))) == [FinishWorkload(SECOND, Uid("w2"), "Succeeded")]
+        assert of_workloads(given(*over, workload(2, size=3, finished="Succeeded"))) == []
+        both = [*over, admitted(2, size=3)]
+        assert of_workloads(given(*both)) == [FinishWorkload(FIRST, Uid("w1"), "Succeeded")]
+
     def test_the_workload_of_a_deleted_job_goes_after_its_pods(self):
         deleted = [*a_queued_job(), JobGone(version=99)]
         assert of_workloads(given(*deleted)) == []

@@ -31,6 +31,7 @@ from shared.job.state import Job
 from shared.job.views import each
 from tests.kit.invariants import ENDED, LogChecker
 from tests.memory.watching import Held
+from tests.simulation.demands import ClusterDemands
 from tests.simulation.manifests import REVISION, revision_of
 from tests.simulation.platform import SECRET, runs
 
@@ -74,6 +75,7 @@ class Checker(LogChecker):
         """By uid, every version of an object."""
         self._done: set[tuple[str, str]] = set()
         """By namespace and name, the requests whose script ended with success."""
+        self.demands = ClusterDemands()
         self._scripts: dict[tuple[str, str], int] = {}
         """By namespace and name of a request, how often the script of the request ran that a decision started."""
 
@@ -114,6 +116,8 @@ class Checker(LogChecker):
         self._check_fact(job, event, sequence)
         if isinstance(event, JobExpired):
             self._check_expiry(job, sequence)
+        for why in self.demands.after(job, event, self._logged, sequence):
+            self.fault(why)
         if isinstance(event, ScriptStarted):
             self._scripts.setdefault((job.key.namespace, job.scaling.requests[event.request].name), 0)
         if isinstance(event, WorkersReleased):
@@ -189,6 +193,7 @@ class Checker(LogChecker):
 
     def _check_pod(self, actor: str, before: Held | None, after: Held) -> None:
         labels, name = _labels(after), after.at[1]
+        self.demands.seen(labels.get(JOB_UID, ""), labels.get(ATTEMPT, ""), after)
         history = self._by_uid.get(labels.get(JOB_UID, ""))
         if history is None or not actor:
             return

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from services.scaler import shell as scaler_shell
-from services.scaler.core import admission, drain, membership, queue
+from services.scaler.core import admission, disruption, drain, membership, queue, scale_in
 from services.scaler.launcher_commands import LauncherCommands
 from services.scheduler import shell as scheduler_shell
 from services.scheduler.core import cleanup, queueing, slots
@@ -25,16 +25,19 @@ from shared.frameworks.trainer_schemas import RUNTIMES
 from shared.job import evolve_requests, fold, timing
 from shared.job.events import status, watcher
 from shared.job.integrity import Integrity
-from shared.job.naming import JobKey
+from shared.job.losses import Vacancy
+from shared.job.naming import JobKey, Slot
 from shared.job.outcome import Verdict
-from shared.job.policies import quota
+from shared.job.policies import failure, quota, replacement, restart
+from shared.job.policies.back_off import FIRST_START_SECONDS
 from shared.job.scaling import Scaling
 from shared.job.state import Job
 from shared.job.timers import TIME_TO_LIVE, Timer
+from shared.job.views import Member
 from tests.memory.eventlog import MemoryJournal
 from tests.simulation.loop import PROCESS
-from tests.simulation.plan import Apply, Cut, Delete, Edit, EditRuntime, End, Plan, Restore, Scale
-from tests.simulation.platform import Platform, Workload
+from tests.simulation.plan import Apply, Cut, Delete, Edit, EditRuntime, End, Node, Plan, Restore, Scale
+from tests.simulation.platform import NODE_NAMES, Platform, Workload
 
 
 class Mutant(msgspec.Struct, frozen=True):
@@ -346,6 +349,57 @@ A_JOB_THAT_EXPIRES = Plan(
 )
 
 
+def _the_lowest_leave(patch: pytest.MonkeyPatch) -> None:
+    def lowest(job: Job, count: int) -> tuple[Member, ...]:
+        pods = job.by_slot()
+        return tuple(scale_in.member(slot, pods) for slot in [*scale_in.removable(job)][:count])
+
+    patch.setattr(scale_in, "victims", lowest)
+
+
+def _steady_back_off(patch: pytest.MonkeyPatch) -> None:
+    def steady(failures: int) -> int:
+        return FIRST_START_SECONDS if failures > 0 else 0
+
+    for module in (restart, replacement):
+        patch.setattr(module, "before_start", steady)
+
+
+def _no_drain(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(drain, "answer", lambda job, request, late: "Drained")
+
+
+def _hurried_drain(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(disruption, "_unused", lambda job, slot: slot.index not in job.listed_workers)
+
+
+def _disruptions_count(patch: pytest.MonkeyPatch) -> None:
+    def counted(pod: str, why: str, slot: Slot | None = None) -> Verdict:
+        return Verdict(False, "Disrupted", f"{pod}: {why}", slot=slot)
+
+    patch.setattr(failure, "_disrupted", counted)
+
+
+def _losses_of_nodes_count(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Vacancy, "blameless", property(lambda vacancy: vacancy.taken and not vacancy.disrupted))
+
+
+def _running_too_early(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(phases, "_leader_started", lambda job, spec: any(pod.ready for pod in job.pods.values()))
+
+
+def _a_drain(kind: str) -> Plan:
+    """The node of one of its pods is drained, and the job may not fail once."""
+    return Plan(
+        seed=0,
+        steps=(
+            Apply(at=0.1, job="resnet", kind=kind, workers=3, more={"backoffLimit": 0}),
+            *(Node(at=3.0, node=node, how="drained") for node in NODE_NAMES),
+        ),
+        workload=Workload(hang=100, fail=0, unready=0),
+    )
+
+
 MUTANTS = (
     Mutant("the time to live counts from the start", "I34", _expires_after_its_start, A_JOB_THAT_EXPIRES),
     Mutant("the next attempt does not wait for the pods of the last one", "I1", _two_attempts),
@@ -389,4 +443,16 @@ MUTANTS = (
     Mutant("the quota of an evicted job goes back while it has pods", "I29", _quota_too_early),
     Mutant("a Workload is deleted while its job has pods", "I29", _workload_deleted_too_early),
     Mutant("the Workload of a job that is over is not finished", "I30", _quota_for_ever),
+    Mutant("a scale-in by number takes the lowest workers", "I35", _the_lowest_leave),
+    Mutant("the wait before a restart or a replacement does not grow", "I36", _steady_back_off),
+    Mutant("a restart after a disruption counts", "I37", _disruptions_count, _a_drain("TrainingJob")),
+    Mutant(
+        "a worker that a disruption took counts against backoffLimit",
+        "I37",
+        _losses_of_nodes_count,
+        _a_drain("PyTorchJob"),
+    ),
+    Mutant("a job is Running as soon as any pod is Ready", "I38", _running_too_early),
+    Mutant("leaving workers are released without a look at the launcher", "I39", _no_drain),
+    Mutant("disrupted workers are released at once", "I39", _hurried_drain),
 )

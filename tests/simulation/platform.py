@@ -4,6 +4,7 @@ Driven by what changes in the store; every delay and every end comes from one so
 """
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -26,6 +27,8 @@ FOLLOWERS = ("-worker-", "-ps-", "-server-", "-node-")
 """Parts of the names of pods whose end is rarely that of the job."""
 
 SLOW_SCRIPT_SECONDS = 30.0
+LONGEST_USE_SECONDS = 12.0
+"""How long a launcher uses a worker that left its hosts files: longer than some requests have time."""
 
 COLLECT_SECONDS = 0.05
 """How long garbage lies before it is collected."""
@@ -99,6 +102,8 @@ class Platform:
         """By namespace and name of a pod, how often something was drawn for it."""
         self._silent = set[str]()
         """The nodes whose kubelet says nothing."""
+        self._used: dict[tuple[str, str], tuple[str, float]] = {}
+        """Workers that left the hosts files, with the launcher that runs processes on them, and until when."""
         self.calm = False
         """True once every container ends well, and every pod starts."""
         store.listeners.append(self._changed)
@@ -196,9 +201,25 @@ class Platform:
     def _changed(self, resource: Resource[Any], before: Held | None, after: Held | None) -> None:
         if resource.plural == PODS.plural and after is not None:
             self._care(after)
+        if resource.plural == CONFIGMAPS.plural and before is not None and after is not None:
+            self._note_left(before, after)
         if (after is None or after.metadata.get("finalizers")) and not self._collecting:
             self._collecting = True
             self._after(COLLECT_SECONDS * (1 + self._draw(GARBAGE).random()), self._collect)
+
+    def _note_left(self, before: Held, after: Held) -> None:
+        """A launcher goes on with the processes of workers that left its hosts files, some of them for seconds."""
+        job = after.at[1].removesuffix(config_name(""))
+        for name in sorted(_hosts(before) - _hosts(after)):
+            chance = Random(f"{self._seed} {after.at} {after.metadata['resourceVersion']} {name}")
+            until = self._loop.time() + chance.choice((0.0, 0.0, 1.0, LONGEST_USE_SECONDS)) * chance.random()
+            self._used[after.at[0], name] = f"{job}-launcher", until
+
+    def in_use(self, namespace: str, pod: str) -> bool:
+        """True if the launcher still runs a process on a worker that left its hosts files."""
+        launcher, until = self._used.get((namespace, pod), ("", 0.0))
+        held = self._store.get(PODS, namespace, launcher) if until > self._loop.time() else None
+        return held is not None and _phase(held) == "Running" and _code(held) is None
 
     def _collect(self) -> None:
         self._collecting = False
@@ -317,7 +338,8 @@ class Platform:
         if held is None or _phase(held) != "Running":
             raise Refused(f"execute in {namespace}/{pod}: it does not run", reason="CannotExecute")
         if tuple(command) == drain.LOOK:
-            return Execution(0, b"launcher\0")
+            used = sorted(name for where, name in self._used if where == namespace and self.in_use(namespace, name))
+            return Execution(0, b"\0".join([b"launcher", *(name.encode() for name in used), b""]))
         if len(command) == 2:
             job = pod.rpartition("-launcher")[0]
             files = self._store.get(CONFIGMAPS, namespace, config_name(job))
@@ -342,6 +364,12 @@ class Platform:
 def _must_not_be_refused(before: Manifest | None, after: Manifest) -> None:
     if any(container["image"] == REFUSED for container in after["spec"]["containers"]):
         raise Refused("the image is not from our registry", reason="Invalid", field="spec.containers[0].image")
+
+
+def _hosts(held: Held) -> set[str]:
+    """The names of the workers that hosts files list."""
+    lines = ((held.manifest.get("data") or {}).get("hostfile") or "").splitlines()
+    return {re.split("[:. ]", line)[0] for line in lines if line.strip()}
 
 
 def _phase(held: Held) -> str:

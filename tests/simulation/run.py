@@ -121,6 +121,7 @@ class Simulation:
         self._store.version = 1
         self._store.listeners.append(self._changed)
         self._platform = Platform(self._store, plan.seed, plan.workload, self._checker)
+        self._checker.demands.in_use = self._platform.in_use
         self._kueue = Kueue(self._store, plan.seed, plan.room, self._later) if plan.room else None
         self._replicas = {
             f"{author}-{number}": self._replica(author, number) for author in AUTHORS for number in range(2)

@@ -48,13 +48,16 @@ def next_steps(job: Job) -> list[Step]:
 
 
 def after_the_end(job: Job) -> list[Step]:
-    """Finish the Workloads once no pod runs, and let them go with their job."""
+    """Finish the Workloads once no pod runs, and let them go with their job; while pods run, all but the newest one."""
+    known = quota.workloads(job)
     if any(occupies(pod) for pod in job.pods.values()):
-        return []
+        # A Workload that waits for a job to grow would get quota for a job that is over.
+        holder = _reserved(job, known)
+        known = [(child, view) for child, view in known if holder and child is not holder[0] and not view.finished]
     reason = "Succeeded" if job.phase == "Succeeded" else "Failed"
     return [
         FinishWorkload(child.name, child.uid, reason)
-        for child, view in quota.workloads(job)
+        for child, view in known
         if (not view.finished or view.held) and job.may_try("FinishWorkload")
     ]
 
