@@ -14,7 +14,7 @@ from shared.job.milestones import with_milestones
 from shared.job.naming import Slot, Uid
 from shared.job.policies.back_off import before_start
 from shared.job.policies.replacement import back_off, losses_before, without_store
-from shared.job.policies.success import succeeded
+from shared.job.policies.success import succeeded_with
 from shared.job.reasons import RENDEZVOUS_LOST
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, RENDEZVOUS
@@ -104,7 +104,7 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
                 if storeless is None:
                     storeless = without_store(job, {**job.pods, **{pod.uid: pod for pod in event.pods}}.values())
                 disruption = disrupted.get(pod.uid) or (RENDEZVOUS_LOST if storeless else None)
-                vacancies[slot], failure = _lost(job, replace(pod, ran=ran), disruption, at)
+                vacancies[slot], failure = _lost(job, slot, pod, disruption, at, ran=ran)
                 if not vacancies[slot].succeeded:
                     failures.append(failure)
     attempt = replace(
@@ -175,14 +175,14 @@ def _counted(tally: Tally, pod: PodView) -> Tally:
     return replace(tally, failed=tally.failed + 1)
 
 
-def _lost(job: Job, pod: PodView, disruption: str | None, at: At) -> tuple[Vacancy, Failure]:
-    """What the loss of a pod leaves; the disruption is None if none was noticed."""
+def _lost(job: Job, slot: Slot, pod: PodView, disruption: str | None, at: At, *, ran: bool) -> tuple[Vacancy, Failure]:
+    """What the loss of a pod leaves in its slot; the disruption is None if none was noticed."""
     end = exit_of(job, pod)
     # What a pod that ran waited for, such as being Ready, is not why it went.
     said = pod.reason if pod.phase != "Running" else ""
     reason = said or (end.reason if end else "") or ("Deleted" if pod.deleting else "Failed")
     message = end.message if end and end.message else pod.message if said else ""
-    done, losses = succeeded(job, pod), losses_before(job, pod.slot)
+    done, losses = succeeded_with(end, pod), losses_before(job, slot)
     if disruption == RENDEZVOUS_LOST and (done or pod.role == RENDEZVOUS):
         disruption = None
     blameless = pod.deleting or disruption is not None
@@ -195,8 +195,8 @@ def _lost(job: Job, pod: PodView, disruption: str | None, at: At) -> tuple[Vacan
         taken=pod.deleting,
         disrupted=disruption is not None,
         losses=losses,
-        wait=before_start(losses) if blameless else back_off(job, pod.slot, succeeded=done),
-        ran=pod.ran,
+        wait=before_start(losses) if blameless else back_off(job, slot, succeeded=done),
+        ran=ran,
     )
     deleted = vacancy.taken and not vacancy.disrupted
     return vacancy, Failure(pod.name, reason, vacancy.code, at, message, deleted)
@@ -296,7 +296,7 @@ def pods_gone(job: Job, uids: Sequence[Uid], at: At) -> Job:
             # No decision released the slot, so the pod was lost.
             lost[slot] = None
             if pod.role != LAUNCHER and slot not in attempt.replaced_ahead:
-                vacancies[slot], failure = _lost(job, replace(pod, deleting=True), disruption, at)
+                vacancies[slot], failure = _lost(job, slot, replace(pod, deleting=True), disruption, at, ran=pod.ran)
                 failures.append(failure)
     attempt = replace(
         attempt,

@@ -343,9 +343,13 @@ def exit_of(job: Job, pod: PodView) -> Exit | None:
     """The exit of a pod's training container; None while it runs, or if its end was not seen."""
     if not pod.exits:
         return None
-    roles = job.spec.roles if job.spec else ()
-    container = next((role.container for role in roles if role.name == pod.role), "")
-    return next((end for end in pod.exits if end.container == container), None)
+    # Loops, as the fold asks of thousands of pods at a time.
+    for role in job.spec.roles if job.spec is not None else ():
+        if role.name == pod.role:
+            for end in pod.exits:
+                if end.container == role.container:
+                    return end
+    return None
 
 
 def running_workers(job: Job) -> int:

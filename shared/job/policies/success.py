@@ -3,7 +3,7 @@
 from shared.job.outcome import Verdict
 from shared.job.spec import JobSpec
 from shared.job.state import Job, exit_of
-from shared.job.views import PodView
+from shared.job.views import Exit, PodView
 
 BY_KUBELET = "TerminationByKubelet"
 """The disruption of a pod that a kubelet ends for its node's sake: pressure, a shutdown, a critical pod."""
@@ -15,9 +15,13 @@ def succeeded(job: Job, pod: PodView) -> bool:
     A failed sidecar is not a failure of the pod.  A pod that Kubernetes ended did not succeed, although its container
     may exit with 0 when it is told to stop; a kubelet does not always write the phase Failed and a reason then.
     """
+    return succeeded_with(exit_of(job, pod), pod)
+
+
+def succeeded_with(end: Exit | None, pod: PodView) -> bool:
+    """As `succeeded`, by the exit of the pod's training container."""
     if pod.deleting or pod.disruption == BY_KUBELET or (pod.phase == "Failed" and pod.reason):
         return False
-    end = exit_of(job, pod)
     return end.code == 0 if end is not None else pod.phase == "Succeeded"
 
 
