@@ -16,7 +16,7 @@ from shared.job.events.scheduler import JobRestarted, SlotsAssigned
 from shared.job.events.status import JobFailed, JobRestarting
 from shared.job.events.watcher import DisruptionNoticed, JobAdopted, LauncherLost, NodeLost, PodsGone, PodsObserved
 from shared.job.naming import RESTART_REQUESTED, Slot, Uid
-from shared.job.spec import LAUNCHER
+from shared.job.spec import LAUNCHER, RENDEZVOUS
 from shared.job.state import Job
 from shared.job.views import PodView, each
 
@@ -120,7 +120,9 @@ def _note_pods(life: _Life, before: Job, job: Job, event: PodsObserved, stored: 
         if vacancy is None or vacancy.at.sequence != stored.sequence:
             continue
         life.lost.pop(pod.slot, None)
-        if _ended(pod) and not pod.deleting and pod.uid not in life.disrupted:
+        # The agents of a group end without their rendezvous, and begin again with it.
+        alone = all(slot.role != RENDEZVOUS for slot in before.attempt.unreleased)
+        if alone and _ended(pod) and not pod.deleting and pod.uid not in life.disrupted:
             life.lost[pod.slot] = stored.logged, life.replaced
     life.failed.update(
         pod.uid

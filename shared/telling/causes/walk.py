@@ -240,7 +240,7 @@ class Causes(Links):
         if not since or since == before.attempt.below_minimum:
             return
         workers = {slot for slot in job.attempt.unreleased if slot.role == WORKER}
-        absent = sorted(workers - words.running_workers(job))
+        absent = sorted(workers - words.slots_that_run(job))
         text = words.minimum_line(job, absent)
         loss = newest(map(self.last.get, absent)) or self.phase
         if loss is not None and loss.sequence == here.sequence:

@@ -225,7 +225,7 @@ def back_off_line(since: str, seconds: int) -> str:
     return f"it is replaced after a back-off of {seconds} s, {at_time(since, seconds)}"
 
 
-def running_workers(job: Job) -> set[Slot]:
+def slots_that_run(job: Job) -> set[Slot]:
     """The slots of workers whose pods run."""
     views = job.by_slot()
     return {slot for slot in job.attempt.workers if alive(views.get(slot)) and views[slot].phase == "Running"}
@@ -233,7 +233,7 @@ def running_workers(job: Job) -> set[Slot]:
 
 def minimum_line(job: Job, without: Sequence[Slot] = ()) -> str:
     """How many workers run, of those that the job needs; several that it is without are named."""
-    running = len(running_workers(job))
+    running = len(slots_that_run(job))
     runs = counted(running, "running worker") if running else "no running worker"
     lost = f" without {names_of(job, without)}" if len(without) > 1 else ""
     return f"{runs} left{lost}, and minReplicas is {needed_workers(job)}"
