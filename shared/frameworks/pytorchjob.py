@@ -71,7 +71,10 @@ class PyTorchJob(KubeflowJob):
     @property
     def definition(self) -> Definition:
         known = super().definition
-        held = "the elasticPolicy of a running job cannot be changed: its pods were told; suspend it first"
+        held = (
+            "the elasticPolicy of a running job cannot be changed: its pods were told; suspend it first, or create the "
+            "job again"
+        )
         return known._replace(rules=(*known.rules, fixed(f"spec.{FIELD}", held, within="spec", free=FREE)))
 
     def rules_of_spec(self) -> tuple[Document, ...]:

@@ -33,7 +33,10 @@ _FIXED = (
     "trainer.numProcPerNode",
     "runtimePatches",
 )
-_HELD = "cannot be changed unless the job is suspended: its pods would differ; set spec.suspend to true first"
+_HELD = (
+    "cannot be changed unless the job is suspended: its pods would differ; set spec.suspend to true first, or create "
+    "the job again"
+)
 
 _STRINGS: Document = {"type": "array", "maxItems": 128, "items": schemas.TEXT | {"maxLength": 1 << 20}}
 _VARIABLES: Document = {
