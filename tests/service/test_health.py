@@ -71,7 +71,7 @@ async def test_ready_once_the_log_was_folded_and_alive_before():
         status, known = await asked(port, "/readyz")
         assert (status, known["ready"], known["position"]) == (503, False, 0)
         running = asyncio.create_task(runtime.run())
-        await until(lambda: runtime.current, "the fold", seconds=5)
+        await until(lambda: runtime.current, "the fold")
         status, known = await asked(port, "/readyz")
         assert (status, known["ready"], known["position"]) == (200, True, 1)
         assert (known["service"], known["version"]) == ("status", this_release())
@@ -99,7 +99,7 @@ async def test_a_held_job_is_told_with_its_reason_and_the_rest_is_ready():
     )
     runtime, port = Runtime(Idle(), MemoryEventLog(journal, user="status")), free_port()
     running = asyncio.create_task(runtime.run())
-    await until(lambda: runtime.current, "the fold", seconds=5)
+    await until(lambda: runtime.current, "the fold")
     answering = context(runtime, owner=False)
     async with health.serve([answering], "127.0.0.1", port):
         status, known = await asked(port, "/readyz")

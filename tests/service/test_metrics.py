@@ -83,7 +83,7 @@ async def a_replica(
     known.trouble, known.runtime, known.owner = "", runtime, lambda: owner
     running = asyncio.create_task(runtime.run())
     try:
-        await until(lambda: runtime.current, "the fold", seconds=5)
+        await until(lambda: runtime.current, "the fold")
         yield known
     finally:
         running.cancel()
