@@ -28,7 +28,7 @@ from shared.job.integrity import evolved
 from shared.job.membership import Members
 from shared.job.naming import config_name, older_secret_name
 from shared.job.reasons import NAME_HELD
-from shared.job.spec import Wishes, going_on
+from shared.job.spec import JobSpec, Wishes, going_on
 from shared.job.state import Job, Phase, Refusal, no_longer_refused, refusal_key, with_attempt, without
 from shared.job.timers import BACK_OFF, JOB_WAIT
 from shared.job.views import ChildView, each
@@ -178,6 +178,20 @@ def _of_kind(job: Job, event: watcher.JobOfAnother | watcher.HistoryBroken) -> J
     return job if job.kind else replace(job, kind=event.kind, api_version=event.api_version)
 
 
+def _comes_too_late(job: Job, event: watcher.JobObserved, spec: JobSpec | None) -> bool:
+    """True for an edit after the end of something that no longer has an effect.
+
+    The number of workers does not count: autoscalers change it, and the scaler writes it back.
+    """
+    if not job.over or job.spec is None or spec is None or event.generation <= job.generation:
+        return False
+    still = {
+        name: getattr(spec, name)
+        for name in ("roles", "clean_pod_policy", "ttl_seconds_after_finished", "force_delete_after")
+    }
+    return replace(job.spec, **still) != spec
+
+
 def _job_observed(job: Job, event: watcher.JobObserved, at: At) -> Job:
     if event.epoch < job.epoch or (event.epoch == job.epoch and event.version < job.version):
         return job
@@ -208,6 +222,7 @@ def _job_observed(job: Job, event: watcher.JobObserved, at: At) -> Job:
         # A running job keeps its last valid spec.
         spec=spec if spec is not None else job.spec,
         edited=at.sequence if spec not in (None, job.spec) else job.edited,
+        late_edit=at if _comes_too_late(job, event, spec) else job.late_edit,
         # An edit of a pod template changes no other part of the spec that the log has.
         unplaced=job.unplaced if event.generation == job.generation else 0,
         problems=event.problems,

@@ -113,6 +113,8 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The last valid spec."""
     edited: int = 0
     """The sequence at which that spec was first observed."""
+    late_edit: At | None = None
+    """The newest edit after the job's end; None if there was none, or if it may still have an effect."""
     problems: tuple[Problem, ...] = ()
     """The problems of the newest generation's spec."""
     deletion: At | None = None

@@ -247,6 +247,22 @@ def test_a_deletion_that_waits_for_a_finalizer_is_told_with_its_name():
     assert step.message == told
 
 
+@pytest.mark.parametrize(
+    ("edit", "told"),
+    [
+        pytest.param({"suspend": True}, True, id="a pause"),
+        pytest.param({"backoff_limit": 9}, True, id="a limit"),
+        pytest.param({"ttl_seconds_after_finished": 9}, False, id="the time to live, which holds"),
+        pytest.param({"roles": a_spec(workers=3).roles}, False, id="the number of workers, as an autoscaler does"),
+    ],
+)
+def test_an_edit_after_the_end_is_told_to_have_no_effect(edit: dict[str, object], told: bool):
+    over = [*a_running_job(), JobSucceeded(reason="TrainingJobSucceeded")]
+    steps = news(over, observed(replace(a_spec(), **edit), generation=2))
+    message = "the edit has no effect: the job is over; delete it and create it again to run it once more"
+    assert [(step.reason, step.message) for step in steps] == ([("FieldIgnored", message)] if told else [])
+
+
 @pytest.mark.parametrize("finalizers", [(), ("foregroundDeletion",), ("orphan",)])
 def test_a_deletion_that_kubernetes_finishes_itself_is_not_told(finalizers: tuple[str, ...]):
     assert news(a_running_job(), JobDeleting(version=9, finalizers=finalizers)) == []

@@ -14,6 +14,7 @@ from shared.job.events.event import At
 from shared.job.losses import Failure
 from shared.job.policies import lost_nodes, notice
 from shared.job.request import Request
+from shared.job.spec import Ignored
 from shared.job.state import Job, Refusal
 from shared.job.steps import Step
 from shared.job.waiting import told
@@ -41,6 +42,10 @@ _KUBERNETES_OWN = ("foregroundDeletion", "orphan")
 """Finalizers of the garbage collector."""
 
 _OF_REQUEST = ("Scaling", "ScaleSucceeded", "ScaleFailed")
+
+_TOO_LATE = reasons.without_effect(
+    [Ignored(field="the edit", message="the job is over; delete it and create it again to run it once more")]
+)
 
 _FAILURES = ("Failed", "ScaleFailed")
 """Conditions whose Event has the type Warning."""
@@ -123,12 +128,13 @@ def _of_other_refusals(job: Job, told: Container[str]) -> list[Announce]:
 
 
 def _of_ignored(job: Job) -> list[Announce]:
-    """The fields without effect of an admitted job's spec, in one Event at its admission."""
+    """The fields without effect of an admitted job's spec, in one Event at its admission; an edit after its end."""
+    late = [] if job.late_edit is None else [_of_job(job, job.late_edit, "FieldIgnored", _TOO_LATE, warning=True)]
     admitted = next((known.since for known in job.conditions if known.type == "Created" and known.status), None)
     if admitted is None or job.spec is None or not job.spec.ignored:
-        return []
+        return late
     told = text.first(reasons.without_effect(job.spec.ignored))
-    return [_of_job(job, admitted, "FieldIgnored", told, warning=True)]
+    return [_of_job(job, admitted, "FieldIgnored", told, warning=True), *late]
 
 
 def _of_deletion(job: Job) -> list[Announce]:
