@@ -89,6 +89,8 @@ class Status:
         self._announced = Announced()
         self._noted: int | None = None
         """Jobs without an event after this one have all their Events; None before it is read."""
+        self.hash_at: Callable[[JobKey, int], str | None] = lambda key, sequence: None
+        """The hash of a job's history at an event; None where the fold keeps none."""
         self._position: Callable[[], int] = lambda: 0
         """The last event that this replica has folded."""
         self._began = 0
@@ -120,6 +122,7 @@ class Status:
     async def attend(self, runtime: Runtime) -> None:
         """Keep the bucket small, and the sequence that says which jobs have all their Events."""
         self._position = lambda: runtime.histories.position
+        self.hash_at = lambda key, sequence: runtime.histories[key].hash_at(sequence)
         await self._acts.wait()
         await asyncio.gather(self._remove_closed(runtime), self._note_announced(runtime))
 
@@ -231,8 +234,9 @@ class Status:
                 return
             version, shown = held.metadata.resource_version, self._head_in(held.status)
             newer = shown is not None and shown.sequence > head.sequence
-            if newer and not effect.repair:
-                # A replica that has read more of the log wrote first: this document is old.
+            if shown is not None and not effect.repair and not self._leads_to(shown, job.key, head):
+                # A replica that has read more of the log wrote first, so that this document is old; or the log was
+                # rewritten, of which this head is the witness, and the watcher has not compared them yet.
                 return
             forged = effect.repair and (shown is None or newer or shown in job.integrity.accepted)
             if not forged and same(held.status, effect.document):
@@ -252,6 +256,12 @@ class Status:
                 raise
         else:
             await self._done(effect, job, patched.metadata.resource_version)
+
+    def _leads_to(self, shown: Head, key: JobKey, own: Head) -> bool:
+        """False for a head that is newer than this fold's `own`, or with which the fold disagrees."""
+        if shown.sequence >= own.sequence:
+            return shown == own
+        return self.hash_at(key, shown.sequence) in (None, shown.hash)
 
     def _head_in(self, status: Any) -> Head | None:
         """The head of this log in a status."""

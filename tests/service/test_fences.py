@@ -349,6 +349,22 @@ async def test_a_forged_head_stands_until_it_was_noticed():
     assert shown(stage) == ("Running", 10)
 
 
+@pytest.mark.parametrize(
+    ("newest", "kept"), [(9, None), (12, "of this log")], ids=["at the same event", "at an earlier one"]
+)
+async def test_a_head_to_which_the_log_does_not_lead_stands_until_it_was_noticed(newest: int, kept: str | None):
+    stage = Stage()
+    heads = await MemoryEventLog(MemoryJournal(), user="status").bucket(HEADS)
+    await Status(stage.cluster, heads, "memory").act(a_patch(stage.uid, CREATED), at(stage, 9))
+    status = Status(stage.cluster, heads, "memory")
+    status.hash_at = lambda key, sequence: kept if sequence == 9 else None
+    rewritten = msgspec.structs.replace(at(stage, newest), head=Head(newest, "rewritten"))
+    await status.act(a_patch(stage.uid, RUNNING), rewritten)
+    assert shown(stage) == ("Created", 9), "it is what tells the watcher that the log was rewritten"
+    await status.act(msgspec.structs.replace(a_patch(stage.uid, RUNNING), repair=newest), rewritten)
+    assert shown(stage) == ("Running", newest)
+
+
 async def test_a_head_of_another_log_takes_the_place():
     stage = Stage()
     for log, document, sequence in (("memory", RUNNING, 9), ("another", CREATED, 3)):
