@@ -6,6 +6,7 @@ Each append is guarded by the last event of its scope.  After an append the work
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import msgspec
@@ -35,6 +36,9 @@ More gain no throughput on one server nor on three, and each waits longer.
 REFUSED_SECONDS = 5.0
 """Seconds until a refused append is tried again: a person has to mend the cause, and each try logs a line."""
 
+CONFLICTS = 5
+"""After so many conflicts of a job in a row, a second apart, the log is asked whether it has what was read of it."""
+
 MOST_UNCERTAIN = 1_000
 """The most appends without an answer that are remembered; the newest are kept."""
 
@@ -46,6 +50,8 @@ class _UnderWay:
         self.appending = False
         self.awaited = 0
         """The sequence of our last append; the next decision waits until the fold has reached it."""
+        self.conflicts = 0
+        """The number of conflicts in a row."""
         self.used = 0
         """The last sequence that an effect used (`use_once`)."""
         self.waiting_facts = 0
@@ -194,6 +200,9 @@ class Appends:
         except Conflict:
             self._metrics.append("Conflict")
             self.uncertain.pop(entry.event_id, None)
+            known.conflicts += 1
+            if known.conflicts % CONFLICTS == 0:
+                await self._must_still_have(expect, Subject.parse(entry.subject).scope)
             # The newer event wakes the job when it is read; the timer does so in case that wake-up is lost.
             self.trouble = ""
             self._queue.add_after(key, 1.0)
@@ -214,7 +223,7 @@ class Appends:
                 self.trouble, self._troubled = str(refusal), key
                 self._queue.add_after(key, REFUSED_SECONDS)
         else:
-            self.trouble = ""
+            self.trouble, known.conflicts = "", 0
             self._stored(history, event, known.awaited, self.seconds, since)
             self._tell(history, entry.event_id, known.awaited)
         finally:
@@ -222,6 +231,14 @@ class Appends:
         if self._expected(history, event) > expect:
             # The event was read before the answer came, so that no further event wakes the job.
             self._queue.add(key)
+
+    async def _must_still_have(self, expect: int, scope: str) -> None:
+        """Raise `Refused` if the log lost the event on which an append builds: the next process folds what is left."""
+        with suppress(Transient):
+            newest = await self._log.last(scope)
+            if (newest.sequence if newest is not None else 0) < expect:
+                what = f"append after {expect} of {scope}: the log no longer has the event {expect}"
+                raise Refused(f"{what}, which this service has read", reason="LogTruncated") from None
 
     def _entry(self, key: JobKey, event: AnyEvent, basis: str) -> Entry:
         tag = str(event.__struct_config__.tag)

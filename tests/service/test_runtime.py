@@ -326,6 +326,24 @@ class TestAppending:
             assert [expect for _, expect in stage.line.attempts] == [0, 3]
 
     @in_virtual_time
+    async def test_a_log_that_no_longer_has_what_was_read_ends_the_process(self):
+        stage = Stage(Small(restarting(2)))
+        running = asyncio.create_task(stage.runtime.run())
+        await until(lambda: stage.runtime.current, "the fold")
+        stage.see()
+        await until(lambda: stage.history().job.attempt.number == 2, "the restarts")
+        stage.line.trouble = [Conflict("append: the last event of the scope is another one")] * 20
+        stage.service.decide = restarting(3)  # type: ignore[method-assign]
+        stage.runtime.wake(ONE)
+        await asyncio.sleep(9)
+        assert not running.done(), "the log has it, and others may be writing"
+        stage.journal.last = lambda scope, behind=0: None  # type: ignore[method-assign]
+        await until(running.done, "the end")
+        with pytest.raises(Refused, match=r"no longer has the event \d+, which this service has read") as ended:
+            await running
+        assert ended.value.reason == "LogTruncated"
+
+    @in_virtual_time
     async def test_an_append_that_may_work_later_is_tried_later_and_told_meanwhile(self):
         stage = Stage(Small(restarting(1)))
         stage.line.trouble = [Transient("no answer from the log"), Transient("still none", retry_after=3.0)]
