@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from shared.eventlog import Batch, api, reader
+from shared.eventlog.connection import Connection
 from shared.eventlog.server import NatsServer
 from shared.telling.reading import everything
 from tests.kit.nats import READY, a_decision, a_namespace, a_server, connected, read_to_end, until
@@ -66,6 +67,24 @@ async def test_a_reader_that_no_copy_answers_says_so_within_five_seconds_and_men
                 pass
         await until(lambda: _same(read, [1, sequence]))
         following.cancel()
+
+
+async def test_a_mirror_that_an_administrator_made_with_fewer_events_hides_none(tmp_path: Path):
+    async with a_server(tmp_path) as server, connected(server) as log, administrator(server) as admin:
+        for number in range(20):
+            await log.append(a_decision(number=number, job=f"job-{number}"), expect=0)
+        source = {"name": "JOBS"}
+        mirror = {"name": "FEW", "mirror": source, "mirror_direct": True, "max_msgs": 5, "storage": "memory"}
+        await api.call(admin, "STREAM.CREATE.FEW", mirror, dict)
+        await until(lambda: _has(admin, "FEW", 5))
+        for _ in range(6):
+            async with connected(server) as reading:
+                assert [event.sequence for event in await read_to_end(reading)] == [*range(1, 22)]
+
+
+async def _has(admin: Connection, stream: str, number: int) -> bool:
+    known = await api.call(admin, f"STREAM.INFO.{stream}", None, dict)
+    return bool(known["state"]["messages"] == number)
 
 
 async def test_an_end_that_no_server_can_read_is_an_end(tmp_path: Path):
