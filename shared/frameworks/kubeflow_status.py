@@ -98,11 +98,12 @@ def _in_their_words(job: Job, known: Condition) -> Condition:
 
 def _replacing(job: Job) -> Condition | None:
     """The condition of replacements in a running job: true from a loss until the replacement runs."""
-    goes_on = job.phase in ("Running", "Scaling")
+    goes_on, wait = job.phase in ("Running", "Scaling"), waiting.told(job)
     if goes_on and (lost := replacement.replaceable(job)):
         last = max(lost, key=lambda slot: lost[slot].at.sequence)
         vacancy = lost[last]
-        message = text.with_last_words(f"{job.pod_name(last)} {vacancy.how}", vacancy.message)
+        how = text.with_last_words(f"{job.pod_name(last)} {vacancy.how}", vacancy.message)
+        message = wait.sentence if wait is not None and not wait.lost else how
         return _restarting(job, vacancy.at, status=True, message=message)
     filled = {slot: refill.at for slot, refill in job.attempt.refilled.items()}
     if not filled:
@@ -111,7 +112,6 @@ def _replacing(job: Job) -> Condition | None:
     starting = {slot: at for slot, at in filled.items() if goes_on and slot in job.attempt.slots - running}
     places = starting or filled
     last = max(places, key=lambda slot: places[slot].sequence)
-    wait = waiting.told(job)
     message = (wait.sentence if wait is not None else f"{job.pod_name(last)} starts") if starting else ""
     return _restarting(job, places[last], status=bool(starting), message=message)
 

@@ -70,7 +70,7 @@ class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Once the training container ended: how it did, then the other containers that ended."""
     reason: str = ""
     """The pod's own reason (`Evicted`), or what keeps the training container from running (`ImagePullBackOff`) or from
-    being Ready (`ContainersNotReady`)."""
+    being Ready (`ContainersNotReady`); beside one that is Ready what keeps another container from running."""
     node: str = ""
     deleting: bool = False
     grace: int = 0

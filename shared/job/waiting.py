@@ -201,7 +201,7 @@ def _of_pods(job: Job) -> Wait | None:
     lacking = [slot for slot in job.attempt.slots if not _is_up(job, slot, pods.get(slot))]
     lost = replacement.replaceable(job)
     if not lacking and not lost:
-        return _of_refusals(job, *_PREVENTS)
+        return _of_refusals(job, *_PREVENTS) or _of_others(job, pods)
     roles = [role.name for role in job.spec.roles] if job.spec is not None else []
     lacking.sort(key=lambda slot: (slot.index, roles.index(slot.role) if slot.role in roles else len(roles)))
     hindered = (pods[slot] for slot in lacking if slot in pods and _is_hindered(pods[slot]))
@@ -232,19 +232,33 @@ def _is_up(job: Job, slot: Slot, pod: PodView | None) -> bool:
     return not job.starting and listed and slot not in job.scaling.arriving
 
 
+def _of_others(job: Job, pods: dict[Slot, PodView]) -> Wait | None:
+    """A sidecar, or another container, that does not run beside a training that does."""
+    hindered = [pod for slot, pod in pods.items() if slot in job.attempt.slots and _is_hindered(pod)]
+    first = min(hindered, key=lambda pod: pod.slot, default=None)
+    if first is None:
+        return None
+    message = text.with_words(f"{first.name}: {first.reason}", first.message)
+    wait = _of_slot(job, first.slot, first.reason, message, first, usual=False)
+    return msgspec.structs.replace(wait, condition="")
+
+
 def _is_hindered(pod: PodView) -> bool:
     return alive(pod) and pod.reason not in USUAL
 
 
 def _of_loss(job: Job, slot: Slot, vacancy: Vacancy, left: PodView | None) -> Wait:
     """A lost pod that is replaced."""
+    how = f"{job.pod_name(slot)} {vacancy.how}"
     if not replacement.due(job, vacancy):
         then = f"it is replaced after a back-off of {vacancy.wait} s"
     elif left is not None and left.deleting:
-        then = _ending(job, left)
+        # The loss is told; what lasts is that the next pod waits for the name of this one.
+        wait = _of_slot(job, slot, reasons.PODS_TERMINATING, f"{how}; {_ending(job, left)}", usual=True)
+        return msgspec.structs.replace(wait, since=vacancy.at)
     else:
         then = "it is replaced"
-    message = text.with_last_words(f"{job.pod_name(slot)} {vacancy.how}; {then}", vacancy.message)
+    message = text.with_last_words(f"{how}; {then}", vacancy.message)
     wait = _of_slot(job, slot, vacancy.reason, message, usual=False)
     return msgspec.structs.replace(wait, since=vacancy.at, lost=True)
 

@@ -13,14 +13,16 @@ from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scheduler import SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobCreated, JobFailed, JobRunning, JobSucceeded, JobSuspended, JobSuspending
-from shared.job.events.watcher import JobObserved, PodsGone, PodsObserved
+from shared.job.events.watcher import JobObserved, PodsGone, PodsObserved, TimePassed
 from shared.job.naming import Slot, Uid
 from shared.job.spec import UNLIMITED, JobSpec, Problem
+from shared.job.timing import next_due
 from shared.job.views import Exit
 from tests.frameworks.documents import Document, changed, custom, kubeflow_job, reasons_of, spec_of, tf_job
 from tests.kit.histories import a_history
 from tests.kit.pods import context_of, pod_for, service_for
 from tests.kit.replicas import all_slots, ended, replica
+from tests.kit.stories import given
 
 WORKER = "spec.tfReplicaSpecs.Worker"
 
@@ -300,6 +302,15 @@ class TestStatus:
         crashed = msgspec.structs.replace(crashed, exits=exits)
         message = status(*running(spec), PodsObserved(pods=(crashed,)))["conditions"][-1]["message"]
         assert message == "mnist-worker-1 exited with 1 (Error): line 3 | ValueError: no data"
+
+    def test_a_pod_that_waits_for_the_name_of_the_lost_one_is_told_of_that(self):
+        spec = parsed(changed(tf_job(PS=1, Worker=2), f"{WORKER}.restartPolicy", "OnFailure"))
+        (crashed,) = ended("worker", 1, 1, container="tensorflow").pods
+        held = msgspec.structs.replace(crashed, deleting=True, finalizers=("example.com/keep",))
+        lost = [*running(spec), PodsObserved(pods=(held,))]
+        (timer,) = (timer for timer in next_due(given(*lost).job) if timer.name == "Waiting")
+        late = TimePassed(anchor=timer.anchor, timer=timer.name)
+        assert "its finalizers keep it (example.com/keep)" in status(*lost, late)["conditions"][-1]["message"]
 
     def test_a_suspended_job_and_one_that_goes_on(self):
         suspending = [*running(), JobSuspending(reason="TFJobSuspending")]

@@ -131,6 +131,18 @@ def test_a_pod_that_runs_and_never_is_ready_has_the_kubelet_s_words():
     assert (wait.condition, wait.message) == ("WorkersReady", "resnet-worker-1: ContainersNotReady: unready: [main]")
 
 
+def test_a_container_that_does_not_run_beside_a_training_that_does_is_told_and_takes_no_milestone_back():
+    crashes = {"reason": "CrashLoopBackOff", "message": "sidecar proxy exited with 4 (Error)"}
+    story = [*a_running_job(2), pods(worker(1, version=30, **crashes))]
+    wait = of(*story)
+    assert (wait.message, wait.condition) == (
+        "resnet-worker-1: CrashLoopBackOff: sidecar proxy exited with 4 (Error)",
+        "",
+    )
+    missing = worker(0, version=30, phase="Pending", reason="Unschedulable")
+    assert of(*story, pods(missing)).reason == "Unschedulable", "what the job lacks goes before"
+
+
 def test_a_pod_that_was_rejected_is_told_while_the_next_one_starts():
     rejected = replica("chief", 0, phase="Failed", ran=False, reason="UnexpectedAdmissionError", message="no device")
     spec = a_replicated_spec("OnFailure")
@@ -140,6 +152,18 @@ def test_a_pod_that_was_rejected_is_told_while_the_next_one_starts():
     next_one = PodsObserved(pods=(replica("chief", 0, life=1, **CREATING),))
     assert "no device" in of(*story, next_one).message
     assert told(given(*story, next_one).job) is not None
+
+
+def test_a_replacement_that_waits_for_the_name_of_the_lost_pod_is_told_after_ten_seconds():
+    held = {"phase": "Failed", "exits": exited(137), "deleting": True, "finalizers": ("example.com/keep",)}
+    lost_one = PodsObserved(pods=(replica("worker", 1, version=50, **held),))
+    story = [*a_running_replicated_job(a_replicated_spec("OnFailure")), lost_one]
+    wait = of(*story)
+    assert (wait.reason, wait.usual, wait.lost) == ("PodsTerminating", True, False), "an Event of its own tells it"
+    assert wait.message.startswith("resnet-worker-1 was deleted (exit code 137); resnet-worker-1 is being deleted since")
+    assert "example.com/keep" in wait.message
+    (timer,) = (timer for timer in next_due(given(*story).job) if timer.name == "Waiting")
+    assert told(given(*story, TimePassed(anchor=timer.anchor, timer=timer.name)).job) == wait
 
 
 @pytest.mark.parametrize(

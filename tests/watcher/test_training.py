@@ -314,10 +314,50 @@ def test_what_happens_in_init_containers_is_told_by_name(
     assert (seen.phase, seen.reason, seen.message) == (phase, reason, message)
 
 
-def test_a_crashing_sidecar_of_a_training_that_is_ready_hinders_nothing():
-    crashes = status("fetch", {"waiting": {"reason": "CrashLoopBackOff"}}, restarts=3)
-    seen = view(status("main", RUNS, ready=True), spec=SIDECAR, initContainerStatuses=[crashes])
-    assert (seen.phase, seen.ready, seen.reason) == ("Running", True, "")
+NO_IMAGE: Document = {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}
+
+
+@pytest.mark.parametrize(
+    ("more", "reason", "message"),
+    [
+        pytest.param(
+            {"initContainerStatuses": [status("fetch", CRASHES, restarts=3, last=exited(4, "Error", "no cert"))]},
+            "CrashLoopBackOff",
+            "sidecar fetch exited with 4 (Error): no cert: back-off 10s",
+            id="a sidecar that crashes",
+        ),
+        pytest.param(
+            {"initContainerStatuses": [status("fetch", exited(4, "Error", "no cert"), restarts=3)]},
+            "CrashLoopBackOff",
+            "sidecar fetch exited with 4 (Error): no cert",
+            id="a sidecar of which the kubelet tells the end alone",
+        ),
+        pytest.param(
+            {"containerStatuses": [status("main", RUNS, ready=True), status("exporter", NO_IMAGE)]},
+            "ErrImagePull",
+            "container exporter: no such image",
+            id="a container whose image is not there",
+        ),
+        pytest.param(
+            {"initContainerStatuses": [status("fetch", RUNS) | {"started": False}]}, "", "", id="a sidecar that starts"
+        ),
+    ],
+)
+def test_what_does_not_run_beside_a_training_that_is_ready_is_told_and_hinders_nothing(
+    more: Document, reason: str, message: str
+):
+    found = observed_pod(
+        a_pod(**{"phase": "Running", "spec": SIDECAR, "containerStatuses": [status("main", RUNS, ready=True)]} | more)
+    )
+    assert found is not None
+    seen = found[1]
+    assert (seen.phase, seen.ready, seen.reason, seen.message) == ("Running", True, reason, message)
+
+
+def test_the_end_of_a_training_that_begins_again_is_told_where_the_kubelet_does_not_say_that_it_waits():
+    seen = view(status("main", exited(42, "Error", "no data"), restarts=1), spec=rules("Restart"))
+    assert (seen.phase, seen.ready) == ("Running", False)
+    assert (seen.reason, seen.message) == ("Error", "exited with 42 (Error): no data")
 
 
 def test_without_last_words_no_message_has_those_of_an_init_container():

@@ -165,7 +165,8 @@ def _hindrance(pod: Pod, mine: ContainerStatus | None, phase: str, *, last_words
     if phase in ("Succeeded", "Failed") and mine is not None and _ran(mine):
         return "", ""
     if phase == "Running":
-        return ("", "") if _ready(pod, mine) else _unready(pod, mine, last_words=last_words)
+        look = _beside if _ready(pod, mine) else _unready
+        return look(pod, mine, last_words=last_words)
     before = next(_of_init_containers(pod, phase, last_words=last_words), None)
     if before is not None:
         return before
@@ -174,12 +175,7 @@ def _hindrance(pod: Pod, mine: ContainerStatus | None, phase: str, *, last_words
         return own
     if mine is not None and own == (INITIALIZING, ""):
         own = (INITIALIZING, f"container {mine.name} has not started")
-    others = (
-        _waiting(known, f"container {known.name}", last_words=last_words)
-        for known in pod.status.container_statuses or ()
-        if known is not mine
-    )
-    told = next((known for known in others if known[0] not in ON_THE_WAY), None)
+    told = next(_of_others(pod, mine, last_words=last_words), None)
     unplaced = next((known for known in pod.status.conditions or () if _keeps_off(known)), None)
     return told or ((unplaced.reason or "", unplaced.message or "") if unplaced is not None else own)
 
@@ -188,11 +184,30 @@ def _keeps_off(known: PodCondition) -> bool:
     return (known.type, known.status) == ("PodScheduled", "False") and bool(known.reason)
 
 
+def _of_others(pod: Pod, mine: ContainerStatus | None, *, last_words: bool) -> Iterator[tuple[str, str]]:
+    """What the containers beside the training container wait for, unless that is usual."""
+    for known in pod.status.container_statuses or ():
+        told = _waiting(known, f"container {known.name}", last_words=last_words)
+        if known is not mine and told[0] not in ON_THE_WAY:
+            yield told
+
+
+def _beside(pod: Pod, mine: ContainerStatus | None, *, last_words: bool) -> tuple[str, str]:
+    """What keeps a sidecar, or another container, from running beside a training container that is Ready."""
+    sidecars = (
+        told for told in _of_init_containers(pod, "Running", last_words=last_words) if told[0] not in ON_THE_WAY
+    )
+    return next(sidecars, None) or next(_of_others(pod, mine, last_words=last_words), ("", ""))
+
+
 def _unready(pod: Pod, mine: ContainerStatus | None, *, last_words: bool) -> tuple[str, str]:
     """Why a training container that runs, or is about to run again, is not Ready."""
     own = _waiting(mine, "", last_words=last_words) if mine is not None else ("", "")
     if own[0]:
         return own
+    if mine is not None and (end := mine.state.terminated) is not None:
+        # A kubelet does not say that it waits before it begins a container of a pod with restartPolicy Never again.
+        return end.reason or "Error", _told("", end, last_words=last_words)
     condition = next((known for known in pod.status.conditions or () if known.type == "Ready"), None)
     return (condition.reason or "", condition.message or "") if condition is not None else ("", "")
 

@@ -26,7 +26,7 @@ def observed(here: Link, pod: PodView, before: Job, last: Link | None, going: Li
     elif pod.phase == "Running" and was.phase != "Running" and not ends:
         words.append("runs")
     if pod.reason and pod.reason != was.reason and not ended(pod):
-        words.append(f"waits: {plain(pod.reason, pod.message)}")
+        words.append(f"{'has trouble beside it' if pod.ready else 'waits'}: {plain(pod.reason, pod.message)}")
     if goes:
         words.append("is being deleted")
         led = _why_out(was, before, last, going) or (last if _over(was) else None)
