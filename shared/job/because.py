@@ -290,6 +290,8 @@ def _unsuccessful(job: Job, request: Request, reason: str) -> Iterator[Cause]:
             yield _interrupted(job)
         case reasons.NO_LAUNCHER:
             yield _launcher(job)
+        case reasons.OVERTAKEN:
+            yield from (Cause(known.order) for known in job.scaling.requests.values() if known.phase == "Pending")
         case reasons.WORKER_FAILED:
             disrupted = [pod.slot for uid, pod in job.pods.items() if uid in job.disrupted]
             yield from _news(job, request.added & (job.attempt.spent | disrupted))

@@ -43,6 +43,7 @@ NOT_OURS = "NotOurs"
 NO_LAUNCHER = "NoLauncher"
 EXEC_OFF = "ExecOff"
 SSH_OFF = "SshOff"
+OVERTAKEN = "Overtaken"
 REQUEST_DELETED = "RequestDeleted"
 RUNTIME_CHANGED = "RuntimeChanged"
 SCALING_START = "ScalingStart"
@@ -68,6 +69,7 @@ PHASES = {
         "the job was deleted, and its finalizers keep it ({finalizers}); its pods stay until it is gone",
         since="0.2",
     ),
+    OVERTAKEN: Reason("a newer edit asks for fewer workers", final=FINAL, since="0.2"),
     "OverBudget": Reason(
         "the namespace has more new jobs a minute than it may; this one waits for its turn", since="0.2"
     ),
@@ -111,6 +113,7 @@ STEPS = {
     "WorkersReplaced": Reason("other workers take the place of lost ones"),
     "NoWorkerLeft": Reason("no worker needs the rendezvous any more", since="0.2"),
     "PodsReplaced": Reason("lost pods are made again under their names"),
+    "BeforeTheStart": Reason("the job had not started when a smaller size was asked for", since="0.2"),
     "Drained": Reason("the launcher no longer uses the leaving workers"),
     "DrainTimed": Reason("the drain time passed, and the launcher cannot be asked"),
     "DrainForced": Reason("the timeout of the request passed while the launcher used the leaving workers"),

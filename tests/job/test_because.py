@@ -16,6 +16,7 @@ from shared.job.events.refused import EffectRefused
 from shared.job.events.scaler import (
     DrainChecked,
     HostsPublished,
+    ScaleAccepted,
     ScaleCancelled,
     ScaleFailed,
     ScaleRejected,
@@ -241,6 +242,14 @@ ENDED = [*OUT, DONE, JobSucceeded(reason="TrainingJobSucceeded")]
 case("the job ended first", ENDED, ScaleCancelled(request=R1, reason="JobFinished"), ENDED[-1])
 DELETED = JobGone(version=90)
 case("the job was deleted first", [*OUT, DELETED], ScaleCancelled(request=R1, reason="JobGone"), DELETED)
+E2 = Uid("replicas-2")
+EDITED = ScaleAccepted(request=E2, kind="ScaleOut", added=(workers(2, 3),), deadline=600, drain=0)
+SMALLER = observed(a_spec(3), generation=3)
+MEANWHILE = [*RUNNING, observed(a_spec(4), generation=2), EDITED, JobScaling(reason="ScalingStart"), SMALLER]
+case("a smaller size is asked for", MEANWHILE, ScaleCancelled(request=E2, reason="Overtaken"), SMALLER)
+FEWER = observed(a_spec(1), generation=2)
+NOT_BEGUN = WorkersReleased(request=E2, slots=(workers(1),), reason="BeforeTheStart")
+case("a job that starts gets a smaller size", [*a_created_job(2), pods(worker(0)), FEWER], NOT_BEGUN, FEWER)
 STOPPED = [*OUT, observed(a_spec(2, suspend=True)), PAUSING]
 case("the job was suspended first", STOPPED, ScaleCancelled(request=R1, reason="JobSuspended"), STOPPED[-1])
 

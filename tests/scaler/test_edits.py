@@ -4,8 +4,17 @@ import msgspec
 import pytest
 
 from services.scaler.core.effects import OwnRequest
+from services.scheduler.core.effects import DeletePod
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.scaler import ScaleAccepted, ScaleCancelled, ScaleFailed, ScaleRejected, ScaleSucceeded
+from shared.job.events.scaler import (
+    HostsPublished,
+    ScaleAccepted,
+    ScaleCancelled,
+    ScaleFailed,
+    ScaleRejected,
+    ScaleSucceeded,
+    WorkersReleased,
+)
 from shared.job.events.scheduler import JobRestarted, SlotsReleased
 from shared.job.events.status import JobRestarting, JobRunning, JobScaling, JobSucceeded, JobSuspended, JobSuspending
 from shared.job.events.watcher import JobObserved, PodsGone
@@ -16,6 +25,7 @@ from shared.job.views import Member, Slots
 from tests.kit.builders import (
     R1,
     a_created_job,
+    a_ready_job,
     a_running_job,
     a_spec,
     exited,
@@ -131,6 +141,31 @@ def test_an_edit_during_another_one_comes_after_it():
         JobRunning(reason="TrainingJobRunning"),
     ]
     given(*story, *rest).then(scaler, shrinks(3, 2, request=E3))
+
+
+OVERTAKEN = ScaleCancelled(request=E2, reason="Overtaken", released=(workers(2, 3),))
+
+
+def test_an_edit_for_which_there_is_no_room_ends_when_a_smaller_size_is_asked_for():
+    """A person who typed a number too large needs not wait until it fails."""
+    smaller = [*growing(), pods(worker(2, phase="Pending", reason="Unschedulable")), sized(3, generation=3)]
+    given(*smaller).then(scaler, Record(OVERTAKEN))
+    given(*smaller, OVERTAKEN, JobRunning(reason="TrainingJobRunning")).then(scaler, grows(4, request=E3))
+    back = [*growing(), sized(2, generation=3), OVERTAKEN, JobRunning(reason="TrainingJobRunning")]
+    given(*back).then(scaler, done(E3))
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        pytest.param([sized(6, generation=3)], id="a larger size"),
+        pytest.param([scale_in(1)], id="a request of another kind"),
+        pytest.param([published(2, 0, 1, 2, 3, request=E2), sized(2, generation=3)], id="the files list its workers"),
+    ],
+)
+def test_otherwise_an_edit_is_carried_out_to_its_end(then: list[AnyEvent]):
+    steps = given(*growing(), *then).steps(scaler)
+    assert not [step for step in steps if isinstance(step, Record) and isinstance(step.event, ScaleCancelled)]
 
 
 @pytest.mark.parametrize(
@@ -297,6 +332,29 @@ def test_a_job_that_starts_grows_once_it_runs():
     given(*starting).then_nothing(scaler)
     rest = [service(), pods(worker(0), worker(1)), *a_running_job(workers=2)[5:]]
     given(*starting, *rest).then(scaler, grows(2))
+
+
+def test_a_job_that_starts_gets_a_smaller_size_at_once_because_it_may_wait_for_room():
+    starting = [*a_created_job(workers=3), pods(worker(0), worker(1, phase="Pending", reason="Unschedulable"))]
+    released = WorkersReleased(request=E2, slots=(workers(1, 2),), reason="BeforeTheStart")
+    given(*starting, sized(1)).then(scaler, Record(released))
+    given(*starting, sized(1), released).then_among_others(scaler, done())
+    job = given(*starting, sized(1), released, ScaleSucceeded(request=E2, reason="AlreadyThatSize")).job
+    assert (job.scaling.size, job.attempt.vacancies, [slot.index for slot in job.attempt.workers]) == (1, {}, [0])
+    given(*starting, sized(1), released).then_among_others(scheduler, DeletePod(worker(1).name, Uid("pod-1")))
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        pytest.param([sized(1, least=2)], id="below its minimum"),
+        pytest.param([published(1, 0, 1), sized(1)], id="its hosts files list them"),
+        pytest.param([scale_in(1)], id="a request has its own time"),
+    ],
+)
+def test_otherwise_a_smaller_size_waits_until_the_job_runs(then: list[AnyEvent]):
+    steps = given(*a_ready_job(workers=2), *then).steps(scaler)
+    assert not [step for step in steps if isinstance(step, Record) and not isinstance(step.event, HostsPublished)]
 
 
 def test_an_edit_of_a_finished_job_changes_nothing():

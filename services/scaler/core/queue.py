@@ -8,7 +8,8 @@ from services.scaler.core import admission, scale_in, scale_out, size
 from services.scaler.core.effects import OwnRequest
 from services.scaler.core.policy import Policy
 from shared.job import reasons
-from shared.job.events.scaler import ScaleAccepted, ScaleCancelled, ScaleRejected
+from shared.job.events.scaler import ScaleAccepted, ScaleCancelled, ScaleRejected, ScaleSucceeded, WorkersReleased
+from shared.job.membership import Members
 from shared.job.policies import quota, replacement
 from shared.job.request import Request
 from shared.job.spec import OWNED_BY_ANOTHER, waits_for_turn
@@ -23,11 +24,15 @@ def next_steps(job: Job, policy: Policy) -> list[Step]:
     if request is not None:
         if job.between_attempts or job.starting or not scale_in.of_this_attempt(job, request):
             return _cancelled(request, reasons.JOB_SUSPENDED if job.suspended else reasons.JOB_RESTARTED)
+        if _overtaken(job, request):
+            return _cancelled(request, reasons.OVERTAKEN)
         return scale_out.next_steps(job, request) if request.kind == "ScaleOut" else scale_in.next_steps(job, request)
     if job.leaving:
         # A scale-in failed before its hosts files were seen: its workers are released before the next request's turn.
         return scale_in.late_release(job)
     waiting = job.scaling.next_request
+    if waiting is not None and job.starting:
+        return _before_the_start(job, waiting, policy)
     if waiting is None or job.phase != "Running" or waits_for_turn(waiting.problems) or size.is_awaited(job):
         return []
     return _taken_up(job, waiting, policy)
@@ -50,6 +55,30 @@ def after_the_end(job: Job) -> list[Step]:
 def _cancelled(request: Request, reason: str) -> list[Step]:
     released = () if request.published else spans(request.added)
     return [Record(ScaleCancelled(request=request.uid, reason=reason, released=released))]
+
+
+def _before_the_start(job: Job, request: Request, policy: Policy) -> list[Step]:
+    """Make a job smaller that nothing lists as members yet: it may wait for room that nobody asks for any more.
+
+    What a queue admitted is changed once the job runs.
+    """
+    if request.resize is None or isinstance(job.membership, Members) or job.attempt.launched or job.attempt.queued:
+        return []
+    if not job.attempt.begun:
+        return []
+    answer = admission.answer(job, request, policy)
+    if isinstance(answer, ScaleAccepted) and answer.leaving:
+        leaving = spans(job.attempt.worker_slot(member.index) for member in answer.leaving)
+        return [Record(WorkersReleased(request=request.uid, slots=leaving, reason="BeforeTheStart"))]
+    return [Record(answer)] if isinstance(answer, ScaleSucceeded) else []
+
+
+def _overtaken(job: Job, request: Request) -> bool:
+    """True for an edit that adds workers while a newer one asks for fewer: its workers may wait for room for long."""
+    if request.resize is None or request.published or request.kind != "ScaleOut":
+        return False
+    newer = [known.resize for known in job.scaling.requests.values() if known.phase == "Pending"]
+    return any(size is not None and size < request.resize for size in newer)
 
 
 def _taken_up(job: Job, request: Request, policy: Policy) -> list[Step]:
