@@ -4,11 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.core import TyperGroup
-from typer.main import get_command
 
 import muster.client
-from muster.commands import application
 from shared.frameworks.kinds import BUILT_IN
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -25,14 +22,6 @@ KINDS = {framework.resource.kind: framework for framework in BUILT_IN}
 def test_the_kinds_that_it_names_are_run():
     named = {*re.findall(r"\b\w+Jobs?\b", PAGE)} - {"jobs"}
     assert {name.removesuffix("s") for name in named} - {"Job"} <= KINDS.keys()
-
-
-def test_the_commands_that_it_names_are_there():
-    group = get_command(application())
-    assert isinstance(group, TyperGroup)
-    named = {*re.findall(r"`muster ([a-z-]+)", PAGE)}
-    assert named
-    assert named <= group.commands.keys()
 
 
 def test_there_is_a_python_client_where_it_says_so():

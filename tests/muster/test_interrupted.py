@@ -1,0 +1,64 @@
+"""Ctrl-C, and a reader that reads no further, end a command without a traceback."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from asyncio.subprocess import PIPE
+
+import pytest
+
+from muster import crds
+from tests.muster.conftest import MakeSite
+
+PATIENCE_SECONDS = 60.0
+GOES_ON = "muster: only the waiting ended; what was asked for goes on"
+MUSTER = (sys.executable, "-m", "muster")
+
+
+@pytest.mark.parametrize(
+    ("words", "first", "said"),
+    [
+        pytest.param(("suspend", "trainingjob/resnet"), "trainingjob/resnet asked to suspend", GOES_ON, id="a wait"),
+        pytest.param(("logs", "trainingjob/resnet", "-f"), "", "", id="logs that are followed"),
+    ],
+)
+async def test_ctrl_c_ends_what_goes_on_with_130_in_at_most_a_line(
+    a_site: MakeSite, words: tuple[str, ...], first: str, said: str
+):
+    async with a_site(crds.manifests()) as site:
+        process = await asyncio.create_subprocess_exec(
+            *MUSTER,
+            *words,
+            stdout=PIPE,
+            stderr=PIPE,
+            env={**os.environ, "KUBECONFIG": str(site.kubeconfig)},
+            # A background job of a shell ignores Ctrl-C, and so would its child.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        try:
+            assert process.stdout is not None
+            if first:
+                line = await asyncio.wait_for(process.stdout.readline(), PATIENCE_SECONDS)
+                assert line.decode().strip() == first
+            else:
+                # Whether it comes while the program starts or later, the end is the same.
+                await asyncio.sleep(1)
+            process.send_signal(signal.SIGINT)
+            _, complaint = await asyncio.wait_for(process.communicate(), PATIENCE_SECONDS)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+    assert (process.returncode, complaint.decode().strip()) == (130, said)
+
+
+@pytest.mark.parametrize("words", [("crds",), ("schema", "--asyncapi"), ("rbac",)], ids=" ".join)
+def test_a_reader_that_reads_no_further_gets_no_traceback(words: tuple[str, ...]):
+    with subprocess.Popen([*MUSTER, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
