@@ -11,6 +11,7 @@ from shared.errors import Refused
 from shared.frameworks.definition import Scale
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.job.spec import JobSpec
+from shared.job.text import counted
 from shared.telling.targets import Asked, Target
 
 
@@ -71,7 +72,7 @@ async def _by_request(cluster: Cluster, target: Target, job: Custom, size: int) 
         words = f"{target.resource.kind} {namespace}/{target.name} has no workers yet; scale it once it runs"
         raise Refused(words, reason="Invalid")
     if size == now:
-        return Change(target, f"{target.label} has {now} workers already")
+        return Change(target, f"{target.label} has {counted(now, 'worker')} already")
     resource = SCALEOUTS if size > now else SCALEINS
     count = {"count": abs(size - now)}
     manifest = {
@@ -82,7 +83,7 @@ async def _by_request(cluster: Cluster, target: Target, job: Custom, size: int) 
     }
     made = await cluster.create(resource, namespace, manifest)
     request = Target(resource, made.metadata.name)
-    return Change(request, f"{request.label} created: {now} -> {size} workers", made, _scaled(request))
+    return Change(request, f"{request.label} created: {now} -> {counted(size, 'worker')}", made, _scaled(request))
 
 
 def _scaled(request: Target) -> Answer:
@@ -94,9 +95,9 @@ def _scaled(request: Target) -> Answer:
 
 async def _by_field(cluster: Cluster, target: Target, job: Custom, scale: Scale, now: int, size: int) -> Change:
     if now == size and value_at(job, scale.status) == size:
-        return Change(target, f"{target.label} has {size} workers already")
+        return Change(target, f"{target.label} has {counted(size, 'worker')} already")
     job = await patched(cluster, target, job, patch_at(scale.spec, size))
-    said = f"{target.label} asked for {size} workers instead of {now}"
+    said = f"{target.label} asked for {counted(size, 'worker')} instead of {now}"
     return Change(target, said, job, _has_size(target, scale, size))
 
 

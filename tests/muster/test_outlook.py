@@ -27,6 +27,7 @@ from tests.muster.test_why import JOB, causes_of, log_of, said
 NO_GPU = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
 WAITING = pods(worker(0, phase="Pending", ready=False, reason="Unschedulable", message=NO_GPU))
 WITHOUT_IMAGE = pods(worker(0, phase="Pending", ready=False, reason="ErrImagePull", message="not found"))
+NEVER_READY = pods(worker(0, ready=False, reason="ContainersNotReady"))
 DELETED = pods(worker(0, version=40, ready=False, deleting=True))
 SUCCEEDED = JobSucceeded(reason="TrainingJobSucceeded")
 CRASHED = pods(launcher(version=90, phase="Failed", exits=exited(1)))
@@ -97,6 +98,12 @@ def sentence(*events: AnyEvent, word: str = "") -> str:
             "Created, 0 of 2 workers in the hosts files: resnet-worker-0: ErrImagePull: not found; "
             "it starts by itself once that is over, and no limit of time ends the wait",
             id="a job that waits without a limit",
+        ),
+        pytest.param(
+            [*a_created_job(), NEVER_READY, TimePassed(anchor=3, timer="Waiting")],
+            "Created, 0 of 2 workers in the hosts files: resnet-worker-0: ContainersNotReady; "
+            "it starts by itself once that is over, and no limit of time ends the wait",
+            id="a worker that is not Ready for long",
         ),
         pytest.param(
             [observed(a_spec(suspend=True)), JobSuspended(reason="TrainingJobSuspended")],

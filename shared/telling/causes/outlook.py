@@ -190,5 +190,5 @@ def _without_time(job: Job, label: str) -> Iterator[str]:
         # A new attempt uses the same pod names.
         left = ", ".join(sorted(pod.name for pod in job.pods.values())[:3])
         yield f"attempt {job.attempt.number + 2} begins once its last pods are gone" + (f" ({left})" if left else "")
-    elif job.starting and (wait := waiting(job)) is not None and not wait.usual:
+    elif job.starting and told(job) is not None:
         yield "it starts by itself once that is over, and no limit of time ends the wait"
