@@ -14,6 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from muster.commands import application
+from shared.frameworks.kinds import BUILT_IN
 from tests.docs.test_metrics_page import ALL
 from tests.docs.test_settings_page import ON_THE_PAGE
 
@@ -29,8 +30,17 @@ VALUES = yaml.safe_load((ROOT / "deploy/helm/muster/values.yaml").read_text())
 OF_A_READER = ("deploy/kustomize/overlays/mine/kustomization.yaml",)
 """Files that a page tells its reader to make."""
 
+OF_OTHERS = {
+    *("NodeAffinity", "OutOfcpu", "UnexpectedAdmissionError", "NamespaceDeletionDiscoveryFailure", "ReadWriteMany"),
+    *("ClusterIssuer", "PrometheusRule", "PodMonitor", "MultiKueue", "JobSets", "BuiltinTrainer"),
+    *("ElasticJobsViaWorkloadSlices", "ReplicaSpecs"),
+    *("OrderedConsumer", "SubscribeSync"),
+}
+"""Words of Kubernetes, NATS and other projects that our code does not have."""
+
 GROUP = get_command(application())
 assert isinstance(GROUP, TyperGroup)
+COMMANDS = GROUP.commands
 
 on_each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
@@ -56,7 +66,7 @@ def test_commands_and_options_are_there(page: Path):
         if name.startswith("-"):
             assert name in options(GROUP), words
             continue
-        command = GROUP.commands[name]  # type: ignore[union-attr]
+        command = COMMANDS[name]
         if isinstance(command, TyperGroup) and rest and rest[0] in command.commands:
             command = command.commands[rest[0]]
         asked = {word.partition("=")[0] for word in rest if re.match(r"--?[a-z]", word)}
@@ -112,6 +122,35 @@ def test_settings_are_there(page: Path):
 @cache
 def sources() -> list[str]:
     return [file.read_text() for file in sorted((ROOT / "tests").rglob("*.py"))]
+
+
+@on_each_page
+def test_tests_are_there(page: Path):
+    named = {name for words in code(page) for name in re.findall(r"\btest_\w+[a-z0-9]\b(?!_)", words)}
+    known = "".join(sources())
+    files = {file.stem for file in (ROOT / "tests").rglob("*.py")}
+    assert [name for name in named - files if f"def {name}(" not in known] == []
+
+
+@on_each_page
+def test_reasons_kinds_and_types_of_events_are_words_of_the_code(page: Path):
+    # An example of an event on `events.md`, which is written from the code, has the reason of any job.
+    named = {word for words in code(page) if words[0] != "{" for word in re.findall(CAMEL, words)}
+    kinds = "|".join(framework.resource.kind for framework in BUILT_IN)
+    ours = {re.sub(f"^(?:{kinds})(?=[A-Z])", "{kind}", word) for word in named - OF_OTHERS}
+    known = product()
+    assert [word for word in ours if word not in known and word.removeprefix("{kind}") not in known] == []
+
+
+@cache
+def product() -> frozenset[str]:
+    """All words of the code that runs, and those after a job's kind."""
+    texts = (file.read_text() for folder in CODE for file in (ROOT / folder).rglob("*.py"))
+    return frozenset(word for text in texts for word in re.findall(r"(?:\{kind\})?[A-Za-z]\w+", text))
+
+
+CAMEL = r"\b(?:[A-Z][a-z]+){2,}\b"
+CODE = ("services", "shared", "muster", "devcluster")
 
 
 @on_each_page

@@ -160,7 +160,9 @@ def test_a_replacement_that_waits_for_the_name_of_the_lost_pod_is_told_after_ten
     story = [*a_running_replicated_job(a_replicated_spec("OnFailure")), lost_one]
     wait = of(*story)
     assert (wait.reason, wait.usual, wait.lost) == ("PodsTerminating", True, False), "an Event of its own tells it"
-    assert wait.message.startswith("resnet-worker-1 was deleted (exit code 137); resnet-worker-1 is being deleted since")
+    assert wait.message.startswith(
+        "resnet-worker-1 was deleted (exit code 137); resnet-worker-1 is being deleted since"
+    )
     assert "example.com/keep" in wait.message
     (timer,) = (timer for timer in next_due(given(*story).job) if timer.name == "Waiting")
     assert told(given(*story, TimePassed(anchor=timer.anchor, timer=timer.name)).job) == wait
