@@ -20,7 +20,8 @@ from shared.job.naming import JOB_UID, Slot, Uid, pod_name, subject_of
 from shared.job.spec import LAUNCHER
 from shared.job.views import Slots
 from shared.runtime.run import Runtime
-from tests.kit.builders import a_running_job, exited, launcher, worker
+from tests.kit.builders import a_ready_job, a_running_job, a_spec, exited, launcher, worker
+from tests.kit.groups import a_group_spec, a_running_group
 from tests.kit.virtual_time import in_virtual_time, until
 from tests.kit.world import NAMESPACE, a_training_job
 from tests.memory.cluster import Call, Calm, MemoryCluster
@@ -86,6 +87,29 @@ def test_a_launcher_that_ends_by_itself_waits_for_nothing():
     end = launcher(version=90, phase="Failed", exits=exited(1))
     watching.show_pods(end)
     assert watching.seen() == [PodsObserved(pods=(end,))]
+
+
+def test_workers_without_whom_a_job_cannot_begin_wait_for_its_get_too():
+    watching = Watching(*a_ready_job(workers=2, least=2))
+    watching.show(a_resource(a_spec(2, least=2), version=1))
+    watching.show_pods(worker(0), worker(1))
+    watching.settle()
+    watching.take_pods("resnet-worker-1")
+    assert watching.seen() == []
+    watching.show(a_resource(a_spec(2, least=2), version=90, deleting=True))
+    assert watching.settle() == [JobDeleting(version=90), PodsGone(uids=(Uid("pod-1"),))]
+
+
+def test_a_worker_that_the_job_can_do_without_or_that_is_replaced_waits_for_nothing():
+    for events, spec in ((a_running_job(workers=2), a_spec(2)), (a_running_group(3), a_group_spec(3))):
+        watching = Watching(*events)
+        watching.show(a_resource(spec, version=1))
+        watching.show_pods(*watching.job().pods.values())
+        watching.settle()
+        for child in watching.job().children.values():
+            watching.show_child(child)
+        watching.take_pods("resnet-worker-1")
+        assert watching.seen() == [PodsGone(uids=(Uid("pod-1"),))]
 
 
 class LateJobs(Calm):

@@ -4,9 +4,12 @@ from collections.abc import Collection
 
 from services.watcher.core.cache import Cache
 from services.watcher.core.questions import Confirm
+from shared.job.events.event import At
+from shared.job.evolve_pods import pods_gone
 from shared.job.naming import Uid
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job
+from shared.job.verdict import verdict
 from shared.job.views import PodView, ended
 
 VANISHED_AT_ONCE = 10
@@ -29,8 +32,12 @@ def _taken(job: Job, cache: Cache) -> set[Uid]:
     if cache.listing_of(job) is None or job.gone or job.deleting or not cache.pods.listed:
         return set()
     now, roles = cache.pods_of(job.key), _ending(job)
-    pods = [pod for pod in job.pods.values() if pod.role in roles and pod.slot in job.attempt.slots]
-    return {pod.uid for pod in pods if _is_taken(now.get(pod.uid)) and (pod.uid in now or cache.shows_gone(job, pod))}
+    pods = [pod for pod in job.pods.values() if pod.slot in job.attempt.slots and _is_taken(now.get(pod.uid))]
+    taken = {pod.uid: pod.role for pod in pods if pod.uid in now or cache.shows_gone(job, pod)}
+    if taken and verdict(job) is None and verdict(pods_gone(job, [*taken], At(0, ""))) is not None:
+        # Too few workers would be left, or one that nothing replaces.
+        return {*taken}
+    return {uid for uid, role in taken.items() if role in roles}
 
 
 def _is_taken(seen: PodView | None) -> bool:
@@ -38,7 +45,7 @@ def _is_taken(seen: PodView | None) -> bool:
 
 
 def _ending(job: Job) -> Collection[str]:
-    """The roles with whose pods an attempt ends."""
+    """The roles with whose pods an attempt always ends."""
     if job.spec is None or job.spec.has_launcher or job.spec.handling.restarts == "Pod":
         return (LAUNCHER,)
     return (job.spec.handling.leader,)
