@@ -22,6 +22,10 @@ TOO_LATE_TO_DRAIN = "HostsWrittenLate"
 """The reason of a release after a request whose time was over before."""
 
 
+LISTED_SECONDS = 30.0
+"""How long hosts files may list a worker that is lost: longer than any fault of a plan lasts."""
+
+
 class ClusterDemands:
     """The demands of one run."""
 
@@ -38,6 +42,8 @@ class ClusterDemands:
         """The workers that left the hosts files, since when, and the seconds that they get."""
         self._accepted: dict[tuple[JobKey, Uid], tuple[str, int, int]] = {}
         """By request, when it was accepted, its time in seconds, and those that its workers get."""
+        self._lost: dict[Uid, dict[int, str]] = defaultdict(dict)
+        """By job, the members that were lost, and since when the services may act upon that."""
 
     def seen(self, job: str, attempt: str, pod: Held) -> None:
         """A pod of a job is as the kubelet shows it now."""
@@ -49,6 +55,7 @@ class ClusterDemands:
     def after(self, job: Job, event: AnyEvent, logged: str, sequence: int) -> Iterator[str]:
         """The rules that an event breaks, which the log stored then; `job` is the fold with it."""
         uid = job.key.uid
+        yield from self._of_lost_members(job, logged, sequence)
         match event:
             case JobAdopted():
                 self._running[uid] = job.attempt.number
@@ -69,6 +76,15 @@ class ClusterDemands:
                     yield from self._of_release(job, slot, event, logged, sequence)
             case _:
                 pass
+
+    def _of_lost_members(self, job: Job, logged: str, sequence: int) -> Iterator[str]:
+        since, slots = self._lost[job.key.uid], job.attempt.slots
+        lost = [index for index in job.listed_workers if job.attempt.worker_slot(index) not in slots]
+        rests = job.halted or job.gone or job.deleting or job.over or job.between_attempts
+        self._lost[job.key.uid] = {} if rests else {index: since.get(index, logged) for index in lost}
+        for index in () if rests else lost:
+            if (seconds := _seconds(since.get(index, logged), logged)) > LISTED_SECONDS:
+                yield f"I40 the hosts files of {job.key} list worker {index} at {sequence}, lost for {seconds:.0f} s"
 
     def _of_leader(self, job: Job, sequence: int) -> Iterator[str]:
         assert job.spec is not None

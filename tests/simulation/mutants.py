@@ -26,6 +26,7 @@ from shared.job import evolve_requests, fold, timing
 from shared.job.events import status, watcher
 from shared.job.integrity import Integrity
 from shared.job.losses import Vacancy
+from shared.job.membership import Unknown
 from shared.job.naming import JobKey, Slot
 from shared.job.outcome import Verdict
 from shared.job.policies import failure, quota, replacement, restart
@@ -388,6 +389,27 @@ def _running_too_early(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(phases, "_leader_started", lambda job, spec: any(pod.ready for pod in job.pods.values()))
 
 
+def _lost_workers_stay(patch: pytest.MonkeyPatch) -> None:
+    members = membership.next_members
+
+    def with_the_lost(job: Job) -> Any:
+        found = members(job)
+        return found if isinstance(found, Unknown) else found | job.listed_workers
+
+    patch.setattr(membership, "next_members", with_the_lost)
+
+
+A_LOST_WORKER = Plan(
+    seed=0,
+    steps=(
+        Apply(at=0.1, job="resnet", kind="TrainingJob", workers=2),
+        End(at=3.0, pod="resnet-worker-1", code=1),
+        Scale(at=45.0, name="out", job="resnet", by=1),
+    ),
+    workload=Workload(hang=100, fail=0, unready=0),
+)
+
+
 def _a_drain(kind: str) -> Plan:
     """The node of one of its pods is drained, and the job may not fail once."""
     return Plan(
@@ -455,4 +477,5 @@ MUTANTS = (
     Mutant("a job is Running as soon as any pod is Ready", "I38", _running_too_early),
     Mutant("leaving workers are released without a look at the launcher", "I39", _no_drain),
     Mutant("disrupted workers are released at once", "I39", _hurried_drain),
+    Mutant("a lost worker stays in the hosts files", "I40", _lost_workers_stay, A_LOST_WORKER),
 )
