@@ -9,6 +9,7 @@ import msgspec
 from shared.frameworks.definition import Document
 from shared.frameworks.framework import StatusRenderer
 from shared.frameworks.statuses import condition, counts, newest_last, with_losses
+from shared.frameworks.trainer_templates import at
 from shared.job import waiting
 from shared.job.conditions import Condition
 from shared.job.naming import JOB_UID, ROLE
@@ -73,15 +74,17 @@ def _may_go(problem: Problem) -> bool:
 
 def phase_of(status: Document) -> str:
     """The phase that a status shows; it raises nothing for any JSON."""
-    if status.get("phase") == "Running":
-        return "Running"
-    conditions = status.get("conditions")
+    conditions, jobs = status.get("conditions"), status.get("jobsStatus")
     true = [
         known.get("type")
         for known in (conditions if isinstance(conditions, list) else ())
         if isinstance(known, dict) and known.get("status") == "True"
     ]
     weighty = ("Failed", "Succeeded", "Suspended", "Suspending", "Restarting", "Running", "Created")
+    active = any(at(job, "active") for job in (jobs if isinstance(jobs, list) else ()))
+    if not true and (active or status.get("phase") == "Running"):
+        # It runs and lacks nothing.  The definition of upstream has no field for the phase.
+        return "Running"
     return next((phase for phase in weighty if TYPES[phase] in true and "Created" in true), "")
 
 

@@ -11,7 +11,7 @@ from shared.cluster.objects import Custom
 from shared.errors import Refused, Transient
 from shared.frameworks.kinds import Kinds
 from shared.frameworks.trainer_schemas import CLUSTER_RUNTIMES, RUNTIMES
-from shared.frameworks.trainjob import TRAINJOBS, TrainJob
+from shared.frameworks.trainjob import TRAINJOB, TRAINJOBS, TrainJob
 from shared.job.naming import ACCEPT_HISTORY
 from shared.job.spec import JobSpec, Problem
 from tests.frameworks.documents import variables
@@ -98,6 +98,8 @@ async def test_a_job_that_runs_and_lacks_nothing_has_no_condition_as_clients_of_
         world.play(trainer={"numNodes": 2})
         await world.comes_to("Running")
         assert world.shown()["conditions"] == []
+        # With upstream's definition the API server keeps no other field of ours.
+        assert TRAINJOB.phase({"jobsStatus": world.shown()["jobsStatus"]}) == "Running"
         # What it lacks is told by one.
         full = True
 
