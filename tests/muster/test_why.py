@@ -314,6 +314,7 @@ STORIES: dict[str, tuple[list[AnyEvent], str]] = {
         "",
     ),
     "gone": ([*a_running_job(2), JobGone(version=70)], ""),
+    "deletion_that_orphans": ([*a_running_job(2), JobDeleting(version=60, orphan=True, finalizers=("orphan",))], ""),
     "deletion_that_waits": ([*a_running_job(2), JobDeleting(version=60, finalizers=("example.com/hold",))], ""),
     "broken": ([*a_running_job(2), HistoryBroken(log="other", sequence=900, hash="ab", reason="BeyondTheEnd")], ""),
     "disputed": ([*a_running_job(2), HistoryDisputed(theirs=Head(900, "ab"), ours=Head(10, "cd"))], ""),

@@ -7,13 +7,13 @@ from services.scheduler.core.effects import DeleteJob, DeletePod, DeleteSecret, 
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scheduler import JobExpired, SlotsReleased
 from shared.job.events.status import JobFailed, JobSucceeded
-from shared.job.events.watcher import JobDeleting, JobGone, TimePassed
+from shared.job.events.watcher import ChildrenObserved, JobDeleting, JobGone, TimePassed
 from shared.job.naming import Uid, secret_name
 from shared.job.spec import LAUNCHER, CleanPodPolicy
 from shared.job.steps import Record
 from shared.job.timing import next_due
-from shared.job.views import Slots
-from tests.kit.builders import a_running_job, exited, launcher, pods, worker, workers
+from shared.job.views import ChildView, Slots
+from tests.kit.builders import a_created_job, a_running_job, exited, launcher, pods, worker, workers
 from tests.kit.histories import KEY
 from tests.kit.replicas import TOGETHER, a_created_replicated_job, a_replicated_spec, a_running_replicated_job, ended
 from tests.kit.stories import given, scheduler
@@ -66,6 +66,16 @@ def test_a_failed_job_and_one_whose_leader_ends_with_all_others_are_cleaned_up_a
     ):
         story = [*a_running_replicated_job(spec), ended("chief", 0, int(isinstance(end, JobFailed))), end]
         given(*story).then(scheduler, Record(SlotsReleased(slots=everyone, reason="CleanPodPolicyRunning")))
+
+
+SERVICE = ChildrenObserved(children=(ChildView(kind="Service", name="resnet", uid=Uid("svc"), version=5, ours=True),))
+
+
+def test_the_service_of_a_job_goes_with_its_last_pod_or_when_none_was_ever_made():
+    refused = EffectRefused(effect="CreatePod", slots=(workers(0, 1),), reason="Invalid", permanent=True)
+    never = [*a_created_job(workers=2), SERVICE, refused, JobFailed(reason="Invalid")]
+    given(*never).then_among_others(scheduler, DeleteService("resnet", Uid("svc")))
+    assert not any(isinstance(step, DeleteService) for step in given(*a_running_job(), SERVICE, *END).steps(scheduler))
 
 
 def test_the_service_of_a_single_pod_goes_when_its_pod_is_gone_or_never_came():

@@ -182,10 +182,13 @@ def _services(job: Job) -> Iterator[Step]:
 def _idle_services(job: Job) -> Iterator[Step]:
     """Delete Services of released slots while the attempt runs; between attempts they stay.
 
-    After the end those of single pods go with them: a pod that was never made, or that cleanPodPolicy took, has none.
+    After the end a Service goes with the last pod that it serves, also if that was never made; unless cleanPodPolicy
+    is None.
     """
-    if job.over and job.spec is not None and job.spec.clean_pod_policy != "None" and job.has_service_per_pod:
-        there = {service_name(job.key.name), *(pod.name for pod in job.pods.values())}
+    if job.over and job.spec is not None and job.spec.clean_pod_policy != "None":
+        there: set[str] = {pod.name for pod in job.pods.values()}
+        if there:
+            there.add(service_name(job.key.name))
         for child in job.children.values():
             if child.kind == "Service" and child.ours and child.name not in there:
                 yield DeleteService(child.name, child.uid)

@@ -119,6 +119,8 @@ class Causes(Links):
                 self._observed(event, before, here)
             case watcher.JobDeleting():
                 held = f"its finalizers keep it ({', '.join(event.finalizers)})" if event.finalizers else ""
+                if event.orphan:
+                    held = "its pods and all that belongs to it stay, as `--cascade=orphan` asks"
                 by = self._by(event, here)
                 self.deletion = f"it was deleted{by}" if by else DELETED
                 said = f"it was deleted{by}, and {held or 'waits for a finalizer'}"
