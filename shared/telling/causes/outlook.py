@@ -174,7 +174,8 @@ def _without_time(job: Job, label: str) -> Iterator[str]:
     if job.gone or job.halted:
         return
     if job.deleting:
-        yield "it is gone once they are removed" if job.finalizers and not job.orphan else ""
+        if job.finalizers and not job.orphan:
+            yield "it is gone once they are removed"
     elif not job.phase:
         if job.problems:
             yield "it begins by itself" if passing(job.problems) else "it begins once its spec is corrected"
