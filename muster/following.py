@@ -163,10 +163,13 @@ class _News:
     async def follow(self, cluster: Cluster, target: Target, asked: Custom) -> None:
         """Watch the object for ever."""
         watch = cluster.watch(target.resource, namespace=asked.metadata.namespace, name=target.name)
-        async with aclosing(watch) as seen:
-            async for each in seen:
-                self.watched = not isinstance(each, Blind)
-                self.changed.set()
+        try:
+            async with aclosing(watch) as seen:
+                async for each in seen:
+                    self.watched = not isinstance(each, Blind)
+                    self.changed.set()
+        finally:
+            self.watched = False
 
 
 @asynccontextmanager
