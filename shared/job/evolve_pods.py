@@ -130,7 +130,7 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
         failures=tuple(failures[-KEPT_FAILURES:]),
         refusals=_progress(job, fresh, event),
     )
-    job = _with_launcher_wait(_with_stuck(job, at), at)
+    job = _with_launcher_wait(_with_stuck(job, [pod.uid for pod in event.pods], at), at)
     return with_minimum_checked(seen(with_milestones(job, at), at), at)
 
 
@@ -231,8 +231,10 @@ def node_lost(job: Job, event: NodeLost, at: At) -> Job:
         for uid in event.uids
         if uid in job.pods
     }
-    job = _with_stuck(replace(with_news(job, new, at), lost={**job.lost, **new}), at)
-    return with_minimum_checked(with_milestones(job, at), at)
+    job = replace(with_news(job, new, at), lost={**job.lost, **new})
+    after = _with_stuck(job, new, at)
+    # A lost node alone changes no pod, and hundreds may be lost at once.
+    return with_minimum_checked(with_milestones(after, at), at) if after is not job else job
 
 
 def node_back(job: Job, event: NodeBack, at: At) -> Job:
@@ -240,18 +242,16 @@ def node_back(job: Job, event: NodeBack, at: At) -> Job:
     return with_milestones(replace(with_news(job, event.uids, at), lost=_but(job.lost, event.uids)), at)
 
 
-def _with_stuck(job: Job, at: At) -> Job:
-    """The job in which terminating pods of unreachable nodes count as gone; they stay among its pods."""
-    if not job.lost:
+def _with_stuck(job: Job, uids: Iterable[Uid], at: At) -> Job:
+    """The job in which terminating pods of unreachable nodes count as gone, of these; they stay among its pods."""
+    terminating = [job.pods[uid] for uid in uids if uid in job.lost and job.pods[uid].deleting]
+    if not terminating:
         return job
-    lost = {
-        uid: replace(known, terminating=at)
-        if known.terminating is None and (pod := job.pods.get(uid)) is not None and pod.deleting
-        else known
-        for uid, known in job.lost.items()
-    }
+    lost = dict(job.lost)
+    for pod in terminating:
+        lost[pod.uid] = replace(lost[pod.uid], terminating=lost[pod.uid].terminating or at)
     job = replace(job, lost=lost)
-    going = [pod for uid in lost if (pod := job.pods.get(uid)) is not None and _is_stuck(job, pod)]
+    going = [pod for pod in terminating if _is_stuck(job, pod)]
     if not going:
         return job
     disrupted = {**{pod.uid: lost[pod.uid].reason for pod in going}, **job.disrupted}

@@ -11,7 +11,7 @@ import pytest
 from services.watcher.core.budgets import budget_of
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import At
-from shared.job.events.watcher import PodsGone, PodsObserved
+from shared.job.events.watcher import NodeLost, PodsGone, PodsObserved
 from shared.job.evolve import evolve
 from shared.job.naming import Uid
 from tests.kit.builders import a_created_job, a_running_job, exited, pods, worker
@@ -71,3 +71,15 @@ def test_the_price_of_pods_that_ended_before_their_successors_came_grows_no_fast
         assert budget_of(job, late) == "events"
         costs.append(calls(lambda job=job, late=late: budget_of(job, late)))
     assert costs[1] < 10 * costs[0], f"8 times the workers take {costs[1] / costs[0]:.0f} times the calls"
+
+
+def lost(*indices: int) -> NodeLost:
+    return NodeLost(node="node-1", uids=tuple(Uid(f"pod-{index}") for index in indices), reason="NodeUnreachable")
+
+
+def test_one_of_many_lost_nodes_costs_the_same_however_many_are_lost() -> None:
+    costs = []
+    for number in (50, 400):
+        job = a_history([*a_running_job(number), lost(*range(number - 1))]).job
+        costs.append(calls(lambda job=job, number=number: evolve(job, lost(number - 1), NOW)))
+    assert costs[1] < 2 * costs[0], f"8 times the lost pods take {costs[1] / costs[0]:.0f} times the calls"

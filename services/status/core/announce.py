@@ -113,7 +113,7 @@ def _of_nodes(job: Job) -> list[Announce]:
     if job.over:
         # What its pods still wait for delays nobody's training.
         return []
-    told = [(at, *lost_nodes.told_at(job, at)) for at in lost_nodes.news(job)]
+    told = lost_nodes.news(job)
     told += [(known.at, known.reason, known.sentence) for known in notice.told(job)]
     return [_of_job(job, at, reason, message, warning=True) for at, reason, message in told if message]
 

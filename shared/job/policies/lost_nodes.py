@@ -69,9 +69,13 @@ def sentences(job: Job) -> list[str]:
     return [f"{_loss(job, pods)}{_way_out(job, pods)}" for pods in _by_node(job, job.lost)]
 
 
-def news(job: Job) -> list[At]:
-    """When a loss became known, or after it that pods of the node are being deleted."""
-    return [*dict.fromkeys(at for known in job.lost.values() for at in _moments(known))]
+def news(job: Job) -> list[tuple[At, str, str]]:
+    """When a loss became known, or after it that pods of the node are being deleted, with its reason and sentence."""
+    found: dict[At, list[Uid]] = {}
+    for uid, known in job.lost.items():
+        for at in _moments(known):
+            found.setdefault(at, []).append(uid)
+    return [(at, job.lost[uids[0]].reason, _told(job, at, uids)) for at, uids in found.items()]
 
 
 def _moments(known: LostNode) -> list[At]:
@@ -79,12 +83,12 @@ def _moments(known: LostNode) -> list[At]:
     return [known.at] if deleted is None or deleted.sequence < known.at.sequence else [known.at, deleted]
 
 
-def told_at(job: Job, at: At) -> tuple[str, str]:
-    """Reason and sentence of the nodes whose loss, or whose pods' deletion, became known at that event."""
-    found = {uid: known for uid, known in job.lost.items() if at in _moments(known)}
-    deleted = any(known.terminating and known.terminating.sequence <= at.sequence for known in found.values())
-    told = [_loss(job, pods) + (_way_out(job, pods) if deleted else "") for pods in _by_node(job, found)]
-    return next((known.reason for known in found.values()), ""), text.first("; ".join(told))
+def _told(job: Job, at: At, uids: list[Uid]) -> str:
+    """The sentence about the nodes of these pods at that event."""
+    deletions = [job.lost[uid].terminating for uid in uids]
+    deleted = any(known is not None and known.sequence <= at.sequence for known in deletions)
+    told = [_loss(job, pods) + (_way_out(job, pods) if deleted else "") for pods in _by_node(job, uids)]
+    return text.first("; ".join(told))
 
 
 def _by_node(job: Job, uids: Iterable[Uid]) -> list[list[PodView]]:
