@@ -101,10 +101,7 @@ def _replacing(job: Job) -> Condition | None:
     goes_on, wait = job.phase in ("Running", "Scaling"), waiting.told(job)
     if goes_on and (lost := replacement.replaceable(job)):
         last = max(lost, key=lambda slot: lost[slot].at.sequence)
-        vacancy = lost[last]
-        how = text.with_last_words(f"{job.pod_name(last)} {vacancy.how}", vacancy.message)
-        message = wait.sentence if wait is not None and not wait.lost else how
-        return _restarting(job, vacancy.at, status=True, message=message)
+        return _restarting(job, lost[last].at, status=True, message=wait.sentence if wait is not None else "")
     filled = {slot: refill.at for slot, refill in job.attempt.refilled.items()}
     if not filled:
         return None

@@ -281,7 +281,7 @@ class TestStatus:
         lost = [*running(spec), ended("worker", 1, 1, container="tensorflow")]
         document = status(*lost)
         assert shown(document)[-1] == ("Restarting", "True", "TFJobRestarting")
-        assert document["conditions"][-1]["message"] == "mnist-worker-1 exited with 1 (Error)"
+        assert document["conditions"][-1]["message"] == "mnist-worker-1 exited with 1 (Error); it is replaced"
         again = all_slots(spec)[1:]
         place = type(again[0])(0, "worker", ((1, 1),))
         filled = SlotsAssigned(slots=(place,), replaces=(place,), reason="PodsReplaced")
@@ -301,7 +301,7 @@ class TestStatus:
         exits = (Exit("tensorflow", 1, "Error", "line 3\nValueError: no data"),)
         crashed = msgspec.structs.replace(crashed, exits=exits)
         message = status(*running(spec), PodsObserved(pods=(crashed,)))["conditions"][-1]["message"]
-        assert message == "mnist-worker-1 exited with 1 (Error): line 3 | ValueError: no data"
+        assert message == "mnist-worker-1 exited with 1 (Error); it is replaced: line 3 | ValueError: no data"
 
     def test_a_pod_that_waits_for_the_name_of_the_lost_one_is_told_of_that(self):
         spec = parsed(changed(tf_job(PS=1, Worker=2), f"{WORKER}.restartPolicy", "OnFailure"))

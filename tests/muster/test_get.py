@@ -106,7 +106,8 @@ def log() -> Log:
         ),
         pytest.param(
             a_crash_loop("TFJob"),
-            "team-a tfjob resnet Restarting 2/3 1 resnet-worker-0 exited with 1 (Error)",
+            "team-a tfjob resnet Restarting 2/3 1 resnet-worker-0 exited with 1 (Error); "
+            "it is replaced after a back-off of 10 s",
             id="its pods crash",
         ),
         pytest.param(

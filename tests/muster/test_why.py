@@ -236,7 +236,10 @@ STORIES: dict[str, tuple[list[AnyEvent], str]] = {
     "running": (a_running_job(2), ""),
     "node_drained_and_restarted": (a_restarted_job(), ""),
     "restarted_and_scaled": (a_restarted_and_scaled_job(), ""),
-    "waits_for_old_pods": (a_restarted_job()[: len(a_running_job()) + 5], ""),
+    "waits_for_old_pods": (
+        [*a_restarted_job()[: len(a_running_job()) + 5], TimePassed(anchor=14, timer="Restart")],
+        "",
+    ),
     "worker_of_a_drained_node": (a_restarted_job()[: len(a_running_job()) + 2], "worker-1"),
     "launcher_failed": (
         [

@@ -30,6 +30,7 @@ from shared.job.spec import LAUNCHER
 from shared.job.state import Job
 from shared.job.views import each
 from tests.kit.invariants import ENDED, LogChecker
+from tests.kit.telling import told_differently
 from tests.memory.watching import Held
 from tests.simulation.demands import ClusterDemands
 from tests.simulation.manifests import REVISION, revision_of
@@ -114,6 +115,8 @@ class Checker(LogChecker):
         if job.spec is not None and job.spec.runtime is not None:
             self._used[uid].add(job.spec.runtime.digest)
         self._check_fact(job, event, sequence)
+        if why := told_differently(job, self._kinds):
+            self.fault(f"I32 {job.key} {why} at {sequence}")
         if isinstance(event, JobExpired):
             self._check_expiry(job, sequence)
         for why in self.demands.after(job, event, self._logged, sequence):

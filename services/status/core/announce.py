@@ -17,7 +17,7 @@ from shared.job.request import Request
 from shared.job.spec import Ignored
 from shared.job.state import Job, Refusal
 from shared.job.steps import Step
-from shared.job.waiting import told
+from shared.job.waiting import Wait, told
 
 _OF_JOB = (
     "WorkersCreated",
@@ -73,13 +73,22 @@ def announcements(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
     steps += [_of_refusal(job, effect, refusal, words["Refused"]) for effect, refusal in refused.items()]
     steps += _of_nodes(job)
     wait = told(job)
-    if wait is not None and not wait.lost and wait.effect not in refused:
+    if wait is not None and wait.effect not in refused and not (wait.lost and _has_own_event(job, wait)):
         steps.append(_of_job(job, wait.since, wait.reason, wait.message, warning=True))
     steps += _of_other_refusals(job, (*refused, wait.effect if wait is not None else ""))
     steps += _of_ignored(job)
     steps += _of_deletion(job)
     requests = [request for request in job.scaling.requests.values() if request.shown]
     return [*steps, *(step for request in requests for step in _of_request(request))]
+
+
+def _has_own_event(job: Job, wait: Wait) -> bool:
+    """True if the loss for which a job waits has an Event as the failure of a pod, or as the loss of a node."""
+    if wait.slot is None:
+        return True
+    vacancy = job.attempt.vacancies.get(wait.slot)
+    told = (known for known in job.failures if vacancy is None or known.at == vacancy.at)
+    return any(known.reason == wait.reason for known in told)
 
 
 def _reason(job: Job, condition: Condition) -> str:

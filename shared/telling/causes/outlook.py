@@ -119,10 +119,10 @@ def _hindrances(causes: Links, short: Summary) -> Iterator[str]:
     wait = waiting(job) if job.attempt.begun and not job.between_attempts else told(job)
     request = job.scaling.open_request
     if wait is not None:
-        # The phase that the status shows of a job whose pods are replaced tells which was lost.
-        sentence = wait.message if wait.usual else wait.sentence
-        yield "" if wait.lost and short.phase != job.phase else sentence
-    elif (link := waits_for(causes)) is not None:
+        # The message of the phase that the status shows of a job whose pods are replaced tells the same.
+        sentence = wait.sentence if told(job) is not None else wait.message
+        yield "" if short.phase != job.phase and sentence in short.message else sentence
+    elif waiting(job) is None and (link := waits_for(causes)) is not None:
         # What Muster itself decided is no hindrance.
         yield link.text if link.type not in ("SlotsAssigned", "SlotsReleased") and not job.suspended else ""
     elif request is not None and (link := awaited_by(causes, job, request)) is not None:

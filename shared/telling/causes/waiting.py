@@ -1,12 +1,12 @@
-"""What a job or a request waits for, if the log has it.  Pure."""
+"""The link of what a job or a request waits for, by the rule of `shared/job/waiting.py`, if the log has it.  Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Container
 
 from shared.job.naming import Slot
 from shared.job.reasons import NAME_HELD
 from shared.job.request import Request
-from shared.job.sorted_set import SortedSet
 from shared.job.state import Job, hosts_seen, refusal_key
+from shared.job.waiting import Wait, waiting
 from shared.telling.causes.link import Link, Links, newest
 
 _OF_THE_STATUS_SERVICE = ("PatchStatus", "Announce")
@@ -14,26 +14,31 @@ _OF_THE_STATUS_SERVICE = ("PatchStatus", "Announce")
 
 
 def waits_for(causes: Links) -> Link | None:
-    """What a job that does not run yet waits for; of one that runs, the newest effect that is refused."""
+    """What a job waits for; of one that waits for nothing, the newest effect that is refused."""
     job = causes.job
     if job.integrity.doubt is not None:
         return causes.doubt
     if job.another:
         return causes.newest.get("JobOfAnother")
-    if job.gone or job.over or job.phase == "Suspended":
+    if job.gone or job.over:
         return None
     if job.problems and not job.phase:
         return causes.newest.get("JobObserved")
-    if job.phase == "Suspending":
-        return newest(causes.last.get(pod.slot) for pod in job.pods.values())
-    if job.phase == "Restarting" and not job.attempt.slots:
-        # A new attempt uses the same pod names: it begins once the old pods are gone.
-        return newest(causes.last.get(pod.slot) for pod in job.pods.values())
-    if not job.starting:
-        refusals = (known for known in job.refusals.values() if known.effect not in _OF_THE_STATUS_SERVICE)
-        return newest(causes.at.get(refusal.at.sequence) for refusal in refusals)
-    refused = newest(_refused(causes, job, effect) for effect in ("CreateSecret", "CreateService", "WriteHosts"))
-    return refused or awaited(causes, job, first_awaited(job)) or awaited(causes, job, job.attempt.slots)
+    wait = waiting(job)
+    if wait is not None and wait.slot in job.attempt.vacancies:
+        # The chain of the lost pods tells it.
+        wait = None
+    if wait is not None:
+        return link_of(causes, job, wait)
+    refusals = (known for known in job.refusals.values() if known.effect not in _OF_THE_STATUS_SERVICE)
+    return newest(causes.at.get(refusal.at.sequence) for refusal in refusals)
+
+
+def link_of(causes: Links, job: Job, wait: Wait) -> Link | None:
+    """The link of what a job waits for: of a refused effect, of the pod in a slot, or of a node."""
+    if wait.effect:
+        return causes.at.get(job.refusals[wait.effect].at.sequence)
+    return causes.last.get(wait.slot) if wait.slot is not None else causes.at.get(wait.since.sequence)
 
 
 def request_waits_for(causes: Links, request: Request) -> Link | None:
@@ -48,20 +53,10 @@ def request_waits_for(causes: Links, request: Request) -> Link | None:
     return _refused(causes, job, "OwnRequest") if job.phase == "Running" else causes.phase
 
 
-def first_awaited(job: Job) -> SortedSet[Slot]:
-    """The slots that the start waits for first: the workers', then the launcher's; without a launcher, all."""
-    return job.attempt.workers if job.spec is None or job.spec.has_launcher else job.attempt.slots
-
-
-def awaited(causes: Links, job: Job, slots: Iterable[Slot]) -> Link | None:
-    """What the first slot without a Ready pod waits for."""
-    views = job.by_slot()
-    for slot in sorted(slots):
-        if slot not in views:
-            return _refused(causes, job, "CreatePod") or causes.last.get(slot)
-        if not views[slot].ready:
-            return causes.last.get(slot)
-    return None
+def awaited(causes: Links, job: Job, slots: Container[Slot]) -> Link | None:
+    """What the job waits for, if it is about one of these slots or prevents all."""
+    wait = waiting(job)
+    return link_of(causes, job, wait) if wait is not None and (wait.slot is None or wait.slot in slots) else None
 
 
 def awaited_by(causes: Links, job: Job, request: Request) -> Link | None:

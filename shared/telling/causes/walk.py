@@ -28,7 +28,7 @@ from shared.job.views import PodView, each
 from shared.telling.causes import decisions, pods, words
 from shared.telling.causes.link import Link, Links, newest
 from shared.telling.causes.people import People
-from shared.telling.causes.waiting import awaited, awaited_by, first_awaited
+from shared.telling.causes.waiting import awaited, awaited_by
 
 DELETED_BY = "who deleted it is not in this log"
 DELETED = "it was deleted, by whom is not in this log"
@@ -227,7 +227,7 @@ class Causes(Links):
         request = before.scaling.open_request
         led = None
         if event.timer == SCHEDULING:
-            led = awaited(self, before, first_awaited(before))
+            led = awaited(self, before, before.attempt.slots)
         elif event.timer == SCALING_DEADLINE and request is not None:
             led = awaited_by(self, before, request) or self._last_of(request.uid)
         empty = (slot for slot, vacancy in before.attempt.vacancies.items() if vacancy.at.sequence == event.anchor)
