@@ -6,6 +6,7 @@ import pytest
 
 from services.scheduler.core.withheld import without_values
 from shared.errors import Refused
+from shared.job.naming import CONTAINER
 
 
 def a_pod(**variables: str) -> dict[str, Any]:
@@ -52,6 +53,13 @@ def test_no_value_of_an_annotation_is_repeated():
 def test_names_and_the_numbers_of_a_quota_stay():
     said = 'pods "resnet-worker-0" is forbidden: exceeded quota: small, requested: pods=1, used: pods=3'
     assert words(said, a_pod(ADDRESS="resnet-worker-0", RANK="1", WORLD="3")) == said
+
+
+def test_the_name_of_a_container_stays_though_muster_writes_it_into_an_annotation():
+    said = 'violates PodSecurity "restricted": containers "main", "side" must set allowPrivilegeEscalation=false'
+    pod = a_pod(ROLE="side")
+    pod["metadata"]["annotations"][CONTAINER] = "main"
+    assert words(said, pod) == said
 
 
 def test_a_value_that_a_line_of_the_log_would_cut_in_two_does_not_show_its_beginning():

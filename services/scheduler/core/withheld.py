@@ -26,11 +26,13 @@ LONGEST_LOGGED = 300
 def _values(manifest: dict[str, Any]) -> Iterator[str]:
     meta, spec = manifest["metadata"], manifest.get("spec") or {}
     found = [*(meta.get("annotations") or {}).values()]
+    # Names are not secret, and the message needs them; an annotation of Muster's names the training container.
+    names = {meta["name"], meta.get("namespace"), *(owner["name"] for owner in meta.get("ownerReferences") or ())}
     for kind in ("initContainers", "containers"):
         for container in _objects(spec.get(kind)):
             found += [variable.get("value") for variable in _objects(container.get("env"))]
-    # Names are not secret, and the message needs them.
-    names = {meta["name"], meta.get("namespace"), *(owner["name"] for owner in meta.get("ownerReferences") or ())}
+            if isinstance(name := container.get("name"), str):
+                names.add(name)
     for value in dict.fromkeys(each for each in found if isinstance(each, str)):
         if value not in names:
             yield value
