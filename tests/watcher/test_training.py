@@ -274,6 +274,14 @@ SIDECAR: Document = {"initContainers": [{"name": "fetch", "restartPolicy": "Alwa
             status("fetch", RUNS), "Pending", None, "PodInitializing", "init container fetch runs", id="it runs"
         ),
         pytest.param(
+            status("fetch", exited(7, "Error", "no such bucket")),
+            "Pending",
+            {"initContainers": [{"name": "fetch", "restartPolicy": "OnFailure"}], "containers": [{"name": "main"}]},
+            "CrashLoopBackOff",
+            "init container fetch exited with 7 (Error): no such bucket",
+            id="it failed, and the kubelet begins it again",
+        ),
+        pytest.param(
             status("fetch", {"waiting": {"reason": "PodInitializing"}}),
             "Pending",
             None,

@@ -224,7 +224,7 @@ def _of_init_containers(pod: Pod, phase: str, *, last_words: bool) -> Iterator[t
         what = f"{'sidecar' if is_sidecar else 'init container'} {known.name}"
         end = known.state.terminated
         if end is not None and (end.exit_code or is_sidecar):
-            again = is_sidecar and phase != "Failed"
+            again = phase != "Failed" and (is_sidecar or _begins_again(pod, spec, end))
             yield "CrashLoopBackOff" if again else INIT_CONTAINER_FAILED, _told(what, end, last_words=last_words)
         elif known.state.waiting is not None:
             reason, message = _waiting(known, what, last_words=last_words)
