@@ -18,7 +18,7 @@ from services.scheduler.core.withheld import without_values
 from services.scheduler.keypair import make_key_pair
 from services.scheduler.workloads import Workloads
 from shared.cluster import Cluster, Resource, pod_fields
-from shared.cluster.answers import UNKNOWN_FIELD, as_sent
+from shared.cluster.answers import UNKNOWN_FIELD, as_sent, denier
 from shared.cluster.kinds import CONFIGMAPS_WITH_DATA, PODS, SECRETS, SERVICES
 from shared.cluster.objects import Custom, Metadata, Object, Pod
 from shared.errors import Conflict, NotOwner, Refused, Transient
@@ -254,12 +254,14 @@ class Scheduler:
         except NotOwner:
             raise
         except (Transient, Conflict) as trouble:
-            reason = trouble.reason if isinstance(trouble, Transient) else ""
-            raise Transient(f"create Secret {key.namespace}/{name}: {type(trouble).__name__}", reason=reason) from None
+            what = f"create Secret {key.namespace}/{name}: {type(trouble).__name__}"
+            if not isinstance(trouble, Transient):
+                raise Transient(what) from None
+            raise Transient(what, reason=trouble.reason, words=denier(trouble.words)) from None
         except Refused as refusal:
             # The API server's message may repeat the object, and a private key must not be logged.
             what = f"create Secret {key.namespace}/{name}: {refusal.reason}"
-            raise Refused(what, reason=refusal.reason, field=refusal.field) from None
+            raise Refused(what, reason=refusal.reason, field=refusal.field, words=denier(refusal.words)) from None
         if uid is None:
             raise Transient(f"create Secret {key.namespace}/{name}: it is deleted meanwhile")
         return SecretMade(attempt=effect.attempt, uid=Uid(uid))

@@ -119,6 +119,12 @@ _DENIED = re.compile(r"admission webhook \"[^\"]*\" denied the request|Admission
 They choose its code and its reason, so that only the message tells it from the API server's own refusal.
 """
 
+_DENIER = re.compile(
+    r"admission webhook \"[a-z0-9.-]{1,253}\" denied the request"
+    r"|\w+AdmissionPolicy '[a-z0-9.-]{1,253}' with binding '[a-z0-9.-]{1,253}' denied request"
+    r"|failed calling webhook \"[a-z0-9.-]{1,253}\""
+)
+
 DENIED = "Denied"
 """The reason of such a refusal, and of a 422 that names no field: it may pass."""
 
@@ -130,6 +136,12 @@ NO_WEBHOOK = "failed calling webhook"
 def unknown_fields(message: str) -> list[str]:
     """The paths that the API server names in its answer to an object with unknown fields."""
     return _UNKNOWN_FIELD.findall(message) if "strict decoding error: " in message else []
+
+
+def denier(words: str) -> str:
+    """The part of an answer that names the webhook or the policy behind it, and repeats nothing of the object."""
+    found = _DENIER.search(words)
+    return found[0] if found else ""
 
 
 def trouble(status: Status, what: str, *, method: str = "GET") -> Trouble:

@@ -81,7 +81,7 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
             newest[slot] = max(newest.get(slot, 0), pod.version)
         if pod.attempt == attempt.number and (known is None or _course(known) != _course(pod)):
             news[slot] = at.sequence
-        if pod.ready and not pod.deleting:
+        if pod.ready and not (pod.deleting or pod.reason):
             troubles.pop(pod.uid, None)
         elif _changes(known, pod):
             troubles[pod.uid] = at
@@ -135,10 +135,10 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
 
 
 def _changes(known: PodView | None, pod: PodView) -> bool:
-    """True if a pod that is not up has another trouble than before, or none any more, or was Ready."""
+    """True if a pod has another trouble than before, or none any more, or is not Ready and was."""
     if known is None:
         return bool(trouble(pod))
-    return known.ready or trouble(known) != trouble(pod)
+    return (known.ready and not pod.ready) or trouble(known) != trouble(pod)
 
 
 def _with_launcher_wait(job: Job, at: At) -> Job:

@@ -139,6 +139,8 @@ def test_a_container_that_does_not_run_beside_a_training_that_does_is_told_and_t
         "resnet-worker-1: CrashLoopBackOff: sidecar proxy exited with 4 (Error)",
         "",
     )
+    assert wait.since == of(*story, pods(worker(1, version=31, restarts=1, **crashes))).since
+    assert wait.since != of(*story, pods(worker(1, version=31)), pods(worker(1, version=32, **crashes))).since
     missing = worker(0, version=30, phase="Pending", reason="Unschedulable")
     assert of(*story, pods(missing)).reason == "Unschedulable", "what the job lacks goes before"
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import gc
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from services.scheduler.core.effects import CreatePod, CreateSecret, DeletePod, DeleteSecret
 from services.scheduler.shell import Scheduler
 from shared.cluster.kinds import PODS, SECRETS
-from shared.errors import Conflict, Refused, Transient
+from shared.errors import Conflict, Refused, Transient, Trouble
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.chain import Head
 from shared.job.events.scheduler import SecretGone
@@ -146,6 +148,40 @@ async def test_where_ssh_is_off_no_secret_is_made_and_one_that_is_there_goes_wit
     gone = await scheduler.act(DeleteSecret(0, "resnet-ssh", Uid(kept.metadata["uid"])), context)
     assert gone == SecretGone(attempt=0)
     assert store.get(SECRETS, NAMESPACE, "resnet-ssh") == kept
+
+
+@pytest.mark.parametrize(
+    ("trouble", "by"),
+    [
+        pytest.param(
+            partial(Refused, reason="Denied"),
+            "ValidatingAdmissionPolicy 'no-keys' with binding 'here' denied request",
+            id="a policy",
+        ),
+        pytest.param(
+            partial(Refused, reason="Denied"), 'admission webhook "keys.example.com" denied the request', id="a webhook"
+        ),
+        pytest.param(
+            partial(Transient, reason="WebhookFailed"),
+            'failed calling webhook "keys.example.com"',
+            id="a webhook that is away",
+        ),
+        pytest.param(partial(Refused, reason="Forbidden"), "", id="another"),
+    ],
+)
+async def test_a_refused_secret_names_who_refused_it_and_repeats_nothing_of_it(
+    trouble: Callable[..., Trouble], by: str
+):
+    store = MemoryStore()
+    uid = Uid(store.create(TRAININGJOBS, NAMESPACE, a_training_job()).metadata["uid"])
+    job = a_history(a_created_job(), JobKey(NAMESPACE, "resnet", uid)).job
+    said = f'secrets "resnet-ssh" is forbidden: {by}: PRIVATE KEY'
+    store.faults.fail_next("create", trouble(said, words=said), plural="secrets")
+    context = Context(job, Head(7, "0" * 64), "2030-01-01T00:00:00.000Z")
+    with pytest.raises(Trouble) as told:
+        await Scheduler(MemoryCluster(store)).act(CreateSecret(0, "resnet-ssh"), context)
+    assert getattr(told.value, "words", "") == by
+    assert "PRIVATE KEY" not in str(told.value)
 
 
 async def test_the_words_of_a_refusal_come_without_a_value_of_the_environment():
