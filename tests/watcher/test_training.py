@@ -174,6 +174,17 @@ def test_a_restart_in_place_is_counted_and_its_wait_is_told_with_the_last_end():
     assert seen.message == "exited with 42 (Error): no data: back-off 10s"
 
 
+@pytest.mark.parametrize("last_words", [True, False])
+def test_what_a_kubelet_says_of_an_end_and_of_a_wait_alike_is_told_once(last_words: bool):
+    waits = {"waiting": {"reason": "RunContainerError", "message": "no such file: train"}}
+    main = status("main", waits, restarts=1, last=exited(128, "StartError", "no such file: train"))
+    found = observed_pod(
+        a_pod(spec=policy("OnFailure"), phase="Running", containerStatuses=[main]), last_words=last_words
+    )
+    assert found is not None
+    assert found[1].message == "exited with 128 (StartError): no such file: train"
+
+
 NOT_FOUND: Document = {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown", "startedAt": None}}
 """What a kubelet writes of every container of which it knows no end when a pod ends."""
 CRASHES: Document = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}

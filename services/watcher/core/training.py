@@ -241,7 +241,9 @@ def _waiting(known: ContainerStatus, what: str, *, last_words: bool) -> tuple[st
     if waiting is None or not waiting.reason:
         return "", ""
     ended = _told(what, end, last_words=last_words) if end is not None else what
-    return waiting.reason, ": ".join(filter(None, (ended, waiting.message)))
+    # Where it could not be started, a kubelet says the same of its end and of its wait.
+    more = "" if last_words and end is not None and end.message == waiting.message else waiting.message
+    return waiting.reason, ": ".join(filter(None, (ended, more)))
 
 
 def _told(what: str, end: Terminated, *, last_words: bool) -> str:
