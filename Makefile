@@ -57,9 +57,10 @@ perturb: $(DEVELOPING) ## four services on a real API server, in each run one ca
 	@$(RUN) -m tests.perturbation $(if $(PLAN),--plan "$(PLAN)") $(if $(PLANS),--plans $(PLANS)) $(if $(MINUTES),--minutes $(MINUTES)) \
 	  $(if $(INTO),--into $(INTO))
 
-test-real: $(DEVELOPING) binaries ## the end-to-end tests and the contract suite on the real control plane
+test-real: $(DEVELOPING) binaries ## the end-to-end tests and the contract suite on the real control plane (KUBERNETES=v1.37.2 for another version)
 	@$(RUN) -m devcluster.binaries bench
-	@$(RUN) -m pytest -m real $(PARALLEL)
+	@$(if $(KUBERNETES),assets=$$($(RUN) -m devcluster.binaries.another $(KUBERNETES)) && export KUBEBUILDER_ASSETS=$$assets &&) \
+	  $(RUN) -m pytest -m real $(PARALLEL)
 
 test-node: $(DEVELOPING) ## the main stories on a real kubelet with containerd; skipped with the reason where not root
 	@$(RUN) -m devcluster.binaries control-plane node

@@ -33,7 +33,7 @@ _THEIRS = {
 """Programs of other modules, pinned by a module in the folder of that name; all others are of k8s.io/kubernetes."""
 
 _GO_MISSING = (
-    "Go is needed to build {program} and is not installed: install Go 1.26 or newer from https://go.dev/dl, "
+    "Go is needed to build programs and is not installed: install Go 1.26 or newer from https://go.dev/dl, "
     "or name a folder that has the programs in KUBEBUILDER_ASSETS"
 )
 
@@ -60,23 +60,35 @@ def kubectl() -> Path:
 
 def build(program: str) -> Path:
     """Build `program` into the cache, even if it is there.  Raises `MissingProgram` without Go or when Go fails."""
-    go = shutil.which("go")
-    if go is None:
-        raise MissingProgram(_GO_MISSING.format(program=program))
     module, package = _source(program)
     target = _cache(program) / program
+    compile_into(target, package, kubernetes_version(), within=module)
+    return target
+
+
+def compile_into(target: Path, package: str, version: str, *, within: Path) -> None:
+    """Compile a `main` package of a module's folder, of that version.  Raises `MissingProgram`."""
     target.parent.mkdir(parents=True, exist_ok=True)
     # Built under a temporary name, so that an interrupted build does not look finished.
     unfinished = target.with_suffix(f".{os.getpid()}")
-    command = [go, "build", "-trimpath", "-ldflags", _flags(), "-o", str(unfinished), package]
-    built = subprocess.run(
-        command, cwd=module, env={**os.environ, "CGO_ENABLED": "0"}, capture_output=True, text=True, check=False
-    )
-    if built.returncode:
+    try:
+        run_go("build", "-trimpath", "-ldflags", _flags(version), "-o", str(unfinished), package, within=within)
+    except MissingProgram:
         unfinished.unlink(missing_ok=True)
-        raise MissingProgram(f"{program} could not be built:\n{built.stderr[-2000:]}")
+        raise
     unfinished.rename(target)
-    return target
+
+
+def run_go(*words: str, within: Path) -> str:
+    """What a command of Go says in that folder.  Raises `MissingProgram` without Go or when it fails."""
+    go = shutil.which("go")
+    if go is None:
+        raise MissingProgram(_GO_MISSING)
+    settings = {**os.environ, "CGO_ENABLED": "0"}
+    ended = subprocess.run([go, *words], cwd=within, env=settings, capture_output=True, text=True, check=False)
+    if ended.returncode:
+        raise MissingProgram(f"go {words[0]} {words[-1]} failed:\n{ended.stderr[-2000:]}")
+    return ended.stdout
 
 
 def kubernetes_version() -> str:
@@ -109,13 +121,17 @@ def _cache(program: str) -> Path:
     digest = hashlib.sha256()
     for source in sources:
         digest.update(source.read_bytes())
+    return cache(digest.hexdigest()[:16])
+
+
+def cache(name: str) -> Path:
+    """The folder of that name among the built programs."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return home / "muster" / "binaries" / digest.hexdigest()[:16]
+    return home / "muster" / "binaries" / name
 
 
-def _flags() -> str:
+def _flags(version: str) -> str:
     """The linker flags: no debug information, and the version."""
-    version = kubernetes_version()
     major, minor, _ = version.removeprefix("v").split(".")
     named = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
     return " ".join(["-s", "-w", *(f"-X k8s.io/component-base/version.{key}={value}" for key, value in named.items())])

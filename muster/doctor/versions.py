@@ -8,8 +8,8 @@ from muster.doctor.findings import fail as wrong
 
 OLDEST_KUBERNETES = (1, 29)
 """The first version with stable CEL rules, which the definitions use; their field paths came with 1.28."""
-TRIED_KUBERNETES = (1, 36)
-"""The version of the tests."""
+TRIED_KUBERNETES = ((1, 36), (1, 37))
+"""The version of the tests, and the newest one that they ran on; `docs/compatibility.md` says which tests."""
 
 OLDEST_NATS = (2, 11)
 """The first version with a time to live for each message, which every lease needs."""
@@ -37,11 +37,14 @@ def kubernetes(server: str) -> Finding:
             "definitions",
             f"upgrade the cluster to Kubernetes {text(OLDEST_KUBERNETES)} or newer",
         )
-    if known == TRIED_KUBERNETES:
+    if known in TRIED_KUBERNETES:
         return ok(check, f"Kubernetes {server}")
-    tried = f"this release needs {text(OLDEST_KUBERNETES)} or newer and was tried on {text(TRIED_KUBERNETES)}"
+    on = " and ".join(map(text, TRIED_KUBERNETES))
+    tried = f"this release needs {text(OLDEST_KUBERNETES)} or newer and was tried on {on}"
     words = f"Kubernetes {server}; {tried}"
-    return warn(check, words, "look for a newer release of Muster") if known > TRIED_KUBERNETES else ok(check, words)
+    return (
+        warn(check, words, "look for a newer release of Muster") if known > TRIED_KUBERNETES[-1] else ok(check, words)
+    )
 
 
 def nats(server: str) -> Finding:

@@ -236,12 +236,15 @@ class MPIJob(KubeflowJob):
         return super().pod_labels(key, slot) | {JOB_ROLE: slot.role} | old
 
     def hosts_files(self, key: JobKey, spec: JobSpec, members: Sequence[WorkerName]) -> dict[str, str]:
-        launcher = [f"{key.name}-{LAUNCHER}"] if spec.launcher_works else []
         domain = f".{key.name}.{key.namespace}.svc" if spec.hosts_style else ""
+        # Intel MPI knows the host that it runs on by its own name alone, and reaches any other by ssh.
+        own = "" if spec.hosts_style == "Intel" else domain
+        launcher = [f"{key.name}-{LAUNCHER}{own}"] if spec.launcher_works else []
+        hosts = [*launcher, *(f"{member}{domain}" for member in members)]
         hydra = spec.hosts_style in ("Intel", "MPICH")
         between = ":" if hydra else " slots="
         return {
-            HOSTFILE: "".join(f"{host}{domain}{between}{spec.slots_per_worker}\n" for host in [*launcher, *members]),
+            HOSTFILE: "".join(f"{host}{between}{spec.slots_per_worker}\n" for host in hosts),
             DISCOVER_HOSTS: _DISCOVER_LINES if hydra else _DISCOVER_SLOTS,
         }
 

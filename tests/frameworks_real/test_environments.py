@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.frameworks_real import environments
-from tests.frameworks_real.environments import PYTHONS, Broken, Unavailable, environment, locks
+from tests.frameworks_real.environments import PYTHONS, Broken, Unavailable, environment, locks, versions
 
 BUILDS = """
 import os, zipfile
@@ -18,7 +18,7 @@ def build_wheel(folder, *_):
     name = "tiny-1.0-py3-none-any.whl"
     about = "tiny-1.0.dist-info"
     with zipfile.ZipFile(os.path.join(folder, name), "w") as wheel:
-        wheel.writestr("tiny.py", os.environ["FLAVOUR"])
+        wheel.writestr("tiny.py", os.environ.get("FLAVOUR", ""))
         wheel.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\\nName: tiny\\nVersion: 1.0\\n")
         wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
         wheel.writestr(f"{about}/RECORD", "")
@@ -89,7 +89,9 @@ def test_an_environment_that_was_not_finished_is_made_again_and_a_finished_one_i
     assert made == [first, first]
 
 
-def test_what_has_no_wheel_is_compiled_with_its_variables_though_pip_keeps_wheels(cache, monkeypatch, tmp_path):
+@pytest.fixture
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A package without a wheel, which pip finds; the digest of its archive."""
     folder = tmp_path / "tiny-1.0"
     folder.mkdir()
     (folder / "builds.py").write_text(BUILDS)
@@ -98,18 +100,35 @@ def test_what_has_no_wheel_is_compiled_with_its_variables_though_pip_keeps_wheel
     archive = tmp_path / "tiny-1.0.tar.gz"
     with tarfile.open(archive, "w:gz") as packed:
         packed.add(folder, folder.name)
-    example = tmp_path / "examples" / "mpi"
-    example.mkdir(parents=True)
-    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
-    (example / "requirements.txt").write_text("")
-    (example / "sources.txt").write_text(f"tiny==1.0 --hash=sha256:{digest}\n")
-    monkeypatch.setattr(environments, "EXAMPLES", example.parent)
     monkeypatch.setattr(environments, "COMPILERS", ())
     for name, value in (NO_INDEX | {"PIP_FIND_LINKS": str(tmp_path), "PIP_CACHE_DIR": str(tmp_path / "pip")}).items():
         monkeypatch.setenv(name, value)
+    return hashlib.sha256(archive.read_bytes()).hexdigest()
+
+
+def test_what_has_no_wheel_is_compiled_with_its_variables_though_pip_keeps_wheels(cache, monkeypatch, tmp_path, tiny):
+    example = tmp_path / "examples" / "mpi"
+    example.mkdir(parents=True)
+    (example / "requirements.txt").write_text("")
+    (example / "sources.txt").write_text(f"tiny==1.0 --hash=sha256:{tiny}\n")
+    monkeypatch.setattr(environments, "EXAMPLES", example.parent)
     for flavour in ("sweet", "sour"):
         monkeypatch.setitem(environments.COMPILED_WITH, "mpi", {"FLAVOUR": flavour})
         made = environment("mpi", lambda line: None)
-        [module] = made.glob("lib/python*/site-packages/tiny.py")
-        assert module.read_text() == flavour
+        assert module_of(made).read_text() == flavour
         (made / ".ready").unlink()
+
+
+def test_a_newest_release_without_wheels_is_compiled_too(cache, monkeypatch, tiny):
+    monkeypatch.setitem(environments.NEWEST, "mpi", ("tiny",))
+    monkeypatch.setattr(environments, "COMPILED", ("tiny",))
+    monkeypatch.setattr(environments, "PYTHONS_OF_NEWEST", PYTHONS["mpi"])
+    monkeypatch.setitem(environments.COMPILED_WITH, "mpi", {"FLAVOUR": "fresh"})
+    made = environment("mpi", lambda line: None, release="newest")
+    assert module_of(made).read_text() == "fresh"
+    assert versions(made) == {"tiny": "1.0"}
+
+
+def module_of(made: Path) -> Path:
+    [module] = made.glob("lib/python*/site-packages/tiny.py")
+    return module

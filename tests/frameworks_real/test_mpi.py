@@ -35,3 +35,15 @@ async def test_a_launcher_that_works_too_has_the_first_ranks(training: Training)
     ]
     await training.learnt("launcher-works-launcher", processes="ranks=6")
     await training.end(job)
+
+
+async def test_of_the_hosts_in_the_file_those_are_taken_that_the_command_names(training: Training):
+    some = {'"-np", "4"': '"-np", "2", "--host", "mpi-v1-worker-1:2"'}
+    job = await training.start("mpi/mpi_job_v1.yaml", some)
+    await training.succeeds(job)
+    log = (await training.log("mpi-v1-launcher")).splitlines()
+    assert sorted(line for line in log if line.startswith("rank ")) == [
+        f"rank {rank} of 2 on mpi-v1-worker-1" for rank in range(2)
+    ]
+    await training.end(job)
+    await training.has_no_pods("mpi-v1")

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "tutorial.md"
 
 
-async def test_the_page_is_walked_as_it_stands(training: Training):
+async def test_the_tutorial_is_walked_as_it_stands(training: Training):
     folders = [binaries.kubectl().parent, Path(sys.executable).parent]
     environment = training.operator.stack.reader() | {"PATH": os.pathsep.join([*map(str, folders), os.environ["PATH"]])}
     for step in steps(PAGE):

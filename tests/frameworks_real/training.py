@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -32,9 +33,15 @@ class Training:
         self.images: Mapping[str, str] = {}
         """The images of this test in the place of those that an example names."""
 
-    async def start(self, example: str) -> str:
-        """Apply `FOLDER/FILE.yaml` of the examples as it is, but for its images; the job as kubectl names it."""
+    async def start(self, example: str, changes: Mapping[str, str] = MappingProxyType({})) -> str:
+        """Apply `FOLDER/FILE.yaml` of the examples as it is, but for its images and `changes`, old text → new text.
+
+        Returns the job as kubectl names it.
+        """
         text = (EXAMPLES / example).read_text()
+        for old, new in changes.items():
+            assert old in text, f"{example} has no {old}"
+            text = text.replace(old, new)
         for theirs, ours in self.images.items():
             text = re.sub(rf"image: {theirs}$", f"image: {ours}", text, flags=re.MULTILINE)
         file = str(self.folder / Path(example).name)
