@@ -121,6 +121,13 @@ STORIES: dict[str, tuple[list[AnyEvent], str]] = {
         ],
         "",
     ),
+    "replica_beside_a_sidecar_that_crashes": (
+        [
+            *a_running_replicated_job(SPEC),
+            PodsObserved(pods=(replica("worker", 1, version=60, reason="CrashLoopBackOff", message="sidecar proxy"),)),
+        ],
+        "worker-1",
+    ),
     "replicas_that_join": (
         [
             *a_running_replicated_job(ELASTIC),

@@ -153,7 +153,8 @@ def slot_state(causes: Causes, slot: Slot) -> str:
         member = slot.role == WORKER and slot.attempt == job.attempt.number and slot.index in job.listed_workers
         if pod is None:
             return "its pod is not created yet"
-        waits = f": {plain(pod.reason, pod.message)}" if pod.reason and alive(pod) and not pod.ready else ""
+        beside = ", and has trouble beside it" if pod.ready else ""
+        waits = f"{beside}: {plain(pod.reason, pod.message)}" if pod.reason and alive(pod) else ""
         return f"{seen}, and in the {listing(job)}{waits}" if member and alive(pod) else f"{seen}{waits}"
     if slot in job.attempt.spent:
         successor = causes.successors.get(slot)
