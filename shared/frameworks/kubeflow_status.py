@@ -21,7 +21,7 @@ OPERATOR_NAME = "training.kubeflow.org/operator-name"
 REPLICA_TYPE = "training.kubeflow.org/replica-type"
 
 TYPES = ("Created", "Running", "Restarting", "Suspended", "Succeeded", "Failed")
-"""Upstream's; `Suspending` is Muster's, and shown while it is true."""
+"""Upstream's; `Suspending` and `Scaling` are Muster's, and shown while they are true."""
 
 _SENTENCES = {
     "Created": "is created",
@@ -70,7 +70,9 @@ def conditions(job: Job) -> list[Condition]:
     if again is not None and not any(known.type == again.type and _newer(known, again) for known in found):
         found = [known for known in found if known.type != again.type]
         found.append(again)
-    return newest_last(found)
+    # A job that is scaled runs: its State stays Running.
+    scaling = [known for known in job.conditions if known.type == "Scaling" and known.status]
+    return [*scaling, *newest_last(found)]
 
 
 def _shown(known: Condition) -> bool:

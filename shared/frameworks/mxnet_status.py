@@ -104,10 +104,12 @@ def reason(job: Job) -> str:
     if job.problems and not job.over:
         first = job.problems[0]
         return text.ends(": ".join(filter(None, (first.reason, first.field, first.message))), LONGEST_REASON)
-    if (wait := waiting.told(job)) is not None:
+    wait = waiting.told(job)
+    if wait is not None and not job.over:
         return text.ends(wait.sentence, LONGEST_REASON)
     told = (known for known in job.conditions if known.type == job.phase and known.status and known.message)
-    return next((text.ends(f"{known.reason}: {known.message}", LONGEST_REASON) for known in told), "")
+    said = next((f"{known.reason}: {known.message}" for known in told), "")
+    return text.ends("; ".join(filter(None, (said, wait.sentence if wait is not None else ""))), LONGEST_REASON)
 
 
 def result(job: Job) -> Document | None:

@@ -47,6 +47,7 @@ OVERTAKEN = "Overtaken"
 REQUEST_DELETED = "RequestDeleted"
 RUNTIME_CHANGED = "RuntimeChanged"
 SCALING_START = "ScalingStart"
+SIZE_NOT_WRITTEN = "SizeNotWritten"
 SCHEDULING_TIMEOUT = "SchedulingTimeout"
 INIT_CONTAINER_FAILED = "InitContainerFailed"
 PODS_MISSING = "PodsMissing"
@@ -91,6 +92,7 @@ PHASES = {
     "ScalingOutSucceeded": Reason("the job has more workers"),
     "ScalingInFailed": Reason("the job keeps its size"),
     "ScalingOutFailed": Reason("the job does not have the workers that were asked for"),
+    SIZE_NOT_WRITTEN: Reason("the resource has not the size to which scale requests led yet", since="0.2"),
     PODS_MISSING: Reason("pods are not created yet"),
     PODS_TERMINATING: Reason("pods are being deleted"),
     "RestartRequested": Reason("a person asked for a restart", "a person asked for it"),

@@ -14,9 +14,9 @@ from shared.job.conditions import Condition, holds
 from shared.job.events.event import At
 from shared.job.losses import Vacancy
 from shared.job.naming import Slot
-from shared.job.policies import launcher_wait, lost_nodes, notice, replacement
+from shared.job.policies import launcher_wait, lost_nodes, notice, quota, replacement
 from shared.job.policies.restart import delay
-from shared.job.spec import LAUNCHER
+from shared.job.spec import LAUNCHER, WORKER
 from shared.job.state import Job
 from shared.job.timers import RESTART, WAITING, passed
 from shared.job.views import USUAL, PodView, alive, occupies
@@ -82,8 +82,10 @@ def _told(job: Job) -> Wait | None:
 
 def waiting(job: Job) -> Wait | None:
     """What the job waits for; None if it has all that it wants, and where its phase or its problems say it."""
-    if job.spec is None or job.halted or job.gone or job.deleting or job.over or not job.phase:
+    if job.spec is None or job.halted or job.gone or job.deleting or not job.phase:
         return None
+    if job.over:
+        return _of_ending_pods(job) or _of_refusals(job, "DeletePod")
     if (nodes := _of_nodes(job) or _of_launcher(job)) is not None:
         return nodes
     if job.phase == "Suspended" or not (job.between_attempts or job.attempt.begun):
@@ -158,12 +160,12 @@ def _entered(job: Job) -> At:
 
 
 def _of_ending_pods(job: Job) -> Wait | None:
-    """Pods that have to go before the next attempt begins, or before the job is suspended."""
+    """Pods that have to go: before the next attempt begins, before the job is suspended, or after its end."""
     why = job.restarting
-    if why is not None and delay(job, why) and not passed(job, why.at.sequence, RESTART):
+    if why is not None and not job.over and delay(job, why) and not passed(job, why.at.sequence, RESTART):
         # The back-off is what it waits for, and its phase says that.
         return None
-    left = [pod for pod in job.pods.values() if occupies(pod) or pod.deleting]
+    left = [pod for pod in job.pods.values() if pod.deleting or (occupies(pod) and not job.over)]
     if not left:
         return None
     first = min(left, key=lambda pod: (not pod.deleting, pod.name))
@@ -205,7 +207,7 @@ def _of_refusals(job: Job, *effects: str) -> Wait | None:
         reason=first.reason,
         message=first.sentence,
         since=first.since,
-        condition="LauncherCreated" if launcher else _PREVENTS[first.effect],
+        condition="LauncherCreated" if launcher else _PREVENTS.get(first.effect, ""),
         effect=first.key,
     )
 
@@ -216,7 +218,7 @@ def _of_pods(job: Job) -> Wait | None:
     lacking = [slot for slot in job.attempt.slots if not _is_up(job, slot, pods.get(slot))]
     lost = replacement.replaceable(job)
     if not lacking and not lost:
-        return _of_refusals(job, *_PREVENTS) or _of_others(job, pods)
+        return _of_refusals(job, *_PREVENTS) or _of_others(job, pods) or _of_size(job)
     roles = [role.name for role in job.spec.roles] if job.spec is not None else []
     lacking.sort(key=lambda slot: (slot.index, roles.index(slot.role) if slot.role in roles else len(roles)))
     hindered = (pods[slot] for slot in lacking if slot in pods and _is_hindered(pods[slot]))
@@ -256,6 +258,37 @@ def _of_others(job: Job, pods: dict[Slot, PodView]) -> Wait | None:
     message = text.with_words(f"{first.name}: {first.reason}", first.message)
     wait = _of_slot(job, first.slot, first.reason, message, first, usual=False)
     return msgspec.structs.replace(wait, condition="")
+
+
+def _of_size(job: Job) -> Wait | None:
+    """A number of workers in the resource that a running job does not have, and that no request is changing.
+
+    The edit waits for quota, or failed; or the number is older than a scale request, and not written yet.
+    """
+    size, spec = job.scaling.size, job.spec
+    if spec is None or job.phase != "Running" or not (spec.handling.elastic and spec.has(WORKER) and size):
+        return None
+    asked = spec.worker.replicas
+    edits = [known for known in job.scaling.requests.values() if known.resize == asked]
+    edit = edits[-1] if edits else None
+    if asked == size or job.problems or job.scaling.open:
+        return None
+    of_edit = f"the job keeps {text.counted(size, 'worker')}, and its spec asks for {asked}"
+    if edit is None or edit.phase == "Succeeded":
+        refusal = job.refusals.get("WriteSize")
+        if not spec.worker.written or (refusal is not None and refusal.permanent):
+            # Nothing writes it.
+            return None
+        message = f"{of_edit}: its present size is not written into it yet"
+        return Wait(reason=reasons.SIZE_NOT_WRITTEN, message=message, since=_entered(job), usual=True)
+    if edit.over:
+        again = "" if spec.worker.written else "; that number is asked for again after another one"
+        message = text.ends(f"{of_edit}: {edit.reason}: {edit.conditions[-1].message}{again}")
+        return Wait(reason=edit.reason, message=message, since=edit.conditions[-1].since, usual=spec.worker.written)
+    if job.scaling.next_request is not edit or quota.allows(job, quota.wanted_workers(job)):
+        return None
+    message = f"{of_edit}: its queue has not admitted that size yet"
+    return Wait(reason=reasons.WAITS_FOR_QUOTA, message=message, since=edit.conditions[-1].since, usual=True)
 
 
 def _is_hindered(pod: PodView) -> bool:

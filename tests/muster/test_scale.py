@@ -8,9 +8,10 @@ import typer
 
 from muster import crds
 from muster.reading import told
-from muster.scale import to
+from muster.scale import ask_for, to
 from shared.cluster import Snapshot
 from shared.cluster.objects import Custom
+from shared.frameworks.mpijob import MPIJOB
 from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.tfjob import TFJOB
@@ -108,6 +109,22 @@ async def test_bounds_that_a_running_job_keeps_are_not_told_to_be_changed_now(si
         await to(site.cluster, parse_target("pytorchjob/torch"), "default", 4, wait=True, timeout=10)
     when = "its bounds can be changed while it is suspended"
     assert said.err == f"muster: pytorchjob/torch has 1 to 3 workers, and not 4: {when}\n"
+
+
+async def test_a_growing_mpi_job_is_waited_for_until_its_launcher_has_the_hosts_files(site: Site):
+    pod = {"spec": {"containers": [{"name": "main", "image": "train"}]}}
+    replicas = {"Launcher": {"replicas": 1, "template": pod}, "Worker": {"replicas": 2, "template": pod}}
+    job = {"metadata": {"name": "mpi"}, "spec": {"mpiReplicaSpecs": replicas}}
+    await site.cluster.create(MPIJOB.resource, "default", job)
+    change = await ask_for(site.cluster, parse_target("mpijob/mpi"), "default", 3)
+
+    def done(active: int, *true: str) -> bool | None:
+        conditions = [{"type": kind, "status": "True"} for kind in ("Created", *true)]
+        return change.answer({"conditions": conditions, "replicaStatuses": {"Worker": {"active": active}}})
+
+    assert done(2, "Running") is None
+    assert done(3, "Scaling", "Running") is None
+    assert done(3, "Running")
 
 
 async def test_an_unknown_job_is_refused_at_once(site: Site, said: Said):

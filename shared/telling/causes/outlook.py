@@ -90,6 +90,8 @@ def _causes(causes: Links, short: Summary) -> Iterator[str]:
         yield _message(causes, short)
         if not job.over:
             yield from _hindrances(causes, short)
+        elif (wait := told(job)) is not None:
+            yield wait.sentence
 
 
 def _message(causes: Links, short: Summary) -> str:
