@@ -238,7 +238,11 @@ def node_lost(job: Job, event: NodeLost, at: At) -> Job:
 
 
 def node_back(job: Job, event: NodeBack, at: At) -> Job:
-    """Note that the kubelet of these pods reports again."""
+    """Note that the kubelet of these pods reports again, or that their node stays."""
+    if event.stays:
+        uids = [uid for uid in event.uids if (pod := job.pods.get(uid)) is not None and not pod.disruption]
+        job = replace(with_news(job, uids, at), disrupted=_but(job.disrupted, uids))
+        return replace(job, notices=_but(job.notices, uids))
     return with_milestones(replace(with_news(job, event.uids, at), lost=_but(job.lost, event.uids)), at)
 
 

@@ -113,7 +113,7 @@ EXAMPLES: tuple[AnyEvent, ...] = (
     watcher.NodeLost(
         node="node-3", uids=(Uid("pod-1"),), reason="NodeUnreachable", since="2030-01-01T00:00:00Z", force_after=60
     ),
-    watcher.NodeBack(node="node-3", uids=(Uid("pod-1"),)),
+    watcher.NodeBack(node="node-3", uids=(Uid("pod-1"),), stays=True),
     watcher.TimePassed(anchor=12, timer="ScalingDeadline"),
     watcher.HistoryBroken(
         log="log-2",

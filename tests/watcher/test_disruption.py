@@ -19,11 +19,12 @@ from shared.eventlog.account import HEADS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.events.scheduler import SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobSucceeded
-from shared.job.events.watcher import DisruptionNoticed, PodsGone, PodsObserved
+from shared.job.events.watcher import DisruptionNoticed, NodeBack, PodsGone, PodsObserved
 from shared.job.naming import JobKey, Uid
+from shared.job.verdict import verdict
 from shared.job.views import PodView
 from shared.runtime.run import Runtime
-from tests.kit.builders import a_created_job, a_running_job, a_spec, launcher, pods, worker, workers
+from tests.kit.builders import a_created_job, a_running_job, a_spec, exited, launcher, pods, worker, workers
 from tests.kit.histories import KEY
 from tests.kit.virtual_time import in_virtual_time, until
 from tests.kit.world import NAMESPACE, a_training_job
@@ -145,7 +146,7 @@ def test_a_node_that_is_about_to_go_concerns_the_jobs_with_pods_on_it():
     assert cache.set_node("node-1", GOING) == (KEY,)
     assert not cache.set_node("node-1", GOING), "a heartbeat is no news"
     assert cache.ending_nodes == {"node-1": GOING}
-    assert not cache.set_node("node-1", STAYING), "nor is a notice that is taken back"
+    assert cache.set_node("node-1", STAYING) == (KEY,), "a notice that is taken back is"
     assert cache.ending_nodes == {}
 
 
@@ -214,6 +215,24 @@ def test_a_notice_is_told_of_again_if_it_is_shorter_than_the_one_before():
         watching.cache.set_node("node-2", ObservedNode(**node, notice=seconds))
         told += [fact.seconds for fact in watching.settle() if isinstance(fact, DisruptionNoticed)]
     assert told == [120, 30, 0]
+
+
+@pytest.mark.parametrize("goes", [GOING, None], ids=["its notice is withdrawn", "it was deleted, and registers again"])
+def test_a_launcher_whose_node_stays_after_all_is_no_longer_about_to_go(goes: ObservedNode | None):
+    watching = a_watched_job(*HERE, LAUNCHER)
+    watching.cache.set_node("node-1", STAYING)
+    watching.cache.set_node("node-1", goes)
+    watching.settle()
+    assert watching.job().notices.keys() == {Uid("pod-0"), Uid("pod-launcher")}
+    watching.cache.set_node("node-1", STAYING)
+    back = NodeBack(node="node-1", uids=(Uid("pod-launcher"),), stays=True)
+    assert watching.settle() == [back], "its worker leaves, as its replacement may be there"
+    failed = msgspec.structs.replace(LAUNCHER, version=90, phase="Failed", exits=exited(1))
+    watching.show_pods(*HERE, failed)
+    watching.settle()
+    end = verdict(watching.job())
+    assert end is not None
+    assert (end.reason, end.disrupted) == ("TrainingJobFailed", False), "it fails for its own fault"
 
 
 def test_an_evicted_pod_is_told_of_by_its_own_condition_alone():

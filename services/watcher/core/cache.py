@@ -316,7 +316,8 @@ class Cache:
         if now.reason:
             self.ending_nodes[name] = now
             self._forget_if_empty(name)
-        news = (now.reason and now != before) or now.lost != (was_lost.lost if was_lost is not None else "")
+        news = now != before if now.reason else before is not None
+        news = news or now.lost != (was_lost.lost if was_lost is not None else "")
         return _once(*self._jobs_on.get(name, {}).values()) if news else ()
 
     def notice(self, pod: PodView) -> ObservedNode | None:

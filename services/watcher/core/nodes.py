@@ -9,7 +9,7 @@ from services.watcher.core.cache import Cache
 from shared.job.events import watcher
 from shared.job.events.catalog import Fact
 from shared.job.naming import Uid
-from shared.job.policies import lost_nodes
+from shared.job.policies import lost_nodes, notice
 from shared.job.state import Job
 from shared.job.views import PodView, ended
 
@@ -18,10 +18,7 @@ UIDS_PER_EVENT = 4_000
 
 
 def announced(job: Job, cache: Cache) -> Iterator[Fact]:
-    """The notice that the node of pods is about to be removed, and once more if it goes sooner than was announced.
-
-    A withdrawn notice is not recorded.
-    """
+    """The notice that the node of pods is about to be removed, and once more if it goes sooner than was announced."""
     if not cache.ending_nodes or job.over or not (cache.pods.listed and cache.nodes.listed):
         return
     found: dict[tuple[str, str, int], list[Uid]] = {}
@@ -33,6 +30,20 @@ def announced(job: Job, cache: Cache) -> Iterator[Fact]:
     for (node, reason, seconds), uids in sorted(found.items()):
         for some in _in_parts(uids):
             yield watcher.DisruptionNoticed(node=node, uids=some, reason=reason, seconds=seconds)
+
+
+def withdrawn(job: Job, cache: Cache) -> Iterator[Fact]:
+    """The pods whose node stays after all, of those that wait for its end: other workers leave or have left."""
+    if not job.notices or job.over or not (cache.pods.listed and cache.nodes.listed):
+        return
+    found: dict[str, list[Uid]] = {}
+    for uid, pod in cache.pods_of(job.key).items():
+        waits = uid in job.notices and notice.waits(job, pod) and not (pod.disruption or pod.deleting)
+        if waits and ("", pod.node) in cache.nodes and cache.notice(pod) is None:
+            found.setdefault(pod.node, []).append(uid)
+    for name, uids in sorted(found.items()):
+        for some in _in_parts(uids):
+            yield watcher.NodeBack(node=name, uids=some, stays=True)
 
 
 def _is_news(job: Job, uid: Uid, seconds: int) -> bool:

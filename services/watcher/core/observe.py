@@ -135,7 +135,7 @@ def _facts(
     scalable = cache.listing_of(job) is cache.scalable
     scaled = requests.changed(job, cache, histories, settled=settled) if scalable else ()
     # An edit that waits for its turn does not keep back what happens to the pods.
-    of_nodes = (*nodes.announced(job, cache), *nodes.lost(job, cache, force_after))
+    of_nodes = (*nodes.announced(job, cache), *nodes.withdrawn(job, cache), *nodes.lost(job, cache, force_after))
     return [*events, *of_nodes, *views, *_children(job, cache), *scaled]
 
 

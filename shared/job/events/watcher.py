@@ -168,10 +168,12 @@ class NodeLost(Event, frozen=True, tag="NodeLost"):
 
 
 class NodeBack(Event, frozen=True, tag="NodeBack"):
-    """The node of these pods is Ready again."""
+    """The node of these pods is Ready again, or is no longer about to go."""
 
     node: str
     uids: tuple[Uid, ...]
+    stays: bool = False
+    """True if the notice that it goes was withdrawn."""
 
 
 class TimePassed(Event, frozen=True, tag="TimePassed"):

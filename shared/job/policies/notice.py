@@ -57,6 +57,11 @@ def in_time(job: Job) -> SortedSet[Slot]:
     )
 
 
+def waits(job: Job, pod: PodView) -> bool:
+    """True for a pod that stays until its node goes: no other is made ahead, and nothing takes it out before."""
+    return pod.role == LAUNCHER or (job.spec is not None and not job.spec.handling.elastic)
+
+
 def told(job: Job) -> list[Told]:
     """Of the pods that nothing replaces before their node goes: of a launcher, and where a name is taken till then."""
     if job.over or job.spec is None:

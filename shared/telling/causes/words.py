@@ -132,7 +132,7 @@ def of_node(event: NodeLost | NodeBack, pods: Iterable[PodView]) -> str:
     node = f"node {event.node}" if event.node else "a node"
     names = in_a_row(sorted(pod.name for pod in pods))
     if isinstance(event, NodeBack):
-        return f"{node} is back, with {names}"
+        return f"{node} stays after all, with {names}" if event.stays else f"{node} is back, with {names}"
     since = f" since {event.since}" if event.since else ""
     return f"{node} is lost{since}: {plain(event.reason)}; {names} on it may run or not"
 
