@@ -203,6 +203,12 @@ class LogChecker:
         for index in members - job.listed_workers - job.leaving:
             if (pod := pods.get(slot_of(index))) is None or not pod.ready:
                 self.fault(f"I7 the hosts files published at {sequence} list worker {index}, which is not Ready")
+        most = max(job.scaling.size, len(job.listed_workers))
+        if not event.request and members - job.listed_workers and len(members) > most:
+            self.fault(
+                f"I42 the hosts files published at {sequence} list {len(members)} workers without a request, "
+                f"and {job.key} has {most}"
+            )
         doomed = {pod.slot for pod in job.pods.values() if pod.uid in job.disrupted} - notice.in_time(job)
         if listed := doomed & {slot_of(index) for index in members}:
             names = sorted(map(job.pod_name, listed))

@@ -26,9 +26,11 @@ from shared.job.events.scheduler import JobExpired
 from shared.job.events.watcher import ChildGone, JobGone, LauncherLost, PodsGone, PodsObserved
 from shared.job.fold import History
 from shared.job.naming import ATTEMPT, HOSTFILE, HOSTS_VERSION, JOB_UID, NO_UID, JobKey, Uid
+from shared.job.policies import lost_nodes
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job
 from shared.job.views import each
+from tests.kit.demands import NEARLY
 from tests.kit.invariants import ENDED, LogChecker
 from tests.kit.telling import told_differently
 from tests.memory.watching import Held
@@ -165,6 +167,8 @@ class Checker(LogChecker):
             self._revisions[digest_of(text_of(spec))] = revision_of(spec)
         if resource.plural == PODS.plural and after is not None:
             self._check_pod(actor, before, after)
+        if resource.plural == PODS.plural and actor == "scheduler" and before is not None and after is None:
+            self._check_forced(before)
         if actor and (held := before or after) is not None:
             self._must_be_of(key, actor, resource, held)
         data = after.manifest.get("data") or {} if after is not None else {}
@@ -220,6 +224,23 @@ class Checker(LogChecker):
             listed = (labels[ATTEMPT], name) in self._listed[job.key.uid]
             if listed and after.manifest["status"].get("phase") == "Running":
                 self.fault(f"I7 pod {name} is deleted at {history.sequence}, and the hosts files list it")
+
+    def _check_forced(self, before: Held) -> None:
+        """A pod whose containers may run goes at once only if that is asked for, and after its time (I41)."""
+        if not runs(before):
+            return
+        history = self._by_uid.get(_labels(before).get(JOB_UID, ""))
+        job, uid = (history.job if history is not None else None), Uid(before.metadata["uid"])
+        known = job.lost.get(uid) if job is not None else None
+        asked = None
+        if job is not None and known is not None and known.terminating is not None and uid in job.pods:
+            asked = lost_nodes.force_delay(job, job.pods[uid], known)
+        if known is None or known.terminating is None or asked is None:
+            self.fault(f"I41 pod {before.at[1]} is deleted by force, and nothing asks for it")
+            return
+        waited = datetime.fromisoformat(self._logged) - datetime.fromisoformat(known.terminating.logged)
+        if waited.total_seconds() < NEARLY * asked:
+            self.fault(f"I41 pod {before.at[1]} is deleted by force after {waited.total_seconds():.1f} s of {asked} s")
 
     def ran(self, namespace: str, request: str) -> None:
         """A launcher runs the script of a request, whose text is the request's name."""

@@ -75,6 +75,8 @@ def manifest_of(step: Apply) -> dict[str, Any]:
     if step.policy:
         for role in roles.values():
             role["restartPolicy"] = step.policy
+    if step.annotations:
+        manifest["metadata"]["annotations"] = step.annotations
     return manifest
 
 

@@ -26,12 +26,13 @@ from shared.job import evolve_requests, fold, timing
 from shared.job.events import status, watcher
 from shared.job.integrity import Integrity
 from shared.job.losses import Vacancy
-from shared.job.membership import Unknown
-from shared.job.naming import JobKey, Slot
+from shared.job.membership import Members, Unknown
+from shared.job.naming import FORCE_DELETE_AFTER, JobKey, Slot
 from shared.job.outcome import Verdict
-from shared.job.policies import failure, quota, replacement, restart
+from shared.job.policies import failure, lost_nodes, notice, quota, replacement, restart
 from shared.job.policies.back_off import FIRST_START_SECONDS
 from shared.job.scaling import Scaling
+from shared.job.sorted_set import SortedSet
 from shared.job.state import Job
 from shared.job.timers import TIME_TO_LIVE, Timer
 from shared.job.views import Member
@@ -422,6 +423,54 @@ def _a_drain(kind: str) -> Plan:
     )
 
 
+def _forced_at_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(lost_nodes, "forced", lambda job: [pod for pod, _, _ in lost_nodes.stuck(job)])
+
+
+def _silent_nodes(**annotations: str) -> Plan:
+    """Kubernetes gives the pods up, and no kubelet ends them."""
+    return Plan(
+        seed=0,
+        steps=(
+            Apply(
+                at=0.1,
+                job="resnet",
+                kind="TrainingJob",
+                workers=2,
+                annotations=annotations,
+            ),
+            *(Node(at=3.0, node=node, how="silent") for node in NODE_NAMES),
+            Delete(at=12.0, job="none"),
+        ),
+        workload=Workload(hang=100, fail=0, unready=0),
+    )
+
+
+def _replacements_are_growth(patch: pytest.MonkeyPatch) -> None:
+    next_members = membership.next_members
+
+    def everybody(job: Job) -> SortedSet[int] | Unknown:
+        members, pods = next_members(job), job.by_slot()
+        if isinstance(members, Unknown) or not isinstance(job.membership, Members):
+            return members
+        staying = [slot.index for slot in notice.in_time(job) if slot.index in job.listed_workers]
+        new = [slot.index for slot in job.attempt.workers if membership.ready(pods.get(slot))]
+        return members | staying | new
+
+    patch.setattr(membership, "next_members", everybody)
+
+
+A_NODE_THAT_GOES = Plan(
+    seed=0,
+    steps=(
+        Apply(at=0.1, job="resnet", kind="TrainingJob", workers=3),
+        Node(at=3.0, node="node-0", how="announced"),
+        Delete(at=12.0, job="none"),
+    ),
+    workload=Workload(hang=100, fail=0, unready=0),
+)
+
+
 MUTANTS = (
     Mutant("the time to live counts from the start", "I34", _expires_after_its_start, A_JOB_THAT_EXPIRES),
     Mutant("the next attempt does not wait for the pods of the last one", "I1", _two_attempts),
@@ -478,4 +527,14 @@ MUTANTS = (
     Mutant("leaving workers are released without a look at the launcher", "I39", _no_drain),
     Mutant("disrupted workers are released at once", "I39", _hurried_drain),
     Mutant("a lost worker stays in the hosts files", "I40", _lost_workers_stay, A_LOST_WORKER),
+    Mutant(
+        "a pod of a lost node is deleted by force although nothing asks for it", "I41", _forced_at_once, _silent_nodes()
+    ),
+    Mutant(
+        "a pod of a lost node is deleted by force before its time",
+        "I41",
+        _forced_at_once,
+        _silent_nodes(**{FORCE_DELETE_AFTER: "60"}),
+    ),
+    Mutant("a replacement counts as growth", "I42", _replacements_are_growth, A_NODE_THAT_GOES),
 )

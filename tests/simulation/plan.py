@@ -48,6 +48,7 @@ class Apply(Step, frozen=True):
     """`REFUSED` is one that the API server takes in no pod; without an image the job is invalid."""
     shape: Shape = ""
     """What its pods have besides one container."""
+    annotations: dict[str, str] = {}
 
 
 class Inherit(Step, frozen=True):
