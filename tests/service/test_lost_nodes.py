@@ -133,6 +133,11 @@ async def test_no_pod_is_deleted_by_force_while_nodes_are_not_seen(restarts: boo
         report(world, "Unknown")
         given_up(world, "resnet-worker-0")
         await world.until(lambda: world.hosts() == ["resnet-worker-1", "resnet-worker-2"], "another takes its place")
+        # Its kubelet is back and ends it: it is not Ready, and does not show that its node was lost.
+        mark(world, "resnet-worker-0", {"type": "Ready", "status": "False", "reason": "ContainersNotReady"})
+        container = {"name": "main", "ready": False, "state": {"running": {}}}
+        status = {"status": {"containerStatuses": [container]}}
+        world.store.patch(PODS, NAMESPACE, "resnet-worker-0", status, subresource="status")
         weather.stands_still(world)
         if restarts:
             await world.kill("watcher")

@@ -9,6 +9,7 @@ from services.status.core.announce import announcements
 from services.status.core.decide import decide as status
 from services.status.core.effects import Announce
 from shared.frameworks.kinds import BUILT_IN
+from shared.job.because import because
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobFailed, JobRestarting, JobRunning
@@ -111,8 +112,10 @@ def ends(events: list[AnyEvent]) -> AnyEvent:
 
 def test_a_launcher_that_no_node_fits_ends_its_job_after_so_many_attempts_in_a_row():
     assert isinstance(ends(attempts_without_a_node(LAST - 1)), JobRestarting)
-    end = ends(attempts_without_a_node(LAST))
+    events = attempts_without_a_node(LAST)
+    end = ends(events)
     assert isinstance(end, JobFailed)
+    assert because(given(*events, over(events)).job, end) == len(events) + 1, "the timer made the decision"
     assert end.reason == "LauncherNeverPlaced"
     assert end.message.startswith(f"the launcher found no node in {launcher_wait.MOST_ATTEMPTS} attempts in a row")
     assert "schedulingTimeoutSeconds" in end.message
