@@ -313,6 +313,7 @@ class Loop:
                 # Before a launcher of this attempt reads them, the files are those of the one before.
                 nobody_reads = (
                     isinstance(self.job.membership, Unknown)
+                    or not self.job.attempt.launched
                     or self.job.between_attempts
                     or pod.attempt != self.job.attempt.number
                 )
