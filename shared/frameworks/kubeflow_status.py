@@ -65,9 +65,13 @@ def conditions(job: Job) -> list[Condition]:
             return [_invalid(job, known) for known in created]
         return [*created, *(replace(known, type="Pending", status=True) for known in created)]
     again = _replacing(job)
+    attempts = [known for known in job.conditions if known.type == "Restarting"]
+    if again is not None and any(_newer(known, again) or (known.status and not again.status) for known in attempts):
+        # The attempt began to run after the loss, or starts.
+        again = None
     shown = job.conditions if again is not None and again.status else waiting.conditions(job)
     found = [_in_their_words(job, with_losses(job, known)) for known in shown if _shown(known)]
-    if again is not None and not any(known.type == again.type and _newer(known, again) for known in found):
+    if again is not None:
         found = [known for known in found if known.type != again.type]
         found.append(again)
     # A job that is scaled runs: its State stays Running.

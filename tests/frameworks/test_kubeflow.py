@@ -11,13 +11,21 @@ from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaTy
 from shared.frameworks.tfjob import TFJOB
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused
-from shared.job.events.scheduler import SlotsAssigned, SlotsReleased
-from shared.job.events.status import JobCreated, JobFailed, JobRunning, JobSucceeded, JobSuspended, JobSuspending
+from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
+from shared.job.events.status import (
+    JobCreated,
+    JobFailed,
+    JobRestarting,
+    JobRunning,
+    JobSucceeded,
+    JobSuspended,
+    JobSuspending,
+)
 from shared.job.events.watcher import JobObserved, PodsGone, PodsObserved, TimePassed
-from shared.job.naming import Slot, Uid
+from shared.job.naming import RESTART_REQUESTED, Slot, Uid
 from shared.job.spec import UNLIMITED, JobSpec, Problem
 from shared.job.timing import next_due
-from shared.job.views import Exit
+from shared.job.views import Exit, Slots
 from tests.frameworks.documents import Document, changed, custom, kubeflow_job, reasons_of, spec_of, tf_job
 from tests.kit.histories import a_history
 from tests.kit.pods import context_of, pod_for, service_for
@@ -294,6 +302,22 @@ class TestStatus:
         over = shown(status(*refilled, *back, ended("worker", 0, 0), JobSucceeded(reason="TFJobSucceeded")))
         assert ("Restarting", "False", "TFJobRunning") in over
         assert over[-1] == ("Succeeded", "True", "TFJobSucceeded")
+
+    def test_a_job_whose_next_attempt_replaces_a_pod_before_it_runs_stays_restarting(self):
+        spec = parsed(changed(tf_job(PS=1, Worker=2), f"{WORKER}.restartPolicy", "OnFailure"))
+        place = Slots(1, "worker", ((1, 1),))
+        crashed = msgspec.structs.replace(ended("worker", 1, 1, container="tensorflow").pods[0], attempt=1)
+        again = [
+            JobRestarting(reason=RESTART_REQUESTED, message="a person asked for it"),
+            SlotsReleased(slots=all_slots(spec), reason="JobRestarting"),
+            JobRestarted(attempt=1, counted=False, reason=RESTART_REQUESTED),
+            SlotsAssigned(slots=(Slots(1, "ps", ((0, 0),)), Slots(1, "worker", ((0, 1),))), reason="JobRestarted"),
+            PodsObserved(pods=(msgspec.structs.replace(crashed, uid=Uid("again")),)),
+            PodsGone(uids=(Uid("again"),)),
+            SlotsAssigned(slots=(place,), replaces=(place,), reason="PodsReplaced"),
+        ]
+        found = [known for known in status(*running(spec), *again)["conditions"] if known["type"] == "Restarting"]
+        assert [known["status"] for known in found] == ["True"]
 
     def test_a_pod_that_begins_again_is_told_with_its_last_words(self):
         spec = parsed(changed(tf_job(PS=1, Worker=2), f"{WORKER}.restartPolicy", "OnFailure"))
