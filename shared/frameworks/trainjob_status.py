@@ -42,7 +42,7 @@ REASONS = {
 
 def train_job_status(framework: StatusRenderer, job: Job) -> Document:
     """The status of the job's resource."""
-    shown = [_in_their_words(with_losses(job, known)) for known in waiting.conditions(job) if known.type in TYPES]
+    shown = [_in_their_words(job, with_losses(job, known)) for known in waiting.conditions(job) if known.type in TYPES]
     if not job.phase:
         # A queue gives the quota of a failed job back.
         word = "Pending" if any(_may_go(problem) for problem in job.problems) else "Failed"
@@ -88,7 +88,7 @@ def phase_of(status: Document) -> str:
     return next((phase for phase in weighty if TYPES[phase] in true and "Created" in true), "")
 
 
-def _in_their_words(known: Condition) -> Condition:
+def _in_their_words(job: Job, known: Condition) -> Condition:
     theirs = REASONS.get((known.type, known.status))
     changed = msgspec.structs.replace(known, type=TYPES[known.type])
     if theirs is None:
@@ -97,6 +97,8 @@ def _in_their_words(known: Condition) -> Condition:
     if known.reason == DEADLINE_EXCEEDED:
         reason = known.reason
     told = [message, *(part for part in (known.reason, known.message) if part and known.type == "Failed")]
+    if (wait := waiting.told(job)) is not None and (known.type, known.status) == (job.phase, True) and not told[1:]:
+        told.append(wait.sentence)
     return msgspec.structs.replace(changed, reason=reason, message=": ".join(dict.fromkeys(told)))
 
 

@@ -1,6 +1,7 @@
 """What a job lacks has one reason: in its status, in an Event, and in the first line of `muster why`."""
 
 import pytest
+from msgspec.structs import replace
 
 from shared.eventlog import Stored
 from shared.eventlog.subject import Subject
@@ -10,7 +11,7 @@ from shared.job.events.refused import EffectRefused
 from shared.job.events.scaler import ScaleFailed, ScaleSucceeded
 from shared.job.events.scheduler import SlotsReleased
 from shared.job.events.status import JobRunning, JobSucceeded, JobSuspending
-from shared.job.events.watcher import TimePassed
+from shared.job.events.watcher import JobObserved, TimePassed
 from shared.job.naming import JobKey, key_of
 from shared.job.spec import LAUNCHER
 from shared.job.timing import next_due
@@ -138,6 +139,17 @@ def test_an_unusual_phase_has_a_reason_too(events: list[AnyEvent], reason: str, 
     assert wait.reason == reason
     assert words in said(causes).splitlines()[0]
     assert not of(causes)
+
+
+@pytest.mark.parametrize("kind", ["TrainJob", "TFJob", "MPIJob", "MXJob"])
+def test_every_kind_tells_of_pods_that_do_not_go_after_the_end(kind: str):
+    framework = next(known for known in BUILT_IN if known.resource.kind == kind)
+    going = [SlotsReleased(slots=(workers(0, 1),)), pods(worker(1, **GOING))]
+    first, *others = [*a_running_job(2), *DONE, *going, TimePassed(anchor=14, timer="Waiting")]
+    assert isinstance(first, JobObserved)
+    job = given(replace(first, kind=kind, api_version=framework.resource.api_version), *others).job
+    assert told(job) is not None
+    assert not told_differently(job, BUILT_IN)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
