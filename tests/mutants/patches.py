@@ -117,7 +117,7 @@ PATCHES = (
     ),
     Patch(
         "a replica that was paused sets back a status",
-        ((STATUS, "            if newer and not effect.repair:\n", "            if newer and effect.repair:\n"),),
+        ((STATUS, "            return shown == own\n", "            return True\n"),),
         ("tests/service/test_fences.py",),
     ),
     Patch(
@@ -156,8 +156,8 @@ PATCHES = (
         (
             (
                 ADMISSION,
-                "    return [name for name in names if name not in workers]\n",
-                "    return [name for name in names if not any(name in worker for worker in workers)]\n",
+                "        if name not in known or name in replaced:\n",
+                "        if not any(name in worker for worker in known) or name in replaced:\n",
             ),
             (
                 ADMISSION,
