@@ -203,7 +203,8 @@ class LogChecker:
         for index in members - job.listed_workers - job.leaving:
             if (pod := pods.get(slot_of(index))) is None or not pod.ready:
                 self.fault(f"I7 the hosts files published at {sequence} list worker {index}, which is not Ready")
-        most = max(job.scaling.size, len(job.listed_workers))
+        # The first files of an attempt may list workers of a growth that began before them.
+        most = max(job.scaling.size + len(job.scaling.arriving), len(job.listed_workers))
         if not event.request and members - job.listed_workers and len(members) > most:
             self.fault(
                 f"I42 the hosts files published at {sequence} list {len(members)} workers without a request, "
