@@ -76,7 +76,7 @@ def _refilled(job: Job, slots: SortedSet[Slot], replaced: SortedSet[Slot], at: A
     for slot, before in _with_replaced(job, slots, replaced):
         vacancy = job.attempt.vacancies[before]
         why = text.with_last_words(f"{job.pod_name(before)} {vacancy.how}", vacancy.message)
-        kept[slot] = Refill(at, vacancy.losses + vacancy.blameless, vacancy.reason, why)
+        kept[slot] = Refill(at, vacancy.losses + vacancy.blameless, vacancy.cause, why)
     return kept
 
 

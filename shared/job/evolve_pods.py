@@ -199,7 +199,7 @@ def _lost(job: Job, slot: Slot, pod: PodView, disruption: str | None, at: At, *,
         ran=ran,
     )
     deleted = vacancy.taken and not vacancy.disrupted
-    return vacancy, Failure(pod.name, vacancy.reason, vacancy.code, at, message, deleted)
+    return vacancy, Failure(pod.name, vacancy.cause, vacancy.code, at, message, deleted)
 
 
 def noticed(job: Job, event: DisruptionNoticed, at: At) -> Job:

@@ -56,6 +56,11 @@ class Vacancy(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return self.taken or self.disrupted
 
     @property
+    def cause(self) -> str:
+        """Why the pod went: what one that is deleted ends with is not why."""
+        return "Deleted" if self.taken and not self.disrupted else self.reason
+
+    @property
     def how(self) -> str:
         """How the pod went: `exited with 1 (Error)`, `was deleted`, `is lost: Evicted`."""
         if self.taken and not self.disrupted:

@@ -307,7 +307,7 @@ def _of_loss(job: Job, slot: Slot, vacancy: Vacancy, left: PodView | None) -> Wa
     else:
         then = "it is replaced"
     message = text.with_last_words(f"{how}; {then}", vacancy.message)
-    wait = _of_slot(job, slot, vacancy.reason, message, usual=False)
+    wait = _of_slot(job, slot, vacancy.cause, message, usual=False)
     return msgspec.structs.replace(wait, since=vacancy.at, lost=True)
 
 

@@ -29,6 +29,11 @@ from tests.kit.stories import given
 OF_LAUNCHER = Slots(0, LAUNCHER, ((0, 0),))
 CREATING = {"phase": "Pending", "reason": "ContainerCreating"}
 REPLACED = SlotsAssigned(slots=(workers(2),), replaces=(workers(1),), reason="WorkersReplaced")
+DELETED = [
+    *a_running_job(2, of_workers="OnFailure"),
+    pods(worker(1, version=30, phase="Failed", deleting=True, exits=exited(137))),
+    PodsGone(uids=(worker(1).uid,)),
+]
 
 
 def of(*story: AnyEvent) -> Wait:
@@ -69,6 +74,18 @@ def lost(**more: object) -> list[AnyEvent]:
             "Error",
             "resnet-worker-1 exited with 1 (Error); it is replaced",
             id="a pod was lost",
+        ),
+        pytest.param(
+            DELETED,
+            "Deleted",
+            "resnet-worker-1 was deleted (exit code 137); it is replaced",
+            id="a person deleted a pod, which ended for that",
+        ),
+        pytest.param(
+            [*DELETED, REPLACED, pods(worker(2, **CREATING))],
+            "Deleted",
+            "resnet-worker-2 starts: resnet-worker-1 was deleted (exit code 137)",
+            id="the replacement of a deleted pod starts",
         ),
         pytest.param(
             [*lost(), EffectRefused(effect="CreatePod", reason="QuotaExceeded", message="used up")],

@@ -13,6 +13,7 @@ from shared.job.events.status import JobCreated, JobFailed, JobRunning, JobSucce
 from shared.job.events.watcher import JobDeleting, PodsGone, ScaleRequestGone
 from shared.job.naming import Uid
 from shared.job.spec import Ignored, Problem
+from shared.job.text import MOST_MESSAGE
 from tests.kit.builders import (
     R1,
     R2,
@@ -139,6 +140,20 @@ def test_a_worker_that_a_person_deletes_is_announced_as_deleted_whatever_it_ends
 def test_workers_lost_in_one_event_are_one_announcement():
     (step,) = news(a_running_job(workers=4), PodsGone(uids=(Uid("pod-1"), Uid("pod-2"), Uid("pod-3"))))
     assert step.message == "resnet-worker-1: Deleted, and 2 more"
+
+
+@pytest.mark.parametrize("words", ["", "out of memory", "x" * 2048])
+def test_workers_lost_in_one_event_are_told_with_each_reason(words: str):
+    ends = (exited(1), exited(137, "OOMKilled"), exited(1), exited(2, "StartError"))
+    said = [tuple(replace(end, message=words) for end in each) for each in ends]
+    failed = [worker(index, version=90, phase="Failed", exits=end) for index, end in enumerate(said)]
+    (step,) = news(a_running_job(workers=4), pods(*failed))
+    first, second, third = step.message.split("; ")
+    assert first.startswith("resnet-worker-0: Error (exit code 1), and 1 more")
+    assert second.startswith("resnet-worker-1: OOMKilled (exit code 137)")
+    assert third.startswith("resnet-worker-3: StartError (exit code 2)")
+    assert all(told.endswith(words[-200:]) for told in (first, second, third))
+    assert len(step.message) <= MOST_MESSAGE
 
 
 def test_workers_lost_one_after_the_other_are_one_announcement_each():

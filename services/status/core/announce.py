@@ -156,14 +156,24 @@ def _of_deletion(job: Job) -> list[Announce]:
 
 
 def _of_failures(job: Job, at: At, failures: list[Failure], words: Mapping[str, str]) -> Announce:
+    """The failures of one event of the log, with each of their reasons."""
+    alike: dict[str, list[Failure]] = {}
+    for known in failures:
+        alike.setdefault(known.reason, []).append(known)
+    most = text.LAST_WORDS_SHOWN // len(alike)
+    message = text.ends("; ".join(_of_alike(same, most) for same in alike.values()))
+    return _of_job(job, at, words.get("WorkerFailed", f"{job.kind}WorkerFailed"), message, warning=True)
+
+
+def _of_alike(failures: list[Failure], most: int) -> str:
+    """Failures for one reason, with at most so many bytes of what the first of their containers said last."""
     first = failures[0]
     code = f" (exit code {first.code})" if first.code is not None else ""
     more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
     # What a pod that is deleted ends with is not why it went.
     how = " was deleted" if first.deleted and code else f": {first.reason}"
-    message = f"{first.pod}{how}{code}{more}"
-    message = text.with_last_words(message, first.message)
-    return _of_job(job, at, words.get("WorkerFailed", f"{job.kind}WorkerFailed"), message, warning=True)
+    said = text.last_words(first.message, most)
+    return ": ".join(filter(None, (f"{first.pod}{how}{code}{more}", said)))
 
 
 def _of_job(job: Job, at: At, reason: str, message: str, *, warning: bool) -> Announce:
