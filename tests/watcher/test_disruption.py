@@ -9,6 +9,7 @@ import pytest
 from services.watcher.core.cache import Cache
 from services.watcher.core.disruption import CORDON, GONE, WELL_KNOWN, leaves, notice, observed_node, tolerations
 from services.watcher.core.nodes import UIDS_PER_EVENT
+from services.watcher.core.observe import observe
 from services.watcher.core.observed import ObservedNode
 from services.watcher.shell import Watcher
 from services.watcher.watches import Options
@@ -233,6 +234,21 @@ def test_a_launcher_whose_node_stays_after_all_is_no_longer_about_to_go(goes: Ob
     end = verdict(watching.job())
     assert end is not None
     assert (end.reason, end.disrupted) == ("TrainingJobFailed", False), "it fails for its own fault"
+
+
+def test_a_node_stays_for_a_pod_once_the_log_knows_that_its_eviction_is_off():
+    watching = a_watched_job(*HERE, LAUNCHER)
+    watching.cache.set_node("node-1", GOING)
+    watching.settle()
+    watching.show_pods(msgspec.structs.replace(LAUNCHER, version=40, disruption="EvictionByEvictionAPI"))
+    watching.settle()
+    watching.cache.set_node("node-1", STAYING)
+    off = msgspec.structs.replace(LAUNCHER, version=50)
+    watching.show_pods(off)
+    seen = observe(watching.job(), watching.cache, watching.answers, watching.histories, pods=False)
+    assert [*seen.facts] == [], "the fold keeps the notice of a pod that it knows as evicted"
+    assert watching.settle() == [pods(off), NodeBack(node="node-1", uids=(LAUNCHER.uid,), stays=True)]
+    assert LAUNCHER.uid not in watching.job().notices
 
 
 def test_an_evicted_pod_is_told_of_by_its_own_condition_alone():

@@ -39,6 +39,8 @@ def withdrawn(job: Job, cache: Cache) -> Iterator[Fact]:
     found: dict[str, list[Uid]] = {}
     for uid, pod in cache.pods_of(job.key).items():
         waits = uid in job.notices and notice.waits(job, pod) and not (pod.disruption or pod.deleting)
+        # The fold keeps the notice of a pod that it knows as evicted, until it knows that it is not.
+        waits = waits and not job.pods[uid].disruption
         if waits and ("", pod.node) in cache.nodes and cache.notice(pod) is None:
             found.setdefault(pod.node, []).append(uid)
     for name, uids in sorted(found.items()):
