@@ -184,7 +184,7 @@ def attempt_ended(job: Job, event: JobRestarting, at: At) -> Job:
         interrupted(job, event, at),
         restarting=Restarting(at, event.reason, counted),
         disruptions=disruptions,
-        unplaced=job.unplaced + (event.reason == reasons.LAUNCHER_UNSCHEDULABLE),
+        unplaced=job.unplaced + 1 if event.reason == reasons.LAUNCHER_UNSCHEDULABLE else 0,
     )
 
 

@@ -255,7 +255,7 @@ def _with_stuck(job: Job, uids: Iterable[Uid], at: At) -> Job:
     for pod in terminating:
         lost[pod.uid] = replace(lost[pod.uid], terminating=lost[pod.uid].terminating or at)
     job = replace(job, lost=lost)
-    going = [pod for pod in terminating if _is_stuck(job, pod)]
+    going = [pod for pod in terminating if _counts_as_gone(job, pod)]
     if not going:
         return job
     disrupted = {**{pod.uid: lost[pod.uid].reason for pod in going}, **job.disrupted}
@@ -265,7 +265,7 @@ def _with_stuck(job: Job, uids: Iterable[Uid], at: At) -> Job:
     return replace(after, pods=job.pods, troubles=job.troubles, disrupted=job.disrupted, notices=job.notices, lost=lost)
 
 
-def _is_stuck(job: Job, pod: PodView) -> bool:
+def _counts_as_gone(job: Job, pod: PodView) -> bool:
     """True if only a silent kubelet could tell how this pod ends."""
     return pod.deleting and not ended(pod) and pod.slot in job.attempt.slots and job.lost[pod.uid].reason == UNREACHABLE
 

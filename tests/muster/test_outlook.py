@@ -23,6 +23,7 @@ from tests.kit.builders import (
     workers,
 )
 from tests.muster.test_why import JOB, causes_of, log_of, said
+from tests.status.test_launcher_wait import a_job_whose_launcher_waits
 
 NO_GPU = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
 WAITING = pods(worker(0, phase="Pending", ready=False, reason="Unschedulable", message=NO_GPU))
@@ -59,6 +60,14 @@ def sentence(*events: AnyEvent, word: str = "") -> str:
             f"Created, 0 of 2 workers in the hosts files: resnet-worker-0: Unschedulable: {NO_GPU}; "
             "it fails at 00:01:03 UTC at the earliest unless its pods are Ready before (schedulingTimeoutSeconds)",
             id="a job that waits for nodes",
+        ),
+        pytest.param(
+            a_job_whose_launcher_waits(restart="OnFailure"),
+            "Created, 2 of 2 workers in the hosts files: LauncherUnschedulable: resnet-launcher finds no node while "
+            "2 workers of its job hold theirs; 224 s after 00:00:09 UTC they are given back, and another attempt "
+            "follows (2 of 20 in a row): 0/1 nodes are available: 1 Too many pods.; "
+            "the attempt ends at 00:03:53 UTC at the earliest unless the launcher has a node before",
+            id="a launcher that waits for a node",
         ),
         pytest.param(
             [*a_created_job(), EffectRefused(effect="CreatePod", reason="QuotaExceeded", message="quota is used up")],

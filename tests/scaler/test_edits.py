@@ -161,6 +161,7 @@ def test_an_edit_for_which_there_is_no_room_ends_when_a_smaller_size_is_asked_fo
         pytest.param([sized(6, generation=3)], id="a larger size"),
         pytest.param([scale_in(1)], id="a request of another kind"),
         pytest.param([published(2, 0, 1, 2, 3, request=E2), sized(2, generation=3)], id="the files list its workers"),
+        pytest.param([sized(1, generation=3, least=2)], id="a smaller size that is below the minimum"),
     ],
 )
 def test_otherwise_an_edit_is_carried_out_to_its_end(then: list[AnyEvent]):

@@ -132,6 +132,7 @@ def test_the_last_wait_says_that_the_job_ends_and_those_before_which_attempt_fol
     "news",
     [
         pytest.param([JobRunning(reason="TrainingJobRunning")], id="it ran"),
+        pytest.param([JobRestarting(reason="WorkerFailed")], id="an attempt ended for another reason"),
         pytest.param([msgspec.structs.replace(observed(a_spec(2), generation=9), version=90)], id="it was edited"),
         pytest.param(
             [msgspec.structs.replace(observed(a_spec(2, word="now"), generation=1), version=90)],

@@ -24,7 +24,7 @@ def next_steps(job: Job, policy: Policy) -> list[Step]:
     if request is not None:
         if job.between_attempts or job.starting or not scale_in.of_this_attempt(job, request):
             return _cancelled(request, reasons.JOB_SUSPENDED if job.suspended else reasons.JOB_RESTARTED)
-        if _overtaken(job, request):
+        if _overtaken(job, request, policy):
             return _cancelled(request, reasons.OVERTAKEN)
         return scale_out.next_steps(job, request) if request.kind == "ScaleOut" else scale_in.next_steps(job, request)
     if job.leaving:
@@ -73,12 +73,13 @@ def _before_the_start(job: Job, request: Request, policy: Policy) -> list[Step]:
     return [Record(answer)] if isinstance(answer, ScaleSucceeded) else []
 
 
-def _overtaken(job: Job, request: Request) -> bool:
-    """True for an edit that adds workers while a newer one asks for fewer: its workers may wait for room for long."""
+def _overtaken(job: Job, request: Request, policy: Policy) -> bool:
+    """True for an edit that adds workers while a newer one may have fewer: its workers may wait for room for long."""
     if request.resize is None or request.published or request.kind != "ScaleOut":
         return False
-    newer = [known.resize for known in job.scaling.requests.values() if known.phase == "Pending"]
-    return any(size is not None and size < request.resize for size in newer)
+    newer = [known for known in job.scaling.requests.values() if known.phase == "Pending"]
+    fewer = [known for known in newer if known.resize is not None and known.resize < request.resize]
+    return any(not isinstance(admission.answer(job, known, policy), ScaleRejected) for known in fewer)
 
 
 def _taken_up(job: Job, request: Request, policy: Policy) -> list[Step]:

@@ -33,6 +33,7 @@ _LIMITS = {
     timers.SCALING_DEADLINE: "the time of the request is over {when}",
     timers.JOB_WAIT: "the request fails {when} unless the job comes before",
     timers.BELOW_MINIMUM: "the attempt ends {when} unless enough workers run before",
+    timers.LAUNCHER_WAIT: "the attempt ends {when} unless the launcher has a node before",
     timers.SCHEDULING: "it fails {when} unless its pods are Ready before (schedulingTimeoutSeconds)",
     timers.ACTIVE_DEADLINE: "it fails {when} unless it ends before (activeDeadlineSeconds)",
 }
