@@ -8,12 +8,14 @@ import pytest
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import ScaleSucceeded
 from shared.job.events.scheduler import SlotsAssigned
-from shared.job.events.watcher import JobAdopted, PodsGone, TimePassed
+from shared.job.events.status import JobCreated, JobRunning
+from shared.job.events.watcher import DisruptionNoticed, JobAdopted, NodeLost, PodsGone, TimePassed
 from shared.job.naming import Uid
 from shared.job.policies import replacement
-from shared.job.spec import Handling, RestartPolicy
+from shared.job.spec import RENDEZVOUS, Handling, RestartPolicy, RoleSpec
+from shared.job.views import Slots
 from tests.kit.builders import a_running_job, a_spec, exited, observed, pods, scaling_in, scaling_out, worker, workers
-from tests.kit.groups import growing
+from tests.kit.groups import a_group_spec, growing
 from tests.kit.replicas import (
     CHIEF,
     TOGETHER,
@@ -22,6 +24,7 @@ from tests.kit.replicas import (
     a_running_replicated_job,
     ended,
     led_by_workers,
+    replica,
 )
 from tests.kit.stories import given
 
@@ -146,3 +149,37 @@ class TestToldAsNotReplaced:
             job = given(*a_running_replicated_job(kept), *both).job
             assert list(replacement.replaceable(job)) == lost
             assert replacement.unreplaced(job) == {WORKERS[1]: NEVER}
+
+
+STORE = replica(RENDEZVOUS, 0)
+ANNOUNCED = DisruptionNoticed(node="node-1", uids=(STORE.uid,), reason="SpotInterruption", seconds=120)
+NODE_LOST = NodeLost(node="node-1", uids=(STORE.uid,), reason="NodeUnreachable")
+
+
+@pytest.mark.parametrize(
+    ("before", "reason"),
+    [
+        pytest.param([], "Error", id="it runs"),
+        pytest.param([ANNOUNCED], "Error", id="its node is announced to go, and it runs"),
+        pytest.param([pods(replace(STORE, version=30, disruption="Evicted"))], "RendezvousLost", id="it is evicted"),
+        pytest.param(
+            [pods(replace(STORE, version=30, disruption="Evicted")), pods(replace(STORE, version=31))],
+            "Error",
+            id="its eviction is off",
+        ),
+        pytest.param([pods(replace(STORE, version=30, deleting=True))], "RendezvousLost", id="it is being deleted"),
+        pytest.param([NODE_LOST], "RendezvousLost", id="its node is lost"),
+        pytest.param([PodsGone(uids=(STORE.uid,))], "RendezvousLost", id="it is gone"),
+    ],
+)
+def test_a_crash_is_the_workers_own_as_long_as_the_store_of_its_group_runs(before: list[AnyEvent], reason: str):
+    spec = a_group_spec(2)
+    role = RoleSpec(name=RENDEZVOUS, replicas=1, container="main", stem="resnet-rdzv-")
+    group = [
+        observed(replace(spec, roles=(*spec.roles, role))),
+        JobCreated(reason="TrainingJobCreated"),
+        SlotsAssigned(slots=(workers(0, 1), Slots(0, RENDEZVOUS, ((0, 0),))), reason="JobCreated"),
+        pods(worker(0), worker(1), STORE),
+        JobRunning(reason="TrainingJobRunning"),
+    ]
+    assert given(*group, *before, failed(1)).job.failures[-1].reason == reason

@@ -27,6 +27,7 @@ from shared.job.views import PodView
 from shared.runtime.run import Runtime
 from tests.kit.builders import a_created_job, a_running_job, a_spec, exited, launcher, pods, worker, workers
 from tests.kit.histories import KEY
+from tests.kit.replicas import TOGETHER, a_replicated_spec, a_running_replicated_job, replica
 from tests.kit.virtual_time import in_virtual_time, until
 from tests.kit.world import NAMESPACE, a_training_job
 from tests.memory.cluster import Call, Calm, MemoryCluster
@@ -234,6 +235,18 @@ def test_a_launcher_whose_node_stays_after_all_is_no_longer_about_to_go(goes: Ob
     end = verdict(watching.job())
     assert end is not None
     assert (end.reason, end.disrupted) == ("TrainingJobFailed", False), "it fails for its own fault"
+
+
+def test_of_an_elastic_job_only_workers_leave_before_their_node():
+    spec = a_replicated_spec(handling=msgspec.structs.replace(TOGETHER, elastic=True))
+    views = (on("node-1", replica("chief", 0, version=30)), on("node-1", replica("worker", 0, version=30)))
+    watching = Watching(*a_running_replicated_job(spec), pods(*views))
+    watching.show(a_resource(spec, version=1))
+    watching.show_pods(*views, replica("worker", 1))
+    watching.cache.set_node("node-1", GOING)
+    watching.settle()
+    watching.cache.set_node("node-1", STAYING)
+    assert watching.settle() == [NodeBack(node="node-1", uids=(views[0].uid,), stays=True)]
 
 
 def test_a_node_stays_for_a_pod_once_the_log_knows_that_its_eviction_is_off():

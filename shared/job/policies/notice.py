@@ -59,7 +59,7 @@ def in_time(job: Job) -> SortedSet[Slot]:
 
 def waits(job: Job, pod: PodView) -> bool:
     """True for a pod that stays until its node goes: no other is made ahead, and nothing takes it out before."""
-    return pod.role == LAUNCHER or (job.spec is not None and not job.spec.handling.elastic)
+    return pod.role != WORKER or (job.spec is not None and not job.spec.handling.elastic)
 
 
 def told(job: Job) -> list[Told]:

@@ -126,9 +126,9 @@ def without_store(job: Job, pods: Iterable[PodView]) -> bool:
     filled = job.attempt.refilled.get(slot)
     if filled is not None and not passed(job, filled.at.sequence, STEADY):
         return True
-    gone = job.lost.keys() | job.disrupted.keys()
+    # On a node that is only announced to go it still runs.
     return not any(
-        pod.slot == slot and pod.phase == "Running" and not pod.deleting and not pod.disruption and pod.uid not in gone
+        pod.slot == slot and pod.phase == "Running" and not (pod.deleting or pod.disruption or pod.uid in job.lost)
         for pod in pods
     )
 
