@@ -13,6 +13,7 @@ from shared.job.events.catalog import AnyEvent
 from shared.job.events.status import JobRestarting, JobSucceeded
 from shared.job.events.watcher import DisruptionNoticed, NodeBack, NodeLost
 from shared.job.naming import Uid
+from shared.job.spec import LAUNCHED_TOGETHER
 from tests.kit.builders import a_created_job, a_running_job, launcher, pods, worker
 from tests.kit.groups import a_running_group
 from tests.kit.replicas import a_replicated_spec, a_running_replicated_job
@@ -33,7 +34,7 @@ def conditions(*events: AnyEvent) -> dict[str, str]:
 
 def warnings(*events: AnyEvent) -> list[tuple[str, str]]:
     steps = announcements(given(*events).job)
-    return [(step.reason, step.message) for step in steps if isinstance(step, Announce) and "Node" in step.reason]
+    return [(step.reason, step.message) for step in steps if isinstance(step, Announce) and "node" in step.message]
 
 
 @pytest.mark.parametrize("job", [a_running_job(workers=2), a_running_group(3)], ids=["TrainingJob", "PyTorchJob"])
@@ -81,6 +82,11 @@ def test_a_node_that_becomes_unreachable_while_its_pods_are_deleted_is_told_once
     assert (reason, "--force" in told) == ("NodeUnreachable", True)
 
 
+def test_a_pod_that_was_being_deleted_when_its_node_was_lost_is_named_once():
+    ((reason, told),) = warnings(*a_running_job(workers=2), GOES, LOST)
+    assert (reason, told.count(WAITS), "--force" in told) == ("NodeUnreachable", 1, True)
+
+
 @pytest.mark.parametrize(
     ("job", "seconds", "rest"),
     [
@@ -114,3 +120,13 @@ def test_a_launcher_whose_node_goes_is_told_with_the_time():
     assert conditions(*events)["Running"].startswith(goes)
     told = [step for step in announcements(given(*events).job) if isinstance(step, Announce)]
     assert [step.reason for step in told if step.message.startswith(goes)] == ["SpotInterruption"]
+
+
+def test_a_launcher_and_a_worker_that_go_with_one_node_are_told_in_one_event():
+    job = a_running_job(workers=2, handling=LAUNCHED_TOGETHER)
+    uids = (Uid("pod-launcher"), Uid("pod-0"))
+    notice = DisruptionNoticed(node="gpu-3", uids=uids, reason="SpotInterruption", seconds=120)
+    on_it = pods(launcher(version=30, node="gpu-3"), worker(0, version=30, node="gpu-3"))
+    ((_, told),) = warnings(*job, on_it, notice)
+    assert "resnet-launcher with it; " in told
+    assert "resnet-worker-0 with it; " in told

@@ -122,9 +122,14 @@ def _of_nodes(job: Job) -> list[Announce]:
     if job.over:
         # What its pods still wait for delays nobody's training.
         return []
-    told = lost_nodes.news(job)
-    told += [(known.at, known.reason, known.sentence) for known in notice.told(job)]
-    return [_of_job(job, at, reason, message, warning=True) for at, reason, message in told if message]
+    news = lost_nodes.news(job)
+    news += [(known.at, known.reason, known.sentence) for known in notice.told(job)]
+    # One notice may concern pods of several roles, and an Event's name has its sequence and its reason alone.
+    told: dict[tuple[At, str], list[str]] = {}
+    for at, reason, sentence in news:
+        told.setdefault((at, reason), []).append(sentence)
+    messages = {moment: text.first("; ".join(filter(None, said))) for moment, said in told.items()}
+    return [_of_job(job, at, reason, message, warning=True) for (at, reason), message in messages.items() if message]
 
 
 def _of_other_refusals(job: Job, told: Container[str]) -> list[Announce]:

@@ -80,7 +80,7 @@ def news(job: Job) -> list[tuple[At, str, str]]:
 
 def _moments(known: LostNode) -> list[At]:
     deleted = known.terminating
-    return [known.at] if deleted is None or deleted.sequence < known.at.sequence else [known.at, deleted]
+    return [known.at] if deleted is None or deleted.sequence <= known.at.sequence else [known.at, deleted]
 
 
 def _told(job: Job, at: At, uids: list[Uid]) -> str:
