@@ -159,7 +159,7 @@ ENDS = {
 """Why an attempt or a pod is over, in Muster's words."""
 
 PODS = {
-    "CrashLoopBackOff": Reason("its container fails again and again"),
+    "CrashLoopBackOff": Reason("a container of it failed, and is begun again each time it does"),
     "ErrImagePull": Reason("its image cannot be pulled"),
     "Evicted": Reason("its node ran short of resources"),
     "ContainersNotReady": Reason("its container runs and is not Ready"),
@@ -168,6 +168,7 @@ PODS = {
     "NodeNotReady": Reason("its node is not ready, and may come back", since="0.2"),
     "NodeUnreachable": Reason("its node is unreachable, and may come back", since="0.2"),
     "OOMKilled": Reason("it used more memory than it may"),
+    "RunContainerError": Reason("its container cannot be started"),
     "Unschedulable": Reason("the kube-scheduler finds no node for it"),
 }
 """Why a pod waits or ended, in the words of kube-scheduler and kubelet; their own message says it better."""

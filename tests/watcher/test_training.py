@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from services.watcher.core.observed import recorded_part
 from services.watcher.core.views import observed_pod
 from shared.job.naming import CONTAINER
 from shared.job.views import Exit, PodView
@@ -278,7 +279,7 @@ SIDECAR: Document = {"initContainers": [{"name": "fetch", "restartPolicy": "Alwa
             "Pending",
             SIDECAR,
             "CrashLoopBackOff",
-            "sidecar fetch exited with 7 (Error): no such bucket: back-off 10s",
+            "sidecar fetch exited with 7 (Error): no such bucket",
             id="a sidecar crashes before the training began",
         ),
         pytest.param(
@@ -342,7 +343,7 @@ NO_IMAGE: Document = {"waiting": {"reason": "ErrImagePull", "message": "no such 
         pytest.param(
             {"initContainerStatuses": [status("fetch", CRASHES, restarts=3, last=exited(4, "Error", "no cert"))]},
             "CrashLoopBackOff",
-            "sidecar fetch exited with 4 (Error): no cert: back-off 10s",
+            "sidecar fetch exited with 4 (Error): no cert",
             id="a sidecar that crashes",
         ),
         pytest.param(
@@ -371,6 +372,82 @@ def test_what_does_not_run_beside_a_training_that_is_ready_is_told_and_hinders_n
     assert found is not None
     seen = found[1]
     assert (seen.phase, seen.ready, seen.reason, seen.message) == ("Running", True, reason, message)
+
+
+NO_CERT = exited(4, "Error", "no cert")
+NO_COMMAND = exited(128, "StartError", "no such file: proxy")
+RESTARTING: Document = {"containers": [{"name": "main"}, {"name": "side", "restartPolicy": "Always"}]}
+FETCHING: Document = {"initContainers": [{"name": "side", "restartPolicy": "OnFailure"}], **policy(None)}
+
+
+def crashing(spec: Document, where: str, end: Document, more: Document, waits: str, main: Any) -> set[tuple[str, str]]:
+    """What is recorded of a pod while a container in it fails, waits, runs and fails again."""
+    try_again = {"waiting": {"reason": waits, "message": "back-off 10s"}}
+    steps = [
+        status("side", end),
+        status("side", try_again, last=end),
+        status("side", RUNS, restarts=1, last=end) | more,
+        status("side", end, restarts=1, last=end),
+        status("side", CRASHES, restarts=1, last=end),
+        status("side", RUNS, restarts=2, last=end) | more,
+    ]
+    seen = set[tuple[str, str]]()
+    for step in steps:
+        statuses: dict[str, Any] = {"containerStatuses": [main], "initContainerStatuses": []}
+        statuses[where] = [*statuses[where], step]
+        found = observed_pod(a_pod(spec=spec, phase="Running", **statuses))
+        assert found is not None
+        seen.add((repr(recorded_part(found[1])), found[1].message))
+    return seen
+
+
+@pytest.mark.parametrize("end", [NO_CERT, exited(0, "Completed"), NO_COMMAND])
+@pytest.mark.parametrize("waits", ["CrashLoopBackOff", "RunContainerError"])
+@pytest.mark.parametrize(
+    ("spec", "where", "what"),
+    [
+        pytest.param(
+            {"initContainers": [{"name": "side", "restartPolicy": "Always"}], "containers": [{"name": "main"}]},
+            "initContainerStatuses",
+            "sidecar side",
+            id="a sidecar",
+        ),
+        pytest.param(RESTARTING, "containerStatuses", "container side", id="another container"),
+    ],
+)
+def test_what_crashes_again_and_again_beside_a_training_is_recorded_once(
+    spec: Document, where: str, what: str, waits: str, end: Document
+):
+    ((_, message),) = crashing(spec, where, end, {"started": True}, waits, status("main", RUNS, ready=True))
+    assert message.startswith(f"{what} exited with {end['terminated']['exitCode']} ({end['terminated']['reason']})")
+
+
+@pytest.mark.parametrize(
+    ("spec", "more"),
+    [
+        pytest.param(
+            {"initContainers": [{"name": "side", "restartPolicy": "Always"}], "containers": [{"name": "main"}]},
+            {"started": False},
+            id="a sidecar that never starts by its probe",
+        ),
+        pytest.param(FETCHING, {}, id="an init container that is tried again"),
+    ],
+)
+def test_what_crashes_again_and_again_before_a_training_is_recorded_once(spec: Document, more: Document):
+    assert len(crashing(spec, "initContainerStatuses", NO_CERT, more, "CrashLoopBackOff", PREPARING)) == 1
+
+
+def test_containers_that_began_again_together_with_the_training_have_not_crashed_beside_it():
+    main = status("main", RUNS, ready=True, restarts=1, last=exited(143))
+    side = status("side", RUNS, ready=True, restarts=1, last=exited(143))
+    assert view(main, side, spec=RESTARTING).reason == ""
+    assert view(main, side, spec=RESTARTING, initContainerStatuses=[side]).reason == ""
+
+
+def test_an_init_container_that_has_done_its_part_and_runs_once_more_is_told_as_one_that_runs():
+    again = status("side", RUNS, restarts=1, last=exited(0, "Completed"))
+    seen = view(PREPARING, phase="Pending", initContainerStatuses=[again])
+    assert (seen.reason, seen.message) == ("PodInitializing", "init container side runs")
 
 
 def test_the_end_of_a_training_that_begins_again_is_told_where_the_kubelet_does_not_say_that_it_waits():

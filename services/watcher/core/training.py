@@ -3,6 +3,9 @@
 The container is the replica: neither the pod's phase nor its condition Ready tells of it where other containers run
 beside it.  What the kubelet restarts in place has not ended (the rules: Kubernetes' API reference, `Container`,
 `restartPolicy` and `restartPolicyRules`).
+
+One that crashes beside it runs for seconds in each try, so that it runs says nothing: its last end is told in the same
+words while it waits, runs and has ended again, until its pod goes.  A try changes nothing that is recorded.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,6 +20,9 @@ from shared.job.views import INITIALIZING, ON_THE_WAY
 
 _RESTARTS_ALL = "RestartAllContainers"
 _NOT_FOUND = "ContainerStatusUnknown"
+_CRASHES = "CrashLoopBackOff"
+_OF_ONE_CRASH = frozenset({_CRASHES, "RunContainerError"})
+"""A kubelet tells them by turns while it tries to start a container."""
 
 
 class Training(NamedTuple):
@@ -167,7 +173,7 @@ def _hindrance(pod: Pod, mine: ContainerStatus | None, phase: str, *, last_words
     if phase == "Running":
         look = _beside if _ready(pod, mine) else _unready
         return look(pod, mine, last_words=last_words)
-    before = next(_of_init_containers(pod, phase, last_words=last_words), None)
+    before = next(_of_init_containers(pod, mine, phase, last_words=last_words), None)
     if before is not None:
         return before
     own = _waiting(mine, "", last_words=last_words) if mine is not None else ("", "")
@@ -185,17 +191,31 @@ def _keeps_off(known: PodCondition) -> bool:
 
 
 def _of_others(pod: Pod, mine: ContainerStatus | None, *, last_words: bool) -> Iterator[tuple[str, str]]:
-    """What the containers beside the training container wait for, unless that is usual."""
+    """What the containers beside the training container wait for, unless that is usual, and those that crash."""
+    specs = {each.name: each for each in pod.spec.containers or ()}
     for known in pod.status.container_statuses or ():
-        told = _waiting(known, f"container {known.name}", last_words=last_words)
-        if known is not mine and told[0] not in ON_THE_WAY:
+        if known is mine:
+            continue
+        spec, what = specs.get(known.name), f"container {known.name}"
+        now = known.state.terminated
+        if now is not None and (not _begins_again(pod, spec, now) or _action(spec, now) == _RESTARTS_ALL):
+            continue
+        if (end := now or _end_before(known, mine)) is not None:
+            yield _CRASHES, _told(what, end, last_words=last_words)
+        elif (told := _waiting(known, what, last_words=last_words))[0] not in ON_THE_WAY:
             yield told
+
+
+def _end_before(known: ContainerStatus, mine: ContainerStatus | None) -> Terminated | None:
+    """How a container that runs ended the last time; None if it began again together with the training container."""
+    together = mine is not None and known.restart_count <= mine.restart_count
+    return None if together or known.state.running is None else known.last_state.terminated
 
 
 def _beside(pod: Pod, mine: ContainerStatus | None, *, last_words: bool) -> tuple[str, str]:
     """What keeps a sidecar, or another container, from running beside a training container that is Ready."""
     sidecars = (
-        told for told in _of_init_containers(pod, "Running", last_words=last_words) if told[0] not in ON_THE_WAY
+        told for told in _of_init_containers(pod, mine, "Running", last_words=last_words) if told[0] not in ON_THE_WAY
     )
     return next(sidecars, None) or next(_of_others(pod, mine, last_words=last_words), ("", ""))
 
@@ -212,7 +232,9 @@ def _unready(pod: Pod, mine: ContainerStatus | None, *, last_words: bool) -> tup
     return (condition.reason or "", condition.message or "") if condition is not None else ("", "")
 
 
-def _of_init_containers(pod: Pod, phase: str, *, last_words: bool) -> Iterator[tuple[str, str]]:
+def _of_init_containers(
+    pod: Pod, mine: ContainerStatus | None, phase: str, *, last_words: bool
+) -> Iterator[tuple[str, str]]:
     """What happened to the init containers that the training container waits for, or that kept it from running.
 
     A sidecar is an init container that runs on: it has done its part once it has started.
@@ -222,13 +244,16 @@ def _of_init_containers(pod: Pod, phase: str, *, last_words: bool) -> Iterator[t
         spec = specs.get(known.name)
         is_sidecar = spec is not None and spec.restart_policy == "Always"
         what = f"{'sidecar' if is_sidecar else 'init container'} {known.name}"
-        end = known.state.terminated
+        end, before = known.state.terminated, _end_before(known, mine)
+        hinders = phase == "Running" or not is_sidecar or known.started is False
         if end is not None and (end.exit_code or is_sidecar):
             again = phase != "Failed" and (is_sidecar or _begins_again(pod, spec, end))
-            yield "CrashLoopBackOff" if again else INIT_CONTAINER_FAILED, _told(what, end, last_words=last_words)
+            yield _CRASHES if again else INIT_CONTAINER_FAILED, _told(what, end, last_words=last_words)
         elif known.state.waiting is not None:
             reason, message = _waiting(known, what, last_words=last_words)
             yield (INITIALIZING, f"{what} has not started") if reason in ON_THE_WAY else (reason, message)
+        elif before is not None and (before.exit_code or is_sidecar) and hinders:
+            yield _CRASHES, _told(what, before, last_words=last_words)
         elif known.state.running is not None and not is_sidecar:
             yield INITIALIZING, f"{what} runs"
         elif known.state.running is not None and known.started is False:
@@ -241,6 +266,8 @@ def _waiting(known: ContainerStatus, what: str, *, last_words: bool) -> tuple[st
     if waiting is None or not waiting.reason:
         return "", ""
     ended = _told(what, end, last_words=last_words) if end is not None else what
+    if what and end is not None and waiting.reason in _OF_ONE_CRASH:
+        return _CRASHES, ended
     # Where it could not be started, a kubelet says the same of its end and of its wait.
     more = "" if last_words and end is not None and end.message == waiting.message else waiting.message
     return waiting.reason, ": ".join(filter(None, (ended, more)))
