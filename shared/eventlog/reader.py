@@ -4,8 +4,8 @@ A live event counts only if it directly follows the last one.  After any other, 
 events at once; any server with a copy of the log answers.  A copy may lag, but it is never out of order.
 So a slow reader may drop live events, and no event is lost, repeated or reordered.
 
-A mirror that an administrator made in the log's account answers, too, and may have fewer events: where an answer leaves
-some out, a reader of the whole log asks the leader whether it has them.
+A mirror that an administrator made in the log's account answers, too, and may have fewer or other events: an answer of
+another stream does not count.  A gap in an answer of the log's own copies is taken as purged.
 
 Only the stream's leader says where the log ends.  It is asked every few seconds, so that a reader which is sent nothing
 notices, gets what it lacks, and reports if it cannot.
@@ -163,11 +163,7 @@ class _Feed:
         self._previous = 0
         """The sequence before, in the answer to the get."""
         self._empty = False
-        """True if the last get found nothing."""
-        self._beyond = 0
-        """The event before which the last get left some out; 0 if it did not."""
-        self._confirmed = 0
-        """The event before which the leader has none either."""
+        """True if the last get found nothing; the leader is asked before the next one."""
         self._announce_end = False
         self._next_look = 0.0
         self._fault = ""
@@ -195,9 +191,6 @@ class _Feed:
         position, self.waiting_since = self._position, loop.time()
         await self._get()
         while not self._events:
-            if self._beyond:
-                await self._ask_for_those_left_out()
-                await self._get()
             if self._fault:
                 raise Transient(f"read the log: {self._fault}")
             if not self._behind and self._announce_end:
@@ -249,21 +242,15 @@ class _Feed:
             # The rest is about other subjects, or the server cannot read it.
             self._end, self._pending = position, 0
 
-    async def _ask_for_those_left_out(self) -> None:
-        beyond, self._beyond = self._beyond, 0
-        found = await api.message(self._connection, STREAM, seq=self._position + 1, next_by_subj=self._cover)
-        if found is not None and found.seq < beyond:
-            self._fault = f"what answered lacks the event {found.seq}: is there a mirror of {STREAM} in its account?"
-        else:
-            self._confirmed = beyond
-
     async def _get(self) -> None:
         """Ask for the next events if there are some and there is room for them."""
         room = _WINDOW - len(self._events)
-        if self._fault or self._getting or not self._behind or room < BATCH or self._bytes >= _WINDOW_BYTES:
+        if self._fault or self._getting or self._empty or not self._behind:
+            return
+        if room < BATCH or self._bytes >= _WINDOW_BYTES:
             return
         self._gets += 1
-        self._getting, self._empty, self._previous = True, False, 0
+        self._getting, self._previous = True, 0
         request = {
             "seq": self._position + 1,
             "next_by_subj": self._cover,
@@ -289,11 +276,10 @@ class _Feed:
         place = wire.place(headers)
         if place is None:
             self._got_status(wire.status(headers), headers)
+        elif place.stream != STREAM:
+            self._fault = f"the stream {place.stream} answers for {STREAM}; delete it, or make it without mirror_direct"
         elif place.previous != self._previous:
             self._fault = self._fault or _MISSED
-        elif not self._subjects and place.sequence > max(self._position + 1, self._confirmed):
-            # The rest of the answer comes again.
-            self._gets, self._getting, self._beyond = self._gets + 1, False, place.sequence
         else:
             self._previous = place.sequence
             if place.sequence > self._position:

@@ -33,7 +33,7 @@ _OURS = re.compile(
 
 _STREAM = b"\r\nNats-Stream: "
 _PLACE = re.compile(
-    rb"\r\nNats-Stream: [^\r]*\r\nNats-Subject: ([^\r]*)\r\nNats-Sequence: (\d+)\r\nNats-Time-Stamp: ([^\r]*)\r\n"
+    rb"\r\nNats-Stream: ([^\r]*)\r\nNats-Subject: ([^\r]*)\r\nNats-Sequence: (\d+)\r\nNats-Time-Stamp: ([^\r]*)\r\n"
     rb"(?:Nats-Num-Pending: (\d+)\r\n)?Nats-Last-Sequence: (\d+)\r\n"
 )
 
@@ -49,6 +49,8 @@ class Place(NamedTuple):
     """In an answer to a get: the sequence of the message before in this answer, 0 for the first one."""
     logged: str
     """When the server stored it."""
+    stream: str
+    """The one that sent it: the log, or a mirror of it."""
 
 
 def headers(entry: Entry, *, log: str, expect: int) -> dict[str, str]:
@@ -122,9 +124,15 @@ def place(raw_headers: bytes) -> Place | None:
     found = _PLACE.match(raw_headers, max(0, raw_headers.rfind(_STREAM)))
     if found is None:
         return None
-    subject, sequence, stamp, pending, previous = found.groups(b"0")
-    logged = stamp.decode("ascii", "replace")
-    return Place(subject.decode("utf-8", "replace"), int(sequence), int(pending), int(previous), logged)
+    stream, subject, sequence, stamp, pending, previous = found.groups(b"0")
+    return Place(
+        subject.decode("utf-8", "replace"),
+        int(sequence),
+        int(pending),
+        int(previous),
+        stamp.decode("ascii", "replace"),
+        stream.decode("utf-8", "replace"),
+    )
 
 
 def _value(raw_headers: bytes, start: bytes) -> str:

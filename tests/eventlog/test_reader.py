@@ -3,10 +3,12 @@
 import asyncio
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from shared.eventlog import Batch, api, reader
+from shared.eventlog.client import RawClient
 from shared.eventlog.connection import Connection
 from shared.eventlog.server import NatsServer
 from shared.telling.reading import everything
@@ -69,7 +71,10 @@ async def test_a_reader_that_no_copy_answers_says_so_within_five_seconds_and_men
         following.cancel()
 
 
-async def test_a_mirror_that_an_administrator_made_with_fewer_events_hides_none(tmp_path: Path):
+@pytest.mark.parametrize(("subjects", "first"), [((), 1), (("jobs.team-a.>",), 2)], ids=["all", "some"])
+async def test_a_mirror_that_an_administrator_made_with_fewer_events_hides_none(
+    tmp_path: Path, subjects: tuple[str, ...], first: int
+):
     async with a_server(tmp_path) as server, connected(server) as log, administrator(server) as admin:
         for number in range(20):
             await log.append(a_decision(number=number, job=f"job-{number}"), expect=0)
@@ -79,7 +84,38 @@ async def test_a_mirror_that_an_administrator_made_with_fewer_events_hides_none(
         await until(lambda: _has(admin, "FEW", 5))
         for _ in range(6):
             async with connected(server) as reading:
-                assert [event.sequence for event in await read_to_end(reading)] == [*range(1, 22)]
+                assert [event.sequence for event in await read_to_end(reading, *subjects)] == [*range(first, 22)]
+
+
+async def test_a_purged_log_is_read_as_fast_as_a_whole_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    number = 200
+    async with a_server(tmp_path) as server:
+        async with connected(server) as log, administrator(server) as admin:
+            ends = {"kept": 0, "purged": 0}
+            for count in range(number):
+                for job, end in ends.items():
+                    ends[job] = await log.append(a_decision(number=count, job=job), expect=end)
+            await api.call(admin, "STREAM.PURGE.JOBS", {"filter": "jobs.team-a.purged.>"}, dict)
+        received = _calls(monkeypatch, "_process_msg")
+        async with connected(server) as log:
+            sent = _calls(monkeypatch, "publish")
+            events = await read_to_end(log)
+    assert [event.sequence for event in events] == [1, *range(2, 2 * number + 1, 2)]
+    assert len(received) <= 1.1 * number
+    assert len(sent) <= number / 20
+
+
+def _calls(monkeypatch: pytest.MonkeyPatch, method: str) -> list[None]:
+    """One entry for each call of a client's method from now on."""
+    calls: list[None] = []
+    wrapped = getattr(RawClient, method)
+
+    async def counted(*arguments: Any) -> Any:
+        calls.append(None)
+        return await wrapped(*arguments)
+
+    monkeypatch.setattr(RawClient, method, counted)
+    return calls
 
 
 async def _has(admin: Connection, stream: str, number: int) -> bool:

@@ -106,7 +106,7 @@ STORED = {
 }
 
 
-PLACE = wire.Place(ENTRY.subject, 42, 3, 41, STORED["Nats-Time-Stamp"])
+PLACE = wire.Place(ENTRY.subject, 42, 3, 41, STORED["Nats-Time-Stamp"], "JOBS")
 
 
 def test_the_server_appends_where_a_message_stands():
@@ -119,10 +119,8 @@ def test_a_live_message_has_nothing_pending():
 
 
 def test_a_place_that_an_author_stored_does_not_count():
-    forged = raw(STORED | {"Nats-Sequence": "7"})[: -len("\r\n")]
-    assert wire.place(forged + raw(STORED)[len("NATS/1.0\r\n") :]) == wire.Place(
-        ENTRY.subject, 42, 3, 41, STORED["Nats-Time-Stamp"]
-    )
+    forged = raw(STORED | {"Nats-Sequence": "7", "Nats-Stream": "OTHER"})[: -len("\r\n")]
+    assert wire.place(forged + raw(STORED)[len("NATS/1.0\r\n") :]) == PLACE
 
 
 def test_what_the_server_says_itself_has_a_status_and_no_place():
