@@ -170,18 +170,14 @@ def _of_ending_pods(job: Job) -> Wait | None:
         return None
     first = min(left, key=lambda pod: (not pod.deleting, pod.name))
     more = f", and {len(left) - 1} more" if left[1:] else ""
-    began = min((job.troubles[pod.uid] for pod in left if pod.uid in job.troubles), key=_order, default=_entered(job))
     return Wait(
         reason=reasons.PODS_TERMINATING,
         message=f"{_ending(job, first)}{more}",
-        since=max(began, _entered(job), key=_order),
+        # Not since a deletion: pods that go one after another are one wait.
+        since=_entered(job),
         slot=first.slot,
         usual=True,
     )
-
-
-def _order(at: At) -> int:
-    return at.sequence
 
 
 def _ending(job: Job, pod: PodView) -> str:

@@ -5,7 +5,7 @@ import pytest
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
-from shared.job.events.status import JobRestarting, JobSuspending
+from shared.job.events.status import JobRestarting, JobSucceeded, JobSuspending
 from shared.job.events.watcher import JobDeleting, PodsGone, PodsObserved, TimePassed
 from shared.job.spec import LAUNCHER
 from shared.job.timing import next_due
@@ -282,6 +282,40 @@ def test_the_next_attempt_waits_for_the_pods_of_the_last_one_once_its_back_off_i
     again = [*released, JobRestarted(attempt=1, counted=True, reason="TrainingJobFailed")]
     wait = of(*again, pods(worker(1, version=95, deleting=True)))
     assert wait.message.startswith("resnet-worker-1 is being deleted")
+
+
+RESTARTS = [
+    *a_running_job(2, restart="OnFailure"),
+    pods(launcher(version=90, phase="Failed", exits=exited(1))),
+    JobRestarting(reason="TrainingJobFailed"),
+    SlotsReleased(slots=(workers(0, 1), OF_LAUNCHER), reason="JobRestarting"),
+    JobRestarted(attempt=1, counted=True, reason="TrainingJobFailed"),
+]
+SUSPENDS = [*a_running_job(2), JobSuspending(reason="TrainingJobSuspending")]
+SUCCEEDED = [
+    *a_running_job(2),
+    pods(launcher(version=90, phase="Succeeded", exits=exited(0))),
+    JobSucceeded(reason="TrainingJobSucceeded"),
+]
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        pytest.param(RESTARTS, id="before the next attempt"),
+        pytest.param(SUSPENDS, id="before the job is suspended"),
+        pytest.param(SUCCEEDED, id="after its end"),
+    ],
+)
+def test_pods_that_go_one_after_another_are_one_wait(story: list[AnyEvent]):
+    first, second = (pods(worker(index, version=95 + index, deleting=True)) for index in (0, 1))
+    both = [*story, first, second]
+    (timer,) = (timer for timer in next_due(given(*both).job) if timer.name == "Waiting")
+    late = [*both, TimePassed(anchor=timer.anchor, timer=timer.name)]
+    oldest_gone = given(*late, PodsGone(uids=(worker(0).uid,))).job
+    wait = told(oldest_gone)
+    assert wait is not None, "those that are left have been waited for as long"
+    assert wait.since == of(*both).since
 
 
 def test_a_wait_ends_with_its_cause():

@@ -145,7 +145,7 @@ def test_an_unusual_phase_has_a_reason_too(events: list[AnyEvent], reason: str, 
 def test_every_kind_tells_of_pods_that_do_not_go_after_the_end(kind: str):
     framework = next(known for known in BUILT_IN if known.resource.kind == kind)
     going = [SlotsReleased(slots=(workers(0, 1),)), pods(worker(1, **GOING))]
-    first, *others = [*a_running_job(2), *DONE, *going, TimePassed(anchor=14, timer="Waiting")]
+    first, *others = [*a_running_job(2), *DONE, *going, TimePassed(anchor=12, timer="Waiting")]
     assert isinstance(first, JobObserved)
     job = given(replace(first, kind=kind, api_version=framework.resource.api_version), *others).job
     assert told(job) is not None
