@@ -422,6 +422,39 @@ def test_a_worker_whose_exit_was_seen_before_its_phase_is_told_of_by_its_exit():
     assert "resnet-worker-1 ended: exit code 3" in answer[4]
 
 
+CRASHED = worker(1, version=80, phase="Failed", exits=exited(1))
+SUCCEEDED = worker(1, version=80, phase="Succeeded", exits=exited(0))
+DELETED = worker(1, version=80, phase="Failed", deleting=True, exits=exited(143))
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "state"),
+    [
+        pytest.param(DELETED, CRASHED, "it ended or went by itself", id="a crash after a deletion"),
+        pytest.param(CRASHED, DELETED, "it was deleted", id="a deletion after a crash"),
+        pytest.param(DELETED, SUCCEEDED, "it ended or went by itself", id="a success after a deletion"),
+    ],
+)
+def test_a_worker_is_not_told_by_an_earlier_pod_of_its_name(before: PodView, now: PodView, state: str):
+    events = [
+        *a_running_job(2, restart="OnFailure"),
+        pods(before),
+        JobRestarting(reason="TrainingJobFailed"),
+        SlotsReleased(slots=(workers(0), Slots(0, LAUNCHER, ((0, 0),))), reason="JobRestarting"),
+        PodsGone(uids=(Uid("pod-0"), Uid("pod-1"), Uid("pod-launcher"))),
+        JobRestarted(attempt=1, counted=True, reason="TrainingJobFailed"),
+        *RUNS_AGAIN,
+        pods(in_attempt(now, 1)),
+    ]
+    assert state in said(causes_of(*events), "worker-1").splitlines()[0]
+
+
+def test_a_deleted_worker_that_another_replaced_is_told_as_deleted():
+    replaced = SlotsAssigned(slots=(workers(2),), replaces=(workers(1),), reason="WorkersReplaced")
+    events = [*a_running_job(2, of_workers="OnFailure"), pods(DELETED), replaced]
+    assert "it was deleted, and resnet-worker-2 took its place" in said(causes_of(*events), "worker-1")
+
+
 def test_why_a_pod_vanished_is_unknown_without_a_deletion():
     causes = causes_of(*a_running_job(2), gone(1))
     assert NOT_ASKED in said(causes, "worker-1")
