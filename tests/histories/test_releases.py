@@ -14,6 +14,8 @@ from tests.kit.histories import VERSIONS, kinds_of, observed
 RECORDINGS = recordings("0.1.0")
 BEFORE_ADMISSION = ("Pending", "Refused")
 """What a job that is not admitted shows since then."""
+SCALED = ("Scaling",)
+"""Since then kinds without a phase show by a condition that they are scaled."""
 WITHOUT_PODS = ("Restarting", "Suspended")
 """A job without pods shows no workers since then."""
 
@@ -57,7 +59,7 @@ def as_told(status: str | None) -> str | None:
     kept = [
         {name: known[name] for name in ("type", "status", "reason")}
         for known in told.get("conditions", ())
-        if known["type"] not in (*MILESTONES, *BEFORE_ADMISSION)
+        if known["type"] not in (*MILESTONES, *BEFORE_ADMISSION, *(() if "phase" in told else SCALED))
     ]
     if told.get("phase") in BEFORE_ADMISSION:
         told["phase"] = ""
