@@ -211,7 +211,8 @@ class Platform:
         """A launcher goes on with the processes of workers that left its hosts files, some of them for seconds."""
         job = after.at[1].removesuffix(config_name(""))
         for name in sorted(_hosts(before) - _hosts(after)):
-            chance = Random(f"{self._seed} {after.at} {after.metadata['resourceVersion']} {name}")
+            # Not by the version, which other tenants' writes raise, too.
+            chance = Random(f"{self._seed} {after.at} {sorted(_hosts(after))} {name}")
             until = self._loop.time() + chance.choice((0.0, 0.0, 1.0, LONGEST_USE_SECONDS)) * chance.random()
             self._used[after.at[0], name] = f"{job}-launcher", until
 

@@ -27,6 +27,7 @@ from tests.simulation.plan import (
     Terminate,
     plan_of,
 )
+from tests.simulation.platform import LONGEST_USE_SECONDS
 from tests.simulation.run import simulate
 
 US, THEM = "team-a", "team-b"
@@ -39,16 +40,19 @@ CHUNK = 8
 UID = re.compile(r"[0-9a-f]{8}-0000-4000-8000-000000000000")
 SEQUENCE = re.compile(r',"because":\d+')
 
+DRAINED = LONGEST_USE_SECONDS + 2
+"""After so long no launcher uses a worker that leaves."""
+
 OURS: tuple[AnyStep, ...] = (
     Apply(at=0.5, job="job-0", kind="TrainingJob", workers=2, more={"restartPolicy": "OnFailure"}),
     Apply(at=0.5, job="job-1", kind="PyTorchJob", workers=2),
     Scale(at=2.5, name="out", job="job-0", by=2, more={"script": "out", "timeout": 20}),
     Scale(at=4.5, name="in", job="job-0", by=-1),
-    Scale(at=6.5, name="too-many", job="job-0", by=40),
-    End(at=8.5, pod="job-0-launcher", code=1),
-    Edit(at=8.5, job="job-1", patch={"spec": {"runPolicy": {"suspend": True}}}),
-    Edit(at=11.5, job="job-1", patch={"spec": {"runPolicy": {"suspend": False}}}),
-    Delete(at=14.5, job="job-1"),
+    Scale(at=4.5 + DRAINED, name="too-many", job="job-0", by=40),
+    End(at=6.5 + DRAINED, pod="job-0-launcher", code=1),
+    Edit(at=6.5 + DRAINED, job="job-1", patch={"spec": {"runPolicy": {"suspend": True}}}),
+    Edit(at=9.5 + DRAINED, job="job-1", patch={"spec": {"runPolicy": {"suspend": False}}}),
+    Delete(at=12.5 + DRAINED, job="job-1"),
 )
 """Our steps wait for one another, so that no decision depends on which of two things is seen first.
 
