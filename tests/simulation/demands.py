@@ -80,7 +80,9 @@ class ClusterDemands:
     def _of_lost_members(self, job: Job, logged: str, sequence: int) -> Iterator[str]:
         since, slots = self._lost[job.key.uid], job.attempt.slots
         lost = [index for index in job.listed_workers if job.attempt.worker_slot(index) not in slots]
-        rests = job.halted or job.gone or job.deleting or job.over or job.between_attempts
+        # Some kinds have no hosts files: what lists members there is their size.
+        files = job.spec is not None and job.spec.handling.hosts_files
+        rests = not files or job.halted or job.gone or job.deleting or job.over or job.between_attempts
         self._lost[job.key.uid] = {} if rests else {index: since.get(index, logged) for index in lost}
         for index in () if rests else lost:
             if (seconds := _seconds(since.get(index, logged), logged)) > LISTED_SECONDS:
