@@ -192,6 +192,14 @@ def _comes_too_late(job: Job, event: watcher.JobObserved, spec: JobSpec | None) 
     return replace(job.spec, **still) != spec
 
 
+def _keeps_templates(job: Job, event: watcher.JobObserved) -> bool:
+    """True if nothing was written but the size that the job has, through the scale subresource."""
+    if event.generation == job.generation:
+        return True
+    scaled = bool(event.by) and all(actor.subresource == "scale" for actor in event.by)
+    return scaled and event.spec is not None and event.spec.worker.replicas == job.scaling.size
+
+
 def _job_observed(job: Job, event: watcher.JobObserved, at: At) -> Job:
     if event.epoch < job.epoch or (event.epoch == job.epoch and event.version < job.version):
         return job
@@ -217,6 +225,7 @@ def _job_observed(job: Job, event: watcher.JobObserved, at: At) -> Job:
         kind=event.kind,
         api_version=event.api_version,
         generation=event.generation,
+        templates=job.templates if _keeps_templates(job, event) else event.generation,
         version=event.version,
         blank=event.blank,
         # A running job keeps its last valid spec.

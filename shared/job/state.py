@@ -105,6 +105,8 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     kind: str = ""
     api_version: str = ""
     generation: int = 0
+    templates: int = 0
+    """The first generation with the pod templates of the newest one; a size that is written changes none."""
     version: int = 0
     epoch: int = 0
     blank: bool = False

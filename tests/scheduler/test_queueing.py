@@ -22,7 +22,7 @@ from shared.job.events.watcher import ChildGone, ChildrenObserved, JobGone, Pods
 from shared.job.naming import Slot, Uid, secret_name, workload_name, workload_number
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.steps import Record, Step
-from shared.job.views import ChildView, PodSetView, Slots, WorkloadView
+from shared.job.views import Actor, ChildView, PodSetView, Slots, WorkloadView
 from tests.kit.builders import (
     R1,
     a_running_job,
@@ -279,6 +279,32 @@ class TestEvicted:
         message = "waits for quota in queue team-a; evicted (Preempted): preempted for another one"
         wanted = JobSuspending(reason="TrainingJobSuspending", message=message, settles=True)
         given(*a_queued_job(), evicted()).then(status, Record(wanted))
+
+    @pytest.mark.parametrize(
+        ("size", "by", "keeps"),
+        [
+            pytest.param(2, Actor("muster", "Update", "scale"), True, id="its own size is written"),
+            pytest.param(3, Actor("kubectl", "Update", "scale"), False, id="a person asks for another size"),
+            pytest.param(2, Actor("kubectl-edit", "Update"), False, id="a person may have edited a template"),
+            pytest.param(2, None, False, id="nobody knows who wrote it"),
+        ],
+    )
+    @pytest.mark.parametrize("suspended", [False, True], ids=["while it ran", "while it is suspended"])
+    def test_an_evicted_job_keeps_its_place_in_the_queue_with_the_templates_that_kueue_knows(
+        self, size: int, by: Actor | None, keeps: bool, suspended: bool
+    ):
+        written_now = msgspec.structs.replace(
+            observed(a_spec(size, queue="team-a", most=4), generation=2), by=(by,) if by is not None else ()
+        )
+        pause = [*EVICTED[-3:], gone(), JobSuspended(reason="TrainingJobSuspended", settles=True)]
+        events = [*a_queued_job(), *([*pause, written_now] if suspended else [written_now, *pause])]
+        waits = given(*events, workload(version=70))
+        assert of_workloads(waits) == ([] if keeps else [written(1, size, uid="w1")])
+        back = given(*events, admitted(version=71))
+        resumed = Record(JobCreated(reason="TrainingJobResumed")) in back.steps(status)
+        assert (resumed, of_workloads(back)) == (
+            (True, []) if keeps else (False, [DeleteWorkload(FIRST, Uid("w1")), written(2, size)])
+        )
 
     def test_an_evicted_job_gets_no_pods(self):
         lost = [*a_running_job(2, queue="team-a", of_workers="Always"), PodsGone(uids=(worker(1).uid,))]

@@ -127,7 +127,7 @@ def _queued(job: Job, known: list[Known], live: list[Known]) -> list[Step]:
         return _written(job, _next(job, known), queue, workers)
     (child, view), others = live[-1], live[:-1]
     steps = [step for other, its in others for step in _deleted(job, other, its)]
-    if (view.generation, view.queue, view.count(WORKER)) != (job.generation, queue, workers):
+    if not quota.is_of(job, view) or view.count(WORKER) != workers:
         steps += _written(job, child.name, queue, workers, uid=child.uid, replaces=view.replaces)
     return steps
 

@@ -57,7 +57,13 @@ def is_outdated(job: Job, view: WorkloadView) -> bool:
     The definition lets templates change only before a job begins and while it is suspended.
     """
     begins = job.suspended or (job.phase == "Created" and (job.paused or not job.attempt.begun))
-    return begins and job.spec is not None and (view.generation, view.queue) != (job.generation, job.spec.queue)
+    return begins and not is_of(job, view)
+
+
+def is_of(job: Job, view: WorkloadView) -> bool:
+    """True if a Workload has the job's queue and pod templates."""
+    fits = job.templates <= view.generation <= job.generation
+    return job.spec is None or (fits and view.queue == job.spec.queue)
 
 
 def in_queue(job: Job) -> bool:
