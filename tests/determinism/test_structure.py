@@ -160,8 +160,6 @@ TIES = {
     ("services/watcher/core/disruption.py", "min by NOTICE_SECONDS.__getitem__"): "the first of the node's taints",
     ("shared/job/policies/notice.py", "sorted by _newest"): "no two groups of pods have a role, a node and an event",
     ("shared/job/policies/notice.py", "sorted by lambda pod: pod.slot"): "pods are in the order first seen",
-    ("shared/job/waiting.py", "max by _order"): "an event has one sequence",
-    ("shared/job/waiting.py", "min by _order"): "an event has one sequence",
     ("shared/job/waiting.py", "min by lambda pod: pod.slot"): "pods are in the order first seen",
     ("services/watcher/core/starts.py", "min by counts.__getitem__"): "the first line, as they came or were told of",
     ("services/watcher/core/requests.py", "sorted by turn"): "a tuple that ends with a version, which one change has",
