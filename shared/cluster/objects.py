@@ -76,7 +76,7 @@ class ContainerStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     name: str = ""
     ready: bool = False
     started: bool | None = None
-    """False until its postStart hook and its startup probe have succeeded; None if nobody says."""
+    """False until its postStart hook and its startup probe have succeeded; None where the kubelet does not say."""
     restart_count: int = 0
     state: ContainerState = ContainerState()
     last_state: ContainerState = ContainerState()

@@ -73,7 +73,7 @@ async def test_a_killed_worker_costs_nothing_but_itself(yard: Yard) -> None:
     await launcher.line("127.0.0.4: is leaving")
     assert await launcher.ended() == 0
     assert launcher.matches(WORKERS)[-1] == "1"
-    # Whoever says goodbye is one line; what its neighbours lost is no other.
+    # One line for the member that says goodbye, and none for what its neighbours lost.
     assert not launcher.matches("(broke.*is leaving)")
     assert launcher.matches(LEARNT) == await _undisturbed(yard)
 

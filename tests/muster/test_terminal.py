@@ -55,7 +55,7 @@ def test_what_has_to_be_exact_is_escaped_at_a_terminal_alone(terminal: bool, sai
     [
         pytest.param({}, True, id="a terminal"),
         pytest.param({"NO_COLOR": "1"}, False, id="a person who wants none"),
-        pytest.param({"NO_COLOR": ""}, True, id="an empty wish is none"),
+        pytest.param({"NO_COLOR": ""}, True, id="an empty variable says nothing"),
         pytest.param({"TERM": "dumb"}, False, id="a terminal without colours"),
     ],
 )

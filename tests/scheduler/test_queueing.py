@@ -286,7 +286,7 @@ class TestEvicted:
             pytest.param(2, Actor("muster", "Update", "scale"), True, id="its own size is written"),
             pytest.param(3, Actor("kubectl", "Update", "scale"), False, id="a person asks for another size"),
             pytest.param(2, Actor("kubectl-edit", "Update"), False, id="a person may have edited a template"),
-            pytest.param(2, None, False, id="nobody knows who wrote it"),
+            pytest.param(2, None, False, id="its writer is not known"),
         ],
     )
     @pytest.mark.parametrize("suspended", [False, True], ids=["while it ran", "while it is suspended"])
