@@ -12,10 +12,11 @@ from shared.eventlog import EventLog
 from shared.frameworks.kinds import Kinds
 from shared.job.naming import namespace_filters
 from shared.process.settings import Settings
-from shared.telling.changes import Change, Noted, aligned, by_of
+from shared.telling.changes import Change, Noted, by_of
 from shared.telling.events import moment_of
 from shared.telling.kinds import known_kinds
 from shared.telling.reading import fold_to_end
+from shared.telling.words import aligned
 
 COLUMNS = ("SEQUENCE", "TIME", "JOB", "BY", "OUTCOME")
 CHANGE = "CHANGE"

@@ -198,8 +198,7 @@ def _lost(job: Job, slot: Slot, pod: PodView, disruption: str | None, at: At, *,
         wait=before_start(losses) if blameless else back_off(job, slot, succeeded=done),
         ran=ran,
     )
-    deleted = vacancy.taken and not vacancy.disrupted
-    return vacancy, Failure(pod.name, vacancy.cause, vacancy.code, at, message, deleted)
+    return vacancy, Failure(pod.name, vacancy.cause, vacancy.code, at, message, vacancy.deleted)
 
 
 def noticed(job: Job, event: DisruptionNoticed, at: At) -> Job:

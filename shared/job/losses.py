@@ -8,6 +8,11 @@ KEPT_FAILURES = 16
 """The number of newest failures that a job keeps, for Kubernetes Events; the log has all of them."""
 
 
+def was_deleted(code: int | None) -> str:
+    """`was deleted (exit code 137)`, of a pod that a person or a program deleted."""
+    return "was deleted" if code is None else f"was deleted (exit code {code})"
+
+
 class Failure(msgspec.Struct, frozen=True, gc=False):
     """A worker pod that ended or disappeared without a `WorkersReleased` decision."""
 
@@ -56,15 +61,20 @@ class Vacancy(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return self.taken or self.disrupted
 
     @property
+    def deleted(self) -> bool:
+        """A person or a program deleted the pod, which nothing else took away."""
+        return self.taken and not self.disrupted
+
+    @property
     def cause(self) -> str:
         """Why the pod went: what one that is deleted ends with is not why."""
-        return "Deleted" if self.taken and not self.disrupted else self.reason
+        return "Deleted" if self.deleted else self.reason
 
     @property
     def how(self) -> str:
         """How the pod went: `exited with 1 (Error)`, `was deleted`, `is lost: Evicted`."""
-        if self.taken and not self.disrupted:
-            return "was deleted" if self.code is None else f"was deleted (exit code {self.code})"
+        if self.deleted:
+            return was_deleted(self.code)
         return f"exited with {self.code} ({self.reason})" if self.code is not None else f"is lost: {self.reason}"
 
 

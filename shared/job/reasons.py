@@ -174,6 +174,8 @@ PODS = {
 """Why a pod waits or ended, in the words of kube-scheduler and kubelet; their own message says it better."""
 
 RENDEZVOUS_LOST = "RendezvousLost"
+BY_KUBELET = "TerminationByKubelet"
+"""The disruption of a pod that a kubelet ends for its node's sake: pressure, a shutdown, a critical pod."""
 
 DISRUPTIONS = {
     "DeletionByPodGC": Reason("its node is gone"),
@@ -191,7 +193,7 @@ DISRUPTIONS = {
     RENDEZVOUS_LOST: Reason("it ended because the store of its elastic group was lost, or not there yet", since="0.2"),
     "ScheduledMaintenance": Reason("its machine is maintained"),
     "SpotInterruption": Reason("its machine is taken back"),
-    "TerminationByKubelet": Reason("its node runs short of resources, or shuts down"),
+    BY_KUBELET: Reason("its node runs short of resources, or shuts down"),
 }
 """Why a pod or its node is about to go."""
 

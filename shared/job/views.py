@@ -107,8 +107,8 @@ ON_THE_WAY = frozenset({"", "ContainerCreating", INITIALIZING})
 USUAL = ON_THE_WAY | {"ContainersNotReady"}
 """The reasons of pods that start as they should; a readiness probe takes its time."""
 
-_OF_ONE_PULL = frozenset({"ErrImagePull", "ImagePullBackOff"})
-"""A kubelet tells them by turns while it tries to pull an image."""
+PULL_FAILED, PULL_WAITS = "ErrImagePull", "ImagePullBackOff"
+"""A kubelet tells them by turns while it cannot pull an image: the try, and the wait before the next one."""
 
 
 def trouble(pod: PodView) -> str:
@@ -117,7 +117,7 @@ def trouble(pod: PodView) -> str:
         return "deletion"
     if ended(pod) or pod.reason in USUAL:
         return ""
-    return "ImagePullBackOff" if pod.reason in _OF_ONE_PULL else pod.reason
+    return PULL_WAITS if pod.reason == PULL_FAILED else pod.reason
 
 
 def ended(pod: PodView) -> bool:

@@ -265,10 +265,10 @@ def _of_size(job: Job) -> Wait | None:
     if spec is None or job.phase != "Running" or not (spec.handling.elastic and spec.has(WORKER) and size):
         return None
     asked = spec.worker.replicas
-    edits = [known for known in job.scaling.requests.values() if known.resize == asked]
-    edit = edits[-1] if edits else None
     if asked == size or job.problems or job.scaling.open:
         return None
+    edits = [known for known in job.scaling.requests.values() if known.resize == asked]
+    edit = edits[-1] if edits else None
     of_edit = f"the job keeps {text.counted(size, 'worker')}, and its spec asks for {asked}"
     if edit is None or edit.phase == "Succeeded":
         refusal = job.refusals.get("WriteSize")

@@ -1,11 +1,10 @@
 """Who changed what, when, and with what outcome, by the events of the log.  Pure."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 
 import msgspec
 
 from shared.frameworks.kinds import Kinds
-from shared.job import text
 from shared.job.events.audit import ChangeAttributed
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import At
@@ -29,7 +28,7 @@ REFUSED, TAKEN = "refused", "taken"
 
 
 class Change(msgspec.Struct, frozen=True, rename="camel"):
-    """What somebody wished for; `--json` has these fields."""
+    """What a person or a program asked for; `--json` has these fields."""
 
     sequence: int
     time: str
@@ -124,15 +123,6 @@ def _how_far(request: Request) -> str:
     if request.problems:
         return REFUSED
     return f"{request.phase.lower()} ({plain(request.reason)})" if request.phase == "Failed" else request.phase.lower()
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Rows as lines; the last column is as long as it is."""
-    widths = [max(map(len, column)) for column in zip(*(row[:-1] for row in rows), strict=True)]
-    for *row, last in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        # What people wrote may have control characters.
-        yield text.ends(text.in_one_line("  ".join((*cells, last)))).rstrip()
 
 
 def by_of(change: Change) -> str:

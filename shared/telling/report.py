@@ -12,6 +12,7 @@ from shared.frameworks.kinds import Kinds
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import At
 from shared.job.fold import History
+from shared.job.losses import was_deleted
 from shared.job.reasons import plain
 from shared.job.request import Request
 from shared.job.state import Job
@@ -20,9 +21,10 @@ from shared.job.views import Actor
 from shared.telemetry.metrics import seconds_between
 from shared.telling.causes.people import Person
 from shared.telling.causes.words import because, by
-from shared.telling.changes import Change, Noted, aligned, by_of
+from shared.telling.changes import Change, Noted, by_of
 from shared.telling.events import of_history
 from shared.telling.shown import Shown
+from shared.telling.words import aligned
 
 
 class Span(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -206,8 +208,7 @@ def _losses(before: Job, after: Job, at: At) -> Iterator[Loss]:
     for slot, lost in new.items():
         # A released slot is not spent.
         if slot in after.attempt.spent and (lost.blameless or lost.code != 0) and not lost.succeeded:
-            deleted = lost.taken and not lost.disrupted
-            yield Loss(at.sequence, at.time, names[slot], lost.reason, lost.code, lost.message, deleted)
+            yield Loss(at.sequence, at.time, names[slot], lost.reason, lost.code, lost.message, lost.deleted)
 
 
 def told(found: Report, *, as_json: bool) -> Iterator[str]:
@@ -252,6 +253,6 @@ def _request(scaling: Scaling) -> str:
 
 def _lost(loss: Loss) -> str:
     if loss.deleted:
-        return "was deleted" if loss.code is None else f"was deleted (exit code {loss.code})"
+        return was_deleted(loss.code)
     code = "" if loss.code is None else f"exited with {loss.code}"
     return with_last_words(" ".join(filter(None, (code, f"({plain(loss.reason)})"))), loss.message)

@@ -1,5 +1,6 @@
-"""Events in one line each, for people."""
+"""Events in one line each, and rows as lines, for people."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -8,7 +9,7 @@ from shared.eventlog import Stored
 from shared.eventlog.subject import Subject
 from shared.job.events.catalog import AnyEvent
 from shared.job.spec import LAUNCHER, JobSpec, Problem, ScaleSpec
-from shared.job.text import counted, range_words
+from shared.job.text import counted, ends, in_one_line, range_words
 from shared.job.upcast import Malformed, UnknownEvent, read_event
 from shared.job.views import ChildView, Count, Member, PodView, Reached, Slots
 
@@ -21,6 +22,15 @@ def one_line(stored: Stored) -> str:
     subject = Subject.parse(stored.subject)
     said_so = said(stored.body, subject.type)
     return f"{stored.sequence:>6}  {stored.time[11:23]}  {subject.author:<9}  {subject.type:<16}  {said_so}".rstrip()
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Rows as lines; the last column is as long as it is."""
+    widths = [max(map(len, column)) for column in zip(*(row[:-1] for row in rows), strict=True)]
+    for *row, last in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        # What people wrote may have control characters.
+        yield ends(in_one_line("  ".join((*cells, last)))).rstrip()
 
 
 def said(body: bytes, tag: str) -> str:

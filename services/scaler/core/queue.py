@@ -58,13 +58,13 @@ def _cancelled(request: Request, reason: str) -> list[Step]:
 
 
 def _before_the_start(job: Job, request: Request, policy: Policy) -> list[Step]:
-    """Make a job smaller that nothing lists as members yet: it may wait for room that nobody asks for any more.
+    """Make a job smaller before its first hosts files: it may wait for room for workers that nothing asks for now.
 
-    What a queue admitted is changed once the job runs.
+    The size that a queue admitted is changed once the job runs.
     """
-    if request.resize is None or isinstance(job.membership, Members) or job.attempt.launched or job.attempt.queued:
-        return []
-    if not job.attempt.begun:
+    attempt = job.attempt
+    waits = attempt.begun and not (attempt.launched or attempt.queued or isinstance(job.membership, Members))
+    if request.resize is None or not waits:
         return []
     answer = admission.answer(job, request, policy)
     if isinstance(answer, ScaleAccepted) and answer.leaving:

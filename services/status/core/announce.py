@@ -11,7 +11,7 @@ from shared.frameworks.scale_requests import REQUESTS
 from shared.job import reasons, text
 from shared.job.conditions import Condition
 from shared.job.events.event import At
-from shared.job.losses import Failure
+from shared.job.losses import Failure, was_deleted
 from shared.job.policies import lost_nodes, notice
 from shared.job.request import Request
 from shared.job.spec import Ignored
@@ -87,8 +87,8 @@ def _has_own_event(job: Job, wait: Wait) -> bool:
     if wait.slot is None:
         return True
     vacancy = job.attempt.vacancies.get(wait.slot)
-    told = (known for known in job.failures if vacancy is None or known.at == vacancy.at)
-    return any(known.reason == wait.reason for known in told)
+    failures = (known for known in job.failures if vacancy is None or known.at == vacancy.at)
+    return any(known.reason == wait.reason for known in failures)
 
 
 def _reason(job: Job, condition: Condition) -> str:
@@ -120,15 +120,15 @@ def _of_refusal(job: Job, effect: str, refusal: Refusal, reason: str) -> Announc
 def _of_nodes(job: Job) -> list[Announce]:
     """A lost node when it is lost, and once more when its pods are being deleted; and that a node is about to go."""
     if job.over:
-        # What its pods still wait for delays nobody's training.
+        # Its training has ended: no lost node delays it.
         return []
     news = lost_nodes.news(job)
     news += [(known.at, known.reason, known.sentence) for known in notice.told(job)]
     # One notice may concern pods of several roles, and an Event's name has its sequence and its reason alone.
-    told: dict[tuple[At, str], list[str]] = {}
+    sentences: dict[tuple[At, str], list[str]] = {}
     for at, reason, sentence in news:
-        told.setdefault((at, reason), []).append(sentence)
-    messages = {moment: text.first("; ".join(filter(None, said))) for moment, said in told.items()}
+        sentences.setdefault((at, reason), []).append(sentence)
+    messages = {moment: text.first("; ".join(filter(None, said))) for moment, said in sentences.items()}
     return [_of_job(job, at, reason, message, warning=True) for (at, reason), message in messages.items() if message]
 
 
@@ -174,11 +174,11 @@ def _of_alike(failures: list[Failure], most: int) -> str:
     """Failures for one reason, with at most so many bytes of what the first of their containers said last."""
     first = failures[0]
     code = f" (exit code {first.code})" if first.code is not None else ""
-    more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
     # What a pod that is deleted ends with is not why it went.
-    how = " was deleted" if first.deleted and code else f": {first.reason}"
+    how = f" {was_deleted(first.code)}" if first.deleted and code else f": {first.reason}{code}"
+    more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
     said = text.last_words(first.message, most)
-    return ": ".join(filter(None, (f"{first.pod}{how}{code}{more}", said)))
+    return ": ".join(filter(None, (f"{first.pod}{how}{more}", said)))
 
 
 def _of_job(job: Job, at: At, reason: str, message: str, *, warning: bool) -> Announce:

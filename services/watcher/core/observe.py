@@ -20,15 +20,12 @@ from shared.job.fold import Histories
 from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.spec import LAUNCHER, JobSpec, Problem, going_on, waits_for_turn
 from shared.job.state import Job
-from shared.job.views import ChildView, PodView
+from shared.job.views import PULL_FAILED, PULL_WAITS, ChildView, PodView
 
 V = TypeVar("V", PodView, ChildView)
 
 BYTES_PER_EVENT = 200_000
 """The most bytes of views in one event, well below the log's limit."""
-
-_PULL_FAILED, _PULL_WAITS = "ErrImagePull", "ImagePullBackOff"
-"""The kubelet's reasons of a container whose image cannot be pulled: the try, and the wait before the next one."""
 
 
 class Observed(msgspec.Struct, frozen=True):
@@ -249,10 +246,10 @@ def _changed(job: Job, cache: Cache, pod: PodView) -> bool:
     known = job.pods.get(pod.uid)
     if known is None or cache.epoch > job.epoch:
         return True
-    if known.reason == _PULL_FAILED and pod.reason == _PULL_WAITS:
+    if known.reason == PULL_FAILED and pod.reason == PULL_WAITS:
         # A kubelet that cannot pull an image changes between the two every few minutes, for weeks.  The first has the
         # cause in its message.
-        pod = msgspec.structs.replace(pod, reason=_PULL_FAILED)
+        pod = msgspec.structs.replace(pod, reason=PULL_FAILED)
     return pod.version > known.version and recorded_part(pod) != recorded_part(known)
 
 

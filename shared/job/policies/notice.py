@@ -10,7 +10,7 @@ from shared.job import text
 from shared.job.events.event import At
 from shared.job.naming import Slot, Uid
 from shared.job.sorted_set import SortedSet
-from shared.job.spec import LAUNCHER, WORKER
+from shared.job.spec import LAUNCHER, WORKER, Handling
 from shared.job.state import Job
 from shared.job.timers import NOTICE, passed
 from shared.job.views import PodView, alive
@@ -66,13 +66,15 @@ def told(job: Job) -> list[Told]:
     """Of the pods that nothing replaces before their node goes: of a launcher, and where a name is taken till then."""
     if job.over or job.spec is None:
         return []
-    in_place = job.spec.handling.in_place
+    handling = job.spec.handling
     found: dict[tuple[str, str, At], list[PodView]] = {}
     for uid, known in job.notices.items():
         pod = job.pods[uid]
-        if alive(pod) and pod.slot in job.attempt.slots and (in_place or pod.role == LAUNCHER):
+        if alive(pod) and pod.slot in job.attempt.slots and (handling.in_place or pod.role == LAUNCHER):
             found.setdefault((pod.role, pod.node, known[-1].at), []).append(pod)
-    return [_told(job, sorted(pods, key=lambda pod: pod.slot)) for _, pods in sorted(found.items(), key=_newest)]
+    return [
+        _told(job, handling, sorted(pods, key=lambda pod: pod.slot)) for _, pods in sorted(found.items(), key=_newest)
+    ]
 
 
 def _newest(found: tuple[tuple[str, str, At], list[PodView]]) -> tuple[int, str, str]:
@@ -80,17 +82,17 @@ def _newest(found: tuple[tuple[str, str, At], list[PodView]]) -> tuple[int, str,
     return at.sequence, node, role
 
 
-def _told(job: Job, pods: list[PodView]) -> Told:
+def _told(job: Job, handling: Handling, pods: list[PodView]) -> Told:
     """Of pods of one role on one node."""
     first, one = pods[0], len(pods) == 1
     known, reason = job.notices[first.uid][-1], job.disrupted.get(first.uid, "")
     when = f" {known.seconds} s after {known.at.clock}" if known.seconds else ""
     said = f"{reason}: node {first.node} goes{when}, and {text.named([pod.name for pod in pods])} with it; "
-    if job.spec is not None and first.role == job.spec.handling.leader and job.spec.handling.restarts == "Job":
+    if first.role == handling.leader and handling.restarts == "Job":
         return Told(known.at, reason, f"{said}the next attempt begins then, and counts against no limit", first.role)
     said += "a replacement has its name, and is made" if one else "replacements have their names, and are made"
     said += f" once {'it is' if one else 'they are'} gone"
-    if job.spec is not None and job.spec.handling.elastic and first.role == WORKER:
+    if handling.elastic and first.role == WORKER:
         before = f"{LEAVE_BEFORE_SECONDS} s before" if stays(job, first.uid) else "at once"
         said += f"; {'it leaves' if one else 'they leave'} the members {before}"
     return Told(known.at, reason, said, first.role)

@@ -1,12 +1,10 @@
 """When an attempt succeeded: the launcher exited with 0, or enough pods of the leader role did.  Pure."""
 
 from shared.job.outcome import Verdict
+from shared.job.reasons import BY_KUBELET
 from shared.job.spec import JobSpec
 from shared.job.state import Job, exit_of
 from shared.job.views import Exit, PodView
-
-BY_KUBELET = "TerminationByKubelet"
-"""The disruption of a pod that a kubelet ends for its node's sake: pressure, a shutdown, a critical pod."""
 
 
 def succeeded(job: Job, pod: PodView) -> bool:

@@ -163,7 +163,7 @@ def slot_state(causes: Causes, slot: Slot) -> str:
         lost = job.attempt.vacancies.get(slot)
         # Once another took its place, its failure alone is remembered; names are used again.
         of_name = (failure.deleted for failure in reversed(job.failures) if failure.pod == name)
-        deleted = lost.taken and not lost.disrupted if lost is not None else next(of_name, False)
+        deleted = lost.deleted if lost is not None else next(of_name, False)
         return f"{seen}; it {'was deleted' if deleted else 'ended or went by itself'}, and {then}"
     return f"{seen}; it was released"
 

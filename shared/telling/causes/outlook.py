@@ -119,13 +119,14 @@ def _hindrances(causes: Links, short: Summary) -> Iterator[str]:
     if job.problems:
         yield f"its newest edit {passing(job.problems) or 'is not acted upon'}: {problem_line(job.problems)}"
     # What comes next names the pods of the last attempt.
-    wait = waiting(job) if job.attempt.begun and not job.between_attempts else told(job)
+    waits, shown = waiting(job), told(job)
+    wait = waits if job.attempt.begun and not job.between_attempts else shown
     request = job.scaling.open_request
     if wait is not None:
         # The message of the phase that the status shows of a job whose pods are replaced tells the same.
-        sentence = wait.sentence if told(job) is not None else wait.message
+        sentence = wait.sentence if shown is not None else wait.message
         yield "" if short.phase != job.phase and sentence in short.message else sentence
-    elif waiting(job) is None and (link := waits_for(causes)) is not None:
+    elif waits is None and (link := waits_for(causes)) is not None:
         # What Muster itself decided is no hindrance.
         yield link.text if link.type not in ("SlotsAssigned", "SlotsReleased") and not job.suspended else ""
     elif request is not None and (link := awaited_by(causes, job, request)) is not None:
