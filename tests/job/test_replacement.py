@@ -13,6 +13,7 @@ from shared.job.events.watcher import DisruptionNoticed, JobAdopted, NodeLost, P
 from shared.job.naming import Uid
 from shared.job.policies import replacement
 from shared.job.spec import RENDEZVOUS, Handling, RestartPolicy, RoleSpec
+from shared.job.timers import STEADY
 from shared.job.views import Slots
 from tests.kit.builders import a_running_job, a_spec, exited, observed, pods, scaling_in, scaling_out, worker, workers
 from tests.kit.groups import a_group_spec, growing
@@ -154,6 +155,12 @@ class TestToldAsNotReplaced:
 STORE = replica(RENDEZVOUS, 0)
 ANNOUNCED = DisruptionNoticed(node="node-1", uids=(STORE.uid,), reason="SpotInterruption", seconds=120)
 NODE_LOST = NodeLost(node="node-1", uids=(STORE.uid,), reason="NodeUnreachable")
+PLACE = Slots(0, RENDEZVOUS, ((0, 0),))
+AGAIN = [
+    PodsGone(uids=(STORE.uid,)),
+    SlotsAssigned(slots=(PLACE,), reason="PodsReplaced", replaces=(PLACE,)),
+    pods(replace(STORE, uid=Uid("store-again"), version=40)),
+]
 
 
 @pytest.mark.parametrize(
@@ -170,6 +177,8 @@ NODE_LOST = NodeLost(node="node-1", uids=(STORE.uid,), reason="NodeUnreachable")
         pytest.param([pods(replace(STORE, version=30, deleting=True))], "RendezvousLost", id="it is being deleted"),
         pytest.param([NODE_LOST], "RendezvousLost", id="its node is lost"),
         pytest.param([PodsGone(uids=(STORE.uid,))], "RendezvousLost", id="it is gone"),
+        pytest.param(AGAIN, "RendezvousLost", id="it is there again, for a short time"),
+        pytest.param([*AGAIN, TimePassed(anchor=7, timer=STEADY)], "Error", id="it is there again, and was steady"),
     ],
 )
 def test_a_crash_is_the_workers_own_as_long_as_the_store_of_its_group_runs(before: list[AnyEvent], reason: str):
@@ -178,7 +187,7 @@ def test_a_crash_is_the_workers_own_as_long_as_the_store_of_its_group_runs(befor
     group = [
         observed(replace(spec, roles=(*spec.roles, role))),
         JobCreated(reason="TrainingJobCreated"),
-        SlotsAssigned(slots=(workers(0, 1), Slots(0, RENDEZVOUS, ((0, 0),))), reason="JobCreated"),
+        SlotsAssigned(slots=(workers(0, 1), PLACE), reason="JobCreated"),
         pods(worker(0), worker(1), STORE),
         JobRunning(reason="TrainingJobRunning"),
     ]

@@ -41,6 +41,7 @@ from tests.kit.builders import (
     workers,
 )
 from tests.kit.stories import given, scaler, scheduler
+from tests.scheduler.test_queueing import admitted
 
 replace = msgspec.structs.replace
 
@@ -356,6 +357,13 @@ def test_a_job_that_starts_gets_a_smaller_size_at_once_because_it_may_wait_for_r
 def test_otherwise_a_smaller_size_waits_until_the_job_runs(then: list[AnyEvent]):
     steps = given(*a_ready_job(workers=2), *then).steps(scaler)
     assert not [step for step in steps if isinstance(step, Record) and not isinstance(step.event, HostsPublished)]
+
+
+def test_a_size_for_which_a_queue_gave_quota_waits_until_the_job_runs_too():
+    created = a_created_job(workers=3, queue="team-a")
+    story = given(*created[:1], admitted(size=3), *created[1:], pods(worker(0)), sized(1, queue="team-a"))
+    assert story.job.attempt.queued
+    story.then_nothing(scaler)
 
 
 def test_an_edit_of_a_finished_job_changes_nothing():

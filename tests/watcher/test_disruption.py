@@ -237,6 +237,17 @@ def test_a_launcher_whose_node_stays_after_all_is_no_longer_about_to_go(goes: Ob
     assert (end.reason, end.disrupted) == ("TrainingJobFailed", False), "it fails for its own fault"
 
 
+def test_a_pod_that_is_being_deleted_goes_whether_its_node_stays_or_not():
+    watching = a_watched_job(*HERE, LAUNCHER)
+    watching.cache.set_node("node-1", GOING)
+    watching.settle()
+    deleted = msgspec.structs.replace(LAUNCHER, version=40, deleting=True)
+    watching.show_pods(deleted)
+    watching.cache.set_node("node-1", STAYING)
+    assert watching.settle() == [pods(deleted)]
+    assert LAUNCHER.uid in watching.job().notices
+
+
 def test_of_an_elastic_job_only_workers_leave_before_their_node():
     spec = a_replicated_spec(handling=msgspec.structs.replace(TOGETHER, elastic=True))
     views = (on("node-1", replica("chief", 0, version=30)), on("node-1", replica("worker", 0, version=30)))

@@ -62,9 +62,7 @@ def _before_the_start(job: Job, request: Request, policy: Policy) -> list[Step]:
 
     The size that a queue admitted is changed once the job runs.
     """
-    attempt = job.attempt
-    waits = attempt.begun and not (attempt.launched or attempt.queued or isinstance(job.membership, Members))
-    if request.resize is None or not waits:
+    if request.resize is None or isinstance(job.membership, Members) or job.attempt.launched or job.attempt.queued:
         return []
     answer = admission.answer(job, request, policy)
     if isinstance(answer, ScaleAccepted) and answer.leaving:
