@@ -54,7 +54,7 @@ async def test_scripts_run_once_in_the_launcher_with_what_the_request_says(opera
         f"scripted-worker-3:1 {CANARY} 4",
         f"scripted-worker-2:1 {CANARY} 3",
     ]
-    assert await operator.pods("scripted") == ["scripted-launcher", *(f"scripted-worker-{index}" for index in range(3))]
+    await operator.has_pods("scripted", "scripted-launcher", *(f"scripted-worker-{index}" for index in range(3)))
 
 
 async def test_a_script_that_takes_too_long_fails_its_request(operator: Operator):
