@@ -17,11 +17,9 @@ def main() -> None:
     os.environ.setdefault("PYTHONUNBUFFERED", "1")
     try:
         # Imports take most of the time of a short command, so a Ctrl-C may come during them.
-        from muster.commands import application
+        from muster.commands import carry_out
 
-        # For a plug-in, a shell asks kubectl for completions, and not this program.
-        plugin = Path(sys.argv[0]).stem == PLUGIN
-        application(completion=not plugin)(prog_name="kubectl muster" if plugin else "muster")
+        raise SystemExit(carry_out(plugin=Path(sys.argv[0]).stem == PLUGIN))
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     except OSError as error:

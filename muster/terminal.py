@@ -41,7 +41,7 @@ def fail(message: str) -> typer.Exit:
 
 @contextmanager
 def wrong_usage() -> Iterator[None]:
-    """A `ValueError` becomes exit code 2, with its words below the usage of the command."""
+    """A `ValueError` becomes exit code 2, with its words as the line on standard error."""
     try:
         yield
     except ValueError as error:

@@ -6,6 +6,7 @@ A command imports what it needs when it runs, so that `--help` is quick.
 from typing import Annotated
 
 import typer
+from typer.main import get_command
 
 from muster.commands.arguments import of_cluster
 from muster.commands.installing import audit_policy, crds, doctor, rbac, run, setup
@@ -14,6 +15,7 @@ from muster.commands.sending import forward
 from muster.commands.steering import restart, resume, scale, suspend
 from muster.commands.subscribing import subscriber
 from muster.commands.trying import demo
+from muster.terminal import say
 
 COMMANDS = (
     demo,
@@ -52,6 +54,25 @@ def application(*, completion: bool = True) -> typer.Typer:
         made.command()(command)
     made.add_typer(subscriber, name="subscriber")
     return made
+
+
+def carry_out(*, plugin: bool) -> int:
+    """Run the command that `sys.argv` has, and return its exit code; wrong usage is one line on standard error.
+
+    `plugin` is true of kubectl's plug-in: a shell asks kubectl for completions then, and not this program.
+    """
+    program = "kubectl muster" if plugin else "muster"
+    command = get_command(application(completion=not plugin))
+    try:
+        # The group returns the exit code of a command that raised `Exit`, and the None of any other.
+        ended: int | None = command.main(prog_name=program, standalone_mode=False)
+    except typer.TyperException as wrong:
+        # Without any arguments there are no words: the help was printed.
+        if words := " ".join(wrong.format_message().removeprefix("Invalid value: ").split()).removesuffix("."):
+            context: typer.Context | None = getattr(wrong, "ctx", None)
+            say(f"muster: {words}; see {context.command_path if context else program} --help", err=True)
+        return wrong.exit_code
+    return ended or 0
 
 
 def _tell_version(asked: bool) -> None:

@@ -54,6 +54,13 @@ async def test_help_loads_no_library_that_only_commands_need():
     "words",
     [
         pytest.param(["no-such-command"], id="an unknown command"),
+        pytest.param(["get", "--frob"], id="an unknown option"),
+        pytest.param(["get", "--watch=maybe"], id="a value for a flag"),
+        pytest.param(["get", "-o", "xml"], id="a value that is no choice"),
+        pytest.param(["get", "-n"], id="an option without its value"),
+        pytest.param(["get", "resnet", "-A"], id="options that exclude each other"),
+        pytest.param(["subscriber", "add"], id="a command of a group without its argument"),
+        pytest.param(["subscriber", "ad", "team-a"], id="an unknown command of a group"),
         pytest.param(["suspend"], id="no job"),
         pytest.param(["restart", "resnet", "--timeout", "-1"], id="less than no time"),
         pytest.param(["scale", "resnet"], id="no size"),
@@ -65,10 +72,22 @@ async def test_help_loads_no_library_that_only_commands_need():
         pytest.param(["replay"], id="nothing to replay"),
     ],
 )
-async def test_wrong_usage_ends_with_two(words: list[str]):
+async def test_wrong_usage_is_one_line_and_two(words: list[str]):
     ended = await run(sys.executable, "-m", "muster", *words)
-    assert ended.code == 2
-    assert "Usage: muster" in ended.complaint
+    assert (ended.code, ended.out) == (2, "")
+    assert re.fullmatch(r"muster: .{5,}; see muster( [a-z]+){0,2} --help\n", ended.complaint)
+
+
+async def test_an_unknown_option_is_named_with_the_help_of_its_command():
+    ended = await run(sys.executable, "-m", "muster", "get", "--frob")
+    assert ended == (2, "", "muster: No such option: --frob; see muster get --help\n")
+
+
+@pytest.mark.parametrize("words", [[], ["subscriber"]])
+async def test_without_any_arguments_the_help_is_printed(words: list[str]):
+    ended = await run(sys.executable, "-m", "muster", *words)
+    assert (ended.code, ended.complaint) == (2, "")
+    assert "Usage: muster" in ended.out
 
 
 @pytest.mark.parametrize("command", ["", *(command.__name__.replace("_", "-") for command in COMMANDS)])
