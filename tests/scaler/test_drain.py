@@ -29,6 +29,8 @@ SEEN: list[AnyEvent] = [*BEFORE, published(2, 0, 1, request=R1), hosts_file(2), 
 DRAINED = TimePassed(anchor=len(SEEN), timer="Drain")
 IN_USE = DrainChecked(request=R1, in_use=(2,))
 UNKNOWN = DrainChecked(request=R1, reason="CannotExecute")
+DELETED = pods(launcher(version=39, deleting=True, hosts=2))
+NEVER_RAN = pods(launcher(version=39, phase="Pending", deleting=True, hosts=2))
 ENDED = pods(launcher(version=40, phase="Succeeded", exits=exited(0), hosts=2))
 
 
@@ -78,6 +80,10 @@ def look_passed(after: list[AnyEvent]) -> TimePassed:
         pytest.param([UNKNOWN, DEADLINE], released("DrainForced"), id="unknown until the deadline"),
         pytest.param([DEADLINE], released("DrainForced"), id="no answer until the deadline"),
         pytest.param([ENDED], released("Drained"), id="a launcher that has ended uses no worker"),
+        pytest.param([DELETED], look(1), id="a launcher that is being deleted runs for its grace period"),
+        pytest.param([IN_USE, DELETED], None, id="in use by a launcher that is being deleted"),
+        pytest.param([NEVER_RAN], released("Drained"), id="deleted before it ran"),
+        pytest.param([DELETED, ENDED], released("Drained"), id="until its processes have ended"),
     ],
 )
 def test_leaving_workers_go_when_no_process_uses_them(after: list[AnyEvent], step: Step | None):

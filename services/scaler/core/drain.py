@@ -13,7 +13,7 @@ from shared.job.request import Request
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job
 from shared.job.timers import DRAIN, DRAIN_CHECK, passed
-from shared.job.views import alive
+from shared.job.views import PodView, ended
 
 LOOK = ("sh", "-c", f"cat /proc/[0-9]*/cmdline {EDL_FOLDER}/{HOSTFILE} {MPI_FOLDER}/{HOSTFILE}")
 """Prints the arguments of all processes, each ended by a NUL, and the hosts files.
@@ -28,7 +28,7 @@ _BETWEEN = re.compile(rb"[\0\s,:=@]+")
 def answer(job: Job, request: Request, *, late: bool) -> str | CheckDrain | None:
     """The reason to release the workers now, or the check that is due; None while there is nothing to do but wait."""
     look = request.look
-    if not alive(job.launcher) or (look is not None and not look.unknown and not look.in_use):
+    if not _may_use(job.launcher) or (look is not None and not look.unknown and not look.in_use):
         return "Drained"
     if late:
         return DRAIN_FORCED
@@ -51,6 +51,11 @@ def in_use(arguments: bytes, workers: Sequence[tuple[int, str]]) -> tuple[int, .
     """The indices of the `workers` (index, name) that the arguments name; `worker-1` is not `worker-10`."""
     named = names(arguments)
     return tuple(index for index, name in workers if name.encode() in named)
+
+
+def _may_use(launcher: PodView | None) -> bool:
+    """True while a process of the launcher may use workers: one that is being deleted runs for its grace period."""
+    return launcher is not None and not ended(launcher) and (launcher.phase == "Running" or not launcher.deleting)
 
 
 def _look(job: Job, request: Request) -> CheckDrain | None:
