@@ -92,6 +92,9 @@ class ClusterDemands:
         assert job.spec is not None
         handling = job.spec.handling
         role = LAUNCHER if job.spec.has_launcher else handling.leader
+        if any(pod.role == role and not pod.claimed for pod in job.pods.values()):
+            # Another operator's pod, whose labels tell of no attempt.
+            return
         slots = [slot for slot in job.attempt.unreleased if slot.role == role]
         if not job.spec.has_launcher and handling.succeeds == "First":
             slots = [slot for slot in slots if not slot.index]

@@ -36,7 +36,7 @@ from tests.kit.telling import told_differently
 from tests.memory.watching import Held
 from tests.simulation.demands import ClusterDemands
 from tests.simulation.manifests import REVISION, revision_of
-from tests.simulation.platform import SECRET, runs
+from tests.simulation.platform import SECRET, runs, trains
 
 Member = tuple[str, str]
 """A worker: its attempt, and the name of its pod."""
@@ -222,7 +222,7 @@ class Checker(LogChecker):
             if any(job.pod_name(slot) == name for slot in job.attempt.slots):
                 self.fault(f"I10 pod {name} is deleted, and its slot is not released at {history.sequence}")
             listed = (labels[ATTEMPT], name) in self._listed[job.key.uid]
-            if listed and after.manifest["status"].get("phase") == "Running":
+            if listed and trains(after):
                 self.fault(f"I7 pod {name} is deleted at {history.sequence}, and the hosts files list it")
 
     def _check_forced(self, before: Held) -> None:

@@ -220,7 +220,7 @@ class Platform:
         """True if the launcher still runs a process on a worker that left its hosts files."""
         launcher, until = self._used.get((namespace, pod), ("", 0.0))
         held = self._store.get(PODS, namespace, launcher) if until > self._loop.time() else None
-        return held is not None and _phase(held) == "Running" and _code(held) is None
+        return held is not None and trains(held)
 
     def _collect(self) -> None:
         self._collecting = False
@@ -407,6 +407,11 @@ def _restarts(held: Held, code: int) -> bool:
     return bool(first.get("restartPolicyRules")) and code in AGAIN
 
 
+def trains(held: Held) -> bool:
+    """True if the training container of the pod runs."""
+    return _phase(held) == "Running" and _code(held) is None
+
+
 def runs(held: Held) -> bool:
     """True if a container of the pod runs."""
-    return _phase(held) == "Running" and (_code(held) is None or has_side(held))
+    return trains(held) or (_phase(held) == "Running" and has_side(held))
