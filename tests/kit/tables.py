@@ -23,13 +23,16 @@ class Place:
         parser.add_argument("--into", type=Path, metavar="FILE", help="put the table between its marks in a page too")
 
     def of(self, given: argparse.Namespace) -> Callable[[str], None]:
-        """Puts a table there, or nowhere without `--into`; ends the program if the file has no such place."""
+        """Puts a table there, or nowhere without `--into`; ends the program in one line if there is no such place."""
         into: Path | None = given.into
         if into is None:
             return lambda table: None
-        _, begin, rest = into.read_text().partition(self._begin)
+        try:
+            _, begin, rest = into.read_text().partition(self._begin)
+        except OSError as error:
+            self._parser.exit(2, f"the table cannot be put into {into}: {error.strerror}\n")
         if not begin or END not in rest:
-            self._parser.error(f"{into} has no place for the table: {self._begin} and {END}")
+            self._parser.exit(2, f"{into} has no place for the table; add the lines {self._begin} and {END}\n")
 
         def put(table: str) -> None:
             before, begin, rest = into.read_text().partition(self._begin)
