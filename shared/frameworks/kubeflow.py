@@ -5,6 +5,7 @@ They share `runPolicy`, labels, names and Services; `kubeflow_status.py` renders
 
 import re
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import ClassVar
 
 import msgspec
@@ -14,7 +15,7 @@ from shared.frameworks import reading, schemas
 from shared.frameworks.definition import Definition, Document, Scale
 from shared.frameworks.framework import PodContext
 from shared.frameworks.kubeflow_status import JOB_NAME, OPERATOR_NAME, REPLICA_TYPE, job_status
-from shared.frameworks.pod_rules import Promises
+from shared.frameworks.pod_rules import Promises, note_labels
 from shared.frameworks.replicated import Replicated, ReplicaType
 from shared.frameworks.takeover import TakeOver
 from shared.job.naming import JobKey, Slot
@@ -25,7 +26,8 @@ GROUP = "kubeflow.org"
 
 REPLICA_INDEX = "training.kubeflow.org/replica-index"
 JOB_ROLE = "training.kubeflow.org/job-role"
-"""The label `master` of the pod that leads the others."""
+LEADING: Mapping[str, str] = MappingProxyType({JOB_ROLE: "master"})
+"""The label of the pod that leads the others."""
 
 _INDEX = re.compile(r"[0-9]{1,5}")
 """A pod's index in a label."""
@@ -224,7 +226,7 @@ class KubeflowJob(Replicated):
         if policy.text("managedBy") not in self.controllers:
             message = "leave it out to have the job run here: it is said to be another controller's"
             policy.refuse("ManagedByAnother", message, "managedBy")
-        return msgspec.structs.replace(
+        parsed = msgspec.structs.replace(
             super().spec_of(manifest, spec, roles),
             handling=self.handle(spec, roles),
             clean_pod_policy=_where(spec, "cleanPodPolicy").choice(
@@ -238,6 +240,10 @@ class KubeflowJob(Replicated):
             suspend=policy.boolean("suspend"),
             ignored=reading.ignored(spec, self.ignored_fields),
         )
+        for kind, fields in self.replicas(spec):
+            if self.leads(parsed, Slot(0, kind.role, 0)):
+                note_labels(fields.part("template"), LEADING)
+        return parsed
 
     def ours(self, manifest: Custom) -> bool:
         """False if `managedBy` names another controller and the job was not begun here."""
@@ -248,7 +254,7 @@ class KubeflowJob(Replicated):
     def pod(self, manifest: Custom, spec: JobSpec, context: PodContext) -> Document:
         pod = super().pod(manifest, spec, context)
         if self.leads(spec, context.slot):
-            pod["metadata"]["labels"][JOB_ROLE] = "master"
+            pod["metadata"]["labels"] |= LEADING
         return pod
 
     def ports(self, manifest: Custom, spec: JobSpec, context: PodContext | None) -> list[Document]:

@@ -201,6 +201,10 @@ class MPIJob(KubeflowJob):
             launcher_works=spec.boolean("runLauncherAsWorker") or (not newer and _takes_gpus(manifest, self)),
         )
 
+    def leads(self, spec: JobSpec, slot: Slot) -> bool:
+        # Every pod has its role in that label.
+        return False
+
     def pod(self, manifest: Custom, spec: JobSpec, context: PodContext) -> Document:
         role = context.slot.role
         pod = pod_of(self, self.template(manifest, role), context, search=True)

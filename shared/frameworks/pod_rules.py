@@ -122,8 +122,8 @@ METADATA: Mapping[str, Rule] = MappingProxyType(
         "labels": Rule(
             "added to",
             "Muster's own labels win, those of the job and those by which its kind selects pods (`task_index` and the "
-            "like of an MXNet job, `jobset.sigs.k8s.io/jobset-name` of a TrainJob), and a job whose template has other "
-            "values says so.",
+            "like of an MXNet job, `jobset.sigs.k8s.io/jobset-name` of a TrainJob, `training.kubeflow.org/job-role` of "
+            "the pod that leads a Kubeflow job), and a job whose template has other values says so.",
         ),
     }
 )
@@ -169,14 +169,19 @@ def check(template: Fields, training: Fields, promises: Promises) -> None:
         spec.ignore("subdomain", f"{_NAMES} in the job's own Service")
     if promises.restarts and spec.raw("restartPolicy") not in (None, "", "Never", promises.restarts):
         spec.ignore("restartPolicy", POD["restartPolicy"].note)
-    labels = template.part("metadata").part("labels")
-    for name, value in promises.labels.items():
-        if labels.raw(name) not in (None, value):
-            template.part("metadata").ignore(f"labels[{name}]", "the label is Muster's")
+    note_labels(template, promises.labels)
     for volume in spec.parts("volumes"):
         if volume.raw("name") in [*promises.volumes]:
             volume.refuse("ReservedName", "give the volume another name: Muster adds one of this name", "name")
     _check_mounts(spec, training, promises)
+
+
+def note_labels(template: Fields, labels: Mapping[str, str]) -> None:
+    """Note those of Muster's labels of which the template has another value."""
+    metadata = template.part("metadata")
+    for name, value in labels.items():
+        if metadata.part("labels").raw(name) not in (None, value):
+            metadata.ignore(f"labels[{name}]", "the label is Muster's")
 
 
 def _only(part: Fields, known: Collection[str], *, meant_in: Collection[str] | None = None) -> None:

@@ -17,9 +17,11 @@ from shared.frameworks.runtimes import runtime_of
 from shared.frameworks.templates import DNS_LABEL, LONGEST_CONTAINER_NAME, training_container
 from shared.frameworks.trainer_schemas import OF_JOB_SET, OVERRIDES
 from shared.frameworks.trainer_templates import (
+    ANCESTOR,
     LAUNCHER_JOB,
     MOST_LEVELS,
     NODE,
+    TRAINER,
     at,
     objects,
     pod_template,
@@ -217,7 +219,7 @@ def _check_jobs(
             folders=(MPI_FOLDER,) if of_launcher else (),
             ssh=keys if mpi else "",
             volumes=(SSH_VOLUME, *((HOSTS_VOLUME,) if of_launcher else ())) if mpi else (),
-            labels=labels(name),
+            labels={**labels(name), **({ANCESTOR: TRAINER} if trains(job) else {})},
         )
         role = reading.Fields({"template": merged}, path, problems, spec.without_effect)
         container = training_container(role, NODE, promises=promises)

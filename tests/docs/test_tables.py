@@ -16,7 +16,7 @@ def put(into: Path, table: str) -> None:
     place.of(parser.parse_args(["--into", str(into)]))(table)
 
 
-def test_a_table_replaces_the_one_of_an_earlier_run(tmp_path: Path):
+def test_a_table_replaces_the_one_of_an_earlier_run(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
     put(page, "new")
@@ -33,7 +33,7 @@ def test_a_table_replaces_the_one_of_an_earlier_run(tmp_path: Path):
 )
 def test_a_page_that_cannot_take_the_table_is_one_line(
     tmp_path: Path, page: str, expected: str, capsys: pytest.CaptureFixture[str]
-):
+) -> None:
     (tmp_path / "bare.md").write_text("no marks\n")
     with pytest.raises(SystemExit) as ended:
         put(tmp_path / page, "new")

@@ -32,11 +32,12 @@ from tests.frameworks.documents import (
     xgboost_job,
 )
 from tests.kit.pods import pod_for
-from tests.kit.trainer import ANCESTOR, as_read, torch_runtime, train_job
+from tests.kit.trainer import as_read, torch_runtime, train_job
 
 LAUNCHER, WORKER = "spec.etReplicaSpecs.launcher.template", "spec.etReplicaSpecs.worker.template"
 OF_TORCH, OF_MPI = "spec.pytorchReplicaSpecs.Worker.template", "spec.mpiReplicaSpecs.Launcher.template"
 ELASTIC = pytorch_job(policy={"minReplicas": 2, "maxReplicas": 4}, Worker=3)
+LED, OF_MASTER = pytorch_job(Master=1, Worker=2), "spec.pytorchReplicaSpecs.Master.template"
 KINDS = {
     f"{job['kind']}.{job['apiVersion'].partition('/')[0]}": (job, path)
     for job, path in (
@@ -107,18 +108,34 @@ def test_each_label_that_muster_gives_a_pod_is_its_own_and_said(kind: str) -> No
     role = pod_for(custom(job), Slot(0, "scheduler" if "[0]" in path else "worker", 0), framework)
     labels = role["metadata"]["labels"]
     said = said_of(framework, changed(job, f"{path}.metadata", {"labels": dict.fromkeys(labels, "own")}))
-    assert {f"{path}.metadata.labels[{name}]" for name in labels if name != JOB_ROLE} <= {*said}
+    assert {f"{path}.metadata.labels[{name}]" for name in labels} <= {*said}
+
+
+@pytest.mark.parametrize(
+    ("job", "path", "value", "said"),
+    [
+        pytest.param(LED, OF_MASTER, "own", True, id="of the pod that leads"),
+        pytest.param(LED, OF_MASTER, "master", False, id="with the value that it has anyway"),
+        pytest.param(LED, OF_TORCH, "own", False, id="of a worker that is led"),
+        pytest.param(ELASTIC, OF_TORCH, "own", True, id="of workers, the first of which leads"),
+    ],
+)
+def test_the_label_of_the_leader_is_overridden_where_it_is_set(
+    job: dict[str, Any], path: str, value: str, said: bool
+) -> None:
+    found = said_of(PYTORCHJOB, changed(job, f"{path}.metadata", {"labels": {JOB_ROLE: value}}))
+    assert found == ({f"{path}.metadata.labels[{JOB_ROLE}]": "has no effect"} if said else {})
 
 
 def test_each_label_that_muster_gives_a_node_of_a_train_job_is_its_own_and_said() -> None:
     job, runtime = custom(changed(train_job(), "metadata.uid", "uid-1")), torch_runtime()
     labels = pod_for(joined(job, as_read(runtime)), Slot(0, "worker", 0), TRAINJOB)["metadata"]["labels"]
     path = "spec.template.spec.replicatedJobs[0].template.spec.template.metadata"
-    own = changed(runtime, path, {"labels": {name: "own" for name in labels if name != ANCESTOR}})
+    own = changed(runtime, path, {"labels": dict.fromkeys(labels, "own")})
     spec = TRAINJOB.parse(joined(job, as_read(own)))
     assert isinstance(spec, JobSpec)
     said = {known.field.partition("labels[")[2].rstrip("]") for known in spec.ignored}
-    assert said == {*labels} - {ANCESTOR}
+    assert said == {*labels}
 
 
 @pytest.mark.parametrize(
