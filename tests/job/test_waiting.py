@@ -1,13 +1,14 @@
 """Whenever wanted and present differ there is one reason, in every phase; what is usual has one after ten seconds."""
 
+import msgspec
 import pytest
 
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
-from shared.job.events.status import JobRestarting, JobSucceeded, JobSuspending
+from shared.job.events.status import JobCreated, JobRestarting, JobRunning, JobSucceeded, JobSuspending
 from shared.job.events.watcher import JobDeleting, PodsGone, PodsObserved, TimePassed
-from shared.job.spec import LAUNCHER
+from shared.job.spec import LAUNCHER, RENDEZVOUS, RoleSpec
 from shared.job.timing import next_due
 from shared.job.views import PodView, Slots
 from shared.job.waiting import Wait, told, waiting
@@ -17,12 +18,14 @@ from tests.kit.builders import (
     a_running_job,
     exited,
     launcher,
+    observed,
     pods,
     scaling_out,
     service,
     worker,
     workers,
 )
+from tests.kit.groups import a_group_spec
 from tests.kit.replicas import a_created_replicated_job, a_replicated_spec, a_running_replicated_job, ended, replica
 from tests.kit.stories import given
 
@@ -316,6 +319,23 @@ def test_pods_that_go_one_after_another_are_one_wait(story: list[AnyEvent]):
     wait = told(oldest_gone)
     assert wait is not None, "those that are left have been waited for as long"
     assert wait.since == of(*both).since
+
+
+def test_a_rendezvous_that_is_refused_is_told_while_the_workers_run():
+    store, spec = Slots(0, RENDEZVOUS, ((0, 0),)), a_group_spec(2)
+    role = RoleSpec(name=RENDEZVOUS, replicas=1, container="main", stem="resnet-rdzv-")
+    words = "minimum cpu usage per Container is 100m, but request is 50m"
+    story = [
+        observed(msgspec.structs.replace(spec, roles=(*spec.roles, role))),
+        JobCreated(reason="PyTorchJobCreated"),
+        SlotsAssigned(slots=(workers(0, 1), store), reason="JobCreated"),
+        EffectRefused(effect="CreatePod", reason="Forbidden", message=words, slots=(store,)),
+        pods(worker(0), worker(1)),
+        JobRunning(reason="PyTorchJobRunning"),
+    ]
+    wait = told(given(*story).job)
+    assert wait is not None
+    assert (wait.reason, wait.message) == ("Forbidden", f"CreatePod was refused: {words}")
 
 
 def test_a_wait_ends_with_its_cause():

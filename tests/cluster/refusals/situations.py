@@ -13,6 +13,7 @@ from uuid import uuid4
 from aiohttp import web
 
 from devcluster.certificates import server_context
+from shared.frameworks.rendezvous import RESOURCES
 from shared.ports import HOST, free_port
 from tests.devcluster.apiserver.client import BOUND, Answer, Client
 
@@ -214,10 +215,13 @@ async def a_changed_uid(site: Site) -> Answer:
 
 OF_CONTAINERS = {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}
 MOST = a_container(resources={"limits": {"cpu": "2"}})
+OF_LARGE_CONTAINERS = {"limits": [{"type": "Container", "min": {"cpu": "100m"}}]}
+LEAST = a_container(resources=RESOURCES)
 REQUESTING = a_container(resources={"requests": {"cpu": "2"}})
 
 PODS = {
     "a LimitRange allows less": MOST,
+    "a LimitRange asks for more": LEAST,
     "a LimitRange sets a limit below the request": REQUESTING,
     "a limit is below its request": a_container(resources={"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}),
 }
@@ -253,6 +257,7 @@ SITUATIONS: dict[str, Callable[[Site], Awaitable[Answer]]] = {
     "the quota is used up": beside("resourcequotas", spec={"hard": {"pods": "0"}}),
     "the quota asks for limits": beside("resourcequotas", spec={"hard": {"limits.cpu": "1"}}),
     "a LimitRange allows less": beside("limitranges", MOST, spec=OF_CONTAINERS),
+    "a LimitRange asks for more": beside("limitranges", LEAST, spec=OF_LARGE_CONTAINERS),
     "a LimitRange sets a limit below the request": beside("limitranges", REQUESTING, spec=OF_CONTAINERS),
     "Pod Security forbids it": pod_security,
     "there is no PriorityClass": for_the_pod(a_pod(priorityClassName="urgent")),

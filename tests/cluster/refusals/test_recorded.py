@@ -45,6 +45,7 @@ OUTCOMES = {
     "the quota is used up": ("waits", "QuotaExceeded", ""),
     "the quota asks for limits": ("waits", "Forbidden", ""),
     "a LimitRange allows less": ("waits", "Forbidden", ""),
+    "a LimitRange asks for more": ("waits", "Forbidden", ""),
     "a LimitRange sets a limit below the request": ("waits", "Denied", "spec.containers[0].resources.requests"),
     "Pod Security forbids it": ("waits", "Forbidden", ""),
     "there is no PriorityClass": ("waits", "Forbidden", ""),
