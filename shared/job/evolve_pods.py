@@ -87,6 +87,9 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
             troubles[pod.uid] = at
         if pod.disruption:
             disrupted[pod.uid] = pod.disruption
+        elif known is not None and known.disruption and not pod.deleting and pod.uid not in job.notices:
+            # The eviction was called off, and the pod's node stays.
+            disrupted.pop(pod.uid, None)
         if pod.role == LAUNCHER and pod.attempt == attempt.number and ended(pod) and not pod.deleting:
             launcher = launcher or replace(pod, disruption=disrupted.get(pod.uid, ""))
         awaited = slot in attempt.slots and slot not in over

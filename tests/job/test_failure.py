@@ -52,6 +52,13 @@ class TestTheLauncher:
         done = pods(launcher(version=30, phase="Succeeded", exits=exited(0)))
         assert judged(*a_running_job(), noticed, done) == Verdict(True, "TrainingJobSucceeded")
 
+    def test_an_eviction_that_was_called_off_excuses_no_later_failure(self):
+        evicted = pods(launcher(version=30, disruption="EvictionByEvictionAPI"))
+        off, failed = pods(launcher(version=40)), launcher(version=50, phase="Failed", exits=exited(1))
+        assert not end(*a_running_job(), evicted, off, pods(failed)).disrupted
+        noticed = DisruptionNoticed(node="node-1", uids=(Uid("pod-launcher"),), reason="NodeScaledDown")
+        assert end(*a_running_job(), noticed, evicted, off, pods(failed)).disrupted, "its node goes all the same"
+
     def test_out_of_memory_is_final_where_the_kind_says_so(self):
         killed = pods(launcher(version=30, phase="Failed", exits=exited(137, "OOMKilled")))
         for final in (False, True):

@@ -14,7 +14,15 @@ from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import ScaleAccepted
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned
 from shared.job.events.status import JobFailed, JobRestarting
-from shared.job.events.watcher import DisruptionNoticed, JobAdopted, LauncherLost, NodeLost, PodsGone, PodsObserved
+from shared.job.events.watcher import (
+    DisruptionNoticed,
+    JobAdopted,
+    LauncherLost,
+    NodeBack,
+    NodeLost,
+    PodsGone,
+    PodsObserved,
+)
 from shared.job.naming import RESTART_REQUESTED, Slot, Uid
 from shared.job.spec import LAUNCHER, RENDEZVOUS
 from shared.job.state import Job
@@ -88,6 +96,8 @@ class Demands:
                 _note_over(life, before, [pod for uid in uids if (pod := before.pods.get(uid)) is not None])
             case DisruptionNoticed():
                 life.disrupted.update(before.pods.keys() & {*event.uids})
+            case NodeBack(stays=True):
+                life.disrupted -= {uid for uid in event.uids if uid in before.pods and not before.pods[uid].disruption}
             case NodeLost():
                 life.silent.update(event.uids)
             case JobAdopted():
@@ -113,7 +123,12 @@ class Demands:
 
 
 def _note_pods(life: _Life, before: Job, job: Job, event: PodsObserved, stored: Stored) -> None:
-    life.disrupted.update(pod.uid for pod in event.pods if pod.disruption)
+    for pod in event.pods:
+        known = before.pods.get(pod.uid)
+        if pod.disruption:
+            life.disrupted.add(pod.uid)
+        elif known is not None and known.disruption and not pod.deleting and pod.uid not in before.notices:
+            life.disrupted.discard(pod.uid)
     _note_over(life, before, [pod for pod in event.pods if _ended(pod)])
     for pod in event.pods:
         vacancy = job.attempt.vacancies.get(pod.slot)

@@ -68,6 +68,14 @@ def test_so_does_one_that_says_itself_that_it_will_be_evicted():
     given(*a_running_job(workers=2), pods(evicted)).then(scaler, Record(without_them(2, 0)))
 
 
+def test_one_whose_eviction_was_called_off_before_its_release_stays_or_comes_back():
+    evicted, off = worker(1, version=30, disruption="EvictionByEvictionAPI"), worker(1, version=40)
+    given(*a_running_job(workers=2), pods(evicted), pods(off)).then_nothing(scaler)
+    left = [without_them(2, 0), hosts_file(2), pods(launcher(version=60, hosts=2))]
+    back = Record(published(3, 0, 1))
+    given(*drained([*a_running_job(workers=2), pods(evicted), *left]), pods(off)).then(scaler, back)
+
+
 def test_they_are_not_released_before_the_files_without_them_are_seen():
     files = WriteHosts(2, (0,))
     given(*a_running_job(workers=2), noticed(1), without_them(2, 0)).then(scaler, files)
