@@ -12,6 +12,7 @@ import structlog
 from services.watcher.core.cache import Cache
 from services.watcher.core.clock import Clock
 from services.watcher.core.nodes import still_lost
+from services.watcher.core.turns import of_crashes
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks.kinds import Kinds
@@ -93,7 +94,7 @@ class Deadlines:
         # After a stall the wake-up of a deadline may be the first thing to run.
         self._notice_stall()
         job, monotonic, server = history.job, asyncio.get_running_loop().time(), self._now()
-        kind, due = self._kind_of(job), next_due(job)
+        kind, due = self._kind_of(job), (*next_due(job), *of_crashes(job, self._cache))
         unsure = late or (any(timer.of_nodes for timer in due) and not still_lost(job, self._cache))
         found: list[TimePassed] = []
         for of_nodes in (False, True):

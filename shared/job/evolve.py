@@ -22,6 +22,7 @@ from shared.job.evolve_pods import (
     noticed,
     pods_gone,
     pods_observed,
+    well_again,
     with_minimum_checked,
 )
 from shared.job.integrity import evolved
@@ -30,7 +31,7 @@ from shared.job.naming import config_name, older_secret_name
 from shared.job.reasons import NAME_HELD
 from shared.job.spec import JobSpec, Wishes, going_on
 from shared.job.state import Job, Phase, Refusal, no_longer_refused, refusal_key, with_attempt, without
-from shared.job.timers import BACK_OFF, JOB_WAIT
+from shared.job.timers import BACK_OFF, JOB_WAIT, WELL
 from shared.job.views import ChildView, each
 
 replace = msgspec.structs.replace
@@ -331,6 +332,8 @@ def _time_passed(job: Job, event: watcher.TimePassed, at: At) -> Job:
     if event.timer.startswith(BACK_OFF):
         # A back-off is kept in `Refusal.due`: the mapping would grow with each refusal, for weeks.
         return replace(job, refusals=refusals)
+    if event.timer.startswith(WELL):
+        return well_again(job, event)
     if event.timer == JOB_WAIT:
         return requests.never_bound(job, event.anchor, at)
     timer = (event.anchor, event.timer)

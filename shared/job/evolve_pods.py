@@ -6,7 +6,7 @@ from typing import TypeVar
 import msgspec
 
 from shared.job.events.event import At
-from shared.job.events.watcher import DisruptionNoticed, NodeBack, NodeLost, PodsObserved
+from shared.job.events.watcher import DisruptionNoticed, NodeBack, NodeLost, PodsObserved, TimePassed
 from shared.job.evolve_requests import seen
 from shared.job.losses import KEPT_FAILURES, Failure, Notice, Tally, Vacancy
 from shared.job.lost_nodes import UNREACHABLE, LostNode
@@ -30,6 +30,7 @@ from shared.job.state import (
     with_scaling,
     without,
 )
+from shared.job.timers import WELL
 from shared.job.views import PodView, alive, ended, newest_versions, trouble
 
 replace = msgspec.structs.replace
@@ -237,6 +238,17 @@ def node_lost(job: Job, event: NodeLost, at: At) -> Job:
     after = _with_stuck(job, new, at)
     # A lost node alone changes no pod, and hundreds may be lost at once.
     return with_minimum_checked(with_milestones(after, at), at) if after is not job else job
+
+
+def well_again(job: Job, event: TimePassed) -> Job:
+    """The containers that crashed beside a pod's training have run for long, so that nothing is amiss any more."""
+    told, _, restarts = event.timer.removeprefix(WELL).rpartition(":")
+    uid = Uid(told)
+    since = job.troubles.get(uid)
+    if since is None or since.sequence != event.anchor:
+        return job
+    well = replace(job.pods[uid], reason="", message="", runs_again=int(restarts))
+    return replace(job, pods={**job.pods, uid: well}, troubles=_but(job.troubles, [uid]))
 
 
 def node_back(job: Job, event: NodeBack, at: At) -> Job:

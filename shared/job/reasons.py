@@ -168,7 +168,9 @@ PODS = {
     "NodeNotReady": Reason("its node is not ready, and may come back", since="0.2"),
     "NodeUnreachable": Reason("its node is unreachable, and may come back", since="0.2"),
     "OOMKilled": Reason("it used more memory than it may"),
+    "RegistryUnavailable": Reason("the registry of its image does not answer"),
     "RunContainerError": Reason("its container cannot be started"),
+    "SignatureValidationFailed": Reason("the signature of its image is not accepted"),
     "Unschedulable": Reason("the kube-scheduler finds no node for it"),
 }
 """Why a pod waits or ended, in the words of kube-scheduler and kubelet; their own message says it better."""

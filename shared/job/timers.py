@@ -5,6 +5,7 @@
 
 import msgspec
 
+from shared.job.naming import Uid
 from shared.job.state import Job
 
 SCALING_DEADLINE = "ScalingDeadline"
@@ -38,6 +39,9 @@ LAUNCHER_WAIT = "LauncherWait"
 NOTICE = "Notice:"
 """The prefix of the timer of an announced end of a node; the seconds follow, because notices have different lengths."""
 
+WELL = "Well:"
+"""The prefix of the timer of a pod whose containers crashed and run again; its uid and their restarts follow."""
+
 BACK_OFF = "BackOff:"
 """The prefix of a refused effect's timer."""
 
@@ -57,6 +61,11 @@ class Timer(msgspec.Struct, frozen=True):
 def passed(job: Job, anchor: int, name: str) -> bool:
     """True if the timer expired."""
     return (anchor, name) in job.timers_passed
+
+
+def well(uid: Uid, restarts: int) -> str:
+    """The timer's name."""
+    return f"{WELL}{uid}:{restarts}"
 
 
 def may_appear(job: Job) -> bool:

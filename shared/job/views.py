@@ -91,6 +91,8 @@ class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """How often the kubelet restarted the training container in place; this counts against no limit."""
     finalizers: tuple[str, ...] = ()
     """Those that keep it once it is being deleted, at most ten; none in events of release 0.1."""
+    runs_again: int = 0
+    """How often the kubelet restarted the containers that crashed beside the training, once all of them run again."""
 
     @property
     def slot(self) -> Slot:
@@ -107,7 +109,10 @@ ON_THE_WAY = frozenset({"", "ContainerCreating", INITIALIZING})
 USUAL = ON_THE_WAY | {"ContainersNotReady"}
 """The reasons of pods that start as they should; a readiness probe takes its time."""
 
-PULL_FAILED, PULL_WAITS = "ErrImagePull", "ImagePullBackOff"
+PULLS_FAILED, PULL_WAITS = (
+    frozenset({"ErrImagePull", "RegistryUnavailable", "SignatureValidationFailed"}),
+    "ImagePullBackOff",
+)
 """A kubelet tells them by turns while it cannot pull an image: the try, and the wait before the next one."""
 
 
@@ -117,7 +122,7 @@ def trouble(pod: PodView) -> str:
         return "deletion"
     if ended(pod) or pod.reason in USUAL:
         return ""
-    return PULL_WAITS if pod.reason == PULL_FAILED else pod.reason
+    return PULL_WAITS if pod.reason in PULLS_FAILED else pod.reason
 
 
 def ended(pod: PodView) -> bool:

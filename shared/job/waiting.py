@@ -214,7 +214,7 @@ def _of_pods(job: Job) -> Wait | None:
     lacking = [slot for slot in job.attempt.slots if not _is_up(job, slot, pods.get(slot))]
     lost = replacement.replaceable(job)
     if not lacking and not lost:
-        return _of_refusals(job, *_PREVENTS) or _of_others(job, pods) or _of_size(job)
+        return _of_refusals(job, *_PREVENTS) or _of_size(job) or _of_others(job, pods)
     roles = [role.name for role in job.spec.roles] if job.spec is not None else []
     lacking.sort(key=lambda slot: (slot.index, roles.index(slot.role) if slot.role in roles else len(roles)))
     hindered = (pods[slot] for slot in lacking if slot in pods and _is_hindered(pods[slot]))

@@ -53,6 +53,7 @@ RUNNING = JobRunning(reason="TrainingJobRunning")
 WITHOUT_RIGHT = EffectRefused(effect="DeletePod", reason="Forbidden", message="no right")
 USED_UP = EffectRefused(effect="CreatePod", reason="QuotaExceeded", message="used up", slots=(workers(3),))
 GROWN = [pods(worker(2)), published(2, 0, 1, 2, request=R1), hosts_file(2), pods(launcher(version=30, hosts=2))]
+BESIDE = pods(worker(0, version=95, reason="CrashLoopBackOff", message="sidecar proxy exited with 4 (Error)"))
 UNWRITTEN = [*a_running_job(2, written=True), *scaling_out(2), *GROWN]
 
 
@@ -128,6 +129,12 @@ def of(causes: Causes) -> str:
             "SizeNotWritten",
             "the job keeps 3 workers, and its spec asks for 2",
             id="a size that is not written into the resource",
+        ),
+        pytest.param(
+            [*UNWRITTEN, ScaleSucceeded(request=R1, reason="ScalingOutSucceeded"), RUNNING, BESIDE],
+            "SizeNotWritten",
+            "the job keeps 3 workers, and its spec asks for 2",
+            id="the same while a sidecar crashes, which hinders nothing",
         ),
     ],
 )

@@ -437,6 +437,15 @@ def test_what_crashes_again_and_again_before_a_training_is_recorded_once(spec: D
     assert len(crashing(spec, "initContainerStatuses", NO_CERT, more, "CrashLoopBackOff", PREPARING)) == 1
 
 
+def test_only_while_all_that_crashed_run_again_a_pod_says_how_often_they_were_restarted():
+    main, last = status("main", RUNS, ready=True), NO_CERT
+    proxy, exporter = (status(name, RUNS, restarts=count, last=last) for name, count in (("a", 1), ("b", 3)))
+    assert view(main, proxy, exporter, spec=RESTARTING).runs_again == 4
+    crashes = status("b", CRASHES, restarts=3, last=last)
+    seen = view(main, proxy, crashes, spec=RESTARTING)
+    assert (seen.runs_again, seen.message) == (0, "container b exited with 4 (Error): no cert")
+
+
 def test_containers_that_began_again_together_with_the_training_have_not_crashed_beside_it():
     main = status("main", RUNS, ready=True, restarts=1, last=exited(143))
     side = status("side", RUNS, ready=True, restarts=1, last=exited(143))

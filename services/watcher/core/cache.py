@@ -288,6 +288,8 @@ class Cache:
         if before is not None and seen is not None and before[0] == seen[0] and before[1].uid == seen[1].uid:
             watched = seen[1].node in self.ending_nodes or seen[1].node in self.lost_nodes
             told = recorded_part(before[1]) != recorded_part(seen[1]) or watched
+            # It begins the time after which it is well.
+            told = told or before[1].runs_again != seen[1].runs_again
             return (seen[0],) if told else ()
         return _once(*(key for key, _ in filter(None, (before, seen))))
 

@@ -13,6 +13,7 @@ from services.watcher.core.cache import Cache
 from services.watcher.core.nodes import UIDS_PER_EVENT
 from services.watcher.core.observed import ObservedJob, recorded_part
 from services.watcher.core.questions import UNANSWERED, Answers, Confirm, Presence, Question
+from services.watcher.core.turns import as_known
 from services.watcher.core.vanished import missing
 from shared.job.events import watcher
 from shared.job.events.catalog import Fact
@@ -20,7 +21,7 @@ from shared.job.fold import Histories
 from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.spec import LAUNCHER, JobSpec, Problem, going_on, waits_for_turn
 from shared.job.state import Job
-from shared.job.views import PULL_FAILED, PULL_WAITS, ChildView, PodView
+from shared.job.views import ChildView, PodView
 
 V = TypeVar("V", PodView, ChildView)
 
@@ -207,7 +208,7 @@ def _pods(job: Job, cache: Cache, taken: tuple[Uid, ...], presence: Presence | N
     """The changes of pods; those that were `taken` from the job wait for a GET of it."""
     if not cache.pods.listed:
         return
-    now = cache.pods_of(job.key)
+    now = {uid: as_known(job.pods.get(uid), pod) for uid, pod in cache.pods_of(job.key).items()}
     waiting = taken if presence is None else ()
     changed = [pod for pod in now.values() if pod.uid not in waiting and _changed(job, cache, pod)]
     for some in _batches(sorted(changed, key=lambda pod: (pod.role, pod.index, pod.uid))):
@@ -246,10 +247,6 @@ def _changed(job: Job, cache: Cache, pod: PodView) -> bool:
     known = job.pods.get(pod.uid)
     if known is None or cache.epoch > job.epoch:
         return True
-    if known.reason == PULL_FAILED and pod.reason == PULL_WAITS:
-        # A kubelet that cannot pull an image changes between the two every few minutes, for weeks.  The first has the
-        # cause in its message.
-        pod = msgspec.structs.replace(pod, reason=PULL_FAILED)
     return pod.version > known.version and recorded_part(pod) != recorded_part(known)
 
 

@@ -5,7 +5,7 @@ beside it.  What the kubelet restarts in place has not ended (the rules: Kuberne
 `restartPolicy` and `restartPolicyRules`).
 
 One that crashes beside it runs for seconds in each try, so that it runs says nothing: its last end is told in the same
-words while it waits, runs and has ended again, until its pod goes.  A try changes nothing that is recorded.
+words while it waits, runs and has ended again, with the number of its restarts.  `turns.py` says when it is well.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,6 +25,15 @@ _OF_ONE_CRASH = frozenset({_CRASHES, "RunContainerError"})
 """A kubelet tells them by turns while it tries to start a container."""
 
 
+class _Hindrance(NamedTuple):
+    """What keeps a container from running, or crashed in it, and the words about it."""
+
+    reason: str = ""
+    message: str = ""
+    runs_again: int = 0
+    """How often the kubelet restarted it, if it crashed and runs again."""
+
+
 class Training(NamedTuple):
     """What a pod's training container does."""
 
@@ -42,6 +51,8 @@ class Training(NamedTuple):
     reason: str
     """What keeps it from running or from being Ready, or why the kubelet ended or rejected the pod."""
     message: str
+    runs_again: int
+    """If `reason` is that others crashed which run again: how often the kubelet restarted them."""
 
 
 def training_of(pod: Pod, *, last_words: bool = True) -> Training:
@@ -64,7 +75,7 @@ def training_of(pod: Pod, *, last_words: bool = True) -> Training:
         phase = _phase(pod, mine, end, phase)
     ended = over or end is not None
     others = [status for status in statuses.values() if status is not mine]
-    reason, message = _hindrance(pod, mine, phase, last_words=last_words) if phase != "Unknown" else ("", "")
+    hindrance = _hindrance(pod, mine, phase, last_words=last_words) if phase != "Unknown" else _Hindrance()
     return Training(
         phase=phase,
         ready=phase == "Running" and _ready(pod, mine),
@@ -72,8 +83,9 @@ def training_of(pod: Pod, *, last_words: bool = True) -> Training:
         lingers=not over and end is not None and any(end_of(status) is None for status in others),
         restarts=mine.restart_count if mine is not None else 0,
         ended=tuple(known for known in (mine, *others) if known is not None and end_of(known)) if ended else (),
-        reason=reason,
-        message=message,
+        reason=hindrance.reason,
+        message=hindrance.message,
+        runs_again=hindrance.runs_again,
     )
 
 
@@ -164,33 +176,33 @@ def _containers(pod: Pod) -> Iterator[Container]:
     yield from pod.spec.containers or ()
 
 
-def _hindrance(pod: Pod, mine: ContainerStatus | None, phase: str, *, last_words: bool) -> tuple[str, str]:
-    """What keeps the training container from running or being Ready, and the words about it."""
+def _hindrance(pod: Pod, mine: ContainerStatus | None, phase: str, *, last_words: bool) -> _Hindrance:
+    """What keeps the training container from running or being Ready."""
     if pod.status.reason:
-        return pod.status.reason, pod.status.message or ""
+        return _Hindrance(pod.status.reason, pod.status.message or "")
     if phase in ("Succeeded", "Failed") and mine is not None and _ran(mine):
-        return "", ""
+        return _Hindrance()
     if phase == "Running":
         look = _beside if _ready(pod, mine) else _unready
         return look(pod, mine, last_words=last_words)
     before = next(_of_init_containers(pod, mine, phase, last_words=last_words), None)
     if before is not None:
         return before
-    own = _waiting(mine, "", last_words=last_words) if mine is not None else ("", "")
-    if own[0] not in ON_THE_WAY:
+    own = _waiting(mine, "", last_words=last_words) if mine is not None else _Hindrance()
+    if own.reason not in ON_THE_WAY:
         return own
-    if mine is not None and own == (INITIALIZING, ""):
-        own = (INITIALIZING, f"container {mine.name} has not started")
+    if mine is not None and own == _Hindrance(INITIALIZING):
+        own = _Hindrance(INITIALIZING, f"container {mine.name} has not started")
     told = next(_of_others(pod, mine, last_words=last_words), None)
     unplaced = next((known for known in pod.status.conditions or () if _keeps_off(known)), None)
-    return told or ((unplaced.reason or "", unplaced.message or "") if unplaced is not None else own)
+    return told or (_Hindrance(unplaced.reason or "", unplaced.message or "") if unplaced is not None else own)
 
 
 def _keeps_off(known: PodCondition) -> bool:
     return (known.type, known.status) == ("PodScheduled", "False") and bool(known.reason)
 
 
-def _of_others(pod: Pod, mine: ContainerStatus | None, *, last_words: bool) -> Iterator[tuple[str, str]]:
+def _of_others(pod: Pod, mine: ContainerStatus | None, *, last_words: bool) -> Iterator[_Hindrance]:
     """What the containers beside the training container wait for, unless that is usual, and those that crash."""
     specs = {each.name: each for each in pod.spec.containers or ()}
     for known in pod.status.container_statuses or ():
@@ -201,8 +213,8 @@ def _of_others(pod: Pod, mine: ContainerStatus | None, *, last_words: bool) -> I
         if now is not None and (not _begins_again(pod, spec, now) or _action(spec, now) == _RESTARTS_ALL):
             continue
         if (end := now or _end_before(known, mine)) is not None:
-            yield _CRASHES, _told(what, end, last_words=last_words)
-        elif (told := _waiting(known, what, last_words=last_words))[0] not in ON_THE_WAY:
+            yield _Hindrance(_CRASHES, _told(what, end, last_words=last_words), 0 if now else known.restart_count)
+        elif (told := _waiting(known, what, last_words=last_words)).reason not in ON_THE_WAY:
             yield told
 
 
@@ -212,29 +224,36 @@ def _end_before(known: ContainerStatus, mine: ContainerStatus | None) -> Termina
     return None if together or known.state.running is None else known.last_state.terminated
 
 
-def _beside(pod: Pod, mine: ContainerStatus | None, *, last_words: bool) -> tuple[str, str]:
+def _beside(pod: Pod, mine: ContainerStatus | None, *, last_words: bool) -> _Hindrance:
     """What keeps a sidecar, or another container, from running beside a training container that is Ready."""
     sidecars = (
-        told for told in _of_init_containers(pod, mine, "Running", last_words=last_words) if told[0] not in ON_THE_WAY
+        told
+        for told in _of_init_containers(pod, mine, "Running", last_words=last_words)
+        if told.reason not in ON_THE_WAY
     )
-    return next(sidecars, None) or next(_of_others(pod, mine, last_words=last_words), ("", ""))
+    found = [*sidecars, *_of_others(pod, mine, last_words=last_words)]
+    # Of those that crashed and run again one may be well since long.
+    now = next((told for told in found if not told.runs_again), None)
+    if now is not None or not found:
+        return now or _Hindrance()
+    return found[0]._replace(runs_again=sum(told.runs_again for told in found))
 
 
-def _unready(pod: Pod, mine: ContainerStatus | None, *, last_words: bool) -> tuple[str, str]:
+def _unready(pod: Pod, mine: ContainerStatus | None, *, last_words: bool) -> _Hindrance:
     """Why a training container that runs, or is about to run again, is not Ready."""
-    own = _waiting(mine, "", last_words=last_words) if mine is not None else ("", "")
-    if own[0]:
+    own = _waiting(mine, "", last_words=last_words) if mine is not None else _Hindrance()
+    if own.reason:
         return own
     if mine is not None and (end := mine.state.terminated) is not None:
         # A kubelet does not say that it waits before it begins a container of a pod with restartPolicy Never again.
-        return end.reason or "Error", _told("", end, last_words=last_words)
+        return _Hindrance(end.reason or "Error", _told("", end, last_words=last_words))
     condition = next((known for known in pod.status.conditions or () if known.type == "Ready"), None)
-    return (condition.reason or "", condition.message or "") if condition is not None else ("", "")
+    return _Hindrance(condition.reason or "", condition.message or "") if condition is not None else _Hindrance()
 
 
 def _of_init_containers(
     pod: Pod, mine: ContainerStatus | None, phase: str, *, last_words: bool
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[_Hindrance]:
     """What happened to the init containers that the training container waits for, or that kept it from running.
 
     A sidecar is an init container that runs on: it has done its part once it has started.
@@ -248,29 +267,29 @@ def _of_init_containers(
         hinders = phase == "Running" or not is_sidecar or known.started is False
         if end is not None and (end.exit_code or is_sidecar):
             again = phase != "Failed" and (is_sidecar or _begins_again(pod, spec, end))
-            yield _CRASHES if again else INIT_CONTAINER_FAILED, _told(what, end, last_words=last_words)
+            yield _Hindrance(_CRASHES if again else INIT_CONTAINER_FAILED, _told(what, end, last_words=last_words))
         elif known.state.waiting is not None:
-            reason, message = _waiting(known, what, last_words=last_words)
-            yield (INITIALIZING, f"{what} has not started") if reason in ON_THE_WAY else (reason, message)
+            told = _waiting(known, what, last_words=last_words)
+            yield _Hindrance(INITIALIZING, f"{what} has not started") if told.reason in ON_THE_WAY else told
         elif before is not None and (before.exit_code or is_sidecar) and hinders:
-            yield _CRASHES, _told(what, before, last_words=last_words)
+            yield _Hindrance(_CRASHES, _told(what, before, last_words=last_words), known.restart_count)
         elif known.state.running is not None and not is_sidecar:
-            yield INITIALIZING, f"{what} runs"
+            yield _Hindrance(INITIALIZING, f"{what} runs")
         elif known.state.running is not None and known.started is False:
-            yield INITIALIZING, f"{what} runs, and has not started by its startupProbe or postStart hook"
+            yield _Hindrance(INITIALIZING, f"{what} runs, and has not started by its startupProbe or postStart hook")
 
 
-def _waiting(known: ContainerStatus, what: str, *, last_words: bool) -> tuple[str, str]:
+def _waiting(known: ContainerStatus, what: str, *, last_words: bool) -> _Hindrance:
     """The reason and the words of a container that waits, with its last end if it begins again."""
     waiting, end = known.state.waiting, known.last_state.terminated
     if waiting is None or not waiting.reason:
-        return "", ""
+        return _Hindrance()
     ended = _told(what, end, last_words=last_words) if end is not None else what
     if what and end is not None and waiting.reason in _OF_ONE_CRASH:
-        return _CRASHES, ended
+        return _Hindrance(_CRASHES, ended)
     # Where it could not be started, a kubelet says the same of its end and of its wait.
     more = "" if last_words and end is not None and end.message == waiting.message else waiting.message
-    return waiting.reason, ": ".join(filter(None, (ended, more)))
+    return _Hindrance(waiting.reason, ": ".join(filter(None, (ended, more))))
 
 
 def _told(what: str, end: Terminated, *, last_words: bool) -> str:

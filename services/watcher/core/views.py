@@ -211,6 +211,7 @@ def _view(pod: Pod, slot: Slot, *, last_words: bool, result: bool) -> PodView:
         ran=training.ran,
         lingers=training.lingers,
         restarts=training.restarts,
+        runs_again=training.runs_again,
         node=pod.spec.node_name or "",
         deleting=meta.deletion_timestamp is not None,
         grace=(meta.deletion_grace_period_seconds or 0) if meta.deletion_timestamp is not None else 0,

@@ -12,7 +12,7 @@ from shared.job.reasons import of_refusal, plain
 from shared.job.spec import LAUNCHER, PASSING, UNLIMITED, WORKER, JobSpec, Problem, RoleSpec, waits_for_turn
 from shared.job.state import Job, needed_workers, refusal_key
 from shared.job.text import MOST_MESSAGE, counted, in_a_row, last_words, range_words
-from shared.job.timers import BACK_OFF, FORCED_DELETION, NOTICE, REPLACEMENT
+from shared.job.timers import BACK_OFF, FORCED_DELETION, NOTICE, REPLACEMENT, WELL
 from shared.job.views import Actor, ChildView, PodView, alive, ranges
 from shared.telling.causes.people import Person, names
 
@@ -208,6 +208,8 @@ def timer_line(name: str, seconds: int | None) -> str:
         return f"the node goes soon, and its workers leave{length}"
     if name.startswith(FORCED_DELETION):
         return f"the pods of the lost node had their time to end{length}"
+    if name.startswith(WELL):
+        return "the containers that crashed beside the training ran without a crash for ten minutes"
     return _TIMERS.get(name, f"the timer {name} ran out{{}}").format(length)
 
 

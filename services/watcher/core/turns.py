@@ -1,0 +1,41 @@
+"""What pods change by turns for weeks, of which the log has the first turn alone.  Pure.
+
+A kubelet that cannot pull an image tells the try and the wait before the next one.  A container that crashes beside a
+training runs in each try.  It is well once it has run for as long as makes the kubelet begin its back-off anew.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from services.watcher.core.cache import Cache
+from shared.job import timers
+from shared.job.state import Job
+from shared.job.timers import Timer
+from shared.job.views import PULL_WAITS, PULLS_FAILED, PodView
+
+WELL_SECONDS = 600
+"""A kubelet forgets the crashes of a container that ran for ten minutes."""
+
+
+def as_known(known: PodView | None, pod: PodView) -> PodView:
+    """The pod as the log has it, where a turn is all that changed: with the cause of a pull, and with what is well."""
+    if known is None:
+        return pod
+    if known.reason in PULLS_FAILED and pod.reason == PULL_WAITS:
+        # The try has the cause in its message.
+        return msgspec.structs.replace(pod, reason=known.reason, message=known.message)
+    if pod.ready and not known.reason and 0 < pod.runs_again <= known.runs_again:
+        return msgspec.structs.replace(pod, reason="", message="")
+    return pod
+
+
+def of_crashes(job: Job, cache: Cache) -> Iterator[Timer]:
+    """The timers of containers that crashed beside a training and run again; another crash begins another one."""
+    if job.over or not job.troubles:
+        return
+    now = cache.pods_of(job.key)
+    for uid, since in job.troubles.items():
+        known, pod = job.pods[uid], now.get(uid)
+        if pod is not None and pod.ready and pod.runs_again and as_known(known, pod).reason == known.reason:
+            yield Timer(since.sequence, timers.well(uid, pod.runs_again), WELL_SECONDS)
