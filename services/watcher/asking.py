@@ -11,10 +11,11 @@ from functools import partial
 import msgspec
 import structlog
 
-from services.watcher.core import questions
+from services.watcher.core import pod_events, questions
 from services.watcher.core.heads import at_hand, beyond_the_end, fault, settled
+from shared.backoff import doubled
 from shared.cluster import Cluster
-from shared.cluster.kinds import NAMESPACES
+from shared.cluster.kinds import EVENTS_WITH_WORDS, NAMESPACES
 from shared.errors import Refused, Transient
 from shared.eventlog import Bucket, EventLog
 from shared.frameworks.kinds import Kinds
@@ -27,6 +28,17 @@ ASK_AGAIN_SECONDS = 1.0
 
 ENDS = 3
 """After so many answers in a row that the log ends before a head it does; fewer may come from a leader that lags."""
+
+HEAR_SECONDS = 0.5
+"""Seconds between two questions about Events of pods, of all jobs: an API server reads a whole namespace for each."""
+
+HEAR_AGAIN_SECONDS, LONGEST_HEAR_SECONDS = 10.0, 300.0
+"""Seconds between two questions about one pod, doubled each time up to a longest."""
+
+MOST_EVENTS = 250
+"""The most Events of a pod that are read: a kubelet makes 25, then one in five minutes, and they live an hour."""
+
+Way = tuple[JobKey, type[questions.Question] | questions.Hear]
 
 replace = msgspec.structs.replace
 
@@ -56,7 +68,8 @@ class Asking:
         self._identity = ""
         """The id of the log; empty before the first comparison."""
         self._answers: dict[JobKey, questions.Answers] = {}
-        self._under_way: set[tuple[JobKey, type[questions.Question]]] = set()
+        self._under_way: set[Way] = set()
+        self._hearing = asyncio.Lock()
 
     def answers(self, key: JobKey) -> questions.Answers:
         return self._answers.get(key, questions.UNANSWERED)
@@ -67,7 +80,7 @@ class Asking:
         answers = self.answers(key).kept(these)
         self._keep(key, answers)
         for question in these:
-            way = key, type(question)
+            way = key, question if isinstance(question, questions.Hear) else type(question)
             if way in self._under_way or answers.has(question):
                 continue
             evidence = at_hand(question, answers, history, self._identity)
@@ -80,7 +93,7 @@ class Asking:
             answers = replace(answers, evidence=evidence)
             self._keep(key, answers)
 
-    def _found(self, way: tuple[JobKey, type[questions.Question]], _: asyncio.Task[None]) -> None:
+    def _found(self, way: Way, _: asyncio.Task[None]) -> None:
         self._under_way.discard(way)
 
     def _keep(self, key: JobKey, answers: questions.Answers) -> None:
@@ -101,12 +114,39 @@ class Asking:
                 case questions.Compare():
                     evidence = await self._evidence(history, question)
                     answers = replace(self.answers(key), evidence=(question, evidence))
+                case questions.Hear():
+                    await self._hear(history, question)
+                    return
         except (Transient, Refused) as trouble:
             log.info("cannot ask about a job", question=type(question).__name__, job=str(key), why=str(trouble))
             self._wake_later(key, ASK_AGAIN_SECONDS)
             return
         self._keep(key, answers)
         self._wake_later(key, 0.0 if final else ASK_AGAIN_SECONDS)
+
+    async def _hear(self, history: History, question: questions.Hear) -> None:
+        """Ask about a pod in its turn, and let the job list the question again after a while."""
+        key = history.job.key
+        async with self._hearing:
+            before = self.answers(key).heard.get(question)
+            if before is None:
+                # It began meanwhile.
+                return
+            heard = before
+            fields = f"involvedObject.uid={question.uid}"
+            try:
+                events = await self._cluster.find(EVENTS_WITH_WORDS, key.namespace, fields, most=MOST_EVENTS)
+                heard = pod_events.heard(events, history.job.pods.get(question.uid))
+            except (Transient, Refused) as trouble:
+                log.info("cannot read the events of a pod", job=str(key), why=str(trouble))
+            answers = self.answers(key)
+            if question in answers.heard:
+                now = replace(heard, looks=before.looks + 1)
+                self._keep(key, replace(answers, heard={**answers.heard, question: now}))
+                self._wake_later(key, 0.0)
+            await asyncio.sleep(HEAR_SECONDS)
+        await asyncio.sleep(doubled(HEAR_AGAIN_SECONDS, before.looks + 1, LONGEST_HEAR_SECONDS))
+        self._wake_later(key, 0.0)
 
     async def _presence(self, history: History, *, namespace: bool) -> questions.Presence:
         """Whether the job is there, and whether it or its `namespace` is being deleted."""

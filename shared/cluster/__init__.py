@@ -107,6 +107,9 @@ class Cluster(Protocol):
     async def get(self, resource: Resource[T], namespace: str, name: str) -> T | None:
         """The object as it is now (a consistent read), or None when it does not exist."""
 
+    async def find(self, resource: Resource[T], namespace: str, fields: str, *, most: int) -> tuple[T, ...]:
+        """At most so many objects of the namespace that a field selector chooses, in the order of their names."""
+
     async def create(self, resource: Resource[T], namespace: str, manifest: Manifest, *, within: int = 0) -> T:
         """Create it.  Raises `Refused(reason="AlreadyExists")` when the name is taken.
 

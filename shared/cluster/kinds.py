@@ -1,7 +1,7 @@
 """The built-in kinds that Muster reads and writes."""
 
 from shared.cluster import Resource
-from shared.cluster.objects import ConfigMap, Custom, Node, Object, Pod
+from shared.cluster.objects import ConfigMap, Custom, KubernetesEvent, Node, Object, Pod
 
 PODS = Resource("", "v1", "pods", "Pod", Pod)
 SERVICES = Resource("", "v1", "services", "Service", Object)
@@ -11,6 +11,7 @@ SECRETS = Resource("", "v1", "secrets", "Secret", Object)
 """Only their metadata is requested."""
 EVENTS = Resource("", "v1", "events", "Event", Object)
 """Of the core group: events.k8s.io refuses the first and last time and the count, which many readers take."""
+EVENTS_WITH_WORDS = Resource("", "v1", "events", "Event", KubernetesEvent)
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", Object)
 """Cluster-scoped."""
 NODES = Resource("", "v1", "nodes", "Node", Node)

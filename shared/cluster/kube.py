@@ -21,7 +21,7 @@ from shared.cluster.kinds import PODS
 from shared.cluster.limiter import Limiter
 from shared.cluster.objects import Object
 from shared.cluster.reflector import Pace, Reflector
-from shared.cluster.wire import Lines
+from shared.cluster.wire import Lines, read_page
 
 T = TypeVar("T", bound=Object)
 
@@ -91,6 +91,11 @@ class KubeCluster:
                 return None
             raise trouble(failure.status, what) from failure
         return read_object(resource, answer.body)
+
+    async def find(self, resource: Resource[T], namespace: str, fields: str, *, most: int) -> tuple[T, ...]:
+        what, query = f"list {resource.plural} in {namespace}", {"fieldSelector": fields, "limit": str(most)}
+        page = read_page((await self.ask(path_of(resource, namespace), what=what, query=query)).body, what)
+        return tuple(read_object(resource, raw) for raw in page.items or ())
 
     async def create(self, resource: Resource[T], namespace: str, manifest: Manifest, *, within: int = 0) -> T:
         query = {"timeout": f"{within}s"} if within else {}

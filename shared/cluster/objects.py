@@ -166,6 +166,22 @@ class Node(Object, frozen=True, kw_only=True, rename="camel"):
     status: NodeStatus = NodeStatus()
 
 
+class Series(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    last_observed_time: str | None = None
+
+
+class KubernetesEvent(Object, frozen=True, kw_only=True, rename="camel"):
+    """An Event of the core group, which has those of events.k8s.io too; each of its times may be missing."""
+
+    type: str = ""
+    """`Normal` or `Warning`."""
+    reason: str | None = None
+    message: str | None = None
+    event_time: str | None = None
+    last_timestamp: str | None = None
+    series: Series | None = None
+
+
 class ConfigMap(Object, frozen=True, kw_only=True, rename="camel"):
     data: dict[str, str] | None = None
 

@@ -113,6 +113,13 @@ PERMISSIONS = (
         "pods that are taken from a job: no failure if its namespace is being deleted; without it they fail the job",
         helpful=True,
     ),
+    Permission(
+        "watcher",
+        ("list",),
+        (EVENTS,),
+        "the Events of a pod of which no container begins; without it only its usual reason is told",
+        helpful=True,
+    ),
     Permission("scheduler", ("get",), (Jobs.EVERY,), "the pod templates, read once per generation"),
     Permission("scheduler", ("get",), (Jobs.RUNTIMES,), COPIES),
     Permission("scheduler", ("get",), (Jobs.RUNTIMES_OF_CLUSTER,), COPIES, everywhere=True),

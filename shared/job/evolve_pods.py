@@ -31,7 +31,7 @@ from shared.job.state import (
     without,
 )
 from shared.job.timers import WELL
-from shared.job.views import PodView, alive, ended, newest_versions, trouble
+from shared.job.views import PodView, alive, ended, newer, newest_versions, trouble
 
 replace = msgspec.structs.replace
 
@@ -73,7 +73,7 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
     fresh = 0
     for pod in event.pods:
         known = pods.get(pod.uid)
-        if known is not None and known.version >= pod.version:
+        if known is not None and not newer(pod, known):
             continue
         pods[pod.uid], slot = pod, pod.slot
         if known is None and ended(pod) and newest is None:

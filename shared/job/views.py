@@ -82,7 +82,8 @@ class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     claimed: bool = True
     """False for a pod of another operator until it has Muster's labels."""
     message: str = ""
-    """The message of the kube-scheduler or the kubelet when `reason` came."""
+    """The message of the kube-scheduler or the kubelet when `reason` came; of `FailedMount` and the like from an Event
+    about the pod."""
     ran: bool = True
     """False if nothing shows that the training container ever ran."""
     lingers: bool = False
@@ -114,6 +115,26 @@ PULLS_FAILED, PULL_WAITS = (
     "ImagePullBackOff",
 )
 """A kubelet tells them by turns while it cannot pull an image: the try, and the wait before the next one."""
+
+
+TOLD_BY_EVENTS = frozenset(
+    {
+        "FailedAttachVolume",
+        "FailedCreatePodContainer",
+        "FailedCreatePodSandBox",
+        "FailedMapVolume",
+        "FailedMount",
+        "FailedPrepareDynamicResources",
+        "NetworkNotReady",
+    }
+)
+"""The reasons why no container of a pod begins, which stand in Kubernetes Events alone: its status is as usual."""
+
+
+def newer(pod: PodView, known: PodView) -> bool:
+    """True if a view says more than the `known` one: a pod's version does not change when an Event tells of it."""
+    told = not TOLD_BY_EVENTS.isdisjoint((pod.reason, known.reason))
+    return pod.version > known.version or (told and pod.version == known.version)
 
 
 def trouble(pod: PodView) -> str:

@@ -3,7 +3,7 @@
 import pytest
 
 from shared.cluster import Applied, Blind, Deleted, Snapshot
-from shared.cluster.kinds import PODS, SECRETS
+from shared.cluster.kinds import EVENTS, EVENTS_WITH_WORDS, PODS, SECRETS
 from tests.contract.widgets import a_pod, a_widget, names, news, watching
 from tests.kit.clusters import WIDGETS, ClusterUnderTest
 from tests.kit.watching import next_of, take
@@ -190,3 +190,17 @@ async def test_a_watch_ends_with_its_client(under_test: ClusterUnderTest) -> Non
         await next_of(watch)
         await under_test.cluster.close()
         assert [seen async for seen in watch if not isinstance(seen, Blind)] == []
+
+
+async def test_the_events_about_one_pod_are_found_and_no_more_than_asked_for(under_test: ClusterUnderTest) -> None:
+    cluster, namespace = under_test.cluster, under_test.namespace
+    for name, about in (("e-2", "uid-1"), ("e-1", "uid-1"), ("e-3", "uid-2"), ("e-4", "uid-1")):
+        pod = {"kind": "Pod", "namespace": namespace, "name": "p", "uid": about}
+        words = {"type": "Warning", "reason": "FailedMount", "message": f"of {name}", "count": 3}
+        manifest = {"metadata": {"name": name}, "involvedObject": pod, "lastTimestamp": "2030-01-01T00:00:00Z", **words}
+        await cluster.create(EVENTS, namespace, manifest)
+    found = await cluster.find(EVENTS_WITH_WORDS, namespace, "involvedObject.uid=uid-1", most=2)
+    assert [(each.metadata.name, each.message, each.last_timestamp) for each in found] == [
+        (name, f"of {name}", "2030-01-01T00:00:00Z") for name in ("e-1", "e-2")
+    ]
+    assert await cluster.find(EVENTS_WITH_WORDS, namespace, "involvedObject.uid=none", most=2) == ()

@@ -100,8 +100,19 @@ OTHER_WORDS = {
     },
     "of the audit service": {"Authorization", "NoRoom", "NoToken", "QueueFull", "ResponseComplete"},
     "Kubernetes' own": {
-        *("ContainerCreating", "ContainerStatusUnknown", "Error", "Exists", "False", "NoExecute", "NoSchedule"),
-        *("Normal", "PodInitializing", "StartError", "ToBeDeletedByClusterAutoscaler", "True", "Warning"),
+        *("ContainerCreating", "ContainerStatusUnknown", "Created", "Error", "Exists", "False", "NoExecute"),
+        *(
+            "NoSchedule",
+            "Normal",
+            "PodInitializing",
+            "Pulled",
+            "Pulling",
+            "StartError",
+            "Started",
+            "ToBeDeletedByClusterAutoscaler",
+            "True",
+            "Warning",
+        ),
     },
 }
 """CamelCase words of the code that are no reasons."""

@@ -24,7 +24,7 @@ from tests.memory.watching import Change, View
 T = TypeVar("T", bound=Object)
 R = TypeVar("R")
 
-Verb = Literal["get", "create", "patch", "delete", "watch", "execute"]
+Verb = Literal["get", "list", "create", "patch", "delete", "watch", "execute"]
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -129,6 +129,16 @@ class MemoryCluster:
         )
         return held.read(resource) if held is not None else None
 
+    async def find(self, resource: Resource[T], namespace: str, fields: str, *, most: int) -> tuple[T, ...]:
+        where, _, value = fields.partition("=")
+
+        def look() -> tuple[T, ...]:
+            found = sorted(self._of(resource).find(resource, namespace), key=lambda held: held.at)
+            chosen = [held for held in found if _field(held.manifest, where) == value]
+            return tuple(held.read(resource) for held in chosen[:most])
+
+        return await self._call(Call("list", resource.plural, namespace), look)
+
     async def create(self, resource: Resource[T], namespace: str, manifest: Manifest, *, within: int = 0) -> T:
         name = (manifest.get("metadata") or {}).get("name", "")
         held = await self._call(
@@ -230,6 +240,13 @@ class MemoryCluster:
     def _must_be_open(self, call: Call) -> None:
         if self._closed:
             raise Refused(f"{call.verb} {call.plural}: this client was closed", reason="Closed")
+
+
+def _field(manifest: Manifest, path: str) -> object:
+    value: Any = manifest
+    for part in path.split("."):
+        value = value.get(part) or {}
+    return value
 
 
 async def within(seconds: float, call: Call, running: Awaitable[R]) -> R:

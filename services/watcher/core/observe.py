@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from services.watcher.core import actors, heads, nodes, requests, takeover, vanished
+from services.watcher.core import actors, heads, nodes, pod_events, requests, takeover, vanished
 from services.watcher.core.cache import Cache
 from services.watcher.core.nodes import UIDS_PER_EVENT
 from services.watcher.core.observed import ObservedJob, recorded_part
@@ -21,7 +21,7 @@ from shared.job.fold import Histories
 from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.spec import LAUNCHER, JobSpec, Problem, going_on, waits_for_turn
 from shared.job.state import Job
-from shared.job.views import ChildView, PodView
+from shared.job.views import ChildView, PodView, newer
 
 V = TypeVar("V", PodView, ChildView)
 
@@ -69,7 +69,8 @@ def observe(
         return Observed((*requests.changed(job, cache, histories, settled=settled),), trusted=not there)
     compare = [*heads.questions(job, cache)]
     confirm = vanished.question(job, cache)
-    asked: tuple[Question, ...] = (*compare, confirm) if confirm is not None else (*compare,)
+    hear = pod_events.questions(job, cache)
+    asked: tuple[Question, ...] = (*compare, *([confirm] if confirm is not None else ()), *hear)
     if compare and answers.evidence is None:
         return Observed(questions=asked, trusted=False)
     return Observed(
@@ -104,7 +105,7 @@ def _facts(
             return go_on
         # First what a lost history acted upon, and what it left: pods in any phase, as those that had ended stay ended.
         edited = [*_resource(job, cache, presence)] if job.generation else []
-        return edited or [*_pods(job, cache, taken, presence)] or [*requests.lost(job, cache)] or go_on
+        return edited or [*_pods(job, cache, taken, answers, presence)] or [*requests.lost(job, cache)] or go_on
     if (theirs := takeover.begun_by_another(job, resource, cache)) is not None:
         return [theirs]
     if cache.epoch < job.epoch:
@@ -126,9 +127,9 @@ def _facts(
         if not (cache.takes_over and cache.has_inherited(job) and cache.pods.listed):
             return [*takeover.obstructed(job, cache, pods=False)]
         # First its pods, in any phase; no service acts on the job before it is adopted.
-        first = [*_pods(job, cache, taken, presence)]
+        first = [*_pods(job, cache, taken, answers, presence)]
         return first or [*takeover.obstructed(job, cache, pods=True)] or [*takeover.adopted(job, cache)]
-    views = _pods(job, cache, taken, presence) if pods else ()
+    views = _pods(job, cache, taken, answers, presence) if pods else ()
     # A request scales a job of one kind, whatever its owner reference names.
     scalable = cache.listing_of(job) is cache.scalable
     scaled = requests.changed(job, cache, histories, settled=settled) if scalable else ()
@@ -204,13 +205,16 @@ def _roles_taken(job: Job, spec: JobSpec | None) -> tuple[Problem, ...]:
     )
 
 
-def _pods(job: Job, cache: Cache, taken: tuple[Uid, ...], presence: Presence | None) -> Iterator[Fact]:
+def _pods(
+    job: Job, cache: Cache, taken: tuple[Uid, ...], answers: Answers, presence: Presence | None
+) -> Iterator[Fact]:
     """The changes of pods; those that were `taken` from the job wait for a GET of it."""
     if not cache.pods.listed:
         return
     now = {uid: as_known(job.pods.get(uid), pod) for uid, pod in cache.pods_of(job.key).items()}
     waiting = taken if presence is None else ()
-    changed = [pod for pod in now.values() if pod.uid not in waiting and _changed(job, cache, pod)]
+    told = (pod_events.with_words(pod, job.pods.get(pod.uid), answers.heard) for pod in now.values())
+    changed = [pod for pod in told if pod.uid not in waiting and _changed(job, cache, pod)]
     for some in _batches(sorted(changed, key=lambda pod: (pod.role, pod.index, pod.uid))):
         yield watcher.PodsObserved(pods=some, epoch=cache.epoch)
     gone = [uid for uid, pod in job.pods.items() if uid not in now and cache.shows_gone(job, pod)]
@@ -247,7 +251,7 @@ def _changed(job: Job, cache: Cache, pod: PodView) -> bool:
     known = job.pods.get(pod.uid)
     if known is None or cache.epoch > job.epoch:
         return True
-    return pod.version > known.version and recorded_part(pod) != recorded_part(known)
+    return newer(pod, known) and recorded_part(pod) != recorded_part(known)
 
 
 def _children(job: Job, cache: Cache) -> Iterator[Fact]:

@@ -8,7 +8,7 @@ from shared.job.chain import Head
 from shared.job.events.watcher import JobObserved
 from shared.job.naming import JobKey, Uid
 from shared.job.spec import Problem, RuntimeUsed, ScaleKind, ScaleSpec, Wishes
-from shared.job.views import INITIALIZING, Actor, PodView
+from shared.job.views import INITIALIZING, TOLD_BY_EVENTS, Actor, PodView
 
 
 class Writer(msgspec.Struct, frozen=True, gc=False):
@@ -105,8 +105,8 @@ def recorded_part(pod: PodView) -> tuple[object, ...]:
     node = pod.node if pod.phase != "Pending" else ""
     # A changed message alone is not recorded: the kube-scheduler rewrites its own every few seconds, for weeks.
     # The log has the message that came with the reason, or with the pod's last other change.
-    # The steps of init containers are few, and each has its own words.
-    step = pod.message if pod.reason == INITIALIZING else ""
+    # The steps of init containers are few, and each has its own words; `pod_events.py` compares those of Events.
+    step = pod.message if pod.reason == INITIALIZING or pod.reason in TOLD_BY_EVENTS else ""
     exits = [(end.container, end.code, end.reason) for end in pod.exits]
     course = (pod.phase, pod.ready, exits, pod.lingers, pod.restarts)
     return (*course, pod.reason, step, node, pod.deleting, pod.finalizers, pod.disruption, pod.hosts, pod.claimed)

@@ -1,7 +1,8 @@
-"""The questions that the watcher asks before it records a deletion or a lost history, and the answers.  Pure.
+"""The questions that the watcher asks before it records some facts, and the answers.  Pure.
 
-`observe` lists the questions of a job in every turn while they matter.  The shell asks each question once, and drops an
-answer when its question is no longer listed.
+They are about deletions, lost histories and pods that do not start.
+`observe` lists the questions of a job in every turn while they matter.  The shell asks each question once, what it is
+to `Hear` now and then, and drops an answer when its question is no longer listed.
 """
 
 from collections.abc import Collection, Mapping
@@ -68,7 +69,23 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """The log has no event of the job."""
 
 
-Question = Confirm | Compare
+class Hear(msgspec.Struct, frozen=True):
+    """What do Kubernetes Events say about a pod of which no container begins?"""
+
+    uid: Uid
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """The newest answer."""
+
+    reason: str | None = None
+    """One of those that Events tell; empty if its containers begin, None if nothing is said."""
+    message: str = ""
+    looks: int = 0
+    """How often it was asked."""
+
+
+Question = Confirm | Compare | Hear
 
 
 class Answers(msgspec.Struct, frozen=True):
@@ -76,9 +93,10 @@ class Answers(msgspec.Struct, frozen=True):
 
     presence: tuple[Confirm, Presence] | None = None
     evidence: tuple[Compare, Evidence] | None = None
+    heard: Mapping[Hear, Heard] = {}
 
     def has(self, question: Question) -> bool:
-        """True if this question was answered."""
+        """True if this question was answered, and is not asked again."""
         return question in [answered[0] for answered in (self.presence, self.evidence) if answered is not None]
 
     def of(self, question: Confirm | None) -> Presence | None:
@@ -87,9 +105,10 @@ class Answers(msgspec.Struct, frozen=True):
         return answered if question is not None and asked == question else None
 
     def kept(self, questions: Collection[Question]) -> "Answers":
-        """The answers to questions of a type that is still listed."""
+        """The answers to questions of a type that is still listed; each question to `Hear` has one from the start."""
         kinds = {type(question) for question in questions}
-        return Answers(self.presence if Confirm in kinds else None, self.evidence if Compare in kinds else None)
+        heard = {each: self.heard.get(each, Heard()) for each in questions if isinstance(each, Hear)}
+        return Answers(self.presence if Confirm in kinds else None, self.evidence if Compare in kinds else None, heard)
 
 
 UNANSWERED = Answers()
