@@ -199,6 +199,8 @@ class Agent:
             return "NotOffered", "Pod was rejected: this node offers no hostNetwork"
         if any(container.get("restartPolicy") for container in obj["spec"].get("initContainers") or ()):
             return "NotOffered", "Pod was rejected: this node offers no sidecars among init containers"
+        if any(container.get("restartPolicy") for container in obj["spec"]["containers"]):
+            return "NotOffered", "Pod was rejected: this node offers no restartPolicy of a container"
         return None
 
     async def _run(self, pod: Pod) -> None:

@@ -109,7 +109,8 @@ def _replacing(job: Job) -> Condition | None:
         last = max(lost, key=lambda slot: lost[slot].at.sequence)
         return _restarting(job, lost[last].at, status=True, message=wait.sentence if wait is not None else "")
     filled = {slot: refill.at for slot, refill in job.attempt.refilled.items()}
-    if not filled:
+    if not filled or job.phase == "Created":
+        # Pods that never ran make no job run again.
         return None
     running = {pod.slot for pod in job.pods.values() if pod.phase != "Pending"}
     starting = {slot: at for slot, at in filled.items() if goes_on and slot in job.attempt.slots - running}

@@ -303,6 +303,17 @@ class TestStatus:
         assert ("Restarting", "False", "TFJobRunning") in over
         assert over[-1] == ("Succeeded", "True", "TFJobSucceeded")
 
+    def test_a_job_whose_pod_was_rejected_before_it_ran_shows_no_running(self):
+        spec = parsed(changed(tf_job(PS=1, Worker=2), f"{WORKER}.restartPolicy", "OnFailure"))
+        place = Slots(0, "worker", ((1, 1),))
+        story = [
+            *running(spec)[:3],
+            PodsObserved(pods=(replica("worker", 1, phase="Failed", reason="OutOfcpu", message="Pod was rejected"),)),
+            PodsGone(uids=(Uid("worker-1-0"),)),
+            SlotsAssigned(slots=(place,), replaces=(place,), reason="PodsReplaced"),
+        ]
+        assert [kind for kind, _, _ in shown(status(*story))] == ["Created"]
+
     def test_a_job_whose_next_attempt_replaces_a_pod_before_it_runs_stays_restarting(self):
         spec = parsed(changed(tf_job(PS=1, Worker=2), f"{WORKER}.restartPolicy", "OnFailure"))
         place = Slots(1, "worker", ((1, 1),))

@@ -16,7 +16,7 @@ from shared.job.events.watcher import DisruptionNoticed, JobObserved, PodsGone, 
 from shared.job.fold import History
 from shared.job.naming import Slot, Uid
 from shared.job.spec import WORKER, RoleSpec
-from shared.job.views import Slots, spans
+from shared.job.views import Exit, Slots, spans
 from shared.telling.causes.walk import Causes
 from shared.telling.causes.words import OWN_OUTPUT
 from shared.telling.targets import parse_target
@@ -203,6 +203,21 @@ def test_a_place_that_is_filled_again_tells_of_its_new_pod_alone():
     gone = next(line for line in answer.splitlines() if "is being deleted" in line)
     assert "is about to go" in gone
     assert OWN_OUTPUT not in answer.partition("is being deleted")[0]
+
+
+def test_of_several_containers_each_end_has_the_name_of_its_own():
+    exits = (Exit("pytorch", 0, "Completed"), Exit("metrics", 9, "Error", "boom"))
+    beside = replica("worker", 1, version=60, phase="Succeeded", exits=exits)
+    answer = said([*a_running_replicated_job(SPEC), PodsObserved(pods=(beside,))], "worker-1")
+    assert "ended: pytorch: exit code 0, metrics: exit code 9: boom" in answer
+    assert OWN_OUTPUT not in answer
+
+
+def test_why_a_pod_ended_is_known_if_its_kubelet_says_so():
+    rejected = replica("worker", 1, version=60, phase="Failed", reason="OutOfcpu", message="not enough cpu")
+    answer = said([*a_running_replicated_job(SPEC), PodsObserved(pods=(rejected,))], "worker-1")
+    assert "not enough cpu" in answer
+    assert OWN_OUTPUT not in answer
 
 
 def test_the_end_of_the_job_is_that_of_the_pod_that_leads_it():

@@ -122,6 +122,14 @@ def test_a_refusal_is_announced_and_its_repetition_is_not():
     assert news([*a_created_job(), refused], refused) == []
 
 
+def test_a_service_and_a_pod_that_are_refused_in_the_same_words_are_announced_once():
+    misspelt = {"reason": "UnknownField", "permanent": True, "message": "no such field: spec.nodeSelecter"}
+    both = [EffectRefused(effect=effect, **misspelt) for effect in ("CreateService", "CreatePod")]
+    end = JobFailed(reason="UnknownField", message="no such field: spec.nodeSelecter")
+    assert [step.reason for step in announced(*a_created_job(), *both)].count("UnknownField") == 1
+    assert [step.reason for step in announced(*a_created_job(), *both, end)].count("UnknownField") == 1
+
+
 def test_a_lost_worker_is_announced_once():
     failed = pods(worker(1, version=90, phase="Failed", exits=exited(137, "OOMKilled")))
     (step,) = news(a_running_job(), failed)

@@ -75,7 +75,7 @@ def announcements(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
     wait = told(job)
     if wait is not None and wait.effect not in refused and not (wait.lost and _has_own_event(job, wait)):
         steps.append(_of_job(job, wait.since, wait.reason, wait.message, warning=True))
-    steps += _of_other_refusals(job, (*refused, wait.effect if wait is not None else ""))
+    steps += _of_other_refusals(job, (*refused, wait.effect if wait is not None else ""), wait)
     steps += _of_ignored(job)
     steps += _of_deletion(job)
     requests = [request for request in job.scaling.requests.values() if request.shown]
@@ -132,13 +132,14 @@ def _of_nodes(job: Job) -> list[Announce]:
     return [_of_job(job, at, reason, message, warning=True) for (at, reason), message in messages.items() if message]
 
 
-def _of_other_refusals(job: Job, told: Container[str]) -> list[Announce]:
-    """Those that neither a wait nor an Event of the kind's own tells, each once for as long as it lasts."""
-    return [
-        _of_job(job, refusal.since, refusal.reason, refusal.sentence, warning=True)
-        for key, refusal in job.refusals.items()
-        if key not in told and refusal.effect not in _UNTOLD
-    ]
+def _of_other_refusals(job: Job, told: Container[str], wait: Wait | None) -> list[Announce]:
+    """Those that neither the wait nor an Event of the kind's own tells, each once for as long as it lasts."""
+    others = [known for key, known in job.refusals.items() if key not in told and known.effect not in _UNTOLD]
+    # A Service and a pod are refused for one misspelt field in the same words.
+    first = {(known.reason, known.sentence): known for known in reversed(others)}
+    if wait is not None:
+        first.pop((wait.reason, wait.message), None)
+    return [_of_job(job, known.since, known.reason, known.sentence, warning=True) for known in first.values()]
 
 
 def _of_ignored(job: Job) -> list[Announce]:

@@ -34,10 +34,11 @@ def observed(here: Link, pod: PodView, before: Job, last: Link | None, going: Li
     if ends:
         words.append(exit_line(pod))
         asked = _why_out(was, before, last, going)
-        failed = pod.phase == "Failed" or any(end.code for end in pod.exits)
+        # The exits of a pod whose training succeeded may have that of a side container that failed.
+        failed = pod.phase == "Failed" or (pod.phase != "Succeeded" and any(end.code for end in pod.exits))
         # A failure without an earlier cause ends the chain; the chain of a success goes on to the pod's beginning.
         led = asked or (None if failed else led)
-        told = any(end.message for end in pod.exits)
+        told = pod.reason or any(end.message for end in pod.exits)
         unknown = OWN_OUTPUT if failed and not (asked or goes or told) else unknown
     if pod.disruption and not was.disruption:
         words.append(f"is about to go: {plain(pod.disruption)}")

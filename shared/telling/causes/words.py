@@ -242,8 +242,13 @@ def minimum_line(job: Job, without: Sequence[Slot] = ()) -> str:
 
 
 def exit_line(pod: PodView) -> str:
-    """The end of a pod: its exit codes, or its phase without any."""
-    codes = [_exit(end.code, end.reason) + sentence(last_words(end.message, MOST_MESSAGE)) for end in pod.exits]
+    """The end of a pod: its exit codes, of several containers with their names, or its phase without any."""
+    codes = [
+        (f"{end.container}: " if pod.exits[1:] else "")
+        + _exit(end.code, end.reason)
+        + sentence(last_words(end.message, MOST_MESSAGE))
+        for end in pod.exits
+    ]
     reason = f" ({plain(pod.reason, pod.message)})" if pod.reason else ""
     return f"ended{reason}: {', '.join(codes)}" if codes else f"ended as {pod.phase}{reason}"
 

@@ -9,6 +9,12 @@ async def test_a_pod_that_needs_the_hosts_network_is_rejected(space):
     assert (pod["status"]["phase"], pod["status"]["reason"]) == ("Failed", "NotOffered")
 
 
+async def test_a_pod_whose_container_has_a_restart_policy_is_rejected(space):
+    await space.run("p", container={"restartPolicy": "Never"})
+    pod = await space.over("p")
+    assert (pod["status"]["phase"], pod["status"]["reason"]) == ("Failed", "NotOffered")
+
+
 async def test_a_volume_of_an_unknown_kind_is_told(space):
     volumes = [{"name": "v", "nfs": {"server": "s", "path": "/"}}]
     await space.run("p", volumes=volumes)
