@@ -67,8 +67,9 @@ def carry_out(*, plugin: bool) -> int:
         # The group returns the exit code of a command that raised `Exit`, and the None of any other.
         ended: int | None = command.main(prog_name=program, standalone_mode=False)
     except typer.TyperException as wrong:
+        told = wrong.format_message().removeprefix("Invalid value: ").replace(": Value error, ", ": ")
         # Without any arguments there are no words: the help was printed.
-        if words := " ".join(wrong.format_message().removeprefix("Invalid value: ").split()).removesuffix("."):
+        if words := " ".join(told.split()).removesuffix("."):
             context: typer.Context | None = getattr(wrong, "ctx", None)
             say(f"muster: {words}; see {context.command_path if context else program} --help", err=True)
         return wrong.exit_code

@@ -83,6 +83,12 @@ async def test_an_unknown_option_is_named_with_the_help_of_its_command():
     assert ended == (2, "", "muster: No such option: --frob; see muster get --help\n")
 
 
+async def test_a_value_that_is_no_choice_is_told_with_the_choices():
+    ended = await run(sys.executable, "-m", "muster", "get", "-o", "xml")
+    choices = "'xml' is not one of 'table', 'wide', 'json', 'yaml'"
+    assert ended.complaint == f"muster: Invalid value for '--output' / '-o': {choices}; see muster get --help\n"
+
+
 @pytest.mark.parametrize("words", [[], ["subscriber"]])
 async def test_without_any_arguments_the_help_is_printed(words: list[str]):
     ended = await run(sys.executable, "-m", "muster", *words)
