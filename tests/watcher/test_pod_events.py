@@ -50,6 +50,11 @@ def sandbox(number: int, *, at: int = 0) -> KubernetesEvent:
             id="the newest",
         ),
         pytest.param(
+            [said("FailedMount", NO_CONFIG), said("FailedMount", NO_SECRET)],
+            Heard("FailedMount", NO_SECRET),
+            id="two in one second",
+        ),
+        pytest.param(
             [said("FailedMount", TIMED_OUT, at=700), said("FailedAttachVolume", HELD, at=1)],
             Heard("FailedAttachVolume", HELD),
             id="the cause, said once, before what is said every two minutes",

@@ -78,7 +78,7 @@ def heard(events: Iterable[KubernetesEvent], known: PodView | None) -> Heard:
     if not said:
         return Heard() if began is None else Heard("")
     said = [each for each in said if not each[1].message.startswith(_UNMOUNTED)] or said
-    newest = max(said, key=lambda each: each[0])
+    newest = max(said, key=lambda each: (each[0], each[1].message))
     for time, words in said:
         if known is not None and _same(words, known) and newest[0] - time < TOGETHER:
             return Heard(known.reason, known.message)
