@@ -78,8 +78,8 @@ PATCHES = (
     Patch(
         "a view of a pod counts whatever its version",
         (
-            (PODS, "if known is not None and known.version >= pod.version:", "if known is not None and known == pod:"),
-            (OBSERVE, "return pod.version > known.version and recorded_part(pod)", "return recorded_part(pod)"),
+            (PODS, "if known is not None and not newer(pod, known):", "if known is not None and known == pod:"),
+            (OBSERVE, "return newer(pod, known) and recorded_part(pod)", "return recorded_part(pod)"),
         ),
         ("tests/job/test_evolve.py", "tests/watcher/test_observe.py"),
     ),

@@ -5,6 +5,7 @@ from typing import Any
 from services.watcher.asking import HEAR_SECONDS
 from shared.cluster.kinds import EVENTS
 from shared.errors import Refused
+from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World, a_training_job, wall_clock
@@ -96,3 +97,17 @@ async def test_many_jobs_whose_pods_wait_take_turns():
         assert 20 <= asked <= 30 / HEAR_SECONDS + 1
         await world.pass_seconds(3_600)
         assert calls.lists - asked <= 20 * 3_600 / 250
+
+
+@in_virtual_time
+async def test_a_worker_that_is_added_to_a_running_job_is_asked_about_too():
+    async with World() as world:
+        await world.trains(workers=2)
+        await world.waits_in_a_scale_out("resnet-worker-2")
+        says(world, "resnet-worker-2", NO_CONFIG)
+        told = ("False", "FailedMount", f"resnet-worker-2: FailedMount: {NO_CONFIG}")
+        await world.until(lambda: ready(world) == told, "the words are told")
+        assert ("FailedMount", "resnet") in world.kubernetes_events()
+        world.stuck.clear()
+        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+        assert ready(world)[0] == "True"
