@@ -188,8 +188,7 @@ def _ending(job: Job, pod: PodView) -> str:
     since = f" since {known.clock}" if (known := job.troubles.get(pod.uid)) is not None else ""
     going = f"{pod.name} is being deleted{where}{since}"
     if pod.finalizers:
-        keep = f"its finalizers keep it ({', '.join(pod.finalizers)})"
-        return f"{going}; {keep}, and `{without_finalizers(job.key.namespace, 'pod', pod.name)}` takes them off"
+        return f"{going}; {without_finalizers(job.key.namespace, 'pod', pod.name, pod.finalizers)}"
     return f"{going}, and may take {pod.grace} s to end" if pod.grace else going
 
 

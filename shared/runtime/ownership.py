@@ -124,8 +124,7 @@ def _held(meta: Metadata, job: Job, what: str, node: str) -> str:
     grace = meta.deletion_grace_period_seconds or 0
     waits += f", which is being deleted since {until - timedelta(seconds=grace):%Y-%m-%dT%H:%M:%SZ}"
     if meta.finalizers:
-        patch = without_finalizers(job.key.namespace, kind.replace(" ", ""), meta.name)
-        return f"{waits}; its finalizers keep it ({', '.join(meta.finalizers)}), and {patch} takes them off"
+        return f"{waits}; {without_finalizers(job.key.namespace, kind.replace(' ', ''), meta.name, meta.finalizers)}"
     if grace:
         waits += f" with {grace} s to end"
     force = forced_deletion(job.key.namespace, meta.name)

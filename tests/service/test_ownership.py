@@ -92,8 +92,8 @@ FINALIZERS = ("example.com/keep",)
         pytest.param(
             an_object("uid-0", going=True, grace=30, finalizers=FINALIZERS),
             "node-1",
-            f"{OF_AN_EARLIER_JOB}{GOES}; its finalizers keep it (example.com/keep), and kubectl patch "
-            """pod -n team-a resnet-worker-0 --type=merge -p '{"metadata":{"finalizers":null}}' takes them off""",
+            f"{OF_AN_EARLIER_JOB}{GOES}; its finalizers keep it (example.com/keep), and `kubectl patch "
+            """pod -n team-a resnet-worker-0 --type=merge -p '{"metadata":{"finalizers":null}}'` takes them off""",
             id="an earlier job's with finalizers",
         ),
         pytest.param(

@@ -82,6 +82,17 @@ def test_a_node_that_becomes_unreachable_while_its_pods_are_deleted_is_told_once
     assert (reason, "--force" in told) == ("NodeUnreachable", True)
 
 
+def test_a_pod_that_finalizers_keep_has_a_way_out_that_no_forced_deletion_is():
+    kept = [worker(index, version=50, ready=False, deleting=True, finalizers=("a/b", "c")) for index in (0, 1)]
+    lost = msgspec.structs.replace(LOST, uids=(Uid("pod-0"), Uid("pod-1")))
+    ((_, told),) = warnings(*a_running_job(workers=2), pods(*kept), lost)
+    assert "--force --grace-period=0; resnet-worker-0 stays even then: its finalizers keep it (a/b, c), and `" in told
+    assert told.endswith("takes them off, and 1 more")
+    by_force = msgspec.structs.replace(lost, force_after=60)
+    ((_, told),) = warnings(*a_running_job(workers=2), pods(*kept), by_force)
+    assert "at the earliest; resnet-worker-0 stays even then: its finalizers keep it" in told
+
+
 def test_a_pod_that_was_being_deleted_when_its_node_was_lost_is_named_once():
     ((reason, told),) = warnings(*a_running_job(workers=2), GOES, LOST)
     assert (reason, told.count(WAITS), "--force" in told) == ("NodeUnreachable", 1, True)

@@ -16,7 +16,7 @@ from shared.job.sorted_set import SortedSet
 from shared.job.state import Job
 from shared.job.timers import FORCED_DELETION, passed
 from shared.job.views import PodView
-from shared.job.ways_out import forced_deletion
+from shared.job.ways_out import forced_deletion, without_finalizers
 
 
 def silent(job: Job) -> SortedSet[Slot]:
@@ -115,13 +115,23 @@ def _way_out(job: Job, pods: list[PodView]) -> str:
         return ""
     known, one = job.lost[held[0].uid], len(held) == 1
     told = f"; {_names(held)} {'is' if one else 'are'} being deleted, which only a kubelet ends"
-    seconds = force_delay(job, held[0], known)
+    seconds, kept = force_delay(job, held[0], known), _kept(job, held)
     if seconds is not None and known.terminating is not None:
-        return f"{told}, and by force {seconds} s after {known.terminating.clock} at the earliest"
+        return f"{told}, and by force {seconds} s after {known.terminating.clock} at the earliest{kept}"
     names = " ".join(pod.name for pod in held[: text.MOST_NAMED]) + (" ..." if held[text.MOST_NAMED :] else "")
     # The kubelet of a node that is not ready is there, and may yet end them.
     when = "its machine is off for good" if known.reason == UNREACHABLE else f"{'it stays' if one else 'they stay'}"
-    return f"{told}; if {when}: {forced_deletion(job.key.namespace, names)}"
+    return f"{told}; if {when}: {forced_deletion(job.key.namespace, names)}{kept}"
+
+
+def _kept(job: Job, held: list[PodView]) -> str:
+    """Which finalizers keep a pod when no kubelet has to end it any more."""
+    kept = [pod for pod in held if pod.finalizers]
+    if not kept:
+        return ""
+    first, more = kept[0], f", and {len(kept) - 1} more" if kept[1:] else ""
+    way_out = without_finalizers(job.key.namespace, "pod", first.name, first.finalizers)
+    return f"; {first.name} stays even then: {way_out}{more}"
 
 
 def _names(pods: list[PodView]) -> str:
