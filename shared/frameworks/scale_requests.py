@@ -139,7 +139,8 @@ def waiting_for(job: Job, request: Request) -> str:
         return request.problems[0].reason if request.problems else "JobNotFound"
     if waits_for_turn(request.problems):
         return OVER_BUDGET
-    if job.scaling.open:
+    if job.scaling.open or job.leaving:
+        # One that failed before its hosts files were seen has workers to release.
         return "AnotherRequestRuns"
     if job.phase in ("", "Created", "Restarting", "Suspending", "Suspended"):
         return "JobNotRunning"

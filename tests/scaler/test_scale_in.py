@@ -3,6 +3,7 @@
 import pytest
 
 from services.scaler.core.effects import CheckDrain, WriteHosts
+from shared.frameworks.scale_requests import waiting_for
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import (
     DrainChecked,
@@ -96,6 +97,12 @@ def test_files_that_are_not_seen_in_time_fail_the_request_and_release_no_worker(
     left = "the workers have left and will be deleted: 3 -> 2 workers"
     failed = ScaleFailed(request=R1, reason="HostsNotWritten", remains=left)
     given(*PUBLISHED, DEADLINE).then_among_others(scaler, Record(failed))
+
+
+def test_a_request_that_waits_for_the_workers_of_one_that_failed_says_so():
+    failed = ScaleFailed(request=R1, reason="HostsNotWritten")
+    job = given(*PUBLISHED, DEADLINE, failed, JobRunning(reason="TrainingJobRunning"), scale_out(1, request=R2)).job
+    assert waiting_for(job, job.scaling.requests[R2]) == "AnotherRequestRuns"
 
 
 def test_files_that_come_late_release_the_workers_all_the_same():
