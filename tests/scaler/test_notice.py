@@ -2,15 +2,16 @@
 
 from msgspec.structs import replace
 
-from services.scheduler.core.effects import CreatePod
+from services.scheduler.core.effects import CreatePod, DeletePod
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import HostsPublished, ScaleAccepted, ScaleRejected, WorkersReleased
 from shared.job.events.scheduler import SlotsAssigned
-from shared.job.events.watcher import DisruptionNoticed, PodsGone, TimePassed
+from shared.job.events.watcher import DisruptionNoticed, NodeBack, PodsGone, TimePassed
 from shared.job.naming import Uid
 from shared.job.policies import notice
 from shared.job.spec import LAUNCHER
 from shared.job.steps import Record
+from shared.job.timers import DISRUPTION_DRAIN
 from shared.job.timing import next_due
 from shared.job.views import ranges
 from tests.kit.builders import (
@@ -18,8 +19,11 @@ from tests.kit.builders import (
     a_ready_job,
     a_running_job,
     a_spec,
+    hosts_file,
+    launcher,
     observed,
     pods,
+    published,
     scale_in,
     scale_out,
     worker,
@@ -77,6 +81,34 @@ def test_without_room_they_stay_until_shortly_before_the_end():
     due = [timer for timer in next_due(given(*waiting).job) if timer.name.startswith("Notice")]
     assert [timer.seconds for timer in due] == [TWO_MINUTES - notice.LEAVE_BEFORE_SECONDS]
     given(*waiting, soon(waiting)).then(scaler, Record(without_them(2, 0, 3)))
+
+
+BACK = NodeBack(node="node-1", uids=(Uid("pod-1"), Uid("pod-2")), stays=True)
+
+
+def test_workers_whose_node_stays_after_all_stay_too():
+    short = [*a_running_job(workers=3), announced(1, 2, seconds=0)]
+    given(*short, BACK).then_nothing(scaler)
+    left = [*short, without_them(2, 0), hosts_file(2), pods(launcher(version=60, hosts=2))]
+    given(*left, BACK).then(scaler, Record(published(3, 0, 1, 2)))
+    again = [*left, BACK, published(3, 0, 1, 2), announced(1, 2, seconds=0)]
+    given(*again).then_among_others(scaler, Record(without_them(4, 0)))
+
+
+def test_those_that_have_replacements_stay_until_these_are_ready_and_no_end_of_their_node_is_awaited():
+    waiting = [*MOVING, pods(worker(3), worker(4, phase="Pending", ready=False, reason="Unschedulable"))]
+    given(*waiting, BACK, soon(waiting)).then_nothing(scaler)
+    assert not [timer for timer in next_due(given(*waiting, BACK).job) if timer.name.startswith("Notice")]
+    given(*waiting, BACK, pods(worker(4, version=60))).then(scaler, Record(without_them(2, 0, 3, 4)))
+    # The scheduler had not read that the node stays.
+    late = [*a_running_job(workers=3), announced(1, 2), BACK, replacements(3, 4, of=(1, 2))]
+    given(*late).then_nothing(scaler)
+    left = [*late, pods(worker(3), worker(4)), without_them(2, 0, 3, 4), hosts_file(2)]
+    drained = [*left, pods(launcher(version=60, hosts=2))]
+    over = TimePassed(anchor=len(drained), timer=DISRUPTION_DRAIN)
+    released = WorkersReleased(request=Uid(""), slots=(workers(1, 2),), reason="Disrupted")
+    given(*drained, over).then(scaler, Record(released))
+    given(*drained, over, released).then_among_others(scheduler, DeletePod("resnet-worker-1", Uid("pod-1")))
 
 
 def test_a_short_notice_leaves_no_time():

@@ -18,6 +18,7 @@ from shared.cluster.objects import Node, Pod, Taint, Toleration
 from shared.errors import Transient
 from shared.eventlog.account import HEADS
 from shared.frameworks.training_job import TRAININGJOBS
+from shared.job.events.scaler import WorkersReleased
 from shared.job.events.scheduler import SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobSucceeded
 from shared.job.events.watcher import DisruptionNoticed, NodeBack, PodsGone, PodsObserved
@@ -27,7 +28,6 @@ from shared.job.views import PodView
 from shared.runtime.run import Runtime
 from tests.kit.builders import a_created_job, a_running_job, a_spec, exited, launcher, pods, worker, workers
 from tests.kit.histories import KEY
-from tests.kit.replicas import TOGETHER, a_replicated_spec, a_running_replicated_job, replica
 from tests.kit.virtual_time import in_virtual_time, until
 from tests.kit.world import NAMESPACE, a_training_job
 from tests.memory.cluster import Call, Calm, MemoryCluster
@@ -220,15 +220,15 @@ def test_a_notice_is_told_of_again_if_it_is_shorter_than_the_one_before():
 
 
 @pytest.mark.parametrize("goes", [GOING, None], ids=["its notice is withdrawn", "it was deleted, and registers again"])
-def test_a_launcher_whose_node_stays_after_all_is_no_longer_about_to_go(goes: ObservedNode | None):
+def test_a_pod_whose_node_stays_after_all_is_no_longer_about_to_go(goes: ObservedNode | None):
     watching = a_watched_job(*HERE, LAUNCHER)
     watching.cache.set_node("node-1", STAYING)
     watching.cache.set_node("node-1", goes)
     watching.settle()
     assert watching.job().notices.keys() == {Uid("pod-0"), Uid("pod-launcher")}
     watching.cache.set_node("node-1", STAYING)
-    back = NodeBack(node="node-1", uids=(Uid("pod-launcher"),), stays=True)
-    assert watching.settle() == [back], "its worker leaves, as its replacement may be there"
+    back = NodeBack(node="node-1", uids=(Uid("pod-0"), Uid("pod-launcher")), stays=True)
+    assert watching.settle() == [back]
     failed = msgspec.structs.replace(LAUNCHER, version=90, phase="Failed", exits=exited(1))
     watching.show_pods(*HERE, failed)
     watching.settle()
@@ -244,24 +244,21 @@ def test_a_pod_that_is_being_deleted_goes_whether_its_node_stays_or_not():
     deleted = msgspec.structs.replace(LAUNCHER, version=40, deleting=True)
     watching.show_pods(deleted)
     watching.cache.set_node("node-1", STAYING)
-    assert watching.settle() == [pods(deleted)]
+    assert watching.settle() == [NodeBack(node="node-1", uids=(HERE[0].uid,), stays=True), pods(deleted)]
     assert LAUNCHER.uid in watching.job().notices
 
 
-def test_of_an_elastic_job_only_workers_leave_before_their_node():
-    spec = a_replicated_spec(handling=msgspec.structs.replace(TOGETHER, elastic=True))
-    views = (on("node-1", replica("chief", 0, version=30)), on("node-1", replica("worker", 0, version=30)))
-    watching = Watching(*a_running_replicated_job(spec), pods(*views))
-    watching.show(a_resource(spec, version=1))
-    watching.show_pods(*views, replica("worker", 1))
-    watching.cache.set_node("node-1", GOING)
+def test_a_node_that_stays_brings_no_worker_back_that_was_released():
+    watching = a_watched_job(*HERE, LAUNCHER)
+    watching.cache.set_node("node-2", GOING)
     watching.settle()
-    watching.cache.set_node("node-1", STAYING)
-    assert watching.settle() == [NodeBack(node="node-1", uids=(views[0].uid,), stays=True)]
+    watching.fold(KEY, WorkersReleased(request=Uid(""), slots=(workers(1),), reason="Disrupted"))
+    watching.cache.set_node("node-2", STAYING)
+    assert watching.settle() == []
 
 
 def test_a_node_stays_for_a_pod_once_the_log_knows_that_its_eviction_is_off():
-    watching = a_watched_job(*HERE, LAUNCHER)
+    watching = a_watched_job(HERE[1], LAUNCHER)
     watching.cache.set_node("node-1", GOING)
     watching.settle()
     watching.show_pods(msgspec.structs.replace(LAUNCHER, version=40, disruption="EvictionByEvictionAPI"))

@@ -26,11 +26,13 @@ def next_steps(job: Job) -> list[Step]:
 
 
 def disrupted(job: Job) -> SortedSet[Slot]:
-    """Worker slots whose pod will be evicted or lose its node."""
-    if not job.disrupted:
+    """Worker slots whose pod will be evicted or lose its node, or has a replacement for that."""
+    ahead = job.attempt.replaced_ahead
+    if not (job.disrupted or ahead):
         return SortedSet()
     pods, workers = job.by_slot(), job.attempt.workers
-    return SortedSet(slot for slot in workers if (pod := pods.get(slot)) is not None and pod.uid in job.disrupted)
+    doomed = [slot for slot in workers if (pod := pods.get(slot)) is not None and pod.uid in job.disrupted]
+    return SortedSet([*doomed, *(slot for slot in ahead if slot in workers)])
 
 
 def _unused(job: Job, slot: Slot) -> bool:

@@ -9,7 +9,7 @@ from services.watcher.core.cache import Cache
 from shared.job.events import watcher
 from shared.job.events.catalog import Fact
 from shared.job.naming import Uid
-from shared.job.policies import lost_nodes, notice
+from shared.job.policies import lost_nodes
 from shared.job.state import Job
 from shared.job.views import PodView, ended
 
@@ -33,12 +33,12 @@ def announced(job: Job, cache: Cache) -> Iterator[Fact]:
 
 
 def withdrawn(job: Job, cache: Cache) -> Iterator[Fact]:
-    """The pods whose node stays after all, of those that wait for its end: other workers leave or have left."""
+    """The pods whose node stays after all, of those that were not released."""
     if not job.notices or job.over or not (cache.pods.listed and cache.nodes.listed):
         return
     found: dict[str, list[Uid]] = {}
     for uid, pod in cache.pods_of(job.key).items():
-        waits = uid in job.notices and notice.waits(job, pod) and not (pod.disruption or pod.deleting)
+        waits = uid in job.notices and pod.slot in job.attempt.slots and not (pod.disruption or pod.deleting)
         # The fold keeps the notice of a pod that it knows as evicted, until it knows that it is not.
         waits = waits and not job.pods[uid].disruption
         if waits and ("", pod.node) in cache.nodes and cache.notice(pod) is None:

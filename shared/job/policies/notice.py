@@ -44,22 +44,21 @@ def timer_name(seconds: int) -> str:
 
 
 def in_time(job: Job) -> SortedSet[Slot]:
-    """The slots of announced workers that may stay for now."""
-    if not job.notices:
+    """The slots of workers that leave, and may stay for now."""
+    ahead = job.attempt.replaced_ahead
+    if not (job.notices or ahead):
         return SortedSet()
     workers = job.attempt.workers
-    return SortedSet(
+    announced = [
         pod.slot
         for uid in job.notices
         if (pod := job.pods[uid]).slot in workers
         and (limits := stays(job, uid))
         and not any(passed(job, at.sequence, timer_name(seconds)) for at, seconds in limits)
-    )
-
-
-def waits(job: Job, pod: PodView) -> bool:
-    """True for a pod that stays until its node goes: no other is made ahead, and nothing takes it out before."""
-    return pod.role != WORKER or (job.spec is not None and not job.spec.handling.elastic)
+    ]
+    # Those whose notice was withdrawn wait for their replacements alone.
+    staying = [pod.slot for uid, pod in job.pods.items() if pod.slot in ahead and uid not in job.disrupted]
+    return SortedSet([*announced, *(slot for slot in staying if slot in workers)])
 
 
 def told(job: Job) -> list[Told]:
