@@ -460,6 +460,14 @@ def _replacements_are_growth(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(membership, "next_members", everybody)
 
 
+def _those_with_replacements_stay(patch: pytest.MonkeyPatch) -> None:
+    def doomed(job: Job) -> SortedSet[Slot]:
+        return SortedSet(pod.slot for uid, pod in job.pods.items() if uid in job.disrupted) & job.attempt.workers
+
+    for module in (disruption, membership):
+        patch.setattr(module, "disrupted", doomed)
+
+
 A_NODE_THAT_GOES = Plan(
     seed=0,
     steps=(
@@ -469,6 +477,11 @@ A_NODE_THAT_GOES = Plan(
     ),
     workload=Workload(hang=100, fail=0, unready=0),
 )
+
+A_NODE_THAT_STAYS = msgspec.structs.replace(
+    A_NODE_THAT_GOES, steps=(*A_NODE_THAT_GOES.steps, Node(at=3.1, node="node-0", how="opened"))
+)
+"""Its notice is withdrawn when the replacements are assigned."""
 
 
 MUTANTS = (
@@ -537,4 +550,5 @@ MUTANTS = (
         _silent_nodes(**{FORCE_DELETE_AFTER: "60"}),
     ),
     Mutant("a replacement counts as growth", "I42", _replacements_are_growth, A_NODE_THAT_GOES),
+    Mutant("a replaced worker whose node stays never leaves", "I42", _those_with_replacements_stay, A_NODE_THAT_STAYS),
 )
