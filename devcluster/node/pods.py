@@ -64,6 +64,8 @@ class Pod:
         """The phase last reported."""
         self._over = self._phase in ("Succeeded", "Failed")
         self._verdict: Json = {}
+        self._told: tuple[list[Json], list[Json]] | None = None
+        """The statuses of init and main containers that were reported last."""
         """Reason and message, if the pod fails for another cause than its containers."""
         self._grace: float | None = None
         """The grace period in seconds that the node sets; None if only the API does."""
@@ -312,6 +314,10 @@ class Pod:
     def _status(self) -> Json:
         init = [container.status(init=True) for container in self.init]
         main = [container.status() for container in self.main]
+        if self._verdict and not self._over:
+            # As the kubelet: it tells that the pod will be Failed, and the containers' ends with that phase.
+            init, main = self._told or (init, main)
+        self._told = init, main
         phase = statuses.phase(self._policy, init, main, ended=self._over and self.stopping.is_set())
         if self._verdict:
             # The phase Failed is reported together with its reason.
@@ -325,7 +331,7 @@ class Pod:
             addresses = {"podIP": self._address, "podIPs": [{"ip": self._address}]}
         return {
             "phase": phase,
-            "conditions": statuses.conditions(phase, init, main),
+            "conditions": statuses.conditions("Failed" if self._verdict else phase, init, main),
             "hostIP": self.machine.host_address,
             "hostIPs": [{"ip": self.machine.host_address}],
             **addresses,

@@ -63,6 +63,14 @@ def test_the_kubelet_s_end_of_a_pod_is_no_success_though_the_training_exits_with
     assert (evicted.phase, evicted.reason, evicted.message) == ("Failed", "Evicted", "low on memory")
 
 
+def test_a_training_that_exits_with_0_while_its_kubelet_ends_the_pod_has_not_succeeded():
+    # Recorded of a kubelet of 1.36: this condition comes with the order to end, the phase and its reason at the end.
+    ready = {"type": "Ready", "status": "False", "reason": "PodFailed"}
+    ending = view(status("main", exited(0, "Completed")), SIDE, conditions=[ready])
+    assert (ending.phase, ending.ready, ending.exits) == ("Running", False, ())
+    assert view(status("main", exited(1)), SIDE, conditions=[ready]).phase == "Failed"
+
+
 @pytest.mark.parametrize(
     ("conditions", "ready"),
     [

@@ -71,6 +71,9 @@ def training_of(pod: Pod, *, last_words: bool = True) -> Training:
         return None if again else end
 
     end = end_of(mine) if mine is not None else None
+    if end is not None and not over and not end.exit_code and _is_failing(pod):
+        # The kubelet ends the pod, and will say why: a training that exits with 0 when it is told to did not succeed.
+        end = None
     if phase != "Unknown":
         phase = _phase(pod, mine, end, phase)
     ended = over or end is not None
@@ -131,6 +134,11 @@ def _ready(pod: Pod, mine: ContainerStatus | None) -> bool:
     # If every container is Ready and the pod is not, its readiness gates or its node say so.
     of_the_pod = conditions.get("ContainersReady", False) and not conditions.get("Ready", True)
     return mine.ready and not of_the_pod
+
+
+def _is_failing(pod: Pod) -> bool:
+    """True once the kubelet has told that the pod will be Failed; it writes that phase when all containers ended."""
+    return any(known.type == "Ready" and known.reason == "PodFailed" for known in pod.status.conditions or ())
 
 
 def _true(pod: Pod) -> dict[str, bool]:
