@@ -34,6 +34,7 @@ OTHER_WORDS = {
             "Pending",
             "Ready",
             "ContainersReady",
+            "PodFailed",
             "Unknown",
             "PodScheduled",
             "DisruptionTarget",

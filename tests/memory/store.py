@@ -281,6 +281,11 @@ class MemoryStore:
             changed += self.version - before
         return changed
 
+    def is_garbage(self, held: Held) -> bool:
+        """True if an object has owners, and all of them are gone."""
+        owners = {owner["uid"] for owner in held.metadata.get("ownerReferences") or ()}
+        return bool(owners) and owners.isdisjoint(each.metadata["uid"] for _, each in self._everything())
+
     def compact(self) -> None:
         """Drop the history: a watch that has not read all of it lists again."""
         for kind in self._kinds.values():

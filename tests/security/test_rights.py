@@ -218,7 +218,8 @@ def test_a_service_begins_without_what_it_can_do_without(service: Author):
         "scaler": [Need(service, verb, "", "pods/exec") for verb in ("get", "create")],
     }
     definitions = Need(service, "get", DEFINITIONS.group, DEFINITIONS.plural)
-    asked = [Need("watcher", "get", "", "namespaces")] if service == "watcher" else []
+    asked = [Need("watcher", "get", "", "namespaces"), Need("watcher", "list", "", "events")]
+    asked = asked if service == "watcher" else []
     assert {*needs(service)}.difference(necessary(service)) == {*spared.get(service, []), *asked, definitions}
     of_the_cluster = spared.get(service, []) if service != "scaler" else []
     assert [need for need in needs(service) if need not in needs(service, "team-a")] == [*of_the_cluster, definitions]

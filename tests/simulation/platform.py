@@ -203,7 +203,9 @@ class Platform:
             self._care(after)
         if resource.plural == CONFIGMAPS.plural and before is not None and after is not None:
             self._note_left(before, after)
-        if (after is None or after.metadata.get("finalizers")) and not self._collecting:
+        # An object that is created after its owner went is garbage from the start.
+        due = after is None or after.metadata.get("finalizers") or (before is None and self._store.is_garbage(after))
+        if due and not self._collecting:
             self._collecting = True
             self._after(COLLECT_SECONDS * (1 + self._draw(GARBAGE).random()), self._collect)
 
