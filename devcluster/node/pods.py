@@ -128,6 +128,7 @@ class Pod:
             self._grace = grace
             self.stopping.set()
             self._news.set()
+            self.changed()
 
     @property
     def gone(self) -> bool:

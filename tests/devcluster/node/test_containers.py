@@ -222,10 +222,11 @@ async def test_an_image_that_is_missing_waits(space):
 
 async def test_a_pod_that_is_too_old_fails(space):
     # As a kubelet of 1.36: the condition comes first, and the containers' ends with the phase and its reason.
-    stops = "trap 'sleep 1; exit 0' TERM; while :; do sleep 0.05; done"
+    stops = "trap 'until [ -e /run/seen ]; do sleep 0.05; done; exit 0' TERM; while :; do sleep 0.05; done"
     await space.run("p", container={"command": ["sh", "-c", stops]}, activeDeadlineSeconds=1)
     pod = await space.pod("p", lambda pod: condition(pod, "Ready").get("reason") == "PodFailed")
     assert (pod["status"]["phase"], *state(pod)) == ("Running", "running")
+    await space.exec("p", "touch", "/run/seen")
     pod = await space.over("p")
     assert (pod["status"]["phase"], pod["status"]["reason"]) == ("Failed", "DeadlineExceeded")
     assert state(pod)["terminated"]["exitCode"] == 0
