@@ -49,6 +49,7 @@ RUNTIME_CHANGED = "RuntimeChanged"
 SCALING_START = "ScalingStart"
 SIZE_NOT_WRITTEN = "SizeNotWritten"
 SCHEDULING_TIMEOUT = "SchedulingTimeout"
+ENDED_BY_KUBELET = "PodFailed"
 INIT_CONTAINER_FAILED = "InitContainerFailed"
 PODS_MISSING = "PodsMissing"
 PODS_TERMINATING = "PodsTerminating"
@@ -163,7 +164,7 @@ PODS = {
     "ErrImagePull": Reason("its image cannot be pulled"),
     "Evicted": Reason("its node ran short of resources"),
     "FailedAttachVolume": Reason("one of its volumes cannot be attached to its node", since="0.2"),
-    "FailedCreatePodContainer": Reason("its node cannot make room for its containers", since="0.2"),
+    "FailedCreatePodContainer": Reason("its node cannot set up the cgroup of its containers", since="0.2"),
     "FailedCreatePodSandBox": Reason("its node cannot set up its network", since="0.2"),
     "FailedMapVolume": Reason("one of its volumes cannot be mapped", since="0.2"),
     "FailedMount": Reason("one of its volumes cannot be mounted", since="0.2"),
@@ -171,6 +172,7 @@ PODS = {
     "NetworkNotReady": Reason("its node has no network for pods yet", since="0.2"),
     "ContainersNotReady": Reason("its container runs and is not Ready"),
     "ImagePullBackOff": Reason("its image cannot be pulled"),
+    ENDED_BY_KUBELET: Reason("its kubelet ends it, and has not said why yet", since="0.2"),
     INIT_CONTAINER_FAILED: Reason("a container that has to end before the training began failed"),
     "NodeNotReady": Reason("its node is not ready, and may come back", since="0.2"),
     "NodeUnreachable": Reason("its node is unreachable, and may come back", since="0.2"),

@@ -93,7 +93,8 @@ class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     finalizers: tuple[str, ...] = ()
     """Those that keep it once it is being deleted, at most ten; none in events of release 0.1."""
     runs_again: int = 0
-    """How often the kubelet restarted the containers that crashed beside the training, once all of them run again."""
+    """How often the kubelet restarted the containers that crashed beside the training, once all of them run again; in
+    the log those restarts that are well since long."""
 
     @property
     def slot(self) -> Slot:

@@ -61,6 +61,16 @@ def sandbox(number: int, *, at: int = 0) -> KubernetesEvent:
         ),
         pytest.param([said("FailedMount", TIMED_OUT)], Heard("FailedMount", TIMED_OUT), id="the effect alone"),
         pytest.param(
+            [said("FailedMount", NO_CONFIG), said("FailedMount", TIMED_OUT, at=3_000)],
+            Heard("FailedMount", TIMED_OUT),
+            id="the effect, where a cause is long past",
+        ),
+        pytest.param(
+            [said("FailedAttachVolume", HELD), said("SuccessfulAttachVolume", at=9, kind="Normal")],
+            Heard(),
+            id="it is attached",
+        ),
+        pytest.param(
             [said("FailedMount", f"(combined from similar events): {NO_CONFIG}")],
             Heard("FailedMount", NO_CONFIG),
             id="many that differ",
@@ -98,6 +108,18 @@ def test_what_every_try_changes_makes_no_other_words():
     first = heard([sandbox(1)], None)
     known = worker(0, **{**CREATING, "reason": first.reason, "message": first.message})
     assert heard([sandbox(1), sandbox(2, at=400)], known) == first
+
+
+def test_the_id_of_a_request_makes_no_other_words():
+    words = "AttachVolume.Attach failed: RequestID: 3b1c5a1b-5a1b-4c2d-9e8f-0123456789a"
+    known = worker(0, **{**CREATING, "reason": "FailedAttachVolume", "message": f"{words}b"})
+    other = said("FailedAttachVolume", f"{words}c".replace("5a1b-4c2d", "77fe-4abc"))
+    assert heard([other], known).message == known.message
+
+
+def test_a_pod_whose_init_container_runs_has_its_volumes():
+    view = worker(0, **{**CREATING, "reason": "PodInitializing", "message": "init container fetch runs"})
+    assert not hears(a_waiting_job(view))
 
 
 def test_words_are_cleaned_and_bounded():

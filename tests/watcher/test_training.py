@@ -68,6 +68,8 @@ def test_a_training_that_exits_with_0_while_its_kubelet_ends_the_pod_has_not_suc
     ready = {"type": "Ready", "status": "False", "reason": "PodFailed"}
     ending = view(status("main", exited(0, "Completed")), SIDE, conditions=[ready])
     assert (ending.phase, ending.ready, ending.exits) == ("Running", False, ())
+    words = "the kubelet ends the pod, and says why once its containers have ended"
+    assert (ending.reason, ending.message) == ("PodFailed", words)
     assert view(status("main", exited(1)), SIDE, conditions=[ready]).phase == "Failed"
 
 

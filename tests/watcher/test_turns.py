@@ -6,12 +6,12 @@ import pytest
 from services.watcher.core.turns import WELL_SECONDS, of_crashes
 from shared.cluster.kinds import PODS
 from shared.frameworks.training_job import TRAININGJOBS
-from shared.job.events.watcher import PodsObserved, TimePassed
+from shared.job.events.watcher import HistoryBroken, PodsObserved, TimePassed
 from shared.job.naming import Uid
 from shared.job.timers import Timer
 from shared.job.views import PodView
 from shared.job.waiting import waiting
-from tests.kit.builders import a_running_job, worker
+from tests.kit.builders import a_running_job, exited, worker
 from tests.kit.histories import KEY
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import World
@@ -95,6 +95,37 @@ def test_a_crash_of_what_was_well_is_told_anew(again: PodView):
     watching.show_pods(msgspec.structs.replace(again, finalizers=("a/b",)))
     assert len(watching.settle()) == 1
     assert waiting(watching.job()) is not None
+
+
+def test_what_is_well_stays_so_when_the_pod_is_not_ready_for_a_moment():
+    watching = a_job_with_a_crash()
+    watching.show_pods(runs_again(91, 1))
+    passes(watching)
+    watching.show_pods(worker(1, version=92, ready=False, reason="NodeNotReady", message=""))
+    assert len(watching.settle()) == 1
+    watching.show_pods(runs_again(93, 1))
+    assert len(watching.settle()) == 1
+    assert (waiting(watching.job()), timers(watching)) == (None, [])
+
+
+def test_a_history_on_hold_measures_no_time():
+    watching = a_job_with_a_crash()
+    watching.show_pods(runs_again(91, 1))
+    broken = HistoryBroken(log="b", sequence=9, hash="c", reason="HistoryLost", kind="TrainingJob")
+    watching.fold(KEY, broken)
+    assert watching.job().halted
+    assert timers(watching) == []
+
+
+def test_a_training_that_succeeded_stays_so_when_another_container_fails_the_pod():
+    watching = a_watched_job()
+    ended = worker(1, version=90, phase="Succeeded", exits=exited(0), ready=False, lingers=True)
+    watching.show_pods(ended)
+    watching.settle()
+    watching.show_pods(worker(1, version=91, ready=False, reason="PodFailed", message="the kubelet ends the pod"))
+    watching.settle()
+    pod = watching.job().pods[Uid("pod-1")]
+    assert (pod.phase, pod.exits, pod.reason) == ("Succeeded", exited(0), "")
 
 
 def test_a_time_that_another_trouble_overtook_ends_nothing():

@@ -12,6 +12,7 @@ import msgspec
 
 from services.watcher.core.cache import Cache
 from services.watcher.core.questions import Hear, Heard
+from services.watcher.core.training import RUNS
 from shared.cluster.objects import KubernetesEvent
 from shared.job import text
 from shared.job.naming import Uid
@@ -32,8 +33,11 @@ _COMBINED = "(combined from similar events): "
 _UNMOUNTED = "Unable to attach or mount volumes"
 """What a kubelet says after two minutes of whatever it is that keeps volumes from a pod."""
 
-_CHANGING = re.compile(r"[0-9a-f]{8,}|\d{4,}")
-"""The ids of sandboxes, ports and process ids in a message: it is another one with each try."""
+_CHANGING = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{8,}|\d{4,}")
+"""The ids of requests and sandboxes, ports and process ids in a message: it is another one with each try."""
+
+_LONGEST_SILENCE = timedelta(minutes=10)
+"""A trouble of mounting that lasts is said at least every five minutes."""
 
 
 def questions(job: Job, cache: Cache) -> Iterator[Hear]:
@@ -70,19 +74,31 @@ def heard(events: Iterable[KubernetesEvent], known: PodView | None) -> Heard:
     """The words that count: the `known` ones as long as they are said, or the newest; the cause before its effect."""
     at = [(time, event) for event in events if (time := _time(event)) is not None]
     began = max((time for time, event in at if event.reason in _BEGINS), default=None)
+    attached = max((time for time, event in at if event.reason == "SuccessfulAttachVolume"), default=None)
     said = [
         (time, Heard(event.reason, text.ends((event.message or "").removeprefix(_COMBINED))))
         for time, event in at
-        if event.type == "Warning" and event.reason in TOLD_BY_EVENTS and (began is None or time > began)
+        if event.type == "Warning"
+        and event.reason in TOLD_BY_EVENTS
+        and (began is None or time > began)
+        and (event.reason != "FailedAttachVolume" or attached is None or time > attached)
     ]
     if not said:
         return Heard() if began is None else Heard("")
-    said = [each for each in said if not each[1].message.startswith(_UNMOUNTED)] or said
+    last = max(time for time, _ in said)
+    said = [each for each in said if _is_cause(*each, last)] or said
     newest = max(said, key=lambda each: (each[0], each[1].message))
     for time, words in said:
         if known is not None and _same(words, known) and newest[0] - time < TOGETHER:
             return Heard(known.reason, known.message)
     return newest[1]
+
+
+def _is_cause(time: datetime, words: Heard, last: datetime) -> bool:
+    """False for the words about an effect, and of a cause that is no longer said; an attach may be said only once."""
+    if words.message.startswith(_UNMOUNTED):
+        return False
+    return words.reason != "FailedMount" or last - time < _LONGEST_SILENCE
 
 
 def _same(words: Heard, known: PodView) -> bool:
@@ -102,6 +118,9 @@ def _time(event: KubernetesEvent) -> datetime | None:
 
 
 def _waits(pod: PodView) -> bool:
+    """True for a pod of which no container began; one that does init steps has its volumes and its network."""
+    if RUNS in pod.message:
+        return False
     return pod.phase == "Pending" and bool(pod.node) and alive(pod) and pod.reason in ON_THE_WAY
 
 

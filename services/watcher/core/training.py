@@ -15,8 +15,11 @@ from shared.cluster.objects import Container, ContainerStatus, Pod, PodCondition
 from shared.job import text
 from shared.job.naming import CONTAINER
 from shared.job.policies.exit_codes import never_started
-from shared.job.reasons import INIT_CONTAINER_FAILED
+from shared.job.reasons import ENDED_BY_KUBELET, INIT_CONTAINER_FAILED
 from shared.job.views import INITIALIZING, ON_THE_WAY
+
+RUNS = " runs"
+"""What the words about an init container that runs have and no others."""
 
 _RESTARTS_ALL = "RestartAllContainers"
 _NOT_FOUND = "ContainerStatusUnknown"
@@ -138,7 +141,7 @@ def _ready(pod: Pod, mine: ContainerStatus | None) -> bool:
 
 def _is_failing(pod: Pod) -> bool:
     """True once the kubelet has told that the pod will be Failed; it writes that phase when all containers ended."""
-    return any(known.type == "Ready" and known.reason == "PodFailed" for known in pod.status.conditions or ())
+    return any(known.type == "Ready" and known.reason == ENDED_BY_KUBELET for known in pod.status.conditions or ())
 
 
 def _true(pod: Pod) -> dict[str, bool]:
@@ -249,6 +252,8 @@ def _beside(pod: Pod, mine: ContainerStatus | None, *, last_words: bool) -> _Hin
 
 def _unready(pod: Pod, mine: ContainerStatus | None, *, last_words: bool) -> _Hindrance:
     """Why a training container that runs, or is about to run again, is not Ready."""
+    if _is_failing(pod):
+        return _Hindrance(ENDED_BY_KUBELET, "the kubelet ends the pod, and says why once its containers have ended")
     own = _waiting(mine, "", last_words=last_words) if mine is not None else _Hindrance()
     if own.reason:
         return own
@@ -282,9 +287,9 @@ def _of_init_containers(
         elif before is not None and (before.exit_code or is_sidecar) and hinders:
             yield _Hindrance(_CRASHES, _told(what, before, last_words=last_words), known.restart_count)
         elif known.state.running is not None and not is_sidecar:
-            yield _Hindrance(INITIALIZING, f"{what} runs")
+            yield _Hindrance(INITIALIZING, f"{what}{RUNS}")
         elif known.state.running is not None and known.started is False:
-            yield _Hindrance(INITIALIZING, f"{what} runs, and has not started by its startupProbe or postStart hook")
+            yield _Hindrance(INITIALIZING, f"{what}{RUNS}, and has not started by its startupProbe or postStart hook")
 
 
 def _waiting(known: ContainerStatus, what: str, *, last_words: bool) -> _Hindrance:

@@ -19,20 +19,29 @@ WELL_SECONDS = 600
 
 
 def as_known(known: PodView | None, pod: PodView) -> PodView:
-    """The pod as the log has it, where a turn is all that changed: with the cause of a pull, and with what is well."""
+    """The pod as the log has it, where a turn is all that changed: with the cause of a pull, and with what is well.
+
+    The log's `runs_again` is the number of restarts that are well since long; `well_again` alone raises it.
+    """
     if known is None:
-        return pod
+        return msgspec.structs.replace(pod, runs_again=0) if pod.runs_again else pod
+    if known.phase == "Succeeded" and pod.phase == "Running" and pod.restarts == known.restarts and not pod.deleting:
+        # It ended before other containers made the kubelet call the whole pod failed.
+        return msgspec.structs.replace(
+            pod, phase=known.phase, exits=known.exits, reason=known.reason, message=known.message
+        )
     if known.reason in PULLS_FAILED and pod.reason == PULL_WAITS:
         # The try has the cause in its message.
         return msgspec.structs.replace(pod, reason=known.reason, message=known.message)
-    if pod.ready and not known.reason and 0 < pod.runs_again <= known.runs_again:
-        return msgspec.structs.replace(pod, reason="", message="")
-    return pod
+    well = known.runs_again
+    if pod.ready and 0 < pod.runs_again <= well:
+        return msgspec.structs.replace(pod, reason="", message="", runs_again=well)
+    return pod if pod.runs_again == well else msgspec.structs.replace(pod, runs_again=well)
 
 
 def of_crashes(job: Job, cache: Cache) -> Iterator[Timer]:
     """The timers of containers that crashed beside a training and run again; another crash begins another one."""
-    if job.over or not job.troubles:
+    if job.over or job.halted or job.gone or not job.troubles:
         return
     now = cache.pods_of(job.key)
     for uid, since in job.troubles.items():
