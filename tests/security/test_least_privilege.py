@@ -175,6 +175,15 @@ async def test_a_train_job_comes_with_its_runtime_and_goes(operator: Operator, r
     await until_asked(operator, Need("watcher", "get", resource.group, resource.plural))
 
 
+async def test_the_events_of_a_pod_that_waits_for_a_volume_are_read(operator: Operator):
+    job = a_job("lacking", FOR_EVER)
+    template = job["spec"]["etReplicaSpecs"]["worker"]["template"]["spec"]
+    template["volumes"] = [{"name": "settings", "configMap": {"name": "settings"}}]
+    await operator.apply(job)
+    await until_asked(operator, Need("watcher", "list", "", "events"))
+    await remove(operator, TRAININGJOBS, "lacking")
+
+
 async def test_names_that_are_taken_are_looked_at(operator: Operator):
     kube = operator.stack.kube
     container = {"name": "main", "image": SHELL}
