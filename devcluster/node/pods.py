@@ -64,9 +64,9 @@ class Pod:
         """The phase last reported."""
         self._over = self._phase in ("Succeeded", "Failed")
         self._verdict: Json = {}
+        """Reason and message, if the pod fails for another cause than its containers."""
         self._told: tuple[list[Json], list[Json]] | None = None
         """The statuses of init and main containers that were reported last."""
-        """Reason and message, if the pod fails for another cause than its containers."""
         self._grace: float | None = None
         """The grace period in seconds that the node sets; None if only the API does."""
         self._gone = False
@@ -127,7 +127,6 @@ class Pod:
             self._verdict = {"reason": reason, "message": message}
             self._grace = grace
             self.stopping.set()
-            self._news.set()
             self.changed()
 
     @property
