@@ -11,7 +11,7 @@ from devcluster.binaries import MissingProgram
 from shared.telemetry.logs import configure
 from tests.bench.real import folding, footprint, lives, long_log, reactions, scaling, services, starts, ten_thousand
 from tests.bench.real.peers import AdapterError, load
-from tests.bench.real.table import Figure, markdown
+from tests.bench.real.table import Figure, judged, markdown
 from tests.bench.real.world import Run, progress
 from tests.kit.tables import Place
 
@@ -65,9 +65,8 @@ def main() -> None:
     except MissingProgram as missing:
         sys.exit(str(missing))
     progress(f"done in {time.monotonic() - began:.0f} s")
-    table = markdown(lines)
-    print(table)
-    put(table)
+    print(markdown(lines))
+    put(markdown(judged(lines)))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,11 @@ class Figure(msgspec.Struct, frozen=True):
     peers: Mapping[str, str] = {}
 
 
+def judged(figures: Sequence[Figure]) -> list[Figure]:
+    """Those with a goal, for a page."""
+    return [each for each in figures if each.goal]
+
+
 def seconds(
     what: str,
     muster: Sequence[float],
