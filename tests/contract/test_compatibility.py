@@ -1,4 +1,4 @@
-"""The first table of `docs/compatibility.md`: it has every line of the contract, and each line has tests of its number."""
+"""The first table of `docs/compatibility.md` has every line of the contract, and each line has tests of its number."""
 
 import re
 from pathlib import Path

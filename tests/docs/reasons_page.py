@@ -13,18 +13,13 @@ from shared.job.reasons import CATALOGUE, Reason
 PAGE = """\
 # Reasons
 
-Every condition, Kubernetes Event and decision has a reason: one CamelCase word, the same in the status, the log, the
-metrics and `muster why`.
-This page is written by `make pages` from `shared/job/reasons.py`.
+Every condition, Kubernetes Event and decision has a reason: the same word in the status, the log, the metrics and
+`muster why`. `make pages` writes this page from `shared/job/reasons.py`.
 
-`<kind>` is the kind of the job, such as TrainingJob.
-In quotation marks stands the message of a condition, with places for values; logs of 0.1 have fewer values.
-*Final* means that neither time nor another try changes it: a person has to.
-*Since* is the first release that says the word.
-What is wrong with a spec (`NoContainers`, `InvalidValue`, ...) comes with the field and a sentence of its own; words of
-kube-scheduler, kubelet and API server that are not listed come with their author's message.
-A request that was rejected, failed or was cancelled has the phase ScaleFailed; `muster why scaleout/NAME` says what led
-to it.
+`<kind>` is the kind of the job; in quotation marks stands the message, with places for values.
+*Final*: neither time nor another try changes it; a person has to.
+Reasons that are not listed come with a sentence: of a spec (`NoContainers`, `InvalidValue`) with the field, of the
+kube-scheduler, the kubelet and the API server with their message.
 
 {parts}
 """
@@ -36,9 +31,9 @@ def page() -> str:
 
 
 def _part(title: str, reasons: Mapping[str, Reason]) -> Iterator[str]:
-    yield f"## {title}\n\n| reason | meaning | final | since |\n| --- | --- | --- | --- |"
+    yield f"## {title}\n\n| reason | meaning | final |\n| --- | --- | --- |"
     for word, reason in reasons.items():
-        yield f"| `{_places(word)}` | {_meaning(reason)} | {'yes' if reason.final else 'no'} | {reason.since} |"
+        yield f"| `{_places(word)}` | {_meaning(reason)} | {'yes' if reason.final else ''} |"
 
 
 def _meaning(reason: Reason) -> str:

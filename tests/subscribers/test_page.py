@@ -25,15 +25,18 @@ from tests.kit.subscribers import TEAM_A, a_log_for_subscribers, write
 OLDER_GO = Path(__file__).with_name("older.go")
 WRITTEN = Path(__file__).parents[2] / "docs" / "events.md"
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", page(), re.MULTILINE | re.DOTALL)
-PROGRAMS = [code for language, code in BLOCKS if language == "python"]
-IN_GO = [code for language, code in BLOCKS if language == "go"]
+HERE = Path(__file__).parent
+PROGRAMS = [*(code for language, code in BLOCKS if language == "python"), (HERE / "pushed.py").read_text()]
+IN_GO = [*(code for language, code in BLOCKS if language == "go"), (HERE / "ordered.go").read_text()]
+"""Those of the page, and one each of a kind that it leaves out."""
+
 COMMANDS = [code for language, code in BLOCKS if language == "sh" and "nats " in code]
-NAMES = ("ordered", "pushed", "pulled", "resumed")
+NAMES = ("resumed", "pulled", "pushed")
 NAMES_IN_GO = ("durable", "ordered")
 
 KILLS = int(os.environ.get("MUSTER_KILLS", "5"))
 
-NEVER_BEHIND = ("ordered", "resumed", "ordered in Go")
+NEVER_BEHIND = ("resumed", "ordered in Go")
 """Programs whose consumers are ordered."""
 
 IN_A_TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
@@ -91,7 +94,7 @@ async def test_a_program_of_the_page_prints_the_events(tmp_path: Path, code: str
         assert await sequences(python(code), server, 4, user) == written
 
 
-@pytest.mark.parametrize("code", PROGRAMS[1:], ids=NAMES[1:])
+@pytest.mark.parametrize("code", PROGRAMS, ids=NAMES)
 async def test_a_program_of_the_page_goes_on_where_it_was(tmp_path: Path, code: str):
     """It was killed at an unknown point, so that an event may come again; none is left out."""
     async with a_log_for_subscribers(tmp_path) as server:
