@@ -14,81 +14,43 @@ from shared.job.events.event import Author
 PAGE = """\
 # What each service may do
 
-Every service has a service account, a role and a user at the log, and they allow what its calls need and nothing else.
-This page is written by `make pages` from the table that the manifests are made from.
-The tests hold the table to the audit log of a real API server: over all end-to-end tests no call of a service is
-refused, each is allowed by that service's own role, and no right stays unused.
+Every service has a service account, a role and a user at the log, which allow what its calls need. `make pages` writes
+this page; tests hold the rights to the audit log of a real API server.
 
 ## In Kubernetes
 
-`deploy/rbac/cluster/` grants this in the whole cluster, to accounts in the namespace `muster`.
-`muster rbac` prints the same, and besides it the rights for the kinds of job that other packages bring along.
-Its roles are called `muster:watcher` and so on, which the Helm chart calls none: applied beside a chart they change
-nothing of it, and give nothing to its accounts, whose rights come with its release (`rbac.extraRules` for other kinds).
-Requests are of the group `{group}`, what else has no group is Kubernetes' core.
-
-What is said of every kind of job holds for each of these:
+`deploy/rbac/cluster/`, or `muster rbac`, grants this to accounts in the namespace `muster`; the chart brings its own
+(`rbac.extraRules` for kinds of other packages). Requests are of the group `{group}`; a name without a group is
+Kubernetes' core. "Every kind" are these:
 
 | kind of job | with hosts files | with a time to live |
 | --- | --- | --- |
 {kinds}
 
-The rights for taking over are in no role by default: `muster rbac --take-over` prints what `MUSTER_TAKE_OVER` needs
-while it is set; in the chart `takeOver` sets both.
-
-Of a kind whose definition is not installed nothing is asked: its rights lie idle until it is.
-Where it never will be, they can be taken out of the roles.
+Rights for taking over are in no role by default (`muster rbac --take-over`; `takeOver` in the chart).
 
 {tables}
-Besides, every service asks what is served and what it may do itself; Kubernetes allows that to everybody it knows
-(`system:discovery`, `system:basic-user`).
-
-No rule names single objects: a job's are named after the job, and creating or listing has no name to compare.
-So a role lets the scaler, which writes two annotations of the launcher and runs a request's script in it, patch any pod
-in its scope and run commands in it.
-[Admission policies](tenants.md#what-musters-own-accounts-may-write) restrict that to the objects of jobs.
-Reading is restricted by roles alone, and no service may read a Secret.
-The owner references that the scheduler and the scaler write hold up the deletion of their owner.
-Where the admission plugin `OwnerReferencesPermissionEnforcement` is on, that asks for the right to update the owner's
-finalizers, and changing the owners of a request asks for the right to delete the request.
-That last one gives nothing away: who may change an object's owners can have the garbage collector delete it.
+Roles name no single objects: [admission policies](tenants.md#what-musters-own-accounts-may-write) restrict writing to
+the objects of jobs. No service may read a Secret.
+Some rights on finalizers and on the deletion of requests are for the plugin `OwnerReferencesPermissionEnforcement`.
 
 ## In one namespace
 
-`MUSTER_NAMESPACE` restricts the services to one namespace.
-Roles are enough then: `muster rbac --namespace team-a` prints them, as `deploy/rbac/namespace/` has them.
-The accounts are in another namespace, `muster` or that of `--home`: who may make a pod beside them may run it under one
-of them, so that the namespace of the jobs itself is refused.
-The definitions of our kinds belong to the whole cluster, and so does a namespace: an administrator installs the
-first and makes the second.
-
-Nodes belong to no namespace: their role says nothing of them.
-
-The services then list, watch and get in that namespace only, read only that namespace's events of the log, and hold
-leases of their own (`watcher.team-a`), so that installations for several namespaces can share a log.
-An installation for the whole cluster beside one for a namespace would act on the same jobs twice: `muster setup`
-refuses the second one.
-Claims in the definitions, which services of a whole cluster read and those of a namespace may not, keep two logs apart.
-On one log leases do: each service may read all of them, and is not ready while one of its kind with the other scope
-(`watcher` beside `watcher.team-a`) holds its own.
+`MUSTER_NAMESPACE` restricts the services to one namespace; Roles are enough then (`muster rbac --namespace team-a`,
+`deploy/rbac/namespace/`). An administrator installs the definitions and makes the namespace, and the accounts are in
+another one. Installations for several namespaces can share a log; one for the whole cluster beside another is refused.
 
 ## At the log
 
-Each service has a user at NATS, and writes as the author that it is.
-Streams and buckets are in the account `LOG`, and so is the administrator, who alone creates, changes, purges or deletes
-one of them, or deletes a message.
-Each other user is in an account of its own, which has no JetStream and reaches of `LOG` what stands here, and nothing
-else: the answer to a request stays in the account of the user who asked, so that no answer becomes an event.
-No service and no reader makes a consumer, or anything else, at the server.
-A [subscriber](events.md) makes consumers of a copy of the log, in the account `COPY`; no user is in that account.
-`subscriber-team-a` is the same with the copy of the namespace `team-a`, in the account `COPY-team-a`.
-`history` is the history service, which reads as a reader does.
+Each user at NATS is in an account of its own, without JetStream, and reaches in the account `LOG` what stands here.
+The administrator alone creates, changes, purges or deletes streams. `subscriber-team-a` is as `subscriber`, with the
+copy of `team-a`.
 
 | user | publishes to | listens to |
 | --- | --- | --- |
 {users}
 
-All of them but `subscriber`, and `audit` those of the stream `JOBS` alone, may ask these questions of JetStream:
+All but `subscriber`, and `audit` those of the stream `JOBS` alone, may ask JetStream:
 
 {questions}
 
@@ -96,7 +58,7 @@ All of them but `subscriber`, and `audit` those of the stream `JOBS` alone, may 
 
 {copied}
 
-Where the log is shared, an administrator can narrow `facts.*` and `jobs.*` to the one namespace of an installation.
+An administrator can narrow `facts.*` and `jobs.*` to one namespace.
 """
 
 

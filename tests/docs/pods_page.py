@@ -7,28 +7,20 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from shared.frameworks.pod_rules import CONTAINER, METADATA, POD, Rule
+from shared.frameworks.pod_rules import CONTAINER, METADATA, PASSED, POD, Rule
 
 PAGE = """\
 # Pod templates
 
-What becomes of each field of a pod template, in every kind of job.
-This page is written by `make pages` from `shared/frameworks/pod_rules.py`.
+What becomes of each field of a pod template, in every kind. `make pages` writes this page.
 
-- *passed on*: the pod has it as the template does.
+- *passed on*: the pod has it.
 - *set where absent*, *added to*: Muster's value stands beside yours.
-- *overridden*: Muster's value holds.
-  Where that is not what you asked for, the job is told by a Kubernetes Event with the reason `FieldIgnored`, and by its
-  condition `Created`.
-- *refused*: the job does not start; its condition `Created` has the path of the field.
+- *overridden*: Muster's value holds; if yours differs, an Event (`FieldIgnored`) and the condition `Created` say so.
+- *refused*: the job does not start; its condition `Created` has the path.
 
-A field that Kubernetes does not have is an error: a job with `nodeSelecter:` or `resources.limit:` ends with the
-reason `UnknownField` and the path before a pod or a Service is made.
-The API server has the last word: a field of a newer Kubernetes than this release knows is passed on if the API server
-knows it.
-In `metadata` of a template, where nothing but labels and annotations reaches the pods, such a field is refused at once.
-Fields of a job itself, outside of its templates, are those of its definition: `kubectl` refuses others, and the API
-server drops them for clients that do not ask for a strict validation.
+A field that Kubernetes does not have (`nodeSelecter:`) ends the job with `UnknownField` and the path. Fields of a newer
+Kubernetes are passed on if the API server knows them.
 
 ## The pod
 
@@ -68,10 +60,12 @@ def page() -> str:
 
 
 def _table(rules: Mapping[str, Rule]) -> Iterator[str]:
-    yield "| field | what becomes of it | |\n| --- | --- | --- |"
+    plain = [f"`{name}`" for name, rule in sorted(rules.items()) if rule == PASSED]
+    yield f"Passed on: {', '.join(plain)}.\n\n| field | what becomes of it | |\n| --- | --- | --- |"
     for name, rule in sorted(rules.items()):
-        note = rule.note[:1].upper() + rule.note[1:]
-        yield f"| `{name}` | {rule.treatment} | {note.removesuffix('.')}{'.' if note else ''} |"
+        if rule != PASSED:
+            note = rule.note[:1].upper() + rule.note[1:]
+            yield f"| `{name}` | {rule.treatment} | {note.removesuffix('.')}{'.' if note else ''} |"
 
 
 def main() -> None:

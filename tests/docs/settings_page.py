@@ -17,27 +17,18 @@ from shared.process.settings import Settings
 PAGE = """\
 # Settings
 
-Every process of Muster reads its settings from environment variables, once, at its start.
-The services, `muster run`, `muster setup` and the other commands share them; a variable that a process does not need
-has no effect on it.
-A wrong value ends the process with one line that names the variable.
-This page is written by `make pages` from `shared/process/settings.py`.
-
-In the Helm chart the values in [values.yaml](../deploy/helm/muster/values.yaml) set most of these variables, and
-`extraEnv` sets any other.
-[The command line](command-line.md) lists the options of each command.
+Environment variables, read once at the start; services and commands share them, and a wrong value ends the process.
+`make pages` writes this page from `shared/process/settings.py`. In the chart
+[values.yaml](../deploy/helm/muster/values.yaml) sets most, and `extraEnv` any.
+A *list* has commas; *seconds* are a number (`90`) or an ISO 8601 duration (`PT1M30S`).
 
 | variable | value | default | meaning |
 | --- | --- | --- | --- |
 {settings}
 
-A variable of `NATS_` and `KUBECONFIG` may also be written with the prefix `MUSTER_` (`MUSTER_NATS_URL`); the shorter
-name wins.
-A number of seconds may be written as it is (`90`) or as an ISO 8601 duration (`PT1M30S`).
+`NATS_…` and `KUBECONFIG` may have the prefix `MUSTER_`; the shorter name wins.
 
 ## Other variables
-
-Muster reads these too, where they are set:
 
 | variable | who reads it | meaning |
 | --- | --- | --- |
@@ -85,8 +76,8 @@ def _value(annotation: Any) -> str:
     if Path in kinds:
         return "path"
     if tuple in kinds:
-        return "words, separated by commas"
-    return {bool: "`true` or `false`", int: "number", timedelta: "seconds"}.get(annotation, "text")
+        return "list"
+    return {bool: "boolean", int: "number", timedelta: "seconds"}.get(annotation, "text")
 
 
 def _types(annotation: Any) -> Iterator[Any]:
@@ -101,7 +92,7 @@ def _default(field: FieldInfo) -> str:
         return f"`{default.total_seconds():g}`"
     if isinstance(default, bool):
         return f"`{str(default).lower()}`"
-    return f"`{default}`" if default not in (None, "", ()) else "none"
+    return f"`{default}`" if default not in (None, "", ()) else ""
 
 
 def _cell(text: str) -> str:
