@@ -79,15 +79,12 @@ async def test_every_killed_program_is_named_and_started_again(tmp_path: Path, c
 
 
 def shows_what_the_readme_shows(printed: list[str]) -> None:
-    """The lines of the sample, but for figures, ports and an order that differs from run to run."""
+    """The sample has lines of the demo, but for figures, ports and an order that differs from run to run."""
     (sample,) = re.findall(r"^```\n( +[\d.]+ s  up: .*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
     story, _, _ = sample.partition("services stopped")
     shown, told = {shape(line) for line in story.splitlines()[:-1]}, {shape(line) for line in printed}
-    # A fast step may be over before the demo looks.
-    assert [line for line in shown - told if not line.endswith(("is Created", "is Scaling"))] == []
-    ours = {line for line in told if re.match(r"N s {2}|N {2}N:", line)}
-    last = {shape(line) for line in printed if "everything stays up" in line}
-    assert [line for line in ours - shown - last if not line.endswith(("is Created", "is Scaling"))] == []
+    assert len(shown) > 9
+    assert shown - told == set()
 
 
 def shape(line: str) -> str:
