@@ -31,9 +31,9 @@ def page() -> str:
 
 
 def _part(title: str, reasons: Mapping[str, Reason]) -> Iterator[str]:
-    yield f"## {title}\n\n| reason | meaning |\n| --- | --- |"
+    yield f"## {title}\n"
     for word, reason in reasons.items():
-        yield f"| `{_places(word)}` | {_meaning(reason)}{' (*final*)' if reason.final else ''} |"
+        yield f"- `{_places(word)}`: {_meaning(reason)}{' (*final*)' if reason.final else ''}"
 
 
 def _meaning(reason: Reason) -> str:

@@ -79,9 +79,13 @@ def _table(outcomes: Sequence[Outcome]) -> str:
     diverged = Counter((outcome.plan.strike.way, outcome.plan.scenario) for outcome in struck if outcome.faults)
     lines = ["| a call meets | " + " | ".join(SCENARIOS) + " |", "|---" * (len(SCENARIOS) + 1) + "|"]
     for way in WAYS:
-        cells = (f"{ran[way, of]}, {diverged[way, of]} diverge" if ran[way, of] else "" for of in SCENARIOS)
+        cells = (_cell(ran[way, of], diverged[way, of]) for of in SCENARIOS)
         lines.append(f"| {way} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _cell(ran: int, diverged: int) -> str:
+    return f"{ran or ''}{f' ({diverged} diverge)' if diverged else ''}"
 
 
 def _summary(outcomes: Sequence[Outcome], seconds: float) -> str:

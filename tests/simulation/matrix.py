@@ -132,13 +132,17 @@ def main(words: Sequence[str] | None = None) -> int:
     return 1 if failing else 0
 
 
+def _fail(number: int) -> str:
+    return f" ({number} fail)" if number else ""
+
+
 def _table(ran: Mapping[tuple[str, str], int], failing: Sequence[tuple[Cell, Outcome]]) -> str:
     """How many cells of each protocol were broken in each way, and how many of them fail."""
     broken = Counter((cell.protocol, cell.how) for cell, _ in failing)
     ways = sorted({how for _, how in ran}, key=lambda how: (how.count("+"), how))
     lines = ["| broken by | " + " | ".join(PROTOCOLS) + " |", "|---" * (len(PROTOCOLS) + 1) + "|"]
     for how in ways:
-        cells = (f"{ran[of, how]}, {broken[of, how]} fail" if ran.get((of, how)) else "" for of in PROTOCOLS)
+        cells = (f"{ran.get((of, how)) or ''}{_fail(broken[of, how])}" for of in PROTOCOLS)
         lines.append(f"| {how} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
