@@ -249,13 +249,13 @@ def page() -> str:
 
 
 def _of(author: Author) -> Iterator[str]:
-    yield f"### {author}\n\n| type | meaning | for example |\n| --- | --- | --- |"
+    yield f"### {author}\n"
     for tag, kind in KINDS.items():
         if author in AUTHORS[kind]:
             fact = " F" if kind in FACTS else ""
             (example,) = (each for each in EXAMPLES if type(each) is kind)
-            body = msgspec.json.encode(example).decode().replace("|", "\\|")
-            yield f"| [`{tag}`](schemas/{tag}.json){fact} | {summary(tag)} | `{body}` |"
+            body = msgspec.json.encode(example).decode()
+            yield f"- [`{tag}`](schemas/{tag}.json){fact}: {summary(tag)}  \n  `{body}`"
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROWS = re.findall(r"^\| (\*\*.*?) \| (.*) \|$", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
+ROWS = re.findall(r"^- (\*\*.*?): (.*)$", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
 WORDS = [word for first, _ in ROWS for word in re.findall(r"\*\*([^*]+)\*\*", first)]
 PACKAGES = ("services", "shared", "muster", "devcluster")
 
