@@ -24,7 +24,7 @@ from typing import Any, Self
 import msgspec
 
 from shared.errors import Refused, Transient
-from shared.eventlog.account import ACCOUNT, ADMIN, USERS, accounts
+from shared.eventlog.account import ADMIN, USERS, accounts
 from shared.ports import HOST, free_port
 from shared.private import write_private
 
@@ -143,7 +143,6 @@ class NatsServer:
         """Start the server without waiting, in a thread that lives as long as the server."""
         # Linux sends the parent-death signal when the parent's thread ends, too.
         self.directory.mkdir(parents=True, exist_ok=True)
-        _move_to_account(self.directory / "store" / "jetstream")
         if self._kept:
             # Subscribers may have been added meanwhile.
             own = {user: password for user, password in self.users.items() if user in USERS}
@@ -267,13 +266,6 @@ def _running(directory: Path) -> int:
                 return pid
     words = f"no NATS server of `muster run` or `muster demo` runs on the folder {directory}"
     raise Refused(f"{words}; start it, or name its folder with --data", reason="NotRunning")
-
-
-def _move_to_account(store: Path) -> None:
-    """Give the streams of release 0.1, which had no accounts, to the log's account; they keep all of their events."""
-    before, now = store / "$G", store / ACCOUNT
-    if before.exists() and not now.exists():
-        before.rename(now)
 
 
 def _kept_port(directory: Path) -> int:

@@ -1,8 +1,5 @@
 """An event in a NATS message: the CloudEvents binding in binary mode, and Muster's own headers.
 
-Release 0.1 wrote a bare `ce-type`, the author as `ce-source`, `content-type` and no `ce-subject`; of the CloudEvents
-headers only the id and the time are read here, which were the same then.
-
 Pure.  Headers are written as a dict and read from raw bytes: a generic parse of some twelve headers would cost more
 than all other work of a reader for an event.
 """

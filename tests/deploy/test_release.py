@@ -15,7 +15,6 @@ from cryptography import x509
 
 from devcluster.cluster import ADMIN
 from devcluster.controlplane import ControlPlane
-from shared.eventlog.account import USERS
 from tests.crds.kubectl import kubectl
 from tests.deploy.charts import require_helm
 from tests.deploy.rendering import CHART
@@ -103,20 +102,6 @@ async def test_the_number_of_servers_that_keep_a_log_is_not_changed(release: Rel
         await release.kubectl("wait", "--for=delete", "persistentvolumeclaims", "--all", "--timeout=60s")
 
 
-async def test_the_passwords_of_release_01_are_kept_in_a_secret_for_each_user(release: Release) -> None:
-    users = (*USERS, "route")
-    old = {"kind": "Secret", "apiVersion": "v1", "metadata": {"name": f"{release.name}-nats-users"}}
-    await release.kubectl("create", "namespace", release.name)
-    await release.kubectl("apply", "-f", "-", given=json.dumps({**old, "stringData": {user: user for user in users}}))
-    for again in (release.install, release.upgrade):
-        await again()
-        for user in users:
-            path = f"jsonpath={{.data.{user}}}"
-            told = await release.kubectl("get", "secret", f"{release.name}-nats-{user}", "-o", path)
-            assert b64decode(told).decode() == user
-        await release.kubectl("delete", "secret", f"{release.name}-nats-users", "--ignore-not-found")
-
-
 async def test_an_upgrade_signs_another_certificate_with_the_authority_that_is_there(release: Release) -> None:
     made = []
     for again in (release.install, release.upgrade):
@@ -144,17 +129,6 @@ async def test_three_servers_that_run_are_not_changed_to_tls(release: Release) -
     (command,) = re.findall(r"`kubectl (.*?)`", refused.complaint)
     await release.kubectl(*command.split())
     await release.upgrade("--set", "nats.replicas=3", "--force-conflicts")
-
-
-async def test_three_servers_with_a_log_of_release_01_are_not_upgraded(release: Release) -> None:
-    done = await release.install("--set", "nats.replicas=3")
-    assert not done.code, done.complaint
-    await release.upgrade("--set", "nats.replicas=3,replicas=2")
-    users = json.dumps({"data": {"nats.conf": "authorization { users: [] }"}})
-    await release.kubectl("patch", "configmap", f"{release.name}-nats", "--type=merge", "--patch", users)
-    refused = await release.helm("upgrade", release.name, str(CHART), "--set", "nats.replicas=3")
-    assert refused.code
-    assert "the log on these three servers is of release 0.1" in refused.complaint
 
 
 async def test_a_volume_that_was_kept_is_taken_up_by_as_many_servers(release: Release) -> None:

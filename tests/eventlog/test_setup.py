@@ -14,7 +14,7 @@ from shared.eventlog.connection import Connection
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import LOG_CONFIG, set_up
 from shared.eventlog.streams import StreamInfo
-from tests.kit.nats import NatsCluster, a_decision, connected, old_release, read_to_end
+from tests.kit.nats import NatsCluster, a_decision, connected, read_to_end
 
 pytestmark = pytest.mark.nats
 
@@ -79,20 +79,6 @@ async def test_what_concerns_new_messages_alone_is_mended(tmp_path: Path):
         ]
         assert found.differences == ()
         assert (await set_up(server.url, password=server.users["admin"])).grown == ()
-
-
-async def test_the_streams_of_release_01_get_their_bounds(tmp_path: Path):
-    async with old_release(tmp_path / "store") as url:
-        made = await set_up(url)
-        assert [sentence.partition(" is ")[0] for sentence in made.grown] == [
-            "JOBS: max_msg_size",
-            "JOBS: republish",
-            "KV_LEASES: max_bytes",
-            "KV_LEASES: max_msg_size",
-            "KV_HEADS: max_bytes",
-            "KV_HEADS: max_msg_size",
-        ]
-        assert (await set_up(url)).grown == ()
 
 
 async def test_what_would_lose_history_is_an_error(tmp_path: Path):

@@ -57,21 +57,6 @@ def test_what_was_written_is_read():
     assert (event.basis, event.optional, event.body) == ("7:abc", True, b"{}")
 
 
-def test_the_headers_of_release_01_are_read():
-    old = {
-        "ce-id": "e-1",
-        "ce-time": ENTRY.time,
-        "Muster-Basis": "7:abc",
-        "Muster-Optional": "true",
-        "ce-specversion": "1.0",
-        "ce-type": "SlotsAssigned",
-        "ce-source": "scheduler",
-        "content-type": "application/json",
-        "Nats-Msg-Id": "e-1",
-    }
-    assert wire.stored(9, ENTRY.subject, raw(old), b"{}") == wire.stored(9, ENTRY.subject, raw(headers()), b"{}")
-
-
 def test_a_message_of_someone_else_has_empty_fields():
     event = wire.stored(9, "jobs.a.b.c.d.E", b"", b"hello")
     assert (event.event_id, event.time, event.basis, event.optional) == ("", "", "", False)

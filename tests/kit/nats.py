@@ -1,7 +1,6 @@
 """Real NATS servers for tests: one that is shared, ones to break, and clusters of three."""
 
 import asyncio
-import json
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -10,15 +9,13 @@ from typing import Any, Self, TypeVar
 
 import pytest
 
-from devcluster.child import Child
 from shared.errors import Transient
-from shared.eventlog import Entry, EventLog, Stored, api
+from shared.eventlog import Entry, EventLog, Stored
 from shared.eventlog.connection import Connection
 from shared.eventlog.durability import look
 from shared.eventlog.jetstream import JetStreamEventLog
-from shared.eventlog.server import NatsServer, _program
-from shared.eventlog.setup import STREAMS, set_up
-from shared.eventlog.streams import StreamInfo
+from shared.eventlog.server import NatsServer
+from shared.eventlog.setup import set_up
 from shared.eventlog.tls import Tls
 from shared.ports import HOST, free_port
 
@@ -106,47 +103,6 @@ async def a_server(directory: Path) -> AsyncIterator[NatsServer]:
     async with NatsServer(directory) as server:
         await set_up(server.url, password=server.users["admin"])
         yield server
-
-
-@asynccontextmanager
-async def old_release(*stores: Path) -> AsyncIterator[str]:
-    """A server with each store, whose streams are in no account, as those of release 0.1, with a log that is set up.
-
-    Yields their addresses.
-    """
-    routes = {f"n{number}": free_port() for number in range(len(stores))}
-    ports = [free_port() for _ in stores]
-    servers = []
-    for store, port, name in zip(stores, ports, routes, strict=True):
-        folder = store.parent
-        folder.mkdir(parents=True, exist_ok=True)
-        settings = {"host": HOST, "port": port, "jetstream": {"store_dir": str(store), "sync_interval": "always"}}
-        cluster = {"server_name": name, "cluster": _cluster(name, routes)} if len(stores) > 1 else {}
-        (folder / "old.conf").write_text(json.dumps(settings | cluster))
-        servers.append(Child("NATS", [_program(), "--config", str(folder / "old.conf")], folder / "old.log", {}))
-    try:
-        for server in servers:
-            server.start()
-        url = ",".join(f"nats://{HOST}:{port}" for port in ports)
-        await set_up(url, replicas=len(stores))
-        await _without_bounds(url)
-        yield url
-    finally:
-        for server in servers:
-            if server.running:
-                await server.stop()
-
-
-async def _without_bounds(url: str) -> None:
-    """The streams as release 0.1 made them: nothing bounds them, and no event is published again."""
-    connection = await Connection.open(url, name="old", user="", password="")
-    try:
-        for stream in STREAMS:
-            config = (await api.stream_info(connection, stream)).config
-            old = config | {"max_bytes": -1, "max_msg_size": -1, "republish": None}
-            await api.call(connection, f"STREAM.UPDATE.{stream}", old, StreamInfo)
-    finally:
-        await connection.close()
 
 
 @asynccontextmanager
