@@ -21,8 +21,6 @@ class Reason(msgspec.Struct, frozen=True):
     """The sentence of a condition, with places for values; empty where `sentence` says as much."""
     final: bool = False
     """Neither time nor another try changes it: a person has to."""
-    since: str = "0.1"
-    """The first release that says it."""
 
 
 BELOW_MINIMUM = "BelowMinimum"
@@ -69,18 +67,13 @@ PHASES = {
     "{kind}Deleting": Reason(
         "the job is being deleted",
         "the job was deleted, and its finalizers keep it ({finalizers}); its pods stay until it is gone",
-        since="0.2",
     ),
-    OVERTAKEN: Reason("a newer edit asks for fewer workers", final=FINAL, since="0.2"),
-    "OverBudget": Reason(
-        "the namespace has more new jobs a minute than it may; this one waits for its turn", since="0.2"
-    ),
-    "ManyStarting": Reason("many jobs are being made; this one waits for its turn", since="0.2"),
-    "TrainingRuntimeNotFound": Reason(
-        "the runtime that the job names is not there; the job begins when it comes", since="0.2"
-    ),
-    "FieldIgnored": Reason("a field of the spec has no effect", "{field} {effect}: {instead}", since="0.2"),
-    "{kind}Suspending": Reason("the job is being suspended: its pods are deleted", since="0.2"),
+    OVERTAKEN: Reason("a newer edit asks for fewer workers", final=FINAL),
+    "OverBudget": Reason("the namespace has more new jobs a minute than it may; this one waits for its turn"),
+    "ManyStarting": Reason("many jobs are being made; this one waits for its turn"),
+    "TrainingRuntimeNotFound": Reason("the runtime that the job names is not there; the job begins when it comes"),
+    "FieldIgnored": Reason("a field of the spec has no effect", "{field} {effect}: {instead}"),
+    "{kind}Suspending": Reason("the job is being suspended: its pods are deleted"),
     "{kind}Suspended": Reason("the job is suspended"),
     "{kind}Resumed": Reason("the job is resumed"),
     "{kind}Restarting": Reason("another attempt is due"),
@@ -93,7 +86,7 @@ PHASES = {
     "ScalingOutSucceeded": Reason("the job has more workers"),
     "ScalingInFailed": Reason("the job keeps its size"),
     "ScalingOutFailed": Reason("the job does not have the workers that were asked for"),
-    SIZE_NOT_WRITTEN: Reason("the resource has not the size to which scale requests led yet", since="0.2"),
+    SIZE_NOT_WRITTEN: Reason("the resource has not the size to which scale requests led yet"),
     PODS_MISSING: Reason("pods are not created yet"),
     PODS_TERMINATING: Reason("pods are being deleted"),
     "RestartRequested": Reason("a person asked for a restart", "a person asked for it"),
@@ -109,14 +102,14 @@ STEPS = {
     "JobCreated": Reason("the first attempt begins"),
     JOB_RESTARTED: Reason("the next attempt begins"),
     "JobRestarting": Reason("the attempt is over"),
-    "JobSuspending": Reason("the job is being suspended", since="0.2"),
+    "JobSuspending": Reason("the job is being suspended"),
     JOB_SUSPENDED: Reason("the job is suspended"),
     "Resumed": Reason("the job is resumed"),
     "WorkersReady": Reason("the workers are Ready"),
     "WorkersReplaced": Reason("other workers take the place of lost ones"),
-    "NoWorkerLeft": Reason("no worker needs the rendezvous any more", since="0.2"),
+    "NoWorkerLeft": Reason("no worker needs the rendezvous any more"),
     "PodsReplaced": Reason("lost pods are made again under their names"),
-    "BeforeTheStart": Reason("the job had not started when a smaller size was asked for", since="0.2"),
+    "BeforeTheStart": Reason("the job had not started when a smaller size was asked for"),
     "Drained": Reason("the launcher no longer uses the leaving workers"),
     "DrainTimed": Reason("the drain time passed, and the launcher cannot be asked"),
     "DrainForced": Reason("the timeout of the request passed while the launcher used the leaving workers"),
@@ -140,7 +133,6 @@ ENDS = {
     LAUNCHER_UNSCHEDULABLE: Reason(
         "the launcher found no node while its workers held theirs",
         "the launcher found no node for {seconds} s while {held} held theirs; they are given back",
-        since="0.2",
     ),
     LAUNCHER_NEVER_PLACED: Reason(
         "many attempts in a row found no node for the launcher",
@@ -148,7 +140,6 @@ ENDS = {
         "theirs; a node has to fit its requests, selectors and tolerations, and where room comes later a queue or "
         "schedulingTimeoutSeconds waits for it",
         FINAL,
-        since="0.2",
     ),
     "LauncherLost": Reason("the launcher went before its end was seen"),
     SCHEDULING_TIMEOUT: Reason(
@@ -174,8 +165,8 @@ PODS = {
     "ImagePullBackOff": Reason("its image cannot be pulled"),
     ENDED_BY_KUBELET: Reason("its kubelet ends it, and has not said why yet", since="0.2"),
     INIT_CONTAINER_FAILED: Reason("a container that has to end before the training began failed"),
-    "NodeNotReady": Reason("its node is not ready, and may come back", since="0.2"),
-    "NodeUnreachable": Reason("its node is unreachable, and may come back", since="0.2"),
+    "NodeNotReady": Reason("its node is not ready, and may come back"),
+    "NodeUnreachable": Reason("its node is unreachable, and may come back"),
     "OOMKilled": Reason("it used more memory than it may"),
     "RegistryUnavailable": Reason("the registry of its image does not answer"),
     "RunContainerError": Reason("its container cannot be started"),
@@ -201,7 +192,7 @@ DISRUPTIONS = {
     "NodeTainted": Reason("it has a taint that counts as its end"),
     "NodeTerminating": Reason("its machine is taken back"),
     "PreemptionByScheduler": Reason("a more important pod needs its room"),
-    RENDEZVOUS_LOST: Reason("it ended because the store of its elastic group was lost, or not there yet", since="0.2"),
+    RENDEZVOUS_LOST: Reason("it ended because the store of its elastic group was lost, or not there yet"),
     "ScheduledMaintenance": Reason("its machine is maintained"),
     "SpotInterruption": Reason("its machine is taken back"),
     BY_KUBELET: Reason("its node runs short of resources, or shuts down"),
@@ -211,7 +202,7 @@ DISRUPTIONS = {
 FRAMEWORK_FAILED = "FrameworkFailed"
 
 REFUSALS = {
-    "Denied": Reason("an admission policy or a webhook stands against it; it is tried again", since="0.2"),
+    "Denied": Reason("an admission policy or a webhook stands against it; it is tried again"),
     FRAMEWORK_FAILED: Reason("the package of this kind of job failed, or gave a wrong answer"),
     "Forbidden": Reason("a right, a quota or an admission policy stands against it"),
     "Invalid": Reason("the API server does not take the object as it is", final=FINAL),
@@ -219,19 +210,17 @@ REFUSALS = {
         "an object of the job lacks Muster's labels: they were changed, or another operator made it"
     ),
     "NameConflict": Reason("an object of another owner has the name"),
-    NAME_HELD: Reason("an object that is still being deleted has the name", since="0.2"),
+    NAME_HELD: Reason("an object that is still being deleted has the name"),
     "NamespaceTerminating": Reason("the namespace is being deleted"),
-    "NotAsked": Reason("the resource does not ask for what the log says it does", since="0.2"),
-    "NoPriorityClass": Reason("there is no WorkloadPriorityClass of the name in the job's label", since="0.2"),
-    NO_SCALE: Reason("the definition of this kind of job has no scale subresource", final=FINAL, since="0.2"),
-    NOT_OURS: Reason("an object that the log calls the job's is not, by its controller and labels", since="0.2"),
+    "NotAsked": Reason("the resource does not ask for what the log says it does"),
+    "NoPriorityClass": Reason("there is no WorkloadPriorityClass of the name in the job's label"),
+    NO_SCALE: Reason("the definition of this kind of job has no scale subresource", final=FINAL),
+    NOT_OURS: Reason("an object that the log calls the job's is not, by its controller and labels"),
     "QuotaExceeded": Reason("the namespace's quota is used up"),
-    RUNTIME_CHANGED: Reason(
-        "the runtime of the job was changed or deleted, and the job's copy of it is not there", since="0.2"
-    ),
-    UNKNOWN_FIELD: Reason("a pod template has a field that the API server does not know", final=FINAL, since="0.2"),
-    SSH_OFF: Reason("the job needs ssh keys, which are switched off in this cluster", since="0.2"),
-    "WebhookFailed": Reason("a webhook that the API server asks first does not answer", since="0.2"),
+    RUNTIME_CHANGED: Reason("the runtime of the job was changed or deleted, and the job's copy of it is not there"),
+    UNKNOWN_FIELD: Reason("a pod template has a field that the API server does not know", final=FINAL),
+    SSH_OFF: Reason("the job needs ssh keys, which are switched off in this cluster"),
+    "WebhookFailed": Reason("a webhook that the API server asks first does not answer"),
 }
 """Why the API server, or Muster itself, did not carry out an effect."""
 
@@ -248,7 +237,6 @@ REQUESTS = {
         "podNames names a worker that leaves anyway: its node is about to go",
         "podNames names {pod}, which is being replaced, because its node is about to go; name another of {workers}",
         FINAL,
-        since="0.2",
     ),
     BELOW_MINIMUM: Reason(
         "the job would have fewer workers than minReplicas",
@@ -257,9 +245,7 @@ REQUESTS = {
     ),
     "CannotExecute": Reason("no command can be run in the launcher", final=FINAL),
     DEADLINE_EXCEEDED: Reason("the timeout passed first; what was begun was taken back", final=FINAL),
-    EXEC_OFF: Reason(
-        "commands in launchers are switched off in this cluster; leave the script out", final=FINAL, since="0.2"
-    ),
+    EXEC_OFF: Reason("commands in launchers are switched off in this cluster; leave the script out", final=FINAL),
     "HistoryLost": Reason("it was under way in a history that was lost", final=FINAL),
     HOSTS_NOT_WRITTEN: Reason("the hosts files were not in place within the timeout", final=FINAL),
     "InvalidEnvironment": Reason("a value of its environment is not in the request", final=FINAL),
@@ -281,12 +267,10 @@ REQUESTS = {
     "NotElastic": Reason(
         "jobs of this kind keep the number of workers that they began with; suspend the job to change it", final=FINAL
     ),
-    NOT_OURS: Reason("the launcher is not this job's by its controller and labels", final=FINAL, since="0.2"),
+    NOT_OURS: Reason("the launcher is not this job's by its controller and labels", final=FINAL),
     "NothingToAdd": Reason("it asks for no worker", final=FINAL),
     "NothingToDelete": Reason("there is no worker to delete", final=FINAL),
-    "OverBudget": Reason(
-        "the namespace has more new requests a minute than it may; this one waits for its turn", since="0.2"
-    ),
+    "OverBudget": Reason("the namespace has more new requests a minute than it may; this one waits for its turn"),
     "OwnedByAnother": Reason("the request belongs to another controller", final=FINAL),
     "RequestChanged": Reason("it was changed after it had been accepted, and its script was not run", final=FINAL),
     REQUEST_DELETED: Reason("the request was deleted", final=FINAL),
@@ -299,7 +283,7 @@ REQUESTS = {
     "TooLong": Reason("the launcher has more processes than can be read"),
     "Unreachable": Reason("the API server did not answer in time, and the script was not run", final=FINAL),
     WORKER_FAILED: Reason("a new worker ended before all were Ready; all of them were taken back", final=FINAL),
-    WAITS_FOR_QUOTA: Reason("the job's queue has not admitted the size that it asks for yet", since="0.2"),
+    WAITS_FOR_QUOTA: Reason("the job's queue has not admitted the size that it asks for yet"),
     "WorkersNotGone": Reason(
         "the workers left the hosts files, and the deletion of their pods was not seen within the timeout", final=FINAL
     ),
@@ -309,11 +293,11 @@ REQUESTS = {
 HISTORIES = {
     "BeyondTheEnd": Reason("the head lies behind the end of this log", final=FINAL),
     "BrokenInvariant": Reason("a service failed on the job: an error in Muster", final=FINAL),
-    "Disowned": Reason("an administrator disowned an event that this release counts", final=FINAL, since="0.2"),
+    "Disowned": Reason("an administrator disowned an event that this release counts", final=FINAL),
     "ForeignEvent": Reason("an event has an author who may not write it", final=FINAL),
     "HashMismatch": Reason("the log has another event where the head points", final=FINAL),
     "HistoryBroken": Reason("the log does not lead to the head in the resource or the checkpoint", final=FINAL),
-    "HistoryDisputed": Reason("the resource shows another head than log and checkpoint", final=FINAL, since="0.2"),
+    "HistoryDisputed": Reason("the resource shows another head than log and checkpoint", final=FINAL),
     "HistoryLost": Reason("the log has no event of a job that has a past", final=FINAL),
     "MalformedEvent": Reason("an event cannot be read", final=FINAL),
     "NotConfirmed": Reason("a decision was taken on an event that this history lacks", final=FINAL),
