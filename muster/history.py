@@ -152,8 +152,7 @@ async def annotate(cluster: Cluster, target: Target, job: Job, kinds: Kinds) -> 
     doubt = job.integrity.doubt
     if doubt is None:
         raise fail(f"the history of {target.label} is not in doubt; there is nothing to accept")
-    # Release 0.1 recorded a `HistoryBroken` without the kind of the job.
-    kind = kinds.seen(job).resource if job.kind else target.resource
+    kind = kinds.seen(job).resource
     resource = await cluster.get(kind, job.key.namespace, job.key.name)
     if resource is None or resource.metadata.uid != job.key.uid:
         raise fail(f"no {kind.kind} {job.key} with the uid {job.key.uid}")

@@ -123,7 +123,7 @@ def said_of(lost: Lost) -> str:
 
 
 def attributes_of(event: Delivered) -> dict[str, str]:
-    """The CloudEvents attributes of an event but for `datacontenttype`; events of release 0.1 have the same."""
+    """The CloudEvents attributes of an event but for `datacontenttype`."""
     stored, subject = event.stored, Subject.parse(event.stored.subject)
     found = {
         "specversion": "1.0",

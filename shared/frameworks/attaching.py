@@ -137,7 +137,7 @@ def mount_keys(
     shares = not own and not theirs
     pins = own and folder.endswith("/.ssh") and _takes_host_key(workers)
     if launches or shares:
-        # The pods of an attempt with an older Secret go on as they began.
+        # The pods of an attempt that was taken over go on as they began.
         files = _PINNED if pins and f"{folder}/{naming.KNOWN_HOSTS}/" not in taken else _OF_LAUNCHER
     else:
         files = _OF_WORKER if own else _OF_WORKER_OF_OTHER_KEYS

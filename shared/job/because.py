@@ -1,7 +1,7 @@
 """`because`: the earlier event that made a decision, found in the state before the decision.  Pure.
 
 The newest event for which a decision waited made it; so each function here yields the possible causes.
-The runtime writes the cause into each decision; `muster why` finds it for decisions of release 0.1, which have none.
+The runtime writes the cause into each decision; `muster why` finds the slot that counts besides.
 """
 
 from collections.abc import Iterable, Iterator

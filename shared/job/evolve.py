@@ -27,7 +27,7 @@ from shared.job.evolve_pods import (
 )
 from shared.job.integrity import evolved
 from shared.job.membership import Members
-from shared.job.naming import config_name, older_secret_name
+from shared.job.naming import config_name
 from shared.job.reasons import NAME_HELD
 from shared.job.spec import JobSpec, Wishes, going_on
 from shared.job.state import Job, Phase, Refusal, no_longer_refused, refusal_key, with_attempt, without
@@ -72,10 +72,7 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
             )
         case watcher.JobGone():
             # `muster history accept` annotates the resource, and that is gone.
-            # The garbage collector deletes the Secret of release 0.1, and no watch shows that.
-            children = {known: child for known, child in job.children.items() if child.kind != "Secret"}
-            integrity = replace(job.integrity, doubt=None)
-            return replace(job, gone=job.gone or at.sequence, integrity=integrity, children=children)
+            return replace(job, gone=job.gone or at.sequence, integrity=replace(job.integrity, doubt=None))
         case watcher.JobOfAnother():
             return replace(_of_kind(job, event), another=True, obstacle=event.obstacle)
         case watcher.JobAdopted():
@@ -139,10 +136,7 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
             return _finished(job, "Failed", event, at)
         case scheduler.SecretMade():
             refusals = no_longer_refused(job.refusals, ("CreateSecret",))
-            # From here on no attempt begins with the Secret of release 0.1.
-            children = without(job.children, ("Secret", older_secret_name(job.key.name)))
-            secrets = {**job.secrets, event.attempt: event.uid}
-            return replace(job, secrets=secrets, refusals=refusals, children=children)
+            return replace(job, secrets={**job.secrets, event.attempt: event.uid}, refusals=refusals)
         case scheduler.SecretGone():
             refusals = no_longer_refused(job.refusals, ("DeleteSecret",))
             return replace(job, secrets=without(job.secrets, event.attempt), refusals=refusals)
@@ -150,7 +144,7 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
             return replace(job, expired=True)
         case watcher.HistoryBroken():
             return replace(_of_kind(job, event), integrity=evolved(job.integrity, event, at))
-        case watcher.HistoryDisputed() | watcher.HeadForged() | watcher.HistoryAccepted():
+        case watcher.HistoryDisputed() | watcher.HistoryAccepted():
             return replace(job, integrity=evolved(job.integrity, event, at))
         case watcher.DisruptionNoticed():
             return noticed(job, event, at)
@@ -169,9 +163,8 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
             return job
 
 
-def _suspended(job: Job, event: status.Paused, at: At) -> Job:
-    job = attempts.suspended(job, event, at)
-    return requests.settled_by_pause(job) if event.settles else job
+def _suspended(job: Job, event: status.JobSuspending | status.JobSuspended, at: At) -> Job:
+    return requests.settled_by_pause(attempts.suspended(job, event, at))
 
 
 def _of_kind(job: Job, event: watcher.JobOfAnother | watcher.HistoryBroken) -> Job:
@@ -289,7 +282,6 @@ def _sentence(event: watcher.JobObserved | watcher.ScaleRequested) -> str:
 
 _MADE_BY = {
     "Service": ("CreateService",),
-    "Secret": ("CreateSecret",),
     "ConfigMap": ("WriteHosts",),
     "Workload": ("WriteWorkload", "ShrinkWorkload", "ReturnQuota", "ReadyWorkload", "FinishWorkload"),
 }

@@ -10,7 +10,7 @@ from shared.job.conditions import no_longer
 from shared.job.events.event import At
 from shared.job.events.scaler import WorkersReleased
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
-from shared.job.events.status import JobCreated, JobRestarting, Paused
+from shared.job.events.status import JobCreated, JobRestarting, JobSuspended, JobSuspending
 from shared.job.events.watcher import JobAdopted
 from shared.job.evolve_pods import pods_already_seen
 from shared.job.evolve_requests import released, spoiling, with_edit, with_request
@@ -132,7 +132,7 @@ def _with_drained(job: Job, event: WorkersReleased) -> Job:
     return replace(job, drained=job.drained | [pod.uid for pod in job.pods.values() if pod.slot in slots])
 
 
-def interrupted(job: Job, event: JobRestarting | Paused | JobAdopted, at: At) -> Job:
+def interrupted(job: Job, event: JobRestarting | JobSuspending | JobSuspended | JobAdopted, at: At) -> Job:
     """The conditions of the interrupted attempt become false."""
     conditions = job.conditions
     for kind in ("Running", "Scaling", "Restarting", *MILESTONES):
@@ -140,7 +140,7 @@ def interrupted(job: Job, event: JobRestarting | Paused | JobAdopted, at: At) ->
     return replace(with_attempt(job, below_minimum=0), conditions=conditions, restart_wanted=0)
 
 
-def suspended(job: Job, event: Paused, at: At) -> Job:
+def suspended(job: Job, event: JobSuspending | JobSuspended, at: At) -> Job:
     """The pods are deleted, or gone; conditions that `JobSuspending` made false get the reason of `JobSuspended`."""
     job = interrupted(job, event, at)
     pausing = next((known.reason for known in job.conditions if known.type == "Suspending" and known.status), "")

@@ -10,7 +10,7 @@ import msgspec
 
 from shared.job.chain import Head, checkpoint_of, shown_in
 from shared.job.events.event import At
-from shared.job.events.watcher import HeadForged, HistoryAccepted, HistoryBroken, HistoryDisputed
+from shared.job.events.watcher import HistoryAccepted, HistoryBroken, HistoryDisputed
 
 replace = msgspec.structs.replace
 
@@ -55,7 +55,7 @@ class Integrity(msgspec.Struct, frozen=True, gc=False):
     accepted: tuple[Head, ...] = ()
     """Accepted heads, in the order of their acceptance: none of them raises a doubt again."""
     repair: int = 0
-    """The sequence at which a foreign head was noticed or accepted; the status service replaces it in the resource."""
+    """The sequence at which a foreign head was accepted; the status service replaces it in the resource."""
 
     @property
     def word(self) -> Literal["HistoryBroken", "HistoryDisputed"] | None:
@@ -76,17 +76,13 @@ class Integrity(msgspec.Struct, frozen=True, gc=False):
         return shown is None or shown == own or shown.sequence < own.sequence or shown in self.accepted
 
 
-def evolved(
-    known: Integrity, event: HistoryBroken | HistoryDisputed | HeadForged | HistoryAccepted, at: At
-) -> Integrity:
+def evolved(known: Integrity, event: HistoryBroken | HistoryDisputed | HistoryAccepted, at: At) -> Integrity:
     """The integrity after one more event about it."""
     match event:
         case HistoryBroken():
             return _doubted(known, Broken(event.log, Head(event.sequence, event.hash), event.reason))
         case HistoryDisputed():
             return _doubted(known, Disputed(event.theirs, event.ours))
-        case HeadForged():
-            return replace(known, repair=at.sequence)
         case HistoryAccepted():
             head = Head(event.sequence, event.hash)
             settled = known.doubt is not None and known.doubt.head == head

@@ -5,6 +5,7 @@
 
 import msgspec
 
+from shared.job import text
 from shared.job.conditions import holds, with_condition
 from shared.job.events.event import At
 from shared.job.state import Job
@@ -25,7 +26,7 @@ def with_milestones(job: Job, at: At) -> Job:
     together = job.spec is not None and not job.spec.has_launcher
     workers = job.attempt.slots if together else job.attempt.workers
     if workers and not holds(conditions, "WorkersReady"):
-        message = f"{len(workers)} {'pods' if together else 'workers'}"
+        message = text.counted(len(workers), "pod" if together else "worker")
         # The look at each slot comes once there can be a pod in it.
         pods = job.by_slot() if len(job.pods) >= len(workers) else {}
         views = [pods[slot] for slot in workers if slot in pods]

@@ -118,8 +118,8 @@ def secret_name(key: JobKey, attempt: int) -> str:
     return f"{key.name}-ssh-{key.uid}-{attempt}"
 
 
-def older_secret_name(job: str) -> str:
-    """The name of the Secret that et-operator and release 0.1 made, one for all attempts of a job."""
+def shared_secret_name(job: str) -> str:
+    """The name of the Secret that et-operator made, one for all attempts of a job."""
     return job
 
 

@@ -74,7 +74,7 @@ class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     node: str = ""
     deleting: bool = False
     grace: int = 0
-    """The grace period of its deletion in seconds; 0 before its deletion, and in events of release 0.1."""
+    """The grace period of its deletion in seconds; 0 before its deletion."""
     disruption: str = ""
     """The reason of its `DisruptionTarget` condition."""
     hosts: int = 0
@@ -91,7 +91,7 @@ class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     restarts: int = 0
     """How often the kubelet restarted the training container in place; this counts against no limit."""
     finalizers: tuple[str, ...] = ()
-    """Those that keep it once it is being deleted, at most ten; none in events of release 0.1."""
+    """Those that keep it once it is being deleted, at most ten."""
     runs_again: int = 0
     """How often the kubelet restarted the containers that crashed beside the training, once all of them run again; in
     the log those restarts that are well since long."""
@@ -239,7 +239,7 @@ class WorkloadView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class ChildView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A Service, ConfigMap, Secret, RBAC object or Workload under one of the job's names."""
+    """A Service, ConfigMap, RBAC object or Workload under one of the job's names."""
 
     kind: str
     name: str

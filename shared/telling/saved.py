@@ -15,10 +15,7 @@ class SavedEvent(msgspec.Struct):
     event_id: str
     time: str
     body: msgspec.Raw
-    """The stored bytes, because the chain's hashes cover them.
-
-    It is a string if the body is not an object on one line, and in files of 0.1.0.
-    """
+    """The stored bytes, because the chain's hashes cover them; a string if the body is not an object on one line."""
     basis: str = ""
     optional: bool = False
 

@@ -42,8 +42,8 @@ class Shown(msgspec.Struct, frozen=True, rename="camel"):
     gone: bool
     note: str
     status: dict[str, Any]
-    began: str = ""
-    """When its first event was recorded; empty from a history service of an earlier release."""
+    began: str
+    """When its first event was recorded."""
 
     @classmethod
     def of(cls, history: History, kinds: Kinds) -> "Shown":

@@ -338,7 +338,7 @@ def test_keys_of_the_users_own_are_mounted_instead(role: str, files: list[str]) 
 
 
 @pytest.mark.parametrize("role", [LAUNCHER, WORKER])
-def test_pods_of_an_attempt_with_an_older_secret_go_on_as_they_began(role: str) -> None:
+def test_pods_of_an_attempt_that_was_taken_over_go_on_as_they_began(role: str) -> None:
     found, (volume,) = keys(pod_for(custom(training_job()), Slot(0, role, 0), ssh_secret="resnet"))
     assert found == SSH_FILES
     assert volume["secretName"] == "resnet"

@@ -124,7 +124,6 @@ EXAMPLES: tuple[AnyEvent, ...] = (
         api_version="kai.alibabacloud.com/v1alpha1",
     ),
     watcher.HistoryDisputed(theirs=Head(91, "cd34"), ours=Head(89, "ef56"), reason="HistoryDisputed"),
-    watcher.HeadForged(log="log-1", sequence=91, hash="cd34"),
     watcher.HistoryAccepted(sequence=90, hash="ab12"),
     refused.EffectRefused(effect="CreatePod", reason="Invalid", slots=WORKERS, field="spec.containers", permanent=True),
     scaler.ScriptFinished(request=Uid("request-1"), exit_code=1, reason="ScriptFailed"),

@@ -59,7 +59,7 @@ OTHER_WORDS = {
     },
     "policies": {"All", "Always", "Any", "ExitCode", "First", "Job", "Never", "None", "OnFailure", "Pod", "Pods"},
     "kinds and types": {
-        *("Answers", "CleanPodPolicy", "ConfigMap", "Effect", "Scale", "ScaleIn", "ScaleOut", "Secret", "Service"),
+        *("Answers", "CleanPodPolicy", "ConfigMap", "Effect", "Scale", "ScaleIn", "ScaleOut", "Service"),
         *("Uid", "WorkerName"),
     },
     "answers of the API server that a service handles": {

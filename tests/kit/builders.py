@@ -7,7 +7,7 @@ from shared.job.events.scaler import HostsPublished, ScaleAccepted
 from shared.job.events.scheduler import SecretMade, SlotsAssigned
 from shared.job.events.status import JobCreated, JobRunning, JobScaling
 from shared.job.events.watcher import ChildrenObserved, JobObserved, PodsObserved, ScaleRequested
-from shared.job.naming import Slot, Uid, config_name, older_secret_name, pod_name, service_name
+from shared.job.naming import Slot, Uid, config_name, pod_name, service_name
 from shared.job.spec import LAUNCHER, WORKER, CleanPodPolicy, JobSpec, RestartPolicy, RoleSpec, ScaleKind, ScaleSpec
 from shared.job.views import ChildView, Exit, Member, PodView, Slots, ranges
 from tests.kit.histories import KEY
@@ -112,12 +112,6 @@ def service() -> ChildrenObserved:
 
 def secret(attempt: int = 0) -> SecretMade:
     return SecretMade(attempt=attempt, uid=Uid(f"keys-{attempt}"))
-
-
-def older_secret() -> ChildrenObserved:
-    """The Secret of release 0.1, whose watcher saw it."""
-    child = ChildView(kind="Secret", name=older_secret_name(KEY.name), uid=Uid("keys"), version=6, ours=True)
-    return ChildrenObserved(children=(child,))
 
 
 def hosts_file(version: int) -> ChildrenObserved:

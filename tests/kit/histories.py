@@ -9,7 +9,9 @@ import msgspec
 
 from shared.eventlog import Stored
 from shared.frameworks.kinds import BUILT_IN, Kinds
+from shared.job.because import because
 from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent
+from shared.job.events.event import Decided
 from shared.job.events.refused import EffectRefused
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid, subject_of
@@ -30,7 +32,9 @@ def author_of(event: AnyEvent) -> str:
 
 
 def stored(history: History, event: AnyEvent, *, sequence: int | None = None, author: str = "") -> Stored:
-    """`event` as the log would keep it, next after `history`."""
+    """`event` as the log would keep it, next after `history`; a decision with what made it, as the runtime adds it."""
+    if isinstance(event, Decided) and not event.because:
+        event = msgspec.structs.replace(event, because=because(history.job, event))
     sequence = sequence or history.sequence + 1
     fact = type(event) in FACTS
     subject = subject_of(

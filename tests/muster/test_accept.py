@@ -63,12 +63,6 @@ async def test_a_job_of_any_kind_is_found_though_the_log_has_nothing_but_its_los
     assert site.accepted() == "9:ab"
 
 
-async def test_a_loss_without_a_kind_is_that_of_the_job_that_was_asked_for():
-    site = Site()
-    await site.accept(a_history([LOST], site.key).job)
-    assert site.accepted() == "9:ab"
-
-
 async def test_a_whole_history_is_not_accepted(capsys: pytest.CaptureFixture[str]):
     site = Site()
     with pytest.raises(typer.Exit):

@@ -133,7 +133,7 @@ def sentence(*events: AnyEvent, word: str = "") -> str:
             id="a job without a running worker",
         ),
         pytest.param(
-            [*a_running_job(), JobSuspending(reason="X", message="waits for quota in queue team-a", settles=True)],
+            [*a_running_job(), JobSuspending(reason="X", message="waits for quota in queue team-a")],
             "Suspending: waits for quota in queue team-a; it is Suspended once its last pod is gone",
             id="a job that loses its quota",
         ),

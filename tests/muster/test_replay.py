@@ -27,11 +27,6 @@ def lines() -> list[str]:
     return [line_of(record) for record in events()]
 
 
-def of_the_first_release(record: Stored) -> str:
-    """A line as 0.1.0 wrote it: the body is a string."""
-    return msgspec.json.encode({**msgspec.structs.asdict(record), "body": record.body.decode()}).decode()
-
-
 def test_a_saved_event_has_its_body_as_json():
     (first, *_) = lines()
     body = json.loads(first)["body"]
@@ -55,12 +50,6 @@ def test_a_body_comes_back_byte_for_byte(body: bytes):
     line = line_of(record)
     assert "\n" not in line
     assert event_of(line.encode()) == record
-
-
-def test_a_history_that_0_1_0_saved_is_read(tmp_path: Path):
-    file = tmp_path / "history"
-    file.write_text("\n".join(of_the_first_release(record) for record in events()))
-    assert saved(file) == events()
 
 
 def test_a_saved_history_is_folded_to_the_same_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -180,19 +180,11 @@ def test_otherwise_an_edit_is_carried_out_to_its_end(then: list[AnyEvent]):
     ],
 )
 def test_a_pause_keeps_the_size_that_an_edit_asked_for(edits: list[AnyEvent]):
-    story = [*a_running_job(workers=2), *edits, JobSuspending(reason="TrainingJobSuspending", settles=True)]
+    story = [*a_running_job(workers=2), *edits, JobSuspending(reason="TrainingJobSuspending")]
     cancelled = [step.event for step in given(*story).steps(scaler) if isinstance(step, Record)]
     job = given(*story, *cancelled).job
     assert job.scaling.size == 4
     assert all(known.over for known in job.scaling.requests.values())
-
-
-def test_in_a_log_of_an_earlier_release_an_edit_waits_through_a_pause():
-    """Its acceptance comes later and has to meet it: else the scheduler would delete the workers that it added."""
-    pause = [JobSuspending(reason="TrainingJobSuspending"), JobSuspended(reason="TrainingJobSuspended")]
-    job = given(*a_running_job(workers=2), sized(4), *pause).job
-    assert job.scaling.size == 2
-    assert [known.over for known in job.scaling.requests.values()] == [False]
 
 
 def test_an_edit_during_a_pause_holds_though_an_older_one_is_cancelled():

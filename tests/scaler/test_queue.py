@@ -6,7 +6,7 @@ from services.scaler.core.effects import OwnRequest
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import ScaleAccepted, ScaleCancelled, ScaleRejected
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned
-from shared.job.events.status import JobRestarting, JobRunning, JobSucceeded, JobSuspended, JobSuspending
+from shared.job.events.status import JobRestarting, JobRunning, JobSucceeded, JobSuspending
 from shared.job.events.watcher import JobGone, ScaleRequested
 from shared.job.naming import Uid
 from shared.job.spec import WORKER, Problem
@@ -179,7 +179,6 @@ def test_the_job_ends_during_a_scale_out_and_the_request_with_it():
     ("between", "reason"),
     [
         pytest.param([JobSuspending(reason="TrainingJobSuspending")], "JobSuspended", id="a pause"),
-        pytest.param([JobSuspended(reason="TrainingJobSuspended")], "JobSuspended", id="a pause of release 0.1"),
         pytest.param([JobRestarting(reason="LauncherLost")], "JobRestarted", id="a new attempt is due"),
         pytest.param(
             [JobRestarting(reason="LauncherLost"), JobRestarted(attempt=1)], "JobRestarted", id="a new attempt"

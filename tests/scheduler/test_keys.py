@@ -3,17 +3,17 @@
 import pytest
 
 from services.scheduler.core import keys
-from services.scheduler.core.effects import CreatePod, CreateSecret, DeleteSecret
+from services.scheduler.core.effects import CreateSecret, DeleteSecret
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.refused import EffectRefused
 from shared.job.events.scheduler import JobRestarted, SecretGone, SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobCreated, JobRestarting, JobSucceeded, JobSuspended
 from shared.job.events.watcher import ChildrenObserved, JobAdopted, JobDeleting, JobGone, PodsGone, TimePassed
 from shared.job.fold import closed
-from shared.job.naming import Slot, Uid, secret_name
+from shared.job.naming import Uid, secret_name
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.steps import Record
-from shared.job.views import ChildView, Slots
+from shared.job.views import Slots
 from tests.kit.builders import (
     a_created_job,
     a_running_job,
@@ -21,7 +21,6 @@ from tests.kit.builders import (
     exited,
     launcher,
     observed,
-    older_secret,
     pods,
     secret,
     service,
@@ -142,50 +141,10 @@ class TestAJobThatIsGone:
         given(*gone).then_nothing(scheduler)
         assert closed(a_history(gone).job)
 
-    def test_leaves_the_secret_of_an_older_release_to_the_garbage_collector(self):
-        gone = [*a_created_job(), older_secret(), JobGone()]
-        given(*gone).then_nothing(scheduler)
-        assert closed(a_history(gone).job)
-
 
 def test_in_a_restored_store_the_secret_is_made_again_if_it_is_lost():
     restored = ChildrenObserved(children=service().children, epoch=1)
     given(*a_running_job(), restored).then(keys.missing, CREATE)
-
-
-class TestTheSecretOfRelease01:
-    """Its watcher saw the Secret, which had the job's name and served every attempt."""
-
-    RUNNING = (*a_created_job(), service(), older_secret())
-
-    def test_serves_the_attempt_that_began_with_it(self):
-        given(*self.RUNNING).then(scheduler, *(CreatePod(Slot(0, WORKER, index)) for index in (0, 1)))
-        assert named(*self.RUNNING) == KEY.name
-
-    def test_served_every_attempt_before_the_upgrade(self):
-        restarted = [*self.RUNNING, pods(worker(0), worker(1)), *ENDED, ALL_GONE, JobRestarted(attempt=1)]
-        begun = [*restarted, SlotsAssigned(slots=(Slots(1, WORKER, ((0, 1),)),), reason="JobRestarted")]
-        assert there(*begun)
-        assert named(*begun) == KEY.name
-
-    def test_serves_no_attempt_that_begins_after_the_upgrade(self):
-        restarted = [*self.RUNNING, pods(worker(0), worker(1)), *ENDED, ALL_GONE, JobRestarted(attempt=1)]
-        given(*restarted).then(scheduler, CreateSecret(1, secret_name(KEY, 1)))
-        given(*restarted, secret(1)).then(
-            scheduler, Record(SlotsAssigned(slots=(Slots(1, WORKER, ((0, 1),)),), reason="JobRestarted"))
-        )
-        assert named(*restarted, secret(1)) == secret_name(KEY, 1)
-
-    def test_is_not_mixed_with_a_later_one_in_a_restored_store(self):
-        restarted = [*self.RUNNING, pods(worker(0), worker(1)), *ENDED, ALL_GONE, JobRestarted(attempt=1), secret(1)]
-        begun = [*restarted, SlotsAssigned(slots=(Slots(1, WORKER, ((0, 1),)),), reason="JobRestarted")]
-        restored = ChildrenObserved(children=(), epoch=1)
-        assert named(*begun, restored) == secret_name(KEY, 1)
-        given(*begun, restored).then(keys.missing, CreateSecret(1, secret_name(KEY, 1)))
-
-    def test_of_another_kind_is_none(self):
-        config = ChildView(kind="ConfigMap", name=KEY.name, uid=Uid("svc"), version=5, ours=True)
-        assert not there(*a_created_job(), ChildrenObserved(children=(config,)))
 
 
 class TestTheSecretOfAnotherOperator:

@@ -71,7 +71,7 @@ def a_waiting_job(**spec: object) -> list[AnyEvent]:
     return [
         observed(a_spec(2, queue="team-a", **spec)),  # type: ignore[arg-type]
         JobCreated(reason="TrainingJobCreated"),
-        JobSuspended(reason="TrainingJobSuspended", message="waits for quota in queue team-a", settles=True),
+        JobSuspended(reason="TrainingJobSuspended", message="waits for quota in queue team-a"),
         secret(),
     ]
 
@@ -110,7 +110,7 @@ def evicted(**more: object) -> ChildrenObserved:
 EVICTED = [
     *a_queued_job(),
     evicted(),
-    JobSuspending(reason="TrainingJobSuspending", settles=True),
+    JobSuspending(reason="TrainingJobSuspending"),
     SlotsReleased(slots=(workers(0, 1), Slots(0, LAUNCHER, ((0, 0),))), reason="JobSuspending"),
 ]
 
@@ -129,7 +129,7 @@ class TestWaiting:
         story = given(observed(a_spec(2, queue="team-a")), JobCreated(reason="TrainingJobCreated"))
         story.then(scheduler, CREATE_SECRET, written(1, 2))
         message = "waits for quota in queue team-a"
-        story.then(status, Record(JobSuspended(reason="TrainingJobSuspended", message=message, settles=True)))
+        story.then(status, Record(JobSuspended(reason="TrainingJobSuspended", message=message)))
 
     def test_a_job_in_no_queue_runs_at_once(self):
         story = given(observed(a_spec(2)), JobCreated(reason="TrainingJobCreated"), secret())
@@ -265,7 +265,7 @@ class TestRunning:
         story = given(*running)
         assert of_workloads(story) == []
         assert not [step for step in story.steps(status) if isinstance(step, Record)]
-        paused = [*running, JobSuspending(reason="TrainingJobSuspending", settles=True), EVICTED[-1], gone()]
+        paused = [*running, JobSuspending(reason="TrainingJobSuspending"), EVICTED[-1], gone()]
         assert of_workloads(given(*paused)) == [written(1, 2)]
 
     def test_a_foreign_workload_admits_no_job(self):
@@ -277,7 +277,7 @@ class TestRunning:
 class TestEvicted:
     def test_an_evicted_job_is_suspended(self):
         message = "waits for quota in queue team-a; evicted (Preempted): preempted for another one"
-        wanted = JobSuspending(reason="TrainingJobSuspending", message=message, settles=True)
+        wanted = JobSuspending(reason="TrainingJobSuspending", message=message)
         given(*a_queued_job(), evicted()).then(status, Record(wanted))
 
     @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ class TestEvicted:
         written_now = msgspec.structs.replace(
             observed(a_spec(size, queue="team-a", most=4), generation=2), by=(by,) if by is not None else ()
         )
-        pause = [*EVICTED[-3:], gone(), JobSuspended(reason="TrainingJobSuspended", settles=True)]
+        pause = [*EVICTED[-3:], gone(), JobSuspended(reason="TrainingJobSuspended")]
         events = [*a_queued_job(), *([*pause, written_now] if suspended else [written_now, *pause])]
         waits = given(*events, workload(version=70))
         assert of_workloads(waits) == ([] if keeps else [written(1, size, uid="w1")])
@@ -344,7 +344,7 @@ class TestEvicted:
     def test_a_workload_that_vanishes_suspends_its_job_and_is_made_again(self):
         vanished = [*a_queued_job(), ChildGone(kind="Workload", name=FIRST, uid=Uid("w1"))]
         message = "waits for quota in queue team-a"
-        wanted = JobSuspending(reason="TrainingJobSuspending", message=message, settles=True)
+        wanted = JobSuspending(reason="TrainingJobSuspending", message=message)
         given(*vanished).then(status, Record(wanted))
         assert of_workloads(given(*vanished)) == []
         assert of_workloads(given(*vanished, *EVICTED[-2:], gone())) == [written(1, 2)]

@@ -154,11 +154,10 @@ def test_asked_for_by_a_person_meanwhile_it_waits_no_longer_and_counts_all_the_s
 SUSPENDING, SUSPENDED = JobSuspending(reason="TrainingJobSuspending"), JobSuspended(reason="TrainingJobSuspended")
 
 
-@pytest.mark.parametrize("pause", [SUSPENDING, SUSPENDED], ids=["its pods are going", "as release 0.1 recorded it"])
-def test_a_suspended_job_keeps_no_pod(pause: AnyEvent):
-    let_go = SlotsReleased(slots=ALL, reason=type(pause).__name__)
-    given(*a_running_job(), pause).then(scheduler, Record(let_go))
-    given(*a_running_job(), pause, let_go, GONE).then(scheduler, KEYS_GO)
+def test_a_suspended_job_keeps_no_pod():
+    let_go = SlotsReleased(slots=ALL, reason="JobSuspending")
+    given(*a_running_job(), SUSPENDING).then(scheduler, Record(let_go))
+    given(*a_running_job(), SUSPENDING, let_go, GONE).then(scheduler, KEYS_GO)
 
 
 def test_a_job_that_is_resumed_while_its_pods_are_going_begins_again_once_they_are_gone():

@@ -99,7 +99,7 @@ async def test_a_lease_whose_answer_was_lost_is_looked_at_again():
     assert known is not None
     with pytest.raises(Refused):
         await theirs.put(f"{AUTHOR}.team-a", b"them", expect=0, ttl=10)
-    await line.put(f"{AUTHOR}.team-a", b"of an older release, which does not look", expect=0, ttl=10)
+    await line.put(f"{AUTHOR}.team-a", b"them, who did not look", expect=0, ttl=10)
     with pytest.raises(Refused, match="a single namespace"):
         await ours.put(AUTHOR, b"us", expect=known.revision, ttl=10)
 

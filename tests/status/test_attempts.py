@@ -171,8 +171,8 @@ def test_an_attempt_that_fails_before_it_runs_is_followed_by_another():
 
 
 SUSPENDED = observed(a_spec(suspend=True), generation=2)
-PAUSING = JobSuspending(reason="TrainingJobSuspending", settles=True)
-PAUSE = JobSuspended(reason="TrainingJobSuspended", settles=True)
+PAUSING = JobSuspending(reason="TrainingJobSuspending")
+PAUSE = JobSuspended(reason="TrainingJobSuspended")
 ALL_RELEASED = SlotsReleased(slots=(workers(0, 1), Slots(0, LAUNCHER, ((0, 0),))), reason="JobSuspending")
 GOING = [*a_running_job(), SUSPENDED, PAUSING, ALL_RELEASED]
 LAST_GONE = PodsGone(uids=(Uid("pod-1"), Uid("pod-launcher")))
@@ -232,10 +232,9 @@ def test_what_ended_before_is_not_suspended():
     assert isinstance(next_phase(*a_running_job(), done, SUSPENDED), JobSucceeded)
 
 
-@pytest.mark.parametrize("pause", [PAUSING, PAUSE], ids=["its pods are going", "as release 0.1 recorded it"])
-def test_a_suspended_job_stays_so_whatever_its_pods_do(pause: Decision):
+def test_a_job_that_is_being_suspended_stays_so_whatever_its_pods_do():
     ends = pods(launcher(version=40, phase="Failed", exits=exited(143)))
-    assert next_phase(*a_running_job(), SUSPENDED, pause, ends) is None
+    assert next_phase(*a_running_job(), SUSPENDED, PAUSING, ends) is None
 
 
 def test_25_it_is_resumed():

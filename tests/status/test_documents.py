@@ -23,7 +23,7 @@ from shared.job.events.status import (
     JobSuspended,
     JobSuspending,
 )
-from shared.job.events.watcher import HeadForged, HistoryBroken, JobGone, PodsGone, ScaleRequestGone, TimePassed
+from shared.job.events.watcher import HistoryAccepted, HistoryBroken, JobGone, PodsGone, ScaleRequestGone, TimePassed
 from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.spec import Problem
 from shared.job.timing import next_due
@@ -349,8 +349,8 @@ def test_a_change_of_the_head_alone_is_no_other_effect():
     assert of_job(before.job) == of_job(after.job)
 
 
-def test_a_forged_head_is_a_reason_to_write():
-    (patch,) = of_job(given(*a_running_job(), HeadForged(log="log-1", sequence=3, hash="ab")).job)
+def test_an_accepted_head_is_a_reason_to_write():
+    (patch,) = of_job(given(*a_running_job(), HistoryAccepted(sequence=3, hash="ab")).job)
     assert isinstance(patch, PatchStatus)
     assert patch.repair == len(a_running_job()) + 1
 

@@ -15,7 +15,6 @@ from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.events.catalog import AnyEvent, Fact
 from shared.job.events.watcher import (
-    HeadForged,
     HistoryAccepted,
     HistoryBroken,
     JobDeleting,
@@ -210,7 +209,7 @@ class TestAllowed:
         ]
         found = allowed(
             running(),
-            [observed(a_spec(3), generation=2), HeadForged(log="", sequence=1, hash=""), *free],
+            [observed(a_spec(3), generation=2), *free],
             budgets,
             0,
             full=True,

@@ -248,7 +248,7 @@ class TestPods:
         assert watching.settle() == [PodsObserved(pods=(other,))]
 
     def test_last_words_that_the_log_lacks_are_no_news(self):
-        # Another setting, or an earlier release, left them out: the pods of all jobs would be recorded again.
+        # Another setting left them out: the pods of all jobs would be recorded again.
         watching = watching_a_running_job()
         watching.show_pods(worker(1, version=90, phase="Failed", exits=exited(1)))
         watching.settle()

@@ -5,29 +5,23 @@ Each attempt has a Secret of its own.  No watch shows Secrets, so the scheduler 
 """
 
 from services.scheduler.core.effects import CreateSecret, DeleteSecret
-from shared.job.naming import older_secret_name, secret_name
+from shared.job.naming import secret_name, shared_secret_name
 from shared.job.state import Job
 from shared.job.steps import Step
 from shared.job.views import ended
 
 
 def secret(job: Job) -> str:
-    """The name of the Secret for the pods of this attempt; the kind decides whether they mount it."""
-    older = job.attempt.inherited or _keeps_older(job)
-    return older_secret_name(job.key.name) if older else secret_name(job.key, job.attempt.number)
+    """The name of the Secret for the pods of this attempt; the kind decides whether they mount it.
+
+    Pods of one attempt need the same keys, so an attempt that was taken over keeps the Secret that it began with.
+    """
+    return shared_secret_name(job.key.name) if job.attempt.inherited else secret_name(job.key, job.attempt.number)
 
 
 def ready(job: Job) -> bool:
     """True if pods can be created: the Secret exists, the user brings one, or the job uses no ssh."""
-    return not _needed(job) or job.attempt.number in job.secrets or _keeps_older(job)
-
-
-def settled(job: Job) -> bool:
-    """True if it is certain which Secret an attempt will have that begins now.
-
-    A job of release 0.1 has an older Secret, and an attempt that began without one of its own keeps that.
-    """
-    return ready(job) or not _older_seen(job)
+    return not _needed(job) or job.attempt.number in job.secrets
 
 
 def missing(job: Job) -> list[Step]:
@@ -45,7 +39,7 @@ def spent(job: Job) -> list[Step]:
 
 
 def everything(job: Job) -> list[DeleteSecret]:
-    """Delete every Secret that the scheduler made for the job; the older one is left to the garbage collector."""
+    """Delete every Secret that the scheduler made for the job."""
     return [DeleteSecret(attempt, secret_name(job.key, attempt), uid) for attempt, uid in job.secrets.items()]
 
 
@@ -57,12 +51,3 @@ def _is_over(job: Job, attempt: int) -> bool:
 def _needed(job: Job) -> bool:
     spec = job.spec
     return spec is not None and spec.attach_mode == "ssh" and not spec.ssh_secret
-
-
-def _older_seen(job: Job) -> bool:
-    return ("Secret", older_secret_name(job.key.name)) in job.children
-
-
-def _keeps_older(job: Job) -> bool:
-    """True if the attempt began with the Secret of release 0.1: pods of one attempt need the same keys."""
-    return job.attempt.begun and job.attempt.number not in job.secrets and _older_seen(job)

@@ -26,7 +26,7 @@ def assigned(job: Job) -> list[Step]:
     if not job.starting or job.spec is None or quota.wants_pause(job):
         return []
     if not job.attempt.begun:
-        return _first(job, job.spec) if _no_other_pod(job) and keys.settled(job) else []
+        return _first(job, job.spec) if _no_other_pod(job) else []
     if not job.spec.has_launcher:
         return []
     if job.attempt.launched or not _service_seen(job) or not _listed(job):

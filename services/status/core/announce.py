@@ -104,10 +104,8 @@ def _reason(job: Job, condition: Condition) -> str:
 def _message(job: Job, condition: Condition) -> str:
     """The condition's own message, or the sentence of its reason."""
     if condition.type == "WorkersCreated":
-        number, _, what = condition.message.partition(" ")
-        # The condition says `1 workers`, as release 0.1 published it.
-        pods = f"1 {what.removesuffix('s')} is" if number == "1" else f"{condition.message} are"
-        return reasons.told(reasons.PHASES, "{kind}WorkerCreated", pods=pods)
+        verb = "is" if condition.message.startswith("1 ") else "are"
+        return reasons.told(reasons.PHASES, "{kind}WorkerCreated", pods=f"{condition.message} {verb}")
     return condition.message or reasons.of_job(job.kind, condition.reason)
 
 

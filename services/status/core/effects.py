@@ -41,7 +41,7 @@ class PatchStatus(Effect, frozen=True):
     document: bytes
     """Canonical JSON; null marks fields to remove."""
     repair: int = 0
-    """The sequence at which a forged head was noticed, which is overwritten; 0 if there is none."""
+    """The sequence at which a foreign head was accepted, which is overwritten; 0 if there is none."""
     over: bool = False
     """True if the job or the request has ended: this document usually is its last."""
     news: News = News()

@@ -48,11 +48,11 @@ def next_phase(job: Job) -> status.Decision | None:
 
 
 def _suspended(job: Job) -> status.JobSuspended:
-    return status.JobSuspended(reason=f"{job.kind}Suspended", message=_of_queue(job), settles=True)
+    return status.JobSuspended(reason=f"{job.kind}Suspended", message=_of_queue(job))
 
 
 def _suspending(job: Job) -> status.JobSuspending:
-    return status.JobSuspending(reason=f"{job.kind}Suspending", message=_of_queue(job), settles=True)
+    return status.JobSuspending(reason=f"{job.kind}Suspending", message=_of_queue(job))
 
 
 def _of_queue(job: Job) -> str:

@@ -18,10 +18,7 @@ class Decided(Event, frozen=True, kw_only=True):
     """A decision of a service."""
 
     because: int = 0
-    """The sequence of the earlier event of this job that made the decision (`shared.job.because`).
-
-    0 if none is known, and in decisions of release 0.1.
-    """
+    """The sequence of the event of this job that made the decision (`shared.job.because`); 0 if none is known."""
 
 
 class At(msgspec.Struct, frozen=True, gc=False):

@@ -32,21 +32,12 @@ class JobRestarting(PhaseEntered, frozen=True, tag="JobRestarting"):
     """
 
 
-class Paused(PhaseEntered, frozen=True):
-    """A decision that the job pauses, as a person asked for."""
-
-    settles: bool = False
-    """True if the edits of the size that wait are the size of the next attempt; false in events of release 0.1, after
-    which they wait on.
-    """
-
-
-class JobSuspending(Paused, frozen=True, tag="JobSuspending"):
+class JobSuspending(PhaseEntered, frozen=True, tag="JobSuspending"):
     """A person asked for a pause, and pods of the job exist or may still appear."""
 
 
-class JobSuspended(Paused, frozen=True, tag="JobSuspended"):
-    """A person asked for a pause, and the job has no pods.  Release 0.1 wrote it before it deleted the pods."""
+class JobSuspended(PhaseEntered, frozen=True, tag="JobSuspended"):
+    """A person asked for a pause, and the job has no pods."""
 
 
 class JobSucceeded(PhaseEntered, frozen=True, tag="JobSucceeded"):

@@ -51,9 +51,9 @@ class JobOfAnother(Event, frozen=True, tag="JobOfAnother"):
     """The phase in that operator's status."""
     reason: str = "BegunByAnother"
     obstacle: str = ""
-    """Why the job cannot be taken over as it is, for the user; empty if nothing hinders, and before release 0.2."""
+    """Why the job cannot be taken over as it is, for the user; empty if nothing hinders."""
     kind: str = ""
-    """The kind of a job of which the log has no other event; empty before release 0.2, as `api_version`."""
+    """The kind of a job of which the log has no other event."""
     api_version: str = ""
 
 
@@ -151,7 +151,7 @@ class DisruptionNoticed(Event, frozen=True, tag="DisruptionNoticed"):
     uids: tuple[Uid, ...]
     reason: str
     seconds: int = 0
-    """Seconds until the node goes; 0 if it may go at any moment, and before release 0.2."""
+    """Seconds until the node goes; 0 if it may go at any moment."""
 
 
 class NodeLost(Event, frozen=True, tag="NodeLost"):
@@ -212,17 +212,6 @@ class HistoryDisputed(Event, frozen=True, tag="HistoryDisputed"):
     reason: str = "HistoryDisputed"
 
 
-class HeadForged(Event, frozen=True, tag="HeadForged"):
-    """The watcher of release 0.1 took the head in the resource for a forgery, and the status service replaced it.
-
-    Later releases record `HistoryDisputed` instead.
-    """
-
-    log: str
-    sequence: int
-    hash: str
-
-
 class HistoryAccepted(Event, frozen=True, tag="HistoryAccepted"):
     """A person accepted that the log does not lead to this head; the services act on the job again."""
 
@@ -249,7 +238,6 @@ Fact = (
     | TimePassed
     | HistoryBroken
     | HistoryDisputed
-    | HeadForged
     | HistoryAccepted
 )
 """All facts of this author; `catalog` takes them from here."""

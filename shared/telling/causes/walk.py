@@ -1,7 +1,7 @@
 """The walk: one pass over a history, which makes a link of each event, with its words and its cause.  Pure.
 
-A decision names its cause (`because`); for decisions of release 0.1, `shared.job.because` finds it in the state before
-them.  The cause of a fact about a pod or a request is the last event of that pod or request, that of a timer its
+A decision names its cause (`because`); `shared.job.because` finds the slot of the pod that counts in the state before
+it.  The cause of a fact about a pod or a request is the last event of that pod or request, that of a timer its
 anchor.  Actions of people, nodes and programs have no cause in the log.
 """
 
@@ -87,7 +87,7 @@ class Causes(Links):
 
     def _decided(self, event: Decision, before: Job, here: Link) -> None:
         made_by = cause(before, event)
-        if event.because not in (0, made_by.sequence):
+        if event.because != made_by.sequence:
             made_by = Cause(event.because)
         text, slots = decisions.told(event, before, self.job)
         link = self._decision(here, text, made_by)
@@ -182,7 +182,7 @@ class Causes(Links):
                 self._keep(here.says(f"the resource shows the head {event.theirs}, log and checkpoint {event.ours}"))
             case watcher.HistoryAccepted():
                 self._keep(here.says("a person accepted that the log goes on without that head", self.doubt))
-            case watcher.ChildGone() | watcher.HeadForged() | scheduler.SecretMade() | scheduler.SecretGone():
+            case watcher.ChildGone() | scheduler.SecretMade() | scheduler.SecretGone():
                 pass
             case LogCreated() | EventDisowned() | audit.ChangeAttributed():
                 # None of these changes anything for which people ask the cause.

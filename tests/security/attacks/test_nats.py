@@ -1,6 +1,6 @@
 """Attacks with a stolen password of NATS, of the reader or of a service: what counts is what the server holds then.
 
-The sender ignores every refusal and goes on.  In release 0.1 the attacks with consumers and reply subjects succeeded.
+The sender ignores every refusal and goes on.
 """
 
 import asyncio
