@@ -123,7 +123,7 @@ _JOB_STATUS = schemas.members(
     description=schemas.READ_ONLY,
 )
 BEFORE_ADMISSION = ("", "Pending", "Refused")
-"""In the phase of a job that is not admitted, or whose spec was refused; empty before the first event."""
+"""In the phase of a job that is not admitted, or whose spec was refused; another operator may leave it empty."""
 _SUSPEND = ".spec.suspend"
 _FREE = f"{schemas.by_phase(*BEFORE_ADMISSION, 'Suspending', 'Suspended')} || {schemas.pausing(_SUSPEND)}"
 _JOB_RULES = (

@@ -7,10 +7,10 @@ from contextlib import aclosing, suppress
 from shared.errors import Transient
 from shared.eventlog import EventLog, Stored
 from shared.eventlog.subject import Subject, of_type
+from shared.job.decoding import Malformed, UnknownEvent, read_event
 from shared.job.events.watcher import ScaleRequested
 from shared.job.fold import Histories
 from shared.job.naming import JobKey, history_filters, key_of
-from shared.job.upcast import Malformed, UnknownEvent, read_event
 from shared.telling.targets import Asked, find, subjects_of
 
 PATIENCE_SECONDS = 10.0

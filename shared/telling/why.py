@@ -10,13 +10,13 @@ from shared.errors import Refused
 from shared.eventlog import Stored
 from shared.eventlog.account import AUDIT
 from shared.eventlog.subject import Subject, split
+from shared.job.decoding import Malformed, read_event
 from shared.job.events.audit import ChangeAttributed
 from shared.job.fold import Histories
 from shared.job.naming import JobKey, key_of
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job
 from shared.job.text import counted, range_words
-from shared.job.upcast import Malformed, read_event
 from shared.job.views import ranges
 from shared.telling.causes import outlook
 from shared.telling.causes.chains import (

@@ -32,10 +32,10 @@ from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.chain import checkpointed
+from shared.job.decoding import Malformed, UnknownEvent, read_event
 from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent
 from shared.job.fold import History
 from shared.job.naming import subject_of
-from shared.job.upcast import Malformed, UnknownEvent, read_event
 from shared.process import report
 from shared.process.settings import Settings, complaint
 from shared.release import is_older, this_release

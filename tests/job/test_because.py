@@ -10,6 +10,7 @@ from shared.eventlog.subject import Subject
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.because import because, cause
+from shared.job.decoding import read_event
 from shared.job.events.catalog import AnyEvent, Decision
 from shared.job.events.event import Decided
 from shared.job.events.refused import EffectRefused
@@ -49,7 +50,6 @@ from shared.job.fold import History
 from shared.job.naming import RESTART, RESTART_REQUESTED, JobKey, Slot, Uid, key_of
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.state import Job
-from shared.job.upcast import read_event
 from shared.job.views import Slots
 from tests.histories.recorded import Recording, recordings
 from tests.kit.builders import (
@@ -147,7 +147,7 @@ case("a person does not wait for the back-off", [*WAITED[:-1], WISH], AGAIN, WIS
 case("a person suspends it", SUSPENDED[:-1], SUSPENDED[-1], SUSPENDED[-2])  # type: ignore[arg-type]
 PAUSED = SlotsReleased(slots=RELEASED.slots, reason="JobSuspending")
 case("its pods go", SUSPENDED, PAUSED, SUSPENDED[-1])
-case("its pods go, as release 0.1 recorded it", [*SUSPENDED[:-1], PAUSE], PAUSED, PAUSE)
+case("its slots go, of which no pod came", [*SUSPENDED[:-1], PAUSE], PAUSED, PAUSE)
 case("the last of its pods is gone", [*SUSPENDED, PAUSED, ALL_GONE], PAUSE, ALL_GONE)
 NEVER = [observed(a_spec(2, suspend=True)), JobCreated(reason="TrainingJobCreated")]
 case("it is suspended before it has a pod", NEVER, PAUSE, NEVER[0])

@@ -67,7 +67,6 @@ def test_a_refusal_has_the_words_of_the_api_server():
 
 
 def test_a_refusal_without_words_names_the_field():
-    # Logs of 0.1 have no words.
     job = [*a_created_job(), refused(message="", field="spec.containers[0].image")]
     assert condition("WorkersCreated", *job) == "CreatePod was refused (spec.containers[0].image)"
 

@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from shared.eventlog import Stored
+from shared.job.decoding import UnknownEvent, read_event
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import (
     HostsPublished,
@@ -23,7 +24,6 @@ from shared.job.naming import JobKey, Uid
 from shared.job.policies import notice, replacement
 from shared.job.spec import WORKER
 from shared.job.state import Job
-from shared.job.upcast import UnknownEvent, read_event
 from shared.job.views import each, indices
 from shared.job.waiting import waiting
 from tests.kit.demands import Demands, victims

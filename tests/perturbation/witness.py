@@ -21,6 +21,7 @@ from shared.cluster.objects import Object, Pod
 from shared.eventlog import Stored
 from shared.eventlog.subject import Subject
 from shared.frameworks.training_job import TRAININGJOB
+from shared.job.decoding import read_event
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.watcher import (
     ChildGone,
@@ -36,7 +37,6 @@ from shared.job.events.watcher import (
     TimePassed,
 )
 from shared.job.naming import key_of
-from shared.job.upcast import read_event
 from tests.perturbation.plans import WATCHED
 from tests.perturbation.sight import Sight
 

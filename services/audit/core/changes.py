@@ -5,9 +5,9 @@ import msgspec
 from services.audit.core.claims import CREATED, DELETED
 from shared.eventlog import Stored
 from shared.eventlog.subject import Subject
+from shared.job.decoding import Malformed, UnknownEvent, read_event
 from shared.job.events.watcher import JobDeleting, JobGone, JobObserved, ScaleRequested
 from shared.job.naming import JobKey, key_of
-from shared.job.upcast import Malformed, UnknownEvent, read_event
 
 TYPES = tuple(str(kind.__struct_config__.tag) for kind in (JobObserved, ScaleRequested, JobDeleting, JobGone))
 """The watcher's events that are changes of people and programs."""

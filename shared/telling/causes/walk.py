@@ -13,6 +13,7 @@ import msgspec
 from shared.eventlog import Stored
 from shared.eventlog.subject import split
 from shared.job.because import Cause, cause, cause_of_refill
+from shared.job.decoding import Malformed, UnknownEvent, read_event
 from shared.job.events import audit, scaler, scheduler, watcher
 from shared.job.events.catalog import AUTHORS, Decision, Fact
 from shared.job.events.event import Decided
@@ -23,7 +24,6 @@ from shared.job.spec import WORKER
 from shared.job.state import Job
 from shared.job.timers import DRAIN, REPLACEMENT, SCALING_DEADLINE, SCHEDULING, SCRIPT_DEADLINE
 from shared.job.timing import next_due
-from shared.job.upcast import Malformed, UnknownEvent, read_event
 from shared.job.views import PodView, each
 from shared.telling.causes import decisions, pods, words
 from shared.telling.causes.link import Link, Links, newest

@@ -1,6 +1,6 @@
-"""Decodes events, and turns old shapes of them into new ones.  Pure.
+"""Decodes events.  Pure.
 
-So far every event has only one version.
+Where a later release needs another shape of a type, the shape that is stored becomes that one here, and nowhere else.
 """
 
 from collections.abc import Iterator
