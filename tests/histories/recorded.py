@@ -7,6 +7,10 @@ The file of a release is written once, from histories that its tests made:
 
     MUSTER_HISTORIES=FOLDER python -m pytest tests/service tests/takeover
     python -m tests.histories.recorded RELEASE FOLDER
+
+Until it is released, a change of what is shown makes the documents of its histories anew, which is reviewed:
+
+    python -m tests.histories.recorded RELEASE
 """
 
 import lzma
@@ -113,19 +117,28 @@ def features(recording: Recording) -> set[tuple[str, ...]]:
     return found
 
 
-def main(release: str, folder: Path) -> None:
-    """Write the file of a release: the shortest histories that show together what all do."""
+def chosen(folder: Path) -> Iterator[Recording]:
+    """The shortest histories in a folder that show together what all do."""
     seen: set[tuple[str, ...]] = set()
-    kept = []
     found = [made for file in sorted(folder.iterdir()) if (made := record(file)) is not None]
     for recording in sorted(found, key=lambda one: (len(one.log), one.name)):
         new = features(recording) - seen
         if new:
             seen |= new
-            kept.append(recording)
+            yield recording
+
+
+def again(recording: Recording) -> Recording:
+    """The same history with the documents of today."""
+    return msgspec.structs.replace(recording, documents=[*documents(recording.events())])
+
+
+def main(release: str, folder: str = "") -> None:
+    """Write the file of a release."""
+    kept = chosen(Path(folder)) if folder else map(again, recordings(release))
     lines = b"".join(msgspec.json.encode(recording) + b"\n" for recording in kept)
     (FOLDER / f"{release}.jsonl.xz").write_bytes(lzma.compress(lines, preset=9))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(*sys.argv[1:])
