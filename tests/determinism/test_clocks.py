@@ -20,7 +20,7 @@ from tests.kit.loop import Loop
 HOURS = {"watcher": -5, "scheduler": 11, "scaler": 2, "status": -17}
 """How much each author's clock is wrong."""
 
-TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z|\d\d:\d\d:\d\d UTC")
 EACH = 10
 """Every tenth recording of the release."""
 
