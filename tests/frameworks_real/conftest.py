@@ -1,6 +1,7 @@
 """One embedded cluster with all four services for these tests, and an image for each release of each framework."""
 
 import shutil
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -89,14 +90,17 @@ def framework(request: pytest.FixtureRequest) -> Iterator[None]:
             pytest.skip(str(reason))
     training: Training = request.getfixturevalue("training")
     training.images = {f"muster-{OF_EXAMPLE.get(name, name)}": image}
+    began = time.monotonic()
     failed = request.session.testsfailed
     yield
     if request.session.testsfailed == failed:
         what = request.node.originalname.removeprefix("test_").replace("_", " ")
         kinds = [str(value) for key, value in request.node.callspec.params.items() if key != "framework"]
         run = Run(
+            framework=name,
             versions=versions_of(name, installed.resolve()),
             what=" ".join([what, *(f"({kind})" for kind in kinds)]),
+            seconds=round(time.monotonic() - began),
             day=f"{datetime.now(UTC):%Y-%m-%d}",
         )
         PAGE.write_text(with_runs(PAGE.read_text(), [run]))

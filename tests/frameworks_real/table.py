@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tests.frameworks_real.environments import versions
 
 BEGIN, END = "<!-- what trained: written by make test-frameworks -->", "<!-- until here -->"
-HEAD = "| versions | what happened | on |\n|---|---|---|\n"
+HEAD = "| framework | versions | what happened | seconds | on |\n|---|---|---|---|---|\n"
 
 _PACKAGES = {
     "tensorflow": ("tensorflow-cpu", "tf-keras"),
@@ -29,13 +29,16 @@ _PACKAGES = {
 class Run(NamedTuple):
     """A test that trained: a row of the table."""
 
+    framework: str
     versions: str
     what: str
+    seconds: int
+    """Between the application of its job and its end, as the test saw it."""
     day: str
 
     @property
     def row(self) -> str:
-        return f"| {self.versions} | {self.what} | {self.day} |"
+        return f"| {self.framework} | {self.versions} | {self.what} | {self.seconds} | {self.day} |"
 
 
 def with_runs(page: str, runs: Iterable[Run]) -> str:
@@ -49,7 +52,7 @@ def with_runs(page: str, runs: Iterable[Run]) -> str:
 
 
 def _key(row: str) -> tuple[str, ...]:
-    return tuple(cell.strip() for cell in row.split("|")[1:3])
+    return tuple(cell.strip() for cell in row.split("|")[1:4])
 
 
 def versions_of(name: str, environment: Path) -> str:

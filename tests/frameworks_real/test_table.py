@@ -2,14 +2,13 @@
 
 from tests.frameworks_real.table import BEGIN, END, HEAD, Run, with_runs
 
-OLD = Run("torch 1.12.1, Python 3.10", "grows", "2026-01-01")
-NEW = Run("torch 2.15.0, Python 3.13", "grows", "2026-11-28")
+OLD = Run("pytorch", "torch 1.12.1, Python 3.10", "grows", 70, "2026-01-01")
+NEW = Run("pytorch", "torch 2.15.0, Python 3.13", "grows", 80, "2026-11-28")
 
 
 def test_a_run_replaces_the_row_of_the_same_versions_and_leaves_the_others():
     page = with_runs(f"before\n{BEGIN}\n{END}\nafter\n", [OLD])
-    again = OLD._replace(day="2026-02-01")
-    both = with_runs(page, [NEW, again])
-    rows = f"{again.row}\n{NEW.row}\n"
+    both = with_runs(page, [NEW, OLD._replace(seconds=60)])
+    rows = f"{OLD._replace(seconds=60).row}\n{NEW.row}\n"
     assert both == f"before\n{BEGIN}\n{HEAD}{rows}{END}\nafter\n"
     assert with_runs(both, []) == both
