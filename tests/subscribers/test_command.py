@@ -23,7 +23,7 @@ from shared.eventlog.server import NatsServer, changed_users
 from shared.eventlog.setup import set_up
 from shared.eventlog.subscribers import fed_copies
 from shared.process.settings import Settings
-from tests.kit.nats import READY, a_decision, a_server, at, connected, old_release
+from tests.kit.nats import READY, a_decision, a_server, at, connected
 from tests.kit.subscribers import COPY_BYTES, TEAM_A, TEAM_B, stranger, write
 
 pytestmark = pytest.mark.nats
@@ -206,12 +206,6 @@ async def test_a_server_without_the_account_is_told_at_once(server: NatsServer):
         await set_up(server.url, password=server.users[ADMIN], subscribers={TEAM_A: COPY_BYTES})
     assert refused.value.reason == "NoAccount"
     assert time.monotonic() - began < READY / 4
-
-
-async def test_a_server_of_release_0_1_is_told_at_once(tmp_path: Path):
-    async with old_release(tmp_path / "store") as url:
-        with pytest.raises(Refused, match="no account COPY"):
-            await set_up(url, subscribers={Copy(): COPY_BYTES})
 
 
 async def test_a_size_that_does_not_fit_is_refused_and_leaves_nothing(tmp_path: Path):
