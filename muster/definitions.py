@@ -1,6 +1,6 @@
 """Makes, upgrades and claims the definitions in a cluster.
 
-`muster/crds/compare.py` compares an installed definition with ours; `shared/cluster/scope.py` has the claims.
+`muster/crds.py` compares an installed definition with ours; `shared/cluster/scope.py` has the claims.
 """
 
 import asyncio
@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 import typer
 
-from muster.crds import manifests
-from muster.crds.compare import Verdict, compare, merged
+from muster.crds import Verdict, compare, manifests, merged
 from shared.cluster import Cluster, Manifest, scope
 from shared.cluster.kinds import DEFINITIONS
 from shared.cluster.objects import Custom, plain

@@ -6,12 +6,12 @@ installed acts on jobs of that kind.
 
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
-from shared.frameworks.definition import Definition, Document, Scale, Version
 from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.kubeflow import KubeflowJob, OfTrainingOperator
 from shared.frameworks.mpba import MpbaJob
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import ContainerProperties, Replica, Replicated, ReplicaType
+from shared.frameworks.schemas import Definition, Document, Scale, Version
 from shared.frameworks.takeover import TakeOver
 from shared.job.naming import JobKey, Slot
 from shared.job.spec import LAUNCHED, LAUNCHED_TOGETHER, REPLICATED, Handling, JobSpec, Problem, RoleSpec

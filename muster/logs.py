@@ -16,7 +16,7 @@ from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster
 from shared.cluster.objects import ContainerStatus, Custom, Pod
 from shared.errors import Refused, Transient
-from shared.frameworks.trainer_templates import NODE
+from shared.frameworks.runtimes import NODE
 from shared.job.naming import JOB_UID
 from shared.job.spec import JobSpec
 from shared.telling.targets import Asked, Target

@@ -8,8 +8,8 @@ from muster.runtimes import with_runtime
 from shared.cluster import Cluster
 from shared.cluster.objects import Custom
 from shared.errors import Refused
-from shared.frameworks.definition import Scale
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.schemas import Scale
 from shared.job.spec import JobSpec
 from shared.job.text import counted
 from shared.telling.targets import Asked, Target

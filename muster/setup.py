@@ -1,6 +1,6 @@
 """`muster setup`: the log, the definitions and the claim of the scope, one line for each.
 
-The rules about changes are in `shared.eventlog.limits` for streams, `muster.crds.compare` for definitions and
+The rules about changes are in `shared.eventlog.limits` for streams, `muster.crds` for definitions and
 `shared.cluster.scope` for claims.
 """
 

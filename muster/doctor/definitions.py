@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from muster.crds.compare import Verdict, compare
+from muster.crds import Verdict, compare
 from muster.doctor.findings import Finding, fail, ok, unknown, warn
 from shared.cluster import Resource, scope
 from shared.frameworks.framework import Framework, resources_of

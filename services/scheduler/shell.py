@@ -25,9 +25,9 @@ from shared.errors import Conflict, NotOwner, Refused, Transient
 from shared.frameworks.attaching import ssh_secret
 from shared.frameworks.framework import PodContext, metadata, slot_labels
 from shared.frameworks.kinds import BUILT_IN, Kinds
+from shared.frameworks.pods import with_last_words, with_token_if_asked, with_training_container
 from shared.frameworks.queueing import placed
 from shared.frameworks.runtimes import COPY, JobRuntime, digest_of, joined, text_of
-from shared.frameworks.templates import with_last_words, with_token_if_asked, with_training_container
 from shared.frameworks.training_job import SSH_KEYS
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import Author

@@ -1,14 +1,18 @@
-"""Adds ssh keys and hosts files to pods, by which a launcher reaches its workers.  Pure.
+"""How a launcher reaches its workers: ssh keys, hosts files, and the variables of Open MPI's mpirun.  Pure.
 
 If a user's container already mounts something at one of these paths, the user's mount stays.
+
+Up to version 4 mpirun reads the names that begin with OMPI_MCA.  From version 5 on it is a program of PRRTE, which
+reads only those that begin with PRTE_MCA: without them every rank runs beside mpirun.  A launcher gets both, because
+the version is known in its image alone.
 """
 
 from base64 import b64encode
 from collections.abc import Mapping
 from posixpath import basename, normpath
 
-from shared.frameworks.definition import Document
 from shared.frameworks.framework import PodContext, PodRenderer, metadata
+from shared.frameworks.schemas import Document
 from shared.job import naming
 from shared.job.naming import JobKey, config_name
 from shared.job.spec import LAUNCHER, WORKER
@@ -195,3 +199,31 @@ def _items(files: Mapping[str, str]) -> list[Document]:
         {"key": source, "path": path} | ({"mode": EXECUTABLE} if path == naming.DISCOVER_HOSTS else {})
         for path, source in files.items()
     ]
+
+
+OMPI_HOSTS = "OMPI_MCA_orte_default_hostfile"
+OMPI_ARGS = "OMPI_MCA_plm_rsh_args"
+"""Arguments of ssh."""
+OMPI_KEEP = "OMPI_MCA_orte_keep_fqdn_hostnames"
+"""Without it mpirun cuts the hosts' names at their first dot."""
+OMPI_SLOTS = "OMPI_MCA_orte_set_default_slots"
+OMPI_FLAT = "OMPI_MCA_plm_rsh_no_tree_spawn"
+"""With 1 mpirun reaches every worker from the launcher; otherwise it reaches some of more than 64 from others."""
+OMPI_AGENTS = ("OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent")
+"""The program in the place of ssh, which Muster does not set."""
+
+_NEWER: Mapping[str, str] = {
+    OMPI_HOSTS: "PRTE_MCA_prte_default_hostfile",
+    OMPI_ARGS: "PRTE_MCA_plm_ssh_args",
+    OMPI_KEEP: "PRTE_MCA_prte_keep_fqdn_hostnames",
+    OMPI_SLOTS: "PRTE_MCA_prte_set_default_slots",
+    OMPI_FLAT: "PRTE_MCA_plm_ssh_no_tree_spawn",
+}
+
+OMPI_RESOLVING = {"PRTE_MCA_prte_do_not_resolve": "0"}
+"""Has version 5 know the launcher by its whole name, if it is one of the hosts; otherwise mpirun reaches it by ssh."""
+
+
+def for_all_versions(variables: Mapping[str, str]) -> dict[str, str]:
+    """These variables, and each under the name of version 5 too."""
+    return {**variables, **{_NEWER[name]: value for name, value in variables.items()}}

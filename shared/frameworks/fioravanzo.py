@@ -6,14 +6,23 @@ from types import MappingProxyType
 import msgspec
 
 from shared.cluster.objects import Custom
-from shared.frameworks.definition import Definition, Document
 from shared.frameworks.framework import PodContext
-from shared.frameworks.mxnet import SCHEDULER, ParameterServer, check_runtime_id, runtime_id, template_policy
-from shared.frameworks.mxnet_schemas import FIXED_RUNTIME_ID, RUNTIME_ID, columns, entries_schema, named
+from shared.frameworks.mxnet import (
+    FIXED_RUNTIME_ID,
+    RUNTIME_ID,
+    SCHEDULER,
+    ParameterServer,
+    check_runtime_id,
+    columns,
+    entries_schema,
+    named,
+    runtime_id,
+    template_policy,
+)
 from shared.frameworks.mxnet_status import job_status, schema
 from shared.frameworks.reading import Fields, ignored
 from shared.frameworks.replicated import ContainerProperties, ReplicaType
-from shared.frameworks.schemas import TEXT, number
+from shared.frameworks.schemas import TEXT, Definition, Document, number
 from shared.job.naming import JobKey, Slot
 from shared.job.spec import JobSpec, Problem, RestartPolicy, RoleSpec
 from shared.job.state import Job

@@ -12,8 +12,8 @@ import msgspec
 
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
-from shared.frameworks.definition import Definition, Document
 from shared.frameworks.runtimes import Reference, RuntimeKind
+from shared.frameworks.schemas import Definition, Document
 from shared.frameworks.takeover import TakeOver
 from shared.job.naming import ATTEMPT, INDEX, JOB_UID, ROLE, JobKey, Slot, Uid, WorkerName, service_name
 from shared.job.spec import JobSpec, Problem, Wishes

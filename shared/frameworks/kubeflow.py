@@ -12,12 +12,12 @@ import msgspec
 
 from shared.cluster.objects import Custom
 from shared.frameworks import reading, schemas
-from shared.frameworks.definition import Definition, Document, Scale
 from shared.frameworks.framework import PodContext
 from shared.frameworks.kubeflow_status import JOB_NAME, OPERATOR_NAME, REPLICA_TYPE, job_status
-from shared.frameworks.pod_rules import Promises, note_labels
 from shared.frameworks.replicated import Replicated, ReplicaType
+from shared.frameworks.schemas import Definition, Document, Scale
 from shared.frameworks.takeover import TakeOver
+from shared.frameworks.templates import Promises, note_labels
 from shared.job.naming import JobKey, Slot
 from shared.job.spec import UNLIMITED, WORKER, CleanPodPolicy, Handling, JobSpec, RoleSpec
 from shared.job.state import Job

@@ -6,8 +6,8 @@ own (`TFJobFailed`); the message has the reason in the log.
 
 import msgspec
 
-from shared.frameworks.definition import Document
 from shared.frameworks.replicated import Replicated
+from shared.frameworks.schemas import Document
 from shared.frameworks.statuses import condition, counts, newest_last, whole_seconds, with_losses
 from shared.job import reasons, text, waiting
 from shared.job.conditions import Condition

@@ -5,13 +5,23 @@ from collections.abc import Mapping
 import msgspec
 
 from shared.cluster.objects import Custom
-from shared.frameworks.definition import Definition, Document
-from shared.frameworks.mxnet import SCHEDULER, WORKER, ParameterServer, check_runtime_id, runtime_id
-from shared.frameworks.mxnet_schemas import FIXED_RUNTIME_ID, RUNTIME_ID, columns, entries_schema, named, type_of
+from shared.frameworks.mxnet import (
+    FIXED_RUNTIME_ID,
+    RUNTIME_ID,
+    SCHEDULER,
+    WORKER,
+    ParameterServer,
+    check_runtime_id,
+    columns,
+    entries_schema,
+    named,
+    runtime_id,
+    type_of,
+)
 from shared.frameworks.mxnet_status import job_status, schema, successes
 from shared.frameworks.reading import LONGEST_POD_NAME, Fields
 from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
-from shared.frameworks.schemas import BOOLEAN, OPEN, choice, column, members, number, rule
+from shared.frameworks.schemas import BOOLEAN, OPEN, Definition, Document, choice, column, members, number, rule
 from shared.frameworks.statuses import condition
 from shared.job import waiting
 from shared.job.naming import JobKey, Slot

@@ -3,13 +3,11 @@
 from collections.abc import Mapping
 
 from shared.cluster.objects import Custom
-from shared.frameworks.definition import Definition, Document
-from shared.frameworks.mxnet import SCHEDULER, ParameterServer, template_policy
-from shared.frameworks.mxnet_schemas import columns, entries_schema, named
+from shared.frameworks.mxnet import SCHEDULER, ParameterServer, columns, entries_schema, named, template_policy
 from shared.frameworks.mxnet_status import job_status, schema
 from shared.frameworks.reading import LONGEST_POD_NAME, Fields
 from shared.frameworks.replicated import ContainerProperties, ReplicaType
-from shared.frameworks.schemas import TIME
+from shared.frameworks.schemas import TIME, Definition, Document
 from shared.frameworks.statuses import whole_seconds
 from shared.job.naming import JobKey, Slot
 from shared.job.spec import Problem, RestartPolicy

@@ -11,18 +11,29 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from shared.cluster.objects import Custom
-from shared.frameworks import openmpi
-from shared.frameworks.attaching import FOR_OWNER_ONLY, SSH_VOLUME, mount_hosts, mount_keys
-from shared.frameworks.definition import Definition, Document, Scale, Version
+from shared.frameworks.attaching import (
+    FOR_OWNER_ONLY,
+    OMPI_AGENTS,
+    OMPI_ARGS,
+    OMPI_FLAT,
+    OMPI_HOSTS,
+    OMPI_KEEP,
+    OMPI_RESOLVING,
+    OMPI_SLOTS,
+    SSH_VOLUME,
+    for_all_versions,
+    mount_hosts,
+    mount_keys,
+)
 from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.kubeflow import JOB_ROLE, KubeflowJob, OfTrainingOperator, is_type
 from shared.frameworks.kubeflow_status import OPERATOR_NAME, REPLICA_TYPE
-from shared.frameworks.pod_rules import Promises, absolute
 from shared.frameworks.pods import pod_of
 from shared.frameworks.reading import DEFAULT_BACKOFF_LIMIT, MOST_SLOTS, Fields
 from shared.frameworks.replicated import Replica, ReplicaType
-from shared.frameworks.schemas import BOOLEAN, TEXT, choice, number, rule
+from shared.frameworks.schemas import BOOLEAN, TEXT, Definition, Document, Scale, Version, choice, number, rule
 from shared.frameworks.takeover import Inherited
+from shared.frameworks.templates import Promises, absolute
 from shared.job.naming import DISCOVER_HOSTS, HOSTFILE, MPI_FOLDER, SSH_FOLDER, JobKey, Slot, WorkerName
 from shared.job.spec import LAUNCHED_TOGETHER, LAUNCHER, WORKER, JobSpec, RoleSpec
 
@@ -283,7 +294,7 @@ def _check_path(spec: Fields) -> None:
 def _check_agent(launcher: Fields) -> None:
     for container in launcher.part("template").part("spec").parts("containers")[:1]:
         for variable in container.parts("env"):
-            if variable.raw("name") in openmpi.AGENTS and variable.raw("value") == KUBEXEC:
+            if variable.raw("name") in OMPI_AGENTS and variable.raw("value") == KUBEXEC:
                 variable.refuse("KubexecNotSupported", "leave it out: workers are reached by ssh")
 
 
@@ -313,12 +324,12 @@ def _reaching(spec: JobSpec) -> dict[str, str]:
         case "MPICH":
             return {"HYDRA_HOST_FILE": _HOSTS, "HYDRA_LAUNCH_EXTRA_ARGS": _TRIES}
         case "OpenMPI":
-            more = {openmpi.KEEP: "true", openmpi.SLOTS: slots}
+            more = {OMPI_KEEP: "true", OMPI_SLOTS: slots}
         case _:
             more = {}
-    found = openmpi.for_all_versions({openmpi.HOSTS: _HOSTS, openmpi.ARGS: _TRIES, openmpi.FLAT: "1"} | more)
+    found = for_all_versions({OMPI_HOSTS: _HOSTS, OMPI_ARGS: _TRIES, OMPI_FLAT: "1"} | more)
     # The hosts of v1 have the plain names, by which mpirun knows the launcher anyway.
-    return found | (openmpi.RESOLVING if more and spec.launcher_works else {})
+    return found | (OMPI_RESOLVING if more and spec.launcher_works else {})
 
 
 def _takes_gpus(manifest: Custom, framework: KubeflowJob) -> bool:

@@ -7,12 +7,11 @@ from typing import ClassVar
 import msgspec
 
 from shared.cluster.objects import Custom
-from shared.frameworks.definition import Document
 from shared.frameworks.kubeflow import KubeflowJob, OfTrainingOperator, is_type
 from shared.frameworks.mxnet import RESERVED, SCHEDULER, SERVER, WORKER, dmlc_environment
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
-from shared.frameworks.schemas import TEXT, choice, rule
+from shared.frameworks.schemas import TEXT, Document, choice, rule
 from shared.job.naming import Slot
 from shared.job.spec import Handling, JobSpec, RoleSpec
 

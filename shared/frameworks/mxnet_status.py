@@ -3,8 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from shared.frameworks.definition import Document
-from shared.frameworks.schemas import OPEN, TEXT
+from shared.frameworks.schemas import OPEN, TEXT, Document
 from shared.job import text, waiting
 from shared.job.policies import replacement
 from shared.job.spec import RoleSpec, waits_for_turn

@@ -6,12 +6,11 @@ from typing import ClassVar
 import msgspec
 
 from shared.cluster.objects import Custom
-from shared.frameworks.definition import Document
 from shared.frameworks.framework import PodContext
 from shared.frameworks.kubeflow import KubeflowJob, OfTrainingOperator
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
-from shared.frameworks.schemas import ANYTHING
+from shared.frameworks.schemas import ANYTHING, Document
 from shared.job.naming import Slot
 from shared.job.spec import WORKER, Handling, JobSpec, RoleSpec
 

@@ -6,11 +6,10 @@ plain names of a job's pods resolve.  The old resource name of GPUs becomes the 
 
 from typing import Any
 
-from shared.frameworks.definition import Document
 from shared.frameworks.framework import PodContext, PodRenderer, metadata, slot_labels
-from shared.frameworks.pod_rules import POD
-from shared.frameworks.templates import GPU
-from shared.job.naming import HOSTS_VERSION, service_name
+from shared.frameworks.schemas import Document
+from shared.frameworks.templates import GPU, POD
+from shared.job.naming import CONTAINER, HOSTS_VERSION, service_name
 
 _OF_MUSTER = tuple(name for name, rule in POD.items() if rule.told)
 
@@ -73,3 +72,32 @@ def _renamed(quantities: Any) -> Any:
         return quantities
     # If a container has both names, the present one counts.
     return {GPU: quantities[OLD_GPU]} | {name: value for name, value in quantities.items() if name != OLD_GPU}
+
+
+def with_token_if_asked(pod: Document) -> Document:
+    """The pod without a service account's token, unless its template asks for one or names the account."""
+    asks = ("automountServiceAccountToken", "serviceAccountName", "serviceAccount")
+    if any(pod["spec"].get(name) not in (None, "") for name in asks):
+        return pod
+    return pod | {"spec": pod["spec"] | {"automountServiceAccountToken": False}}
+
+
+def with_last_words(pod: Document) -> Document:
+    """The pod with `FallbackToLogsOnError` in every container whose template has no terminationMessagePolicy.
+
+    The kubelet uses the log only if the container's own message file is empty.
+    """
+    policy = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+    kinds = {
+        kind: [policy | each if isinstance(each, dict) else each for each in pod["spec"][kind]]
+        for kind in ("initContainers", "containers")
+        if isinstance(pod["spec"].get(kind), list)
+    }
+    return pod | {"spec": pod["spec"] | kinds}
+
+
+def with_training_container(pod: Document, name: str) -> Document:
+    """The pod with the name of its training container, for the watcher: admission may put others before it."""
+    meta = pod["metadata"]
+    annotations = (meta.get("annotations") or {}) | {CONTAINER: name}
+    return pod | {"metadata": meta | {"annotations": annotations}}

@@ -10,8 +10,8 @@ import msgspec
 
 from shared.cluster import Resource
 from shared.cluster.objects import Custom, Object
-from shared.frameworks.definition import Document
 from shared.frameworks.framework import Framework, owner_reference
+from shared.frameworks.schemas import Document
 from shared.job import text
 from shared.job.naming import JobKey
 from shared.job.views import PodSetView, TolerationView, WorkloadView

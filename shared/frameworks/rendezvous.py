@@ -10,9 +10,9 @@ where their template lets it run, and takes nothing else of the template that co
 import re
 from typing import Any
 
-from shared.frameworks.definition import Document
 from shared.frameworks.framework import PodContext, PodRenderer
 from shared.frameworks.pods import pod_of
+from shared.frameworks.schemas import Document
 from shared.job.naming import ATTEMPT, JOB_UID, JobKey
 from shared.job.spec import RENDEZVOUS, RoleSpec
 
@@ -29,6 +29,12 @@ GRACE_SECONDS = 5
 
 C10D = "c10d"
 """The backend of torchrun whose store this is."""
+
+UNSHARED = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+"""Has the processes of each round make a store of their own.
+
+Since 2.4 torchrun writes the address of one store for all rounds, once: a worker that joins later waits for it in vain.
+"""
 
 _PROGRAM = """\
 import signal, sys

@@ -15,11 +15,10 @@ import msgspec
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks import reading
-from shared.frameworks.definition import Document
 from shared.frameworks.framework import Framework, PodContext, key_of, slot_labels
-from shared.frameworks.pod_rules import Promises
 from shared.frameworks.pods import pod_of
-from shared.frameworks.templates import DNS_LABEL, training_container
+from shared.frameworks.schemas import Document
+from shared.frameworks.templates import DNS_LABEL, Promises, training_container
 from shared.job.naming import RESTART, Slot, pod_name
 from shared.job.spec import REPLICATED, UNLIMITED, Handling, JobSpec, Problem, RestartPolicy, RoleSpec
 

@@ -1,6 +1,11 @@
 """ScaleIn and ScaleOut (`kai.alibabacloud.com/v1alpha1`): their definitions, how they are parsed, their status.  Pure.
 
 Older definitions let anything through, so any JSON gives a spec or all its problems.
+
+A script is a file that the launcher has.  A request names it and gives it values; it must not bring code along, because
+who may create requests need not be the one who may run commands in the launcher.  So a script is no file that shows
+the request's own words, such as `/proc/self/environ`, and no variable has a value that a program is known to run: such
+a list is never complete.  `PATH` and `PYTHONPATH` only choose among the launcher's files, as the script's path does.
 """
 
 import re
@@ -9,9 +14,9 @@ from typing import Any
 
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
-from shared.frameworks import schemas, scripts
-from shared.frameworks.definition import Definition, Document
+from shared.frameworks import schemas
 from shared.frameworks.reading import DEFAULT_BACKOFF_LIMIT, LONGEST_POD_NAME, MOST_WORKERS, Fields
+from shared.frameworks.schemas import Definition, Document
 from shared.frameworks.statuses import condition
 from shared.job import reasons
 from shared.job.conditions import Condition
@@ -20,6 +25,49 @@ from shared.job.policies import quota
 from shared.job.request import Request
 from shared.job.spec import OVER_BUDGET, Problem, ScaleKind, ScaleSpec, waits_for_turn
 from shared.job.state import Job
+
+VIRTUAL = frozenset({"proc", "dev", "sys"})
+"""Folders whose files show what processes were given."""
+
+NAME = re.compile(r"[._a-zA-Z][-._a-zA-Z0-9]*")
+"""As of the variables of a pod."""
+
+LINES = re.compile(r"[\n\r]")
+
+INTERPRETED = re.compile(
+    r"(LD|BASH|DYLD|GIT|LESS)_.*|ENV|IFS|PS[0-9]|SHELLOPTS|BASHOPTS|PROMPT_COMMAND|GCONV_PATH|GLIBC_TUNABLES"
+    r"|PERL5(OPT|DB)|RUBYOPT|NODE_OPTIONS|(JAVA_TOOL|_JAVA|JDK_JAVA)_OPTIONS"
+    r"|PYTHON(STARTUP|WARNINGS|BREAKPOINT|INSPECT)|BROWSER|EDITOR|VISUAL|(MAN)?PAGER|LESSOPEN|LESSCLOSE"
+    r"|(OMPI|PMIX|PRTE|HYDRA|I_MPI|SLURM)_.*|TAR_OPTIONS|MAKEFLAGS|MFLAGS|RSYNC_.*|SSH_.*|SHELL|R_(PROFILE|ENVIRON).*"
+)
+"""Variables whose values the loader, a shell or another interpreter runs or takes for options."""
+
+
+def problem_of_path(script: str) -> str:
+    """Why this is no script; empty if it is one.  A relative path is one in the launcher's working folder."""
+    steps = [step for step in script.split("/") if step not in ("", ".")]
+    if script.startswith("-"):
+        return "give the path of a script: the shell would take this for an option"
+    if ".." in steps or LINES.search(script):
+        return "give the path of a script without `..` and on one line"
+    if steps and steps[0] in VIRTUAL:
+        return f"give the path of a file in the launcher: /{steps[0]} has none"
+    return ""
+
+
+def problem_of_name(name: str) -> str:
+    """Why a script gets no variable of this name; empty if it does."""
+    if not NAME.fullmatch(name):
+        return "give the variable a name of letters, digits, dots, hyphens and underscores"
+    if INTERPRETED.fullmatch(name):
+        return f"set {name} in the script or in the launcher: a program runs its value"
+    return ""
+
+
+def problem_of_value(value: str) -> str:
+    """Why a script gets no such value; empty if it does."""
+    return "leave out null characters and line breaks" if "\0" in value or LINES.search(value) else ""
+
 
 GROUP = "kai.alibabacloud.com"
 VERSION = "v1alpha1"
@@ -102,16 +150,16 @@ def _to_add(spec: Fields) -> int | None:
 
 def _script(spec: Fields) -> bool:
     script = spec.text("script")
-    if problem := scripts.problem_of_path(script):
+    if problem := problem_of_path(script):
         spec.refuse("InvalidScript", problem, "script")
     return bool(script)
 
 
 def _check_environment(spec: Fields) -> None:
     for variable in spec.parts("env"):
-        if problem := scripts.problem_of_name(variable.text("name")):
+        if problem := problem_of_name(variable.text("name")):
             variable.refuse("InvalidEnvironment", problem, "name")
-        if problem := scripts.problem_of_value(variable.text("value")):
+        if problem := problem_of_value(variable.text("value")):
             variable.refuse("InvalidEnvironment", problem, "value")
 
 

@@ -1,7 +1,6 @@
-"""The pieces of the kinds' definitions: OpenAPI schemas, columns and validation rules, as plain
-data.  Pure.
+"""The parts of a kind's CustomResourceDefinition: OpenAPI schemas, columns and rules, as plain data.  Pure.
 
-`muster.crds` composes a definition; a framework composes the schema of its `spec` from these pieces.
+`muster.crds` composes a definition; a framework composes the schema of its `spec` from these parts.
 
 The API server evaluates every rule also at every write of a status, and only then drops the errors about an
 unchanged part.  So a bound, a pattern or an enumeration is preferred to a rule.  A rule is at the lowest level
@@ -10,10 +9,61 @@ an evaluation error is never dropped: a job older than the schema would get no s
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
-from shared.frameworks.definition import Document
 from shared.frameworks.reading import GREATEST, MOST_WORKERS, RESTART_POLICIES
 from shared.frameworks.templates import DNS_LABEL, LONGEST_CONTAINER_NAME
+
+Document = dict[str, Any]
+
+
+class Scale(NamedTuple):
+    """The paths in the resource where `kubectl scale` and autoscalers find a job's size."""
+
+    spec: str
+    status: str = ".status.replicas"
+    selector: str = ".status.selector"
+
+
+class Version(NamedTuple):
+    """Another version of a kind; None means as in the watched version.
+
+    No webhook converts: the API server reads a stored object through every version's schema, and drops fields that
+    the schema does not declare.  So the schema of the watched version declares the fields of all others, too.
+    """
+
+    name: str
+    spec: Document | None = None
+    columns: tuple[Document, ...] | None = None
+    rules: tuple[Document, ...] | None = None
+    status: Document | None = None
+    scale: Scale | None = None
+
+
+class Definition(NamedTuple):
+    """The parts of a kind's CustomResourceDefinition besides its names; the rest of this file has the pieces."""
+
+    description: str
+    spec: Document
+    """The OpenAPI schema of `spec`; pod templates in it keep unknown fields."""
+    short_names: tuple[str, ...] = ()
+    singular: str = ""
+    columns: tuple[Document, ...] = ()
+    """The `additionalPrinterColumns`."""
+    rules: tuple[Document, ...] = ()
+    """The `x-kubernetes-validations` of the whole resource."""
+    status: Document | None = None
+    """The OpenAPI schema of `status` without `lastReconcileTime` and `history`; None keeps every field."""
+    scale: Scale | None = None
+    suspend: str = ""
+    """The path of the field that suspends a job, such as `.spec.runPolicy.suspend`; empty without one."""
+    suspend_annotation: str = ""
+    """The annotation whose value `true` also suspends a job; empty without one."""
+    expires: bool = True
+    """True if its jobs have a time to live after their end, after which the scheduler deletes them."""
+    versions: tuple[Version, ...] = ()
+    """The other served versions."""
+
 
 OPEN: Document = {"x-kubernetes-preserve-unknown-fields": True}
 """Added to a schema: the API server keeps undeclared fields."""

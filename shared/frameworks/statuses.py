@@ -2,7 +2,7 @@
 
 import msgspec
 
-from shared.frameworks.definition import Document
+from shared.frameworks.schemas import Document
 from shared.job import text
 from shared.job.conditions import Condition
 from shared.job.losses import Tally

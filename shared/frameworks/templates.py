@@ -1,14 +1,224 @@
-"""Checks pod templates, which every framework has.  Pure.
+"""Checks pod templates, which every framework has, and says what becomes of each of their fields.  Pure.
 
-It checks what rendering needs, and what would make a pod fail for ever; the API server checks the rest.
+By the tables `POD`, `CONTAINER` and `METADATA` templates are checked, pods are rendered (`pods.py`), and
+`docs/pods.md` is written.  A check is about what rendering needs, and what would make a pod fail for ever; the API
+server checks the rest, and refuses a field that it does not know.
 """
 
 import re
-from typing import Any
+from collections.abc import Collection, Mapping
+from posixpath import normpath
+from types import MappingProxyType
+from typing import Literal, NamedTuple
 
-from shared.frameworks.pod_rules import NOTHING, Promises, check
+from shared.cluster.pod_fields import meant_of, types
 from shared.frameworks.reading import Fields
-from shared.job.naming import CONTAINER
+
+Treatment = Literal["passed on", "set where absent", "added to", "overridden", "refused"]
+
+
+class Rule(NamedTuple):
+    """What becomes of a field."""
+
+    treatment: Treatment = "passed on"
+    note: str = ""
+    """For the page, and of an overridden field for its job's user."""
+    told: bool = False
+    """True if a job whose template has the field says that it has no effect."""
+
+
+PASSED = Rule()
+_NAMES = "the pods of a job find each other by the names of pods"
+_BY_SERVER = "The API server takes it in no new pod."
+
+POD: Mapping[str, Rule] = MappingProxyType(
+    {
+        "activeDeadlineSeconds": Rule(note="The kubelet then ends the pod, which counts as a failure."),
+        "affinity": PASSED,
+        "automountServiceAccountToken": Rule("set where absent", "False, unless the template names an account."),
+        "containers": Rule("added to", "See below."),
+        "dnsConfig": Rule("added to", "The job's search domain comes first where the pods share a Service."),
+        "dnsPolicy": Rule(
+            "overridden",
+            f"{_NAMES}: Default becomes ClusterFirst, and with hostNetwork ClusterFirstWithHostNet",
+        ),
+        "enableServiceLinks": PASSED,
+        "ephemeralContainers": Rule("refused", _BY_SERVER),
+        "evictionResponders": PASSED,
+        "hostAliases": PASSED,
+        "hostIPC": PASSED,
+        "hostNetwork": Rule(note="An sshd of the pod needs another port than the node's, and pods of one node too."),
+        "hostPID": PASSED,
+        "hostUsers": PASSED,
+        "hostname": Rule("overridden", f"{_NAMES}, which are their host names", told=True),
+        "hostnameOverride": Rule("overridden", f"{_NAMES}, which are their host names", told=True),
+        "imagePullSecrets": PASSED,
+        "initContainers": Rule(note="What fails or waits there is told by name."),
+        "nodeName": PASSED,
+        "nodeSelector": Rule(note="With Kueue, together with the flavour's."),
+        "os": PASSED,
+        "overhead": PASSED,
+        "preemptionPolicy": PASSED,
+        "priority": Rule(note="The API server takes the priorityClassName's alone."),
+        "priorityClassName": PASSED,
+        "readinessGates": Rule(note="A pod is Ready once they are, too."),
+        "resourceClaims": PASSED,
+        "resources": Rule(note="Of the whole pod."),
+        "restartPolicy": Rule("overridden", "Muster makes failed pods again: write it beside the template"),
+        "runtimeClassName": PASSED,
+        "schedulerName": PASSED,
+        "schedulingGates": PASSED,
+        "schedulingGroup": PASSED,
+        "securityContext": Rule(note="With an fsGroup the workers' sshd keeps its own host keys."),
+        "serviceAccount": PASSED,
+        "serviceAccountName": PASSED,
+        "setHostnameAsFQDN": Rule("overridden", f"{_NAMES}, which are their host names", told=True),
+        "shareProcessNamespace": PASSED,
+        "subdomain": Rule(
+            "overridden", "Where the pods share a Service it is that Service's name; passed on elsewhere."
+        ),
+        "terminationGracePeriodSeconds": PASSED,
+        "tolerations": Rule(note="With Kueue, together with the flavour's."),
+        "topologySpreadConstraints": PASSED,
+        "volumes": Rule("added to", "A volume with the name of one of Muster's is refused."),
+    }
+)
+"""The fields of a PodSpec."""
+
+CONTAINER: Mapping[str, Rule] = MappingProxyType(
+    {
+        "args": PASSED,
+        "command": Rule("set where absent", "Of workers that wait for ssh, without args: it starts sshd."),
+        "env": Rule("added to", "A variable by which the pods find each other is refused; of others the user's wins."),
+        "envFrom": PASSED,
+        "image": PASSED,
+        "imagePullPolicy": PASSED,
+        "lifecycle": PASSED,
+        "livenessProbe": PASSED,
+        "name": PASSED,
+        "ports": Rule("added to", "The kind's own port, unless the training container has one of its name or number."),
+        "readinessProbe": Rule(note="That of the training container says when the pod is Ready."),
+        "resizePolicy": PASSED,
+        "resources": Rule(note="`alpha.kubernetes.io/nvidia-gpu` becomes `nvidia.com/gpu`."),
+        "restartPolicy": PASSED,
+        "restartPolicyRules": PASSED,
+        "securityContext": PASSED,
+        "startupProbe": PASSED,
+        "stdin": PASSED,
+        "stdinOnce": PASSED,
+        "terminationMessagePath": PASSED,
+        "terminationMessagePolicy": Rule("set where absent", "FallbackToLogsOnError."),
+        "tty": PASSED,
+        "volumeDevices": PASSED,
+        "volumeMounts": Rule("added to", "A mount that would hide the hosts files is refused; see below."),
+        "workingDir": PASSED,
+    }
+)
+"""The fields of a Container."""
+
+METADATA: Mapping[str, Rule] = MappingProxyType(
+    {
+        "annotations": Rule(
+            "added to", "Muster's own win: the version of the hosts files, the index of a TrainJob's node."
+        ),
+        "labels": Rule(
+            "added to",
+            "Muster's own labels win, those of the job and those by which its kind selects pods (`task_index` and the "
+            "like of an MXNet job, `jobset.sigs.k8s.io/jobset-name` of a TrainJob, `training.kubeflow.org/job-role` of "
+            "the pod that leads a Kubeflow job), and a job whose template has other values says so.",
+        ),
+    }
+)
+"""The fields of a template's metadata; the others of an ObjectMeta are Muster's or the API server's."""
+
+READ_ONLY = ("configMap", "secret", "projected", "downwardAPI", "image")
+"""The sources of volumes that no container may write to."""
+
+
+class Promises(NamedTuple):
+    """What Muster puts into the pods of a role, besides what it puts into all."""
+
+    subdomain: bool = False
+    """True if the pods share a Service, whose name is their subdomain."""
+    restarts: str = ""
+    """The role's restartPolicy; empty if it is the template's."""
+    folders: tuple[str, ...] = ()
+    """Where the training container has hosts files."""
+    spare: tuple[str, ...] = ()
+    """Where it has copies of them for some programs."""
+    ssh: str = ""
+    """Where it has ssh keys."""
+    volumes: tuple[str, ...] = ()
+    """The names of the volumes for them."""
+    labels: Mapping[str, str] = MappingProxyType({})
+    """Those of the first pod."""
+
+
+NOTHING = Promises()
+
+
+def check(template: Fields, training: Fields, promises: Promises) -> None:
+    """Refuse what would break a promise of the kind, and note the fields without effect."""
+    spec = template.part("spec")
+    _only(template, ("metadata", "spec", "apiVersion", "kind"), meant_in=("metadata", "spec"))
+    _only(template.part("metadata"), types()["ObjectMeta"])
+    for name, rule in POD.items():
+        if rule.told and spec.raw(name) not in (None, "", False):
+            spec.ignore(name, rule.note)
+    if spec.raw("dnsPolicy") == "Default":
+        spec.ignore("dnsPolicy", POD["dnsPolicy"].note)
+    if promises.subdomain and spec.raw("subdomain") not in (None, ""):
+        spec.ignore("subdomain", f"{_NAMES} in the job's own Service")
+    if promises.restarts and spec.raw("restartPolicy") not in (None, "", "Never", promises.restarts):
+        spec.ignore("restartPolicy", POD["restartPolicy"].note)
+    note_labels(template, promises.labels)
+    for volume in spec.parts("volumes"):
+        if volume.raw("name") in [*promises.volumes]:
+            volume.refuse("ReservedName", "give the volume another name: Muster adds one of this name", "name")
+    _check_mounts(spec, training, promises)
+
+
+def note_labels(template: Fields, labels: Mapping[str, str]) -> None:
+    """Note those of Muster's labels of which the template has another value."""
+    metadata = template.part("metadata")
+    for name, value in labels.items():
+        if metadata.part("labels").raw(name) not in (None, value):
+            metadata.ignore(f"labels[{name}]", "the label is Muster's")
+
+
+def _only(part: Fields, known: Collection[str], *, meant_in: Collection[str] | None = None) -> None:
+    for name in part.members:
+        if name not in known:
+            likely = meant_of(name, known if meant_in is None else meant_in)
+            part.refuse("UnknownField", f"write {likely}" if likely else "leave it out: no pod has such a field", name)
+
+
+def _check_mounts(spec: Fields, training: Fields, promises: Promises) -> None:
+    fixed = {volume.raw("name") for volume in spec.parts("volumes") if any(volume.has(source) for source in READ_ONLY)}
+    secrets = {volume.raw("name") for volume in spec.parts("volumes") if volume.has("secret")}
+    ours = [*promises.folders, *promises.spare, *filter(None, (promises.ssh,))]
+    for mount in training.parts("volumeMounts"):
+        path = absolute(mount.raw("mountPath"))
+        if not path:
+            continue
+        volume = mount.raw("name")
+        hidden = next((folder for folder in ours if f"{path}/".startswith(f"{folder}/")), "")
+        held = next((folder for folder in ours if folder.startswith(f"{path.rstrip('/')}/")), "")
+        if hidden in promises.folders:
+            mount.refuse("InvalidPath", f"mount it elsewhere: {hidden} has the hosts files", "mountPath")
+        elif hidden in promises.spare:
+            mount.ignore("mountPath", "they are in the other folders, too", f"hides the hosts files in {hidden}")
+        elif hidden and path == hidden and volume not in secrets:
+            mount.ignore("mountPath", "the pod needs keys of its own there", f"hides Muster's ssh keys in {hidden}")
+        elif held and (volume in fixed or mount.raw("readOnly") is True):
+            message = f"mount it elsewhere: {held} cannot be mounted in a folder that is read-only"
+            mount.refuse("InvalidPath", message, "mountPath")
+
+
+def absolute(path: object) -> str:
+    """The path as the kubelet takes it, without a slash at the end; empty for what is no path."""
+    return normpath(f"/{path.lstrip('/')}") if isinstance(path, str) and path else ""
+
 
 DNS_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 LONGEST_CONTAINER_NAME = 63
@@ -49,35 +259,6 @@ def training_container(role: Fields, name: str = "", said: str = "", promises: P
         return None
     check(template, training, promises)
     return training
-
-
-def with_token_if_asked(pod: dict[str, Any]) -> dict[str, Any]:
-    """The pod without a service account's token, unless its template asks for one or names the account."""
-    asks = ("automountServiceAccountToken", "serviceAccountName", "serviceAccount")
-    if any(pod["spec"].get(name) not in (None, "") for name in asks):
-        return pod
-    return pod | {"spec": pod["spec"] | {"automountServiceAccountToken": False}}
-
-
-def with_last_words(pod: dict[str, Any]) -> dict[str, Any]:
-    """The pod with `FallbackToLogsOnError` in every container whose template has no terminationMessagePolicy.
-
-    The kubelet uses the log only if the container's own message file is empty.
-    """
-    policy = {"terminationMessagePolicy": "FallbackToLogsOnError"}
-    kinds = {
-        kind: [policy | each if isinstance(each, dict) else each for each in pod["spec"][kind]]
-        for kind in ("initContainers", "containers")
-        if isinstance(pod["spec"].get(kind), list)
-    }
-    return pod | {"spec": pod["spec"] | kinds}
-
-
-def with_training_container(pod: dict[str, Any], name: str) -> dict[str, Any]:
-    """The pod with the name of its training container, for the watcher: admission may put others before it."""
-    meta = pod["metadata"]
-    annotations = (meta.get("annotations") or {}) | {CONTAINER: name}
-    return pod | {"metadata": meta | {"annotations": annotations}}
 
 
 def gpus(container: Fields, *, most: int) -> int | None:

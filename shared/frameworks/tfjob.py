@@ -7,11 +7,10 @@ from typing import ClassVar
 import msgspec
 
 from shared.cluster.objects import Custom
-from shared.frameworks.definition import Document, Scale
 from shared.frameworks.kubeflow import KubeflowJob, OfTrainingOperator, is_type
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
-from shared.frameworks.schemas import rule
+from shared.frameworks.schemas import Document, Scale, rule
 from shared.job.naming import Slot
 from shared.job.spec import WORKER, Handling, JobSpec, RoleSpec
 

@@ -3,8 +3,8 @@
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks import reading, schemas
-from shared.frameworks.definition import Definition, Document, Scale
 from shared.frameworks.runtimes import RuntimeKind
+from shared.frameworks.schemas import Definition, Document, Scale
 from shared.job.naming import SSH_FOLDER
 
 GROUP = "trainer.kubeflow.org"

@@ -1,7 +1,10 @@
 """TrainJob (`trainer.kubeflow.org/v1alpha1`, Trainer v2.3): pods of a runtime, for torch, MPI, JAX and XGBoost.  Pure.
 
-A TrainJob comes joined with its runtime (`runtimes.py`); `trainer_templates.py` puts both together.  Elastic torch is
-that of Trainer 2.0 and 2.1, whose `elasticPolicy` 2.2 removed.
+A TrainJob comes joined with its runtime, and `runtimes.py` puts both together.  Elastic torch is that of Trainer 2.0
+and 2.1, whose `elasticPolicy` 2.2 removed.
+
+Upstream has the conditions Suspended, Complete and Failed, and its clients take a job without any for one that runs.
+The other conditions are Muster's: they say what a job waits for, and are absent while it runs and lacks nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,28 +15,43 @@ import msgspec
 
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
-from shared.frameworks import openmpi, reading
-from shared.frameworks.attaching import FOR_OWNER_ONLY, WORKER_COMMAND, mount_hosts, mount_keys
-from shared.frameworks.definition import Definition, Document
-from shared.frameworks.framework import Framework, PodContext, key_of, slot_labels
+from shared.frameworks import reading
+from shared.frameworks.attaching import (
+    FOR_OWNER_ONLY,
+    OMPI_ARGS,
+    OMPI_FLAT,
+    OMPI_HOSTS,
+    OMPI_KEEP,
+    OMPI_RESOLVING,
+    OMPI_SLOTS,
+    WORKER_COMMAND,
+    for_all_versions,
+    mount_hosts,
+    mount_keys,
+)
+from shared.frameworks.framework import Framework, PodContext, StatusRenderer, key_of, slot_labels
 from shared.frameworks.pods import pod_of
-from shared.frameworks.pytorch_elastic import UNSHARED
-from shared.frameworks.rendezvous import C10D, rendezvous_name, rendezvous_pod
-from shared.frameworks.runtimes import Reference, Without, runtime_of, why_without
-from shared.frameworks.takeover import Inherited, TakeOver
-from shared.frameworks.trainer_schemas import CLUSTER_RUNTIMES, GROUP, KINDS_OF_RUNTIMES, RUNTIMES, TRAIN_JOB, VERSION
-from shared.frameworks.trainer_templates import (
+from shared.frameworks.rendezvous import C10D, UNSHARED, rendezvous_name, rendezvous_pod
+from shared.frameworks.runtimes import (
     ANCESTOR,
     LAUNCHER_JOB,
     NODE,
     TRAINER,
+    Reference,
+    Without,
     at,
     objects,
     pod_template,
     replicated_jobs,
+    runtime_of,
     trains,
+    why_without,
     with_variables,
 )
+from shared.frameworks.schemas import Definition, Document
+from shared.frameworks.statuses import condition, counts, newest_last, with_losses
+from shared.frameworks.takeover import Inherited, TakeOver
+from shared.frameworks.trainer_schemas import CLUSTER_RUNTIMES, GROUP, KINDS_OF_RUNTIMES, RUNTIMES, TRAIN_JOB, VERSION
 from shared.frameworks.trainjob_reading import (
     CONTROLLERS,
     HOSTS_VOLUME,
@@ -47,10 +65,13 @@ from shared.frameworks.trainjob_reading import (
     resources_of,
     runtime_spec,
 )
-from shared.frameworks.trainjob_status import phase_of, train_job_status
-from shared.job.naming import HOSTFILE, MPI_FOLDER, RESTART, SSH_FOLDER, JobKey, Slot, WorkerName
+from shared.job import waiting
+from shared.job.conditions import Condition
+from shared.job.naming import HOSTFILE, JOB_UID, MPI_FOLDER, RESTART, ROLE, SSH_FOLDER, JobKey, Slot, WorkerName
+from shared.job.reasons import DEADLINE_EXCEEDED
 from shared.job.spec import (
     LAUNCHER,
+    PASSING,
     RENDEZVOUS,
     RUNTIME_NOT_FOUND,
     RUNTIMES_NOT_LISTED,
@@ -60,6 +81,112 @@ from shared.job.spec import (
     Wishes,
 )
 from shared.job.state import Job
+from shared.job.views import occupies
+
+TYPES = {
+    "Created": "Created",
+    "Running": "Running",
+    "Restarting": "Restarting",
+    "Suspending": "Suspending",
+    "Suspended": "Suspended",
+    "Succeeded": "Complete",
+    "Failed": "Failed",
+}
+"""The conditions of a job that it shows, with their types here."""
+
+OF_UPSTREAM = ("Suspended", "Complete", "Failed")
+
+REASONS = {
+    ("Suspended", True): ("Suspended", "TrainJob is suspended"),
+    ("Suspended", False): ("Resumed", "TrainJob is resumed"),
+    ("Succeeded", True): ("AllJobsCompleted", "TrainJob completed"),
+    ("Failed", True): ("FailedJobs", "TrainJob failed"),
+}
+"""Upstream's reason and message of a condition, by its type in the log and its status."""
+
+
+def train_job_status(framework: StatusRenderer, job: Job) -> Document:
+    """The status of the job's resource."""
+    shown = [_in_their_words(job, with_losses(job, known)) for known in waiting.conditions(job) if known.type in TYPES]
+    if not job.phase:
+        # A queue gives the quota of a failed job back.
+        word = "Pending" if any(_may_go(problem) for problem in job.problems) else "Failed"
+        refused = [known for known in shown if known.type == "Created" and not known.status]
+        shown += [msgspec.structs.replace(known, type=word, status=True) for known in refused]
+    shown = newest_last(shown)
+    state = next((known for known in reversed(shown) if known.status), None)
+    if state is not None and state.type == "Running" and not state.message:
+        shown = [known for known in shown if known.type in OF_UPSTREAM]
+    return {
+        "phase": state.type if state is not None else "",
+        "conditions": [condition(known) for known in shown],
+        "jobsStatus": [_job_status(job, role) for role in _shown(job)],
+        "replicas": len(job.attempt.workers),
+        "selector": f"{JOB_UID}={job.key.uid},{ROLE}={WORKER}",
+        "observedGeneration": job.generation,
+    }
+
+
+def _shown(job: Job) -> list[str]:
+    """The roles that have a Job upstream."""
+    return [role.name for role in job.spec.roles if role.name != RENDEZVOUS] if job.spec is not None else []
+
+
+def _may_go(problem: Problem) -> bool:
+    """True if the job begins without a change of its spec once the problem is gone, such as one of its runtime."""
+    return problem.reason in PASSING or problem.field.startswith("runtime.")
+
+
+def phase_of(status: Document) -> str:
+    """The phase that a status shows; it raises nothing for any JSON."""
+    conditions, jobs = status.get("conditions"), status.get("jobsStatus")
+    true = [
+        known.get("type")
+        for known in (conditions if isinstance(conditions, list) else ())
+        if isinstance(known, dict) and known.get("status") == "True"
+    ]
+    weighty = ("Failed", "Succeeded", "Suspended", "Suspending", "Restarting", "Running", "Created")
+    active = any(at(job, "active") for job in (jobs if isinstance(jobs, list) else ()))
+    if not true and (active or status.get("phase") == "Running"):
+        # It runs and lacks nothing.  The definition of upstream has no field for the phase.
+        return "Running"
+    return next((phase for phase in weighty if TYPES[phase] in true and "Created" in true), "")
+
+
+def _in_their_words(job: Job, known: Condition) -> Condition:
+    theirs = REASONS.get((known.type, known.status))
+    changed = msgspec.structs.replace(known, type=TYPES[known.type])
+    if theirs is None:
+        return changed
+    reason, message = theirs
+    if known.reason == DEADLINE_EXCEEDED:
+        reason = known.reason
+    told = [message, *(part for part in (known.reason, known.message) if part and known.type == "Failed")]
+    if (wait := waiting.told(job)) is not None and (known.type, known.status) == (job.phase, True) and not told[1:]:
+        told.append(wait.sentence)
+    return msgspec.structs.replace(changed, reason=reason, message=": ".join(dict.fromkeys(told)))
+
+
+def _job_status(job: Job, role: str) -> Document:
+    """The numbers of child Jobs upstream, of which each replicated job has one: 0 or 1.
+
+    It is active until its last pod has ended, also without its slot: a queue gives its quota back by that.
+    """
+    wanted = {slot for slot in job.attempt.unreleased if slot.role == role}
+    pods = [pod for pod in job.pods.values() if pod.slot in wanted]
+    done = counts(job, role)
+    complete = bool(wanted) and done["succeeded"] >= len(wanted)
+    failed = job.phase == "Failed" and done["failed"] > 0
+    ready = sum(pod.ready or pod.phase == "Succeeded" for pod in pods)
+    return {
+        "name": LAUNCHER if role == LAUNCHER else "node",
+        "ready": int(bool(wanted) and ready >= len(wanted) and not complete),
+        "succeeded": int(complete),
+        "failed": int(failed),
+        "active": int(any(pod.role == role and occupies(pod) for pod in job.pods.values())),
+        "suspended": int(job.suspended),
+    }
+
 
 TRAINJOBS = Resource(GROUP, VERSION, "trainjobs", "TrainJob", Custom)
 
@@ -253,14 +380,14 @@ class TrainJob(Framework):
                     "DMLC_NUM_WORKER": str(workers),
                 }
             case "mpi" if context.slot.role == LAUNCHER:
-                here = openmpi.RESOLVING if spec.launcher_works else {}
-                return here | openmpi.for_all_versions(
+                here = OMPI_RESOLVING if spec.launcher_works else {}
+                return here | for_all_versions(
                     {
-                        openmpi.HOSTS: f"{MPI_FOLDER}/{HOSTFILE}",
-                        openmpi.KEEP: "true",
-                        openmpi.SLOTS: str(spec.slots_per_worker),
-                        openmpi.ARGS: "-o ConnectionAttempts=10",
-                        openmpi.FLAT: "1",
+                        OMPI_HOSTS: f"{MPI_FOLDER}/{HOSTFILE}",
+                        OMPI_KEEP: "true",
+                        OMPI_SLOTS: str(spec.slots_per_worker),
+                        OMPI_ARGS: "-o ConnectionAttempts=10",
+                        OMPI_FLAT: "1",
                     }
                 )
             case _:

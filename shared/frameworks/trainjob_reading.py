@@ -8,15 +8,10 @@ from typing import Any
 import msgspec
 
 from shared.cluster.objects import Custom
-from shared.frameworks import openmpi, reading
-from shared.frameworks.attaching import SSH_VOLUME
-from shared.frameworks.definition import Document
-from shared.frameworks.pod_rules import Promises, absolute
+from shared.frameworks import reading
+from shared.frameworks.attaching import OMPI_ARGS, OMPI_HOSTS, OMPI_KEEP, OMPI_SLOTS, SSH_VOLUME
 from shared.frameworks.rendezvous import STEM, brings_its_own, rendezvous_role
-from shared.frameworks.runtimes import runtime_of
-from shared.frameworks.templates import DNS_LABEL, LONGEST_CONTAINER_NAME, training_container
-from shared.frameworks.trainer_schemas import OF_JOB_SET, OVERRIDES
-from shared.frameworks.trainer_templates import (
+from shared.frameworks.runtimes import (
     ANCESTOR,
     LAUNCHER_JOB,
     MOST_LEVELS,
@@ -26,9 +21,13 @@ from shared.frameworks.trainer_templates import (
     objects,
     pod_template,
     replicated_jobs,
+    runtime_of,
     too_deep,
     trains,
 )
+from shared.frameworks.schemas import Document
+from shared.frameworks.templates import DNS_LABEL, LONGEST_CONTAINER_NAME, Promises, absolute, training_container
+from shared.frameworks.trainer_schemas import OF_JOB_SET, OVERRIDES
 from shared.job.naming import MPI_FOLDER, RESTART, SSH_FOLDER
 from shared.job.spec import LAUNCHED_TOGETHER, LAUNCHER, REPLICATED, WORKER, JobSpec, Problem, RoleSpec
 
@@ -42,7 +41,7 @@ POLICIES = ("torch", "mpi", "jax", "xgboost")
 
 TORCH = ("PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT")
 _XGBOOST = ("DMLC_TRACKER_URI", "DMLC_TRACKER_PORT", "DMLC_TASK_ID", "DMLC_NUM_WORKER")
-_OPEN_MPI = (openmpi.HOSTS, openmpi.ARGS, openmpi.KEEP, openmpi.SLOTS)
+_OPEN_MPI = (OMPI_HOSTS, OMPI_ARGS, OMPI_KEEP, OMPI_SLOTS)
 _JAX = ("JAX_NUM_PROCESSES", "JAX_PROCESS_ID", "JAX_COORDINATOR_ADDRESS")
 RESERVED: Mapping[str, tuple[str, ...]] = {"torch": TORCH, "mpi": _OPEN_MPI, "jax": _JAX, "xgboost": _XGBOOST}
 """The variables that `spec.trainer.env` must not set, by policy."""

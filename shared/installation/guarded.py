@@ -14,10 +14,10 @@ import structlog
 
 from shared.cluster.objects import Custom
 from shared.errors import Refused
-from shared.frameworks.definition import Definition, Document
 from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.reading import MOST_WORKERS
 from shared.frameworks.runtimes import Reference, RuntimeKind
+from shared.frameworks.schemas import Definition, Document
 from shared.frameworks.takeover import Inherited, TakeOver
 from shared.job.naming import JobKey, Slot, WorkerName
 from shared.job.reasons import FRAMEWORK_FAILED as FAILED

@@ -15,10 +15,10 @@ from shared.cluster import Resource
 from shared.cluster.examination import Examined, served
 from shared.cluster.objects import Custom
 from shared.errors import Refused
-from shared.frameworks.definition import Definition
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.scale_requests import REQUESTS
+from shared.frameworks.schemas import Definition
 from shared.installation.guarded import Guarded
 
 GROUP = "muster.frameworks"

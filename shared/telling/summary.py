@@ -3,8 +3,8 @@
 import msgspec
 
 from shared.errors import Refused
-from shared.frameworks.definition import Document
 from shared.frameworks.kinds import Kinds
+from shared.frameworks.schemas import Document
 from shared.frameworks.statuses import before_admission
 from shared.job.naming import Slot
 from shared.job.policies import replacement

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from shared.frameworks.training_job import parse_job
-from shared.frameworks.training_schemas import TRAINING_JOB
+from shared.frameworks.training_job import TRAINING_JOB, parse_job
 from shared.job.spec import JobSpec
 from tests.crds.admission import refusals
 from tests.frameworks.documents import Document, changed, custom, scale_in, scale_out

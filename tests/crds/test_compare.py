@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from muster.crds import manifests
-from muster.crds.compare import Verdict, compare, merged
+from muster.crds import Verdict, compare, manifests, merged
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.mpijob import MPIJOB
 from shared.frameworks.training_job import TRAININGJOB

@@ -1,4 +1,4 @@
-"""The page of all fields of a pod template, made from the tables of `shared/frameworks/pod_rules.py`.
+"""The page of all fields of a pod template, made from the tables of `shared/frameworks/templates.py`.
 
 Pure, but for `make pages`, which writes `docs/pods.md`.
 """
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from shared.frameworks.pod_rules import CONTAINER, METADATA, PASSED, POD, Rule
+from shared.frameworks.templates import CONTAINER, METADATA, PASSED, POD, Rule
 
 PAGE = """\
 # Pod templates

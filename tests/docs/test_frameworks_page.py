@@ -17,10 +17,10 @@ import muster.frameworks
 import shared.frameworks
 import shared.job
 from muster.frameworks import REPLICATED, KubeflowJob, ReplicaType
-from shared.frameworks.definition import Definition
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.scale_requests import REQUEST_DEFINITIONS
+from shared.frameworks.schemas import Definition
 from shared.installation import plugins
 from shared.job.naming import Slot
 from shared.job.spec import Succeeds

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from shared.cluster import pod_fields
-from shared.frameworks.pod_rules import CONTAINER, POD
+from shared.frameworks.templates import CONTAINER, POD
 from tests.docs.pod_fields import of_client, text
 from tests.docs.pods_page import page
 

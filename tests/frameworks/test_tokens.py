@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from shared.frameworks.templates import with_token_if_asked
+from shared.frameworks.pods import with_token_if_asked
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 import pytest
 
-from shared.frameworks.training_job import SSH_KEYS, parse_job
-from shared.frameworks.training_schemas import SUSPENDED
+from shared.frameworks.training_job import SSH_KEYS, SUSPENDED, parse_job
 from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, RoleSpec
 from tests.frameworks.documents import ABSENT, changed, custom, training_job
 

@@ -15,7 +15,7 @@ from shared.errors import Refused
 from shared.eventlog import MAX_BODY
 from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.kinds import Kinds
-from shared.frameworks.templates import with_last_words, with_token_if_asked
+from shared.frameworks.pods import with_last_words, with_token_if_asked
 from shared.job.decoding import read_event
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import Decided

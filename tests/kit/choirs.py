@@ -6,7 +6,6 @@ from typing import Any
 
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
-from shared.frameworks.definition import Definition, Document, Scale, Version
 from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.pods import pod_of
 from shared.frameworks.reading import Fields
@@ -16,6 +15,10 @@ from shared.frameworks.schemas import (
     BY_CONDITIONS,
     STATUS_WITH_CONDITIONS,
     TEMPLATE,
+    Definition,
+    Document,
+    Scale,
+    Version,
     by_phase,
     choice,
     fixed,

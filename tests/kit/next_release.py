@@ -14,7 +14,7 @@ FIELD = "note"
 EVENT = "JobNoted"
 
 EDITS: Mapping[str, tuple[tuple[str, str], ...]] = {
-    "shared/frameworks/training_schemas.py": (
+    "shared/frameworks/training_job.py": (
         ('        "suspend": schemas.BOOLEAN', f'        "{FIELD}": schemas.TEXT,\n        "suspend": schemas.BOOLEAN'),
     ),
     "shared/job/events/status.py": (

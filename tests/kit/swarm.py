@@ -5,10 +5,9 @@ from typing import Any
 
 import msgspec
 
-from shared.frameworks.definition import Definition, Document
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.replicated import ContainerProperties, Replica, Replicated, ReplicaType
-from shared.frameworks.schemas import ANYTHING
+from shared.frameworks.schemas import ANYTHING, Definition, Document
 from shared.job.spec import REPLICATED
 from shared.job.state import Job
 

@@ -18,7 +18,7 @@ from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.errors import Refused
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.frameworks.training_schemas import SUSPENDED
+from shared.frameworks.training_job import SUSPENDED
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.status import JobCreated
 from shared.job.events.watcher import JobObserved

@@ -10,8 +10,7 @@ from muster import following
 from muster.jobs import patched
 from muster.reading import told
 from muster.suspend import resume, suspend
-from shared.frameworks.training_job import TRAININGJOBS
-from shared.frameworks.training_schemas import SUSPENDED
+from shared.frameworks.training_job import SUSPENDED, TRAININGJOBS
 from shared.telling.targets import parse_target
 from tests.kit import et_operator
 from tests.kit.operator import a_job

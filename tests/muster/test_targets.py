@@ -5,9 +5,9 @@ import pytest
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.errors import Refused
-from shared.frameworks.definition import Definition
 from shared.frameworks.kinds import Kinds
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.schemas import Definition
 from shared.frameworks.training_job import TRAININGJOB, TRAININGJOBS
 from shared.job.events.watcher import JobGone, JobObserved
 from shared.job.fold import Histories, History

@@ -13,7 +13,7 @@ from devcluster.cluster import ADMIN
 from devcluster.controlplane import ControlPlane
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
-from shared.frameworks.templates import with_last_words, with_token_if_asked
+from shared.frameworks.pods import with_last_words, with_token_if_asked
 from shared.job.naming import Slot
 from shared.job.spec import JobSpec
 from tests.examples.table import TABLE, Example

@@ -14,11 +14,11 @@ from structlog.testing import capture_logs
 from shared.cluster import Resource
 from shared.cluster.objects import Custom, Pod
 from shared.errors import Refused
-from shared.frameworks.definition import Definition, Document
 from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.runtimes import Reference
 from shared.frameworks.scale_requests import GROUP
+from shared.frameworks.schemas import Definition, Document
 from shared.frameworks.trainjob import TrainJob
 from shared.installation import plugins
 from shared.installation.guarded import Guarded, GuardedReferring

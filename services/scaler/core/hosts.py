@@ -5,8 +5,8 @@
 
 from collections.abc import Sequence
 
-from shared.frameworks.definition import Document
 from shared.frameworks.framework import Framework, metadata
+from shared.frameworks.schemas import Document
 from shared.job.naming import HOSTS_VERSION, JobKey, WorkerName, config_name
 from shared.job.spec import JobSpec
 

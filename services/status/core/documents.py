@@ -6,9 +6,9 @@ import msgspec
 
 from services.status.core.effects import News, PatchStatus
 from shared.errors import Refused
-from shared.frameworks.definition import Document
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.scale_requests import REQUESTS, request_status, waiting_for
+from shared.frameworks.schemas import Document
 from shared.frameworks.statuses import whole_seconds
 from shared.job import text
 from shared.job.chain import Head

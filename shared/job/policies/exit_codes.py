@@ -4,7 +4,7 @@
 container ran.  No module outside of `policies` tells one failed exit from another.
 Users read the rule in docs/compatibility.md (row 13, TrainingJob; `restartPolicy` of the training operator's kinds;
 the scheduler's end and `restartPolicy` of the older MXNet operators), in the definitions of
-`shared/frameworks/training_schemas.py`, in examples/tensorflow/limits.yaml and in examples/mxnet/local.yaml.
+`shared/frameworks/training_job.py`, in examples/tensorflow/limits.yaml and in examples/mxnet/local.yaml.
 """
 
 from shared.job.spec import JobSpec
