@@ -23,7 +23,7 @@ from shared.eventlog.subject import Subject, is_decision
 from shared.frameworks.kinds import Kinds
 from shared.history_api import Question
 from shared.job import text
-from shared.job.events.setup import EventDisowned
+from shared.job.events.event import EventDisowned
 from shared.job.naming import ACCEPT_HISTORY, JobKey, history_filters, key_of, subject_of
 from shared.job.state import Job
 from shared.process.settings import Settings

@@ -3,8 +3,7 @@
 `docs/events.md` says what each means; a later release may add types and fields.
 """
 
-from shared.job.events.audit import ChangeAttributed
-from shared.job.events.refused import EffectRefused
+from shared.job.events.event import ChangeAttributed, EffectRefused, EventDisowned, LogCreated
 from shared.job.events.scaler import (
     DrainChecked,
     HostsPublished,
@@ -18,7 +17,6 @@ from shared.job.events.scaler import (
     WorkersReleased,
 )
 from shared.job.events.scheduler import JobExpired, JobRestarted, SecretGone, SecretMade, SlotsAssigned, SlotsReleased
-from shared.job.events.setup import EventDisowned, LogCreated
 from shared.job.events.status import (
     JobCreated,
     JobFailed,

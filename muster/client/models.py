@@ -8,8 +8,7 @@ from muster.following import status_of
 from shared.cluster.objects import Custom, plain
 from shared.eventlog import Stored
 from shared.eventlog.subject import Subject
-from shared.job.decoding import Malformed, UnknownEvent, read_event
-from shared.job.events.catalog import AnyEvent
+from shared.job.events.catalog import AnyEvent, Malformed, UnknownEvent, read_event
 from shared.job.naming import key_of
 from shared.telling.report import Report
 from shared.telling.targets import Target

@@ -15,7 +15,7 @@ from shared.eventlog import Entry, EventLog
 from shared.eventlog.account import AUDIT
 from shared.eventlog.retry import backoff
 from shared.eventlog.subject import Subject
-from shared.job.events.audit import ChangeAttributed
+from shared.job.events.event import ChangeAttributed
 from shared.job.naming import subject_of
 from shared.runtime.appends import stamp
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import structlog
 
-from services.scaler.core import drain, script
+from services.scaler.core import commands
 from services.scaler.core.effects import CheckDrain, LinkHosts, RunScript
 from shared.backoff import doubled
 from shared.cluster import Cluster, Execution
@@ -22,7 +22,7 @@ from shared.job import reasons
 from shared.job.events.scaler import DrainChecked, ScriptFinished
 from shared.job.evolve_requests import SCRIPT_OUTCOME_UNKNOWN
 from shared.job.naming import DISCOVER_HOSTS, EDL_FOLDER, JobKey
-from shared.job.request import TIMED_OUT
+from shared.job.scaling import TIMED_OUT
 from shared.job.state import Job
 from shared.runtime.ownership import is_there
 
@@ -101,13 +101,13 @@ class LauncherCommands:
         """Find the leaving workers that the arguments of the launcher's processes still name."""
         try:
             async with asyncio.timeout(LOOK_SECONDS), self._looks:
-                ended = await self._look(job, effect.pod, effect.pod_uid, effect.container, drain.LOOK)
+                ended = await self._look(job, effect.pod, effect.pod_uid, effect.container, commands.LOOK)
         except Refused as refusal:
             reason = TIMED_OUT if refusal.reason in BUSY else refusal.reason
             return DrainChecked(request=effect.request, reason=reason)
         except (Trouble, TimeoutError):
             return DrainChecked(request=effect.request, reason=TIMED_OUT)
-        used = drain.in_use(ended.output, effect.workers)
+        used = commands.in_use(ended.output, effect.workers)
         return DrainChecked(request=effect.request, in_use=used, reason="" if used else _doubt(ended.output))
 
     async def link(self, job: Job, effect: LinkHosts, files: Mapping[str, str], wanted: Mapping[str, str]) -> None:
@@ -175,7 +175,7 @@ class LauncherCommands:
         if any(each.get("valueFrom") for each in environment):
             raise Refused("a value is not in the request", reason="InvalidEnvironment")
         variables = [(each["name"], each.get("value") or "") for each in environment]
-        return script.command(request.spec["script"], variables, effect.hosts)
+        return commands.script_command(request.spec["script"], variables, effect.hosts)
 
 
 async def _insisting(read: Callable[[], Awaitable[T]]) -> T:

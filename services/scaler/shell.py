@@ -7,10 +7,9 @@ from typing import Any
 
 import msgspec
 
-from services.scaler.core import effects
+from services.scaler.core import Policy, effects
 from services.scaler.core.decide import decide
-from services.scaler.core.hosts import hosts_config_map
-from services.scaler.core.policy import Policy
+from services.scaler.core.membership import hosts_config_map
 from services.scaler.launcher_commands import LauncherCommands
 from shared.cluster import Cluster
 from shared.cluster.kinds import CONFIGMAPS, PODS

@@ -13,8 +13,7 @@ import msgspec
 
 from services.scheduler.core import effects, keys
 from services.scheduler.core.decide import decide
-from services.scheduler.core.unknown_fields import in_resource
-from services.scheduler.core.withheld import without_values
+from services.scheduler.core.refusals import in_resource, without_values
 from services.scheduler.keypair import make_key_pair
 from services.scheduler.workloads import Workloads
 from shared.cluster import Cluster, Resource, pod_fields

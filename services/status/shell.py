@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from services.status.announced import Announced
-from services.status.checkpoints import ANNOUNCED, SWEPT, Checkpoints
+from services.status.checkpoints import ANNOUNCED, SWEPT, Announced, Checkpoints
 from services.status.core.decide import decide
 from services.status.core.documents import replacing, same, with_head
 from services.status.core.effects import Announce, PatchStatus

@@ -22,7 +22,7 @@ from shared.job import reasons
 from shared.job.conditions import Condition
 from shared.job.naming import NO_UID
 from shared.job.policies import quota
-from shared.job.request import Request
+from shared.job.scaling import Request
 from shared.job.spec import OVER_BUDGET, Problem, ScaleKind, ScaleSpec, waits_for_turn
 from shared.job.state import Job
 

@@ -4,8 +4,8 @@ import msgspec
 
 from shared.frameworks.schemas import Document
 from shared.job import text
+from shared.job.attempt import Tally
 from shared.job.conditions import Condition
-from shared.job.losses import Tally
 from shared.job.policies import replacement
 from shared.job.spec import PASSING
 from shared.job.state import Job

@@ -38,8 +38,8 @@ from shared.job.naming import (
     Slot,
     WorkerName,
 )
-from shared.job.policies.exit_codes import LEAST_RETRYABLE_CODE
-from shared.job.request import Request
+from shared.job.policies.retries import LEAST_RETRYABLE_CODE
+from shared.job.scaling import Request
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, RestartPolicy, RoleSpec
 from shared.job.state import Job

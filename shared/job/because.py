@@ -8,17 +8,17 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from shared.job import reasons, timers
+from shared.job.attempt import Members
 from shared.job.conditions import since
 from shared.job.events import scaler, scheduler, status
 from shared.job.events.catalog import Decision
-from shared.job.membership import Members
 from shared.job.naming import RESTART_REQUESTED, Slot
-from shared.job.policies import notice, replacement
-from shared.job.request import Request
+from shared.job.policies import nodes, replacement
+from shared.job.policies.verdict import verdict
+from shared.job.scaling import Request
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, JobSpec
 from shared.job.state import Job, exit_of
-from shared.job.verdict import verdict
 from shared.job.views import alive, each, ended, indices
 
 
@@ -235,8 +235,8 @@ def _published(job: Job, decision: scaler.HostsPublished) -> Iterator[Cause]:
     changed = indices(decision.members) ^ job.listed_workers
     yield from _news(job, map(job.attempt.worker_slot, changed))
     for uid in job.notices:
-        for at, seconds in notice.stays(job, uid):
-            yield _timer(job, at.sequence, notice.timer_name(seconds))
+        for at, seconds in nodes.may_stay(job, uid):
+            yield _timer(job, at.sequence, nodes.notice_timer(seconds))
 
 
 def _released(job: Job, decision: scaler.WorkersReleased) -> Iterator[Cause]:

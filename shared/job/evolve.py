@@ -8,13 +8,12 @@ import msgspec
 
 from shared.job import evolve_attempts as attempts
 from shared.job import evolve_requests as requests
+from shared.job.attempt import Members
 from shared.job.conditions import holds, no_longer, with_condition
-from shared.job.events import audit, scaler, scheduler, status, watcher
+from shared.job.events import scaler, scheduler, status, watcher
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.event import At
-from shared.job.events.refused import EffectRefused
-from shared.job.events.setup import EventDisowned, LogCreated
-from shared.job.evolve_adoption import adopted
+from shared.job.events.event import At, ChangeAttributed, EffectRefused, EventDisowned, LogCreated
+from shared.job.evolve_attempts import adopted
 from shared.job.evolve_pods import (
     in_epoch,
     node_back,
@@ -26,7 +25,6 @@ from shared.job.evolve_pods import (
     with_minimum_checked,
 )
 from shared.job.integrity import evolved
-from shared.job.membership import Members
 from shared.job.naming import config_name
 from shared.job.reasons import NAME_HELD
 from shared.job.spec import JobSpec, Wishes, going_on
@@ -158,7 +156,7 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
             return requests.script_finished(job, event, at)
         case scaler.DrainChecked():
             return requests.drain_checked(job, event, at)
-        case LogCreated() | EventDisowned() | audit.ChangeAttributed():
+        case LogCreated() | EventDisowned() | ChangeAttributed():
             # The log's beginning and who made a change are for people; what is disowned holds its history no more.
             return job
 

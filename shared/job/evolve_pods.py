@@ -5,16 +5,15 @@ from typing import TypeVar
 
 import msgspec
 
+from shared.job.attempt import KEPT_FAILURES, UNREACHABLE, Failure, LostNode, Notice, Tally, Vacancy
 from shared.job.events.event import At
 from shared.job.events.watcher import DisruptionNoticed, NodeBack, NodeLost, PodsObserved, TimePassed
 from shared.job.evolve_requests import seen
-from shared.job.losses import KEPT_FAILURES, Failure, Notice, Tally, Vacancy
-from shared.job.lost_nodes import UNREACHABLE, LostNode
 from shared.job.milestones import with_milestones
 from shared.job.naming import Slot, Uid
-from shared.job.policies.back_off import before_start
 from shared.job.policies.replacement import back_off, losses_before, without_store
-from shared.job.policies.success import succeeded_with
+from shared.job.policies.retries import before_start
+from shared.job.policies.verdict import succeeded_with
 from shared.job.reasons import RENDEZVOUS_LOST
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, RENDEZVOUS

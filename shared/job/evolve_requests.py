@@ -1,12 +1,13 @@
-"""Folds the events of scale requests: their phases, and the job's slots, members and conditions.  Pure; called by
-`evolve`.
+"""Folds the events of scale requests and of the hosts files: the requests' phases, and the job's slots, members and
+conditions.  Pure; called by `evolve`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from shared.job import reasons, text
+from shared.job.attempt import Departure, Members
 from shared.job.conditions import holds, with_condition
 from shared.job.events.event import At
 from shared.job.events.scaler import (
@@ -18,16 +19,42 @@ from shared.job.events.scaler import (
 )
 from shared.job.events.status import JobScaling
 from shared.job.events.watcher import ScaleRequested, ScaleRequestGone
-from shared.job.evolve_disruption import departed, departures_seen
-from shared.job.membership import Members
 from shared.job.naming import EDL_FOLDER, HOSTFILE, NO_UID, Slot, Uid
-from shared.job.request import TIMED_OUT, DrainLook, Request, Script
+from shared.job.scaling import TIMED_OUT, DrainLook, Request, Script
 from shared.job.spec import WORKER, JobSpec
 from shared.job.state import Job, held_by_others, hosts_seen, no_longer_refused, with_attempt, with_scaling, without
 from shared.job.timers import DRAIN_CHECK
 from shared.job.views import Actor, Slots, each, indices
 
 replace = msgspec.structs.replace
+
+
+def departed(job: Job, event: HostsPublished) -> Mapping[Slot, Departure]:
+    """All workers that left the hosts files, including this event's; `job` has the members before the event."""
+    if not isinstance(job.membership, Members):
+        return {}
+    departures = job.membership.departures
+    left = job.membership.indices - indices(event.members)
+    if not left and not departures:
+        return departures
+    kept = {slot: departure for slot, departure in departures.items() if slot in job.attempt.slots}
+    slots = map(job.attempt.worker_slot, left)
+    return {**kept, **dict.fromkeys(slots, Departure(event.version, event.drain))}
+
+
+def departures_seen(job: Job, at: At) -> Job:
+    """Note when hosts files without these workers were first seen in place."""
+    if not isinstance(job.membership, Members):
+        return job
+    due = {
+        slot: replace(departure, seen=at.sequence)
+        for slot, departure in job.membership.departures.items()
+        if not departure.seen and hosts_seen(job, departure.version)
+    }
+    if not due:
+        return job
+    return replace(job, membership=replace(job.membership, departures={**job.membership.departures, **due}))
+
 
 DRAIN_FORCED = "DrainForced"
 """The reason of a `WorkersReleased` whose workers the launcher may still have used."""

@@ -13,10 +13,8 @@ import msgspec
 from shared.eventlog import Stored
 from shared.eventlog.subject import Subject, is_decision, split
 from shared.job.chain import START, Head, basis, link
-from shared.job.decoding import Malformed, UnknownEvent, read_event
-from shared.job.events.catalog import AUTHORS, FACTS, FOR_PEOPLE, AnyEvent
-from shared.job.events.event import At
-from shared.job.events.setup import EventDisowned
+from shared.job.events.catalog import AUTHORS, FACTS, FOR_PEOPLE, AnyEvent, Malformed, UnknownEvent, read_event
+from shared.job.events.event import At, EventDisowned
 from shared.job.evolve import evolve
 from shared.job.naming import NO_UID, JobKey, key_of
 from shared.job.state import Job

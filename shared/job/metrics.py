@@ -8,7 +8,7 @@ from functools import cache
 
 from shared.job.events import scaler, status, watcher
 from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent
-from shared.job.events.refused import EffectRefused
+from shared.job.events.event import EffectRefused
 from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.state import Job
 from shared.telemetry.metrics import BoundedLabel, Count, Histogram, Metric, Series, seconds_between

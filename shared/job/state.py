@@ -8,13 +8,10 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from shared.job.attempt import Attempt, Unseen
+from shared.job.attempt import Attempt, Departure, Failure, LostNode, Members, Membership, Notice, Unknown, Unseen
 from shared.job.conditions import Condition
 from shared.job.events.event import At
 from shared.job.integrity import Integrity
-from shared.job.losses import Failure, Notice
-from shared.job.lost_nodes import LostNode
-from shared.job.membership import Departure, Members, Membership, Unknown
 from shared.job.naming import JobKey, Slot, Uid, WorkerName, config_name, pod_name, runtime_copy_name
 from shared.job.reasons import NAME_HELD, RUNTIME_CHANGED, of_refusal
 from shared.job.scaling import Scaling

@@ -3,7 +3,7 @@
 Such a message is printable, bounded and cut between characters.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 MOST_MESSAGE = 1024
 """Bytes of a message in an event or a condition; Kubernetes allows so many in the note of an Event."""
@@ -119,3 +119,14 @@ def _printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char == "\n" else " " for char in text).strip()
+
+
+def forced_deletion(namespace: str, pods: str) -> str:
+    """Deletes pods whose node is off for good; `pods` are their names, with spaces between them."""
+    return f"kubectl delete pod -n {namespace} {pods} --force --grace-period=0"
+
+
+def without_finalizers(namespace: str, kind: str, name: str, finalizers: Sequence[str]) -> str:
+    """Which finalizers keep an object that is being deleted, and what takes them off: no forced deletion does."""
+    patch = f'kubectl patch {kind} -n {namespace} {name} --type=merge -p \'{{"metadata":{{"finalizers":null}}}}\''
+    return f"its finalizers keep it ({', '.join(finalizers)}), and `{patch}` takes them off"

@@ -11,10 +11,10 @@ from shared.backoff import doubled
 from shared.job import timers
 from shared.job.events.event import At
 from shared.job.naming import NO_UID
-from shared.job.policies import launcher_wait, lost_nodes, notice, replacement, restart, winding_down
-from shared.job.policies.back_off import before_effect
+from shared.job.policies import nodes, replacement, retries, verdict
+from shared.job.policies.retries import before_effect
 from shared.job.reasons import NAME_HELD
-from shared.job.request import Request
+from shared.job.scaling import Request
 from shared.job.state import Job, Refusal
 from shared.job.timers import Timer, passed
 from shared.job.waiting import WAITING_SECONDS, waiting
@@ -87,15 +87,15 @@ def _of_notices(job: Job) -> Iterator[Timer]:
     if job.over:
         return
     for uid in job.notices:
-        for at, seconds in notice.stays(job, uid):
-            yield promise(at, notice.timer_name(seconds), seconds)
+        for at, seconds in nodes.may_stay(job, uid):
+            yield promise(at, nodes.notice_timer(seconds), seconds)
 
 
 def _of_stuck_pods(job: Job) -> Iterator[Timer]:
-    for pod, known, since in lost_nodes.stuck(job):
-        if (seconds := lost_nodes.force_delay(job, pod, known)) is not None:
+    for pod, known, since in nodes.stuck(job):
+        if (seconds := nodes.force_delay(job, pod, known)) is not None:
             # The node may come back while no watcher sees it, and then the pod ends by itself.
-            yield Timer(since.sequence, lost_nodes.timer_name(seconds), seconds, of_nodes=True)
+            yield Timer(since.sequence, nodes.forced_deletion_timer(seconds), seconds, of_nodes=True)
 
 
 def _of_requests_without_a_job(job: Job) -> Iterator[Timer]:
@@ -143,9 +143,9 @@ def _of_limits(job: Job) -> Iterator[Timer]:
 
 def _of_attempts(job: Job) -> Iterator[Timer]:
     waits = job.attempt.launcher_waits
-    if waits is not None and (limit := launcher_wait.seconds(job)) is not None:
+    if waits is not None and (limit := nodes.launcher_wait(job)) is not None:
         yield Timer(waits.sequence, timers.LAUNCHER_WAIT, limit)
-    if job.restarting is not None and (seconds := restart.delay(job, job.restarting)):
+    if job.restarting is not None and (seconds := retries.restart_delay(job, job.restarting)):
         yield promise(job.restarting.at, timers.RESTART, seconds)
     slots = job.attempt.slots
     if job.unseen.slots:
@@ -164,7 +164,7 @@ def _of_attempts(job: Job) -> Iterator[Timer]:
 def _of_the_end(job: Job) -> list[Timer]:
     if job.ended is None or job.spec is None:
         return []
-    found = [promise(job.ended, timers.WINDING_DOWN, winding_down.SECONDS)] if winding_down.lasts(job) else []
+    found = [promise(job.ended, timers.WINDING_DOWN, verdict.WINDING_DOWN_SECONDS)] if verdict.winds_down(job) else []
     seconds = job.spec.ttl_seconds_after_finished
     return [*found, promise(job.ended, timers.TIME_TO_LIVE, seconds)] if seconds is not None else found
 

@@ -10,17 +10,17 @@ from typing import ClassVar
 import msgspec
 
 from shared.job import reasons, text
+from shared.job.attempt import Vacancy
 from shared.job.conditions import Condition, holds
 from shared.job.events.event import At
-from shared.job.losses import Vacancy
 from shared.job.naming import Slot
-from shared.job.policies import launcher_wait, lost_nodes, notice, quota, replacement
-from shared.job.policies.restart import delay
+from shared.job.policies import nodes, quota, replacement
+from shared.job.policies.retries import restart_delay
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.state import Job
+from shared.job.text import without_finalizers
 from shared.job.timers import RESTART, WAITING, passed
 from shared.job.views import USUAL, PodView, alive, occupies
-from shared.job.ways_out import without_finalizers
 
 WAITING_SECONDS = 10
 """What lasts longer has a reason that people are told."""
@@ -124,10 +124,10 @@ def _with_wait(known: Condition, wait: Wait) -> Condition:
 
 def _of_nodes(job: Job) -> Wait | None:
     """Pods whose node does not answer, and those that nothing replaces before their node goes."""
-    told = lost_nodes.sentences(job)
+    told = nodes.of_lost(job)
     found = [(lost.terminating or lost.at, lost.reason) for lost in job.lost.values()]
     roles = {job.pods[uid].role for uid in job.lost if uid in job.pods}
-    for known in notice.told(job):
+    for known in nodes.of_notices(job):
         told.append(known.sentence)
         found.append((known.at, known.reason))
         roles.add(known.role)
@@ -146,7 +146,7 @@ def _of_nodes(job: Job) -> Wait | None:
 
 def _of_launcher(job: Job) -> Wait | None:
     """A launcher for which there is no node, while the workers of its job hold theirs."""
-    wait, launcher = launcher_wait.told(job), job.launcher
+    wait, launcher = nodes.of_launcher_wait(job), job.launcher
     if wait is None or launcher is None:
         return None
     since, reason, sentence = wait
@@ -162,7 +162,7 @@ def _entered(job: Job) -> At:
 def _of_ending_pods(job: Job) -> Wait | None:
     """Pods that have to go: before the next attempt begins, before the job is suspended, or after its end."""
     why = job.restarting
-    if why is not None and not job.over and delay(job, why) and not passed(job, why.at.sequence, RESTART):
+    if why is not None and not job.over and restart_delay(job, why) and not passed(job, why.at.sequence, RESTART):
         # The back-off is what it waits for, and its phase says that.
         return None
     left = [pod for pod in job.pods.values() if pod.deleting or (occupies(pod) and not job.over)]

@@ -16,10 +16,10 @@ from shared.errors import Conflict, NotOwner, Refused, Transient
 from shared.job import text
 from shared.job.chain import Head
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.refused import PERMANENT, EffectRefused
+from shared.job.events.event import PERMANENT, EffectRefused
 from shared.job.fold import History
 from shared.job.naming import JobKey, Slot
-from shared.job.policies.back_off import told_already
+from shared.job.policies.retries import told_already
 from shared.job.reasons import NAME_HELD
 from shared.job.state import Job, refusal_key
 from shared.job.steps import Effect

@@ -14,7 +14,7 @@ from shared.frameworks.scale_requests import selected
 from shared.job.naming import ATTEMPT, JOB_UID, NO_UID, JobKey
 from shared.job.reasons import NAME_HELD, NOT_OURS
 from shared.job.state import Job
-from shared.job.ways_out import forced_deletion, without_finalizers
+from shared.job.text import forced_deletion, without_finalizers
 from shared.untrusted import whole_number
 
 QUICK_SECONDS = 0.3

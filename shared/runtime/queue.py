@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from shared.backoff import doubled
-from shared.job.policies.back_off import LONGEST_EFFECT_SECONDS, before_effect
+from shared.job.policies.retries import LONGEST_EFFECT_SECONDS, before_effect
 from shared.job.reasons import NAME_HELD
 from shared.job.steps import Effect
 

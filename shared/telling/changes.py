@@ -5,15 +5,13 @@ from collections.abc import Callable
 import msgspec
 
 from shared.frameworks.kinds import Kinds
-from shared.job.events.audit import ChangeAttributed
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.event import At
-from shared.job.events.setup import EventDisowned
+from shared.job.events.event import At, ChangeAttributed, EventDisowned
 from shared.job.events.watcher import HistoryAccepted, JobDeleting, JobGone, JobObserved, ScaleRequested
 from shared.job.fold import Histories
 from shared.job.naming import NO_UID, JobKey
 from shared.job.reasons import plain
-from shared.job.request import Request
+from shared.job.scaling import Request
 from shared.job.spec import waits_for_turn
 from shared.job.state import Job
 from shared.job.views import Actor

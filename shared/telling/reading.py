@@ -7,7 +7,7 @@ from contextlib import aclosing, suppress
 from shared.errors import Transient
 from shared.eventlog import EventLog, Stored
 from shared.eventlog.subject import Subject, of_type
-from shared.job.decoding import Malformed, UnknownEvent, read_event
+from shared.job.events.catalog import Malformed, UnknownEvent, read_event
 from shared.job.events.watcher import ScaleRequested
 from shared.job.fold import Histories
 from shared.job.naming import JobKey, history_filters, key_of

@@ -9,12 +9,12 @@ import msgspec
 
 from shared.eventlog import Stored
 from shared.frameworks.kinds import Kinds
+from shared.job.attempt import was_deleted
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import At
 from shared.job.fold import History
-from shared.job.losses import was_deleted
 from shared.job.reasons import plain
-from shared.job.request import Request
+from shared.job.scaling import Request
 from shared.job.state import Job
 from shared.job.text import counted, with_last_words
 from shared.job.views import Actor

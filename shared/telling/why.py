@@ -10,8 +10,8 @@ from shared.errors import Refused
 from shared.eventlog import Stored
 from shared.eventlog.account import AUDIT
 from shared.eventlog.subject import Subject, split
-from shared.job.decoding import Malformed, read_event
-from shared.job.events.audit import ChangeAttributed
+from shared.job.events.catalog import Malformed, read_event
+from shared.job.events.event import ChangeAttributed
 from shared.job.fold import Histories
 from shared.job.naming import JobKey, key_of
 from shared.job.spec import LAUNCHER

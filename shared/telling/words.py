@@ -7,8 +7,7 @@ import msgspec
 
 from shared.eventlog import Stored
 from shared.eventlog.subject import Subject
-from shared.job.decoding import Malformed, UnknownEvent, read_event
-from shared.job.events.catalog import AnyEvent
+from shared.job.events.catalog import AnyEvent, Malformed, UnknownEvent, read_event
 from shared.job.spec import LAUNCHER, JobSpec, Problem, ScaleSpec
 from shared.job.text import counted, ends, in_one_line, range_words
 from shared.job.views import ChildView, Count, Member, PodView, Reached, Slots

@@ -21,8 +21,8 @@ from shared.eventlog.account import ADMIN, AUDIT
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
-from shared.job.events.audit import ChangeAttributed
 from shared.job.events.catalog import AnyEvent
+from shared.job.events.event import ChangeAttributed
 from shared.job.events.watcher import JobObserved, ScaleRequested
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid

@@ -10,7 +10,7 @@ import pytest
 from shared.cluster.answers import read_status, trouble
 from shared.cluster.calls import METADATA, METADATA_LIST
 from shared.errors import Refused
-from shared.job.events.refused import PERMANENT
+from shared.job.events.event import PERMANENT
 from tests.devcluster.apiserver.client import BOUND, Answer
 from tests.kit.clusters import Api
 

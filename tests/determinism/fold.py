@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
+from services.scaler.core import Policy
 from services.scaler.core.decide import decide as scaler
-from services.scaler.core.policy import Policy
 from services.scheduler.core.decide import decide as scheduler
 from services.status.core.decide import decide as status
 from services.status.core.documents import of_job, of_requests

@@ -8,7 +8,7 @@ import pytest
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.fold import History
-from shared.job.policies.numbering import new_workers
+from shared.job.policies.replacement import new_workers
 from tests.kit.builders import workers
 from tests.kit.hosts import HOSTS, NODE, MakeHost
 from tests.kit.operator import FOR_EVER, SHELL, Operator, a_job, a_request, worker_that

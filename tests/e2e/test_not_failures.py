@@ -13,7 +13,7 @@ import pytest
 
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
-from shared.job.policies.numbering import new_workers
+from shared.job.policies.replacement import new_workers
 from tests.kit.builders import workers
 from tests.kit.operator import (
     FOR_EVER,

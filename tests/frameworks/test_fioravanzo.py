@@ -12,7 +12,7 @@ from services.status.core.effects import Announce
 from shared.frameworks.fioravanzo import FIORAVANZO_MXJOB
 from shared.frameworks.mxnet import runtime_id
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.refused import EffectRefused
+from shared.job.events.event import EffectRefused
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.status import JobCreated, JobFailed, JobRunning, JobSucceeded
 from shared.job.events.watcher import JobDeleting, JobObserved, PodsObserved

@@ -10,7 +10,7 @@ from shared.frameworks.kubeflow import KubeflowJob
 from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
 from shared.frameworks.tfjob import TFJOB
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.refused import EffectRefused
+from shared.job.events.event import EffectRefused
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
 from shared.job.events.status import (
     JobCreated,

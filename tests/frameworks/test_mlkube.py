@@ -11,9 +11,9 @@ from shared.job.events.scheduler import SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobCreated, JobFailed, JobRunning
 from shared.job.events.watcher import JobObserved, PodsObserved
 from shared.job.naming import Slot
-from shared.job.policies.restart import may_restart
+from shared.job.policies.retries import may_restart
+from shared.job.policies.verdict import verdict
 from shared.job.spec import JobSpec
-from shared.job.verdict import verdict
 from tests.frameworks.documents import ABSENT, Document, changed, custom, mlkube_job, reasons_of, spec_of
 from tests.kit.histories import a_history
 from tests.kit.pods import pod_for, service_for

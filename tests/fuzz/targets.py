@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from muster.outgoing import secret_of, wait_of
 from services.audit.core.claims import LONGEST_NAME, MOST_GROUPS, claims
 from services.audit.core.matching import Matcher
-from services.scaler.core import drain
+from services.scaler.core import commands
 from services.status.core.documents import document_of
 from services.watcher.core.views import observed_job, observed_pod, observed_request
 from shared.cluster import Applied, Deleted, Resource
@@ -32,8 +32,7 @@ from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.chain import checkpointed
-from shared.job.decoding import Malformed, UnknownEvent, read_event
-from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent
+from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent, Malformed, UnknownEvent, read_event
 from shared.job.fold import History
 from shared.job.naming import subject_of
 from shared.process import report
@@ -190,7 +189,7 @@ def read_the_end_of_a_command(data: bytes) -> None:
     for line in output:
         received.take(bytes([STDOUT]) + line)
     received.take(bytes([ERROR]) + end)
-    drain.in_use(received.output, [(1, "resnet-worker-1")])
+    commands.in_use(received.output, [(1, "resnet-worker-1")])
     assert 0 <= _exit_code(received, "execute", ["true"]) < 2**31
 
 

@@ -7,7 +7,7 @@ import msgspec
 
 from devcluster.apiserver.validation import validate
 from services.scheduler.core import effects, keys
-from services.scheduler.core.withheld import without_values
+from services.scheduler.core.refusals import without_values
 from services.status.core.documents import document_of
 from services.watcher.core.observed import ObservedJob
 from shared.cluster.objects import Custom
@@ -16,8 +16,7 @@ from shared.eventlog import MAX_BODY
 from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.kinds import Kinds
 from shared.frameworks.pods import with_last_words, with_token_if_asked
-from shared.job.decoding import read_event
-from shared.job.events.catalog import AnyEvent
+from shared.job.events.catalog import AnyEvent, read_event
 from shared.job.events.event import Decided
 from shared.job.steps import Effect
 from tests.kit.loop import Loop

@@ -1,7 +1,7 @@
 """One event of every type, with nothing left at its default: the shape in which this release writes it."""
 
 from shared.job.chain import Head
-from shared.job.events import audit, refused, scaler, scheduler, setup, status, watcher
+from shared.job.events import event, scaler, scheduler, status, watcher
 from shared.job.events.catalog import AnyEvent
 from shared.job.naming import Uid
 from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, RoleSpec, ScaleSpec
@@ -55,8 +55,8 @@ REQUEST = ScaleSpec(
 WORKERS = (Slots(1, WORKER, ((0, 3), (7, 7))),)
 
 EXAMPLES: tuple[AnyEvent, ...] = (
-    setup.LogCreated(),
-    setup.EventDisowned(sequence=7, reason="a stolen password"),
+    event.LogCreated(),
+    event.EventDisowned(sequence=7, reason="a stolen password"),
     watcher.JobObserved(
         kind="TrainingJob",
         api_version="kai.alibabacloud.com/v1alpha1",
@@ -125,7 +125,7 @@ EXAMPLES: tuple[AnyEvent, ...] = (
     ),
     watcher.HistoryDisputed(theirs=Head(91, "cd34"), ours=Head(89, "ef56"), reason="HistoryDisputed"),
     watcher.HistoryAccepted(sequence=90, hash="ab12"),
-    refused.EffectRefused(effect="CreatePod", reason="Invalid", slots=WORKERS, field="spec.containers", permanent=True),
+    event.EffectRefused(effect="CreatePod", reason="Invalid", slots=WORKERS, field="spec.containers", permanent=True),
     scaler.ScriptFinished(request=Uid("request-1"), exit_code=1, reason="ScriptFailed"),
     scaler.DrainChecked(request=Uid("request-1"), in_use=(1, 2), reason="NoShell"),
     scheduler.SecretMade(attempt=1, uid=Uid("secret-1")),
@@ -160,7 +160,7 @@ EXAMPLES: tuple[AnyEvent, ...] = (
     status.JobSuspended(because=11, reason="Suspended", message="paused"),
     status.JobSucceeded(because=11, reason="TrainingJobSucceeded", message="done"),
     status.JobFailed(because=11, reason="TrainingJobFailed", message="the launcher exited with 1 (Error)"),
-    audit.ChangeAttributed(
+    event.ChangeAttributed(
         of=11,
         write=40,
         user="alice",

@@ -2,7 +2,7 @@ import ast
 from pathlib import Path
 
 from shared.backoff import Backoff, doubled
-from shared.job.policies.back_off import before_effect, before_start
+from shared.job.policies.retries import before_effect, before_start
 
 ROOT = Path(__file__).parents[2]
 PRODUCT = [file for top in ("services", "shared", "muster", "devcluster") for file in (ROOT / top).rglob("*.py")]

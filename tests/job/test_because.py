@@ -10,10 +10,8 @@ from shared.eventlog.subject import Subject
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.because import because, cause
-from shared.job.decoding import read_event
-from shared.job.events.catalog import AnyEvent, Decision
-from shared.job.events.event import Decided
-from shared.job.events.refused import EffectRefused
+from shared.job.events.catalog import AnyEvent, Decision, read_event
+from shared.job.events.event import Decided, EffectRefused
 from shared.job.events.scaler import (
     DrainChecked,
     HostsPublished,

@@ -2,13 +2,13 @@
 
 import pytest
 
-from shared.job.events.refused import EffectRefused
+from shared.job.events.event import EffectRefused
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.status import JobRunning
 from shared.job.events.watcher import LauncherLost, PodsGone, TimePassed
+from shared.job.policies.verdict import verdict
 from shared.job.spec import LAUNCHER
 from shared.job.timing import next_due
-from shared.job.verdict import verdict
 from shared.job.views import Slots, ended
 from tests.kit.builders import (
     a_ready_job,

@@ -13,10 +13,8 @@ import pytest
 
 from shared.eventlog.account import AUDIT
 from shared.eventlog.account import AUTHORS as USERS
-from shared.job.decoding import Malformed, UnknownEvent, read_event
-from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent, Decision, Fact
-from shared.job.events.event import Author
-from shared.job.events.refused import EffectRefused
+from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent, Decision, Fact, Malformed, UnknownEvent, read_event
+from shared.job.events.event import Author, EffectRefused
 from shared.job.events.watcher import JobGone
 from tests.job.examples import EXAMPLES
 

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
+from shared.job.attempt import KEPT_FAILURES, Tally
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.event import At
-from shared.job.events.refused import EffectRefused
+from shared.job.events.event import At, EffectRefused
 from shared.job.events.scaler import HostsPublished, ScaleFailed, ScaleSucceeded, WorkersReleased
 from shared.job.events.scheduler import JobRestarted, SecretGone, SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobFailed
@@ -22,7 +22,6 @@ from shared.job.events.watcher import (
     TimePassed,
 )
 from shared.job.evolve import evolve
-from shared.job.losses import KEPT_FAILURES, Tally
 from shared.job.naming import Slot, Uid
 from shared.job.spec import LAUNCHER, WORKER, Problem
 from shared.job.state import Job

@@ -1,16 +1,16 @@
-"""When an attempt failed, and what is said of it: the corners of `shared/job/policies/failure.py`."""
+"""When an attempt failed, and what is said of it: the corners of `shared/job/policies/verdict.py`."""
 
 import msgspec
 import pytest
 
+from shared.job.attempt import Verdict
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.refused import EffectRefused
+from shared.job.events.event import EffectRefused
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.watcher import DisruptionNoticed, JobAdopted, PodsGone, PodsObserved
 from shared.job.naming import Uid
-from shared.job.outcome import Verdict
+from shared.job.policies.verdict import verdict
 from shared.job.spec import WORKER, Handling, JobSpec, RestartPolicy
-from shared.job.verdict import verdict
 from shared.job.views import Exit, Slots
 from tests.kit.builders import a_created_job, a_running_job, a_spec, exited, launcher, pods, worker, workers
 from tests.kit.builders import observed as edited

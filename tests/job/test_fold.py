@@ -4,10 +4,8 @@ import msgspec
 import pytest
 
 from shared.eventlog import Stored
-from shared.job.events.audit import ChangeAttributed
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.refused import EffectRefused
-from shared.job.events.setup import EventDisowned, LogCreated
+from shared.job.events.event import ChangeAttributed, EffectRefused, EventDisowned, LogCreated
 from shared.job.events.status import JobCreated, JobRunning, JobSucceeded
 from shared.job.events.watcher import HistoryAccepted, HistoryBroken, JobGone, PodsGone
 from shared.job.fold import Histories, History

@@ -1,13 +1,13 @@
-"""The limits that end an attempt: the corners of `shared/job/policies/limits.py`."""
+"""The limits that end an attempt: the corners of `shared/job/policies/verdict.py`."""
 
+from shared.job.attempt import Verdict
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.refused import EffectRefused
+from shared.job.events.event import EffectRefused
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.status import JobRestarting
 from shared.job.events.watcher import PodsGone, TimePassed
 from shared.job.naming import Uid
-from shared.job.outcome import Verdict
-from shared.job.verdict import verdict
+from shared.job.policies.verdict import verdict
 from tests.kit.builders import a_created_job, a_running_job, a_spec, observed, pods, worker, workers
 from tests.kit.stories import given
 

@@ -3,14 +3,14 @@
 import pytest
 
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.refused import EffectRefused
+from shared.job.events.event import EffectRefused
 from shared.job.events.scaler import ScaleFailed, ScaleSucceeded
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.status import JobRunning, JobScaling
 from shared.job.events.watcher import TimePassed
+from shared.job.policies.verdict import verdict
 from shared.job.spec import LAUNCHER
 from shared.job.text import MOST_MESSAGE
-from shared.job.verdict import verdict
 from shared.job.views import Exit, Slots
 from shared.job.waiting import conditions
 from tests.kit.builders import (

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.refused import EffectRefused
+from shared.job.events.event import EffectRefused
 from shared.job.events.scaler import ScaleCancelled, ScaleFailed, ScaleRejected, ScaleSucceeded
 from shared.job.events.status import (
     JobCreated,

@@ -4,7 +4,7 @@ from shared.job.events.scaler import ScaleFailed, ScaleSucceeded, WorkersRelease
 from shared.job.events.scheduler import SlotsAssigned, SlotsReleased
 from shared.job.events.watcher import PodsGone
 from shared.job.naming import Uid
-from shared.job.policies.numbering import new_workers
+from shared.job.policies.replacement import new_workers
 from tests.kit.builders import (
     R1,
     R2,

@@ -13,7 +13,7 @@ import services.scheduler.core.effects
 import services.status.core.effects
 from shared.job import reasons
 from shared.job.events.catalog import AUTHORS
-from shared.job.events.refused import PERMANENT
+from shared.job.events.event import PERMANENT
 from shared.job.fold import Held
 from shared.job.state import Phase
 from shared.job.steps import Effect

@@ -1,11 +1,11 @@
-"""When a job without a launcher succeeded: the corners of `shared/job/policies/success.py`."""
+"""When a job without a launcher succeeded: the corners of `shared/job/policies/verdict.py`."""
 
 import msgspec
 
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scheduler import SlotsAssigned, SlotsReleased
 from shared.job.events.watcher import JobObserved
-from shared.job.verdict import verdict
+from shared.job.policies.verdict import verdict
 from shared.job.views import spans
 from tests.kit.builders import workers
 from tests.kit.replicas import (

@@ -3,7 +3,7 @@
 import pytest
 
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.refused import EffectRefused
+from shared.job.events.event import EffectRefused
 from shared.job.events.scaler import ScaleFailed, ScaleSucceeded, WorkersReleased
 from shared.job.events.status import JobFailed, JobRestarting, JobSuspended
 from shared.job.events.watcher import HistoryBroken, JobGone, PodsGone, TimePassed

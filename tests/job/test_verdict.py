@@ -3,15 +3,15 @@
 import msgspec
 import pytest
 
+from shared.job.attempt import Verdict
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.refused import EffectRefused
+from shared.job.events.event import EffectRefused
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobRestarting, JobRunning
 from shared.job.events.watcher import JobAdopted, LauncherLost, PodsGone, TimePassed
 from shared.job.naming import Uid
-from shared.job.outcome import Verdict
+from shared.job.policies.verdict import verdict
 from shared.job.spec import LAUNCHER, WORKER
-from shared.job.verdict import verdict
 from shared.job.views import Exit, Slots
 from tests.kit.builders import a_created_job, a_running_job, exited, launcher, pods, scaling_out, worker, workers
 from tests.kit.replicas import (

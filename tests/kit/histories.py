@@ -11,8 +11,7 @@ from shared.eventlog import Stored
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.job.because import because
 from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent
-from shared.job.events.event import Decided
-from shared.job.events.refused import EffectRefused
+from shared.job.events.event import Decided, EffectRefused
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid, subject_of
 from shared.telling.saved import line_of

@@ -8,8 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from shared.eventlog import Stored
-from shared.job.decoding import UnknownEvent, read_event
-from shared.job.events.catalog import AnyEvent
+from shared.job.events.catalog import AnyEvent, UnknownEvent, read_event
 from shared.job.events.scaler import (
     HostsPublished,
     ScaleAccepted,
@@ -21,7 +20,7 @@ from shared.job.events.scaler import (
 from shared.job.events.scheduler import JobRestarted
 from shared.job.fold import Histories, History
 from shared.job.naming import JobKey, Uid
-from shared.job.policies import notice, replacement
+from shared.job.policies import nodes, replacement
 from shared.job.spec import WORKER
 from shared.job.state import Job
 from shared.job.views import each, indices
@@ -210,7 +209,7 @@ class LogChecker:
                 f"I42 the hosts files published at {sequence} list {len(members)} workers without a request, "
                 f"and {job.key} has {most}"
             )
-        doomed = {pod.slot for pod in job.pods.values() if pod.uid in job.disrupted} - notice.in_time(job)
+        doomed = {pod.slot for pod in job.pods.values() if pod.uid in job.disrupted} - nodes.in_time(job)
         if listed := doomed & {slot_of(index) for index in members}:
             names = sorted(map(job.pod_name, listed))
             self.fault(f"I7 the hosts files published at {sequence} list {names}, which are about to be disrupted")

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from services.scaler.core import Policy
 from services.scaler.core import effects as scaler_effects
 from services.scaler.core.decide import decide as scaler
-from services.scaler.core.policy import Policy
 from services.scheduler.core import effects as scheduler_effects
 from services.scheduler.core import keys
 from services.scheduler.core.decide import decide as scheduler
@@ -27,12 +27,12 @@ from shared.eventlog import Stored
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
 from shared.frameworks.training_job import TRAININGJOB
+from shared.job.attempt import Unknown
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import DrainChecked, ScriptFinished
 from shared.job.events.scheduler import SecretGone, SecretMade
 from shared.job.events.watcher import TimePassed
 from shared.job.fold import History
-from shared.job.membership import Unknown
 from shared.job.naming import Uid, config_name
 from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, ScaleKind, ScaleSpec
 from shared.job.state import Job

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
-from services.scaler.core.policy import Policy
+from services.scaler.core import Policy
 from services.scaler.shell import Scaler
 from services.scheduler.shell import Scheduler
 from services.status.shell import Status

@@ -7,8 +7,8 @@ given(*a_running_job(workers=2), scale_in(names=("no-such-worker",))).then(
 
 from collections.abc import Callable
 
+from services.scaler.core import Policy
 from services.scaler.core.decide import decide as decide_scaler
-from services.scaler.core.policy import Policy
 from services.scheduler.core.decide import decide as scheduler
 from services.status.core.decide import decide as status
 from shared.job.events.catalog import AnyEvent

@@ -15,7 +15,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-from services.scaler.core.policy import Policy
+from services.scaler.core import Policy
 from services.status.core.documents import canonical, document_of, with_head
 from services.watcher.core.cache import Cache
 from services.watcher.shell import Watcher
@@ -28,7 +28,7 @@ from shared.frameworks.scale_requests import REQUESTS, SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.fold import Histories, History
 from shared.job.naming import JobKey
-from shared.job.policies.back_off import LONGEST_EFFECT_SECONDS
+from shared.job.policies.retries import LONGEST_EFFECT_SECONDS
 from shared.job.state import Job
 from shared.runtime.queue import LONGEST_RETRY_SECONDS
 from tests.kit.kubelet import NAMESPACE, Kubelet

@@ -8,8 +8,8 @@ import typer
 
 from muster.audit import begin_of, changes, table
 from shared.frameworks.kinds import BUILT_IN
+from shared.job.events.event import EventDisowned
 from shared.job.events.scaler import ScaleRejected
-from shared.job.events.setup import EventDisowned
 from shared.job.events.watcher import JobDeleting, JobGone, JobObserved, ScaleRequested
 from shared.job.naming import Uid
 from shared.job.spec import OVER_BUDGET, Problem, RuntimeUsed, ScaleSpec

@@ -3,7 +3,7 @@
 import pytest
 
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.refused import EffectRefused
+from shared.job.events.event import EffectRefused
 from shared.job.events.scheduler import JobRestarted, SlotsReleased
 from shared.job.events.status import JobFailed, JobRestarting, JobSucceeded, JobSuspended, JobSuspending
 from shared.job.events.watcher import JobDeleting, JobGone, PodsGone, TimePassed

@@ -5,8 +5,8 @@ import pytest
 
 from muster.audit import changes, table
 from shared.frameworks.kinds import BUILT_IN
-from shared.job.events.audit import ChangeAttributed
 from shared.job.events.catalog import AnyEvent
+from shared.job.events.event import ChangeAttributed
 from shared.job.events.watcher import JobDeleting, JobGone, JobObserved, ScaleRequested
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid

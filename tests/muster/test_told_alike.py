@@ -7,7 +7,7 @@ from shared.eventlog import Stored
 from shared.eventlog.subject import Subject
 from shared.frameworks.kinds import BUILT_IN
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.refused import EffectRefused
+from shared.job.events.event import EffectRefused
 from shared.job.events.scaler import ScaleFailed, ScaleSucceeded
 from shared.job.events.scheduler import SlotsReleased
 from shared.job.events.status import JobRunning, JobSucceeded, JobSuspending

@@ -12,19 +12,24 @@ FOLDER = "shared/job/policies"
 POLICIES = tuple(sorted(f"{FOLDER}/{file.name}" for file in (ROOT / FOLDER).glob("*.py") if file.name != "__init__.py"))
 
 _OWN = {
-    "back_off": "tests/job/test_backoff.py",
-    "launcher_wait": "tests/status/test_launcher_wait.py",
-    "lost_nodes": "tests/scheduler/test_lost_nodes.py",
-    "notice": "tests/scaler/test_notice.py",
-    "quota": "tests/scheduler/test_queueing.py",
-    "restart": "tests/status/test_attempts.py",
-    "winding_down": "tests/scheduler/test_cleanup.py",
+    "nodes": (
+        "tests/scaler/test_notice.py",
+        "tests/scheduler/test_lost_nodes.py",
+        "tests/status/test_launcher_wait.py",
+    ),
+    "quota": ("tests/scheduler/test_queueing.py",),
+    "replacement": ("tests/job/test_replacement.py", "tests/job/test_numbering.py"),
+    "retries": ("tests/job/test_exit_codes.py", "tests/job/test_backoff.py", "tests/status/test_attempts.py"),
+    "verdict": (
+        *(f"tests/job/test_{name}.py" for name in ("verdict", "success", "failure", "limits")),
+        "tests/scheduler/test_cleanup.py",
+    ),
 }
-"""The tests of a policy whose file of tests has another name."""
+"""The tests of each policy."""
 
 STORIES: Mapping[str, tuple[str, ...]] = {
     policy: (
-        _OWN.get(Path(policy).stem, f"tests/job/test_{Path(policy).stem}.py"),
+        *_OWN[Path(policy).stem],
         "tests/job",
         "tests/status",
         "tests/scheduler",

@@ -39,7 +39,7 @@ CLOCK = "services/watcher/core/clock.py"
 TIMING = "shared/job/timing.py"
 CONTRACT = "tests/contract/test_eventlog.py"
 CONFLICTS = "shared/runtime/ownership.py"
-DRAIN = "services/scaler/core/drain.py"
+COMMANDS = "services/scaler/core/commands.py"
 FOLD = "shared/job/fold.py"
 HEADS = "services/watcher/core/heads.py"
 JETSTREAM = "shared/eventlog/jetstream.py"
@@ -47,10 +47,10 @@ KUBE = "shared/cluster/kube.py"
 EFFECTS_QUEUE = "shared/runtime/queue.py"
 LIMITER = "shared/cluster/limiter.py"
 LAUNCHER_COMMANDS = "services/scaler/launcher_commands.py"
-NUMBERING = "shared/job/policies/numbering.py"
+REPLACEMENT = "shared/job/policies/replacement.py"
 OBSERVE = "services/watcher/core/observe.py"
 PODS = "shared/job/evolve_pods.py"
-QUEUE = "services/scaler/core/queue.py"
+SCALER_DECIDE = "services/scaler/core/decide.py"
 SCALING = "shared/job/scaling.py"
 QUEUEING = "services/scheduler/core/queueing.py"
 QUOTA = "shared/job/policies/quota.py"
@@ -58,9 +58,8 @@ KUEUE = "shared/frameworks/queueing.py"
 REFLECTOR = "shared/cluster/reflector.py"
 REQUESTS = "services/watcher/core/requests.py"
 RUN = "shared/runtime/run.py"
-SCALE_OUT = "services/scaler/core/scale_out.py"
+SCALE = "services/scaler/core/scale.py"
 SCHEDULER = "services/scheduler/shell.py"
-SCRIPT = "services/scaler/core/script.py"
 SLOTS = "services/scheduler/core/slots.py"
 STATUS = "services/status/shell.py"
 STATUS_DECIDE = "services/status/core/decide.py"
@@ -148,7 +147,7 @@ PATCHES = (
     ),
     Patch(
         "a script without a launcher counts as successful",
-        ((SCRIPT, "        return [_failed(request, reasons.NO_LAUNCHER)]\n", "        return None\n"),),
+        ((COMMANDS, "        return [_failed(request, reasons.NO_LAUNCHER)]\n", "        return None\n"),),
         ("tests/scaler/test_script.py",),
     ),
     Patch(
@@ -161,16 +160,16 @@ PATCHES = (
             ),
             (
                 ADMISSION,
-                "    return tuple(scale_in.member(workers[name], pods) for name in dict.fromkeys(names))\n",
+                "    return tuple(scale.member(workers[name], pods) for name in dict.fromkeys(names))\n",
                 "    found = [slot for name in names for worker, slot in workers.items() if name in worker]\n"
-                "    return tuple(scale_in.member(slot, pods) for slot in dict.fromkeys(found))\n",
+                "    return tuple(scale.member(slot, pods) for slot in dict.fromkeys(found))\n",
             ),
         ),
         ("tests/scaler/test_queue.py",),
     ),
     Patch(
         "a drain finds workers by a part of their names",
-        ((DRAIN, "if name.encode() in named)", "if name.encode() in arguments)"),),
+        ((COMMANDS, "if name.encode() in named)", "if name.encode() in arguments)"),),
         ("tests/scaler/test_drain.py",),
     ),
     Patch(
@@ -239,7 +238,7 @@ PATCHES = (
     ),
     Patch(
         "a scale-out is accepted without quota",
-        ((QUEUE, "not _has_quota(job, answer)", "False"),),
+        ((SCALER_DECIDE, "not _has_quota(job, answer)", "False"),),
         ("tests/scheduler/test_queueing.py",),
     ),
     Patch(
@@ -257,7 +256,7 @@ PATCHES = (
     ),
     Patch(
         "a scale-out succeeds before the hosts files are confirmed",
-        ((SCALE_OUT, "        if request.seen:\n", "        if request.published:\n"),),
+        ((SCALE, "        if request.seen:\n", "        if request.published:\n"),),
         ("tests/scaler/test_scale_out.py",),
     ),
     Patch(
@@ -363,12 +362,12 @@ PATCHES = (
         "an index is used again while the old pod is terminating",
         (
             (
-                SCALE_OUT,
+                SCALE,
                 "    if job.spec is None or not job.spec.handling.in_place:\n",
                 "    if job.spec is None:\n",
             ),
             (
-                NUMBERING,
+                REPLACEMENT,
                 "    there = job.attempt.unreleased | {pod.slot for pod in job.pods.values()}\n",
                 "    there = job.attempt.unreleased\n",
             ),
@@ -500,8 +499,8 @@ PATCHES = (
         (
             (
                 STATUS_DECIDE,
-                "from services.status.core import announce, documents, phases\n",
-                "import msgspec\n\nfrom services.status.core import announce, documents, phases\n",
+                "from services.status.core import announce, documents\n",
+                "import msgspec\n\nfrom services.status.core import announce, documents\n",
             ),
             (
                 STATUS_DECIDE,
@@ -535,7 +534,7 @@ PATCHES = (
     ),
     Patch(
         "a script is joined into a line for a shell",
-        ((SCRIPT, '    run = ["sh", script, hosts]\n', '    run = ["sh", "-c", f"{script} {hosts}"]\n'),),
+        ((COMMANDS, '    run = ["sh", script, hosts]\n', '    run = ["sh", "-c", f"{script} {hosts}"]\n'),),
         ("tests/scaler/test_script.py", "tests/scaler/test_launcher_commands.py"),
     ),
     Patch(

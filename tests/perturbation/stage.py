@@ -15,7 +15,7 @@ from typing import Any, Self
 from devcluster.cluster import DevelopmentCluster
 from devcluster.controlplane import ControlPlane
 from muster.stack import Stack
-from services.scaler.core.policy import Policy
+from services.scaler.core import Policy
 from shared.cluster import Resource
 from shared.cluster.calls import Timeouts
 from shared.cluster.kinds import CONFIGMAPS, EVENTS, PODS, SECRETS, SERVICES

@@ -21,8 +21,7 @@ from shared.cluster.objects import Object, Pod
 from shared.eventlog import Stored
 from shared.eventlog.subject import Subject
 from shared.frameworks.training_job import TRAININGJOB
-from shared.job.decoding import read_event
-from shared.job.events.catalog import AnyEvent
+from shared.job.events.catalog import AnyEvent, read_event
 from shared.job.events.watcher import (
     ChildGone,
     ChildrenObserved,

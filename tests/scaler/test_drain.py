@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.scaler.core import drain
+from services.scaler.core import commands
 from services.scaler.core.effects import CheckDrain
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import DrainChecked, ScaleFailed, WorkersReleased
@@ -127,11 +127,11 @@ def test_the_looks_come_further_apart_and_each_has_a_time_of_its_own():
     ],
 )
 def test_names_are_compared_whole(arguments: bytes, used: tuple[int, ...]):
-    assert drain.in_use(arguments, [(1, "resnet-worker-1"), (10, "resnet-worker-10")]) == used
+    assert commands.in_use(arguments, [(1, "resnet-worker-1"), (10, "resnet-worker-10")]) == used
 
 
 def test_what_is_run_in_a_launcher_is_a_constant():
-    assert drain.LOOK == ("sh", "-c", "cat /proc/[0-9]*/cmdline /etc/edl/hostfile /etc/mpi/hostfile")
+    assert commands.LOOK == ("sh", "-c", "cat /proc/[0-9]*/cmdline /etc/edl/hostfile /etc/mpi/hostfile")
 
 
 def test_after_a_forced_drain_the_pods_have_time_to_go():

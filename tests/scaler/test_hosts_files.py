@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from services.scaler.core.hosts import hosts_config_map
+from services.scaler.core.membership import hosts_config_map
 from shared.frameworks.reading import MOST_SLOTS, MOST_WORKERS
 from shared.frameworks.training_job import DISCOVER_SCRIPT, TRAININGJOB
 from shared.job.naming import DEEPSPEED_HOSTFILE, EDL_FOLDER, HOSTFILE, JobKey, Slot, Uid, WorkerName, pod_name

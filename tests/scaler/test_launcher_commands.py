@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from services.scaler.core.commands import QUIETLY
 from services.scaler.core.effects import CheckDrain, RunScript
-from services.scaler.core.script import QUIETLY
 from services.scaler.launcher_commands import HOSTS, LOOK_SECONDS, LOOKS_AT_ONCE, LauncherCommands
 from shared.cluster import Execution
 from shared.cluster.kinds import PODS

@@ -1,7 +1,7 @@
 """Who is in the hosts files."""
 
 from services.scaler.core.effects import WriteHosts
-from shared.job.events.refused import EffectRefused
+from shared.job.events.event import EffectRefused
 from shared.job.events.scheduler import JobRestarted
 from shared.job.events.status import JobRestarting
 from shared.job.events.watcher import PodsGone, TimePassed

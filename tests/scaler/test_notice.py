@@ -8,7 +8,7 @@ from shared.job.events.scaler import HostsPublished, ScaleAccepted, ScaleRejecte
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.watcher import DisruptionNoticed, NodeBack, PodsGone, TimePassed
 from shared.job.naming import Uid
-from shared.job.policies import notice
+from shared.job.policies import nodes
 from shared.job.spec import LAUNCHER
 from shared.job.steps import Record
 from shared.job.timers import DISRUPTION_DRAIN
@@ -52,7 +52,7 @@ def without_them(version: int, *indices: int) -> HostsPublished:
 def soon(events: list[AnyEvent], seconds: int = TWO_MINUTES) -> TimePassed:
     """The node that was announced last goes in a quarter of a minute."""
     anchor = max(at for at, event in enumerate(events, 1) if isinstance(event, DisruptionNoticed))
-    return TimePassed(anchor=anchor, timer=notice.timer_name(seconds - notice.LEAVE_BEFORE_SECONDS))
+    return TimePassed(anchor=anchor, timer=nodes.notice_timer(seconds - nodes.LEAVE_BEFORE_SECONDS))
 
 
 MOVING = [*a_running_job(workers=3), announced(1, 2), replacements(3, 4, of=(1, 2))]
@@ -79,7 +79,7 @@ def test_without_room_they_stay_until_shortly_before_the_end():
     waiting = [*MOVING, pods(worker(3), worker(4, phase="Pending", ready=False, reason="Unschedulable"))]
     given(*waiting).then_nothing(scaler)
     due = [timer for timer in next_due(given(*waiting).job) if timer.name.startswith("Notice")]
-    assert [timer.seconds for timer in due] == [TWO_MINUTES - notice.LEAVE_BEFORE_SECONDS]
+    assert [timer.seconds for timer in due] == [TWO_MINUTES - nodes.LEAVE_BEFORE_SECONDS]
     given(*waiting, soon(waiting)).then(scaler, Record(without_them(2, 0, 3)))
 
 
@@ -112,7 +112,7 @@ def test_those_that_have_replacements_stay_until_these_are_ready_and_no_end_of_t
 
 
 def test_a_short_notice_leaves_no_time():
-    events = [*a_running_job(workers=3), announced(1, seconds=notice.LEAVE_BEFORE_SECONDS)]
+    events = [*a_running_job(workers=3), announced(1, seconds=nodes.LEAVE_BEFORE_SECONDS)]
     given(*events).then(scaler, Record(without_them(2, 0, 2)))
     given(*events).then_nothing(scheduler)
 
@@ -122,7 +122,7 @@ def test_a_second_notice_that_is_shorter_ends_the_wait_sooner_and_the_first_one_
     hurried = [*first, announced(1, 2, seconds=30)]
     given(*hurried).then_nothing(scaler)
     due = [timer.seconds for timer in next_due(given(*hurried).job) if timer.name.startswith("Notice")]
-    assert due == [TWO_MINUTES - notice.LEAVE_BEFORE_SECONDS, 30 - notice.LEAVE_BEFORE_SECONDS]
+    assert due == [TWO_MINUTES - nodes.LEAVE_BEFORE_SECONDS, 30 - nodes.LEAVE_BEFORE_SECONDS]
     given(*hurried, soon(hurried, 30)).then(scaler, Record(without_them(2, 0)))
     given(*hurried, soon(first)).then(scaler, Record(without_them(2, 0)))
     given(*first, announced(1, 2, seconds=0)).then(scaler, Record(without_them(2, 0)))

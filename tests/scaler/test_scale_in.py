@@ -16,7 +16,7 @@ from shared.job.events.scaler import (
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned
 from shared.job.events.status import JobCreated, JobRestarting, JobRunning
 from shared.job.events.watcher import JobAdopted, PodsGone, ScaleRequestGone, TimePassed
-from shared.job.evolve_adoption import ANOTHER_OPERATOR
+from shared.job.evolve_attempts import ANOTHER_OPERATOR
 from shared.job.naming import Uid
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.steps import Record

@@ -1,7 +1,7 @@
 """Carrying a scale-out on: pods, hosts files, success or roll-back."""
 
 from services.scaler.core.effects import NudgeLauncher, WriteHosts
-from shared.job.events.refused import EffectRefused
+from shared.job.events.event import EffectRefused
 from shared.job.events.scaler import ScaleAccepted, ScaleCancelled, ScaleFailed, ScaleSucceeded
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.status import JobRunning, JobScaling

@@ -2,11 +2,10 @@
 
 import pytest
 
-from services.scaler.core import script
+from services.scaler.core import Policy, commands
+from services.scaler.core.commands import QUIETLY
 from services.scaler.core.decide import decide
 from services.scaler.core.effects import RunScript
-from services.scaler.core.policy import Policy
-from services.scaler.core.script import QUIETLY
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import (
     HostsPublished,
@@ -247,7 +246,7 @@ def test_a_script_of_a_request_that_waits_is_not_run():
     ],
 )
 def test_environment_arrives_byte_for_byte(environment: list[tuple[str, str]], arguments: list[str]):
-    assert script.command("/opt/grow.sh", environment, "a:1,b:1") == arguments
+    assert commands.script_command("/opt/grow.sh", environment, "a:1,b:1") == arguments
 
 
 def test_an_end_that_is_told_after_its_request_ended_changes_nothing():

@@ -4,7 +4,7 @@ import pytest
 
 from services.scaler.core.effects import WriteSize
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.refused import EffectRefused
+from shared.job.events.event import EffectRefused
 from shared.job.events.scaler import ScaleAccepted, ScaleFailed, ScaleSucceeded
 from shared.job.events.status import JobRunning, JobSucceeded, JobSuspended, JobSuspending
 from shared.job.events.watcher import JobObserved, TimePassed

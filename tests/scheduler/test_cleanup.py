@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from services.scheduler.core.effects import DeleteJob, DeletePod, DeleteSecret, DeleteService
-from shared.job.events.refused import EffectRefused
+from shared.job.events.event import EffectRefused
 from shared.job.events.scheduler import JobExpired, SlotsReleased
 from shared.job.events.status import JobFailed, JobSucceeded
 from shared.job.events.watcher import ChildrenObserved, JobDeleting, JobGone, TimePassed

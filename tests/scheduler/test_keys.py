@@ -5,7 +5,7 @@ import pytest
 from services.scheduler.core import keys
 from services.scheduler.core.effects import CreateSecret, DeleteSecret
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.refused import EffectRefused
+from shared.job.events.event import EffectRefused
 from shared.job.events.scheduler import JobRestarted, SecretGone, SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobCreated, JobRestarting, JobSucceeded, JobSuspended
 from shared.job.events.watcher import ChildrenObserved, JobAdopted, JobDeleting, JobGone, PodsGone, TimePassed

@@ -10,7 +10,7 @@ from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleas
 from shared.job.events.status import JobRestarting
 from shared.job.events.watcher import JobObserved, NodeBack, NodeLost, PodsGone, TimePassed
 from shared.job.naming import Slot, Uid
-from shared.job.policies import lost_nodes
+from shared.job.policies import nodes
 from shared.job.spec import LAUNCHER
 from shared.job.steps import Record
 from shared.job.timing import next_due
@@ -34,7 +34,7 @@ A_LAUNCHER_GOES = pods(launcher(version=50, deleting=True, grace=30, disruption=
 
 
 def forced_at(events: list[AnyEvent], seconds: int) -> TimePassed:
-    return TimePassed(anchor=len(events), timer=lost_nodes.timer_name(seconds))
+    return TimePassed(anchor=len(events), timer=nodes.forced_deletion_timer(seconds))
 
 
 def decided(*events: AnyEvent) -> list[type]:
@@ -58,7 +58,7 @@ def test_a_worker_that_kubernetes_gives_up_is_replaced_under_a_new_index():
 def test_a_terminating_pod_of_a_node_with_a_kubelet_is_waited_for_and_does_not_count_as_gone():
     events = [*a_running_job(workers=2), lost("pod-1", reason="NodeNotReady"), terminating(1)]
     given(*events).then_nothing(scheduler)
-    (told,) = lost_nodes.sentences(given(*events).job)
+    (told,) = nodes.of_lost(given(*events).job)
     assert told.endswith("if it stays: kubectl delete pod -n team-a resnet-worker-1 --force --grace-period=0")
 
 
@@ -73,7 +73,7 @@ def test_a_pod_that_is_replaced_under_its_name_waits_for_the_name():
     events = [*a_running_group(3), lost("pod-1"), terminating(1)]
     story = given(*events)
     assert not [step for step in story.steps(scheduler) if isinstance(step, Record | DeletePod)]
-    told = lost_nodes.sentences(story.job)
+    told = nodes.of_lost(story.job)
     assert len(told) == 1
     assert told[0].endswith("kubectl delete pod -n team-a resnet-worker-1 --force --grace-period=0")
     gone = given(*events, PodsGone(uids=(Uid("pod-1"),)))
@@ -95,7 +95,7 @@ def test_the_next_attempt_waits_for_the_names_and_says_so():
     events += [JobRestarted(attempt=1, counted=False), PodsGone(uids=(Uid("pod-0"),))]
     story = given(*events)
     assert not [step for step in story.steps(scheduler) if isinstance(step, CreatePod | Record)]
-    assert "resnet-launcher --force" in lost_nodes.sentences(story.job)[0]
+    assert "resnet-launcher --force" in nodes.of_lost(story.job)[0]
     given(*events, PodsGone(uids=(Uid("pod-launcher"),))).then_among_others(
         scheduler, Record(SlotsAssigned(slots=(Slots(1, "worker", ((0, 0),)),), reason="JobRestarted"))
     )
@@ -157,5 +157,5 @@ def test_a_job_that_is_edited_while_it_waits_follows_the_new_annotation():
     edited: JobObserved = msgspec.structs.replace(observed(a_spec(2, force_delete_after=5)), version=99)
     story = given(*events, edited)
     assert "ForcedDeletion:35" in timers(story)
-    assert " s after " in lost_nodes.sentences(story.job)[0]
+    assert " s after " in nodes.of_lost(story.job)[0]
     assert Slot(0, "worker", 1) in story.job.attempt.spent

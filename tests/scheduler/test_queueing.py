@@ -14,7 +14,7 @@ from services.scheduler.core.effects import (
     WriteWorkload,
 )
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.refused import EffectRefused
+from shared.job.events.event import EffectRefused
 from shared.job.events.scaler import ScaleAccepted, WorkersReleased
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobCreated, JobRestarting, JobSucceeded, JobSuspended, JobSuspending

@@ -4,7 +4,7 @@ import pytest
 
 from services.scheduler.core.decide import decide as scheduler
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.refused import EffectRefused
+from shared.job.events.event import EffectRefused
 from shared.job.events.scaler import HostsPublished, ScaleSucceeded, WorkersReleased
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.watcher import DisruptionNoticed, JobObserved, PodsGone, TimePassed

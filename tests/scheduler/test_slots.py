@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from services.scheduler.core.effects import CreatePod, CreateSecret, CreateService, DeletePod
-from shared.job.events.refused import EffectRefused
+from shared.job.events.event import EffectRefused
 from shared.job.events.scaler import ScaleFailed, WorkersReleased
 from shared.job.events.scheduler import SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobCreated, JobSuspended

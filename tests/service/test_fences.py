@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from services.scaler.core import Policy
 from services.scaler.core.effects import NudgeLauncher, OwnRequest, WriteHosts
-from services.scaler.core.policy import Policy
 from services.scaler.shell import Scaler
 from services.scheduler.core.effects import DeleteJob, DeletePod, DeleteSecret, DeleteService
 from services.scheduler.shell import Scheduler

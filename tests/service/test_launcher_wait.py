@@ -1,6 +1,6 @@
 """Jobs whose workers fill the nodes, with the four services: none waits for ever for its launcher."""
 
-from shared.job.policies.launcher_wait import SHORTEST_SECONDS, SPREAD_SECONDS
+from shared.job.policies.nodes import SHORTEST_SECONDS, SPREAD_SECONDS
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import TRAININGJOBS, World, a_training_job
 

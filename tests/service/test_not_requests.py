@@ -9,7 +9,7 @@ from shared.cluster.kinds import CONFIGMAPS
 from shared.eventlog import Entry
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
-from shared.job.events.refused import EffectRefused
+from shared.job.events.event import EffectRefused
 from shared.job.events.scaler import ScaleAccepted, ScaleFailed
 from shared.job.events.status import JobRunning, JobScaling
 from shared.job.naming import NO_UID, JobKey, Slot

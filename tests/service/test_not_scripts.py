@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from services.scaler.core.policy import Policy
-from services.scaler.core.script import QUIETLY
+from services.scaler.core import Policy
+from services.scaler.core.commands import QUIETLY
 from services.scaler.launcher_commands import HOSTS
 from services.scaler.shell import Scaler
 from shared.cluster import Execution

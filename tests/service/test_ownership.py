@@ -7,8 +7,8 @@ import pytest
 
 from shared.cluster.objects import Metadata
 from shared.errors import Refused, Transient
+from shared.job.attempt import LostNode
 from shared.job.events.event import At
-from shared.job.lost_nodes import LostNode
 from shared.job.naming import ATTEMPT, JOB_UID, Uid
 from shared.job.reasons import NAME_HELD
 from shared.job.state import Job

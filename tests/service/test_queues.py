@@ -22,7 +22,7 @@ from shared.frameworks.queueing import (
 )
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
-from shared.job.policies.back_off import LONGEST_EFFECT_SECONDS
+from shared.job.policies.retries import LONGEST_EFFECT_SECONDS
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World, a_scale_out, a_training_job
 

@@ -8,7 +8,7 @@ import pytest
 
 from shared.errors import Conflict, Transient
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.refused import EffectRefused
+from shared.job.events.event import EffectRefused
 from shared.job.events.scheduler import JobRestarted
 from shared.job.fold import History
 from shared.job.naming import Slot

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from shared.cluster.kinds import NODES, PODS
-from shared.job.policies.numbering import new_workers
-from shared.job.policies.replacement import STEADY_SECONDS
+from shared.job.policies.replacement import STEADY_SECONDS, new_workers
 from tests.kit.builders import workers
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, TRAININGJOBS, World, a_training_job

@@ -10,7 +10,7 @@ from shared.cluster.kinds import CONFIGMAPS, EVENTS, PODS, SERVICES
 from shared.errors import Conflict, Refused, Transient
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
-from shared.job.policies.back_off import LONGEST_EFFECT_SECONDS
+from shared.job.policies.retries import LONGEST_EFFECT_SECONDS
 from shared.job.timers import WAITING
 from tests.kit.services import AUTHORS
 from tests.kit.virtual_time import VirtualLoop, in_virtual_time

@@ -26,7 +26,7 @@ from shared.job.events.scheduler import JobExpired
 from shared.job.events.watcher import ChildGone, JobGone, LauncherLost, PodsGone, PodsObserved
 from shared.job.fold import History
 from shared.job.naming import ATTEMPT, HOSTFILE, HOSTS_VERSION, JOB_UID, NO_UID, JobKey, Uid
-from shared.job.policies import lost_nodes
+from shared.job.policies import nodes
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job
 from shared.job.views import each
@@ -234,7 +234,7 @@ class Checker(LogChecker):
         known = job.lost.get(uid) if job is not None else None
         asked = None
         if job is not None and known is not None and known.terminating is not None and uid in job.pods:
-            asked = lost_nodes.force_delay(job, job.pods[uid], known)
+            asked = nodes.force_delay(job, job.pods[uid], known)
         if known is None or known.terminating is None or asked is None:
             self.fault(f"I41 pod {before.at[1]} is deleted by force, and nothing asks for it")
             return

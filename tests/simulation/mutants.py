@@ -8,13 +8,15 @@ import msgspec
 import pytest
 
 from services.scaler import shell as scaler_shell
-from services.scaler.core import admission, disruption, drain, membership, queue, scale_in
+from services.scaler.core import admission, commands, membership, scale
+from services.scaler.core import decide as scaler_decide
 from services.scaler.launcher_commands import LauncherCommands
 from services.scheduler import shell as scheduler_shell
-from services.scheduler.core import cleanup, queueing, slots
+from services.scheduler.core import decide as scheduler_decide
+from services.scheduler.core import queueing, slots
 from services.scheduler.core.effects import DeletePod
 from services.status import shell as status_shell
-from services.status.core import phases
+from services.status.core import decide as status_decide
 from services.watcher.core import heads, observe
 from services.watcher.core.questions import Presence
 from shared.errors import Conflict, Refused
@@ -23,14 +25,12 @@ from shared.eventlog.subject import Subject
 from shared.frameworks.runtimes import JobRuntime
 from shared.frameworks.trainer_schemas import RUNTIMES
 from shared.job import evolve_requests, fold, timing
+from shared.job.attempt import Members, Unknown, Vacancy, Verdict
 from shared.job.events import status, watcher
 from shared.job.integrity import Integrity
-from shared.job.losses import Vacancy
-from shared.job.membership import Members, Unknown
 from shared.job.naming import FORCE_DELETE_AFTER, JobKey, Slot
-from shared.job.outcome import Verdict
-from shared.job.policies import failure, lost_nodes, notice, quota, replacement, restart
-from shared.job.policies.back_off import FIRST_START_SECONDS
+from shared.job.policies import nodes, quota, replacement, retries, verdict
+from shared.job.policies.retries import FIRST_START_SECONDS
 from shared.job.scaling import Scaling
 from shared.job.sorted_set import SortedSet
 from shared.job.state import Job
@@ -108,8 +108,8 @@ def _no_limit(patch: pytest.MonkeyPatch) -> None:
     def may_restart(job: Job, end: Verdict) -> bool:
         return job.spec is not None and not end.success and not end.permanent
 
-    patch.setattr(phases, "may_restart", may_restart)
-    patch.setattr(phases, "used_up", lambda job, end: False)
+    patch.setattr(status_decide, "may_restart", may_restart)
+    patch.setattr(status_decide, "used_up", lambda job, end: False)
 
 
 def _deleted_too_early(patch: pytest.MonkeyPatch) -> None:
@@ -124,12 +124,12 @@ def _deleted_too_early(patch: pytest.MonkeyPatch) -> None:
 
 
 def _left_behind(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(cleanup, "everything", lambda job: [])
+    patch.setattr(scheduler_decide, "everything", lambda job: [])
     patch.setattr(Platform, "_collect", lambda self: None)
 
 
 def _requests_that_never_end(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(queue, "after_the_end", lambda job: [])
+    patch.setattr(scaler_decide, "after_the_end", lambda job: [])
 
 
 def _a_worker_not_listed(patch: pytest.MonkeyPatch) -> None:
@@ -155,14 +155,14 @@ def _another_head(patch: pytest.MonkeyPatch) -> None:
 
 
 def _after_the_end(patch: pytest.MonkeyPatch) -> None:
-    next_phase = phases.next_phase
+    next_phase = status_decide.next_phase
 
     def again(job: Job) -> Any:
         if job.phase == "Failed" and not job.deleting:
             return status.JobRunning(reason="Again")
         return next_phase(job)
 
-    patch.setattr(phases, "next_phase", again)
+    patch.setattr(status_decide, "next_phase", again)
 
 
 def _no_guard(patch: pytest.MonkeyPatch) -> None:
@@ -213,7 +213,7 @@ def _rejected_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def _another_worker_leaves(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(admission, "_named", lambda job, names: admission.scale_in.victims(job, len(names)))
+    patch.setattr(admission, "_named", lambda job, names: admission.scale.victims(job, len(names)))
 
 
 async def anything(*_: object, **__: object) -> bool:
@@ -247,7 +247,7 @@ def _whatever_has_the_name(patch: pytest.MonkeyPatch) -> None:
 
 def _released_too_early(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(evolve_requests, "hosts_seen", lambda job, version: True)
-    patch.setattr(drain, "answer", lambda job, request, late: "Drained")
+    patch.setattr(commands, "reason_to_release", lambda job, request, late: "Drained")
 
 
 def _another_version(patch: pytest.MonkeyPatch) -> None:
@@ -354,32 +354,32 @@ A_JOB_THAT_EXPIRES = Plan(
 def _the_lowest_leave(patch: pytest.MonkeyPatch) -> None:
     def lowest(job: Job, count: int) -> tuple[Member, ...]:
         pods = job.by_slot()
-        return tuple(scale_in.member(slot, pods) for slot in [*scale_in.removable(job)][:count])
+        return tuple(scale.member(slot, pods) for slot in [*scale.removable(job)][:count])
 
-    patch.setattr(scale_in, "victims", lowest)
+    patch.setattr(scale, "victims", lowest)
 
 
 def _steady_back_off(patch: pytest.MonkeyPatch) -> None:
     def steady(failures: int) -> int:
         return FIRST_START_SECONDS if failures > 0 else 0
 
-    for module in (restart, replacement):
+    for module in (retries, replacement):
         patch.setattr(module, "before_start", steady)
 
 
 def _no_drain(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(drain, "answer", lambda job, request, late: "Drained")
+    patch.setattr(commands, "reason_to_release", lambda job, request, late: "Drained")
 
 
 def _hurried_drain(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(disruption, "_unused", lambda job, slot: slot.index not in job.listed_workers)
+    patch.setattr(membership, "_unused", lambda job, slot: slot.index not in job.listed_workers)
 
 
 def _disruptions_count(patch: pytest.MonkeyPatch) -> None:
     def counted(pod: str, why: str, slot: Slot | None = None) -> Verdict:
         return Verdict(False, "Disrupted", f"{pod}: {why}", slot=slot)
 
-    patch.setattr(failure, "_disrupted", counted)
+    patch.setattr(verdict, "_disrupted", counted)
 
 
 def _losses_of_nodes_count(patch: pytest.MonkeyPatch) -> None:
@@ -387,7 +387,7 @@ def _losses_of_nodes_count(patch: pytest.MonkeyPatch) -> None:
 
 
 def _running_too_early(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(phases, "_leader_started", lambda job, spec: any(pod.ready for pod in job.pods.values()))
+    patch.setattr(status_decide, "_leader_started", lambda job, spec: any(pod.ready for pod in job.pods.values()))
 
 
 def _lost_workers_stay(patch: pytest.MonkeyPatch) -> None:
@@ -424,7 +424,7 @@ def _a_drain(kind: str) -> Plan:
 
 
 def _forced_at_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(lost_nodes, "forced", lambda job: [pod for pod, _, _ in lost_nodes.stuck(job)])
+    patch.setattr(nodes, "forced", lambda job: [pod for pod, _, _ in nodes.stuck(job)])
 
 
 def _silent_nodes(**annotations: str) -> Plan:
@@ -453,7 +453,7 @@ def _replacements_are_growth(patch: pytest.MonkeyPatch) -> None:
         members, pods = next_members(job), job.by_slot()
         if isinstance(members, Unknown) or not isinstance(job.membership, Members):
             return members
-        staying = [slot.index for slot in notice.in_time(job) if slot.index in job.listed_workers]
+        staying = [slot.index for slot in nodes.in_time(job) if slot.index in job.listed_workers]
         new = [slot.index for slot in job.attempt.workers if membership.ready(pods.get(slot))]
         return members | staying | new
 
@@ -464,8 +464,7 @@ def _those_with_replacements_stay(patch: pytest.MonkeyPatch) -> None:
     def doomed(job: Job) -> SortedSet[Slot]:
         return SortedSet(pod.slot for uid, pod in job.pods.items() if uid in job.disrupted) & job.attempt.workers
 
-    for module in (disruption, membership):
-        patch.setattr(module, "disrupted", doomed)
+    patch.setattr(membership, "disrupted", doomed)
 
 
 A_NODE_THAT_GOES = Plan(

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from services.scaler.core import drain, script
+from services.scaler.core import commands
 from services.scaler.launcher_commands import LINK
 from shared.cluster import Execution, Manifest, Resource
 from shared.cluster.kinds import CONFIGMAPS, NODES, PODS
@@ -340,7 +340,7 @@ class Platform:
         held = self._store.get(PODS, namespace, pod)
         if held is None or _phase(held) != "Running":
             raise Refused(f"execute in {namespace}/{pod}: it does not run", reason="CannotExecute")
-        if tuple(command) == drain.LOOK:
+        if tuple(command) == commands.LOOK:
             used = sorted(name for where, name in self._used if where == namespace and self.in_use(namespace, name))
             return Execution(0, b"\0".join([b"launcher", *(name.encode() for name in used), b""]))
         if len(command) == 2:
@@ -350,7 +350,7 @@ class Platform:
             return Execution(0, files.manifest["data"]["hostfile"].encode() if files is not None else b"")
         if LINK in command:
             return Execution(0, b"")
-        request = command[command.index("sh", len(script.QUIETLY)) + 1]
+        request = command[command.index("sh", len(commands.QUIETLY)) + 1]
         self._scripts.ran(namespace, request)
         chance = self._draw((namespace, pod))
         slow = not self.calm and chance.random() * 100 < self._workload.slow_scripts

@@ -5,7 +5,7 @@ import contextvars
 from datetime import datetime, timedelta
 from random import Random
 
-from services.scaler.core.policy import Policy
+from services.scaler.core import Policy
 from services.watcher.watches import Options
 from shared.errors import Refused, Transient
 from shared.eventlog.account import LEASES

@@ -7,7 +7,7 @@ from services.status.core.announce import announcements
 from services.status.core.effects import Announce
 from services.status.shell import event_name, event_of
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.refused import EffectRefused
+from shared.job.events.event import EffectRefused
 from shared.job.events.scaler import ScaleFailed, ScaleRejected, ScaleSucceeded
 from shared.job.events.status import JobCreated, JobFailed, JobRunning, JobSucceeded
 from shared.job.events.watcher import JobDeleting, PodsGone, ScaleRequestGone

@@ -1,6 +1,6 @@
 """A process remembers no more Kubernetes Events than the jobs that are there want."""
 
-from services.status.announced import Announced
+from services.status.checkpoints import Announced
 from services.status.core.effects import Announce
 from shared.job.naming import Uid
 from tests.kit.builders import a_running_job

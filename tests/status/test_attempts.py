@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from services.status.core import phases
+from services.status.core import decide
 from shared.job.conditions import Condition
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.refused import EffectRefused
+from shared.job.events.event import EffectRefused
 from shared.job.events.scaler import ScaleSucceeded
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
 from shared.job.events.status import (
@@ -52,7 +52,7 @@ def shown(*story: AnyEvent) -> tuple[Condition, ...]:
 
 
 def next_phase(*story: AnyEvent) -> Decision | None:
-    return phases.next_phase(given(*story).job)
+    return decide.next_phase(given(*story).job)
 
 
 def ran_out(name: str, *story: AnyEvent) -> TimePassed:

@@ -11,7 +11,7 @@ from services.status.core.effects import PatchStatus
 from shared.frameworks.statuses import whole_seconds
 from shared.job.chain import Head
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.refused import EffectRefused
+from shared.job.events.event import EffectRefused
 from shared.job.events.scaler import ScaleFailed, ScaleRejected, ScaleSucceeded, WorkersReleased
 from shared.job.events.scheduler import SlotsReleased
 from shared.job.events.status import (

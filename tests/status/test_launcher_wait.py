@@ -15,7 +15,7 @@ from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleas
 from shared.job.events.status import JobFailed, JobRestarting, JobRunning
 from shared.job.events.watcher import ChildrenObserved, PodsGone, TimePassed
 from shared.job.naming import Uid
-from shared.job.policies import launcher_wait
+from shared.job.policies import nodes
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.steps import Record
 from shared.job.timers import LAUNCHER_WAIT
@@ -63,7 +63,7 @@ def over(events: list[AnyEvent]) -> TimePassed:
 def test_the_wait_is_bounded_and_the_next_attempt_counts_against_no_limit():
     events = a_job_whose_launcher_waits()
     (seconds,) = waits(events)
-    assert launcher_wait.SHORTEST_SECONDS <= seconds < launcher_wait.SHORTEST_SECONDS + launcher_wait.SPREAD_SECONDS
+    assert nodes.SHORTEST_SECONDS <= seconds < nodes.SHORTEST_SECONDS + nodes.SPREAD_SECONDS
     assert restarts(*events) == []
     (restart,) = restarts(*events, over(events))
     assert (restart.reason, restart.counted) == ("LauncherUnschedulable", False)
@@ -102,7 +102,7 @@ def of_attempt(number: int, pod: PodView) -> PodView:
     return msgspec.structs.replace(pod, uid=uid, attempt=number, version=1_000 * number)
 
 
-LAST = launcher_wait.MOST_ATTEMPTS - 1
+LAST = nodes.MOST_ATTEMPTS - 1
 
 
 def ends(events: list[AnyEvent]) -> AnyEvent:
@@ -117,13 +117,13 @@ def test_a_launcher_that_no_node_fits_ends_its_job_after_so_many_attempts_in_a_r
     assert isinstance(end, JobFailed)
     assert because(given(*events, over(events)).job, end) == len(events) + 1, "the timer made the decision"
     assert end.reason == "LauncherNeverPlaced"
-    assert end.message.startswith(f"the launcher found no node in {launcher_wait.MOST_ATTEMPTS} attempts in a row")
+    assert end.message.startswith(f"the launcher found no node in {nodes.MOST_ATTEMPTS} attempts in a row")
     assert "schedulingTimeoutSeconds" in end.message
 
 
 def test_the_last_wait_says_that_the_job_ends_and_those_before_which_attempt_follows():
     for count, rest in ((1, "another attempt follows (3 of 20 in a row)"), (LAST, "the job ends: it is the 20th")):
-        told = launcher_wait.told(given(*attempts_without_a_node(count)).job)
+        told = nodes.of_launcher_wait(given(*attempts_without_a_node(count)).job)
         assert told is not None
         assert rest in told[2]
 
@@ -148,7 +148,7 @@ def test_the_attempts_are_counted_anew_once(news: list[AnyEvent]):
 def test_jobs_give_their_places_back_at_different_times():
     job = given(*a_job_whose_launcher_waits()).job
     keys = [msgspec.structs.replace(job.key, uid=Uid(f"uid-{number}")) for number in range(10)]
-    assert len({launcher_wait.seconds(msgspec.structs.replace(job, key=key)) for key in keys}) > 5
+    assert len({nodes.launcher_wait(msgspec.structs.replace(job, key=key)) for key in keys}) > 5
 
 
 def test_the_status_and_an_event_say_so():

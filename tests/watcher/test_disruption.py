@@ -23,7 +23,7 @@ from shared.job.events.scheduler import SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobSucceeded
 from shared.job.events.watcher import DisruptionNoticed, NodeBack, PodsGone, PodsObserved
 from shared.job.naming import JobKey, Uid
-from shared.job.verdict import verdict
+from shared.job.policies.verdict import verdict
 from shared.job.views import PodView
 from shared.runtime.run import Runtime
 from tests.kit.builders import a_created_job, a_running_job, a_spec, exited, launcher, pods, worker, workers

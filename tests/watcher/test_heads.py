@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
+from services.scaler.core import Policy
 from services.scaler.core.decide import decide as scaler
-from services.scaler.core.policy import Policy
 from services.scheduler.core.decide import decide as scheduler
 from services.scheduler.core.effects import DeletePod
 from services.watcher.core.heads import accepted, at_hand, fault

@@ -3,7 +3,7 @@
 import msgspec
 
 from shared.job.events.watcher import ScaleRequestGone
-from shared.job.request import Request
+from shared.job.scaling import Request
 from tests.kit.builders import a_running_job, launcher, scaling_out, worker
 from tests.watcher.watching import Watching, a_request, a_resource
 

@@ -5,7 +5,7 @@ import msgspec
 from services.audit.core.claims import CREATED, DELETED
 from shared.eventlog import Stored
 from shared.eventlog.subject import Subject
-from shared.job.decoding import Malformed, UnknownEvent, read_event
+from shared.job.events.catalog import Malformed, UnknownEvent, read_event
 from shared.job.events.watcher import JobDeleting, JobGone, JobObserved, ScaleRequested
 from shared.job.naming import JobKey, key_of
 

@@ -1,16 +1,15 @@
 """Accepts or rejects a scale request, or an edit of the job's own number of workers, when its turn comes.  Pure.
 
-`queue.py` says whose turn it is; `scale_out.py` and `scale_in.py` carry an accepted request out.
+`decide.py` says whose turn it is; `scale.py` carries an accepted request out.
 The status of a rejected request has the phase ScaleFailed and the reason.
 """
 
-from services.scaler.core import scale_in, scale_out
-from services.scaler.core.policy import Policy
+from services.scaler.core import Policy, scale
 from shared.job import reasons
 from shared.job.events.scaler import ScaleAccepted, ScaleRejected, ScaleSucceeded
 from shared.job.naming import Slot
 from shared.job.policies import replacement
-from shared.job.request import Request
+from shared.job.scaling import Request
 from shared.job.spec import RoleSpec, ScaleSpec
 from shared.job.state import Job, least_workers
 from shared.job.text import counted, range_words
@@ -61,11 +60,11 @@ def _of_request(job: Job, request: Request, spec: ScaleSpec, policy: Policy) -> 
             return _rejected(request, "NothingToAdd")
         if rejected := _above_maximum(request, job.spec.worker, size + count):
             return rejected
-        new = scale_out.new_slots(job, count)
+        new = scale.new_slots(job, count)
         return ScaleAccepted(request=request.uid, kind="ScaleOut", added=new, deadline=spec.timeout_seconds, drain=0)
     if rejected := _wrong_name(job, request, spec.pod_names):
         return rejected
-    leaving = _named(job, spec.pod_names) if spec.pod_names else scale_in.victims(job, spec.count or 0)
+    leaving = _named(job, spec.pod_names) if spec.pod_names else scale.victims(job, spec.count or 0)
     if not leaving:
         return _rejected(request, "NothingToDelete")
     if rejected := _below_minimum(request, job, size - max(len(leaving), spec.count or 0)):
@@ -90,11 +89,11 @@ def _of_edit(job: Job, request: Request, size: int, policy: Policy) -> ScaleAcce
     # The scheduler replaces lost workers itself.
     missing = size - len(replacement.filled(job))
     if missing > 0:
-        new = scale_out.new_slots(job, missing)
+        new = scale.new_slots(job, missing)
         return ScaleAccepted(request=request.uid, kind="ScaleOut", added=new, deadline=deadline, drain=0)
-    here = len(scale_in.removable(job))
+    here = len(scale.removable(job))
     if here > size:
-        leaving, drain = scale_in.victims(job, here - size), min(policy.drain_seconds, deadline // 2)
+        leaving, drain = scale.victims(job, here - size), min(policy.drain_seconds, deadline // 2)
         return ScaleAccepted(request=request.uid, kind="ScaleIn", leaving=leaving, deadline=deadline, drain=drain)
     return ScaleSucceeded(request=request.uid, reason="AlreadyThatSize")
 
@@ -120,4 +119,4 @@ def _named(job: Job, names: tuple[str, ...]) -> tuple[Member, ...]:
     """The workers of these names."""
     pods = job.by_slot()
     workers: dict[str, Slot] = {job.worker_name(slot.index): slot for slot in job.attempt.workers}
-    return tuple(scale_in.member(workers[name], pods) for name in dict.fromkeys(names))
+    return tuple(scale.member(workers[name], pods) for name in dict.fromkeys(names))

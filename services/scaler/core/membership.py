@@ -1,22 +1,61 @@
-"""Decides the members: the workers in the hosts files.  Pure.
+"""Decides the members, the workers in the hosts files, and renders these.  Pure.
 
 The first members are all workers, as soon as all are Ready.  A member leaves when its pod is released, ends, is
 deleted, vanishes or is disrupted; one whose node stays for a while leaves when its replacement is Ready.  A pod that is
 not Ready for a while stays a member.  Losses bypass the scale queue.
+
+A disrupted worker is drained and released before its eviction or the removal of its node.  The scheduler replaces it
+before that where there is time for it, else after its release.
 """
 
-from services.scaler.core.disruption import disrupted
+from collections.abc import Sequence
+
+from services.scaler.core import Policy
 from services.scaler.core.effects import DeleteHosts, LinkHosts, NudgeLauncher, WriteHosts
-from services.scaler.core.policy import Policy
-from shared.job.events.scaler import HostsPublished
-from shared.job.membership import Members, Unknown
-from shared.job.naming import Uid
-from shared.job.policies import lost_nodes, notice, replacement
+from shared.frameworks.framework import Framework, metadata
+from shared.frameworks.schemas import Document
+from shared.job import reasons
+from shared.job.attempt import Members, Unknown
+from shared.job.events.scaler import HostsPublished, WorkersReleased
+from shared.job.naming import HOSTS_VERSION, JobKey, Slot, Uid, WorkerName, config_name
+from shared.job.policies import nodes, replacement
 from shared.job.sorted_set import SortedSet
-from shared.job.spec import LAUNCHER
+from shared.job.spec import LAUNCHER, JobSpec
 from shared.job.state import Job
 from shared.job.steps import Record, Step
-from shared.job.views import PodView, alive, ranges
+from shared.job.timers import DISRUPTION_DRAIN, passed
+from shared.job.views import PodView, alive, ranges, spans
+
+
+def disrupted_released(job: Job) -> list[Step]:
+    """Release the disrupted workers that the launcher no longer uses; nothing while they drain."""
+    if job.between_attempts or job.spec is None or not job.spec.handling.elastic:
+        # A job that needs every worker to the end keeps each until the kubelet stops it.
+        return []
+    # The open request releases the workers that it adds or removes.
+    others = job.scaling.arriving | job.outgoing
+    free = [slot for slot in disrupted(job) if slot not in others and _unused(job, slot)]
+    return [Record(WorkersReleased(request=Uid(""), slots=spans(free), reason=reasons.DISRUPTED))] if free else []
+
+
+def disrupted(job: Job) -> SortedSet[Slot]:
+    """Worker slots whose pod will be evicted or lose its node, or has a replacement for that."""
+    ahead = job.attempt.replaced_ahead
+    if not (job.disrupted or ahead):
+        return SortedSet()
+    pods, workers = job.by_slot(), job.attempt.workers
+    doomed = [slot for slot in workers if (pod := pods.get(slot)) is not None and pod.uid in job.disrupted]
+    return SortedSet([*doomed, *(slot for slot in ahead if slot in workers)])
+
+
+def _unused(job: Job, slot: Slot) -> bool:
+    """True if the hosts files never listed the worker, or no longer do and the drain time has passed."""
+    if slot.index in job.listed_workers:
+        return False
+    departure = job.departures.get(slot)
+    if departure is None:
+        return True
+    return bool(departure.seen) and (not departure.drain or passed(job, departure.seen, DISRUPTION_DRAIN))
 
 
 def next_steps(job: Job, policy: Policy) -> list[Step]:
@@ -54,13 +93,13 @@ def next_members(job: Job) -> SortedSet[int] | Unknown:
     elastic = job.spec is not None and job.spec.handling.elastic
     staying, slot_of = job.attempt.slots, job.attempt.worker_slot
     if elastic:
-        staying -= lost_nodes.away(job)
+        staying -= nodes.away(job)
     listed = [index for index in job.listed_workers if slot_of(index) in staying and alive(pods.get(slot_of(index)))]
     kept = [index for index in listed if slot_of(index) not in doomed]
-    announced = [index for index in listed if slot_of(index) in notice.in_time(job)] if doomed else []
+    announced = [index for index in listed if slot_of(index) in nodes.in_time(job)] if doomed else []
     come = [
         slot.index
-        for slot in job.attempt.workers - doomed - lost_nodes.silent(job)
+        for slot in job.attempt.workers - doomed - nodes.silent(job)
         if slot.index not in known and slot not in arriving and ready(pods.get(slot))
     ]
     if not announced or len(kept) + len(come) >= min(job.scaling.size, len(job.listed_workers)):
@@ -119,3 +158,15 @@ def _overtaken(job: Job) -> bool:
 def ready(pod: PodView | None) -> bool:
     """True if the pod is Ready and is not being deleted."""
     return pod is not None and alive(pod) and pod.ready
+
+
+def hosts_config_map(
+    framework: Framework, key: JobKey, spec: JobSpec, *, members: Sequence[WorkerName], version: int
+) -> Document:
+    """The ConfigMap of this version; the watcher reads the version from its annotation."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata(framework, key, config_name(key.name)) | {"annotations": {HOSTS_VERSION: str(version)}},
+        "data": framework.hosts_files(key, spec, members),
+    }

@@ -1,27 +1,117 @@
-"""Decides the scheduler's next steps for a job.  Pure."""
+"""Decides the scheduler's next steps for a job: its pods and slots, its next attempt, its clean-up.  Pure.
 
-from services.scheduler.core import cleanup, keys, queueing, replacing, restart, slots, stuck
+After the end of an attempt the slots are released, then the back-off or the resumption is awaited; the verdict decides
+whether there is another attempt, and the status service records that (`JobRestarting`).  After a job's end the clean-up
+follows cleanPodPolicy; after the resource's deletion all of its objects go.
+"""
+
+from services.scheduler.core import keys, queueing, slots
+from services.scheduler.core.effects import DeleteJob, DeletePod, DeleteService
+from shared.job.events.scheduler import JobExpired, JobRestarted, SlotsReleased
+from shared.job.naming import Slot
+from shared.job.policies import nodes, verdict
+from shared.job.policies.retries import restart_delay
+from shared.job.sorted_set import SortedSet
+from shared.job.spec import RENDEZVOUS
 from shared.job.state import Job
-from shared.job.steps import Step
+from shared.job.steps import Record, Step
+from shared.job.timers import RESTART, TIME_TO_LIVE, passed
+from shared.job.views import occupies, spans
+
+MOST_LOST = 1_000
+"""No log loses more attempts; who may make pods may write a higher number into a label."""
+
+
+def next_attempt(job: Job) -> list[Step]:
+    """Release every slot, so that the pods are deleted; then begin the next attempt when its back-off is over."""
+    held = job.attempt.unreleased
+    if held:
+        resumed = job.paused and not job.suspended
+        return [Record(SlotsReleased(slots=spans(held), reason="Resumed" if resumed else f"Job{job.phase}"))]
+    if job.suspended:
+        return []
+    if job.restarting is None:
+        return [_restarted(job, "Resumed", counted=False)]
+    why = job.restarting
+    at_once = job.restart_wanted or not restart_delay(job, why)
+    if not at_once and not passed(job, why.at.sequence, RESTART):
+        return []
+    return [_restarted(job, why.reason, counted=why.counted)]
+
+
+def _restarted(job: Job, reason: str, *, counted: bool) -> Step:
+    # A restored log may have lost attempts whose pods are still there.
+    number = job.attempt.number
+    lost = [pod.attempt for pod in job.pods.values() if pod.attempt <= number + MOST_LOST]
+    return Record(JobRestarted(attempt=max([number, *lost]) + 1, counted=counted, reason=reason))
+
+
+def after_the_end(job: Job) -> list[Step]:
+    """Release slots by cleanPodPolicy: `Running` those whose pods still run, `All` every slot, `None` no slot."""
+    if verdict.winds_down(job):
+        return []
+    policy = job.spec.clean_pod_policy if job.spec is not None else "None"
+    lingering = [pod.slot for pod in job.pods.values() if pod.slot in job.attempt.spent and occupies(pod)]
+    going = {
+        "None": SortedSet[Slot](),
+        "Running": job.attempt.slots | lingering,
+        "All": job.attempt.unreleased,
+    }[policy]
+    if going:
+        return [Record(SlotsReleased(slots=spans(going), reason=f"CleanPodPolicy{policy}"))]
+    # A rendezvous never ends by itself, and serves the workers that still run; its log holds no result.
+    if job.attempt.slots and all(slot.role == RENDEZVOUS for slot in job.attempt.slots):
+        return [Record(SlotsReleased(slots=spans(job.attempt.slots), reason="NoWorkerLeft"))]
+    return []
+
+
+def expiry(job: Job) -> list[Step]:
+    """Delete the resource when ttlSecondsAfterFinished is over; the garbage collector deletes its children."""
+    if job.expired:
+        return [DeleteJob()]
+    if job.ended is None or not passed(job, job.ended.sequence, TIME_TO_LIVE):
+        return []
+    return [Record(JobExpired())]
+
+
+def everything(job: Job) -> list[Step]:
+    """Delete the pods, Services, Secrets and Workloads that outlive the resource, as the garbage collector would."""
+    pods: list[Step] = [
+        DeletePod(pod.name, pod.uid)
+        for pod in sorted(job.pods.values(), key=lambda pod: (pod.name, pod.uid))
+        if not pod.deleting
+    ]
+    services: list[Step] = [
+        DeleteService(child.name, child.uid)
+        for child in job.children.values()
+        if child.kind == "Service" and child.ours
+    ]
+    return [*pods, *services, *keys.everything(job), *queueing.everything(job)]
+
+
+def forced_deletions(job: Job) -> list[Step]:
+    """Delete these pods by uid, without a grace period."""
+    due = sorted(nodes.forced(job), key=lambda pod: (pod.name, pod.uid))
+    return [DeletePod(pod.name, pod.uid, force=True) for pod in due]
 
 
 def decide(job: Job) -> list[Step]:
     """Slots to assign or release; pods, Services, Secrets and Workloads to create or delete."""
     if job.halted or job.orphan:
         return []
-    return [*_of_phase(job), *stuck.next_steps(job)]
+    return [*_of_phase(job), *forced_deletions(job)]
 
 
 def _of_phase(job: Job) -> list[Step]:
     if job.gone:
-        return cleanup.everything(job)
+        return everything(job)
     if job.deleting or job.phase == "":
         return []
     if job.over:
-        decisions = [*cleanup.after_the_end(job), *cleanup.expiry(job)]
+        decisions = [*after_the_end(job), *expiry(job)]
         return [*decisions, *slots.surplus(job), *slots.unclaimed(job), *keys.spent(job), *queueing.after_the_end(job)]
     if job.between_attempts:
-        return [*restart.next_steps(job), *slots.surplus(job), *keys.spent(job), *queueing.next_steps(job)]
-    decisions = [*replacing.next_steps(job), *slots.assigned(job), *keys.missing(job)]
+        return [*next_attempt(job), *slots.surplus(job), *keys.spent(job), *queueing.next_steps(job)]
+    decisions = [*slots.replaced(job), *slots.assigned(job), *keys.missing(job)]
     pods = [*slots.missing(job), *slots.surplus(job), *slots.outliving(job), *slots.unclaimed(job)]
     return [*decisions, *pods, *keys.spent(job), *queueing.next_steps(job)]

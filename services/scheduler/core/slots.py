@@ -1,5 +1,7 @@
-"""Assigns the first slots of an attempt, and compares the slots with the pods that were seen.  Pure.
+"""Assigns the slots of an attempt and those that replace lost ones, and compares slots with pods that were seen.  Pure.
 
+`shared/job/policies/replacement.py` has the rules of replacements: which pods are replaced, how often and after which
+back-off; `shared/job/policies/nodes.py` which are replaced ahead.
 The scaler decides when a scale request changes the slots.
 """
 
@@ -8,17 +10,17 @@ from collections.abc import Iterator
 from services.scheduler.core import keys
 from services.scheduler.core.effects import ClaimPod, CreatePod, CreateService, DeletePod, DeleteService
 from shared.job import reasons
+from shared.job.attempt import Members
 from shared.job.events.scheduler import SlotsAssigned
-from shared.job.membership import Members
 from shared.job.naming import Slot, service_name
-from shared.job.policies import quota, replacement
+from shared.job.policies import nodes, quota, replacement
+from shared.job.policies.verdict import verdict
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, WORKER, JobSpec
 from shared.job.state import Job, hosts_seen
 from shared.job.steps import Record, Step
 from shared.job.timers import may_appear
-from shared.job.verdict import verdict
-from shared.job.views import PodView, Slots, occupies
+from shared.job.views import PodView, Slots, occupies, spans
 
 
 def assigned(job: Job) -> list[Step]:
@@ -206,3 +208,31 @@ def _idle_services(job: Job) -> Iterator[Step]:
 def _service_seen(job: Job) -> bool:
     """True if the Service of the job was seen."""
     return ("Service", service_name(job.key.name)) in job.children
+
+
+def replaced(job: Job) -> list[Step]:
+    """Slots for every vacancy whose back-off is over."""
+    due = [slot for slot, vacancy in replacement.replaceable(job).items() if replacement.due(job, vacancy)]
+    due += nodes.to_replace(job)
+    if not due or verdict(job) is not None:
+        # An attempt that is over gets no pods.
+        return []
+    if job.spec is not None and job.spec.handling.in_place:
+        return _in_place(job, due)
+    new = replacement.new_workers(job, len(due))
+    return [Record(SlotsAssigned(slots=(new,), replaces=spans(due), reason="WorkersReplaced"))]
+
+
+def _in_place(job: Job, due: list[Slot]) -> list[Step]:
+    """The same slots again; the old pod is deleted first, because the new one has its name."""
+    left = {pod.slot: pod for pod in sorted(job.pods.values(), key=lambda pod: pod.deleting, reverse=True)}
+    free = [slot for slot in due if slot not in left]
+    # `slots.surplus` deletes the pods in released slots.
+    going: list[Step] = [
+        DeletePod(pod.name, pod.uid)
+        for slot in due
+        if slot in job.attempt.spent and (pod := left.get(slot)) is not None and not pod.deleting
+    ]
+    if not free:
+        return going
+    return [Record(SlotsAssigned(slots=spans(free), replaces=spans(free), reason="PodsReplaced")), *going]

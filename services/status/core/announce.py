@@ -9,11 +9,11 @@ from services.status.core.effects import Announce
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.scale_requests import REQUESTS
 from shared.job import reasons, text
+from shared.job.attempt import Failure, was_deleted
 from shared.job.conditions import Condition
 from shared.job.events.event import At
-from shared.job.losses import Failure, was_deleted
-from shared.job.policies import lost_nodes, notice
-from shared.job.request import Request
+from shared.job.policies import nodes
+from shared.job.scaling import Request
 from shared.job.spec import Ignored
 from shared.job.state import Job, Refusal
 from shared.job.steps import Step
@@ -120,8 +120,8 @@ def _of_nodes(job: Job) -> list[Announce]:
     if job.over:
         # Its training has ended: no lost node delays it.
         return []
-    news = lost_nodes.news(job)
-    news += [(known.at, known.reason, known.sentence) for known in notice.told(job)]
+    news = nodes.losses(job)
+    news += [(known.at, known.reason, known.sentence) for known in nodes.of_notices(job)]
     # One notice may concern pods of several roles, and an Event's name has its sequence and its reason alone.
     sentences: dict[tuple[At, str], list[str]] = {}
     for at, reason, sentence in news:

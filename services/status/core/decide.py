@@ -1,10 +1,100 @@
-"""Decides the status service's next steps for a job.  Pure."""
+"""Decides the status service's next steps for a job: the next phase, else documents and Kubernetes Events.  Pure.
 
-from services.status.core import announce, documents, phases
+Created, Running, Scaling and back, then Succeeded or Failed; Restarting between attempts, Suspending and Suspended for
+a pause.  The verdict decides whether an attempt is over, `retries.py` whether another follows.
+"""
+
+from services.status.core import announce, documents
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.job.naming import NO_UID
+from shared.job import reasons, text
+from shared.job.attempt import Verdict
+from shared.job.events import status
+from shared.job.naming import NO_UID, RESTART_REQUESTED
+from shared.job.policies import quota
+from shared.job.policies.retries import may_restart, used_up
+from shared.job.policies.verdict import verdict
+from shared.job.spec import JobSpec
 from shared.job.state import Job
 from shared.job.steps import Record, Step
+
+
+def next_phase(job: Job) -> status.Decision | None:
+    """The decision that enters the next phase, or None while the job stays in its phase."""
+    if job.deleting or job.over or job.spec is None:
+        return None
+    if job.phase == "":
+        # An invalid spec waits for its correction.
+        return None if job.problems else status.JobCreated(reason=f"{job.kind}Created")
+    if job.suspended and not quota.wants_pause(job):
+        return status.JobCreated(reason=f"{job.kind}Resumed")
+    if job.suspended:
+        return _suspended(job) if job.phase == "Suspending" and quota.is_empty(job) else None
+    if job.starting and _leader_started(job, job.spec):
+        return status.JobRunning(reason=f"{job.kind}Running")
+    end = verdict(job)
+    if end is not None and not may_restart(job, end):
+        kind = status.JobSucceeded if end.success else status.JobFailed
+        limit = f"; no restart is left: backoffLimit is {job.spec.backoff_limit}" if used_up(job, end) else ""
+        return kind(reason=end.reason, message=end.message + limit)
+    if quota.wants_pause(job):
+        return _suspended(job) if quota.is_empty(job) else _suspending(job)
+    if end is not None:
+        return _restarting(job, end)
+    if job.restart_wanted and job.restarting is None:
+        message = reasons.told(reasons.PHASES, RESTART_REQUESTED)
+        return status.JobRestarting(reason=RESTART_REQUESTED, message=message)
+    if job.phase == "Running" and (request := job.scaling.open_request) is not None:
+        return status.JobScaling(reason=reasons.SCALING_START, message=request.wish)
+    if job.phase == "Scaling" and not job.scaling.open:
+        return status.JobRunning(reason=f"{job.kind}Running")
+    return None
+
+
+def _suspended(job: Job) -> status.JobSuspended:
+    return status.JobSuspended(reason=f"{job.kind}Suspended", message=_of_queue(job))
+
+
+def _suspending(job: Job) -> status.JobSuspending:
+    return status.JobSuspending(reason=f"{job.kind}Suspending", message=_of_queue(job))
+
+
+def _of_queue(job: Job) -> str:
+    """Why a job in a queue has no quota; empty if a person suspends it."""
+    if job.spec is None or job.spec.suspend:
+        return ""
+    views = [view for _, view in quota.workloads(job)]
+    evicted = [view for view in views if view.evicted]
+    why = f"; evicted ({evicted[-1].evicted}): {evicted[-1].message}" if evicted else ""
+    # A job that lost its label has its Workload's queue.
+    queue = job.spec.queue or (views[-1].queue if views else "")
+    return text.ends(f"waits for quota in queue {queue}{why}")
+
+
+def _restarting(job: Job, end: Verdict) -> status.JobRestarting:
+    if end.disrupted:
+        message = f"{end.message}; the restart does not count against backoffLimit"
+        return status.JobRestarting(reason=end.reason, message=message, counted=False)
+    limit = job.spec.backoff_limit if job.spec else 0
+    message = f"{end.message}; restart {job.restarts + 1} of {limit} (backoffLimit)"
+    return status.JobRestarting(reason=end.reason, message=message)
+
+
+def _leader_started(job: Job, spec: JobSpec) -> bool:
+    """True once the launcher has run; in a job without one, once a pod of the leader role has run or ended.
+
+    With `succeeds: First` only the pod of index 0 counts.  A pod that never ran, such as one that the kubelet rejected,
+    starts nothing.
+    """
+    if spec.has_launcher:
+        launcher = job.seen_launcher
+        if launcher is None or launcher.slot not in job.attempt.unreleased:
+            return False
+        return launcher.phase in ("Running", "Succeeded")
+    handling = spec.handling
+    leading = [slot for slot in job.attempt.unreleased if slot.role == handling.leader]
+    counting = {slot for slot in leading if slot.index == 0 or handling.succeeds != "First"}
+    ended = any(slot in counting and vacancy.ran for slot, vacancy in job.attempt.vacancies.items())
+    return ended or any(pod.phase == "Running" and pod.slot in counting for pod in job.pods.values())
 
 
 def decide(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
@@ -15,7 +105,7 @@ def decide(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
         return documents.of_requests(job)
     if not kinds.knows(job):
         return []
-    phase = phases.next_phase(job)
+    phase = next_phase(job)
     if phase is not None:
         # The phase comes first: a document without it would be old within a millisecond.
         return [Record(phase)]

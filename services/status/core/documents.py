@@ -12,7 +12,7 @@ from shared.frameworks.schemas import Document
 from shared.frameworks.statuses import whole_seconds
 from shared.job import text
 from shared.job.chain import Head
-from shared.job.events.refused import EffectRefused
+from shared.job.events.event import EffectRefused
 from shared.job.milestones import MILESTONES
 from shared.job.reasons import FRAMEWORK_FAILED
 from shared.job.sorted_set import SortedSet

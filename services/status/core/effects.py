@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import msgspec
 
+from shared.job.attempt import Tally
 from shared.job.conditions import Condition
-from shared.job.losses import Tally
 from shared.job.naming import Uid
 from shared.job.sorted_set import SortedSet
 from shared.job.steps import Effect

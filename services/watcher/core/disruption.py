@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 from services.watcher.core.observed import ObservedNode
 from shared.cluster.objects import Node, Pod, Taint, Toleration
-from shared.job.lost_nodes import NOT_READY, UNREACHABLE
+from shared.job.attempt import NOT_READY, UNREACHABLE
 
 NODE_DELETED = "NodeDeleted"
 

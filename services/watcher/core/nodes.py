@@ -9,7 +9,7 @@ from services.watcher.core.cache import Cache
 from shared.job.events import watcher
 from shared.job.events.catalog import Fact
 from shared.job.naming import Uid
-from shared.job.policies import lost_nodes
+from shared.job.policies import nodes
 from shared.job.state import Job
 from shared.job.views import PodView, ended
 
@@ -80,7 +80,7 @@ def lost(job: Job, cache: Cache, force_after: int | None) -> Iterator[Fact]:
 def still_lost(job: Job, cache: Cache) -> bool:
     """True if the cache shows that every pod that waits for its forced deletion is on a lost node, or a deleted one."""
     now = cache.pods_of(job.key)
-    return all(_is_lost(now.get(pod.uid), cache) for pod, _, _ in lost_nodes.stuck(job))
+    return all(_is_lost(now.get(pod.uid), cache) for pod, _, _ in nodes.stuck(job))
 
 
 def _is_lost(pod: PodView | None, cache: Cache) -> bool:

@@ -8,9 +8,9 @@ from math import inf
 from typing import NamedTuple
 
 from services.watcher.core.cache import Cache
+from shared.job.attempt import Members
 from shared.job.events.catalog import Fact
 from shared.job.events.watcher import ChildrenObserved, PodsGone, PodsObserved
-from shared.job.membership import Members
 from shared.job.naming import config_name
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job

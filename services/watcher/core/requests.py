@@ -9,7 +9,7 @@ from services.watcher.core.observed import ObservedRequest
 from shared.job.events.watcher import ScaleRequested, ScaleRequestGone
 from shared.job.fold import Histories
 from shared.job.naming import NO_UID, JobKey, Uid
-from shared.job.request import Request
+from shared.job.scaling import Request
 from shared.job.spec import Problem
 from shared.job.state import Job
 

@@ -10,7 +10,7 @@ from services.watcher.core.cache import Cache
 from services.watcher.core.observed import ObservedJob
 from shared.frameworks.takeover import Inherited
 from shared.job.events.watcher import JobAdopted, JobOfAnother
-from shared.job.evolve_adoption import ANOTHER_OPERATOR
+from shared.job.evolve_attempts import ANOTHER_OPERATOR
 from shared.job.naming import Slot
 from shared.job.spec import LAUNCHER, RENDEZVOUS, WORKER, JobSpec
 from shared.job.state import Job

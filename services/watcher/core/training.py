@@ -14,7 +14,7 @@ from typing import NamedTuple
 from shared.cluster.objects import Container, ContainerStatus, Pod, PodCondition, Terminated
 from shared.job import text
 from shared.job.naming import CONTAINER
-from shared.job.policies.exit_codes import never_started
+from shared.job.policies.retries import never_started
 from shared.job.reasons import ENDED_BY_KUBELET, INIT_CONTAINER_FAILED
 from shared.job.views import INITIALIZING, ON_THE_WAY
 

@@ -7,9 +7,9 @@ from services.watcher.core.questions import Confirm
 from shared.job.events.event import At
 from shared.job.evolve_pods import pods_gone
 from shared.job.naming import Uid
+from shared.job.policies.verdict import verdict
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job
-from shared.job.verdict import verdict
 from shared.job.views import PodView, ended
 
 VANISHED_AT_ONCE = 10

@@ -14,9 +14,9 @@ from shared.frameworks.queueing import QUEUE, view_of
 from shared.frameworks.runtimes import runtime_of
 from shared.frameworks.scale_requests import parse_scale, selected
 from shared.job import naming, text
+from shared.job.attempt import NEVER
 from shared.job.chain import shown_in
 from shared.job.events.watcher import JobObserved
-from shared.job.lost_nodes import NEVER
 from shared.job.naming import JobKey, Slot, Uid
 from shared.job.spec import OWNED_BY_ANOTHER, Ignored, JobSpec, Problem, ScaleKind, ScaleSpec
 from shared.job.views import ChildView, Exit, PodView

@@ -1,8 +1,13 @@
-"""The base of every event, the authors, and an event's place in the log."""
+"""What every event has: its base, the authors and its place in the log; and the events of several services, of an
+administrator and of the audit service.
+"""
 
 from typing import Literal
 
 import msgspec
+
+from shared.job.reasons import REFUSALS
+from shared.job.views import Slots
 
 Author = Literal["setup", "watcher", "scheduler", "scaler", "status", "audit"]
 
@@ -34,3 +39,55 @@ class At(msgspec.Struct, frozen=True, gc=False):
     def clock(self) -> str:
         """Its time of day, for people: `12:00:05 UTC`."""
         return f"{self.time[11:19]} UTC"
+
+
+PERMANENT = tuple(word for word, reason in REFUSALS.items() if reason.final)
+"""The reasons that no retry cures; a refusal for any other may pass."""
+
+
+class EffectRefused(Event, frozen=True, tag="EffectRefused"):
+    """What the author tried and was refused; the retry waits for the back-off."""
+
+    effect: str
+    reason: str
+    slots: tuple[Slots, ...] = ()
+    field: str = ""
+    permanent: bool = False
+    """True: its reason is one of `PERMANENT` (an invalid pod), or no status can be made of the job."""
+    message: str = ""
+    """The API server's own words about the first slot, at most 1 KiB, without the values of the pod's environment."""
+
+
+class LogCreated(Event, frozen=True, tag="LogCreated"):
+    """The log begins; this event's id is the log's identity."""
+
+
+class EventDisowned(Event, frozen=True, tag="EventDisowned"):
+    """An event that holds its job counts for nothing: none of Muster's services wrote it, or wrote it well.
+
+    Where the event at `sequence` holds nothing, the job is held: readers of two releases would differ.  The hash of the
+    event stays in the chain.
+    """
+
+    sequence: int
+    reason: str
+    """The administrator's words, at most 1 KiB."""
+
+
+class ChangeAttributed(Event, frozen=True, tag="ChangeAttributed"):
+    """The API server's audit names who made a change that the watcher recorded."""
+
+    of: int
+    """The sequence of the watcher's event: a `JobObserved`, `ScaleRequested`, `JobDeleting` or `JobGone`."""
+    user: str
+    """The user whom the API server authenticated."""
+    write: int = 0
+    """Of a `JobObserved` one of its `writes`: several may be recorded together.  0 for a creation and a deletion."""
+    groups: tuple[str, ...] = ()
+    """The user's groups, the first 50."""
+    acting_as: str = ""
+    """The user whom this user impersonated; empty without."""
+    agent: str = ""
+    """The `User-Agent` of the request, which the client chose itself."""
+    audit: str = ""
+    """The id of the request in the API server's audit, cut; a client can choose it with the header `Audit-ID`."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from shared.job.naming import Slot, workload_number
 from shared.job.policies import replacement
-from shared.job.request import Request
+from shared.job.scaling import Request
 from shared.job.spec import LAUNCHER, WORKER, waits_for_turn
 from shared.job.state import Job
 from shared.job.timers import may_appear

@@ -1,19 +1,23 @@
 """Which lost pods are replaced, and when: by their role's restartPolicy, within backoffLimit.  Pure.
 
 The scheduler assigns the new slots, the verdict waits for them, the watcher measures the back-off.
+
+A new worker's index is one after the highest, as the README of et-operator shows it.  A name may come again once its
+worker left in order and its pod is gone.  That of a worker that failed or was lost does not come again in the attempt,
+as Horovod trusts no host that failed; nor does one whose pod was not seen and may still appear.
 """
 
 from collections.abc import Iterable
 
-from shared.job.losses import Vacancy
+from shared.job.attempt import Vacancy
 from shared.job.naming import Slot
-from shared.job.policies import exit_codes
-from shared.job.policies.back_off import before_start
+from shared.job.policies import retries
+from shared.job.policies.retries import before_start
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import RENDEZVOUS, WORKER, JobSpec
 from shared.job.state import Job
 from shared.job.timers import REPLACEMENT, STEADY, passed
-from shared.job.views import PodView
+from shared.job.views import PodView, Slots
 
 STEADY_SECONDS = 120
 """After this time without a loss, a slot's count of losses begins anew.
@@ -159,4 +163,16 @@ def allowed(spec: JobSpec, slot: Slot, vacancy: Vacancy) -> bool:
         case "OnFailure":
             return not vacancy.succeeded
         case "ExitCode":
-            return vacancy.taken or (not vacancy.succeeded and not exit_codes.final(spec, vacancy.code, vacancy.reason))
+            return vacancy.taken or (not vacancy.succeeded and not retries.is_final(spec, vacancy.code, vacancy.reason))
+
+
+def new_workers(job: Job, count: int) -> Slots:
+    """Slots for `count` new workers, all of them after the highest."""
+    first = max([job.attempt.spoilt, *(index + 1 for index in taken(job))])
+    return Slots(job.attempt.number, WORKER, ((first, first + count - 1),))
+
+
+def taken(job: Job) -> SortedSet[int]:
+    """The indices of workers that are there: a terminating pod keeps its name until it is gone."""
+    there = job.attempt.unreleased | {pod.slot for pod in job.pods.values()}
+    return SortedSet(slot.index for slot in there if (slot.attempt, slot.role) == (job.attempt.number, WORKER))

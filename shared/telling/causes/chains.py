@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from shared.job.membership import Members
+from shared.job.attempt import Members
 from shared.job.naming import Slot, WorkerName
 from shared.job.policies import replacement
 from shared.job.reasons import plain
-from shared.job.request import Request
+from shared.job.scaling import Request
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.views import alive
 from shared.telling.causes.link import Link

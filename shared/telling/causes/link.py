@@ -7,7 +7,7 @@ import msgspec
 
 from shared.job.fold import History
 from shared.job.naming import JobKey, Slot, Uid
-from shared.job.request import Request
+from shared.job.scaling import Request
 from shared.job.state import Job
 
 _DOUBTS = ("HistoryBroken", "HistoryDisputed", "HistoryAccepted")

@@ -8,7 +8,7 @@ from shared.frameworks.statuses import with_losses
 from shared.job import reasons, timers
 from shared.job.naming import NO_UID, Slot
 from shared.job.policies import replacement
-from shared.job.request import Request
+from shared.job.scaling import Request
 from shared.job.state import Job
 from shared.job.text import in_a_row
 from shared.job.timers import Timer

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import msgspec
 
 from shared.job import text
-from shared.job.events.audit import ChangeAttributed
 from shared.job.events.catalog import AnyEvent
+from shared.job.events.event import ChangeAttributed
 from shared.job.events.watcher import JobDeleting, JobGone, JobObserved, ScaleRequested
 from shared.job.naming import JobKey
 

@@ -4,7 +4,7 @@ from collections.abc import Container
 
 from shared.job.naming import Slot
 from shared.job.reasons import NAME_HELD
-from shared.job.request import Request
+from shared.job.scaling import Request
 from shared.job.state import Job, hosts_seen, refusal_key
 from shared.job.waiting import Wait, waiting
 from shared.telling.causes.link import Link, Links, newest

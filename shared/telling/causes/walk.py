@@ -13,12 +13,9 @@ import msgspec
 from shared.eventlog import Stored
 from shared.eventlog.subject import split
 from shared.job.because import Cause, cause, cause_of_refill
-from shared.job.decoding import Malformed, UnknownEvent, read_event
-from shared.job.events import audit, scaler, scheduler, watcher
-from shared.job.events.catalog import AUTHORS, Decision, Fact
-from shared.job.events.event import Decided
-from shared.job.events.refused import EffectRefused
-from shared.job.events.setup import EventDisowned, LogCreated
+from shared.job.events import scaler, scheduler, watcher
+from shared.job.events.catalog import AUTHORS, Decision, Fact, Malformed, UnknownEvent, read_event
+from shared.job.events.event import ChangeAttributed, Decided, EffectRefused, EventDisowned, LogCreated
 from shared.job.naming import JobKey, Slot, Uid
 from shared.job.spec import WORKER
 from shared.job.state import Job
@@ -184,7 +181,7 @@ class Causes(Links):
                 self._keep(here.says("a person accepted that the log goes on without that head", self.doubt))
             case watcher.ChildGone() | scheduler.SecretMade() | scheduler.SecretGone():
                 pass
-            case LogCreated() | EventDisowned() | audit.ChangeAttributed():
+            case LogCreated() | EventDisowned() | ChangeAttributed():
                 # None of these changes anything for which people ask the cause.
                 pass
             case _:

@@ -4,7 +4,7 @@ import signal
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
-from shared.job.events.refused import EffectRefused
+from shared.job.events.event import EffectRefused
 from shared.job.events.scaler import DrainChecked, ScriptFinished
 from shared.job.events.watcher import ChildrenObserved, DisruptionNoticed, NodeBack, NodeLost, ScaleRequested
 from shared.job.naming import Slot, config_name

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from muster.crds import manifests
-from services.scaler.core.hosts import hosts_config_map
+from services.scaler.core.membership import hosts_config_map
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import PodContext
 from shared.frameworks.scale_requests import GROUP, VERSION

@@ -14,7 +14,7 @@ from devcluster.cluster import ADMIN
 from devcluster.controlplane import ControlPlane
 from shared.cluster.answers import as_sent, read_status, trouble
 from shared.errors import Conflict, Refused, Transient, Trouble
-from shared.job.events.refused import PERMANENT
+from shared.job.events.event import PERMANENT
 from tests.cluster.refusals.situations import PODS, SITUATIONS, a_pod, as_recorded, sites
 from tests.devcluster.apiserver.client import client_of
 from tests.kit.controlplane import require_control_plane

@@ -1,11 +1,14 @@
-"""Removes values of a refused pod from the API server's message about it.  Pure.
+"""The API server's words about a refused pod, as people may read them.  Pure.
 
-An admission webhook may repeat the whole pod.  Values of the environment and of annotations may be secrets.
+Fields that it does not know get their paths in the user's resource.  Values of the environment and of annotations are
+removed: an admission webhook may repeat the whole pod, and they may be secrets.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
+from shared.cluster.answers import UNKNOWN_FIELD, unknown_fields
+from shared.cluster.pod_fields import meant
 from shared.errors import Refused, Transient
 from shared.withheld import without
 
@@ -41,3 +44,14 @@ def _values(manifest: dict[str, Any]) -> Iterator[str]:
 def _objects(value: object) -> list[dict[str, Any]]:
     """The objects in a list; templates may hold any JSON where their definition says nothing."""
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def in_resource(refusal: Refused, template: str) -> Refused:
+    """The refusal of a pod for its unknown fields, with their paths from its `template`; any other one as it is."""
+    paths = unknown_fields(refusal.words)
+    if refusal.reason != UNKNOWN_FIELD or not paths:
+        return refusal
+    within = f"{template}." if template else ""
+    fields = [f"{within}{path}" + (f" (is it {name}?)" if (name := meant(path)) else "") for path in paths]
+    words = f"the API server knows no such field: {', '.join(fields)}"
+    return Refused(str(refusal), reason=UNKNOWN_FIELD, field=within + paths[0], words=words)

@@ -1,0 +1,200 @@
+"""Carries an accepted scale request out, and writes the size of the job into its resource.  Pure.
+
+A scale-out waits for its new workers, lists them, then runs its script.  `HostsPublished` is the point of no return: a
+failure before it releases all new workers, a failure after it none.
+A scale-in runs its script, then its workers are unlisted, drained, released and deleted.  No worker is released before
+the launcher has seen hosts files without it, and none is deleted before its release.  Before `HostsPublished` a failure
+changes nothing; after it the leaving workers are released even so.
+
+A ScaleOut or a ScaleIn changes the size, and the resource's own number, which `kubectl scale` and autoscalers read,
+would say another one: the next request for that number would be no change of the resource, and be lost.  An edit of a
+person that was not carried out yet stays.
+"""
+
+from collections.abc import Mapping
+from itertools import count as numbers
+from itertools import filterfalse, islice
+
+from services.scaler.core import commands, membership
+from services.scaler.core.effects import WriteSize
+from shared.job import reasons
+from shared.job.attempt import Unknown
+from shared.job.events.scaler import ScaleCancelled, ScaleFailed, ScaleSucceeded, WorkersReleased
+from shared.job.naming import Slot, Uid
+from shared.job.policies import replacement
+from shared.job.scaling import Request
+from shared.job.sorted_set import SortedSet
+from shared.job.state import Job, hosts_seen
+from shared.job.steps import Record, Step
+from shared.job.timers import SCALING_DEADLINE, passed
+from shared.job.views import Member, PodView, Slots, spans
+
+
+def size_written(job: Job) -> list[Step]:
+    """Write the size, unless the resource has it."""
+    return [WriteSize(job.scaling.size, job.generation)] if size_awaited(job) else []
+
+
+def size_awaited(job: Job) -> bool:
+    """True until the resource was seen with the size; False while the write is refused, and for kinds without one.
+
+    A request ends, and the next one begins, after that: a client that saw it succeed finds its size in the resource.
+    """
+    scaling, request = job.scaling, job.scaling.open_request
+    if job.spec is None or job.problems or not (job.spec.handling.elastic and job.spec.worker.written):
+        return False
+    worker = job.spec.worker
+    if scaling.size in (0, worker.replicas) or (request is not None and not request.published):
+        return False
+    if any(known.resize is not None and not known.over for known in scaling.requests.values()):
+        # The resource has the size that the newest edit asks for.
+        return False
+    most = worker.max_replicas
+    fits = scaling.size >= worker.least and (most is None or scaling.size <= most)
+    return fits and job.may_try("WriteSize")
+
+
+def new_slots(job: Job, count: int) -> tuple[Slots, ...]:
+    """Slots for `count` new workers.
+
+    A kind that replaces pods under their own names uses the lowest free indices.
+    """
+    if job.spec is None or not job.spec.handling.in_place:
+        return (replacement.new_workers(job, count),)
+    free = islice(filterfalse(replacement.taken(job).__contains__, numbers()), count)
+    return spans(job.attempt.worker_slot(index) for index in free)
+
+
+def scale_out(job: Job, request: Request) -> list[Step]:
+    """The next step of an accepted scale-out; none while it waits for pods or hosts files."""
+    late = passed(job, request.waits_since, SCALING_DEADLINE)
+    if request.published:
+        if request.seen:
+            return _seen(job, request, late=late)
+        return [Record(ScaleFailed(request=request.uid, reason=reasons.HOSTS_NOT_WRITTEN))] if late else []
+    if request.gone:
+        return [
+            Record(ScaleCancelled(request=request.uid, reason=reasons.REQUEST_DELETED, released=spans(request.added)))
+        ]
+    lost = request.added & job.attempt.spent - replacement.replaceable(job).keys()
+    if lost or request.added & membership.disrupted(job):
+        return [Record(ScaleFailed(request=request.uid, reason=reasons.WORKER_FAILED, released=spans(request.added)))]
+    pods = job.by_slot()
+    if all(membership.ready(pods.get(slot)) for slot in request.added):
+        members = membership.next_members(job)
+        if not isinstance(members, Unknown):
+            wanted = members | [slot.index for slot in request.added]
+            return [Record(membership.publish(job, wanted, request.uid))]
+    refusal = job.refusals.get("CreatePod")
+    if refusal is not None and refusal.at.sequence < request.accepted:
+        # The refused pod was not one of this request.
+        refusal = None
+    if late or (refusal is not None and refusal.permanent):
+        # A permanent refusal does not end by waiting.
+        reason = refusal.reason if refusal is not None else reasons.DEADLINE_EXCEEDED
+        return [Record(ScaleFailed(request=request.uid, reason=reason, released=spans(request.added)))]
+    return []
+
+
+def _seen(job: Job, request: Request, *, late: bool) -> list[Step]:
+    """The step after the launcher has seen the new hosts files: the job keeps its new size even if the script fails."""
+    if request.gone and commands.script_wanted(request):
+        # The deleted request had the script.
+        return [Record(ScaleCancelled(request=request.uid, reason=reasons.REQUEST_DELETED))]
+    steps = commands.script_steps(job, request)
+    if steps is not None:
+        return steps
+    # The request succeeds only after the status service recorded its start.
+    done = Record(ScaleSucceeded(request=request.uid, reason="ScalingOutSucceeded"))
+    return [done] if job.phase == "Scaling" and (late or not size_awaited(job)) else []
+
+
+LEFT = "the workers have left and will be deleted: {sizes}"
+"""What stays of a request that fails after its release: the same request again would take other workers."""
+
+
+def removable(job: Job) -> SortedSet[Slot]:
+    """The slots of which a scale-in removes those with the highest indices.
+
+    A kind that replaces pods under their own names counts vacancies, too: if worker 0 will be replaced, worker 2
+    still is the one to leave.
+    """
+    in_place = job.spec is not None and job.spec.handling.in_place
+    return replacement.filled(job) if in_place else job.attempt.workers - job.attempt.replaced_ahead
+
+
+def victims(job: Job, count: int) -> tuple[Member, ...]:
+    """The `count` workers with the highest indices, highest first; fewer if there are fewer."""
+    # By number, not by name: "worker-10" sorts before "worker-9".
+    pods = job.by_slot()
+    ranked = sorted(removable(job), key=lambda slot: slot.index, reverse=True)
+    return tuple(member(slot, pods) for slot in ranked[:count])
+
+
+def member(slot: Slot, pods: Mapping[Slot, PodView]) -> Member:
+    """A worker as index and uid of its present pod."""
+    pod = pods.get(slot)
+    return Member(slot.index, pod.uid if pod is not None else Uid(""))
+
+
+def scale_in(job: Job, request: Request) -> list[Step]:
+    """The next step of an accepted scale-in; none while it waits for the hosts files, the drain or the deletions."""
+    late = passed(job, request.waits_since, SCALING_DEADLINE)
+    if not request.published:
+        return _publish(job, request, late=late)
+    if not request.released:
+        if not request.seen:
+            return [_failed(request, reasons.HOSTS_NOT_WRITTEN)] if late else []
+        answer = commands.reason_to_release(job, request, late=late)
+        if isinstance(answer, str):
+            return [Record(_release(job, request, answer))]
+        return [answer] if answer is not None else []
+    going = {job.attempt.worker_slot(leaver.index) for leaver in request.leaving}
+    if not any(pod.slot in going and not pod.deleting for pod in job.pods.values()):
+        # A pod may take its whole grace period to end, but it leaves for certain, and the job no longer uses it.
+        if job.phase != "Scaling" or (size_awaited(job) and not late):
+            return []
+        return [Record(ScaleSucceeded(request=request.uid, reason="ScalingInSucceeded"))]
+    return [_failed(request, "WorkersNotGone")] if late else []
+
+
+def late_release(job: Job) -> list[Step]:
+    """Release the workers of a scale-in that failed before its hosts files were seen, now that they are."""
+    if not hosts_seen(job, job.membership.version):
+        return []
+    for request in job.scaling.requests.values():
+        published = request.published and request.kind == "ScaleIn" and of_this_attempt(job, request)
+        if published and not request.released:
+            return [Record(_release(job, request, "HostsWrittenLate"))]
+    return []
+
+
+def _failed(request: Request, reason: str) -> Record:
+    return Record(ScaleFailed(request=request.uid, reason=reason, remains=LEFT.format(sizes=request.sizes)))
+
+
+def of_this_attempt(job: Job, request: Request) -> bool:
+    """True if the request was accepted in this attempt; workers of another attempt only have the same names."""
+    return job.attempt.assigned is None or request.accepted > job.attempt.assigned.sequence
+
+
+def _publish(job: Job, request: Request, *, late: bool) -> list[Step]:
+    if not commands.script_runs(request):
+        if request.gone:
+            return [Record(ScaleCancelled(request=request.uid, reason=reasons.REQUEST_DELETED))]
+        if late:
+            return [Record(ScaleFailed(request=request.uid, reason=reasons.DEADLINE_EXCEEDED))]
+    steps = commands.script_steps(job, request)
+    if steps is not None:
+        return steps
+    members = membership.next_members(job)
+    if isinstance(members, Unknown):
+        # Hosts files without members would stop a launcher that trains.
+        return []
+    staying = members - [leaver.index for leaver in request.leaving]
+    return [Record(membership.publish(job, staying, request.uid))]
+
+
+def _release(job: Job, request: Request, reason: str) -> WorkersReleased:
+    slots = spans(job.attempt.worker_slot(leaver.index) for leaver in request.leaving)
+    return WorkersReleased(request=request.uid, slots=slots, reason=reason)
