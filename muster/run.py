@@ -17,11 +17,11 @@ from shared.eventlog.account import ADMIN, READER
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
 from shared.installation.plugins import log_frameworks
-from shared.installation.risks import warn_unmonitored
 from shared.job.events.event import Author
 from shared.process.health import Health
 from shared.process.health import serve as probes
 from shared.process.main import Build, opened, serve
+from shared.process.readiness import warn_unmonitored
 from shared.process.settings import Settings
 from shared.telemetry.logs import configure
 

@@ -1,6 +1,6 @@
 """`muster setup`: the log, the definitions and the claim of the scope, one line for each.
 
-The rules about changes are in `shared.eventlog.limits` for streams, `muster.crds` for definitions and
+The rules about changes are in `shared.eventlog.streams` for streams, `muster.crds` for definitions and
 `shared.cluster.scope` for claims.
 """
 
@@ -21,8 +21,9 @@ from shared.cluster.examination import must_allow
 from shared.cluster.kube import KubeCluster
 from shared.errors import Refused, Trouble
 from shared.eventlog.account import Copy
-from shared.eventlog.setup import STREAMS, SetUp
+from shared.eventlog.setup import SetUp
 from shared.eventlog.setup import set_up as set_up_log
+from shared.eventlog.streams import STREAMS
 from shared.installation.permissions import set_up as rights
 from shared.installation.plugins import chosen, kinds
 from shared.process.settings import Settings

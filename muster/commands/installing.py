@@ -204,7 +204,7 @@ def doctor(
 ) -> None:
     """Examine an installation from outside: versions, definitions, rights, log, services, jobs, clocks."""
     from muster.doctor.command import examine
-    from muster.doctor.parts import Wishes, home
+    from muster.doctor.findings import Wishes, home
     from muster.reading import run as running
 
     known, wishes = settings(), Wishes(installed_in or home(), release, timeout)

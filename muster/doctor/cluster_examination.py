@@ -10,9 +10,8 @@ from urllib.parse import quote
 import msgspec
 
 from muster.crds import manifests
-from muster.doctor import clocks, definitions, policies, rights, services, versions
-from muster.doctor.findings import Finding
-from muster.doctor.parts import Wishes, part, troubled
+from muster.doctor import definitions, policies, rights, servers, services
+from muster.doctor.findings import Finding, Wishes, part, troubled
 from muster.doctor.rights import Account
 from muster.doctor.services import Pod
 from muster.policies import BINDINGS, POLICIES
@@ -27,7 +26,7 @@ from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
 from shared.installation.plugins import chosen, installed
 from shared.job.naming import JOB_UID
-from shared.process import report
+from shared.process.serving import reports_in
 from shared.process.settings import Settings
 from shared.release import this_release
 from shared.untrusted import MALFORMED
@@ -107,10 +106,10 @@ class ClusterExamination:
         version = read_answer(_Version, answer.body, "the API server's version").git
         self.reached = True
         self._version = version
-        found = [versions.kubernetes(version)]
+        found = [servers.kubernetes(version)]
         if date := _date(answer.headers.get("Date", "")):
-            reading = clocks.Reading(date, asked, answered, whole_seconds=True)
-            found.append(clocks.difference("clock.kubernetes", "the API server", reading))
+            reading = servers.Reading(date, asked, answered, whole_seconds=True)
+            found.append(servers.difference("clock.kubernetes", "the API server", reading))
         return found
 
     async def _of_definitions(self, cluster: KubeCluster, kinds: list[Framework]) -> list[Finding]:
@@ -157,7 +156,7 @@ class ClusterExamination:
         running = ((pod.name, services.version(pod)) for pod in self.pods)
         told = [*services.readiness(self.pods), *services.warnings(self.pods)]
         told += services.set_up(found, self._wishes.home)
-        return [*told, *versions.services(running, this_release())]
+        return [*told, *servers.services(running, this_release())]
 
     async def _reported(self, cluster: KubeCluster, pod: Pod) -> Pod:
         """The pod with its own report, read through the API server's proxy."""
@@ -168,7 +167,7 @@ class ClusterExamination:
         try:
             async with self._at_once:
                 answer = await cluster.ask(path, what=f"ask {pod.name} how it is")
-            reports = report.read(answer.body)
+            reports = reports_in(answer.body)
         except Trouble as trouble:
             return msgspec.structs.replace(pod, silence=str(trouble))
         except MALFORMED as error:

@@ -8,9 +8,8 @@ import typer
 
 from muster.doctor import definitions, services
 from muster.doctor.cluster_examination import ClusterExamination
-from muster.doctor.findings import Finding, document, fail, in_order, is_well, ok, text
+from muster.doctor.findings import Finding, Wishes, document, fail, in_order, is_well, ok, text
 from muster.doctor.log_examination import LogExamination
-from muster.doctor.parts import Wishes
 from muster.terminal import say
 from shared.installation.plugins import installed
 from shared.process.settings import Settings

@@ -5,16 +5,17 @@ from datetime import UTC, datetime
 
 from cryptography import x509
 
-from muster.doctor import certificates, clocks, jobs, services, streams, versions
-from muster.doctor.findings import Finding, ok, unknown
-from muster.doctor.parts import Wishes, part
+from muster.doctor import log as of_log
+from muster.doctor import servers, services
+from muster.doctor.findings import Finding, Wishes, ok, part, unknown
 from muster.reading import open_log
 from shared.errors import Refused, Trouble
 from shared.eventlog import inspection
 from shared.eventlog.account import STREAM
-from shared.eventlog.durability import varz
+from shared.eventlog.inspection import varz
 from shared.eventlog.jetstream import JetStreamEventLog
-from shared.eventlog.setup import STREAMS, differences, must_fit
+from shared.eventlog.setup import must_fit
+from shared.eventlog.streams import STREAMS, differences
 from shared.eventlog.tls import Life
 from shared.job.fold import Histories
 from shared.job.naming import namespace_filters
@@ -40,7 +41,7 @@ class LogExamination:
     async def _all(self) -> list[Finding]:
         async with open_log(self._settings) as log:
             known = inspection.server(log)
-            found = [versions.nats(known.version), *self._of_certificates(known)]
+            found = [servers.nats(known.version), *self._of_certificates(known)]
             try:
                 identity = await log.identity()
             except Trouble as trouble:
@@ -65,7 +66,7 @@ class LogExamination:
             held = x509.load_pem_x509_certificate(ours.read_bytes())
             lives[f"our certificate {ours}"] = Life(held.not_valid_before_utc, held.not_valid_after_utc)
         now = datetime.now(UTC)
-        return [certificates.lasting(whose, life, now) for whose, life in lives.items() if life is not None]
+        return [servers.lasting(whose, life, now) for whose, life in lives.items() if life is not None]
 
     async def _of_streams(self, log: JetStreamEventLog) -> list[Finding]:
         asked = datetime.now(UTC)
@@ -73,7 +74,7 @@ class LogExamination:
         answered = datetime.now(UTC)
         there = [stream for stream in looked if stream is not None]
         if lacking := [name for name in STREAMS if name not in {stream.name for stream in there}]:
-            return [streams.missing(lacking)]
+            return [of_log.missing(lacking)]
         self.ends[""] = next(stream.state.last_seq for stream in there if stream.name == STREAM)
         unfit = ""
         try:
@@ -82,22 +83,22 @@ class LogExamination:
             if refusal.reason != "Unfit":
                 raise
             unfit = str(refusal)
-        found = streams.settings(unfit, differences({stream.name: stream.config for stream in there}))
-        found += [*streams.copies(there), *streams.room(there)]
-        found += streams.subscribers(await inspection.copies(log) or {})
+        found = of_log.settings(unfit, differences({stream.name: stream.config for stream in there}))
+        found += [*of_log.copies(there), *of_log.room(there)]
+        found += of_log.subscribers(await inspection.copies(log) or {})
         if (time := there[-1].ts) is not None:
-            reading = clocks.Reading(time, asked, answered)
-            found.append(clocks.difference("clock.nats", "the NATS server", reading))
+            reading = servers.Reading(time, asked, answered)
+            found.append(servers.difference("clock.nats", "the NATS server", reading))
         return found
 
     async def _of_disks(self) -> list[Finding]:
         """The findings about each server's disk; a server that does not answer does not affect the others."""
         monitors = self._settings.nats_monitor
         if not monitors:
-            return [streams.unmonitored()]
+            return [of_log.unmonitored()]
 
         async def of(monitor: str) -> list[Finding]:
-            return streams.disk(await varz(monitor))
+            return of_log.disk(await varz(monitor))
 
         looks = await asyncio.gather(*(part("log.fsync", each, of(each), self._wishes.timeout) for each in monitors))
         return [finding for each in looks for finding in each]
@@ -121,9 +122,9 @@ class LogExamination:
             words = f"{histories.position} of {await log.end(subjects)} events were read within {seconds:g} s"
             return [
                 unknown("jobs.histories", words, "give it more time with --timeout"),
-                *jobs.troubles(histories, identity),
+                *of_log.troubles(histories, identity),
             ]
         for history in histories:
             namespace = history.job.key.namespace
             self.ends[namespace] = max(self.ends.get(namespace, 0), history.sequence)
-        return jobs.findings(histories, identity)
+        return of_log.histories(histories, identity)

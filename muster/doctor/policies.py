@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from muster import policies
-from muster.doctor import versions
+from muster.doctor import servers
 from muster.doctor.findings import Finding, names, ok, unknown, warn
 from muster.doctor.rights import Account
 from shared.frameworks.framework import Framework
@@ -29,11 +29,11 @@ def name(account: Account) -> str:
 
 def not_served(server: str) -> Finding:
     """`server` is the version that the API server says."""
-    known = versions.numbers(server)
+    known = servers.numbers(server)
     if server.endswith(EMBEDDED):
         remedy = "nothing: the embedded cluster is for development and has none; `make demo CLUSTER=real` has"
     elif known is None or known < OLDEST:
-        remedy = f"upgrade the cluster to Kubernetes {versions.text(OLDEST)} or newer"
+        remedy = f"upgrade the cluster to Kubernetes {servers.text(OLDEST)} or newer"
     else:
         remedy = "let the API server serve admissionregistration.k8s.io/v1, as it does by default"
     return warn(CHECK, f"the API server serves no ValidatingAdmissionPolicy, so each service account {WITHOUT}", remedy)

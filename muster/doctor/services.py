@@ -9,7 +9,7 @@ import msgspec
 from muster.doctor.findings import Finding, fail, names, ok, unknown, warn
 from muster.doctor.rights import COMPONENT, NAMESPACE, SERVICES, environment
 from shared.eventlog.inspection import Holding
-from shared.process.report import Report
+from shared.process.serving import Report
 
 BEHIND = 1_000
 """The largest lag without a warning, in events: a service reads as many in some hundredths of a second."""

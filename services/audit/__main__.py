@@ -11,8 +11,7 @@ import structlog
 from services.audit.core.changes import TYPES, changes
 from services.audit.core.claims import claims
 from services.audit.core.matching import Matcher
-from services.audit.probes import Figures
-from services.audit.server import Server
+from services.audit.server import Figures, Server
 from services.audit.writing import Writer
 from shared.errors import Refused, Trouble
 from shared.eventlog.account import AUDIT
@@ -21,7 +20,7 @@ from shared.frameworks.scale_requests import REQUESTS
 from shared.installation import plugins
 from shared.process.kept_connection import KeptConnection
 from shared.process.main import run_process
-from shared.process.probes import probes
+from shared.process.serving import probes
 from shared.process.settings import Settings
 
 LOOK_BACK = 20_000
@@ -75,7 +74,9 @@ async def serving(settings: Settings) -> AsyncIterator[int]:
             following = _follow(connection, settings.namespace, matcher, writer, figures)
             tasks = [asyncio.create_task(each) for each in (following, writer.run(), tls.renew(), connection.keep())]
             try:
-                async with probes(figures.report, figures.series, settings.health_host, settings.health_port):
+                async with probes(
+                    lambda: [figures.report()], figures.series, settings.health_host, settings.health_port
+                ):
                     yield port
             finally:
                 for task in tasks:

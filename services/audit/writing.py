@@ -9,7 +9,7 @@ import msgspec
 import structlog
 
 from services.audit.core.matching import Match
-from services.audit.probes import Figures
+from services.audit.server import Figures
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Entry, EventLog
 from shared.eventlog.account import AUDIT

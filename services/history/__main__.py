@@ -19,7 +19,7 @@ from shared.eventlog.account import HISTORY
 from shared.installation import plugins
 from shared.process.kept_connection import KeptConnection
 from shared.process.main import run_process
-from shared.process.probes import probes
+from shared.process.serving import probes
 from shared.process.settings import Settings
 from shared.untrusted import MALFORMED
 
@@ -57,7 +57,9 @@ async def serving(settings: Settings) -> AsyncIterator[Listening]:
             figures.streams = lambda: server.streams
             tasks = [asyncio.create_task(certificates.renew(listening)), asyncio.create_task(connection.keep())]
             try:
-                async with probes(figures.report, figures.series, settings.health_host, settings.health_port):
+                async with probes(
+                    lambda: [figures.report()], figures.series, settings.health_host, settings.health_port
+                ):
                     yield listening
             finally:
                 for task in tasks:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from shared.eventlog.account import HISTORY
 from shared.process.health import CONNECTED, READY
-from shared.process.report import Report
+from shared.process.serving import Report
 from shared.release import this_release
 from shared.telemetry.metrics import Count, Histogram, Metric, Series
 

@@ -25,7 +25,7 @@ from services.history.sending import Sending
 from services.history.streams import Streams
 from shared.errors import Refused, Trouble
 from shared.history_api import GROUP, PLURAL, Question, parse, path_of, with_query
-from shared.process.strangers import Strangers
+from shared.process.serving import Strangers
 
 log = structlog.get_logger()
 

@@ -26,7 +26,7 @@ from shared.job.reasons import NO_SCALE
 from shared.job.spec import OWNED_BY_ANOTHER
 from shared.job.state import Job
 from shared.job.steps import Effect, Step
-from shared.process.dependencies import Dependencies
+from shared.process.main import Dependencies
 from shared.runtime.acts import Context
 from shared.runtime.ownership import QUICK_SECONDS, is_controlled, is_there, must_be_asked_of, must_be_controlled
 from shared.runtime.run import Runtime

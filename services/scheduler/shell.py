@@ -40,7 +40,7 @@ from shared.job.spec import LAUNCHER, JobSpec, RuntimeUsed
 from shared.job.state import Job
 from shared.job.steps import Effect, Step
 from shared.job.timing import CREATED_WITHIN_SECONDS
-from shared.process.dependencies import Dependencies
+from shared.process.main import Dependencies
 from shared.runtime.acts import Context
 from shared.runtime.ownership import QUICK_SECONDS, conflict, is_controlled, is_there, must_be_controlled, must_be_ours
 from shared.runtime.run import Runtime

@@ -28,7 +28,7 @@ from shared.job.fold import History, closed
 from shared.job.naming import JobKey, Uid
 from shared.job.state import Job
 from shared.job.steps import Effect, Step
-from shared.process.dependencies import Dependencies
+from shared.process.main import Dependencies
 from shared.runtime.acts import Context
 from shared.runtime.appends import stamp
 from shared.runtime.ownership import must_be_asked_of

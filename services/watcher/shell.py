@@ -28,7 +28,7 @@ from shared.job.fold import History
 from shared.job.naming import JobKey
 from shared.job.state import Job
 from shared.job.steps import Effect, Record, Step
-from shared.process.dependencies import Dependencies
+from shared.process.main import Dependencies
 from shared.runtime.acts import Context
 from shared.runtime.run import Runtime
 

@@ -18,11 +18,30 @@ from nats.aio.subscription import Subscription
 from shared.errors import Refused, Transient
 from shared.eventlog import wire
 from shared.eventlog.account import inbox_of
-from shared.eventlog.asked import Answer, Asked
-from shared.eventlog.client import Handler, NoPassword, RawClient, distrust_in
-from shared.eventlog.clock import ServerClock
+from shared.eventlog.client import Answer, Asked, Handler, NoPassword, RawClient, distrust_in
 from shared.eventlog.retry import backoff
 from shared.eventlog.tls import Life, Login
+
+
+class ServerClock:
+    """The log server's clock as a reader has it; this process' monotonic clock is an argument.
+
+    Nodes' clocks may be hours apart, and both ends of a promise may be written on different nodes.  The server's clock
+    stamps every event and every answer, so that it alone measures them.
+    """
+
+    def __init__(self) -> None:
+        self._ahead: float | None = None
+        """By how much the server's clock is ahead of the monotonic one, at least."""
+
+    def note(self, stamped: float, monotonic: float) -> None:
+        """An answer arrived that the server had stamped; the newest counts, because its clock may be set."""
+        self._ahead = stamped - monotonic
+
+    def now(self, monotonic: float) -> float | None:
+        """Seconds since 1970 by the server's clock, late by the way of its newest answer; None before the first."""
+        return None if self._ahead is None else self._ahead + monotonic
+
 
 _PING = 1
 """Seconds between pings; after two unanswered ones the connection counts as lost.

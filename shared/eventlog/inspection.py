@@ -1,19 +1,110 @@
-"""Reads the state of the log for `muster doctor`: its server, its streams, the holders of leases.
+"""The state of the log, for `muster doctor` and the services: its server, its streams, its room, the holders of leases.
+
+Risks of a log that works are warnings: servers that acknowledge before their disk is synced, missing or lagging copies,
+settings that differ from those of a new log, and a log that will soon be full, which takes no event and no lease.
+`must_fit` in `setup.py` raises for settings that keep a service from working.
 
 It needs the rights of a reader, for the copies of subscribers those of the administrator, and changes nothing.
 """
 
+import asyncio
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
+from typing import NamedTuple
 
+import aiohttp
 import msgspec
 
-from shared.errors import Refused
+from shared.errors import Refused, Transient
 from shared.eventlog import api
-from shared.eventlog.account import LEASES, stream_of, subject_of
+from shared.eventlog.account import LEASES, STREAM, stream_of, subject_of
 from shared.eventlog.jetstream import JetStreamEventLog
-from shared.eventlog.streams import StreamInfo
+from shared.eventlog.streams import STREAMS, StreamInfo, differences
 from shared.eventlog.subscribers import fed_copies, found_copy
 from shared.eventlog.tls import Life
+from shared.untrusted import MALFORMED
+
+FULL = 0.8
+"""The share of the allowed bytes from which there is a warning."""
+
+SOONEST_SECONDS = 10.0
+"""Seconds between two checks once the reserve has begun: so much of the log's growth has to fit into the reserve."""
+
+LATEST_SECONDS = 60.0
+"""Seconds between two checks while there is plenty of room."""
+
+SILENT_SECONDS = 300.0
+"""How long the use of a disk counts after the last answer of its server's monitor."""
+
+
+class Room(msgspec.Struct, frozen=True):
+    """The use of a stream, or of a server's disk, in bytes."""
+
+    of: str
+    """`JOBS`, or `NATS muster-nats-0`."""
+    used: int
+    most: int
+    """The bound; 0 without one."""
+    remedy: str
+    server: bool = False
+    """True for a server's disk, which holds all streams."""
+
+    @property
+    def short(self) -> bool:
+        """True from `FULL` of the bound."""
+        return self.most > 0 and self.used >= FULL * self.most
+
+    @property
+    def risk(self) -> str:
+        """One sentence, which stays the same while the use grows."""
+        return f"{self.of}: at least {FULL:.0%} of the {size(self.most)} that it may have are used; {self.remedy}"
+
+
+def reserved(rooms: Iterable[Room], reserve: float) -> bool:
+    """True if of the room for events no more than the share `reserve` is left."""
+    return any(room.used >= (1 - reserve) * room.most for room in _for_events(rooms))
+
+
+def seconds_to_next_check(rooms: Iterable[Room], reserve: float) -> float:
+    """Seconds until the next check, if in `SOONEST_SECONDS` no more comes than the reserve holds: it begins then."""
+    if not reserve:
+        return LATEST_SECONDS
+    left = min((1 - room.used / room.most for room in _for_events(rooms)), default=1.0)
+    return min(max(SOONEST_SECONDS * (left - reserve) / reserve, SOONEST_SECONDS), LATEST_SECONDS)
+
+
+def _for_events(rooms: Iterable[Room]) -> Iterator[Room]:
+    """The bounded rooms that events need: their stream's and the servers' disks."""
+    return (room for room in rooms if room.most > 0 and (room.server or room.of == STREAM))
+
+
+class LastKnown:
+    """The newest use of each stream and disk.  A server that does not answer once is as full as it was."""
+
+    def __init__(self) -> None:
+        self._disks: dict[str, tuple[Room, float]] = {}
+        """Each server's disk, and when its monitor answered."""
+
+    def rooms(self, found: Collection[Room], now: float) -> tuple[Room, ...]:
+        """The rooms `found` now, and the disks of servers that have not answered for less than `SILENT_SECONDS`."""
+        streams = [room for room in found if not room.server]
+        self._disks |= {room.of: (room, now) for room in found if room.server}
+        self._disks = {of: known for of, known in self._disks.items() if now - known[1] < SILENT_SECONDS}
+        return (*streams, *(room for room, _ in self._disks.values()))
+
+
+def of_stream(stream: StreamInfo) -> Room:
+    remedy = f"raise max_bytes with `nats stream edit {stream.name}`: a full log takes no event"
+    return Room(stream.name, stream.state.bytes, max(stream.config.get("max_bytes") or 0, 0), remedy)
+
+
+def size(bytes_: float) -> str:
+    """A number of bytes in words."""
+    for unit in ("B", "KiB", "MiB"):
+        if bytes_ < 1024:
+            return f"{bytes_:.0f} {unit}"
+        bytes_ /= 1024
+    return f"{bytes_:.1f} GiB"
 
 
 class Server(msgspec.Struct, frozen=True):
@@ -101,3 +192,127 @@ async def holdings(log: JetStreamEventLog) -> tuple[list[Holding], datetime | No
             key = subject.removeprefix(every.removesuffix(">"))
             found.append(Holding(key, answer.message.data.decode("utf-8", "replace"), answer.message.time))
     return found, info.ts
+
+
+_ANSWER_SECONDS = 3.0
+"""The timeout of a server's monitor, which usually answers in milliseconds."""
+
+
+class _Disk(msgspec.Struct, frozen=True):
+    sync_always: bool = False
+    sync_interval: int = 0
+    """Nanoseconds."""
+    max_storage: int = 0
+
+
+class _Used(msgspec.Struct, frozen=True):
+    storage: int = 0
+
+
+class _JetStream(msgspec.Struct, frozen=True):
+    config: _Disk | None = None
+    stats: _Used = _Used()
+
+
+class Varz(msgspec.Struct, frozen=True):
+    """The settings and usage of a server, as its monitor serves them at `/varz`."""
+
+    server_name: str
+    jetstream: _JetStream = _JetStream()
+
+    @property
+    def room(self) -> Room:
+        """The use of the server's disk."""
+        most = self.jetstream.config.max_storage if self.jetstream.config else 0
+        remedy = "give it a larger disk and raise max_file_store: a full one takes no event"
+        return Room(f"NATS {self.server_name}", self.jetstream.stats.storage, max(most, 0), remedy, server=True)
+
+
+def fsync_trouble(varz: Varz) -> str:
+    """The fault of a server with this `/varz`; empty if a power cut costs no event."""
+    name, known = varz.server_name, varz.jetstream.config
+    if not known:
+        return f"NATS {name} has no JetStream; enable it in the server's configuration (`jetstream {{}}`)"
+    if known.sync_always:
+        return ""
+    seconds = known.sync_interval / 1_000_000_000
+    return (
+        f"NATS {name} acknowledges events up to {seconds:g} s before they are on the disk: a power cut loses them, "
+        "or the whole log; set `jetstream { sync_interval: always }`"
+    )
+
+
+class CopiesTrouble(NamedTuple):
+    """A fault of a stream's copies."""
+
+    words: str
+    remedy: str
+    grave: bool
+    """True if nothing can be appended, or a copy is gone."""
+
+
+def copies_trouble(stream: StreamInfo) -> CopiesTrouble | None:
+    """The fault of the stream's copies; None if all exist and are up to date."""
+    name, wanted = stream.name, stream.config.get("num_replicas") or 1
+    if wanted < 2:
+        if not stream.cluster.name:
+            return None
+        words = f"{name}: one copy in a cluster of servers: without its server the log stops, without its disk "
+        return CopiesTrouble(f"{words}history is lost", f"`nats stream edit {name} --replicas 3`", grave=False)
+    if not stream.cluster.leader:
+        words = f"{name}: no copy leads: nothing can be appended"
+        return CopiesTrouble(words, "bring back the NATS servers that are down", grave=True)
+    missing = wanted - 1 - len(stream.cluster.replicas)
+    behind = [replica for replica in stream.cluster.replicas if replica.offline or not replica.current]
+    if not (missing or behind):
+        return None
+    look = f"look at {', '.join(sorted(replica.name for replica in behind))}"
+    return CopiesTrouble(
+        f"{name}: {wanted - missing - len(behind)} of {wanted} copies are current",
+        look if behind else "bring back the NATS servers that are missing",
+        grave=missing > 0 or any(replica.offline for replica in behind),
+    )
+
+
+async def varz(monitor: str) -> Varz:
+    """The `/varz` of the server with this monitor.  Raises `Transient`."""
+    url = f"{monitor.rstrip('/')}/varz"
+    timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS)
+    try:
+        async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url, raise_for_status=True) as answer:
+            return msgspec.json.decode(await answer.read(), type=Varz)
+    except (aiohttp.ClientError, TimeoutError, ValueError, *MALFORMED) as error:
+        why = str(error) or "no answer"
+        raise Transient(f"cannot ask {url} whether NATS syncs its disk: {why}; correct NATS_MONITOR") from error
+
+
+class Look(NamedTuple):
+    """The findings of one check of the log."""
+
+    risks: list[str]
+    """One sentence each."""
+    rooms: list[Room]
+    """The use of each stream, and of the disk of each server whose monitor answered."""
+
+
+async def look(log: JetStreamEventLog, monitors: Iterable[str]) -> Look:
+    """Check the log and its servers.  Raises `Trouble` if the log does not answer."""
+    there = [found for name in STREAMS if (found := await stream(log, name))]
+    said = await asyncio.gather(*map(_said, monitors))
+    copies = next((copies_trouble(each) for each in there if each.name == STREAM), None)
+    rooms = [*map(of_stream, there), *(known.room for known in said if isinstance(known, Varz))]
+    risks = [
+        *filter(None, (fsync_trouble(each) if isinstance(each, Varz) else str(each) for each in said)),
+        *([f"{copies.words}; {copies.remedy}"] if copies else []),
+        *(room.risk for room in rooms if room.short),
+        *differences({each.name: each.config for each in there}),
+    ]
+    return Look(risks, rooms)
+
+
+async def _said(monitor: str) -> Varz | Transient:
+    """The `/varz` of the server, or why there is none."""
+    try:
+        return await varz(monitor)
+    except Transient as trouble:
+        return trouble

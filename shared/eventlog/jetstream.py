@@ -1,18 +1,20 @@
-"""The log in NATS JetStream: appends whose outcome is known.
+"""The log in NATS JetStream: appends whose outcome is known, and buckets of small values beside it.
 
-Reading is in `reader.py`, buckets are in `buckets.py`, NATS itself is in `connection.py` and `api.py`.
+Buckets have the layout of NATS' key-value stores, and are written by guarded publishes: nats-py's key-value client has
+no lifetime on updates.  Reading is in `reader.py`, NATS itself is in `connection.py` and `api.py`.
 """
 
 import asyncio
+import math
+import secrets
 from collections.abc import AsyncGenerator, Callable
 from typing import Self, Unpack
 
 import msgspec
 
 from shared.errors import Conflict, Refused, Transient
-from shared.eventlog import MAX_BODY, Batch, Bucket, Entry, Stored, api, ignore_trouble, wire
-from shared.eventlog.account import FOR_CLIENTS, GENESIS, STREAM, stream_of
-from shared.eventlog.buckets import JetStreamBucket
+from shared.eventlog import MAX_BODY, Batch, Bucket, Entry, Revised, Stored, api, ignore_trouble, wire
+from shared.eventlog.account import FOR_CLIENTS, GENESIS, STREAM, stream_of, subject_of
 from shared.eventlog.connection import Connection, NoAnswer, NotSent
 from shared.eventlog.reader import Reader
 from shared.eventlog.retry import backoff, insist
@@ -207,3 +209,83 @@ def _stored(message: api.Message | None) -> Stored | None:
     if message is None:
         return None
     return wire.stored(message.seq, message.subject, message.hdrs, message.data, message.time)
+
+
+_PATIENCE = 5.0
+"""Seconds to learn an outcome; a lease whose renewal takes longer has expired."""
+
+_REMOVED = ("DEL", "PURGE")
+
+
+class JetStreamBucket:
+    def __init__(self, connection: Connection, name: str) -> None:
+        self._connection = connection
+        self._name = name
+        self._stream = stream_of(name)
+
+    async def get(self, key: str) -> Revised | None:
+        message = await self._message(key)
+        return None if message is None or _removed(message) else Revised(message.data, message.seq)
+
+    async def put(self, key: str, value: bytes, *, expect: int | None = None, ttl: float | None = None) -> int:
+        headers = {} if ttl is None else {wire.TTL: f"{math.ceil(ttl)}s"}
+        try:
+            return await self._write(key, value, headers, expect)
+        except Conflict:
+            # A deletion leaves a marker with a revision of its own; such a key does not exist.
+            marker = await self._message(key) if expect == 0 else None
+            if marker is None or not _removed(marker):
+                raise
+            return await self._write(key, value, headers, marker.seq)
+
+    async def delete(self, key: str, *, expect: int | None = None) -> None:
+        current = await self.get(key)
+        if current is None:
+            return
+        try:
+            await self._write(key, b"", {wire.OPERATION: "DEL"}, expect)
+        except Conflict:
+            if await self.get(key) is not None:
+                raise
+
+    async def below(self, key: str) -> Revised | None:
+        scope, after = subject_of(self._name, f"{key}.>"), 0
+        # In ascending order: a value that is written meanwhile moves ahead, and is still found.
+        while message := await api.message(self._connection, self._stream, seq=after + 1, next_by_subj=scope):
+            if not _removed(message):
+                return Revised(message.data, message.seq)
+            after = message.seq
+        return None
+
+    async def _write(self, key: str, value: bytes, headers: dict[str, str], expect: int | None) -> int:
+        """Publish until the outcome is known; an id identifies this write among others with the same value."""
+        ours = secrets.token_hex(8)
+        headers = headers | {wire.MESSAGE_ID: ours}
+        if expect is not None:
+            headers[wire.EXPECTED] = str(expect)
+        subject = subject_of(self._name, key)
+        tried = False
+
+        async def attempt() -> int:
+            nonlocal tried
+            again, tried = tried, True
+            try:
+                return (await api.publish(self._connection, subject, value, headers)).seq
+            except Conflict:
+                sequence = await self._written(key, ours) if again else None
+                if sequence is None:
+                    raise
+                return sequence
+
+        return await insist(attempt, what=f"write {key} in {self._name}", patience=_PATIENCE, on=(NotSent, NoAnswer))
+
+    async def _written(self, key: str, ours: str) -> int | None:
+        message = await self._message(key)
+        return message.seq if message and wire.header(message.hdrs, wire.MESSAGE_ID) == ours else None
+
+    async def _message(self, key: str) -> api.Message | None:
+        return await api.message(self._connection, self._stream, last_by_subj=subject_of(self._name, key))
+
+
+def _removed(message: api.Message) -> bool:
+    return wire.header(message.hdrs, wire.OPERATION) in _REMOVED

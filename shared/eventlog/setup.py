@@ -14,24 +14,17 @@ from typing import Any, Unpack
 import msgspec
 
 from shared.errors import Conflict, Refused
-from shared.eventlog import MAX_BODY, Entry, api
+from shared.eventlog import Entry, api
 from shared.eventlog.account import (
     ADMIN,
     GENESIS,
-    HEADS,
-    LEASES,
-    STORED,
     STREAM,
-    STREAM_SUBJECTS,
     Copy,
-    stream_of,
-    subject_of,
 )
 from shared.eventlog.connection import Connection
 from shared.eventlog.jetstream import JetStreamEventLog
-from shared.eventlog.limits import CHOSEN, MENDED, compare, growth, unlike
 from shared.eventlog.retry import insist
-from shared.eventlog.streams import StreamInfo
+from shared.eventlog.streams import CONFIGS, MENDED, STREAMS, StreamInfo, compare, growth, unlike
 from shared.eventlog.subscribers import (
     fed_copies,
     follows,
@@ -43,17 +36,7 @@ from shared.eventlog.subscribers import (
 )
 from shared.eventlog.tls import Login
 
-_NANOSECONDS = 1_000_000_000
-_DUPLICATES = 600
-"""Seconds for which the server recognises a repeated event id; the guard does so for ever."""
 _CREATE = 10.0
-_HEADERS = 16 * 1024
-"""The most bytes of an event's subject and headers, in which each name and id comes a few times."""
-_LEASES_BYTES = 1024 * 1024
-"""The room of the leases: some thousand of them; an installation has four."""
-_HEADS_BYTES = 64 * 1024 * 1024
-"""The room of the heads: of some 200,000 jobs that are still there."""
-STREAMS = (STREAM, stream_of(LEASES), stream_of(HEADS))
 _VITAL = (
     "subjects",
     "retention",
@@ -110,7 +93,7 @@ async def set_up(
     room = {"max_bytes": max_bytes} if max_bytes is not None else {}
     work = _Work(connection, check=check)
     try:
-        for config in _CONFIGS:
+        for config in CONFIGS:
             asked = copies | (room if config["name"] == STREAM else {})
             # A starting cluster has no leader for a while.
             make = functools.partial(work.make, config, asked)
@@ -179,7 +162,7 @@ class _Work:
             await self._change("UPDATE", found | changes)
         self.grown += [f"{name}: {key} is {value} now, and was {found.get(key)}" for key, value in changes.items()]
         self.kept += [f"{name}: {sentence}" for sentence in grows.kept]
-        self.differences += _compare(found | changes, config)
+        self.differences += compare(found | changes, config)
 
     async def make_copy(self, copy: Copy, max_bytes: int) -> None:
         found = await found_copy(self._connection, copy)
@@ -214,64 +197,10 @@ def _unbounded(config: Mapping[str, Any]) -> bool:
     return int(config.get("max_bytes", -1)) <= 0
 
 
-def _config(name: str, subjects: Collection[str]) -> dict[str, Any]:
-    """The settings that all streams have in common."""
-    return {
-        "name": name,
-        "subjects": [*subjects],
-        "retention": "limits",
-        "storage": "file",
-        "num_replicas": 1,
-        "max_age": 0,
-        "max_msgs": -1,
-        "max_bytes": -1,
-        "discard": "new",
-        "deny_delete": True,
-        # An administrator may purge archived events; services have no right to.  `True` could never be undone.
-        "deny_purge": False,
-        # With rollup, a user who may write one key may delete all keys.
-        "allow_rollup_hdrs": False,
-        "allow_direct": True,
-    }
-
-
-LOG_CONFIG = _config(STREAM, STREAM_SUBJECTS) | {
-    # With s2 a server that was killed, started and stopped in order may append plain data to a compressed block, which
-    # can then not be read (NATS 2.15.1).
-    "compression": "none",
-    "max_msgs_per_subject": -1,
-    "allow_msg_ttl": False,
-    "duplicate_window": _DUPLICATES * _NANOSECONDS,
-    "max_msg_size": MAX_BODY + _HEADERS,
-    # Readers hear of new events by it.
-    "republish": {"src": ">", "dest": f"{STORED}.>"},
-}
-# With a longer history for each key the server raises lifetimes silently.
-_BUCKET = {"max_msgs_per_subject": 1, "max_msg_size": 4 * 1024}
-_CONFIGS = (
-    LOG_CONFIG,
-    # The server sets these rooms aside: a `JOBS` with a bound leaves them to leases and heads when it is full.
-    _config(stream_of(LEASES), [subject_of(LEASES, ">")])
-    | _BUCKET
-    | {"allow_msg_ttl": True, "max_bytes": _LEASES_BYTES},
-    _config(stream_of(HEADS), [subject_of(HEADS, ">")]) | _BUCKET | {"allow_msg_ttl": False, "max_bytes": _HEADS_BYTES},
-)
-"""The settings of new streams."""
-
-
-def differences(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The settings of these streams, by name, that differ from those of a new log, one sentence each.
-
-    The number of copies and the size are the owner's choice.
-    """
-    there = [config for config in _CONFIGS if config["name"] in found]
-    return [sentence for config in there for sentence in _compare(found[config["name"]], config)]
-
-
 async def must_fit(log: JetStreamEventLog, streams: Collection[str] = STREAMS) -> None:
     """Raise `Refused(reason="Unfit")` if a stream's settings could lose history, and `NotSetUp` without streams."""
     wrong: list[str] = []
-    for config in _CONFIGS:
+    for config in CONFIGS:
         name, vital = config["name"], _VITAL_OF_HISTORY if config["name"] == STREAM else _VITAL
         if name not in streams:
             continue
@@ -284,11 +213,6 @@ async def must_fit(log: JetStreamEventLog, streams: Collection[str] = STREAMS) -
         raise Refused(
             f"use the log: {'; '.join(wrong)}; an administrator mends it with `nats stream edit`", reason="Unfit"
         )
-
-
-def _compare(found: Mapping[str, Any], config: dict[str, Any]) -> list[str]:
-    wanted = {key: value for key, value in config.items() if key not in CHOSEN}
-    return compare(config["name"], found, wanted)
 
 
 async def _begin(log: JetStreamEventLog, connection: Connection) -> str:

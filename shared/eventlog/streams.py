@@ -1,9 +1,16 @@
-"""The server's answers about streams and consumers.  Pure."""
+"""Streams: what the server says about them and their consumers, the settings of ours, and what may be changed in them.
 
+Pure.  A stream never gets fewer copies, nor less room than it uses.
+"""
+
+from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
+
+from shared.eventlog import MAX_BODY
+from shared.eventlog.account import HEADS, LEASES, STORED, STREAM, STREAM_SUBJECTS, stream_of, subject_of
 
 
 class StreamState(msgspec.Struct, frozen=True):
@@ -71,3 +78,125 @@ class ConsumerInfo(msgspec.Struct, frozen=True):
     """All of its messages up to this one were sent."""
     num_pending: int = 0
     """Messages that are in the stream and were not sent."""
+
+
+Config = Mapping[str, Any]
+
+CHOSEN = ("num_replicas", "max_bytes")
+"""The number of copies and the size are the owner's choice: they count as no difference, and may grow."""
+
+MENDED = ("republish", "max_msg_size")
+"""The settings that `muster setup` changes in existing streams: they concern new messages alone."""
+
+COSTS = {"compression": "a copy may be lost when its server was killed and later stopped"}
+"""What a different setting may cost; other settings cost no event."""
+
+_NO_BOUND = float("inf")
+
+
+class Growth(NamedTuple):
+    """The sizes to raise, and those that are not raised."""
+
+    changes: dict[str, int]
+    kept: tuple[str, ...]
+    """The sizes that are not granted, a sentence each."""
+
+
+def growth(found: Config, asked: Mapping[str, int], used: int = 0) -> Growth:
+    """What to do for the sizes in `asked`, which are some of `CHOSEN`; `used` are the bytes that the stream has."""
+    changes: dict[str, int] = {}
+    kept: list[str] = []
+    for name, wanted in asked.items():
+        now = found.get(name, -1)
+        if _size(wanted) > _size(now) or (_size(wanted) < _size(now) and name == "max_bytes" and used < wanted):
+            changes[name] = wanted
+        elif _size(wanted) < _size(now):
+            why = f"it holds {used} bytes" if name == "max_bytes" else "a stream never has fewer copies"
+            kept.append(f"{name} stays {now}, {wanted} was asked for: {why}")
+    return Growth(changes, tuple(kept))
+
+
+def _size(value: int) -> float:
+    return value if value > 0 else _NO_BOUND
+
+
+def compare(found: Config, wanted: Config) -> list[str]:
+    """The differences of a stream from the settings of a new one, one sentence each."""
+    return [
+        f"{wanted['name']}: {key} is {found.get(key, False)!r}, and would be made {value!r} today"
+        + (f": {COSTS[key]}" if key in COSTS else "")
+        for key, value in unlike(found, wanted)
+        if key not in CHOSEN
+    ]
+
+
+def unlike(found: Config, wanted: Config) -> list[tuple[str, Any]]:
+    """The settings that differ, and what was wanted."""
+    # The server omits settings that are off.
+    return [(key, value) for key, value in wanted.items() if (found.get(key) or False) != (value or False)]
+
+
+_NANOSECONDS = 1_000_000_000
+_DUPLICATES = 600
+"""Seconds for which the server recognises a repeated event id; the guard does so for ever."""
+_HEADERS = 16 * 1024
+"""The most bytes of an event's subject and headers, in which each name and id comes a few times."""
+_LEASES_BYTES = 1024 * 1024
+"""The room of the leases: some thousand of them; an installation has four."""
+_HEADS_BYTES = 64 * 1024 * 1024
+"""The room of the heads: of some 200,000 jobs that are still there."""
+STREAMS = (STREAM, stream_of(LEASES), stream_of(HEADS))
+
+
+def _config(name: str, subjects: Collection[str]) -> dict[str, Any]:
+    """The settings that all streams have in common."""
+    return {
+        "name": name,
+        "subjects": [*subjects],
+        "retention": "limits",
+        "storage": "file",
+        "num_replicas": 1,
+        "max_age": 0,
+        "max_msgs": -1,
+        "max_bytes": -1,
+        "discard": "new",
+        "deny_delete": True,
+        # An administrator may purge archived events; services have no right to.  `True` could never be undone.
+        "deny_purge": False,
+        # With rollup, a user who may write one key may delete all keys.
+        "allow_rollup_hdrs": False,
+        "allow_direct": True,
+    }
+
+
+LOG_CONFIG = _config(STREAM, STREAM_SUBJECTS) | {
+    # With s2 a server that was killed, started and stopped in order may append plain data to a compressed block, which
+    # can then not be read (NATS 2.15.1).
+    "compression": "none",
+    "max_msgs_per_subject": -1,
+    "allow_msg_ttl": False,
+    "duplicate_window": _DUPLICATES * _NANOSECONDS,
+    "max_msg_size": MAX_BODY + _HEADERS,
+    # Readers hear of new events by it.
+    "republish": {"src": ">", "dest": f"{STORED}.>"},
+}
+# With a longer history for each key the server raises lifetimes silently.
+_BUCKET = {"max_msgs_per_subject": 1, "max_msg_size": 4 * 1024}
+CONFIGS = (
+    LOG_CONFIG,
+    # The server sets these rooms aside: a `JOBS` with a bound leaves them to leases and heads when it is full.
+    _config(stream_of(LEASES), [subject_of(LEASES, ">")])
+    | _BUCKET
+    | {"allow_msg_ttl": True, "max_bytes": _LEASES_BYTES},
+    _config(stream_of(HEADS), [subject_of(HEADS, ">")]) | _BUCKET | {"allow_msg_ttl": False, "max_bytes": _HEADS_BYTES},
+)
+"""The settings of new streams."""
+
+
+def differences(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The settings of these streams, by name, that differ from those of a new log, one sentence each.
+
+    The number of copies and the size are the owner's choice.
+    """
+    there = [config for config in CONFIGS if config["name"] in found]
+    return [sentence for config in there for sentence in compare(found[config["name"]], config)]

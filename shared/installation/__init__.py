@@ -2,7 +2,7 @@
 
 `permissions.py` is the table of rights, `admission.py` that of the objects that each account may write;
 `requesters.py` is the policy for who creates jobs.
-`scope.py` and `exclusive_leases.py` keep two installations off the same jobs.
-`plugins.py` loads the frameworks of users, `guarded.py` contains their failures, `risks.py` warns about the log's
-settings.
+`auditing.py` is what an API server needs for the audit service.
+`scope.py` keeps two installations off the same jobs.
+`plugins.py` loads the frameworks of users, `guarded.py` contains their failures.
 """

@@ -1,5 +1,6 @@
 """A service as a process of the operating system.
 
-`main.py` is the process, `settings.py` its settings, `dependencies.py` the connections that a service is built from,
-`readiness.py` checks them, `health.py` answers probes and scrapers, `report.py` is the JSON of those answers.
+`main.py` is the process, `settings.py` its settings, `readiness.py` checks its log and its cluster, `health.py` is what
+it says about itself, `serving.py` answers probes and scrapers, `kept_connection.py` is the log of a process that works
+on without one.
 """

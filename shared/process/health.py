@@ -1,29 +1,21 @@
-"""Answers to probes: alive (`/healthz`) and ready (`/readyz`), with the reasons as JSON; and `/metrics`.
+"""The health and the metrics of one of the four services; `serving.py` answers probes and scrapers with them."""
 
-A process answers from its start: while it waits for its log it is alive and not ready.
-"""
-
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from typing import get_args
 
-import msgspec
-from aiohttp import web
-
 from shared.cluster.limiter import Limiter
-from shared.errors import Refused
-from shared.eventlog.room import Room
+from shared.eventlog.inspection import Room
 from shared.eventlog.subject import without_jobs
 from shared.job.events.event import Author
 from shared.job.fold import Held
 from shared.job.text import counted
-from shared.process.report import Report, Reports
+from shared.process.serving import Report, probes
 from shared.release import this_release
 from shared.runtime.appends import stamp
 from shared.runtime.queue import Late
 from shared.runtime.run import Runtime
-from shared.telemetry import prometheus
 from shared.telemetry.metrics import Count, Metric, Series
 from shared.telemetry.process_metrics import ProcessMetrics
 
@@ -198,49 +190,11 @@ class Health:
         return in_flight, most, waiting
 
 
-@asynccontextmanager
-async def serve(services: Sequence[Health], host: str, port: int) -> AsyncIterator[None]:
-    """Answer probes while the context lasts; port 0 opens none.  Raises `Refused` if the port is taken.
-
-    An empty `host` listens at every address, of IPv4 and of IPv6.  A process with several services is ready when each
-    of them is.
-    """
-    if not port:
-        yield
-        return
-
-    def answer(status: int) -> web.Response:
-        known = tuple(service.report() for service in services)
-        several = Reports(ready=all(each.ready for each in known), services=known)
-        body = msgspec.json.encode(known[0] if len(known) == 1 else several)
-        return web.Response(body=body, content_type="application/json", status=200 if several.ready else status)
-
-    async def healthz(_: web.Request) -> web.Response:
-        return answer(200)
-
-    async def readyz(_: web.Request) -> web.Response:
-        return answer(503)
-
-    scrape = prometheus.handler(lambda: (series for service in services for series in service.current_metrics()))
-    app = web.Application()
-    app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", scrape)])
-    async with answering(app, host, port):
-        yield
-
-
-@asynccontextmanager
-async def answering(app: web.Application, host: str, port: int) -> AsyncIterator[None]:
-    """Answer probes with `app` while the context lasts.  Raises `Refused` if the port is taken."""
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    try:
-        try:
-            await web.TCPSite(runner, host, port).start()
-        except OSError as error:
-            raise Refused(
-                f"answer probes on {host}:{port}: {error.strerror}; set MUSTER_HEALTH_PORT and MUSTER_HEALTH_HOST",
-                reason="NoPort",
-            ) from error
-        yield
-    finally:
-        await runner.cleanup()
+def serve(services: Sequence[Health], host: str, port: int) -> AbstractAsyncContextManager[None]:
+    """Answer probes and scrapers for these services while the context lasts, as `probes` does."""
+    return probes(
+        lambda: [service.report() for service in services],
+        lambda: (series for service in services for series in service.current_metrics()),
+        host,
+        port,
+    )

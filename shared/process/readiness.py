@@ -1,17 +1,19 @@
 """Checks the log and the cluster for a service, once before it begins and then while it runs.
 
-One line says what is wrong and what to do, another that it is mended; neither is repeated often.
+One line says what is wrong and what to do, another that it is fixed; neither is repeated often.  Risks of the log's
+settings are warnings, logged at the start and whenever they change.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
 from shared.backoff import doubled
 from shared.cluster.examination import Unfinished
 from shared.errors import Refused, Transient, Trouble
+from shared.eventlog.inspection import SOONEST_SECONDS, LastKnown, Look, seconds_to_next_check
 from shared.process.health import Health
 
 EVERY_SECONDS = 60.0
@@ -89,7 +91,7 @@ async def look_after(health: Health, alarm: asyncio.Event, look: Callable[[], Aw
 
 
 async def _look(look: Callable[[], Awaitable[None]], last: Trouble | None) -> None:
-    """Look; what was refused at the `last` look stays so until a look shows that it is mended."""
+    """Look; what was refused at the `last` look stays so until a look shows that it is fixed."""
     try:
         await look()
     except Unfinished:
@@ -100,3 +102,41 @@ async def _look(look: Callable[[], Awaitable[None]], last: Trouble | None) -> No
 def _must_not_fail(health: Health) -> None:
     if failing := health.failing():
         raise Transient(failing)
+
+
+def warn_unmonitored(monitors: Sequence[str]) -> None:
+    if not monitors:
+        why = "this service cannot check whether NATS syncs its disk, and how full that is; set NATS_MONITOR"
+        log.warning("log not monitored", why=why)
+
+
+async def watch_risks(health: Health, look: Callable[[], Awaitable[Look]], reserve: float) -> None:
+    """Call `look` for ever and log its findings.  Neither they nor its failures make the service unready.
+
+    The emptier the log, the rarer the calls; `reserve` is the share of its room for decisions and ends.
+    """
+    known = LastKnown()
+    while True:
+        seconds = SOONEST_SECONDS
+        try:
+            found = await look()
+        except Trouble:
+            # `look_after` reports a log that does not answer.
+            pass
+        except Exception:
+            log.exception("risks not known")
+        else:
+            _log_changes(health, found.risks)
+            health.rooms = known.rooms(found.rooms, asyncio.get_running_loop().time())
+            seconds = seconds_to_next_check(health.rooms, reserve)
+        await asyncio.sleep(seconds)
+
+
+def _log_changes(health: Health, found: list[str]) -> None:
+    for why in found:
+        if why not in health.warnings:
+            log.warning("log at risk", why=why)
+    for why in health.warnings:
+        if why not in found:
+            log.info("log no longer at risk", why=why)
+    health.warnings = tuple(found)

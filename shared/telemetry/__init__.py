@@ -1,3 +1,3 @@
 """Log lines and metrics: `logs.py` configures the lines, `metrics.py` holds counters, gauges and histograms,
-`process_metrics.py` has those of one process, `prometheus.py` serves them.
+`process_metrics.py` has those of one process.
 """

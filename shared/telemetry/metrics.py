@@ -1,4 +1,4 @@
-"""Counters, gauges and histograms, by labels.  Pure; `shared.telemetry.prometheus` serves them.
+"""Counters, gauges and histograms, by labels.  Pure; `shared.process.serving` serves them.
 
 Names and units follow Prometheus; the labels of one metric take few values.
 """

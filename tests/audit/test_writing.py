@@ -9,7 +9,7 @@ from services.audit import writing
 from services.audit.core.changes import Change
 from services.audit.core.claims import Claim
 from services.audit.core.matching import Match
-from services.audit.probes import LOST, Figures
+from services.audit.server import LOST, Figures
 from services.audit.writing import Writer
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import MAX_BODY, EventLog

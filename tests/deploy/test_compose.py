@@ -20,13 +20,13 @@ from devcluster import binaries
 from devcluster.child import Child
 from devcluster.cluster import ADMIN as CLUSTER_ADMIN
 from devcluster.controlplane import ControlPlane
-from muster.doctor import versions
-from muster.doctor.versions import TRIED_KUBERNETES
+from muster.doctor import servers
+from muster.doctor.servers import TRIED_KUBERNETES
 from muster.k3s import K3S
 from muster.stack import SERVICES
 from shared.eventlog import api
 from shared.eventlog.account import STREAM, SUBSCRIBER, USERS, Copy
-from shared.eventlog.durability import fsync_trouble, varz
+from shared.eventlog.inspection import fsync_trouble, varz
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.server import _program, configuration
 from shared.eventlog.setup import set_up
@@ -98,7 +98,7 @@ def test_its_kubernetes_is_that_of_the_demo_on_docker():
     assert {_service(name)["image"] for name in ("k3s", "kubeconfigs")} == {K3S}
     # No older than the one before that of the tests.
     major, minor = TRIED_KUBERNETES[0]
-    assert versions.numbers(K3S.partition(":")[2]) in ((major, minor), (major, minor - 1))
+    assert servers.numbers(K3S.partition(":")[2]) in ((major, minor), (major, minor - 1))
 
 
 def test_what_is_mounted_from_here_is_here():

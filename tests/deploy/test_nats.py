@@ -33,7 +33,7 @@ from shared.eventlog.account import (
     permissions,
 )
 from shared.eventlog.connection import Connection
-from shared.eventlog.durability import fsync_trouble, varz
+from shared.eventlog.inspection import fsync_trouble, varz
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.setup import set_up
 from shared.eventlog.tls import Tls

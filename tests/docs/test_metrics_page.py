@@ -7,15 +7,15 @@ import promql_parser
 import pytest
 import yaml
 
-from services.audit.probes import Figures as AuditFigures
+from services.audit.server import Figures as AuditFigures
 from services.history.probes import Figures
 from shared.eventlog.account import AUTHORS
-from shared.eventlog.room import FULL
+from shared.eventlog.inspection import FULL
 from shared.job.metrics import JobMetrics
 from shared.job.reasons import REFUSALS
 from shared.process.health import Health
+from shared.process.serving import BUILD
 from shared.telemetry.metrics import Metric
-from shared.telemetry.prometheus import BUILD
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "metrics.md").read_text()

@@ -21,8 +21,7 @@ from devcluster.certificates import server_context
 from muster import policies
 from muster.crds import manifests
 from muster.doctor.command import all_findings
-from muster.doctor.findings import Finding
-from muster.doctor.parts import Wishes
+from muster.doctor.findings import Finding, Wishes
 from muster.policies import BINDINGS, POLICIES
 from muster.stack import CRDS
 from shared.cluster.kinds import PODS

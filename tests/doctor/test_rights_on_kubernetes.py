@@ -11,8 +11,7 @@ from devcluster.controlplane import ControlPlane
 from devcluster.kubeconfig import write_kubeconfig
 from muster import permissions
 from muster.doctor.command import all_findings
-from muster.doctor.findings import Finding
-from muster.doctor.parts import Wishes
+from muster.doctor.findings import Finding, Wishes
 from shared.eventlog.server import NatsServer
 from shared.process.settings import Settings
 from tests.doctor.conftest import of, owners, wrong

@@ -10,14 +10,12 @@ import pytest
 
 import muster.policies as made_policies
 from devcluster.binaries import kubernetes_version
-from muster.doctor import certificates, clocks, jobs, policies, rights, services, streams, versions
-from muster.doctor.findings import Finding, document, fail, in_order, is_well, ok, text, unknown, warn
-from muster.doctor.parts import home
+from muster.doctor import log, policies, rights, servers, services
+from muster.doctor.findings import Finding, document, fail, home, in_order, is_well, ok, text, unknown, warn
 from muster.doctor.services import Pod
 from shared.cluster import access
 from shared.cluster.examination import Right
-from shared.eventlog.durability import Varz
-from shared.eventlog.inspection import Holding
+from shared.eventlog.inspection import Holding, Varz
 from shared.eventlog.streams import Mirror, Replica, StreamCluster, StreamInfo, StreamState
 from shared.eventlog.tls import Life
 from shared.frameworks.kinds import BUILT_IN
@@ -25,7 +23,7 @@ from shared.frameworks.training_job import TRAININGJOB
 from shared.job.events.watcher import JobGone
 from shared.job.fold import History
 from shared.process.health import Health
-from shared.process.report import Report, read
+from shared.process.serving import Report, reports_in
 from shared.release import this_release
 from tests.kit.builders import a_running_job
 from tests.kit.histories import KEY, a_history, stored
@@ -62,15 +60,15 @@ def test_the_document_says_whether_all_is_well():
 @pytest.mark.parametrize(
     ("rule", "version", "status"),
     [
-        pytest.param(versions.kubernetes, "v1.28.15", "fail", id="Kubernetes before the rules of definitions"),
-        pytest.param(versions.kubernetes, "v1.29.0-eks-5e0fdde", "ok", id="the oldest Kubernetes, with a tail"),
-        pytest.param(versions.kubernetes, "v1.36.1", "ok", id="the Kubernetes that was tried"),
-        pytest.param(versions.kubernetes, "v1.37.2", "ok", id="the newest Kubernetes that was tried"),
-        pytest.param(versions.kubernetes, "v1.38.0", "warn", id="a newer Kubernetes"),
-        pytest.param(versions.kubernetes, "", "unknown", id="a Kubernetes that does not say"),
-        pytest.param(versions.nats, "2.10.29", "fail", id="NATS whose messages do not run out one by one"),
-        pytest.param(versions.nats, "2.11.0", "ok", id="the oldest NATS"),
-        pytest.param(versions.nats, "main", "unknown", id="a NATS of an unknown version"),
+        pytest.param(servers.kubernetes, "v1.28.15", "fail", id="Kubernetes before the rules of definitions"),
+        pytest.param(servers.kubernetes, "v1.29.0-eks-5e0fdde", "ok", id="the oldest Kubernetes, with a tail"),
+        pytest.param(servers.kubernetes, "v1.36.1", "ok", id="the Kubernetes that was tried"),
+        pytest.param(servers.kubernetes, "v1.37.2", "ok", id="the newest Kubernetes that was tried"),
+        pytest.param(servers.kubernetes, "v1.38.0", "warn", id="a newer Kubernetes"),
+        pytest.param(servers.kubernetes, "", "unknown", id="a Kubernetes that does not say"),
+        pytest.param(servers.nats, "2.10.29", "fail", id="NATS whose messages do not run out one by one"),
+        pytest.param(servers.nats, "2.11.0", "ok", id="the oldest NATS"),
+        pytest.param(servers.nats, "main", "unknown", id="a NATS of an unknown version"),
     ],
 )
 def test_versions(rule: Any, version: str, status: str):
@@ -92,10 +90,10 @@ def test_the_advice_about_missing_policies_fits_the_server(server: str, remedy: 
 
 def test_what_was_tried_is_what_the_tests_run_on_and_nothing_else_is_called_so():
     tried = kubernetes_version()
-    assert versions.numbers(tried) == versions.TRIED_KUBERNETES[0]
-    assert versions.kubernetes(tried).message == f"Kubernetes {tried}"
+    assert servers.numbers(tried) == servers.TRIED_KUBERNETES[0]
+    assert servers.kubernetes(tried).message == f"Kubernetes {tried}"
     for other in ("v1.31.4", "v1.38.0"):
-        assert "needs 1.29 or newer and was tried on 1.36 and 1.37" in versions.kubernetes(other).message
+        assert "needs 1.29 or newer and was tried on 1.36 and 1.37" in servers.kubernetes(other).message
 
 
 @pytest.mark.parametrize(
@@ -108,7 +106,7 @@ def test_what_was_tried_is_what_the_tests_run_on_and_nothing_else_is_called_so()
     ],
 )
 def test_versions_of_services(running: list[tuple[str, str]], status: str):
-    assert [found.status for found in versions.services(running, "1.0.0")] == [status]
+    assert [found.status for found in servers.services(running, "1.0.0")] == [status]
 
 
 @pytest.mark.parametrize(
@@ -125,8 +123,8 @@ def test_versions_of_services(running: list[tuple[str, str]], status: str):
 )
 def test_clocks(ahead: float, took: float, whole: bool, status: str):
     half = timedelta(seconds=took / 2)
-    reading = clocks.Reading(NOW + timedelta(seconds=ahead), NOW - half, NOW + half, whole)
-    assert clocks.difference("clock.nats", "it", reading).status == status
+    reading = servers.Reading(NOW + timedelta(seconds=ahead), NOW - half, NOW + half, whole)
+    assert servers.difference("clock.nats", "it", reading).status == status
 
 
 def a_stream(replicas: int = 3, *others: Replica, leader: str = "n0", cluster: str = "c") -> StreamInfo:
@@ -150,7 +148,7 @@ N1, N2 = Replica("n1", current=True), Replica("n2", current=True)
     ],
 )
 def test_copies(stream: StreamInfo, statuses: list[str]):
-    assert [found.status for found in streams.copies([stream])] == statuses
+    assert [found.status for found in log.copies([stream])] == statuses
 
 
 FED = msgspec.structs.replace(a_stream(1), mirror=Mirror(active=900_000_000))
@@ -182,7 +180,7 @@ FED = msgspec.structs.replace(a_stream(1), mirror=Mirror(active=900_000_000))
     ],
 )
 def test_the_copies_for_subscribers(copies: dict[str, StreamInfo | None], statuses: list[str], words: str):
-    found = streams.subscribers(copies)
+    found = log.subscribers(copies)
     assert [each.status for each in found] == statuses
     assert words in "".join(each.message for each in found)
 
@@ -199,7 +197,7 @@ def test_the_copies_for_subscribers(copies: dict[str, StreamInfo | None], status
 )
 def test_a_servers_disk(config: dict[str, Any], used: int, statuses: list[str]):
     said = {"server_name": "n0", "jetstream": {"config": config, "stats": {"storage": used}}}
-    found = streams.disk(msgspec.convert(said, Varz))
+    found = log.disk(msgspec.convert(said, Varz))
     assert [each.status for each in found] == statuses
 
 
@@ -259,7 +257,7 @@ def test_a_release_whose_reports_say_less_is_read_all_the_same():
 def test_what_a_service_says_of_itself_is_what_the_doctor_reads():
     health = Health("status")
     health.warnings = ("one copy",)
-    said = read(msgspec.json.encode(health.report()))
+    said = reports_in(msgspec.json.encode(health.report()))
     assert said == (health.report(),)
     labelled = Pod(name="p", version="0.0.1", reports=said)
     assert services.version(labelled) == this_release(), "its own word goes before the label, which is the chart's"
@@ -440,7 +438,7 @@ def test_a_right_that_a_service_can_do_without_is_a_warning():
 )
 def test_a_certificate_that_runs_out_soon_is_told(days: int, left: float, status: str):
     ends = NOW + timedelta(days=left)
-    found = certificates.lasting("the certificate", Life(ends - timedelta(days=days), ends), NOW)
+    found = servers.lasting("the certificate", Life(ends - timedelta(days=days), ends), NOW)
     assert found.status == status
     assert f"{ends:%Y-%m-%d}" in found.message
 
@@ -461,11 +459,11 @@ def a_held_history(*, deleted: bool, unknown: bool = False) -> History:
     [pytest.param(True, "jobs.held", id="a newer event"), pytest.param(False, "jobs.damaged", id="a changed event")],
 )
 def test_a_held_history_fails_the_examination(deleted: bool, unknown: bool, check: str):
-    (found,) = jobs.findings([a_held_history(deleted=deleted, unknown=unknown)], "this-log")
+    (found,) = log.histories([a_held_history(deleted=deleted, unknown=unknown)], "this-log")
     assert (found.check, found.status) == (check, "fail")
     assert f"team-a/resnet{', deleted' if deleted else ''}" in found.message
 
 
 def test_whole_histories_are_counted_by_the_jobs_that_are_there():
-    (found,) = jobs.findings([a_history(a_running_job()), a_history([*a_running_job(), JobGone(version=90)])], "log")
+    (found,) = log.histories([a_history(a_running_job()), a_history([*a_running_job(), JobGone(version=90)])], "log")
     assert (found.status, found.message) == ("ok", "1 job, and every history is whole")

@@ -12,16 +12,15 @@ import msgspec
 import pytest
 
 from muster.crds import manifests
-from muster.doctor.findings import is_well
-from muster.doctor.parts import Wishes
+from muster.doctor.findings import Wishes, is_well
 from shared.cluster import scope
 from shared.cluster.kinds import PODS
 from shared.eventlog import Entry, api
 from shared.eventlog.account import ADMIN
 from shared.eventlog.inspection import stream
 from shared.eventlog.server import NatsServer
-from shared.eventlog.setup import STREAMS, set_up
-from shared.eventlog.streams import StreamInfo
+from shared.eventlog.setup import set_up
+from shared.eventlog.streams import STREAMS, StreamInfo
 from shared.eventlog.tls import Tls
 from shared.job.events.watcher import HistoryBroken
 from shared.job.naming import JobKey, Uid, subject_of

@@ -24,8 +24,8 @@ from shared.errors import Refused
 from shared.eventlog import Entry, api
 from shared.eventlog.account import ADMIN, AUTHORS
 from shared.eventlog.server import NatsServer, _program
-from shared.eventlog.setup import LOG_CONFIG, set_up
-from shared.eventlog.streams import StreamInfo
+from shared.eventlog.setup import set_up
+from shared.eventlog.streams import LOG_CONFIG, StreamInfo
 from shared.job.events.event import Author
 from shared.ports import free_port
 from tests.kit.commands import run

@@ -1,6 +1,6 @@
 """The log server's clock: never ahead of it, and as it is since its newest answer."""
 
-from shared.eventlog.clock import ServerClock
+from shared.eventlog.connection import ServerClock
 
 
 def test_it_is_unknown_before_the_first_answer():

@@ -14,12 +14,11 @@ from devcluster.child import Child, ChildError
 from shared.errors import Transient
 from shared.eventlog import Entry, api
 from shared.eventlog.account import GENESIS
-from shared.eventlog.durability import Varz, copies_trouble, fsync_trouble, look, varz
+from shared.eventlog.inspection import FULL, Varz, copies_trouble, fsync_trouble, look, varz
 from shared.eventlog.jetstream import JetStreamEventLog
-from shared.eventlog.room import FULL
 from shared.eventlog.server import _program
-from shared.eventlog.setup import LOG_CONFIG, set_up
-from shared.eventlog.streams import Replica, StreamCluster, StreamInfo, StreamState
+from shared.eventlog.setup import set_up
+from shared.eventlog.streams import LOG_CONFIG, Replica, StreamCluster, StreamInfo, StreamState
 from shared.ports import free_port
 from tests.kit.nats import READY, NatsCluster, a_decision, a_server, connected, risks_now, until
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.eventlog.limits import compare, growth
+from shared.eventlog.streams import compare, growth
 
 
 @pytest.mark.parametrize(
@@ -28,17 +28,16 @@ def test_growth(found: dict[str, int], asked: dict[str, int], changes: dict[str,
 
 
 def test_what_is_off_may_be_left_out():
-    assert compare("JOBS", {"name": "JOBS"}, {"name": "JOBS", "sealed": False, "max_age": 0}) == []
+    assert compare({"name": "JOBS"}, {"name": "JOBS", "sealed": False, "max_age": 0}) == []
 
 
-def test_a_difference_is_a_sentence():
-    assert compare("JOBS", {"storage": "memory"}, {"storage": "file"}) == [
-        "JOBS: storage is 'memory', and would be made 'file' today"
-    ]
-
-
-def test_a_difference_says_what_it_may_cost():
-    (sentence,) = compare("JOBS", {"compression": "s2"}, {"compression": "none"})
-    assert sentence.endswith(
-        "would be made 'none' today: a copy may be lost when its server was killed and later stopped"
+def test_a_difference_is_a_sentence_that_says_what_it_may_cost():
+    found, wanted = (
+        {"name": "JOBS", "storage": "memory", "compression": "s2"},
+        {"storage": "file", "compression": "none"},
     )
+    assert compare(found, {"name": "JOBS", "num_replicas": 3, **wanted}) == [
+        "JOBS: storage is 'memory', and would be made 'file' today",
+        "JOBS: compression is 's2', and would be made 'none' today: a copy may be lost when its server was killed and "
+        "later stopped",
+    ]

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from shared.eventlog.account import ADMIN, STREAM
-from shared.eventlog.durability import look
+from shared.eventlog.inspection import SILENT_SECONDS, LastKnown, Room, look, reserved, seconds_to_next_check
 from shared.eventlog.jetstream import JetStreamEventLog
-from shared.eventlog.room import SILENT_SECONDS, LastKnown, Room, reserved, seconds_to_next_check
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
 from shared.frameworks.training_job import TRAININGJOBS

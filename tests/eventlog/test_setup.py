@@ -12,8 +12,8 @@ from shared.errors import Refused, Transient
 from shared.eventlog import api
 from shared.eventlog.connection import Connection
 from shared.eventlog.server import NatsServer
-from shared.eventlog.setup import LOG_CONFIG, set_up
-from shared.eventlog.streams import StreamInfo
+from shared.eventlog.setup import set_up
+from shared.eventlog.streams import LOG_CONFIG, StreamInfo
 from tests.kit.nats import NatsCluster, a_decision, connected, read_to_end
 
 pytestmark = pytest.mark.nats

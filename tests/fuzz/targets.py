@@ -35,7 +35,7 @@ from shared.job.chain import checkpointed
 from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent, Malformed, UnknownEvent, read_event
 from shared.job.fold import History
 from shared.job.naming import subject_of
-from shared.process import report
+from shared.process.serving import reports_in
 from shared.process.settings import Settings, complaint
 from shared.release import is_older, this_release
 from shared.telling.saved import event_of, line_of
@@ -238,7 +238,7 @@ def read_texts(data: bytes) -> None:
 TEXTS: Mapping[Callable[[str], object], Errors] = {
     lambda text: Subject.parse(str(Subject.parse(text))): (ValueError,),
     lambda text: event_of(text.encode()): (ValueError,),
-    lambda text: report.read(text.encode()): MALFORMED,
+    lambda text: reports_in(text.encode()): MALFORMED,
     lambda text: is_older(text, this_release()): (),
     parse_target: (Refused,),
     secret_of: (Refused,),

@@ -12,7 +12,7 @@ import pytest
 from shared.errors import Transient
 from shared.eventlog import Entry, EventLog, Stored
 from shared.eventlog.connection import Connection
-from shared.eventlog.durability import look
+from shared.eventlog.inspection import look
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up

@@ -23,7 +23,8 @@ from shared.eventlog.account import (
 )
 from shared.eventlog.connection import Connection
 from shared.eventlog.server import NatsServer
-from shared.eventlog.setup import LOG_CONFIG, must_fit
+from shared.eventlog.setup import must_fit
+from shared.eventlog.streams import LOG_CONFIG
 from tests.kit.nats import a_decision, a_namespace, a_server, at, connected
 
 pytestmark = pytest.mark.nats

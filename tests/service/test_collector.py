@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from shared.process.collector import LONGEST_SECONDS, freeze_after
+from shared.process.main import LONGEST_SECONDS, freeze_after
 from tests.kit.virtual_time import in_virtual_time
 
 

@@ -8,7 +8,7 @@ import pytest
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Bucket
 from shared.eventlog.account import LEASES
-from shared.installation.exclusive_leases import ExclusiveLeases, lease_key
+from shared.installation.scope import ExclusiveLeases, lease_key
 from shared.runtime.lease import TTL_SECONDS, Lease
 from tests.kit.virtual_time import in_virtual_time, until
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal

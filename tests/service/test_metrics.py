@@ -9,7 +9,7 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 
-from shared.eventlog.room import Room
+from shared.eventlog.inspection import Room
 from shared.job.events.event import Author
 from shared.job.metrics import JobMetrics
 from shared.ports import free_port

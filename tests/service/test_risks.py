@@ -5,10 +5,9 @@ import asyncio
 from structlog.testing import capture_logs
 
 from shared.errors import Transient
-from shared.eventlog.durability import Look
-from shared.eventlog.room import LATEST_SECONDS, SOONEST_SECONDS, Room
-from shared.installation.risks import warn_unmonitored, watch_risks
+from shared.eventlog.inspection import LATEST_SECONDS, SOONEST_SECONDS, Look, Room
 from shared.process.health import Health
+from shared.process.readiness import warn_unmonitored, watch_risks
 from tests.kit.virtual_time import in_virtual_time
 
 

@@ -10,7 +10,7 @@ from services.watcher.watches import Options
 from shared.errors import Refused, Transient
 from shared.eventlog.account import LEASES
 from shared.frameworks.kinds import Kinds
-from shared.installation.exclusive_leases import lease_key
+from shared.installation.scope import lease_key
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import Author
 from shared.job.steps import Effect

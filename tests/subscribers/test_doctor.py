@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.doctor import streams
+from muster.doctor import log as of_log
 from shared.eventlog import api, inspection
 from shared.eventlog.account import ADMIN, READER, STREAM
 from tests.kit.nats import READY, connected
@@ -19,10 +19,10 @@ async def test_a_copy_that_is_fed_and_one_that_is_gone(tmp_path: Path):
         await write(server, 3, "team-a")
         async with connected(server, ADMIN) as log:
             async with asyncio.timeout(READY):
-                while [each.status for each in streams.subscribers(await inspection.copies(log) or {})] != ["ok"]:
+                while [each.status for each in of_log.subscribers(await inspection.copies(log) or {})] != ["ok"]:
                     await asyncio.sleep(0.2)
             await api.call(log.connection, f"STREAM.DELETE.{STREAM}", None, dict, prefix=TEAM_A.api)
-            [finding] = streams.subscribers(await inspection.copies(log) or {})
+            [finding] = of_log.subscribers(await inspection.copies(log) or {})
             assert (finding.status, TEAM_A.user in finding.message) == ("fail", True)
         async with connected(server, READER) as log:
             assert await inspection.copies(log) is None

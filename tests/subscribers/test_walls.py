@@ -19,7 +19,7 @@ from shared.eventlog import api
 from shared.eventlog.account import ADMIN, LOG_API, MAX_CONSUMERS, STREAM, Copy
 from shared.eventlog.connection import Connection
 from shared.eventlog.server import NatsServer
-from shared.eventlog.setup import STREAMS
+from shared.eventlog.streams import STREAMS
 from shared.eventlog.subscribers import INACTIVE_SECONDS
 from tests.kit.nats import READY, a_decision, at, connected
 from tests.kit.subscribers import ALL, TEAM_A, TEAM_B, a_log_for_subscribers, stranger, write

@@ -16,7 +16,8 @@ from shared.eventlog import MAX_BODY, api
 from shared.eventlog.account import ADMIN, AUDIT, AUTHORS, HEADS, HISTORY, LEASES, READER, STREAM
 from shared.eventlog.connection import Connection
 from shared.eventlog.server import NatsServer, configuration
-from shared.eventlog.setup import STREAMS, set_up
+from shared.eventlog.setup import set_up
+from shared.eventlog.streams import STREAMS
 from tests.kit.nats import READY, a_decision, a_namespace, at, connected
 
 pytestmark = pytest.mark.nats

@@ -1,10 +1,18 @@
-"""Findings about versions: this command's, Kubernetes', the NATS server's and the running services'.  Pure."""
+"""Findings about servers: versions, clocks and certificates.  Pure.
+
+No decision of Muster reads a clock, so a difference harms no job; people see it when they compare times.  An expired
+certificate ends no open connection, but refuses every new one: it is not noticed before a restart.
+"""
 
 import re
 from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+import msgspec
 
 from muster.doctor.findings import Finding, names, ok, unknown, warn
 from muster.doctor.findings import fail as wrong
+from shared.eventlog.tls import Life
 
 OLDEST_KUBERNETES = (1, 29)
 """The first version with stable CEL rules, which the definitions use; their field paths came with 1.28."""
@@ -83,3 +91,52 @@ def services(versions: Iterable[tuple[str, str]], own: str) -> list[Finding]:
 def text(version: Version) -> str:
     """`1.30`."""
     return ".".join(map(str, version))
+
+
+MOST = timedelta(seconds=5)
+"""The largest difference without a warning."""
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """The time of a server's clock, between two times of this machine's."""
+
+    server: datetime
+    asked: datetime
+    answered: datetime
+    whole_seconds: bool = False
+    """True if the server's time has no fractions of a second, as an HTTP date."""
+
+
+def difference(check: str, whose: str, reading: Reading) -> Finding:
+    """The difference of the clocks, within the uncertainty of the request's duration."""
+    half = (reading.answered - reading.asked) / 2
+    rest = timedelta(seconds=0.5) if reading.whole_seconds else timedelta()
+    apart, unsure = reading.server + rest - (reading.asked + half), half + rest
+    told = f"± {_seconds(unsure)} s"
+    if abs(apart) - unsure <= MOST:
+        return ok(check, f"the clock here and that of {whose} agree within {_seconds(abs(apart) + unsure)} s")
+    direction = "ahead of" if apart > timedelta() else "behind"
+    return warn(
+        check,
+        f"the clock of {whose} is {_seconds(abs(apart))} s ({told}) {direction} the one here",
+        "have both keep time (chrony, systemd-timesyncd); no decision depends on it, but times that people read do",
+    )
+
+
+def _seconds(span: timedelta) -> str:
+    return f"{span.total_seconds():.1f}"
+
+
+SOON = timedelta(days=14)
+LAST_PART = 4
+"""A certificate is reported in the last quarter of its validity: an automatic renewal comes earlier."""
+
+
+def lasting(whose: str, life: Life, now: datetime) -> Finding:
+    """The finding about a certificate's remaining time."""
+    left = life.ends - now
+    words = f"{whose} is good until {life.ends:%Y-%m-%d %H:%M} UTC"
+    if left > min(SOON, (life.ends - life.begins) / LAST_PART):
+        return ok("log.certificates", words)
+    remedy = "renew it; servers and services read the files again by themselves"
+    return warn("log.certificates", f"{words}, {left / timedelta(days=1):.1f} days", remedy)

@@ -1,0 +1,172 @@
+"""What the process of any service serves: probes, metrics, and the bound on clients that do not say who they are.
+
+Alive is `/healthz`, ready `/readyz`, both with the reasons as JSON, which readers take from another release too; a
+process answers from its start: while it waits for its log it is alive and not ready.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from itertools import accumulate
+
+import msgspec
+from aiohttp import web
+from aiohttp.typedefs import Handler
+from aiohttp.web_protocol import RequestHandler
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.aiohttp import make_aiohttp_handler
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.core import Metric as Family
+from prometheus_client.registry import Collector
+
+from shared.errors import Refused
+from shared.telemetry.metrics import Count, Histogram, Metric, Series
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of one service in one process; another release may leave out any field."""
+
+    service: str = ""
+    version: str = ""
+    """Its release."""
+    ready: bool = False
+    """False while the service waits for the log or the cluster, still folds the log, or cannot read or append."""
+    owner: bool = False
+    position: int = 0
+    jobs: int = 0
+    held: dict[str, str] = {}
+    """The jobs that the service does not act on, and why; without names, how many for which reason."""
+    trouble: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+class Reports(msgspec.Struct, frozen=True, kw_only=True):
+    """The reports of all services in one process."""
+
+    ready: bool = False
+    services: tuple[Report, ...] = ()
+
+
+def reports_in(body: bytes) -> tuple[Report, ...]:
+    """The reports in an answer, one or several.  Raises one of `MALFORMED`."""
+    return msgspec.json.decode(body, type=Reports).services or (msgspec.json.decode(body, type=Report),)
+
+
+@asynccontextmanager
+async def probes(
+    reports: Callable[[], Sequence[Report]], series: Callable[[], Iterable[Series]], host: str, port: int
+) -> AsyncIterator[None]:
+    """Answer probes and scrapers while the context lasts; port 0 opens none.  Raises `Refused` if the port is taken.
+
+    An empty `host` listens at every address, of IPv4 and of IPv6.  A process with several services is ready when each
+    of them is.
+    """
+    if not port:
+        yield
+        return
+
+    async def probed(request: web.Request) -> web.Response:
+        found = tuple(reports())
+        several = Reports(ready=all(each.ready for each in found), services=found)
+        body = msgspec.json.encode(found[0] if len(found) == 1 else several)
+        status = 503 if request.path == "/readyz" and not several.ready else 200
+        return web.Response(body=body, content_type="application/json", status=status)
+
+    app = web.Application()
+    scrape = _scraped(series)
+    app.add_routes([web.get("/healthz", probed), web.get("/readyz", probed), web.get("/metrics", scrape)])
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, host, port).start()
+        except OSError as error:
+            raise Refused(
+                f"answer probes on {host}:{port}: {error.strerror}; set MUSTER_HEALTH_PORT and MUSTER_HEALTH_HOST",
+                reason="NoPort",
+            ) from error
+        yield
+    finally:
+        await runner.cleanup()
+
+
+STRANGER_SECONDS = 30.0
+"""Seconds that a client has for the head of its first request, with what shows who it is."""
+
+_LOOK_SECONDS = 1.0
+
+
+class Strangers:
+    """The clients of one server that are not known yet."""
+
+    def __init__(self) -> None:
+        self._known: set[RequestHandler] = set()
+        self._since: dict[RequestHandler, float] = {}
+
+    def know(self, request: web.BaseRequest) -> None:
+        """The client of this connection has shown who it is."""
+        self._known.add(request.protocol)
+
+    async def keep_out(self, runner: web.BaseRunner) -> None:
+        """Close, until cancelled, what has not become known in time; aiohttp waits for the rest of a head for ever."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            now, open_now = loop.time(), set(runner.server.connections if runner.server is not None else ())
+            self._known &= open_now
+            self._since = {each: self._since.get(each, now) for each in open_now - self._known}
+            for each, since in self._since.items():
+                if now - since >= STRANGER_SECONDS:
+                    each.force_close()
+
+
+BUILD = Metric("muster_build_info", "gauge", ("version",), "The release that answers; always 1")
+
+
+def _scraped(current: Callable[[], Iterable[Series]]) -> Handler:
+    """The handler of `/metrics`: Prometheus text or OpenMetrics, as the scraper asks.
+
+    One registry for each process, with the kernel's figures of the process; the label `service` separates its services.
+    """
+    registry = CollectorRegistry()
+    registry.register(_Collector(current))
+    ProcessCollector(registry=registry)
+    return make_aiohttp_handler(registry)
+
+
+class _Collector(Collector):
+    def __init__(self, current: Callable[[], Iterable[Series]]) -> None:
+        self._current = current
+        self._build = Count(BUILD)
+        self._build.add(version("muster"))
+
+    def describe(self) -> Iterable[Family]:
+        """Nothing: the metrics are known at scrape time."""
+        return ()
+
+    def collect(self) -> Iterator[Family]:
+        families: dict[str, Family] = {}
+        for series in (self._build, *self._current()):
+            family = families.setdefault(series.metric.name, _family(series.metric))
+            _add(family, series)
+        yield from families.values()
+
+
+def _family(metric: Metric) -> Family:
+    kinds = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
+    family: Family = kinds[metric.type](metric.name, metric.meaning + ".", labels=metric.labels)
+    return family
+
+
+def _add(family: Family, series: Series) -> None:
+    match family, series:
+        case HistogramMetricFamily(), Histogram():
+            bounds = [*(str(bound) for bound in series.metric.buckets), "+Inf"]
+            for labels, spread in series.values.items():
+                family.add_metric(labels, [*zip(bounds, accumulate(spread.counts), strict=True)], spread.total)
+        case ((CounterMetricFamily() | GaugeMetricFamily()), Count()):
+            for labels, value in series.values.items():
+                family.add_metric(labels, value)
+        case _:
+            raise AssertionError((family, series))
