@@ -1,7 +1,6 @@
 """`muster-audit`, or `python -m services.audit`: the audit service as a process."""
 
 import asyncio
-import ssl
 import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
@@ -20,7 +19,7 @@ from shared.frameworks.scale_requests import REQUESTS
 from shared.installation import plugins
 from shared.process.kept_connection import KeptConnection
 from shared.process.main import run_process
-from shared.process.serving import probes
+from shared.process.serving import Certificate, probes
 from shared.process.settings import Settings
 
 LOOK_BACK = 20_000
@@ -28,9 +27,6 @@ LOOK_BACK = 20_000
 
 PAUSE_SECONDS = 2.0
 """Seconds until the log is read anew after it could not be."""
-
-RENEW_SECONDS = 30.0
-"""Seconds between two looks whether the certificate was renewed."""
 
 log = structlog.get_logger()
 
@@ -62,17 +58,17 @@ async def serving(settings: Settings) -> AsyncIterator[int]:
             for match in matcher.claim(claim, time.monotonic()):
                 writer.add(match)
 
-    tls = _Certificate(settings)
+    certificate = Certificate("MUSTER_AUDIT", settings.audit_cert, settings.audit_key)
     try:
         async with Server(take, settings.audit_token_file, figures).serving(
-            settings.audit_host, settings.audit_port, tls.context
+            settings.audit_host, settings.audit_port, certificate
         ) as port:
             log.info("serving", port=port)
             figures.trouble, figures.connected = lambda: connection.turned_away, lambda: connection.connected
             figures.waiting, figures.bytes = lambda: writer.waiting, lambda: matcher.bytes
             figures.forced_out = lambda: matcher.forced_out
             following = _follow(connection, settings.namespace, matcher, writer, figures)
-            tasks = [asyncio.create_task(each) for each in (following, writer.run(), tls.renew(), connection.keep())]
+            tasks = [asyncio.create_task(each) for each in (following, writer.run(), connection.keep())]
             try:
                 async with probes(
                     lambda: [figures.report()], figures.series, settings.health_host, settings.health_port
@@ -123,33 +119,6 @@ async def _follow(
             log.exception("the log is not read")
             figures.unread = "the log is not read; the service's own log says why"
         await asyncio.sleep(PAUSE_SECONDS)
-
-
-class _Certificate:
-    """The server's certificate, which is read again when it was renewed."""
-
-    def __init__(self, settings: Settings) -> None:
-        if settings.audit_cert is None:
-            words = "name the certificate in MUSTER_AUDIT_CERT and its key in MUSTER_AUDIT_KEY"
-            raise Refused(words, reason="NoCertificate")
-        self._files = settings.audit_cert, settings.audit_key
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._load()
-
-    def _load(self) -> None:
-        try:
-            self.context.load_cert_chain(*self._files)
-        except OSError as error:
-            words = f"the certificate {self._files[0]} cannot be used: {error}; mount the Secret there"
-            raise Refused(words, reason="NoCertificate") from error
-
-    async def renew(self) -> None:
-        while True:
-            await asyncio.sleep(RENEW_SECONDS)
-            try:
-                self._load()
-            except Refused as refusal:
-                log.warning("certificate not read", why=str(refusal))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 import asyncio
 import hmac
-import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ from aiohttp import web
 from shared.errors import Refused
 from shared.eventlog.account import AUDIT
 from shared.process.health import CONNECTED, READY
-from shared.process.serving import Report, Strangers
+from shared.process.serving import Certificate, Report, Strangers, listening
 from shared.release import this_release
 from shared.telemetry.metrics import Count, Metric, Series
 from shared.untrusted import MALFORMED
@@ -105,27 +104,23 @@ class Server:
         self._strangers = Strangers()
 
     @asynccontextmanager
-    async def serving(self, host: str, port: int, tls: ssl.SSLContext) -> AsyncIterator[int]:
+    async def serving(self, host: str, port: int, certificate: Certificate) -> AsyncIterator[int]:
         """Serve while the context lasts; yields the port.
 
-        Raises `Refused` without a token, or if the port is taken.
+        Raises `Refused` without a token or a certificate that can be used, or if the port is taken.
         """
         read_token(self._token)
         app = web.Application(client_max_size=MOST_BYTES)
         app.router.add_post(PATH, self._handle)
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        keeping_out = asyncio.create_task(self._strangers.keep_out(runner))
-        try:
-            try:
-                await web.TCPSite(runner, host or None, port, ssl_context=tls).start()
-            except OSError as error:
-                words = f"answer on {host}:{port}: {error.strerror}; set MUSTER_AUDIT_PORT"
-                raise Refused(words, reason="NoPort") from error
-            yield int(runner.addresses[0][1])
-        finally:
-            keeping_out.cancel()
-            await runner.cleanup()
+        async with listening(
+            app,
+            self._strangers,
+            (host, port),
+            "MUSTER_AUDIT",
+            read=certificate.read,
+            tls=certificate.context,
+        ) as found:
+            yield found.port
 
     async def _handle(self, request: web.Request) -> web.Response:
         response = await self._answer(request)

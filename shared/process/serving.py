@@ -1,16 +1,19 @@
-"""What the process of any service serves: probes, metrics, and the bound on clients that do not say who they are.
+"""What the process of any service serves: probes, metrics, and HTTPS with a certificate that is renewed.
 
 Alive is `/healthz`, ready `/readyz`, both with the reasons as JSON, which readers take from another release too; a
 process answers from its start: while it waits for its log it is alive and not ready.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from itertools import accumulate
+from pathlib import Path
 
 import msgspec
+import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler
 from aiohttp.web_protocol import RequestHandler
@@ -20,7 +23,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 
-from shared.errors import Refused
+from shared.errors import Refused, Trouble
 from shared.telemetry.metrics import Count, Histogram, Metric, Series
 
 
@@ -96,6 +99,11 @@ STRANGER_SECONDS = 30.0
 
 _LOOK_SECONDS = 1.0
 
+RENEW_SECONDS = 30.0
+"""Seconds between two looks whether a certificate was renewed."""
+
+log = structlog.get_logger()
+
 
 class Strangers:
     """The clients of one server that are not known yet."""
@@ -119,6 +127,113 @@ class Strangers:
             for each, since in self._since.items():
                 if now - since >= STRANGER_SECONDS:
                     each.force_close()
+
+
+class Certificate:
+    """The server's certificate and its key, in files that are replaced when it is renewed."""
+
+    def __init__(self, setting: str, certificate: Path | None, key: Path | None) -> None:
+        """`setting` begins the names of the variables.  Raises `Refused` without a certificate."""
+        if certificate is None:
+            words = f"name the certificate in {setting}_CERT and its key in {setting}_KEY"
+            raise Refused(words, reason="NoCertificate")
+        self._certificate, self._key = certificate, key
+
+    async def read(self) -> tuple[bytes, bytes]:
+        """Both files.  Raises `Refused` if one cannot be read."""
+        try:
+            return self._certificate.read_bytes(), self._key.read_bytes() if self._key is not None else b""
+        except OSError as error:
+            words = f"the certificate {error.filename} cannot be read: {error.strerror}; mount the Secret there"
+            raise Refused(words, reason="NoCertificate") from error
+
+    def context(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self._certificate, self._key)
+        return context
+
+
+class Listening:
+    """An open port for HTTPS."""
+
+    def __init__(self, runner: web.AppRunner, host: str, port: int, tls: Callable[[], ssl.SSLContext]) -> None:
+        self._runner = runner
+        self._host = host
+        self._tls = tls
+        self._site: web.TCPSite | None = None
+        self.port = port
+
+    @property
+    def open(self) -> bool:
+        return self._site is not None
+
+    async def begin(self, setting: str) -> None:
+        """Accept connections with the certificates of now; those that are open go on.
+
+        Raises `Refused` if the port is taken, or a certificate cannot be used; `setting` begins the names of the
+        variables to look at.
+        """
+        try:
+            tls = self._tls()
+        except OSError as error:
+            words = f"the certificates of {setting}_CERT and {setting}_KEY cannot be used: {error}"
+            raise Refused(words, reason="NoCertificate") from error
+        if self._site is not None:
+            before, self._site = self._site, None
+            await before.stop()
+        site = web.TCPSite(self._runner, self._host or None, self.port, ssl_context=tls, reuse_address=True)
+        try:
+            await site.start()
+        except OSError as error:
+            words = f"answer on {self._host}:{self.port}: {error.strerror}; set {setting}_PORT"
+            raise Refused(words, reason="NoPort") from error
+        self._site = site
+        self.port = int(self._runner.addresses[0][1])
+
+
+@asynccontextmanager
+async def listening(
+    app: web.Application,
+    strangers: Strangers,
+    address: tuple[str, int],
+    setting: str,
+    *,
+    read: Callable[[], Awaitable[object]],
+    tls: Callable[[], ssl.SSLContext],
+) -> AsyncIterator[Listening]:
+    """Serve HTTPS while the context lasts, and keep out clients that do not say who they are.
+
+    `tls` makes the context of the certificates of now, and once `read` gives something else, it is made anew.
+    `setting` begins the names of the variables about it, such as `MUSTER_AUDIT`.  Raises as `Listening.begin`.
+    """
+    used = await read()
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    port = Listening(runner, *address, tls)
+
+    async def renew() -> None:
+        nonlocal used
+        while True:
+            await asyncio.sleep(RENEW_SECONDS)
+            try:
+                if (now := await read()) != used:
+                    await port.begin(setting)
+                    used = now
+                    log.info("certificates renewed")
+            except Trouble as trouble:
+                log.warning("certificates not read", why=str(trouble))
+            except Exception:
+                log.exception("certificates not renewed")
+
+    tasks = [asyncio.create_task(each) for each in (strangers.keep_out(runner), renew())]
+    try:
+        await port.begin(setting)
+        yield port
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await runner.cleanup()
 
 
 BUILD = Metric("muster_build_info", "gauge", ("version",), "The release that answers; always 1")
