@@ -58,6 +58,8 @@ def of_others(user: str, namespace: str) -> list[str]:
     # Names that only begin as ours, and places beside the six tokens of a subject.
     subjects += [f"facts.{job}.{user}x.Forged", f"jobs.{job}.Forged", f"jobs.{namespace}.{user}.Forged", GENESIS]
     subjects += [f"$KV.LEASES.{user}x", "$KV.OTHER.key", inbox_of(ADMIN), f"{inbox_of('watcher')}.1"]
+    # What readers hear live, and of the audit service's own facts all but one type.
+    subjects += [f"stored.jobs.{job}.{user}.Forged", f"facts.{job}.{AUDIT}.Forged"]
     return subjects if user == "status" else [*subjects, f"$KV.HEADS.{namespace}"]
 
 

@@ -134,25 +134,26 @@ async def still_works(server: NatsServer, before: dict[str, Any], copy: Copy) ->
             pass
 
 
-@pytest.mark.parametrize("body", [b"", b"{}", b'{"forged":true}'])
-async def test_nothing_is_published_beside_requests(server: NatsServer, copy: Copy, body: bytes):
+async def test_nothing_is_published_beside_requests(server: NatsServer, copy: Copy):
     await copied(server)
     before = await held(server)
     async with stranger(server, copy.user) as client:
         for target in targets(copy):
-            await client.publish(target, body)
+            for body in (b"", b"{}", b'{"forged":true}'):
+                await client.publish(target, body)
         await client.flush()
     await still_works(server, before, copy)
 
 
-@pytest.mark.parametrize("headers_only", [False, True])
-async def test_a_consumer_that_sends_elsewhere_reaches_nothing(server: NatsServer, copy: Copy, headers_only: bool):
+async def test_a_consumer_that_sends_elsewhere_reaches_nothing(server: NatsServer, copy: Copy):
     await copied(server)
     before = await held(server)
     async with stranger(server, copy.user) as client:
         for number, target in enumerate(targets(copy)):
-            request = consumer(f"p{number}", deliver_subject=target, headers_only=headers_only)
-            await ask(client, f"CONSUMER.CREATE.JOBS.p{number}", request)
+            for headers_only in (False, True):
+                name = f"p{number}-{headers_only}"
+                request = consumer(name, deliver_subject=target, headers_only=headers_only)
+                await ask(client, f"CONSUMER.CREATE.JOBS.{name}", request)
         await write(server, 1)
         await copied(server)
         after = await held(server)
@@ -181,38 +182,37 @@ async def test_an_answer_that_is_sent_elsewhere_reaches_nothing(server: NatsServ
     await still_works(server, before, copy)
 
 
-@pytest.mark.parametrize("verb", ["CREATE", "UPDATE", "DELETE", "PURGE", "MSG.DELETE", "SNAPSHOT", "RESTORE"])
-async def test_no_stream_is_made_or_changed(server: NatsServer, copy: Copy, verb: str):
+async def test_no_stream_is_made_or_changed(server: NatsServer, copy: Copy):
     await copied(server)
     before = await held(server)
     async with stranger(server, copy.user) as client:
         for stream in ("JOBS", "KV_LEASES", "KV_HEADS", "MINE"):
-            for prefix in ("$JS.API", LOG_API, copy.api):
-                body = json.dumps({"name": stream, "subjects": ["a.>"], "seq": 1}).encode()
-                with suppress(NatsError):
-                    await client.request(f"{prefix}.STREAM.{verb}.{stream}", body, timeout=0.1)
+            body = json.dumps({"name": stream, "subjects": ["a.>"], "seq": 1}).encode()
+            for verb in ("CREATE", "UPDATE", "DELETE", "PURGE", "MSG.DELETE", "SNAPSHOT", "RESTORE"):
+                for prefix in ("$JS.API", LOG_API, copy.api):
+                    await client.publish(f"{prefix}.STREAM.{verb}.{stream}", body, reply=client.new_inbox())
+        await client.flush()
     await still_works(server, before, copy)
 
 
-@pytest.mark.parametrize("stream", ["KV_LEASES", "KV_HEADS"])
-async def test_leases_and_heads_are_not_read(server: NatsServer, copy: Copy, stream: str):
+async def test_leases_and_heads_are_not_read(server: NatsServer, copy: Copy):
     async with stranger(server, copy.user) as client:
-        for request in (f"STREAM.INFO.{stream}", f"STREAM.MSG.GET.{stream}", f"DIRECT.GET.{stream}"):
-            with pytest.raises(NatsError):
-                await client.request(f"$JS.API.{request}", b'{"seq":1}', timeout=0.2)
+        for stream in ("KV_LEASES", "KV_HEADS"):
+            for request in (f"STREAM.INFO.{stream}", f"STREAM.MSG.GET.{stream}", f"DIRECT.GET.{stream}"):
+                with pytest.raises(NatsError):
+                    await client.request(f"$JS.API.{request}", b'{"seq":1}', timeout=0.2)
 
 
-@pytest.mark.parametrize("durable", [False, True])
-async def test_a_consumer_without_its_subscriber_is_removed_in_time(server: NatsServer, copy: Copy, durable: bool):
-    def names(name: str) -> dict[str, str]:
-        return {"durable_name": name} if durable else {}
-
+async def test_a_consumer_without_its_subscriber_is_removed_in_time(server: NatsServer, copy: Copy):
+    longer = {"inactive_threshold": (INACTIVE_SECONDS + 1) * 1_000_000_000}
     async with stranger(server, copy.user) as client:
-        made = await ask(client, "CONSUMER.CREATE.JOBS.mine", consumer("mine", **names("mine")))
-        assert made["config"]["inactive_threshold"] == INACTIVE_SECONDS * 1_000_000_000
-        longer = {"inactive_threshold": (INACTIVE_SECONDS + 1) * 1_000_000_000}
-        refused = await ask(client, "CONSUMER.CREATE.JOBS.other", consumer("other", **names("other"), **longer))
-        assert "inactive threshold" in refused["error"]["description"]
+        for durable in (False, True):
+            mine, other = ({"durable_name": name} if durable else {} for name in ("mine", "other"))
+            made = await ask(client, "CONSUMER.CREATE.JOBS.mine", consumer("mine", **mine))
+            assert made["config"]["inactive_threshold"] == INACTIVE_SECONDS * 1_000_000_000
+            refused = await ask(client, "CONSUMER.CREATE.JOBS.other", consumer("other", **other, **longer))
+            assert "inactive threshold" in refused["error"]["description"]
+            await ask(client, "CONSUMER.DELETE.JOBS.mine")
 
 
 async def test_many_consumers_hold_up_nobody_at_the_log(server: NatsServer, copy: Copy):
