@@ -5,6 +5,7 @@ process takes no step for the job.
 """
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from traceback import format_exception
 from typing import Literal
 
@@ -40,6 +41,12 @@ Measure = Callable[[Job, AnyEvent, Job, str], None]
 MOST_HOLDS = 1_000
 """The most reasons of one job that are kept."""
 
+MOST_HASHES = 20_000
+"""The most hashes that a history keeps since its last decision, of which the older half then goes.
+
+A probe that fails and succeeds by turns makes a fact each time, for weeks, and no decision.
+"""
+
 
 class Hold(msgspec.Struct, frozen=True, gc=False):
     """Why a history is held."""
@@ -56,6 +63,7 @@ class History:
     """One job's fold: the job, the head of its chain, and the last sequence of each scope."""
 
     __slots__ = (
+        "_basis",
         "_held",
         "_holds",
         "_since_decision",
@@ -85,6 +93,8 @@ class History:
         """Why this process takes no step for the job, the oldest first; empty if it may."""
         self._since_decision: dict[int, bytes] = {0: START}
         """The hashes that a decision may name as its basis."""
+        self._basis = 0
+        """The basis of the last decision: before it no decision may be taken."""
 
     @property
     def held(self) -> str:
@@ -140,6 +150,9 @@ class History:
         if self.job.key.uid != NO_UID:
             # The requests of a job that does not exist yet are facts only: no decision has one of them as its basis.
             self._since_decision[sequence] = self.digest
+            if len(self._since_decision) > MOST_HASHES:
+                newer = islice(self._since_decision.items(), MOST_HASHES // 2, None)
+                self._since_decision = dict(newer)
         try:
             event = read_event(stored.body, tag)
         except UnknownEvent:
@@ -177,7 +190,10 @@ class History:
         stated, _, digest = named.partition(":")
         at = whole_number(stated)
         known = self._since_decision.get(at) if at is not None else None
-        if at is None or known is None or known.hex() != digest:
+        oldest = next(iter(self._since_decision))
+        # A decision on a hash that is kept no more is taken as it is: the next one confirms its event, too.
+        too_old = at is not None and self._basis <= at < oldest
+        if at is None or (not too_old and (known is None or known.hex() != digest)):
             what = named or "nothing"
             why = f"the decision at {sequence} was taken on {what}, which is not in this history"
             self.hold("NotConfirmed", why, by_event=True)
@@ -188,7 +204,8 @@ class History:
             self.hold("NotFenced", why, by_event=True)
             return False
         # The next decision's basis is at or after this one's, so older hashes are dropped.
-        if next(iter(self._since_decision)) < at:
+        self._basis = at
+        if oldest < at:
             self._since_decision = {kept: held for kept, held in self._since_decision.items() if kept >= at}
         return True
 

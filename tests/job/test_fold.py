@@ -158,6 +158,23 @@ def test_hashes_are_kept_since_the_last_basis_only():
     assert history.hash_at(history.sequence) == history.head.hash
 
 
+def test_a_long_series_of_facts_keeps_a_bounded_number_of_hashes_and_any_of_them_may_be_a_basis(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr("shared.job.fold.MOST_HASHES", 20)
+    flips = [pods(worker(0, version=50 + flip, ready=bool(flip % 2))) for flip in range(100)]
+    history = read(log := a_log(*a_running_job(), *flips))
+    kept = [line.sequence for line in log if history.hash_at(line.sequence) is not None]
+    assert 10 <= len(kept) <= 20
+    assert kept[-1] == history.sequence
+    over = stored(history, JobSucceeded(reason="TrainingJobSucceeded"))
+    old = a_history(a_running_job()).basis
+    for basis, held in ((old, None), (history.basis, None), (f"{history.sequence}:{'0' * 64}", "NotConfirmed")):
+        reader = read(log)
+        reader.fold(replace(over, basis=basis))
+        assert reader.held_for == held, basis
+
+
 @pytest.mark.parametrize("author", ["status", "scaler", "scheduler", "setup", "stranger"])
 def test_a_wrong_author_holds_the_job_and_changes_nothing(author: str):
     history = a_history(a_running_job())

@@ -134,7 +134,7 @@ def fill(histories: Histories, crowd: Crowd) -> None:
     for key, lived in crowd.jobs:
         history = histories[key]
         history.job = msgspec.structs.replace(lived.job, key=key)
-        for slot in ("_since_decision", "digest", "facts", "last_decision", "sequence", "time"):
+        for slot in ("_basis", "_since_decision", "digest", "facts", "last_decision", "sequence", "time"):
             setattr(history, slot, getattr(lived, slot))
     histories.position = crowd.journal.events[-1].sequence
 
