@@ -1,31 +1,91 @@
-"""Asks `history.muster.dev` with the kubeconfig: Kubernetes' rights decide, and no password at NATS is needed."""
+"""Opens the log or the cluster for a command, and asks: `muster why` and `muster report`.
+
+`history.muster.dev` answers by Kubernetes' rights, with the kubeconfig alone; the log with a password at NATS.
+"""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
-from typing import TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from typing import Any, TypeVar
 
-from muster.following import Tell, warn
+import typer
+import uvloop
+
+from muster import jobs, queues
+from muster.following import WAITED_TOO_LONG, Tell, WaitedTooLong, warn
+from muster.terminal import fail, say
 from shared.cluster import Resource
 from shared.cluster.kube import KubeCluster
 from shared.cluster.objects import Object
-from shared.errors import Refused, Transient
-from shared.eventlog import Stored
+from shared.errors import Refused, Transient, Trouble
+from shared.eventlog import EventLog, Stored
+from shared.eventlog.account import FOR_CLIENTS, SUBSCRIBER
+from shared.eventlog.jetstream import JetStreamEventLog
+from shared.frameworks.kinds import Kinds
 from shared.history_api import GROUP, KIND, PLURAL, VERSION, Question, path_of, query_of
 from shared.job.fold import Histories
 from shared.process.settings import Settings
-from shared.telling.saved import event_of
-from shared.telling.targets import Asked
+from shared.telling.reading import PATIENCE_SECONDS, event_of, everything, found_subjects
+from shared.telling.report import Report, reported
+from shared.telling.report import told as told_report
+from shared.telling.targets import Asked, find, known_kinds
+from shared.telling.why import answered
 
-HISTORIES = Resource(GROUP, VERSION, PLURAL, KIND, Object)
+CONNECT_SECONDS = 3.0
+"""Seconds for the first connection to the log."""
 
 T = TypeVar("T")
-
+HISTORIES = Resource(GROUP, VERSION, PLURAL, KIND, Object)
 LOOK_SECONDS = 2.0
 """Seconds between two streams while a command goes on with changes."""
 IDLE_SECONDS = 90.0
 """Seconds without data after which a stream is given up: one of events ends by itself before, a watch has bookmarks."""
 NDJSON = "application/x-ndjson"
+QUEUE_SECONDS = 3.0
+"""Seconds for the question about a queue: the log explains a job also while the API server is away."""
+
+
+@asynccontextmanager
+async def open_log(settings: Settings) -> AsyncIterator[JetStreamEventLog]:
+    """The log of the environment's settings.  Raises `Refused` for a subscriber's user, who sees a copy alone."""
+    if (settings.nats_user or "").partition("-")[0] == SUBSCRIBER:
+        raise Refused(f"NATS_USER={settings.nats_user}: {FOR_CLIENTS}", reason="Forbidden")
+    log = await JetStreamEventLog.connect(
+        settings.nats_url, name="muster", patience=PATIENCE_SECONDS, wait=CONNECT_SECONDS, **settings.nats_login
+    )
+    try:
+        yield log
+    finally:
+        await log.close()
+
+
+@asynccontextmanager
+async def open_cluster(settings: Settings) -> AsyncIterator[KubeCluster]:
+    """The cluster of kubectl's current context."""
+    cluster = await KubeCluster.connect(settings.kubeconfig, context=settings.context)
+    try:
+        yield cluster
+    finally:
+        await cluster.close()
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """`Trouble` becomes one line, and exit code 1, or 3 after a wait that was too long."""
+    try:
+        yield
+    except Trouble as trouble:
+        ended = fail(str(trouble))
+        raise (typer.Exit(WAITED_TOO_LONG) if isinstance(trouble, WaitedTooLong) else ended) from trouble
+
+
+def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a command's coroutine; `Trouble` is `told`, and Ctrl-C is exit code 130."""
+    try:
+        with told():
+            return uvloop.run(work())
+    except (KeyboardInterrupt, asyncio.CancelledError) as stop:
+        raise SystemExit(130) from stop
 
 
 def by_cluster(settings: Settings, *, nats: bool) -> bool:
@@ -88,3 +148,62 @@ def folded(events: list[Stored]) -> Histories:
     for stored in events:
         histories.fold(stored)
     return histories
+
+
+async def why(
+    asked: Asked, about: str, namespace: str, settings: Settings, *, uid: str, as_json: bool, nats: bool = False
+) -> None:
+    """Print why the job, or the worker or request `about`, is in its state."""
+    if by_cluster(settings, nats=nats):
+        question = Question(namespace, asked.word, "why", about=about, uid=uid, text=not as_json)
+        async with open_cluster(settings) as cluster:
+            say((await ask(cluster, question)).decode(), nl=False, exact=as_json)
+    else:
+        async with open_log(settings) as log:
+            for line in await answer(log, asked, about, namespace, uid=uid, as_json=as_json):
+                say(line, exact=as_json)
+    if not (asked.is_request or about or uid or as_json) and (queued := await _queued(settings, asked, namespace)):
+        say(f"\nthe queue:\n        {queued}")
+
+
+async def _queued(settings: Settings, asked: Asked, namespace: str) -> str:
+    """What a job in a queue of Kueue waits for, as the cluster says; empty if that cannot be asked."""
+    with suppress(Trouble, TimeoutError):
+        async with asyncio.timeout(QUEUE_SECONDS), open_cluster(settings) as cluster:
+            found = await jobs.found(cluster, asked, namespace)
+            if found is not None:
+                return await queues.waits(cluster, *found)
+    return ""
+
+
+async def answer(
+    log: EventLog, asked: Asked, about: str, namespace: str, *, uid: str = "", as_json: bool = False
+) -> list[str]:
+    """The lines of the answer.  Raises `Refused` if the log does not have the job."""
+    histories, events = await everything(log, await found_subjects(log, asked, namespace, uid=uid))
+    return answered(histories, events, asked, about, namespace, uid=uid, as_json=as_json)
+
+
+async def report(
+    asked: Asked, namespace: str, settings: Settings, *, uid: str, as_json: bool, nats: bool = False
+) -> None:
+    """Print the report of a job."""
+    if by_cluster(settings, nats=nats):
+        question = Question(namespace, asked.word, "report", uid=uid, text=not as_json)
+        async with open_cluster(settings) as cluster:
+            say((await ask(cluster, question)).decode(), nl=False, exact=as_json)
+        return
+    async with open_log(settings) as log:
+        found = await report_by_log(log, asked, namespace, known_kinds(), uid=uid)
+    for line in told_report(found, as_json=as_json):
+        say(line, exact=as_json)
+
+
+async def report_by_log(log: EventLog, asked: Asked, namespace: str, kinds: Kinds, *, uid: str = "") -> Report:
+    """The report of the newest job of a name, or of the one with the uid.
+
+    Raises `Refused` if the log does not have the job.
+    """
+    histories, events = await everything(log, await found_subjects(log, asked, namespace, uid=uid))
+    _, history = find(histories, asked, namespace, uid=uid)
+    return reported(history, events, kinds)

@@ -20,9 +20,8 @@ from rich.console import Console
 
 from devcluster.binaries import MissingProgram
 from devcluster.child import ChildError
-from muster.reading import open_log
-from muster.stack import DIGITS, Host, Stack, scratch
-from muster.supervision import supervised
+from muster.asking import open_log
+from muster.stack import DIGITS, Host, Stack, scratch, supervised
 from shared.cluster import Resource
 from shared.cluster.kinds import PODS
 from shared.cluster.objects import Custom, Metadata

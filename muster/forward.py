@@ -21,7 +21,6 @@ import msgspec
 from yarl import URL
 
 from muster.following import warn
-from muster.formats import Format
 from muster.outgoing import (
     Sent,
     Verdict,
@@ -34,6 +33,7 @@ from muster.outgoing import (
     verdict,
     wait_of,
 )
+from muster.terminal import Format
 from shared.backoff import Backoff
 from shared.errors import Refused, Transient
 from shared.eventlog.account import SUBSCRIBER

@@ -1,19 +1,19 @@
-"""`muster history`: the events of a job, from the log.
+"""`muster history`: the events of a job, from the log; and `muster audit`: who changed what, when, with what outcome.
 
 `muster history accept` accepts a lost history, `muster history disown` an event that is nonsense.
 """
 
+import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import msgspec
 import typer
 
-from muster.asking import by_cluster, events_of, folded, patiently, streamed
+from muster.asking import by_cluster, events_of, folded, open_cluster, open_log, patiently, streamed
 from muster.following import Tell, warn
-from muster.reading import open_cluster, open_log
 from muster.terminal import fail, say, wrong_usage
 from shared.cluster import Cluster
 from shared.cluster.kube import KubeCluster
@@ -24,15 +24,32 @@ from shared.frameworks.kinds import Kinds
 from shared.history_api import Question
 from shared.job import text
 from shared.job.events.event import EventDisowned
-from shared.job.naming import ACCEPT_HISTORY, JobKey, history_filters, key_of, subject_of
+from shared.job.naming import ACCEPT_HISTORY, JobKey, history_filters, key_of, namespace_filters, subject_of
 from shared.job.state import Job
 from shared.process.settings import Settings
-from shared.telling.events import of_history, state_after, until, up_to
-from shared.telling.kinds import known_kinds
-from shared.telling.reading import everything, found_subjects
-from shared.telling.saved import event_of, line_of
-from shared.telling.targets import Asked, Target, find, subjects_of
-from shared.telling.words import one_line
+from shared.telling.changes import Change, Noted, by_of
+from shared.telling.reading import (
+    event_of,
+    everything,
+    fold_to_end,
+    found_subjects,
+    line_of,
+    moment_of,
+    of_history,
+    state_after,
+    until,
+    up_to,
+)
+from shared.telling.targets import Asked, Target, find, known_kinds, subjects_of
+from shared.telling.words import aligned, one_line
+
+COLUMNS = ("SEQUENCE", "TIME", "JOB", "BY", "OUTCOME")
+CHANGE = "CHANGE"
+"""The last column, because its length is not bounded."""
+LONGEST = timedelta(days=36_500)
+"""No log is older."""
+_AGO = re.compile(r"(\d{1,6})([smhd])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -210,3 +227,44 @@ def _told(events: Iterable[Stored], part: Part) -> Iterator[str]:
     for stored in events:
         if is_decision(stored.subject) or not part.decisions:
             yield line_of(stored) if part.as_json else one_line(stored)
+
+
+async def audit(settings: Settings, namespace: str, since: str, now: datetime, *, as_json: bool) -> None:
+    """Print the changes in a namespace, or in all without one, the oldest first."""
+    begin = begin_of(since, now)
+    async with open_log(settings) as log:
+        found = await changes(log, namespace, known_kinds())
+    shown = [change for change in found if begin is None or datetime.fromisoformat(change.time) >= begin]
+    for line in (msgspec.json.encode(change).decode() for change in shown) if as_json else table(shown, namespace):
+        say(line, exact=as_json)
+
+
+def begin_of(since: str, now: datetime) -> datetime | None:
+    """The time that `--since` names, as an age (`90s`, `30m`, `2h`, `7d`) or in RFC 3339; None without one."""
+    if not since:
+        return None
+    if (age := _AGO.fullmatch(since)) is not None:
+        return now - min(timedelta(**{_UNITS[age[2]]: int(age[1])}), LONGEST)
+    with wrong_usage():
+        return moment_of(since, f"--since {since!r} is neither an age (30m, 2h, 7d) nor a time (2030-01-31T12:00:00Z)")
+
+
+async def changes(log: EventLog, namespace: str, kinds: Kinds) -> list[Change]:
+    """The changes that the log has, in its order."""
+    noted = Noted()
+    await fold_to_end(log, noted.histories.fold, namespace_filters(namespace))
+    return noted.changes(kinds)
+
+
+def table(shown: Sequence[Change], namespace: str) -> Iterator[str]:
+    """The changes as rows below a heading."""
+    if not shown:
+        yield f"no changes{f' in namespace {namespace}' if namespace else ''}"
+        return
+    rows = [(*COLUMNS, CHANGE), *((*_cells(change, namespace), change.change) for change in shown)]
+    yield from aligned(rows)
+
+
+def _cells(change: Change, namespace: str) -> tuple[str, ...]:
+    where = "" if namespace else f"{change.namespace}/"
+    return str(change.sequence), change.time[:19], f"{where}{change.job}", by_of(change), change.outcome

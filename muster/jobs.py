@@ -1,16 +1,23 @@
-"""Functions of the commands that change a job: find it, patch it, refuse one that is over or suspended."""
+"""Finds, lists and patches jobs in the cluster, for the commands that change one: also joined with their runtimes."""
 
+import asyncio
 from collections.abc import Mapping
-from typing import Any
+from contextlib import aclosing
+from typing import Any, TypeVar
 
 from muster.following import status_of
-from shared.cluster import Cluster
-from shared.cluster.objects import Custom
-from shared.errors import Conflict, Refused
+from shared.cluster import Alive, Blind, Cluster, Resource, Snapshot
+from shared.cluster.objects import Custom, Object
+from shared.errors import Conflict, Refused, Transient
+from shared.frameworks.framework import Framework
+from shared.frameworks.kinds import Kinds
+from shared.frameworks.runtimes import joined, read
+from shared.telling.reading import PATIENCE_SECONDS
 from shared.telling.targets import Asked, Target, chosen
 
 OVER = ("Succeeded", "Failed")
 PAUSED = ("Suspending", "Suspended")
+T = TypeVar("T", bound=Object)
 
 
 async def the_job(cluster: Cluster, asked: Asked, namespace: str, done: str) -> tuple[Target, Custom]:
@@ -110,3 +117,53 @@ async def patched(cluster: Cluster, target: Target, job: Custom, patch: dict[str
         kind = target.resource.kind
         words = f"{kind} {meta.namespace}/{meta.name} was replaced by another one meanwhile"
         raise Refused(words, reason="NotFound") from conflict
+
+
+async def every(cluster: Cluster, kinds: Kinds, namespace: str, selector: str = "") -> list[tuple[Framework, Custom]]:
+    """The jobs of all kinds that the cluster serves, each kind in its first served version."""
+    found: list[tuple[Framework, Custom]] = []
+    for kind in kinds:
+        for version in (kind, *kind.others):
+            listed = await objects(cluster, version.resource, namespace, selector)
+            if listed is not None:
+                found += [(version, each) for each in listed]
+                break
+    return found
+
+
+async def objects(cluster: Cluster, resource: Resource[T], namespace: str, selector: str = "") -> tuple[T, ...] | None:
+    """All objects of a kind in a namespace, or in the whole cluster without one; None if the kind is not served.
+
+    Raises `Refused` without the right to list them, `Transient` if no list comes in time.
+    """
+    what = f"list {resource.plural} in {namespace or 'the whole cluster'}"
+    trouble = "no answer"
+    try:
+        async with (
+            asyncio.timeout(PATIENCE_SECONDS),
+            aclosing(cluster.watch(resource, namespace=namespace, selector=selector)) as watch,
+        ):
+            async for seen in watch:
+                match seen:
+                    case Snapshot(found):
+                        return found
+                    case Blind("NotFound"):
+                        return None
+                    case Blind("Forbidden"):
+                        raise Refused(f"{what}: forbidden; it needs the right to list them", reason="Forbidden")
+                    case Blind(reason):
+                        trouble = reason
+                    case Alive() | _:
+                        continue
+    except TimeoutError as late:
+        raise Transient(f"{what}: {trouble}") from late
+    raise Transient(f"{what}: the client was closed")
+
+
+async def with_runtime(cluster: Cluster, framework: Framework, job: Custom) -> Custom:
+    """The job's resource joined with its runtime as it is now; unchanged for a kind without runtimes."""
+    reference = framework.refers_to(job)
+    if reference is None:
+        return job
+    found = await cluster.get(reference.resource, reference.namespace, reference.name)
+    return joined(job, read(reference.resource, found) if found is not None else None)

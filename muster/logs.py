@@ -9,8 +9,7 @@ import msgspec
 import typer
 
 from muster.following import LOOK_SECONDS, Tell, status_of, warn
-from muster.jobs import OVER, the_job
-from muster.listing import objects
+from muster.jobs import OVER, objects, the_job
 from shared.cluster import Applied, Snapshot
 from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster

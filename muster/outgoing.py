@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from muster.formats import Format
+from muster.terminal import Format
 from shared.errors import Refused
 from shared.eventlog.durable import Delivered, Lost
 from shared.eventlog.subject import Subject, of_type

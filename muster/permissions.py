@@ -1,7 +1,8 @@
-"""The service accounts and roles of the services, made from `shared.installation.permissions`.
+"""The service accounts and roles of the services, and of the readers of `history.muster.dev`.
 
-Pure, except for `python -m muster.permissions`, which writes `deploy/rbac/`, the rules and policies of the Helm chart
-and its users at NATS; `tests/security/` compares them with the calls of the services.
+Made from `shared.installation.permissions`.  Pure, except for `python -m muster.permissions`, which writes
+`deploy/rbac/`, the rules and policies of the Helm chart and its users at NATS; `tests/security/` compares them with the
+calls of the services.
 """
 
 from collections.abc import Iterable
@@ -10,29 +11,71 @@ from typing import Any
 
 import yaml
 
-from muster import aggregation, policies
+from muster import policies
 from muster.nats_users import CONF, NAMESPACE, render_namespace, render_users
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
+from shared.history_api import GROUP, PARTS, PLURAL
 from shared.installation import admission, auditing, requesters
 from shared.installation.permissions import Need, needs, set_up
 from shared.job.events.event import Author
 
+HISTORY_ACCOUNT = "history"
+HISTORY_ROLE = "muster:history"
+VIEW = "muster:view"
+"""The names of the roles; the chart uses other names, so that both can be applied."""
+RBAC = "rbac.authorization.k8s.io"
+
+Document = dict[str, Any]
+
+HISTORY_RULES: list[Document] = [
+    {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]}
+]
+"""The rights of the service: it asks kube-apiserver what a reader may."""
+
+VIEW_RULES: list[Document] = [
+    {"apiGroups": [GROUP], "resources": [PLURAL], "verbs": ["get", "list", "watch"]},
+    {"apiGroups": [GROUP], "resources": [f"{PLURAL}/{part}" for part in PARTS], "verbs": ["get"]},
+]
+"""The rights of who may read the histories of a namespace."""
 HOME = "muster"
 """The namespace of the service accounts."""
 JOBS = "team-a"
 """The one namespace of jobs in `deploy/rbac/namespace/`."""
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 """The pod security level of that namespace, which the image meets; the Kustomize base has the same."""
-RBAC = "rbac.authorization.k8s.io"
 CHART = "deploy/helm/muster/files/rules.yaml"
 POLICIES = "deploy/helm/muster/files/policies.yaml"
 """The paths from the root of the repository."""
 HEADER = "# Written by `python -m muster.permissions`; a change here would be overwritten.\n"
-
-Document = dict[str, Any]
-
 SERVICE_ACCOUNTS: tuple[Author, ...] = ("watcher", "scheduler", "scaler", "status")
+
+
+def history_rights(home: str) -> list[Document]:
+    """The account and role of the service, and the role of its readers, which the cluster adds to `view`."""
+    account_of = [{"kind": "ServiceAccount", "name": HISTORY_ACCOUNT, "namespace": home}]
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": HISTORY_ACCOUNT, "namespace": home}},
+        _rbac("ClusterRole", HISTORY_ROLE, rules=HISTORY_RULES),
+        _rbac("ClusterRoleBinding", HISTORY_ROLE, roleRef=_role("ClusterRole", HISTORY_ROLE), subjects=account_of),
+        _rbac(
+            "RoleBinding",
+            HISTORY_ROLE,
+            namespace="kube-system",
+            roleRef=_role("Role", "extension-apiserver-authentication-reader"),
+            subjects=account_of,
+        ),
+        _rbac("ClusterRole", VIEW, labels={f"{RBAC}/aggregate-to-view": "true"}, rules=VIEW_RULES),
+    ]
+
+
+def _rbac(kind: str, name: str, *, namespace: str = "", labels: Document | None = None, **content: Any) -> Document:
+    metadata = {"name": name} | ({"namespace": namespace} if namespace else {}) | ({"labels": labels} if labels else {})
+    return {"apiVersion": f"{RBAC}/v1", "kind": kind, "metadata": metadata, **content}
+
+
+def _role(kind: str, name: str) -> Document:
+    return {"apiGroup": RBAC, "kind": kind, "name": name}
 
 
 def rules(
@@ -166,7 +209,7 @@ def render(
             kueue=kueue,
         )
     if with_history:
-        files["history"] = aggregation.rights(home)
+        files["history"] = history_rights(home)
     if with_audit:
         files["audit"] = policies.of_audit(home, kinds)
     if with_requesters:
@@ -184,7 +227,7 @@ def of_chart() -> str:
     return HEADER + yaml.dump(
         {
             variant: {
-                "always": _by_service(namespace) | ({} if namespace else {"history": aggregation.RULES}),
+                "always": _by_service(namespace) | ({} if namespace else {"history": HISTORY_RULES}),
                 "takeOver": _by_service(namespace, taking_over=True),
                 "exec": _by_service(namespace, commands=True),
                 "ssh": _by_service(namespace, keys=True),
@@ -192,7 +235,7 @@ def of_chart() -> str:
             | ({} if namespace else {"kueue": _by_service(namespace, kueue=True)})
             for variant, namespace in (("cluster", ""), ("namespace", JOBS))
         }
-        | {"setup": setup_rules(), "view": aggregation.VIEW_RULES},
+        | {"setup": setup_rules(), "view": VIEW_RULES},
         Dumper=_Plain,
         sort_keys=False,
     )

@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from muster.following import condition_of, status_of
-from muster.jobs import PAUSED, value_at, wants_pause
-from muster.listing import objects
+from muster.jobs import PAUSED, objects, value_at, wants_pause
 from shared.cluster import Cluster
 from shared.cluster.objects import Custom
 from shared.errors import Refused, Transient

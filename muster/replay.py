@@ -1,14 +1,41 @@
-"""`muster replay FILE`: fold a saved history again and print the phases; `--verify` is in `verifying.py`."""
+"""`muster replay FILE`: folds a saved history again and prints the phases.
 
+`--verify` compares every history of the log with the status in the API server.  The resources are listed before the
+log is read, so that the log has every head in a resource.
+"""
+
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Literal
 
+import msgspec
 import typer
 
+from muster.asking import open_cluster, open_log
+from muster.jobs import OVER, every
 from muster.terminal import fail, say
-from shared.eventlog import Stored
-from shared.job.fold import Histories
-from shared.telling.saved import event_of
+from services.status.core.documents import canonical, with_head
+from services.status.core.documents import document_of as status_of
+from shared.cluster import Cluster
+from shared.cluster.objects import Custom
+from shared.errors import Refused
+from shared.eventlog import EventLog, Stored
+from shared.frameworks.framework import Framework
+from shared.frameworks.kinds import Kinds
+from shared.job.chain import Head, shown_in
+from shared.job.fold import Histories, History
+from shared.job.naming import NO_UID, JobKey, Uid, namespace_filters
+from shared.job.state import Job
+from shared.process.settings import Settings
+from shared.telling.causes.words import waits_for
+from shared.telling.reading import event_of, fold_to_end
+from shared.telling.shown import called, word_of
+from shared.telling.targets import known_kinds
 from shared.telling.words import one_line
+
+Verdict = Literal["identical", "different", "held", "missing", "absent", "not compared"]
+WRONG: tuple[Verdict, ...] = ("different", "held", "missing")
+"""The verdicts that make `--verify` end with exit code 1."""
 
 
 def from_file(path: Path) -> None:
@@ -44,3 +71,173 @@ def saved(path: Path) -> list[Stored]:
     if not events:
         raise fail(f"{path} is empty; {how}")
     return events
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The result for one job."""
+
+    label: str
+    verdict: Verdict
+    words: str
+
+    def __str__(self) -> str:
+        return f"{self.label}: {self.words}"
+
+
+class Verified(msgspec.Struct, frozen=True):
+    """The results for all jobs."""
+
+    events: int
+    answers: tuple[Answer, ...]
+
+    def count(self, *verdicts: Verdict) -> int:
+        return sum(answer.verdict in verdicts for answer in self.answers)
+
+    @property
+    def summary(self) -> str:
+        """`65 events folded; jobs compared: 1, different: 0`, then the held and missing histories, if any."""
+        compared = self.count("identical", "different")
+        line = f"{self.events} events folded; jobs compared: {compared}, different: {self.count('different')}"
+        more = [f"{verdict}: {found}" for verdict in ("held", "missing") if (found := self.count(verdict))]
+        return ", ".join([line, *more])
+
+
+class _Shown(msgspec.Struct, frozen=True):
+    """A resource, and the log and the head in its status."""
+
+    framework: Framework
+    resource: Custom
+    log: str
+    head: Head | None
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return self.resource.status if isinstance(self.resource.status, dict) else {}
+
+
+class _Then(msgspec.Struct, frozen=True):
+    """A job at the event of its resource's head."""
+
+    job: Job
+    head: Head
+    time: str
+
+
+async def verify(settings: Settings) -> None:
+    """Print a line for each job and a summary.  Exit code 1 if a status differs, or a history is held or missing."""
+    async with open_log(settings) as log, open_cluster(settings) as cluster:
+        verified = await verified_jobs(log, cluster, known_kinds(), settings.namespace)
+    for answer in verified.answers:
+        say(str(answer))
+    typer.echo(verified.summary)
+    if verified.count(*WRONG):
+        raise typer.Exit(1)
+
+
+async def verified_jobs(log: EventLog, cluster: Cluster, kinds: Kinds, namespace: str = "") -> Verified:
+    """Fold every history once; at the event of a resource's head, keep the job; then compare the documents.
+
+    An empty `namespace` is the whole cluster.
+    """
+    shown = await _listed(cluster, kinds, namespace)
+    histories, then, events = Histories(), dict[JobKey, _Then](), 0
+
+    def fold(stored: Stored) -> None:
+        nonlocal events
+        events += 1
+        history = histories.fold(stored)
+        if history is None:
+            return
+        known = shown.get(history.job.key)
+        if known is not None and known.head is not None and known.head.sequence == stored.sequence:
+            then[history.job.key] = _Then(history.job, history.head, history.time)
+
+    await fold_to_end(log, fold, namespace_filters(namespace))
+    identity = await log.identity()
+    found = [
+        *_of_resources(shown, histories, then, identity, kinds),
+        *_of_others((history for history in histories if history.job.key not in shown), kinds),
+    ]
+    return Verified(events, tuple(answer for _, answer in sorted(found, key=lambda each: each[0])))
+
+
+async def _listed(cluster: Cluster, kinds: Kinds, namespace: str) -> dict[JobKey, _Shown]:
+    found = {}
+    for framework, resource in await every(cluster, kinds, namespace):
+        meta = resource.metadata
+        status = resource.status if isinstance(resource.status, dict) else {}
+        found[JobKey(meta.namespace, meta.name, Uid(meta.uid))] = _Shown(framework, resource, *shown_in(status))
+    return found
+
+
+def _of_resources(
+    shown: dict[JobKey, _Shown], histories: Histories, then: dict[JobKey, _Then], identity: str, kinds: Kinds
+) -> Iterator[tuple[JobKey, Answer]]:
+    for key, known in shown.items():
+        history = histories.get(key)
+        if history is None:
+            told = _unknown_to_the_log(known)
+        else:
+            told = _held(history) or _compared(known, history.job, then.get(key), identity, kinds)
+        if told is not None:
+            yield key, Answer(f"{called(known.framework, kinds)} {key}", *told)
+
+
+def _of_others(histories: Iterator[History], kinds: Kinds) -> Iterator[tuple[JobKey, Answer]]:
+    """The results of histories without a resource: a held one counts even if its job was deleted."""
+    for history in histories:
+        job = history.job
+        told = _held(history)
+        if told is None and job.generation and not job.gone and job.key.uid != NO_UID:
+            told = ("absent", "not compared: the API server does not have it")
+            if not kinds.knows(job):
+                told = ("not compared", "not compared, its kind is not known here")
+        if told is not None:
+            yield job.key, Answer(f"{word_of(job, kinds)} {job.key}", *told)
+
+
+def _held(history: History) -> tuple[Verdict, str] | None:
+    """The result for a held history; None if it is not held."""
+    if history.held:
+        return "held", f"HELD: {history.held}"
+    if history.job.integrity.doubt is not None and not history.job.gone:
+        return "held", f"HELD: {history.job.integrity.sentence}"
+    return None
+
+
+def _unknown_to_the_log(known: _Shown) -> tuple[Verdict, str] | None:
+    """The result for a resource without an event in the log: new, of another operator, or with a lost history."""
+    if not known.framework.ours(known.resource):
+        return None
+    phase = known.framework.phase(known.status)
+    if known.head is not None:
+        return "missing", f"MISSING: the resource shows the head {known.head}, and the log has no event of the job"
+    if phase in OVER:
+        return "missing", f"MISSING: the resource is {phase}, and the log has no event of the job"
+    return None
+
+
+def _compared(known: _Shown, job: Job, then: _Then | None, identity: str, kinds: Kinds) -> tuple[Verdict, str] | None:
+    if job.another:
+        return "not compared", "not compared, another operator runs it"
+    if known.head is None:
+        if not job.phase and known.framework.phase(known.status) not in OVER:
+            return None
+        return "different", "DIFFERS: the resource shows no head"
+    if known.log != identity:
+        return "different", f"DIFFERS: the resource shows a head of the log {known.log}, and this one is {identity}"
+    if then is None:
+        return "different", f"DIFFERS: the resource shows the head {known.head}, which is no event of this job"
+    if then.head != known.head:
+        return "different", f"DIFFERS: the resource shows the head {known.head}, the log has {then.head}"
+    try:
+        replayed = canonical(with_head(status_of(then.job, kinds), identity, then.head, then.time))
+    except Refused as refusal:
+        return "different", f"DIFFERS: no status can be made: {refusal}"
+    held = canonical(known.status)
+    if replayed != held:
+        return "different", f"DIFFERS: replayed {replayed.decode()}, the API server holds {held.decode()}"
+    problems = then.job.problems
+    phase = then.job.phase or waits_for(problems) or ("refused" if problems else "not taken on yet")
+    words = f"{phase}; the status replayed up to event {then.head.sequence} is identical ({len(held)} bytes)"
+    return "identical", words

@@ -13,9 +13,9 @@ from typing import NamedTuple, TypeVar
 
 import typer
 
+from muster.asking import CONNECT_SECONDS, open_cluster
 from muster.definitions import Definitions
 from muster.following import WAITED_TOO_LONG
-from muster.reading import CONNECT_SECONDS, open_cluster
 from muster.subscribers import administrators_alone, as_administrator
 from shared.cluster.examination import must_allow
 from shared.cluster.kube import KubeCluster

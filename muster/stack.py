@@ -1,37 +1,45 @@
 """A whole installation on one machine: the NATS server, a cluster, and the four services as processes.
 
 For the demo and the end-to-end tests.  The caller chooses the cluster; an existing one is left as it was found.
+Programs that ended are started again, as a kubelet does, so that a person can kill any of them and watch.
 """
 
 import asyncio
 import os
+import random
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from devcluster.child import Child
+from devcluster.child import Child, ChildError
 from devcluster.cluster import ADMIN as CLUSTER_ADMIN
 from devcluster.start import Devcluster
 from muster import crds, permissions, policies
 from muster.definitions import until_served
-from muster.supervision import Program
+from shared.backoff import Backoff
 from shared.cluster import Resource
 from shared.cluster.kinds import DEFINITIONS as CRDS
 from shared.cluster.kube import KubeCluster
 from shared.cluster.objects import Custom
-from shared.errors import Refused
+from shared.errors import Refused, Trouble
 from shared.eventlog.account import ADMIN, READER
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
 from shared.installation.plugins import kinds
 
+LOOK_SECONDS = 0.5
+"""Seconds between two checks of a running program."""
+
+FIRST_PAUSE_SECONDS = 1.0
+LONGEST_PAUSE_SECONDS = 30.0
+"""The bounds of the pause after a restart: a program that fails at each start must not use up a core."""
 SERVICES = permissions.SERVICE_ACCOUNTS
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"
 IMAGES = {"muster-digits": DIGITS}
-
 _RBAC = "rbac.authorization.k8s.io"
 APPLIED: Mapping[str, Resource[Custom]] = {
     "CustomResourceDefinition": CRDS,
@@ -45,6 +53,49 @@ APPLIED: Mapping[str, Resource[Custom]] = {
     policies.BINDING: policies.BINDINGS,
 }
 """The resources of an installation's objects, by kind."""
+
+
+class Program(Protocol):
+    """A process that can be restarted."""
+
+    name: str
+    log: Path
+
+    @property
+    def running(self) -> bool: ...
+
+    async def restart(self) -> None:
+        """End the process and start it again.  Raises `ChildError` or `Trouble` if it does not serve then."""
+
+
+@asynccontextmanager
+async def supervised(programs: Sequence[Program], say: Callable[[str], None]) -> AsyncIterator[None]:
+    """While the context lasts, restart each program that ended, with a line about it."""
+    tasks = [asyncio.create_task(_keep(program, say)) for program in programs]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _keep(program: Program, say: Callable[[str], None]) -> None:
+    backoff = Backoff(
+        first=FIRST_PAUSE_SECONDS, longest=LONGEST_PAUSE_SECONDS, clock=time.monotonic, random=random.random
+    )
+    while True:
+        if program.running:
+            await asyncio.sleep(LOOK_SECONDS)
+            continue
+        say(f"{program.name} ended; starting it again, its log is {program.log}")
+        try:
+            await program.restart()
+        except (ChildError, Trouble) as error:
+            say(f"{program.name} does not start: {error}")
+        else:
+            say(f"{program.name} runs again")
+        await asyncio.sleep(backoff.next())
 
 
 class Host(Protocol):

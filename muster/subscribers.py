@@ -11,7 +11,7 @@ from pathlib import Path
 
 import typer
 
-from muster.reading import CONNECT_SECONDS, open_log
+from muster.asking import CONNECT_SECONDS, open_log
 from shared.errors import Refused
 from shared.eventlog.account import ADMIN, STREAM, Copy
 from shared.eventlog.server import changed_users, local

@@ -1,4 +1,7 @@
-"""Prints what others wrote: a control character in it never reaches a terminal, which would act on it."""
+"""Prints what others wrote: a control character in it never reaches a terminal, which would act on it.
+
+With the formats that commands print and send.
+"""
 
 import os
 import re
@@ -6,6 +9,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 
 import typer
 
@@ -51,3 +55,20 @@ def wrong_usage() -> Iterator[None]:
 def harmless(text: str) -> str:
     """The text with escapes in the place of control characters; JSON stays JSON of the same meaning."""
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+class Output(StrEnum):
+    """The formats of `muster get`."""
+
+    table = "table"
+    wide = "wide"
+    json = "json"
+    yaml = "yaml"
+
+
+class Format(StrEnum):
+    """The forms of a request of `muster forward`."""
+
+    binary = "binary"
+    structured = "structured"
+    slack = "slack"

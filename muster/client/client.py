@@ -16,18 +16,13 @@ import msgspec
 import yaml
 from pydantic import ValidationError
 
-from muster.asking import ask, by_cluster
+from muster.asking import answer, ask, by_cluster, open_cluster, open_log, report_by_log
 from muster.client.models import Cause, Event, Job, Report
 from muster.following import LOOK_SECONDS, Answer, Change, condition_of, follow, status_of
 from muster.history import known_by_cluster, known_by_log
-from muster.jobs import OVER, the_job
-from muster.listing import every
+from muster.jobs import OVER, every, the_job
 from muster.logs import Line, lines
-from muster.questions import answer, report_by_log
-from muster.reading import open_cluster, open_log
-from muster.restart import ask_to_restart
-from muster.scale import ask_for
-from muster.suspend import ask_to_resume, ask_to_suspend
+from muster.steering import ask_for, ask_to_restart, ask_to_resume, ask_to_suspend
 from shared.cluster.kube import KubeCluster
 from shared.errors import Refused, Transient
 from shared.eventlog import Stored
@@ -38,8 +33,8 @@ from shared.history_api import Question
 from shared.job.milestones import MILESTONES
 from shared.job.state import Phase
 from shared.process.settings import Settings, complaint
-from shared.telling.kinds import called, known_kinds
-from shared.telling.targets import Target, parse_target
+from shared.telling.shown import called
+from shared.telling.targets import Target, known_kinds, parse_target
 
 TIMEOUT_SECONDS = 600.0
 """Seconds that a method waits without a `timeout`: longer than the end of pods or the pull of images takes."""

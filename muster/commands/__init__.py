@@ -9,12 +9,9 @@ import typer
 from typer.main import get_command
 
 from muster.commands.arguments import of_cluster
-from muster.commands.installing import audit_policy, crds, doctor, rbac, run, setup
-from muster.commands.looking import audit, get, history, logs, replay, report, schema, why
-from muster.commands.sending import forward
-from muster.commands.steering import restart, resume, scale, suspend
-from muster.commands.subscribing import subscriber
-from muster.commands.trying import demo
+from muster.commands.installing import audit_policy, crds, demo, doctor, rbac, run, setup
+from muster.commands.jobs import audit, get, history, logs, replay, report, restart, resume, scale, schema, suspend, why
+from muster.commands.sending import forward, subscriber
 from muster.terminal import say
 
 COMMANDS = (

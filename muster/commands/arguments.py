@@ -1,16 +1,16 @@
-"""Arguments that several commands take, and the settings of the environment."""
+"""Arguments that several commands take, their completion in a shell, and the settings of the environment."""
 
+import asyncio
 import functools
 import inspect
 import os
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from muster.commands.completing import job_names
 from muster.terminal import fail
 from shared.errors import Refused
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 TIMEOUT_SECONDS = 600
 """Seconds that a command waits without `--timeout`: longer than the end of pods or the pull of images takes."""
+PATIENCE_SECONDS = 2.0
+"""How long a person waits for a completion; without an answer by then there is none."""
 
 
 def settings() -> "Settings":
@@ -98,14 +100,53 @@ def of_cluster(command: Callable[..., None]) -> Callable[..., None]:
 
 def on_cluster(work: "Callable[[KubeCluster], Awaitable[None]]") -> None:
     """Run `work` with the cluster of kubectl's current context."""
-    from muster.reading import open_cluster
-    from muster.reading import run as running
+    from muster.asking import open_cluster
+    from muster.asking import run as running
 
     async def connected() -> None:
         async with open_cluster(settings()) as cluster:
             await work(cluster)
 
     running(connected)
+
+
+def job_names(context: typer.Context, incomplete: str) -> list[str]:
+    """What may be meant: `trainingjob/resnet` and the like, and names alone once one is begun."""
+    found: list[tuple[str, str]] = []
+    # No line of an error may come between a person and the prompt.
+    with suppress(Exception, SystemExit):
+        namespace = str(context.params.get("namespace") or "")
+        found = asyncio.run(asyncio.wait_for(_jobs(settings(), namespace), PATIENCE_SECONDS))
+    return sorted({word for kind, name in found for word in _words(kind, name, incomplete)})
+
+
+def _words(kind: str, name: str, incomplete: str) -> Iterator[str]:
+    if incomplete and name.startswith(incomplete):
+        yield name
+    if f"{kind}/{name}".startswith(incomplete):
+        yield f"{kind}/{name}"
+
+
+async def _jobs(settings: "Settings", namespace: str) -> list[tuple[str, str]]:
+    """The kind, as commands call it, and the name of each job; a kind that cannot be listed is left out."""
+    from muster.asking import open_cluster
+    from muster.jobs import objects
+    from shared.cluster.access import current_namespace
+    from shared.telling.shown import called
+    from shared.telling.targets import known_kinds
+
+    kinds = known_kinds()
+    where = namespace or current_namespace(settings.kubeconfig, settings.context)
+    async with open_cluster(settings) as cluster:
+        lists = await asyncio.gather(
+            *(objects(cluster, kind.resource.by_metadata, where) for kind in kinds), return_exceptions=True
+        )
+    return [
+        (called(kind, kinds), job.metadata.name)
+        for kind, listed in zip(kinds, lists, strict=True)
+        if isinstance(listed, tuple)
+        for job in listed
+    ]
 
 
 Namespace = Annotated[

@@ -1,12 +1,14 @@
-"""The commands for administrators: install, run and examine Muster."""
+"""The commands for administrators: install, run and examine Muster; and `muster demo`, for a first look."""
 
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from muster.commands.arguments import settings, wrong_usage
+from muster.terminal import fail
 
 
 class Nats(StrEnum):
@@ -24,7 +26,7 @@ def run(
 ) -> None:
     """Run the whole operator, all four services, in this process."""
 
-    from muster.reading import run as running
+    from muster.asking import run as running
     from muster.run import run_all
     from shared.process.main import until_stopped
 
@@ -83,7 +85,7 @@ def setup(
     It needs an administrator's NATS credentials, and the right to make definitions.  It is safe to repeat: streams
     never shrink, and the definitions of a newer release stay.
     """
-    from muster.reading import run as running
+    from muster.asking import run as running
     from muster.setup import Wish, set_up
     from muster.subscribers import sizes_of
 
@@ -203,9 +205,71 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="one JSON document")] = False,
 ) -> None:
     """Examine an installation from outside: versions, definitions, rights, log, services, jobs, clocks."""
+    from muster.asking import run as running
     from muster.doctor.command import examine
     from muster.doctor.findings import Wishes, home
-    from muster.reading import run as running
 
     known, wishes = settings(), Wishes(installed_in or home(), release, timeout)
     running(lambda: examine(known, wishes, as_json=as_json))
+
+
+if TYPE_CHECKING:
+    from muster.stack import Host
+
+
+class ClusterKind(StrEnum):
+    """The cluster that the demo runs on."""
+
+    embedded = "embedded"
+    real = "real"
+    k3s = "k3s"
+    current = "current"
+
+
+def hosts(kind: ClusterKind) -> "Callable[..., Host]":
+    """The class of a cluster of this kind."""
+    match kind:
+        case ClusterKind.embedded:
+            from devcluster.start import Devcluster
+
+            return Devcluster
+        case ClusterKind.real:
+            from devcluster.controlplane import ControlPlane
+
+            return ControlPlane
+        case ClusterKind.k3s:
+            from muster.borrowed import K3sCluster
+
+            return K3sCluster
+        case ClusterKind.current:
+            from muster.borrowed import BorrowedCluster
+
+            return BorrowedCluster
+
+
+def demo(
+    keep: Annotated[bool, typer.Option("--keep", help="leave everything running until Ctrl-C")] = False,
+    cluster: Annotated[
+        ClusterKind,
+        typer.Option(
+            help="the cluster: the embedded one; the real control plane, which needs `make binaries`; K3s, which needs "
+            "Docker; or the cluster that kubectl uses here, which is left as it was found"
+        ),
+    ] = ClusterKind.embedded,
+    image: Annotated[
+        str | None,
+        typer.Option(help="the pods' image in the current cluster, built from examples/digits/Containerfile"),
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="folder for all state; a temporary one without it")] = None,
+) -> None:
+    """Train a model elastically on this machine: 2 workers, then 4, then 3; then replay its history."""
+    try:
+        from muster.demo import main
+
+        host = hosts(cluster)
+    except ModuleNotFoundError as missing:
+        # Muster's image does not include the demo.
+        raise fail(
+            f"the demo is not part of this installation ({missing.name}): run `make demo` in a checkout"
+        ) from missing
+    raise typer.Exit(main(data, host, keep=keep, image=image))

@@ -1,4 +1,4 @@
-"""The command that sends events to programs without NATS."""
+"""The commands about programs that read events: `muster forward` sends them, `muster subscriber` lets them in."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,9 +6,19 @@ from typing import Annotated
 import typer
 
 from muster.commands.arguments import settings, wrong_usage
-from muster.formats import Format
+from muster.terminal import Format
 
 LONGEST_SECONDS = 300.0
+subscriber = typer.Typer(
+    help="Add, list and remove readers of one namespace's events.  "
+    "It needs an administrator's NATS credentials, or --data.",
+    no_args_is_help=True,
+)
+Which = Annotated[str, typer.Argument(metavar="NAMESPACE", help="whose events it reads")]
+Data = Annotated[
+    Path | None,
+    typer.Option(help="the folder of a server that `muster run` or `muster demo` runs here; NATS_URL's without it"),
+]
 
 
 def forward(
@@ -59,10 +69,10 @@ def forward(
     """
     from yarl import URL
 
+    from muster.asking import run as running
     from muster.forward import Wish
     from muster.forward import forward as send
     from muster.outgoing import PHASES, filters_of
-    from muster.reading import run as running
     from muster.schemas import KINDS
     from shared.telling.targets import must_be_names
 
@@ -98,3 +108,42 @@ def forward(
         timeout=timeout,
     )
     running(lambda: send(settings(), wish))
+
+
+@subscriber.command("add")
+def add(
+    namespace: Which,
+    size: Annotated[
+        int, typer.Option(min=2**20, metavar="BYTES", help="of the copy of its events; the oldest leave it when full")
+    ] = 2**28,
+    data: Data = None,
+) -> None:
+    """Make a copy of a namespace's events and its user, or another size; print how to connect.
+
+    It is safe to repeat.  At a server of your own, add the account first (docs/events.md).
+    """
+    from muster.asking import run as running
+    from muster.subscribers import add as adding
+
+    running(lambda: adding(settings(), data, namespace, size))
+
+
+@subscriber.command("list")
+def show(data: Data = None) -> None:
+    """Print each copy's user, how much it has, and the number of its consumers."""
+    from muster.asking import run as running
+    from muster.subscribers import show as showing
+
+    running(lambda: showing(settings(), data))
+
+
+@subscriber.command("remove")
+def remove(namespace: Which, data: Data = None) -> None:
+    """Remove a namespace's copy with its consumers, and with --data its user.
+
+    At a server of your own, take the account out afterwards.
+    """
+    from muster.asking import run as running
+    from muster.subscribers import remove as removing
+
+    running(lambda: removing(settings(), data, namespace))

@@ -9,13 +9,13 @@ from urllib.parse import quote
 
 import msgspec
 
+from muster.asking import open_cluster
 from muster.crds import manifests
 from muster.doctor import definitions, policies, rights, servers, services
 from muster.doctor.findings import Finding, Wishes, part, troubled
 from muster.doctor.rights import Account
 from muster.doctor.services import Pod
 from muster.policies import BINDINGS, POLICIES
-from muster.reading import open_cluster
 from shared.cluster import Resource
 from shared.cluster.decoding import read_answer
 from shared.cluster.examination import Review, Right

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 
 from cryptography import x509
 
+from muster.asking import open_log
 from muster.doctor import log as of_log
 from muster.doctor import servers, services
 from muster.doctor.findings import Finding, Wishes, ok, part, unknown
-from muster.reading import open_log
 from shared.errors import Refused, Trouble
 from shared.eventlog import inspection
 from shared.eventlog.account import STREAM

@@ -19,11 +19,9 @@ from shared.frameworks.kinds import Kinds
 from shared.history_api import Question, words_of
 from shared.job.fold import Histories
 from shared.job.naming import JobKey, namespace_filters
-from shared.telling.events import of_history, state_after, until, up_to
-from shared.telling.reading import fold_to_end, found_subjects
+from shared.telling.reading import fold_to_end, found_subjects, line_of, of_history, state_after, until, up_to
 from shared.telling.report import reported
 from shared.telling.report import told as told_report
-from shared.telling.saved import line_of
 from shared.telling.shown import Shown, listed
 from shared.telling.targets import Asked, find, must_be_names, parse_target, subjects_of
 from shared.telling.why import answered

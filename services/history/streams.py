@@ -18,8 +18,7 @@ from shared.eventlog import EventLog
 from shared.history_api import Question
 from shared.job.fold import History
 from shared.job.naming import NO_UID, JobKey, Uid, history_filters
-from shared.telling.events import of_history
-from shared.telling.saved import line_of
+from shared.telling.reading import line_of, of_history
 from shared.telling.shown import Shown
 from shared.telling.targets import find, must_be_names
 

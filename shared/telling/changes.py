@@ -16,8 +16,8 @@ from shared.job.spec import waits_for_turn
 from shared.job.state import Job
 from shared.job.views import Actor
 from shared.telling.causes import words
-from shared.telling.causes.people import People, Person, names
-from shared.telling.kinds import word_of
+from shared.telling.causes.links import People, Person, names
+from shared.telling.shown import word_of
 
 UNKNOWN = "unknown"
 """In the place of clients that cannot be told for certain."""

@@ -12,17 +12,22 @@ from shared.errors import Refused
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
 from shared.frameworks.scale_requests import REQUESTS
+from shared.installation import plugins
 from shared.job.fold import Histories, History
 from shared.job.naming import NO_UID, JobKey, Uid, history_filters, namespace_filters
 from shared.job.state import Job
-from shared.telling.kinds import called, known_kinds, words_of
+from shared.telling.shown import called, words_of
 
 NAME_CHARACTERS = frozenset(string.ascii_letters + string.digits + "-.")
 ANY_UID = "*"
 """Matches any uid in a NATS filter."""
-
 ANY_JOB = "job"
 """`job/NAME` is a job of any kind, as a NAME without a kind."""
+
+
+def known_kinds() -> Kinds:
+    """The built-in kinds, and those of installed packages."""
+    return plugins.kinds()
 
 
 class Target(msgspec.Struct, frozen=True):

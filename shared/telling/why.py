@@ -29,14 +29,12 @@ from shared.telling.causes.chains import (
     slot_of,
     slot_state,
 )
-from shared.telling.causes.link import Link
-from shared.telling.causes.people import People
+from shared.telling.causes.links import Link, People
 from shared.telling.causes.walk import Causes
 from shared.telling.causes.words import of_at_most, waits_for
-from shared.telling.events import of_history
-from shared.telling.kinds import known_kinds
-from shared.telling.summary import Summary, summary
-from shared.telling.targets import Asked, Target, find
+from shared.telling.reading import of_history
+from shared.telling.shown import Summary, summary
+from shared.telling.targets import Asked, Target, find, known_kinds
 
 
 def answered(

@@ -11,8 +11,9 @@ import yaml
 from cryptography.x509 import DNSName, SubjectAlternativeName, load_pem_x509_certificate
 from typer.testing import CliRunner
 
-from muster import aggregation, permissions, policies
+from muster import permissions, policies
 from muster.commands import application
+from muster.permissions import HISTORY_ROLE, VIEW, history_rights
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.queueing import GROUP
 from shared.installation import auditing
@@ -66,9 +67,12 @@ def test_the_history_service_is_there_when_it_is_asked_for() -> None:
     assert service["spec"]["selector"].items() <= labels.items()
     [role] = of_kind("ClusterRole", "everything", "training-history")
     [view] = of_kind("ClusterRole", "everything", "training-view")
-    table = {each["metadata"]["name"]: each for each in aggregation.rights("muster") if each["kind"] == "ClusterRole"}
-    assert (role["rules"], view["rules"]) == (table[aggregation.ROLE]["rules"], table[aggregation.VIEW]["rules"])
-    assert table[aggregation.VIEW]["metadata"]["labels"].items() <= view["metadata"]["labels"].items()
+    table = {each["metadata"]["name"]: each for each in history_rights("muster") if each["kind"] == "ClusterRole"}
+    assert (role["rules"], view["rules"]) == (
+        table[HISTORY_ROLE]["rules"],
+        table[VIEW]["rules"],
+    )
+    assert table[VIEW]["metadata"]["labels"].items() <= view["metadata"]["labels"].items()
 
 
 def test_the_audit_service_has_a_token_a_certificate_and_no_right_in_the_cluster() -> None:

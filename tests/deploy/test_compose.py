@@ -20,9 +20,9 @@ from devcluster import binaries
 from devcluster.child import Child
 from devcluster.cluster import ADMIN as CLUSTER_ADMIN
 from devcluster.controlplane import ControlPlane
+from muster.borrowed import K3S
 from muster.doctor import servers
 from muster.doctor.servers import TRIED_KUBERNETES
-from muster.k3s import K3S
 from muster.stack import SERVICES
 from shared.eventlog import api
 from shared.eventlog.account import STREAM, SUBSCRIBER, USERS, Copy

@@ -27,7 +27,7 @@ from shared.job.fold import History
 from shared.job.naming import JobKey, key_of
 from shared.job.steps import Record, Step
 from shared.job.timing import next_due
-from shared.telling.saved import event_of
+from shared.telling.reading import event_of
 from tests.determinism.spelling import Spelling
 from tests.kit.histories import kinds_of
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from shared.eventlog import Stored
-from shared.telling.saved import event_of
+from shared.telling.reading import event_of
 from tests.determinism.fold import prefixes
 from tests.determinism.processes import ROOT, SEEDS, Process, compare, whole
 from tests.histories.recorded import recordings

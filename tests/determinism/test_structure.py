@@ -151,7 +151,7 @@ TIES = {
         "shared/telling/causes/chains.py",
         "sorted by lambda link: -link.sequence",
     ): "links go from the last state back",
-    ("shared/telling/causes/link.py", "max by lambda link: link.sequence"): "the last one given",
+    ("shared/telling/causes/links.py", "max by lambda link: link.sequence"): "the last one given",
     (
         "services/scaler/core/scale.py",
         "sorted by lambda slot: slot.index",
@@ -188,7 +188,7 @@ def test_every_comparison_by_a_key_says_why_it_has_one_outcome():
 
 
 HANDED_ON = {
-    ("shared/telling/summary.py", "Summary"): "what it gets are numbers of pods",
+    ("shared/telling/shown.py", "Summary"): "what it gets are numbers of pods",
     ("services/watcher/core/heads.py", "spans"): "it sorts what it gets",
     ("services/watcher/core/takeover.py", "spans"): "it sorts what it gets",
     ("shared/frameworks/replicated.py", "self._role"): "it takes a frozenset, and is read as all others",

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from muster.verifying import WRONG, verified_jobs
+from muster.replay import WRONG, verified_jobs
 from shared.cluster import Resource
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.pytorchjob import PYTORCHJOB

@@ -9,7 +9,7 @@ import msgspec
 import yaml
 
 from shared.eventlog import Entry, wire
-from shared.telling.saved import line_of
+from shared.telling.reading import line_of
 from tests.audit.conftest import a_list, an_event
 from tests.frameworks import documents
 from tests.frameworks.full import FULL_IN, FULL_JOB, FULL_OUT

@@ -38,7 +38,7 @@ from shared.job.naming import subject_of
 from shared.process.serving import reports_in
 from shared.process.settings import Settings, complaint
 from shared.release import is_older, this_release
-from shared.telling.saved import event_of, line_of
+from shared.telling.reading import event_of, line_of
 from shared.telling.targets import parse_target
 from shared.untrusted import MALFORMED
 from tests.kit.histories import KEY

@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 
 from devcluster.cluster import ADMIN as CLUSTER_ADMIN
+from muster.replay import WRONG, verified_jobs
 from muster.stack import SERVICES
-from muster.verifying import WRONG, verified_jobs
 from shared.eventlog import Stored
 from shared.eventlog.account import READER
-from shared.telling.kinds import known_kinds
 from shared.telling.reading import everything
+from shared.telling.targets import known_kinds
 from tests.bench.real.client import Client
 from tests.ha import oracles
 from tests.ha.lives import Life, Lives

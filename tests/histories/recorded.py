@@ -28,7 +28,7 @@ from shared.eventlog.subject import Subject
 from shared.job.fold import History
 from shared.job.naming import key_of
 from shared.job.steps import Step
-from shared.telling.saved import event_of
+from shared.telling.reading import event_of
 from tests.kit.histories import VERSIONS, kinds_of, observed
 
 FOLDER = Path(__file__).parent

@@ -17,7 +17,7 @@ from devcluster.binaries import kubectl
 from devcluster.certificates import make_server
 from devcluster.cluster import DevelopmentCluster
 from devcluster.start import Devcluster
-from muster import aggregation
+from muster import permissions
 from services.history.__main__ import serving
 from shared.eventlog import Entry, EventLog
 from shared.eventlog.account import ADMIN, HISTORY
@@ -172,7 +172,7 @@ async def a_site(cluster: DevelopmentCluster, folder: Path) -> AsyncIterator[Sit
         spaces = [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in (HOME, "team-a", "team-b")
         ]
-        await site.apply(*spaces, *aggregation.rights(HOME))
+        await site.apply(*spaces, *permissions.history_rights(HOME))
         try:
             await site.start()
             await site.apply(*the_api(site.authority, site.port))

@@ -8,11 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from muster.formats import Output
-from muster.get import texts
+from muster.asking import answer, report_by_log
+from muster.get import Wish, texts
 from muster.history import Part, known_by_log, lines
-from muster.questions import answer, report_by_log
-from muster.rows import Wish
+from muster.terminal import Output
 from services.history import answers
 from services.history.answers import Answer, Answers, Busy
 from shared.errors import Refused, Transient
@@ -20,9 +19,8 @@ from shared.eventlog import EventLog
 from shared.history_api import Question, with_query
 from shared.job.events.status import JobFailed
 from shared.job.events.watcher import JobGone
-from shared.telling.kinds import known_kinds
 from shared.telling.report import told as told_report
-from shared.telling.targets import parse_target
+from shared.telling.targets import known_kinds, parse_target
 from tests.kit.builders import a_running_job, scaling_out
 from tests.memory.eventlog import MemoryEventLog
 from tests.muster.test_get import Log

@@ -16,8 +16,8 @@ from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
 from shared.process.kept_connection import KeptConnection
 from shared.process.settings import Settings
-from shared.telling.kinds import known_kinds
 from shared.telling.reading import fold_to_end
+from shared.telling.targets import known_kinds
 from tests.history.conftest import record
 from tests.kit.builders import a_running_job
 from tests.kit.nats import connected

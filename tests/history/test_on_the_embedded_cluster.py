@@ -10,7 +10,7 @@ import pytest
 
 from devcluster.binaries import kubectl
 from devcluster.certificates import make_server
-from services.history import answers, sending
+from services.history import answers, server
 from services.history.__main__ import serving
 from services.history.access import Access
 from shared.errors import Refused
@@ -253,7 +253,7 @@ async def test_a_stream_ends_with_the_service_and_with_its_time(site: Site):
 
 
 async def test_a_watch_has_bookmarks_and_ends_when_its_right_is_taken_away(site: Site, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sending, "TEND_SECONDS", 0.1)
+    monkeypatch.setattr(server, "TEND_SECONDS", 0.1)
     allowed = True
 
     async def allows(*_: object) -> bool:
@@ -271,7 +271,7 @@ async def test_a_watch_has_bookmarks_and_ends_when_its_right_is_taken_away(site:
 
 
 async def test_a_reader_that_takes_nothing_is_cut_off(site: Site, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sending, "SLOW_SECONDS", 0.5)
+    monkeypatch.setattr(server, "SLOW_SECONDS", 0.5)
     port = free_port()
     async with serving(site.settings(health_port=port)) as listening, connected(site.nats, ADMIN) as eventlog:
         trust = ssl.create_default_context(cadata=site.authority.decode())

@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from services.history.openapi import FIELDS, document
+from services.history.documents import FIELDS, described
 from shared.telling.shown import Shown
 
 V3 = "/openapi/v3/apis/history.muster.dev/v1"
 
 
 def found(path: str) -> dict[str, Any]:
-    known = document(path)
+    known = described(path)
     assert known is not None
     return known
 
@@ -22,8 +22,8 @@ def found(path: str) -> dict[str, Any]:
 def test_the_index_names_the_document_of_the_version():
     ((path, where),) = found("/openapi/v3")["paths"].items()
     assert (path, where["serverRelativeURL"]) == ("apis/history.muster.dev/v1", V3)
-    assert document("/openapi/v3/apis/other.dev/v1") is None
-    assert document("/apis") is None
+    assert described("/openapi/v3/apis/other.dev/v1") is None
+    assert described("/apis") is None
 
 
 @pytest.mark.parametrize("path", [V3, "/openapi/v2"])

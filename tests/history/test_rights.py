@@ -3,7 +3,7 @@
 import yaml
 from typer.testing import CliRunner
 
-from muster import aggregation
+from muster import permissions
 from muster.commands import application
 from shared.history_api import GROUP, PARTS, PLURAL
 
@@ -16,11 +16,11 @@ def printed(*words: str) -> list[dict[str, object]]:
 
 def test_the_rights_are_printed_when_they_are_asked_for():
     assert not any("history" in str(document["metadata"]) for document in printed())
-    assert [each for each in printed("--history") if each not in printed()] == aggregation.rights("muster")
+    assert [each for each in printed("--history") if each not in printed()] == permissions.history_rights("muster")
 
 
 def test_the_service_may_ask_for_rights_and_nothing_else():
-    assert aggregation.RULES == [
+    assert permissions.HISTORY_RULES == [
         {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]}
     ]
 
@@ -28,7 +28,7 @@ def test_the_service_may_ask_for_rights_and_nothing_else():
 def test_who_may_view_a_namespace_may_read_every_part_of_a_history_and_change_none():
     allowed = {
         (group, resource, verb)
-        for rule in aggregation.VIEW_RULES
+        for rule in permissions.VIEW_RULES
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]

@@ -8,8 +8,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from services.history import sending
-from services.history.sending import Sending
+from services.history import server
+from services.history.server import Sending
 from shared.history_api import Question
 
 WATCH = Question("team-a", watch=True, bookmarks=True)
@@ -21,7 +21,7 @@ async def silence() -> AsyncGenerator[bytes, None]:
 
 
 async def test_a_bookmark_waits_until_it_promises_something(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sending, "TEND_SECONDS", 0.05)
+    monkeypatch.setattr(server, "TEND_SECONDS", 0.05)
     streams: list[Sending] = []
 
     async def allowed() -> bool:

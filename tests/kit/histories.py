@@ -14,7 +14,7 @@ from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent
 from shared.job.events.event import Decided, EffectRefused
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid, subject_of
-from shared.telling.saved import line_of
+from shared.telling.reading import line_of
 
 SCHEDULERS = ("CreatePod", "CreateService", "CreateSecret")
 """Effects of the scheduler that may be refused."""

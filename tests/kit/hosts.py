@@ -7,7 +7,7 @@ import pytest
 
 from devcluster.realnode import RealCluster, obstacle
 from devcluster.start import Devcluster
-from muster.k3s import K3sCluster, docker_engine
+from muster.borrowed import K3sCluster, docker_engine
 from muster.stack import Host
 from shared.errors import Refused
 from tests.kit.controlplane import require_control_plane

@@ -23,8 +23,7 @@ from shared.eventlog.account import READER
 from shared.eventlog.server import NatsServer
 from shared.job.events.catalog import AnyEvent
 from shared.job.fold import Histories, History
-from shared.telling.reading import everything
-from shared.telling.saved import event_of, line_of
+from shared.telling.reading import event_of, everything, line_of
 from tests.kit.histories import write
 from tests.kit.nats import connected
 from tests.memory.eventlog import MemoryJournal

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 import typer
 
-from muster.audit import begin_of, changes, table
+from muster.history import begin_of, changes, table
 from shared.frameworks.kinds import BUILT_IN
 from shared.job.events.event import EventDisowned
 from shared.job.events.scaler import ScaleRejected

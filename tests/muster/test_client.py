@@ -169,7 +169,7 @@ async def test_a_cluster_without_the_history_service_says_what_to_do(client: Cli
 
 
 async def test_a_log_that_is_away_is_told_in_one_line(site: Site, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("muster.reading.CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr("muster.asking.CONNECT_SECONDS", 0.2)
     address = f"nats://127.0.0.1:{free_port()}"
     async with muster.client.connect(kubeconfig=site.kubeconfig, nats_url=address) as client:
         for call in (client.history, client.why, client.report):

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import typer
 
+from muster.asking import told
 from muster.following import PATIENCE_SECONDS as QUIET_SECONDS
 from muster.following import WATCHED_SECONDS, Change, between_looks, carried_out
-from muster.reading import told
 from shared.cluster import Cluster
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS

@@ -9,9 +9,8 @@ import msgspec
 import pytest
 import yaml
 
-from muster.formats import Output
-from muster.get import texts
-from muster.rows import Wish, age
+from muster.get import Wish, age, texts
+from muster.terminal import Output
 from shared.errors import Refused
 from shared.eventlog import Stored
 from shared.frameworks.kinds import BUILT_IN, Kinds

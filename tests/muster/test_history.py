@@ -16,8 +16,7 @@ from shared.eventlog import Stored
 from shared.job.events.watcher import JobGone
 from shared.job.fold import History
 from shared.job.naming import Slot, history_filters
-from shared.telling.events import as_json_text, until
-from shared.telling.reading import found_subjects
+from shared.telling.reading import as_json_text, found_subjects, until
 from shared.telling.targets import parse_target
 from tests.kit.builders import a_running_job, exited, pods, scaling_out, worker
 from tests.kit.histories import KEY, a_history, stored

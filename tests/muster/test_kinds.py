@@ -7,12 +7,10 @@ from typing import Any
 import pytest
 import typer
 
+from muster.asking import told
 from muster.crds import manifests
-from muster.reading import told
-from muster.restart import restart
-from muster.scale import to
-from muster.suspend import resume, suspend
-from muster.verifying import verified_jobs
+from muster.replay import verified_jobs
+from muster.steering import restart, resume, suspend, to
 from services.status.core.documents import document_of, with_head
 from shared.cluster import Resource
 from shared.cluster.objects import Custom

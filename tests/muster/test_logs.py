@@ -10,8 +10,8 @@ import typer
 from devcluster.cluster import ADMIN
 from devcluster.start import Devcluster
 from muster import crds
+from muster.asking import told
 from muster.logs import Seen, logs
-from muster.reading import told
 from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster
 from shared.frameworks.training_job import TRAININGJOBS

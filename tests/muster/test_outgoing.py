@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from cloudevents.core.bindings.http import HTTPMessage, from_http_event
 
-from muster.formats import Format
 from muster.outgoing import filters_of, line, request_of, request_of_loss, secret_of, signature, verdict, wait_of
+from muster.terminal import Format
 from shared.errors import Refused
 from shared.eventlog import Stored
 from shared.eventlog.durable import Delivered, Lost

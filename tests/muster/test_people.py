@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from muster.audit import changes, table
+from muster.history import changes, table
 from shared.frameworks.kinds import BUILT_IN
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import ChangeAttributed
@@ -12,7 +12,7 @@ from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
 from shared.job.spec import ScaleSpec
 from shared.job.views import Actor
-from shared.telling.causes.people import People, Person
+from shared.telling.causes.links import People, Person
 from shared.telling.report import reported
 from shared.telling.report import told as report_lines
 from shared.telling.why import caused, explained, told

@@ -8,7 +8,7 @@ import pytest
 
 from muster import crds
 from muster.queues import of_workload, waits, without_workload, workload_of
-from muster.suspend import resume, suspend
+from muster.steering import resume, suspend
 from shared.cluster.objects import Custom, CustomMetadata
 from shared.frameworks.queueing import JOB_UID, QUEUE, WORKLOADS
 from shared.frameworks.training_job import TRAININGJOBS

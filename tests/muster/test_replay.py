@@ -9,7 +9,7 @@ import typer
 
 from muster.replay import from_file, saved
 from shared.eventlog import Stored
-from shared.telling.saved import event_of, line_of
+from shared.telling.reading import event_of, line_of
 from tests.kit.builders import a_running_job
 from tests.kit.histories import a_history, stored
 

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from muster.questions import report_by_log
+from muster.asking import report_by_log
 from shared.errors import Refused
 from shared.frameworks.kinds import BUILT_IN
 from shared.job.events.catalog import AnyEvent

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import typer
 
+from muster.asking import told
 from muster.following import LASTING_SECONDS
-from muster.reading import told
-from muster.restart import new_value, restart, this_second
+from muster.steering import new_value, restart, this_second
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.naming import RESTART
 from shared.telling.targets import parse_target

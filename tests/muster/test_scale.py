@@ -7,8 +7,8 @@ import pytest
 import typer
 
 from muster import crds
-from muster.reading import told
-from muster.scale import ask_for, to
+from muster.asking import told
+from muster.steering import ask_for, to
 from shared.cluster import Snapshot
 from shared.cluster.objects import Custom
 from shared.frameworks.mpijob import MPIJOB

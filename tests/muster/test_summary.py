@@ -11,8 +11,8 @@ from shared.job.events.status import JobRestarting, JobSucceeded, JobSuspended, 
 from shared.job.events.watcher import JobDeleting, JobGone, JobObserved, PodsGone, PodsObserved, TimePassed
 from shared.job.naming import Uid
 from shared.job.views import Slots
-from shared.telling.kinds import known_kinds
-from shared.telling.summary import Summary, summary
+from shared.telling.shown import Summary, summary
+from shared.telling.targets import known_kinds
 from tests.kit.builders import a_created_job, a_running_job, a_spec, exited, launcher, observed, pods, worker
 from tests.kit.histories import a_history
 from tests.kit.replicas import a_replicated_spec, a_running_replicated_job, ended, replica

@@ -5,7 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from devcluster.child import ChildError
-from muster.supervision import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, supervised
+from muster.stack import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, supervised
 from tests.kit.virtual_time import in_virtual_time
 
 HOUR = 3600.0

@@ -7,9 +7,9 @@ import pytest
 import typer
 
 from muster import following
+from muster.asking import told
 from muster.jobs import patched
-from muster.reading import told
-from muster.suspend import resume, suspend
+from muster.steering import resume, suspend
 from shared.frameworks.training_job import SUSPENDED, TRAININGJOBS
 from shared.telling.targets import parse_target
 from tests.kit import et_operator

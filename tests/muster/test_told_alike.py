@@ -17,7 +17,7 @@ from shared.job.spec import LAUNCHER
 from shared.job.timing import next_due
 from shared.job.views import Slots
 from shared.job.waiting import told
-from shared.telling.causes.people import People
+from shared.telling.causes.links import People
 from shared.telling.causes.walk import Causes
 from shared.telling.targets import Target
 from shared.telling.why import explained

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import msgspec
 import pytest
 
-from muster.verifying import WRONG, Verified, verified_jobs
+from muster.replay import WRONG, Verified, verified_jobs
 from services.status.core.documents import document_of, with_head
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.training_job import TRAININGJOBS

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import msgspec
 import pytest
 
-from muster.questions import answer
+from muster.asking import answer
 from shared.errors import Refused
 from shared.eventlog import Stored
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS

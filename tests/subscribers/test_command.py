@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.reading import open_log
+from muster.asking import open_log
 from muster.setup import Wish
 from muster.setup import set_up as command
 from muster.subscribers import add, remove, show, sizes_of

@@ -12,8 +12,7 @@ from shared.job.reasons import plain
 from shared.job.scaling import Request
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.views import alive
-from shared.telling.causes.link import Link
-from shared.telling.causes.waiting import request_waits_for, waits_for
+from shared.telling.causes.links import Link, request_waits_for, waits_for
 from shared.telling.causes.walk import Causes
 from shared.telling.causes.words import back_off_line, listing
 

@@ -14,11 +14,10 @@ from shared.job.text import in_a_row
 from shared.job.timers import Timer
 from shared.job.timing import next_due
 from shared.job.waiting import told, waiting
-from shared.telling.causes.link import Links
-from shared.telling.causes.waiting import awaited_by, waits_for
+from shared.telling.causes.links import Links, awaited_by, waits_for
 from shared.telling.causes.words import at_time, minimum_line, problem_line
 from shared.telling.causes.words import waits_for as passing
-from shared.telling.summary import Summary
+from shared.telling.shown import Summary
 
 _TRIES = {
     timers.RESTART: "attempt {attempt} begins {when}",

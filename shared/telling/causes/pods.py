@@ -7,7 +7,7 @@ from shared.job.reasons import plain
 from shared.job.state import Job
 from shared.job.text import in_a_row
 from shared.job.views import PodView, ended
-from shared.telling.causes.link import Link
+from shared.telling.causes.links import Link
 from shared.telling.causes.words import OWN_OUTPUT, exit_line
 
 NOT_ASKED = "why it went: nothing in this log asked for it; a person or another program did"

@@ -23,9 +23,7 @@ from shared.job.timers import DRAIN, REPLACEMENT, SCALING_DEADLINE, SCHEDULING, 
 from shared.job.timing import next_due
 from shared.job.views import PodView, each
 from shared.telling.causes import decisions, pods, words
-from shared.telling.causes.link import Link, Links, newest
-from shared.telling.causes.people import People
-from shared.telling.causes.waiting import awaited, awaited_by
+from shared.telling.causes.links import Link, Links, People, awaited, awaited_by, newest
 
 DELETED_BY = "who deleted it is not in this log"
 DELETED = "it was deleted, by whom is not in this log"

@@ -14,7 +14,7 @@ from shared.job.state import Job, needed_workers, refusal_key
 from shared.job.text import MOST_MESSAGE, counted, in_a_row, last_words, range_words
 from shared.job.timers import BACK_OFF, FORCED_DELETION, NOTICE, REPLACEMENT, WELL
 from shared.job.views import Actor, ChildView, PodView, alive, ranges
-from shared.telling.causes.people import Person, names
+from shared.telling.causes.links import Person, names
 
 _TIMERS = {
     "ActiveDeadline": "it was active for all the time that it may be{}",

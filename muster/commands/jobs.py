@@ -1,16 +1,23 @@
-"""The commands that read: the log, and the logs of pods.
-
-Two write: `history accept` to the resource, `history disown` to the log.
-"""
+"""The commands about jobs: what happened to them, and changes of those that run."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from muster.commands.arguments import JobName, Namespace, Nats, named, on_cluster, settings
-from muster.commands.completing import job_names
-from muster.formats import Output
+from muster.commands.arguments import (
+    TIMEOUT_SECONDS,
+    JobName,
+    Namespace,
+    Nats,
+    Timeout,
+    Wait,
+    job_names,
+    named,
+    on_cluster,
+    settings,
+)
+from muster.terminal import Output
 
 
 def schema(
@@ -57,9 +64,9 @@ def get(
 ) -> None:
     """Show the jobs in the log: phase, Ready and wanted pods, restarts, age."""
     from muster import terminal
+    from muster.asking import run as running
+    from muster.get import Wish
     from muster.get import get as show
-    from muster.reading import run as running
-    from muster.rows import Wish
 
     asked = named(target) if target else None
     if asked is not None and everywhere:
@@ -103,8 +110,8 @@ def history(
     nats: Nats = False,
 ) -> None:
     """Show the events of a job, one a line, from the log alone."""
+    from muster.asking import run as running
     from muster.history import Part, accept, disown, show
-    from muster.reading import run as running
 
     if target == "accept":
         if not accepted:
@@ -139,8 +146,8 @@ def audit(
     """Show who changed jobs: what they wished for, when, and what became of it, from the log alone."""
     from datetime import UTC, datetime
 
-    from muster.audit import audit as show
-    from muster.reading import run as running
+    from muster.asking import run as running
+    from muster.history import audit as show
 
     where = "" if everywhere else namespace
     running(lambda: show(settings(), where, since, datetime.now(UTC), as_json=as_json))
@@ -172,9 +179,9 @@ def replay(
     ] = False,
 ) -> None:
     """Fold a saved history; or, with --verify, fold the whole log and compare each status with the cluster's."""
-    from muster.reading import run as running
+    from muster.asking import run as running
     from muster.replay import from_file
-    from muster.verifying import verify as verify_all
+    from muster.replay import verify as verify_all
 
     if file is not None:
         from_file(file)
@@ -204,8 +211,8 @@ def why(
     nats: Nats = False,
 ) -> None:
     """Explain the state of a job, a pod or a request: the causes back to the first, from the log alone."""
-    from muster.questions import why as say_why
-    from muster.reading import run as running
+    from muster.asking import run as running
+    from muster.asking import why as say_why
 
     asked = named(target)
     running(lambda: say_why(asked, about, namespace, settings(), uid=uid, as_json=as_json, nats=nats))
@@ -219,10 +226,48 @@ def report(
     nats: Nats = False,
 ) -> None:
     """Show the whole life of a job: phases, attempts, scalings, failures, and who changed what, from the log alone."""
-    from muster.questions import report as show
-    from muster.reading import run as running
+    from muster.asking import report as show
+    from muster.asking import run as running
 
     asked = named(target)
     if asked.is_request:
         raise typer.BadParameter("`muster report` tells of jobs; `muster why` explains a request")
     running(lambda: show(asked, namespace, settings(), uid=uid, as_json=as_json, nats=nats))
+
+
+def scale(
+    target: JobName,
+    to: Annotated[int, typer.Option("--to", min=1, help="the number of workers")],
+    namespace: Namespace = "",
+    wait: Wait = True,
+    timeout: Timeout = TIMEOUT_SECONDS,
+) -> None:
+    """Scale a running job to a number of workers."""
+    from muster.steering import to as scale_to
+
+    job = named(target)
+    on_cluster(lambda cluster: scale_to(cluster, job, namespace, to, wait=wait, timeout=timeout))
+
+
+def suspend(target: JobName, namespace: Namespace = "", wait: Wait = True, timeout: Timeout = TIMEOUT_SECONDS) -> None:
+    """Suspend a job: its pods are deleted, its size and history stay."""
+    from muster.steering import suspend as pause
+
+    job = named(target)
+    on_cluster(lambda cluster: pause(cluster, job, namespace, wait=wait, timeout=timeout))
+
+
+def resume(target: JobName, namespace: Namespace = "", wait: Wait = True, timeout: Timeout = TIMEOUT_SECONDS) -> None:
+    """Resume a suspended job, in a new attempt of the same size."""
+    from muster.steering import resume as go_on
+
+    job = named(target)
+    on_cluster(lambda cluster: go_on(cluster, job, namespace, wait=wait, timeout=timeout))
+
+
+def restart(target: JobName, namespace: Namespace = "", wait: Wait = True, timeout: Timeout = TIMEOUT_SECONDS) -> None:
+    """Restart a running job in a new attempt; it does not count against backoffLimit."""
+    from muster.steering import restart as begin_again
+
+    job = named(target)
+    on_cluster(lambda cluster: begin_again(cluster, job, namespace, wait=wait, timeout=timeout))

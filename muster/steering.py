@@ -1,0 +1,308 @@
+"""`muster scale`, `suspend`, `resume` and `restart`: ask for a change of a job, and print the outcome.
+
+A size is asked for by a ScaleOut or a ScaleIn if the kind has them.  A new attempt has the same size.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from muster import jobs, queues
+from muster.following import LASTING_SECONDS, Answer, Change, carried_out, condition_of, older, status_of
+from muster.jobs import (
+    OVER,
+    PAUSED,
+    must_not_be_over,
+    must_not_pause,
+    patch_at,
+    patched,
+    the_job,
+    value_at,
+    with_runtime,
+)
+from shared.cluster import Cluster
+from shared.cluster.objects import Custom
+from shared.errors import Refused
+from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.schemas import Scale
+from shared.job.naming import RESTART
+from shared.job.spec import JobSpec
+from shared.job.text import counted
+from shared.telling.targets import Asked, Target
+
+RUNS = ("Running", "Scaling")
+
+
+async def to(cluster: Cluster, asked: Asked, namespace: str, size: int, *, wait: bool, timeout: int) -> None:
+    """Scale a job to `size` workers, and print the outcome."""
+    await carried_out(cluster, await ask_for(cluster, asked, namespace, size), wait=wait, timeout=timeout)
+
+
+async def ask_for(cluster: Cluster, asked: Asked, namespace: str, size: int) -> Change:
+    """Ask for `size` workers.  Raises `Refused` for a job that cannot have them."""
+    target, job = await the_job(cluster, asked, namespace, "scaled")
+    assert target.framework is not None, target
+    scale, spec = _elastic(await with_runtime(cluster, target.framework, job), target)
+    must_not_be_over(job, target, "scaled")
+    must_not_pause(job, target)
+    if spec is not None:
+        _must_be_within_bounds(target, spec, size)
+    if target.has_requests:
+        return await _by_request(cluster, target, job, size)
+    assert scale is not None, target
+    if spec is None:
+        words = f"{target.label} is not carried out as it is written now; `muster why {target.label}` says why"
+        raise Refused(words, reason="Invalid")
+    return await _by_field(cluster, target, job, scale, spec.worker.replicas, size)
+
+
+def _elastic(job: Custom, target: Target) -> tuple[Scale | None, JobSpec | None]:
+    """The path of the job's size, which a kind with requests does not need; and its spec, unless that has problems.
+
+    Raises `Refused` if its size is fixed.
+    """
+    assert target.framework is not None, target
+    described, parsed = target.framework.definition, target.framework.parse(job)
+    spec = parsed if isinstance(parsed, JobSpec) else None
+    if spec is not None and not spec.handling.elastic:
+        raise Refused(f"{target.label} cannot be scaled: it is not elastic, its size is fixed", reason="Invalid")
+    scale = described.scale if described is not None else None
+    if scale is None and not target.has_requests:
+        raise Refused(f"{target.label} cannot be scaled: a {target.resource.kind} has a fixed size", reason="Invalid")
+    return scale, spec
+
+
+def _must_be_within_bounds(target: Target, spec: JobSpec, size: int) -> None:
+    """Raise `Refused` for a size out of the job's bounds, because the request would fail."""
+    worker = spec.worker
+    if size < worker.least or (worker.max_replicas is not None and size > worker.max_replicas):
+        most = f" to {worker.max_replicas}" if worker.max_replicas is not None else " or more"
+        # The pods of every other kind were told of its bounds.
+        when = "change its bounds first" if target.has_requests else "its bounds can be changed while it is suspended"
+        words = f"{target.label} has {worker.least}{most} workers, and not {size}: {when}"
+        raise Refused(words, reason="Invalid")
+
+
+async def _by_request(cluster: Cluster, target: Target, job: Custom, size: int) -> Change:
+    namespace = job.metadata.namespace
+    now = len(status_of(job).get("targetWorkers") or ())
+    if not now:
+        words = f"{target.resource.kind} {namespace}/{target.name} has no workers yet; scale it once it runs"
+        raise Refused(words, reason="Invalid")
+    if size == now:
+        return Change(target, f"{target.label} has {counted(now, 'worker')} already")
+    resource = SCALEOUTS if size > now else SCALEINS
+    count = {"count": abs(size - now)}
+    manifest = {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {"generateName": f"{target.name}-", "namespace": namespace},
+        "spec": {"selector": {"name": target.name}} | ({"toAdd": count} if size > now else {"toDelete": count}),
+    }
+    made = await cluster.create(resource, namespace, manifest)
+    request = Target(resource, made.metadata.name)
+    return Change(request, f"{request.label} created: {now} -> {counted(size, 'worker')}", made, _scaled(request))
+
+
+def _scaled(request: Target) -> Answer:
+    def answer(status: dict[str, Any]) -> bool | None:
+        return {"ScaleSucceeded": True, "ScaleFailed": False}.get(request.phase(status))
+
+    return answer
+
+
+async def _by_field(cluster: Cluster, target: Target, job: Custom, scale: Scale, now: int, size: int) -> Change:
+    if now == size and value_at(job, scale.status) == size:
+        return Change(target, f"{target.label} has {counted(size, 'worker')} already")
+    job = await patched(cluster, target, job, patch_at(scale.spec, size))
+    said = f"{target.label} asked for {counted(size, 'worker')} instead of {now}"
+    return Change(target, said, job, _has_size(target, scale, size))
+
+
+def _has_size(target: Target, scale: Scale, size: int) -> Answer:
+    def answer(status: dict[str, Any]) -> bool | None:
+        phase = target.phase(status)
+        if phase in (*OVER, *PAUSED):
+            return False
+        there = value_at(Custom(status=status), scale.status) == size
+        return True if there and phase == "Running" else None
+
+    return answer
+
+
+async def suspend(cluster: Cluster, asked: Asked, namespace: str, *, wait: bool, timeout: int) -> None:
+    """Ask for a pause, and print until the job is Suspended."""
+    await carried_out(cluster, await ask_to_suspend(cluster, asked, namespace), wait=wait, timeout=timeout)
+
+
+async def resume(cluster: Cluster, asked: Asked, namespace: str, *, wait: bool, timeout: int) -> None:
+    """Ask for the end of the pause, and print until the job runs."""
+    await carried_out(cluster, await ask_to_resume(cluster, asked, namespace), wait=wait, timeout=timeout)
+
+
+async def ask_to_suspend(cluster: Cluster, asked: Asked, namespace: str) -> Change:
+    """Ask for a pause.  Raises `Refused` for a job that cannot pause."""
+    target, job = await jobs.the_job(cluster, asked, namespace, "suspended")
+    path = _path(target, "suspended")
+    jobs.must_not_be_over(job, target, "suspended")
+    workload = await _workload(cluster, job)
+    if workload is not None and not queues.is_switched_off(workload):
+        # Kueue would resume the job at once, and keep its quota.
+        await queues.switch(cluster, workload, active=False)
+        said = f"{target.label} asked to suspend, in queue {queues.queue_of(job)}"
+    elif jobs.wants_pause(job, target):
+        if target.phase(status_of(job)) == "Suspended" and not older(status_of(job), job):
+            return Change(target, f"{target.label} is suspended already")
+        said = f"{target.label} is asked to suspend already"
+    else:
+        job = await jobs.patched(cluster, target, job, jobs.patch_at(path, True))
+        if jobs.value_at(job, path) is not True:
+            # Older definitions do not declare the field, and drop it.
+            job = await _annotated(cluster, target, job)
+        said = f"{target.label} asked to suspend"
+    return Change(target, said, job, _suspended(target), _lasting(job))
+
+
+async def ask_to_resume(cluster: Cluster, asked: Asked, namespace: str) -> Change:
+    """Ask for the end of the pause.  Raises `Refused` for a job that cannot pause."""
+    target, job = await jobs.the_job(cluster, asked, namespace, "resumed")
+    path = _path(target, "resumed")
+    jobs.must_not_be_over(job, target, "resumed")
+    phase = target.phase(status_of(job))
+    workload = await _workload(cluster, job)
+    paused = jobs.wants_pause(job, target) or phase in jobs.PAUSED
+    if workload is not None and (paused or queues.is_switched_off(workload)):
+        # Kueue alone resumes a job that is in a queue.
+        if queues.is_switched_off(workload):
+            await queues.switch(cluster, workload, active=True)
+            said = f"{target.label} asked to resume, in queue {queues.queue_of(job)}"
+        else:
+            said = f"{target.label} {queues.of_workload(queues.queue_of(job), workload)}"
+    elif jobs.wants_pause(job, target):
+        patch: dict[str, Any] = {}
+        if jobs.suspend_field(job, target) is True:
+            patch |= jobs.patch_at(path, False)
+        if (annotation := jobs.suspend_annotation(target)) in (job.metadata.annotations or {}):
+            patch["metadata"] = {"annotations": {annotation: None}}
+        job = await jobs.patched(cluster, target, job, patch)
+        said = f"{target.label} asked to resume"
+    elif phase in jobs.PAUSED or older(status_of(job), job):
+        said = f"{target.label} is asked to run already"
+    else:
+        return Change(target, f"{target.label} is not suspended; it is {phase or 'not admitted yet'}")
+    return Change(target, said, job, _resumed(target), _lasting(job))
+
+
+async def _workload(cluster: Cluster, job: Custom) -> Custom | None:
+    """The Workload of a job that is in a queue of Kueue; None for any other job."""
+    return await queues.workload_of(cluster, job) if queues.queue_of(job) else None
+
+
+def _path(target: Target, done: str) -> str:
+    """The path of the field that asks for a pause.  Raises `Refused` if the kind has none."""
+    path = target.framework.definition.suspend if target.framework is not None else ""
+    if not path:
+        words = f"{target.label} cannot be {done}: a {target.resource.kind} has no field that asks for a pause"
+        raise Refused(words, reason="Invalid")
+    return path
+
+
+async def _annotated(cluster: Cluster, target: Target, job: Custom) -> Custom:
+    """The job after the wish was written as an annotation."""
+    if not (annotation := jobs.suspend_annotation(target)):
+        raise Refused(
+            f"{target.label} cannot be suspended: the definition of {target.resource.kind} here drops the field for "
+            "it; `muster crds | kubectl apply -f -` installs one that has it",
+            reason="Invalid",
+        )
+    return await jobs.patched(cluster, target, job, {"metadata": {"annotations": {annotation: "true"}}})
+
+
+def _lasting(job: Custom) -> float:
+    # A change of the spec has a new generation, which the status names later; a change of an annotation has none.
+    return 0.0 if older(status_of(job), job) else LASTING_SECONDS
+
+
+def _suspended(target: Target) -> Answer:
+    def answer(status: dict[str, Any]) -> bool | None:
+        phase = target.phase(status)
+        # A job may end before the pause begins.
+        return False if phase in jobs.OVER else True if phase == "Suspended" else None
+
+    return answer
+
+
+def _resumed(target: Target) -> Answer:
+    def answer(status: dict[str, Any]) -> bool | None:
+        return {"Running": True, "Scaling": True, "Succeeded": True, "Failed": False}.get(target.phase(status))
+
+    return answer
+
+
+def new_value() -> str:
+    """A value that the restart annotation never had: the time, and random letters for two requests in one second."""
+    return f"{this_second()}-{secrets.token_hex(4)}"
+
+
+def this_second() -> str:
+    """The present time in whole seconds, as a status writes it."""
+    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+async def restart(
+    cluster: Cluster, asked: Asked, namespace: str, *, wait: bool, timeout: int, value: Callable[[], str] = new_value
+) -> None:
+    """Ask for a new attempt, and print until it runs."""
+    change = await ask_to_restart(cluster, asked, namespace, wait=wait, value=value)
+    await carried_out(cluster, change, wait=wait, timeout=timeout)
+
+
+async def ask_to_restart(
+    cluster: Cluster, asked: Asked, namespace: str, *, wait: bool, value: Callable[[], str] = new_value
+) -> Change:
+    """Ask for a new attempt, and with `wait` so that it can be told from the one before.
+
+    Raises `Refused` for a job that does not run.
+    """
+    target, job = await the_job(cluster, asked, namespace, "restarted")
+    must_not_be_over(job, target, "restarted")
+    must_not_pause(job, target)
+    if not target.phase(status_of(job)):
+        words = f"{target.label} has not been admitted yet, there is nothing to restart; `muster why` says why"
+        raise Refused(words, reason="Invalid")
+    if wait and _since(status_of(job), "Running") == this_second():
+        # Times are whole seconds: two attempts that begin within one second look the same.
+        await asyncio.sleep(1)
+    job = await patched(cluster, target, job, {"metadata": {"annotations": {RESTART: value()}}})
+    said, before = f"{target.label} asked to restart", status_of(job)
+    if wait and "conditions" not in before:
+        hint = f"its status does not say when an attempt began; `muster history {target.label} --follow` does"
+        return Change(target, f"{said}\n{hint}")
+    # The status shows the restart of a running attempt.  For a job that never ran it shows none, so an attempt that
+    # stays Running for `LASTING_SECONDS` counts as the new one.
+    ran = target.phase(before) in RUNS
+    answer = _begun_again(target, before if ran else {})
+    return Change(target, said, job, answer, 0.0 if ran else LASTING_SECONDS)
+
+
+def _begun_again(target: Target, before: dict[str, Any]) -> Answer:
+    """The answer: done once the status shows another attempt than the one `before`."""
+
+    def answer(status: dict[str, Any]) -> bool | None:
+        phase = target.phase(status)
+        if phase in RUNS:
+            # The phase Restarting may begin and end between two reads.
+            return _since(status, "Running") != _since(before, "Running") or None
+        if phase == "Succeeded":
+            return not before or _since(status, "Restarting") != _since(before, "Restarting")
+        # Suspending cancels the restart.
+        return False if phase in ("Failed", *PAUSED) else None
+
+    return answer
+
+
+def _since(status: dict[str, Any], kind: str) -> object:
+    """The last transition of a condition; None without such a condition."""
+    return condition_of(status, kind).get("lastTransitionTime")
