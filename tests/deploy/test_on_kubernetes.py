@@ -27,28 +27,20 @@ PAGE = (ROOT / "deploy/kustomize/README.md").read_text()
 DRY = ("apply", "--dry-run=server", "--validate=strict", "-f", "-")
 
 
-@pytest.fixture(params=SETS)
-def manifests(request: pytest.FixtureRequest) -> list[Document]:
-    """But for what the Prometheus operator reads, whose definitions are not here."""
-    found = documents(golden(request.param).read_text())
-    return [one for one in found if not one["apiVersion"].startswith("monitoring.coreos.com/")]
-
-
-async def test_a_real_server_takes_what_the_chart_renders(
-    control_plane: ControlPlane, manifests: list[Document]
+@pytest.mark.parametrize("name", SETS)
+async def test_a_real_server_takes_what_the_chart_renders_and_admits_its_pods(
+    control_plane: ControlPlane, name: str
 ) -> None:
+    # But for what the Prometheus operator reads, whose definitions are not here.
+    every = documents(golden(name).read_text())
+    manifests = [one for one in every if not one["apiVersion"].startswith("monitoring.coreos.com/")]
     paths = await restricted(control_plane, manifests)
-    said = await tried(control_plane, *DRY, given=text(moved(manifests, paths)))
+    there = moved(manifests, paths)
+    said = await tried(control_plane, *DRY, given=text(there))
     assert not said.code, said.complaint
     assert said.out.count("\n") == len(manifests)
     assert "PodSecurity" not in said.complaint, "a warning of the profile at a Deployment, Job or StatefulSet"
 
-
-async def test_its_pods_are_admitted_under_the_restricted_profile(
-    control_plane: ControlPlane, manifests: list[Document]
-) -> None:
-    paths = await restricted(control_plane, manifests)
-    there = moved(manifests, paths)
     pods = [pod_of(owner) for owner in there if "template" in owner.get("spec", {})]
     assert pods
     accounts = [found for found in there if found["kind"] == "ServiceAccount"]

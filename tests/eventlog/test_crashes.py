@@ -60,20 +60,6 @@ async def test_a_killed_server_loses_and_doubles_nothing_and_readers_go_on(tmp_p
     assert seen == sorted(acknowledged.values()), "a reader saw each once, in order, across all restarts"
 
 
-async def test_a_reader_at_the_end_survives_a_restart(tmp_path: Path):
-    async with (
-        a_server(tmp_path) as server,
-        connected(server) as log,
-        asyncio.timeout(READY),
-        aclosing(log.read(subjects=("jobs.>",))) as batches,
-    ):
-        assert (await anext(batches)).events == ()
-        server.kill()
-        await server.restart()
-        sequence = await log.append(a_decision(), expect=0)
-        assert [event.sequence for event in (await anext(batches)).events] == [sequence]
-
-
 async def test_another_log_in_its_place_is_noticed(tmp_path: Path):
     """An empty stream of the same name must never look like a history without jobs."""
     async with (

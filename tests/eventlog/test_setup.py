@@ -142,20 +142,6 @@ async def test_before_it_ran_the_log_says_so(tmp_path: Path):
             await log.append(a_decision(), expect=0)
 
 
-async def test_services_cannot_change_the_stream(nats_server: NatsServer):
-    service = await Connection.open(
-        nats_server.url, name="scheduler", user="scheduler", password=nats_server.users["scheduler"]
-    )
-    config = LOG_CONFIG | {"max_msgs": 1}
-    try:
-        for request in ("STREAM.UPDATE.JOBS", "STREAM.PURGE.JOBS", "STREAM.DELETE.JOBS", "STREAM.DELETE.KV_LEASES"):
-            with pytest.raises(Refused) as refusal:
-                await api.call(service, request, config, dict)
-            assert refusal.value.reason == "Forbidden"
-    finally:
-        await service.close()
-
-
 async def test_a_full_log_refuses_and_keeps_what_it_has(tmp_path: Path):
     async with NatsServer(tmp_path) as server:
         await set_up(server.url, password=server.users["admin"], max_bytes=300_000)

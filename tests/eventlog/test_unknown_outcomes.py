@@ -21,21 +21,7 @@ def stored(log: JetStreamEventLog, namespace: str):
     return condition
 
 
-async def test_a_lost_acknowledgement_is_found_out(nats_server: NatsServer):
-    namespace = a_namespace()
-    async with Proxy(nats_server.url) as proxy, connected(nats_server) as direct:
-        async with connected(nats_server, url=proxy.url) as log:
-            await log.identity()
-            proxy.drop_answers()
-            append = asyncio.create_task(log.append(a_decision(namespace, 1), expect=0))
-            await until(stored(direct, namespace))
-            proxy.heal()
-            sequence = await append
-        events = await read_to_end(direct, f"jobs.{namespace}.>")
-    assert [event.sequence for event in events] == [sequence]
-
-
-async def test_it_is_found_out_even_when_others_wrote_since(nats_server: NatsServer):
+async def test_a_lost_acknowledgement_is_found_out_even_when_others_wrote_since(nats_server: NatsServer):
     namespace = a_namespace()
     async with (
         Proxy(nats_server.url) as proxy,

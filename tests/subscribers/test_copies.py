@@ -1,12 +1,10 @@
-"""nats-py as its documentation shows it, with a subscriber's credentials and no other setting."""
+"""What the copies for subscribers hold, and when they are made; `test_page.py` has programs that read them."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from nats.aio.msg import Msg
-from nats.errors import TimeoutError as NothingCame
-from nats.js.api import ConsumerConfig, DeliverPolicy
 
 from shared.eventlog import api
 from shared.eventlog.account import STREAM, Copy
@@ -34,67 +32,6 @@ def copy(request: pytest.FixtureRequest) -> Copy:
 
 def place(message: Msg) -> int:
     return message.metadata.sequence.stream
-
-
-async def test_a_push_subscriber_is_sent_the_events_of_its_subjects(server: NatsServer, copy: Copy):
-    wanted = await write(server, 3)
-    await write(server, 2, "team-b")
-    async with stranger(server, copy.user) as client:
-        subscription = await client.jetstream().subscribe("jobs.team-a.>")
-        wanted += await write(server, 2)
-        for sequence in wanted:
-            message = await subscription.next_msg(timeout=READY)
-            assert place(message) == sequence
-            await message.ack_sync(timeout=READY)
-        with pytest.raises(NothingCame):
-            await subscription.next_msg(timeout=0.2)
-
-
-async def test_an_ordered_subscriber_is_sent_all_events_from_the_beginning(server: NatsServer, copy: Copy):
-    wanted = await write(server, 5)
-    async with stranger(server, copy.user) as client:
-        subscription = await client.jetstream().subscribe("*.team-a.>", ordered_consumer=True)
-        assert [place(await subscription.next_msg(timeout=READY)) for _ in wanted] == wanted
-
-
-async def test_a_pull_subscriber_fetches_what_it_asks_for(server: NatsServer, copy: Copy):
-    wanted = await write(server, 5)
-    async with stranger(server, copy.user) as client:
-        subscription = await client.jetstream().pull_subscribe("jobs.team-a.>")
-        found: list[int] = []
-        while len(found) < len(wanted):
-            # As many as are there, and at most three.
-            for message in await subscription.fetch(3, timeout=READY):
-                found.append(place(message))
-                await message.ack_sync(timeout=READY)
-        assert found == wanted
-
-
-@pytest.mark.parametrize("restarted", [False, True], ids=["the server stays", "the server is killed"])
-async def test_a_durable_subscriber_goes_on_where_it_was(server: NatsServer, copy: Copy, restarted: bool):
-    wanted = await write(server, 6)
-    seen: list[int] = []
-    for half in (3, 6):
-        async with stranger(server, copy.user) as client:
-            subscription = await client.jetstream().pull_subscribe("jobs.team-a.>", durable="reports")
-            while len({*seen}) < half:
-                (message,) = await subscription.fetch(1, timeout=READY)
-                seen.append(place(message))
-                await message.ack_sync(timeout=READY)
-        if restarted:
-            server.kill()
-            await server.start()
-    # NATS writes acknowledgements to disk some time later, so after its crash events come again.
-    assert seen == wanted or (restarted and sorted({*seen}) == wanted)
-
-
-async def test_a_subscriber_resumes_from_a_sequence(server: NatsServer, copy: Copy):
-    """The sequence of the copy is that of the log."""
-    wanted = await write(server, 5)
-    config = ConsumerConfig(deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=wanted[2])
-    async with stranger(server, copy.user) as client:
-        subscription = await client.jetstream().subscribe("jobs.team-a.>", ordered_consumer=True, config=config)
-        assert [place(await subscription.next_msg(timeout=READY)) for _ in wanted[2:]] == wanted[2:]
 
 
 async def test_the_copy_begins_with_events_that_were_there_before_it(tmp_path: Path):
