@@ -10,7 +10,7 @@ import structlog
 from services.audit.core.changes import TYPES, changes
 from services.audit.core.claims import claims
 from services.audit.core.matching import Matcher
-from services.audit.server import Figures, Server
+from services.audit.server import AuditFigures, Server
 from services.audit.writing import Writer
 from shared.errors import Refused, Trouble
 from shared.eventlog.account import AUDIT
@@ -19,7 +19,7 @@ from shared.frameworks.scale_requests import REQUESTS
 from shared.installation import plugins
 from shared.process.kept_connection import KeptConnection
 from shared.process.main import run_process
-from shared.process.serving import Certificate, probes
+from shared.process.serving import Certificate, meanwhile
 from shared.process.settings import Settings
 
 LOOK_BACK = 20_000
@@ -48,7 +48,7 @@ async def serving(settings: Settings) -> AsyncIterator[int]:
         raise Refused("name the file with the webhook's token in MUSTER_AUDIT_TOKEN_FILE", reason="NoToken")
     kinds = {(kind.resource.group, kind.resource.plural) for kind in plugins.kinds()}
     kinds |= {(request.group, request.plural) for request in REQUESTS.values()}
-    connection, figures, matcher = KeptConnection(AUDIT, settings), Figures(), Matcher()
+    connection, figures, matcher = KeptConnection(AUDIT, settings), AuditFigures(), Matcher()
     writer = Writer(connection.log, figures)
 
     def take(body: bytes) -> None:
@@ -68,22 +68,14 @@ async def serving(settings: Settings) -> AsyncIterator[int]:
             figures.waiting, figures.bytes = lambda: writer.waiting, lambda: matcher.bytes
             figures.forced_out = lambda: matcher.forced_out
             following = _follow(connection, settings.namespace, matcher, writer, figures)
-            tasks = [asyncio.create_task(each) for each in (following, writer.run(), connection.keep())]
-            try:
-                async with probes(
-                    lambda: [figures.report()], figures.series, settings.health_host, settings.health_port
-                ):
-                    yield port
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+            async with meanwhile(following, writer.run(), connection.keep()), figures.probes(settings):
+                yield port
     finally:
         await connection.close()
 
 
 async def _follow(
-    connection: KeptConnection, namespace: str, matcher: Matcher, writer: Writer, figures: Figures
+    connection: KeptConnection, namespace: str, matcher: Matcher, writer: Writer, figures: AuditFigures
 ) -> None:
     """Read the changes that the watcher records, for ever."""
     subjects = tuple(of_type(namespace or "*", tag) for tag in TYPES)

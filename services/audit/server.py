@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 from aiohttp import web
 
 from shared.errors import Refused
 from shared.eventlog.account import AUDIT
-from shared.process.health import CONNECTED, READY
+from shared.process.kept_connection import Figures
 from shared.process.serving import Certificate, Report, Strangers, listening
-from shared.release import this_release
 from shared.telemetry.metrics import Count, Metric, Series
 from shared.untrusted import MALFORMED
 
@@ -33,15 +33,16 @@ WAITING = Metric("muster_audit_waiting", "gauge", (), "Facts of the audit servic
 BYTES = Metric("muster_audit_claims_bytes", "gauge", (), "About how many bytes the claims take that may still match")
 
 
-class Figures:
-    """The metrics of this process."""
+class AuditFigures(Figures):
+    """The report and the metrics of this process.
+
+    Ready: the port for API servers is open, and the log has neither turned this process away nor refused to be read.
+    """
 
     def __init__(self) -> None:
-        self.trouble: Callable[[], str] = lambda: "starting"
-        """Why the service is not ready; empty if it is."""
+        super().__init__(AUDIT)
         self.unread = ""
-        """Why the changes in the log cannot be read until an administrator or a release mends it; empty if they can."""
-        self.connected: Callable[[], bool] = lambda: False
+        """Why the changes in the log cannot be read until an administrator or a release fixes it; empty if they can."""
         self.waiting: Callable[[], int] = lambda: 0
         self.bytes: Callable[[], int] = lambda: 0
         self.forced_out: Callable[[], int] = lambda: 0
@@ -61,18 +62,20 @@ class Figures:
         self._lost[reason] += 1
 
     def report(self) -> Report:
-        trouble = self.trouble() or self.unread
-        return Report(service=AUDIT, version=this_release(), ready=not trouble, trouble=trouble)
+        found = super().report()
+        return (
+            found
+            if not self.unread
+            else msgspec.structs.replace(found, ready=False, trouble=found.trouble or self.unread)
+        )
 
     def series(self) -> list[Series]:
-        ready, connected, waiting, held, lost = map(Count, (READY, CONNECTED, WAITING, BYTES, LOST))
-        ready.add(AUDIT, by=float(self.report().ready))
-        connected.add(AUDIT, by=float(self.connected()))
+        waiting, held, lost = map(Count, (WAITING, BYTES, LOST))
         waiting.add(by=self.waiting())
         held.add(by=self.bytes())
         for reason, number in {**self._lost, "NoRoom": self.forced_out()}.items():
             lost.add(reason, by=number)
-        return [ready, connected, self._batches, self._claims, self._attributed, lost, waiting, held]
+        return [*super().series(), self._batches, self._claims, self._attributed, lost, waiting, held]
 
 
 PATH = "/audit"
@@ -95,7 +98,7 @@ READ_SECONDS = 30.0
 class Server:
     """`take` gets each batch; it raises one of `MALFORMED` for one that cannot be read."""
 
-    def __init__(self, take: Callable[[bytes], None], token: Path, figures: Figures) -> None:
+    def __init__(self, take: Callable[[bytes], None], token: Path, figures: AuditFigures) -> None:
         self._take = take
         self._token = token
         self._figures = figures

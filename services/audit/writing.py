@@ -9,7 +9,7 @@ import msgspec
 import structlog
 
 from services.audit.core.matching import Match
-from services.audit.server import Figures
+from services.audit.server import AuditFigures
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Entry, EventLog
 from shared.eventlog.account import AUDIT
@@ -34,7 +34,7 @@ log = structlog.get_logger()
 class Writer:
     """The facts on their way into the log."""
 
-    def __init__(self, eventlog: Callable[[], Awaitable[EventLog]], figures: Figures) -> None:
+    def __init__(self, eventlog: Callable[[], Awaitable[EventLog]], figures: AuditFigures) -> None:
         self._log = eventlog
         self._figures = figures
         self._queue: asyncio.Queue[Match] = asyncio.Queue()

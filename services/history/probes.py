@@ -8,9 +8,7 @@ deleted waits for the discovery of every API.
 from collections.abc import Callable
 
 from shared.eventlog.account import HISTORY
-from shared.process.health import CONNECTED, READY
-from shared.process.serving import Report
-from shared.release import this_release
+from shared.process.kept_connection import Figures
 from shared.telemetry.metrics import Count, Histogram, Metric, Series
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0)
@@ -35,13 +33,11 @@ WAITING = Metric("muster_history_waiting", "gauge", (), "Questions that the hist
 STREAMS = Metric("muster_history_streams", "gauge", (), "Streams of the history service that are open")
 
 
-class Figures:
+class HistoryFigures(Figures):
     """The metrics of this process."""
 
     def __init__(self) -> None:
-        self.trouble: Callable[[], str] = lambda: "starting"
-        """Why the service is not ready; empty if it is."""
-        self.connected: Callable[[], bool] = lambda: False
+        super().__init__(HISTORY)
         self.waiting: Callable[[], int] = lambda: 0
         self.streams: Callable[[], int] = lambda: 0
         self._answers = Count(ANSWERS)
@@ -57,14 +53,8 @@ class Figures:
     def folded(self, seconds: float) -> None:
         self._fold_seconds.observe(seconds)
 
-    def report(self) -> Report:
-        trouble = self.trouble()
-        return Report(service=HISTORY, version=this_release(), ready=not trouble, trouble=trouble)
-
     def series(self) -> list[Series]:
-        ready, connected, waiting, streams = Count(READY), Count(CONNECTED), Count(WAITING), Count(STREAMS)
-        ready.add(HISTORY, by=float(not self.trouble()))
-        connected.add(HISTORY, by=float(self.connected()))
+        waiting, streams = Count(WAITING), Count(STREAMS)
         waiting.add(by=self.waiting())
         streams.add(by=self.streams())
-        return [ready, connected, self._answers, self._answer_seconds, self._fold_seconds, waiting, streams]
+        return [*super().series(), self._answers, self._answer_seconds, self._fold_seconds, waiting, streams]

@@ -20,11 +20,11 @@ from services.history.access import Access
 from services.history.answers import COME_AGAIN_SECONDS, Answers, Busy
 from services.history.core.trust import Person, Trust
 from services.history.documents import AGGREGATED, Json
-from services.history.probes import Figures
+from services.history.probes import HistoryFigures
 from services.history.streams import Progress, Streams
 from shared.errors import Refused, Trouble
 from shared.history_api import GROUP, PLURAL, Question, parse, path_of, with_query
-from shared.process.serving import Strangers
+from shared.process.serving import Listening, Strangers, listening
 
 EVENTS_SECONDS = 50.0
 """The most seconds of a stream of events: kube-apiserver ends a request that is no watch after 60."""
@@ -132,7 +132,7 @@ async def _write(response: web.StreamResponse, chunk: bytes) -> None:
 class Server:
     """The handler of all requests; `trust` is that of now."""
 
-    def __init__(self, answers: Answers, access: Access, trust: Callable[[], Trust], figures: Figures) -> None:
+    def __init__(self, answers: Answers, access: Access, trust: Callable[[], Trust], figures: HistoryFigures) -> None:
         self._answers = answers
         self._streams = Streams(answers)
         self._sending: set[Sending] = set()
@@ -147,22 +147,22 @@ class Server:
         return self._streams.open
 
     @asynccontextmanager
-    async def serving(self, host: str, port: int, tls: Callable[[], ssl.SSLContext]) -> AsyncIterator["Listening"]:
-        """Serve while the context lasts; `tls` makes the context of the certificates of now."""
+    async def serving(
+        self,
+        host: str,
+        port: int,
+        read: Callable[[], Awaitable[object]],
+        tls: Callable[[], ssl.SSLContext],
+    ) -> AsyncIterator[Listening]:
+        """Serve while the context lasts, as `listening` does."""
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self.handle)
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        listening = Listening(runner, host, port, tls)
-        keeping_out = asyncio.create_task(self._strangers.keep_out(runner))
-        try:
-            await listening.begin()
-            yield listening
-        finally:
-            for sending in self._sending:
-                sending.end()
-            keeping_out.cancel()
-            await runner.cleanup()
+        async with listening(app, self._strangers, (host, port), "MUSTER_HISTORY", read=read, tls=tls) as found:
+            try:
+                yield found
+            finally:
+                for sending in self._sending:
+                    sending.end()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         began = time.monotonic()
@@ -226,43 +226,6 @@ class Server:
                     )
                 finally:
                     self._sending.discard(sending)
-
-
-class Listening:
-    """The open port."""
-
-    def __init__(self, runner: web.AppRunner, host: str, port: int, tls: Callable[[], ssl.SSLContext]) -> None:
-        self._runner = runner
-        self._host = host
-        self._tls = tls
-        self._site: web.TCPSite | None = None
-        self.port = port
-
-    @property
-    def open(self) -> bool:
-        return self._site is not None
-
-    async def begin(self) -> None:
-        """Accept connections with the certificates of now; those that are open go on.
-
-        Raises `Refused` if the port is taken, or a certificate cannot be used.
-        """
-        try:
-            tls = self._tls()
-        except OSError as error:
-            words = f"the certificates of MUSTER_HISTORY_CERT and MUSTER_HISTORY_KEY cannot be used: {error}"
-            raise Refused(words, reason="NoCertificate") from error
-        if self._site is not None:
-            before, self._site = self._site, None
-            await before.stop()
-        site = web.TCPSite(self._runner, self._host or None, self.port, ssl_context=tls, reuse_address=True)
-        try:
-            await site.start()
-        except OSError as error:
-            words = f"answer on {self._host}:{self.port}: {error.strerror}; set MUSTER_HISTORY_PORT"
-            raise Refused(words, reason="NoPort") from error
-        self._site = site
-        self.port = int(self._runner.addresses[0][1])
 
 
 def _common_name(request: web.Request) -> str | None:

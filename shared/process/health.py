@@ -11,7 +11,7 @@ from shared.eventlog.subject import without_jobs
 from shared.job.events.event import Author
 from shared.job.fold import Held
 from shared.job.text import counted
-from shared.process.serving import Report, probes
+from shared.process.serving import CONNECTED, READY, Report, probes
 from shared.release import this_release
 from shared.runtime.appends import stamp
 from shared.runtime.queue import Late
@@ -19,9 +19,7 @@ from shared.runtime.run import Runtime
 from shared.telemetry.metrics import Count, Metric, Series
 from shared.telemetry.process_metrics import ProcessMetrics
 
-READY = Metric("muster_ready", "gauge", ("service",), "1 while `/readyz` would answer 200 for this service")
 OWNER = Metric("muster_owner", "gauge", ("service",), "1 in the replica that acts")
-CONNECTED = Metric("muster_log_connected", "gauge", ("service",), "1 while there is a connection to the log")
 POSITION = Metric("muster_log_position", "gauge", ("service",), "The last sequence of the log that was folded")
 PENDING = Metric("muster_log_pending_events", "gauge", ("service",), "Events of the log that were not folded yet")
 BEHIND = Metric(

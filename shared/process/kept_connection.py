@@ -1,12 +1,21 @@
-"""The connection to the log of a process that works on without one and is told so: the history and audit services."""
+"""A process that works on without the log, the history service or the audit service: its connection, and its health.
+
+The log is away or not: such a service is ready while its port is open, as the readiness of its pods decides whether it
+is asked at all.
+"""
 
 import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 
 import structlog
 
 from shared.errors import Refused, Transient, Trouble
 from shared.eventlog.jetstream import JetStreamEventLog
+from shared.process.serving import CONNECTED, READY, Report, probes
 from shared.process.settings import Settings
+from shared.release import this_release
+from shared.telemetry.metrics import Count, Series
 
 LOG_SECONDS = 2.0
 """Seconds for a connection to the log."""
@@ -89,3 +98,27 @@ class KeptConnection:
         log, self._log = self._log, None
         if log is not None:
             await log.close()
+
+
+class Figures:
+    """The report and the metrics of such a process."""
+
+    def __init__(self, service: str) -> None:
+        self.service = service
+        self.trouble: Callable[[], str] = lambda: "starting"
+        """Why the service is not ready; empty if it is."""
+        self.connected: Callable[[], bool] = lambda: False
+
+    def report(self) -> Report:
+        trouble = self.trouble()
+        return Report(service=self.service, version=this_release(), ready=not trouble, trouble=trouble)
+
+    def series(self) -> list[Series]:
+        ready, connected = Count(READY), Count(CONNECTED)
+        ready.add(self.service, by=float(self.report().ready))
+        connected.add(self.service, by=float(self.connected()))
+        return [ready, connected]
+
+    def probes(self, settings: Settings) -> AbstractAsyncContextManager[None]:
+        """Answer probes and scrapers while the context lasts."""
+        return probes(lambda: [self.report()], self.series, settings.health_host, settings.health_port)

@@ -6,11 +6,12 @@ process answers from its start: while it waits for its log it is alive and not r
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import structlog
@@ -225,17 +226,28 @@ async def listening(
             except Exception:
                 log.exception("certificates not renewed")
 
-    tasks = [asyncio.create_task(each) for each in (strangers.keep_out(runner), renew())]
     try:
-        await port.begin(setting)
-        yield port
+        async with meanwhile(strangers.keep_out(runner), renew()):
+            await port.begin(setting)
+            yield port
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def meanwhile(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Do all of this beside what is done while the context lasts, and end it then."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        yield
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await runner.cleanup()
 
 
+READY = Metric("muster_ready", "gauge", ("service",), "1 while `/readyz` would answer 200 for this service")
+CONNECTED = Metric("muster_log_connected", "gauge", ("service",), "1 while there is a connection to the log")
 BUILD = Metric("muster_build_info", "gauge", ("version",), "The release that answers; always 1")
 
 

@@ -9,7 +9,7 @@ from services.audit import writing
 from services.audit.core.changes import Change
 from services.audit.core.claims import Claim
 from services.audit.core.matching import Match
-from services.audit.server import LOST, Figures
+from services.audit.server import LOST, AuditFigures
 from services.audit.writing import Writer
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import MAX_BODY, EventLog
@@ -29,7 +29,7 @@ class Site:
     """A writer and the log that it finds, after a number of faults."""
 
     def __init__(self, *faults: Exception) -> None:
-        self.journal, self.figures, self.faults = MemoryJournal(), Figures(), [*faults]
+        self.journal, self.figures, self.faults = MemoryJournal(), AuditFigures(), [*faults]
         self.writer = Writer(self.log, self.figures)
 
     async def log(self) -> EventLog:

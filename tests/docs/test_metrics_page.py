@@ -7,8 +7,8 @@ import promql_parser
 import pytest
 import yaml
 
-from services.audit.server import Figures as AuditFigures
-from services.history.probes import Figures
+from services.audit.server import AuditFigures
+from services.history.probes import HistoryFigures
 from shared.eventlog.account import AUTHORS
 from shared.eventlog.inspection import FULL
 from shared.job.metrics import JobMetrics
@@ -20,7 +20,7 @@ from shared.telemetry.metrics import Metric
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "metrics.md").read_text()
 OF_JOBS = {series.metric.name: series.metric for series in JobMetrics().series}
-OF_HISTORY = {series.metric.name: series.metric for series in Figures().series()}
+OF_HISTORY = {series.metric.name: series.metric for series in HistoryFigures().series()}
 OF_AUDIT = {series.metric.name: series.metric for series in AuditFigures().series()}
 OF_PROCESSES = {
     **{series.metric.name: series.metric for series in Health("status").current_metrics()},

@@ -107,7 +107,7 @@ async def test_an_api_that_cannot_be_reached_is_a_503(site: Site, spec: dict[str
 async def test_a_certificate_that_is_there_before_its_key_is_used_once_both_are(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("services.history.__main__.LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("shared.process.serving.RENEW_SECONDS", 0.1)
     old, new = tmp_path / "old", tmp_path / "new"
     for folder in (old, new):
         folder.mkdir()
