@@ -15,7 +15,7 @@ from shared.job.scaling import Request
 from shared.job.spec import waits_for_turn
 from shared.job.state import Job
 from shared.job.views import Actor
-from shared.telling.causes import words
+from shared.telling.causes import sentences
 from shared.telling.causes.links import People, Person, names
 from shared.telling.shown import word_of
 
@@ -54,8 +54,8 @@ class Noted:
 
     def _note(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
         at = At(self.histories.position, time)
-        if after.key.uid != NO_UID and (told := _told(before, event)) is not None:
-            self._seen.append((at, after.key, event, told))
+        if after.key.uid != NO_UID and (sentence := _sentence(before, event, after)) is not None:
+            self._seen.append((at, after.key, event, sentence))
         if isinstance(event, ChangeAttributed):
             self._people.add(after.key, event)
         self._also(before, event, after, at)
@@ -63,41 +63,38 @@ class Noted:
     def changes(self, kinds: Kinds) -> list[Change]:
         """The changes so far, with their outcome now."""
         found = []
-        for at, key, event, told in self._seen:
+        for at, key, event, sentence in self._seen:
             now = self.histories[key].job
             by = event.by if isinstance(event, (JobObserved, ScaleRequested)) else ()
             job, outcome = f"{word_of(now, kinds)}/{key.name}", _outcome(event, at.sequence, now)
             people = self._people.of(key, at.sequence, event)
-            found.append(Change(at.sequence, at.time, key.namespace, job, key.uid, by, people, told, outcome))
+            found.append(Change(at.sequence, at.time, key.namespace, job, key.uid, by, people, sentence, outcome))
         return found
 
 
-def _told(before: Job, event: AnyEvent) -> str | None:
-    """The words of a change; None for an event that is none."""
+def _sentence(before: Job, event: AnyEvent, after: Job) -> str | None:
+    """The sentence of a change that a person or a program asked for; None for an event that is none."""
     match event:
         case JobObserved(problems=problems) | ScaleRequested(problems=problems) if waits_for_turn(problems):
             # It is recorded again, whole, once it is its turn.
             return None
         case JobObserved(problems=problems) if problems and problems != before.problems:
-            return f"what was applied cannot be acted upon: {words.problem_line(problems)}"
+            pass
         case JobObserved(spec=now) if now is not None and now != before.spec:
-            if before.spec is None:
-                return words.applied(now)
             # Who edits a runtime does not edit the job.
-            alone = event.generation == before.generation and words.of_runtime(before.spec, now)
-            return None if alone else words.changed(before.spec, now, event.generation)
+            if before.spec and event.generation == before.generation and sentences.of_runtime(before.spec, now):
+                return None
         case ScaleRequested(uid=uid) if (known := before.scaling.requests.get(uid)) is None or waits_for_turn(
             known.problems
         ):
-            return words.scale_wish(event)
+            pass
         case JobDeleting() | JobGone() if not (before.deleting or before.gone or before.expired):
             return "it was deleted"
-        case HistoryAccepted():
-            return "the loss of a part of its history was accepted"
-        case EventDisowned():
-            return f"the event {event.sequence} was disowned: {event.reason}"
+        case HistoryAccepted() | EventDisowned():
+            pass
         case _:
             return None
+    return sentences.sentence(event, before, after)
 
 
 def _outcome(event: AnyEvent, sequence: int, now: Job) -> str:

@@ -17,7 +17,7 @@ from shared.job.naming import Uid
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.state import Job
 from shared.job.views import ChildView, PodSetView, WorkloadView
-from shared.telling.causes.words import of_workloads
+from shared.telling.causes.sentences import of_workloads
 from shared.telling.targets import parse_target
 from tests.kit import kueue
 from tests.kit.histories import KEY

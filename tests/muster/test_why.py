@@ -57,8 +57,7 @@ from shared.job.naming import RESTART, JobKey, Uid
 from shared.job.spec import LAUNCHER, WORKER, Problem
 from shared.job.views import Exit, PodView, Slots
 from shared.telling.causes.chains import of_job
-from shared.telling.causes.pods import NOT_ASKED
-from shared.telling.causes.walk import UNRECORDED, Causes
+from shared.telling.causes.walk import NOT_ASKED, UNRECORDED, Causes
 from shared.telling.targets import parse_target
 from shared.telling.why import as_lines, caused, explained, told
 from tests.golden.compare import assert_golden

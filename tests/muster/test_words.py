@@ -13,8 +13,10 @@ from shared.job.events.watcher import PodsGone, PodsObserved
 from shared.job.naming import Uid
 from shared.job.spec import WORKER
 from shared.job.views import Slots
+from shared.telling.causes.sentences import sentence
 from shared.telling.words import details
 from tests.kit.builders import a_running_job, exited, scale_in, scale_out, worker
+from tests.kit.stories import given
 
 
 def filled(kind: Any) -> Any:
@@ -42,6 +44,14 @@ def test_every_type_of_event_is_said_in_plain_words(kind: Any):
     assert not any(sign in said for sign in "'[{<\""), said
     names = {each.__name__ for each in _structs(event)}
     assert not any(f"{name}(" in said for name in names), said
+
+
+@pytest.mark.parametrize("kind", get_args(AnyEvent), ids=lambda kind: str(kind.__name__))
+def test_every_type_of_event_has_a_sentence(kind: Any):
+    job = given(*a_running_job()).job
+    said = sentence(filled(kind), job, job)
+    assert said.strip()
+    assert not any(sign in said for sign in "'[{<\""), said
 
 
 def _structs(value: Any) -> set[type]:

@@ -3,6 +3,6 @@
 A decision names its cause; the cause of a fact is the last event of the same pod or request.  If the log lacks a cause
 that must exist, the link says what is unknown: no cause is guessed from the order of events.
 
-`walk.py` folds a history once to `links.py`; `decisions.py`, `pods.py` and `words.py` have the words, `chains.py`
-answers questions, and `outlook.py` says what is next.
+`sentences.py` says each event in words, and `walk.py` finds its cause while it folds a history once to `links.py`;
+`chains.py` answers questions, and `outlook.py` says what is next.
 """

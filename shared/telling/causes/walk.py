@@ -20,20 +20,18 @@ from shared.job.naming import JobKey, Slot, Uid
 from shared.job.spec import WORKER
 from shared.job.state import Job
 from shared.job.timers import DRAIN, REPLACEMENT, SCALING_DEADLINE, SCHEDULING, SCRIPT_DEADLINE
-from shared.job.timing import next_due
 from shared.job.views import PodView, each
-from shared.telling.causes import decisions, pods, words
+from shared.telling.causes import sentences, words
 from shared.telling.causes.links import Link, Links, People, awaited, awaited_by, newest
+from shared.telling.causes.sentences import over, unseen
+from shared.telling.causes.words import OWN_OUTPUT
 
 DELETED_BY = "who deleted it is not in this log"
 DELETED = "it was deleted, by whom is not in this log"
 UNRECORDED = "what led to it is not in this log"
 
 _OF_REQUESTS = (SCALING_DEADLINE, SCRIPT_DEADLINE, DRAIN)
-
-
-_WENT = {"Bound": "the request went to its job", "HistoryLost": "the request had ended in a history that was lost"}
-"""Why a request is of its history no more, by reason; it was deleted otherwise."""
+NOT_ASKED = "why it went: nothing in this log asked for it; a person or another program did"
 
 
 class Causes(Links):
@@ -84,11 +82,11 @@ class Causes(Links):
         made_by = cause(before, event)
         if event.because != made_by.sequence:
             made_by = Cause(event.because)
-        text, slots = decisions.told(event, before, self.job)
+        text, slots = sentences.decided(event, before, self.job)
         link = self._decision(here, text, made_by)
         if isinstance(event, scheduler.SlotsAssigned) and event.replaces:
             for slot, old in zip(sorted(each(event.slots)), sorted(each(event.replaces)), strict=False):
-                again = decisions.refilled(before, slot, old, event.reason)
+                again = sentences.refilled(before, slot, old, event.reason)
                 made = self._keep(self._decision(here, again, cause_of_refill(before, old)), [slot])
                 if slot != old:
                     self.successors[old] = slot
@@ -99,7 +97,7 @@ class Causes(Links):
             self._keep(link)
         else:
             self._keep(link, slots)
-        if isinstance(event, decisions.PHASES):
+        if isinstance(event, sentences.PHASES):
             self.phase = link
         self._add(getattr(event, "request", Uid("")), link)
 
@@ -109,92 +107,79 @@ class Causes(Links):
         return here.says(text, found, unknown="" if found else UNRECORDED)
 
     def _seen(self, event: Fact, before: Job, here: Link) -> None:
+        by = self._by(event, here)
+        here = here.says(sentences.sentence(event, before, self.job, by))
         match event:
             case watcher.JobObserved():
                 self._observed(event, before, here)
             case watcher.JobDeleting():
-                held = f"its finalizers keep it ({', '.join(event.finalizers)})" if event.finalizers else ""
-                if event.orphan:
-                    held = "its pods and all that belongs to it stay, as `--cascade=orphan` asks"
-                by = self._by(event, here)
                 self.deletion = f"it was deleted{by}" if by else DELETED
-                said = f"it was deleted{by}, and {held or 'waits for a finalizer'}"
-                self._keep(here.says(said, unknown="" if by else DELETED_BY))
+                self._keep(here.says(here.text, unknown="" if by else DELETED_BY))
             case watcher.JobGone():
                 led = self.newest.get("JobExpired") or self.newest.get("JobDeleting")
-                by = self._by(event, here) if led is None else ""
+                if led is not None:
+                    here = here.says(sentences.sentence(event, before, self.job))
+                by = by if led is None else ""
                 self.deletion = f"it was deleted{by}" if by else self.deletion or DELETED
-                said = f"the resource is gone{f': it was deleted{by}' if by else ''}"
-                self._keep(here.says(said, led, unknown="" if led or by else DELETED_BY))
-            case watcher.JobOfAnother(obstacle=obstacle):
-                hinders = f"; Muster cannot take it over: {obstacle}" if obstacle else ""
-                self._keep(here.says(f"another operator began it, and may still be running{hinders}"))
+                self._keep(here.says(here.text, led, unknown="" if led or by else DELETED_BY))
             case watcher.JobAdopted():
                 led = self.doubt or self.newest.get("JobOfAnother")
-                text = f"the history begins here, in the middle: adopted from {event.source}"
-                self._keep(here.says(text, led), self.job.attempt.slots)
+                self._keep(here.says(here.text, led), self.job.attempt.slots)
             case watcher.PodsObserved():
                 for pod in event.pods:
                     if self.job.pods.get(pod.uid) == pod and before.pods.get(pod.uid) != pod:
-                        self._pod(pods.observed(here, pod, before, self.last.get(pod.slot), self._going()), pod.slot)
+                        if text := sentences.of_pod(pod, before):
+                            led, unknown = why_seen(pod, before, self.last.get(pod.slot), self._going())
+                            self._keep(here.says(text, led, unknown=unknown), [pod.slot])
                         self._nudged(before, pod, here)
             case watcher.PodsGone() | watcher.LauncherLost():
                 for uid in event.uids if isinstance(event, watcher.PodsGone) else (event.uid,):
                     if known := before.pods.get(uid):
-                        self._pod(pods.gone(here, known, before, self.last.get(known.slot), self._going()), known.slot)
-            case watcher.DisruptionNoticed():
-                named = [before.pods[uid] for uid in event.uids if uid in before.pods]
-                self._keep(here.says(words.noticed(event, named)), [pod.slot for pod in named])
-            case watcher.NodeLost() | watcher.NodeBack():
-                named = [before.pods[uid] for uid in event.uids if uid in before.pods]
-                self._keep(here.says(words.of_node(event, named)), [pod.slot for pod in named])
+                        led = why_gone(known, before, self.last.get(known.slot), self._going())
+                        said = f"{known.name} {'is gone' if led else 'vanished'}"
+                        self._keep(here.says(said, led, unknown="" if led else NOT_ASKED), [known.slot])
+            case watcher.DisruptionNoticed() | watcher.NodeLost() | watcher.NodeBack():
+                self._keep(here, [before.pods[uid].slot for uid in event.uids if uid in before.pods])
             case watcher.ChildrenObserved():
-                hosts = words.hosts_of(event, before)
+                hosts = sentences.hosts_of(event, before)
                 if hosts > (before.hosts.hosts if before.hosts is not None else 0):
                     self._in_place(hosts, here.says(f"the hosts files of version {hosts} are in place", self._files()))
-                if news := words.of_workloads(event, before):
-                    self._keep(here.says(news))
-            case watcher.ChildGone(kind="Workload"):
-                self._keep(here.says(f"Workload {event.name} is gone"))
+                if sentences.of_workloads(event, before):
+                    self._keep(here)
             case watcher.ScaleRequested():
                 if event.uid not in before.scaling.requests:
-                    self.requests[event.uid] = [self._keep(here.says(words.scale_wish(event, self._by(event, here))))]
+                    self.requests[event.uid] = [self._keep(here)]
             case watcher.ScaleRequestGone():
-                self._add(event.uid, self._keep(here.says(_WENT.get(event.reason, "the request was deleted"))))
+                self._add(event.uid, self._keep(here))
             case watcher.TimePassed():
                 self._passed(event, before, here)
-            case EffectRefused():
-                self._keep(here.says(words.refusal_line(event, self.job)))
             case scaler.ScriptFinished():
                 unknown = words.OWN_OUTPUT if event.exit_code else ""
-                link = here.says(words.script_line(event), self._last_of(event.request), unknown=unknown)
-                self._add(event.request, self._keep(link))
+                self._add(
+                    event.request, self._keep(here.says(here.text, self._last_of(event.request), unknown=unknown))
+                )
             case scaler.DrainChecked():
-                self._add(event.request, self._keep(here.says(words.drain_line(event), self._last_of(event.request))))
-            case watcher.HistoryBroken():
-                self._keep(here.says(f"the log does not lead to the head in the resource: {event.reason}"))
-            case watcher.HistoryDisputed():
-                self._keep(here.says(f"the resource shows the head {event.theirs}, log and checkpoint {event.ours}"))
+                self._add(event.request, self._keep(here.says(here.text, self._last_of(event.request))))
             case watcher.HistoryAccepted():
-                self._keep(here.says("a person accepted that the log goes on without that head", self.doubt))
+                self._keep(here.says(here.text, self.doubt))
+            case watcher.JobOfAnother() | watcher.HistoryBroken() | watcher.HistoryDisputed() | EffectRefused():
+                # What people, nodes and other programs do has no cause in the log.
+                self._keep(here)
+            case watcher.ChildGone(kind="Workload"):
+                self._keep(here)
             case watcher.ChildGone() | scheduler.SecretMade() | scheduler.SecretGone():
                 pass
             case LogCreated() | EventDisowned() | ChangeAttributed():
-                # None of these changes anything for which people ask the cause.
+                # None of these is the cause of anything that people ask about.
                 pass
             case _:
                 assert_never(event)
 
     def _observed(self, event: watcher.JobObserved, before: Job, here: Link) -> None:
-        was, now = before.spec, self.job.spec
         if event.problems:
-            problem = words.problem_line(event.problems)
-            what = words.waits_for(event.problems) or "cannot be acted upon"
-            self._keep(here.says(f"what was applied{self._by(event, here)} {what}: {problem}"))
-        elif now is not None and was != now:
-            by = self._by(event, here)
-            edit = words.applied(now, by) if was is None else words.changed(was, now, event.generation, by)
-            link = self._keep(here.says(edit))
+            self._keep(here)
+        elif self.job.spec is not None and before.spec != self.job.spec:
+            link = self._keep(here)
             for uid in self.job.scaling.requests:
                 if uid not in before.scaling.requests:
                     # An edit of the size waits in the queue of requests.
@@ -217,8 +202,6 @@ class Causes(Links):
             self._add(request.uid, link)
 
     def _passed(self, event: watcher.TimePassed, before: Job, here: Link) -> None:
-        timer = (event.anchor, event.timer)
-        seconds = next((due.seconds for due in next_due(before) if (due.anchor, due.name) == timer), None)
         request = before.scaling.open_request
         led = None
         if event.timer == SCHEDULING:
@@ -227,7 +210,7 @@ class Causes(Links):
             led = awaited_by(self, before, request) or self._last_of(request.uid)
         empty = (slot for slot, vacancy in before.attempt.vacancies.items() if vacancy.at.sequence == event.anchor)
         slot = next(empty, None) if event.timer.startswith(REPLACEMENT) else None
-        link = self._keep(here.says(words.timer_line(event.timer, seconds), led or self.find(event.anchor, slot)))
+        link = self._keep(here.says(here.text, led or self.find(event.anchor, slot)))
         if request is not None and event.timer in _OF_REQUESTS:
             self._add(request.uid, link)
 
@@ -256,10 +239,6 @@ class Causes(Links):
         links = self.requests.get(uid)
         return links[-1] if links else None
 
-    def _pod(self, link: Link | None, slot: Slot) -> None:
-        if link is not None:
-            self._keep(link, [slot])
-
     def _keep(self, link: Link, slots: Iterable[Slot] = ()) -> Link:
         """Keep a link as a possible cause of later links, and of those of these slots."""
         self.at[link.sequence] = self.newest[link.type] = link
@@ -276,3 +255,35 @@ class Causes(Links):
         """Add a link of a request, unless the request is unknown."""
         if uid in self.requests:
             self.requests[uid].append(link)
+
+
+def why_seen(pod: PodView, before: Job, last: Link | None, going: Link | None) -> tuple[Link | None, str]:
+    """The cause of the news of a pod, and what is unknown of it."""
+    was = before.pods.get(pod.uid) or unseen(pod)
+    ends, goes = over(pod) and not over(was), pod.deleting and not was.deleting
+    led, unknown = last, ""
+    if goes:
+        led = _why_out(was, before, last, going) or (last if over(was) else None)
+        unknown = "" if led or pod.disruption else NOT_ASKED
+    if ends:
+        asked = _why_out(was, before, last, going)
+        # The exits of a pod whose training succeeded may have that of a side container that failed.
+        failed = pod.phase == "Failed" or (pod.phase != "Succeeded" and any(end.code for end in pod.exits))
+        # A failure without an earlier cause ends the chain; the chain of a success goes on to the pod's beginning.
+        led = asked or (None if failed else led)
+        explained = pod.reason or any(end.message for end in pod.exits)
+        unknown = OWN_OUTPUT if failed and not (asked or goes or explained) else unknown
+    if pod.disruption and not was.disruption:
+        led = last if pod.uid in before.disrupted else led if goes or ends else None
+    return led, unknown
+
+
+def why_gone(pod: PodView, before: Job, last: Link | None, going: Link | None) -> Link | None:
+    """The cause of a pod's end; None if nothing in the log asked for it."""
+    return last if over(pod) else _why_out(pod, before, last, going)
+
+
+def _why_out(pod: PodView, before: Job, last: Link | None, going: Link | None) -> Link | None:
+    """Why the pod went: its deletion, a disruption, the release of its slot, or the end of the job."""
+    asked = pod.deleting or pod.uid in before.disrupted or pod.slot not in before.attempt.unreleased
+    return last if asked else going
