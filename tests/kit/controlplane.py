@@ -45,10 +45,16 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
 
 
 @asynccontextmanager
-async def fake_nodes(plane: ControlPlane, folder: Path, *, nodes: int, pods: int = 1_000) -> AsyncIterator[None]:
-    """Nodes that take so many pods each, on which every pod runs and is ready at once, and nothing is ever run."""
+async def fake_nodes(
+    plane: ControlPlane, folder: Path, *, nodes: int, pods: int = 1_000, writers: int = 0
+) -> AsyncIterator[None]:
+    """Nodes that take so many pods each, on which every pod runs and is ready at once, and nothing is ever run.
+
+    So many `writers` keep the API server busy with statuses of other pods.
+    """
     kubeconfig = str(plane.kubeconfig(ADMIN))
     command = [str(find("fakenodes")), "--kubeconfig", kubeconfig, f"--nodes={nodes}", f"--pods={pods}"]
+    command.append(f"--writers={writers}")
     child = Child("fakenodes", command, folder / "fakenodes.log", {})
     child.start()
     try:

@@ -2,6 +2,9 @@
 // that it runs and is ready, and lets go of pods that are deleted.  Nothing is ever run, and no container fails.
 //
 // What somebody else writes into a pod's status afterwards stays: each pod is spoken of once.
+//
+// With --writers so many others, each with a pod of its own, write its status again and again, as the nodes of a large
+// cluster do, so that the API server is never idle and the pods of a measured job are not alone in it.
 package main
 
 import (
@@ -32,7 +35,8 @@ import (
 const (
 	leaseSeconds = int32(40) // as a kubelet's
 	renewal      = 10 * time.Second
-	patience     = 30 * time.Second // for the API server, and for nodes to become schedulable
+	patience     = 30 * time.Second      // for the API server, and for nodes to become schedulable
+	breath       = 50 * time.Millisecond // between two statuses of one writer
 	protobuf     = "application/vnd.kubernetes.protobuf"
 )
 
@@ -41,6 +45,7 @@ func main() {
 	nodes := flag.Int("nodes", 10, "nodes to play")
 	pods := flag.Int64("pods", 1000, "pods that each node takes")
 	workers := flag.Int("workers", 32, "requests in flight about pods")
+	writers := flag.Int("writers", 0, "how many write statuses all the time")
 	flag.Parse()
 
 	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
@@ -73,6 +78,9 @@ func main() {
 	}
 	go renewLeases(ctx, client, *nodes)
 	must(untilSchedulable(ctx, client))
+	for number := range *writers {
+		must(occupy(ctx, client, number))
+	}
 	fmt.Printf("ready %d nodes\n", *nodes)
 	<-ctx.Done()
 }
@@ -187,6 +195,32 @@ func renew(ctx context.Context, client kubernetes.Interface, name string) error 
 		_, err = leases.Create(ctx, lease, meta.CreateOptions{})
 	}
 	return err
+}
+
+// occupy makes a pod of nobody's and writes its status from then on.
+func occupy(ctx context.Context, client kubernetes.Interface, number int) error {
+	pods := client.CoreV1().Pods(meta.NamespaceDefault)
+	pod := &core.Pod{
+		ObjectMeta: meta.ObjectMeta{Name: fmt.Sprintf("writer-%d", number)},
+		Spec: core.PodSpec{
+			NodeName:   "fake-0",
+			Containers: []core.Container{{Name: "main", Image: "registry.example/other:1"}},
+		},
+	}
+	if _, err := pods.Create(ctx, pod, meta.CreateOptions{}); err != nil {
+		return err
+	}
+	go func() {
+		for turn := 0; ctx.Err() == nil; turn++ {
+			patch := fmt.Appendf(nil, `{"status":{"message":"turn %d"}}`, turn)
+			_, err := pods.Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, meta.PatchOptions{}, "status")
+			if err != nil && ctx.Err() == nil {
+				log.Print(err)
+			}
+			time.Sleep(breath)
+		}
+	}()
+	return nil
 }
 
 // kubelet is what all nodes have in common.

@@ -5,13 +5,14 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import uvloop
 
 from devcluster.binaries import MissingProgram
 from shared.telemetry.logs import configure
 from tests.bench.real import folding, footprint, lives, long_log, reactions, scaling, services, starts, ten_thousand
 from tests.bench.real.peers import AdapterError, load
-from tests.bench.real.table import Figure, judged, markdown
+from tests.bench.real.table import Figure, beside, judged, markdown
 from tests.bench.real.world import Run, progress
 from tests.kit.tables import Place
 
@@ -28,6 +29,13 @@ FIGURES = {
     "log": long_log.starts_over_a_long_log,
     "ten-thousand": ten_thousand.ten_thousand_jobs,
 }
+
+
+BESIDE_OTHERS = {"start", "jobs", "thousand", "reaction"}
+"""Measured twice: in a cluster of our own, and in one whose API server others keep busy."""
+
+WRITERS = 32
+"""Those others."""
 
 
 def main() -> None:
@@ -61,7 +69,9 @@ def main() -> None:
     try:
         for name in given.figures or FIGURES:
             # Each in clusters of its own: what one leaves behind would be in the next one's way.
-            lines += uvloop.run(FIGURES[name](run))
+            quiet = uvloop.run(FIGURES[name](run))
+            busy = msgspec.structs.replace(run, writers=WRITERS)
+            lines += beside(quiet, uvloop.run(FIGURES[name](busy)) if name in BESIDE_OTHERS else [])
     except MissingProgram as missing:
         sys.exit(str(missing))
     progress(f"done in {time.monotonic() - began:.0f} s")

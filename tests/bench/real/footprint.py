@@ -36,7 +36,7 @@ async def many_jobs(run: Run) -> list[Figure]:
     lines, held = list[Figure](), list[Figure]()
     for turn in range(run.turns):
         progress(f"{jobs} jobs of {WORKERS} workers, {turn + 1} of {run.turns}")
-        async with World() as world:
+        async with World(writers=run.writers) as world:
             lines = _lines(0, await idle(world, quick=run.quick))
             await world.namespace("theirs")
             theirs.append(await starts.bare(world, "theirs", jobs, WORKERS))
@@ -54,10 +54,10 @@ async def a_thousand_jobs(run: Run) -> list[Figure]:
     ours, theirs, held = list[starts.Took](), list[starts.Took](), list[Figure]()
     for turn in range(run.turns):
         progress(f"{jobs} jobs of {WORKERS} workers, {turn + 1} of {run.turns}")
-        async with World(muster=False) as world:
+        async with World(muster=False, writers=run.writers) as world:
             await world.namespace("theirs")
             theirs.append(await starts.bare(world, "theirs", jobs, WORKERS))
-        async with World() as world:
+        async with World(writers=run.writers) as world:
             await world.namespace("ours")
             ours.append(await starts.muster(world, "ours", jobs, WORKERS))
             held = _lines(jobs, await idle(world, quick=run.quick), goal="≤ 300 MiB")
@@ -69,7 +69,7 @@ async def _peers(run: Run, jobs: int) -> starts.Beside:
     """Each in a cluster of its own."""
     beside = defaultdict[str, list[starts.Took]](list)
     for peer in [peer for peer in run.peers for _ in range(run.turns)]:
-        async with World(peer=peer) as world:
+        async with World(peer=peer, writers=run.writers) as world:
             await world.namespace("peer")
             beside[peer.NAME].append(await starts.peer(peer, world, "peer", jobs, WORKERS))
     return beside

@@ -51,7 +51,7 @@ QUICK_CROWD = Size(jobs=10, workers=2, alone=10, a_second=100)
 
 async def reactions(run: Run) -> list[Figure]:
     size = QUICK if run.quick else FULL
-    ours, theirs = await _both(size, run.turns)
+    ours, theirs = await _both(size, run.turns, run.writers)
     meanwhile = f"the same while a job of {size.starting} starts"
     return [
         milliseconds(size.what, ours.alone.taken, theirs.alone.taken, "≤ 18 / 38 ms"),
@@ -69,7 +69,7 @@ async def reactions(run: Run) -> list[Figure]:
 
 async def in_a_crowd(run: Run) -> list[Figure]:
     size = QUICK_CROWD if run.quick else CROWD
-    ours, theirs = await _both(size, run.turns)
+    ours, theirs = await _both(size, run.turns, run.writers)
     return [
         milliseconds(size.what, ours.alone.taken, theirs.alone.taken, "p99 ≤ 150 ms"),
         *_costs(size.what, ours.alone, theirs.alone),
@@ -130,11 +130,11 @@ def _costs(what: str, ours: Changes, theirs: Changes) -> list[Figure]:
     ]
 
 
-async def _both(size: Size, turns: int) -> tuple[Reactions, Reactions]:
+async def _both(size: Size, turns: int, writers: int) -> tuple[Reactions, Reactions]:
     """Muster's and the bare client's, of so many turns together."""
     ours, theirs = Reactions(), Reactions()
     for turn in range(turns):
-        async with World() as world:
+        async with World(writers=writers) as world:
             progress(f"reaction of a bare client, {size.jobs} jobs x {size.workers}, {turn + 1} of {turns}")
             theirs.add(await _bare(world, size))
             await world.clear("theirs")

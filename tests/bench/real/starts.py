@@ -193,13 +193,13 @@ async def one_job(run: Run) -> list[Figure]:
         return took
 
     ours, theirs = defaultdict[int, list[Took]](list), defaultdict[int, list[Took]](list)
-    async with World() as world:
+    async with World(writers=run.writers) as world:
         for workers, turn in turns:
             theirs[workers].append(await alone(world, bare, workers, turn, "bare"))
             ours[workers].append(await alone(world, muster, workers, turn, "muster"))
     peers = defaultdict[int, dict[str, list[Took]]](lambda: defaultdict(list))
     for of in run.peers:
-        async with World(peer=of) as world:
+        async with World(peer=of, writers=run.writers) as world:
             for workers, turn in turns:
                 peers[workers][of.NAME].append(await alone(world, partial(peer, of), workers, turn, "peer"))
     return [

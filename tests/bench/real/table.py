@@ -22,6 +22,14 @@ class Figure(msgspec.Struct, frozen=True):
     ratio: str = ""
     goal: str = ""
     peers: Mapping[str, str] = {}
+    busy: tuple[str, str, str] = ("", "", "")
+    """Muster, the bare client and the ratio where others keep the API server busy."""
+
+
+def beside(quiet: Sequence[Figure], busy: Sequence[Figure]) -> list[Figure]:
+    """Both columns: the lines of a cluster of our own, and those of one that others use."""
+    found = {each.what: (each.muster, each.bare, each.ratio) for each in busy}
+    return [msgspec.structs.replace(line, busy=found.get(line.what, line.busy)) for line in quiet]
 
 
 def judged(figures: Sequence[Figure]) -> list[Figure]:
@@ -71,8 +79,11 @@ def _digits(value: float) -> str:
 def markdown(figures: Sequence[Figure]) -> str:
     """The table, with the machine, the versions and the day under it."""
     names = [*dict.fromkeys(name for figure in figures for name in figure.peers)]
-    head = ("", "Muster", "bare client", "ratio", "goal", *names)
-    found = [(f.what, f.muster, f.bare, f.ratio, f.goal, *(f.peers.get(name, "") for name in names)) for f in figures]
+    head = ("", "Muster", "bare client", "ratio", "beside 32 others: Muster", "bare client", "ratio", "goal", *names)
+    found = [
+        (f.what, f.muster, f.bare, f.ratio, *f.busy, f.goal, *(f.peers.get(name, "") for name in names))
+        for f in figures
+    ]
     rows = [head, ("---",) * len(head), *found]
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join([*lines, "", f"{conditions()}  ", f"{_day()}"])

@@ -83,6 +83,8 @@ class Run(msgspec.Struct, frozen=True):
     """How many times each side is measured, one after the other: of many jobs, and of reactions."""
     peers: Peers = ()
     """Who is measured beside Muster, where that can be."""
+    writers: int = 0
+    """Others who write statuses all the time."""
 
 
 class World:
@@ -95,11 +97,14 @@ class World:
         together: bool = False,
         log: Path | None = None,
         peer: Peer | None = None,
+        writers: int = 0,
     ) -> None:
         """Without `muster` no service runs; `together` all four do in one process, as of `muster run`.
 
-        A `peer` runs in the place of Muster.  `log` is the folder of a log that is there.
+        A `peer` runs in the place of Muster.  `log` is the folder of a log that is there.  So many `writers` keep the
+        API server busy.
         """
+        self._writers = writers
         self._kept = log
         self._muster = muster and peer is None
         self._peer = peer
@@ -144,7 +149,7 @@ class World:
         await self._prepare(admin)
         # It looks for new kinds twice a minute, and until then asks for each owner of theirs by itself.
         await plane.controllers.restart()
-        await enter(fake_nodes(plane, folder, nodes=NODES, pods=PODS))
+        await enter(fake_nodes(plane, folder, nodes=NODES, pods=PODS, writers=self._writers))
         await set_up(self.nats.url, user=ADMIN, password=self.nats.users[ADMIN])
         self._log = await JetStreamEventLog.connect(
             self.nats.url, name=READER, user=READER, password=self.nats.users[READER]
