@@ -20,10 +20,10 @@ from shared.cluster.answers import FailedRequest, trouble
 from shared.cluster.calls import Caller, Timeouts
 from shared.cluster.connections import AbruptResponse
 from shared.cluster.kubeconfig import current_context
-from shared.cluster.limiter import Limiter
 from shared.cluster.objects import Custom, CustomMetadata, plain
 from shared.cluster.reflector import Pace, Reflector
 from shared.errors import Transient
+from shared.flow import Limiter
 
 Json = dict[str, Any]
 

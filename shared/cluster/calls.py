@@ -17,8 +17,8 @@ from yarl import URL
 from shared.cluster import Resource
 from shared.cluster.answers import FailedRequest, may_be_starting
 from shared.cluster.connections import as_trouble, read_refusal, reused_descriptors
-from shared.cluster.limiter import Limiter
 from shared.errors import NotOwner, Refused, Transient
+from shared.flow import Limiter
 
 BASE_HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "muster"}
 """Uncompressed: decompression costs more processor time than a cluster's network saves."""
@@ -123,7 +123,7 @@ class Caller:
         more = {**(headers or {}), **({"Content-Type": content_type} if body is not None else {})}
         until = asyncio.get_running_loop().time() + RETRIED_SECONDS
         while True:
-            async with self._limiter.slot(f"{method} {kind_of(path)}", namespace_of(path)) as sent:
+            async with self._limiter.place(namespace_of(path)) as sent:
                 try:
                     async with self._answer(method, path, query, timeout, what, body=body, headers=more) as response:
                         await _must_have_succeeded(response)
@@ -312,14 +312,6 @@ def path_of(resource: Resource[Any], namespace: str, name: str = "", subresource
     scope = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
     rest = "".join(f"/{quote(part, safe='')}" for part in (name, subresource) if part)
     return f"{base}{scope}/{resource.plural}{rest}"
-
-
-def kind_of(path: str) -> str:
-    """What is asked for at a path: the plural and the subresource, with `*` for the name of an object."""
-    _, _, within = path.partition("/namespaces/")
-    _, *parts = within.split("/")
-    parts = parts or path.split("/")[3 if path.startswith("/api/") else 4 :]
-    return "/".join("*" if place % 2 else part for place, part in enumerate(parts))
 
 
 def namespace_of(path: str) -> str:

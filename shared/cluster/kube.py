@@ -18,10 +18,10 @@ from shared.cluster.decoding import encode, read_answer, read_object
 from shared.cluster.examination import Review, Right
 from shared.cluster.executing import execute
 from shared.cluster.kinds import PODS
-from shared.cluster.limiter import Limiter
 from shared.cluster.objects import Object
 from shared.cluster.reflector import Pace, Reflector
 from shared.cluster.wire import Lines, read_page
+from shared.flow import Limiter
 
 T = TypeVar("T", bound=Object)
 

@@ -5,9 +5,9 @@ from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from typing import get_args
 
-from shared.cluster.limiter import Limiter
 from shared.eventlog.inspection import Room
 from shared.eventlog.subject import without_jobs
+from shared.flow import Limiter
 from shared.job.events.event import Author
 from shared.job.fold import Held
 from shared.job.text import counted
@@ -52,7 +52,7 @@ REQUESTS_MOST = Metric(
     "muster_kubernetes_requests_in_flight_limit",
     "gauge",
     ("service", "work"),
-    "The bound on them, which follows how long answers take",
+    "The bound on them, which a 429 and an error of the server lower",
 )
 REQUESTS_WAITING = Metric(
     "muster_kubernetes_requests_waiting", "gauge", ("service", "work"), "Requests that wait for a place"

@@ -11,8 +11,8 @@ from math import isfinite
 
 import msgspec
 
-from shared.cluster.limiter import in_bulk
 from shared.errors import Conflict, NotOwner, Refused, Transient
+from shared.flow import Turns, in_bulk
 from shared.job import text
 from shared.job.chain import Head
 from shared.job.events.catalog import AnyEvent
@@ -28,16 +28,12 @@ from shared.runtime import log_lines
 from shared.runtime.appends import Appends
 from shared.runtime.queue import InFlight, Item, Late, Leisure, WorkQueue, explained, failed, refused, succeeded
 from shared.telemetry.process_metrics import ProcessMetrics
-from shared.turns import Turns
 
-EFFECTS_IN_FLIGHT = 512
-"""The most calls of one service at a time; how many of them are sent at a time is the limiter's to find.
+EFFECTS_IN_FLIGHT = 64
+"""The most effects of one service under way at a time, of bulk work and of the rest each; others wait by turns.
 
-The namespaces of those that wait take turns.
+More than there are places for requests, since some effects wait for what is between two requests.
 """
-
-EFFECTS_PER_JOB = 64
-"""The most calls for one job at a time: a job of a thousand workers leaves room for others."""
 
 TOGETHER_SECONDS = 0.25
 """The executor collects refusals of one round for so long, and records them as one event."""
@@ -56,7 +52,6 @@ class _Lane:
 
     def __init__(self, leisure: Leisure) -> None:
         self.in_flight = InFlight(leisure)
-        self.slots = {bulk: asyncio.Semaphore(EFFECTS_PER_JOB) for bulk in (False, True)}
         self.look_at = 0.0
         """The loop's time of the next look at what was made and is perhaps never seen: one for all of it."""
 
@@ -216,7 +211,7 @@ class Acts:
                 if item.effect.apart:
                     fact = await self._act(item.effect, context)
                 else:
-                    async with self._lanes[key].slots[item.bulk], self._turns[item.bulk].turn(key.namespace):
+                    async with self._turns[item.bulk].turn(key.namespace, key):
                         self._must_own()
                         began = self._time()
                         fact = await self._act(item.effect, context)

@@ -15,6 +15,7 @@ from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Entry, EventLog, Stored
 from shared.eventlog.retry import backoff
 from shared.eventlog.subject import Subject
+from shared.flow import Turns
 from shared.job.because import because
 from shared.job.events.catalog import FACTS, AnyEvent, Decision
 from shared.job.events.event import Author, Decided
@@ -25,7 +26,6 @@ from shared.runtime import log_lines
 from shared.runtime.queue import WorkQueue
 from shared.telemetry.metrics import seconds_between
 from shared.telemetry.process_metrics import ProcessMetrics
-from shared.turns import Turns
 
 APPENDS_IN_FLIGHT = 64
 """Appends of one service at a time, each of another scope; the namespaces of those that wait take turns.
@@ -157,7 +157,7 @@ class Appends:
         tries = 0
         while True:
             try:
-                async with self._turns.turn(history.job.key.namespace):
+                async with self._turns.turn(history.job.key.namespace, history.job.key):
                     if expect is None:
                         newest = await self._log.last(Subject.parse(entry.subject).scope)
                         if newest is not None and (newest.subject, newest.body) == (entry.subject, entry.body):
@@ -193,7 +193,7 @@ class Appends:
         entry = self._entry(key, event, basis)
         try:
             begun = loop.time()
-            async with self._turns.turn(key.namespace):
+            async with self._turns.turn(key.namespace, key):
                 self._note_uncertain(entry, event)
                 known.awaited = await self._log.append(entry, expect=expect)
             self.seconds = loop.time() - begun

@@ -14,8 +14,8 @@ from shared.cluster.access import find_cluster
 from shared.cluster.calls import Caller, Timeouts
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS
 from shared.cluster.kube import KubeCluster
-from shared.cluster.limiter import Limiter
 from shared.cluster.reflector import Reflector
+from shared.flow import Limiter
 from tests.kit.apiserver import (
     ScriptedApiServer,
     a_pod,

@@ -45,7 +45,7 @@ HEADS = "services/watcher/core/heads.py"
 JETSTREAM = "shared/eventlog/jetstream.py"
 KUBE = "shared/cluster/kube.py"
 EFFECTS_QUEUE = "shared/runtime/queue.py"
-LIMITER = "shared/cluster/limiter.py"
+LIMITER = "shared/flow.py"
 LAUNCHER_COMMANDS = "services/scaler/launcher_commands.py"
 REPLACEMENT = "shared/job/policies/replacement.py"
 OBSERVE = "services/watcher/core/observe.py"
@@ -657,9 +657,14 @@ PATCHES = (
         ("tests/cluster/test_limiter.py",),
     ),
     Patch(
-        "slow answers lower no bound",
-        ((LIMITER, "max(0.5, min(1.0, TOLERANCE * lowest / self._mean))", "1.0"),),
+        "a 429 lowers no bound",
+        ((LIMITER, "self._set(max(self._limit / 2, 1.0))", "self._set(self._limit)"),),
         ("tests/cluster/test_limiter.py",),
+    ),
+    Patch(
+        "jobs of one namespace take no turns",
+        ((LIMITER, ".setdefault(job, deque())", ".setdefault(None, deque())"),),
+        ("tests/service/test_turns.py",),
     ),
     Patch(
         "one pod is bulk work",

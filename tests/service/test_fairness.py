@@ -7,8 +7,8 @@ import asyncio
 
 import pytest
 
-from shared.cluster.limiter import Limiter
 from shared.eventlog import Entry
+from shared.flow import Limiter
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.runtime import acts
@@ -47,7 +47,7 @@ class Loaded(Calm):
 
     async def before(self, call: Call) -> None:
         if call.verb != "watch":
-            async with self._limiter.slot(call.verb, call.namespace) as sent:
+            async with self._limiter.place(call.namespace) as sent:
                 await self._server.serve()
                 sent.answered()
 
@@ -101,7 +101,7 @@ class Noting(Calm):
 
     async def before(self, call: Call) -> None:
         if call.verb != "watch":
-            async with self._limiter.slot(call.verb, call.namespace) as sent:
+            async with self._limiter.place(call.namespace) as sent:
                 self._noted[call.verb, call.plural, call.name] = sent.bound is self._limiter.bulk
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import suppress
 
-from shared.turns import Turns
+from shared.flow import Turns
 from tests.kit.virtual_time import in_virtual_time
 
 
@@ -25,6 +25,19 @@ async def test_flows_take_turns_and_within_one_the_first_comes_first():
     order: list[str] = []
     await asyncio.gather(*await served(Turns(1), "aaaaabbc", order))
     assert "".join(order) == "aabcabaa"
+
+
+@in_virtual_time
+async def test_jobs_of_a_namespace_take_turns_too():
+    turns, order = Turns(1), list[str]()
+
+    async def work(namespace: str, job: str) -> None:
+        async with turns.turn(namespace, job):
+            order.append(namespace + job)
+            await asyncio.sleep(1)
+
+    await asyncio.gather(*(work(*each) for each in ("a1", "a1", "a1", "a1", "a2", "b1", "b1")))
+    assert order == ["a1", "a1", "b1", "a2", "b1", "a1", "a1"]
 
 
 @in_virtual_time

@@ -1,0 +1,167 @@
+"""The one flow control: places for what is under way, a queue for what waits, by namespace and in it by job.
+
+`Turns` is the queue; appends, effects and requests each have one.  `Limiter` bounds the requests of a process to the
+API server.  What is made or removed in bulk has places of its own, so that nothing else waits behind it.
+
+The bounds are numbers of places and do not follow how long answers take: where others load the API server, answers
+take long whatever is sent, and who steps back then loses its share.  Only what the server says lowers a bound: a 429
+(of its priority and fairness, which also names the seconds), an error of its own, and no answer in time.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Hashable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from typing import NamedTuple
+
+INTERACTIVE = 32
+"""Requests in flight that somebody may wait for."""
+
+BULK = 16
+"""Requests in flight of bulk work: as many as kube-scheduler has bindings, more than keep a small server busy."""
+
+_BULK: ContextVar[bool] = ContextVar("bulk", default=False)
+
+_Place = asyncio.Future[None]
+
+
+@contextmanager
+def in_bulk(bulk: bool) -> Iterator[None]:
+    """Requests within are those of bulk work, or are not."""
+    token = _BULK.set(bulk)
+    try:
+        yield
+    finally:
+        _BULK.reset(token)
+
+
+class Turns:
+    """`async with turns.turn(namespace, job)`; at most `limit` at once, in the order of turns.
+
+    Namespaces take turns, and jobs of one namespace; within a job it is first come, first served.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        """It may change; a lower one holds for those who come next."""
+        self.running = 0
+        self.waiting = 0
+        """How many wait for a place."""
+        self._waiting: dict[Hashable, dict[Hashable, deque[_Place]]] = {}
+        """By namespace and job, whose turn is next first."""
+
+    @asynccontextmanager
+    async def turn(self, namespace: Hashable, job: Hashable = None) -> AsyncIterator[None]:
+        """Wait for the turn of this namespace and job, and for a place."""
+        await self._enter(namespace, job)
+        try:
+            yield
+        finally:
+            self._leave()
+
+    async def _enter(self, namespace: Hashable, job: Hashable) -> None:
+        if self.running < self.limit and not self._waiting:
+            self.running += 1
+            return
+        place: _Place = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(namespace, {}).setdefault(job, deque()).append(place)
+        self.waiting += 1
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled():
+                # The place came together with the cancellation: the next one gets it.
+                self._leave()
+            raise
+
+    def _leave(self) -> None:
+        self.running -= 1
+        while self._waiting and self.running < self.limit:
+            place = self._next()
+            if not place.done():
+                self.running += 1
+                place.set_result(None)
+
+    def _next(self) -> _Place:
+        """Take the place whose turn it is; the next turns of its job and namespace come after those of all others."""
+        namespace, jobs = next(iter(self._waiting.items()))
+        job, places = next(iter(jobs.items()))
+        del self._waiting[namespace], jobs[job]
+        place = places.popleft()
+        if places:
+            jobs[job] = places
+        if jobs:
+            self._waiting[namespace] = jobs
+        self.waiting -= 1
+        return place
+
+
+class Bound:
+    """The requests of bulk work, or all others."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._turns = Turns(most)
+        self._limit = float(most)
+        self._begun = self._begun_at_last_cut = 0
+
+    @property
+    def limit(self) -> int:
+        """How many requests may be in flight now."""
+        return self._turns.limit
+
+    @property
+    def in_flight(self) -> int:
+        return self._turns.running
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for a place."""
+        return self._turns.waiting
+
+    @asynccontextmanager
+    async def place(self, namespace: str) -> AsyncIterator["Sent"]:
+        async with self._turns.turn(namespace):
+            self._begun += 1
+            yield Sent(self, self._begun)
+
+    def answered(self) -> None:
+        """One place more after a round of answers, up to the most."""
+        self._set(min(self._limit + 1 / self._limit, float(self._most)))
+
+    def throttled(self, number: int) -> None:
+        """Half the places; a burst halves them once: requests sent before the last cut do not count."""
+        if number > self._begun_at_last_cut:
+            self._begun_at_last_cut = self._begun
+            self._set(max(self._limit / 2, 1.0))
+
+    def _set(self, limit: float) -> None:
+        self._limit = limit
+        self._turns.limit = int(limit)
+
+
+class Sent(NamedTuple):
+    """A request in flight."""
+
+    bound: Bound
+    number: int
+
+    def answered(self) -> None:
+        """The request succeeded.  A refusal tells nothing."""
+        self.bound.answered()
+
+    def throttled(self) -> None:
+        """The request got a 429, an error of the server or no answer in time."""
+        self.bound.throttled(self.number)
+
+
+class Limiter:
+    """The two bounds of one client of an API server."""
+
+    def __init__(self) -> None:
+        self.interactive, self.bulk = Bound(INTERACTIVE), Bound(BULK)
+
+    def place(self, namespace: str = "") -> AbstractAsyncContextManager[Sent]:
+        """A place among the requests in flight, once there is one."""
+        return (self.bulk if _BULK.get() else self.interactive).place(namespace)
