@@ -11,7 +11,7 @@ from functools import partial
 import msgspec
 import structlog
 
-from services.watcher.core import pod_events, questions
+from services.watcher.core import questions
 from services.watcher.core.heads import at_hand, beyond_the_end, fault, settled
 from shared.backoff import doubled
 from shared.cluster import Cluster
@@ -136,7 +136,7 @@ class Asking:
             fields = f"involvedObject.uid={question.uid}"
             try:
                 events = await self._cluster.find(EVENTS_WITH_WORDS, key.namespace, fields, most=MOST_EVENTS)
-                heard = pod_events.heard(events, history.job.pods.get(question.uid))
+                heard = questions.heard(events, history.job.pods.get(question.uid))
             except (Transient, Refused) as trouble:
                 log.info("cannot read the events of a pod", job=str(key), why=str(trouble))
             answers = self.answers(key)

@@ -1,6 +1,6 @@
 """The watches: one for each resource, which fill the cache.  Implausible lists are not believed.
 
-`epochs.py` and `vanished.py` say which lists are implausible.
+`core/lists.py` says which lists are implausible.
 """
 
 import asyncio
@@ -16,9 +16,8 @@ from services.watcher.core import actors
 from services.watcher.core.budgets import PerMinute
 from services.watcher.core.cache import Cache, Concerned, Listing
 from services.watcher.core.disruption import DEFAULT_NOTICE_SECONDS, lost_by_pod, observed_node, tolerations
-from services.watcher.core.epochs import Known
+from services.watcher.core.lists import Known, counts, missing, too_many
 from services.watcher.core.referring import Referring
-from services.watcher.core.vanished import counts, missing, too_many
 from services.watcher.core.views import inherited_pod, observed_child, observed_job, observed_pod, observed_request
 from services.watcher.deadlines import Deadlines
 from shared.cluster import Alive, Applied, Blind, Cluster, Deleted, Resource, Snapshot

@@ -14,13 +14,12 @@ from shared.cluster import MOST_OUTPUT, Execution, Manifest, Resource, Seen
 from shared.cluster.access import find_cluster
 from shared.cluster.answers import Deletion, FailedRequest, Status, is_named_absence, trouble
 from shared.cluster.calls import METADATA, Access, Answered, Caller, Timeouts, path_of
-from shared.cluster.decoding import encode, read_answer, read_object
+from shared.cluster.decoding import Lines, encode, read_answer, read_object, read_page
 from shared.cluster.examination import Review, Right
 from shared.cluster.executing import execute
 from shared.cluster.kinds import PODS
 from shared.cluster.objects import Object
 from shared.cluster.reflector import Pace, Reflector
-from shared.cluster.wire import Lines, read_page
 from shared.flow import Limiter
 
 T = TypeVar("T", bound=Object)

@@ -18,9 +18,8 @@ from shared.backoff import Backoff
 from shared.cluster import Alive, Applied, Blind, Deleted, Resource, Seen, Snapshot
 from shared.cluster.answers import AHEAD, EXPIRED, FailedRequest, read_status, trouble
 from shared.cluster.calls import METADATA, METADATA_LIST, Caller, path_of
-from shared.cluster.decoding import read_object
+from shared.cluster.decoding import BOOKMARK, DELETED, Lines, read_event, read_object, read_page
 from shared.cluster.objects import Metadata, Object
-from shared.cluster.wire import BOOKMARK, DELETED, Lines, read_event, read_page
 from shared.errors import Refused, Transient, Trouble
 
 T = TypeVar("T", bound=Object)

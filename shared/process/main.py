@@ -36,8 +36,7 @@ from shared.process.health import Health
 from shared.process.health import serve as probes
 from shared.process.readiness import REMIND_SECONDS, Waiting, look_after, warn_unmonitored, watch_risks
 from shared.process.settings import Settings, complaint
-from shared.runtime.lease import Lease
-from shared.runtime.lease_thread import LeaseThread, ThreadedLease
+from shared.runtime.lease import Lease, LeaseThread, ThreadedLease
 from shared.runtime.run import Runtime, Service
 from shared.telemetry.logs import configure
 from shared.telemetry.process_metrics import ProcessMetrics

@@ -24,9 +24,9 @@ from rich.console import Console
 from rich.table import Table
 
 from shared.cluster import Applied
+from shared.cluster.decoding import read_event
 from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster
-from shared.cluster.wire import read_event
 from tests.kit.apiserver import write_kubeconfig
 
 RATES = (100, 1_000, 0)

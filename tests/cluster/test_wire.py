@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.cluster.decoding import read_object
+from shared.cluster.decoding import Lines, read_event, read_object, read_page
 from shared.cluster.objects import Custom
-from shared.cluster.wire import Lines, read_event, read_page
 from shared.errors import Refused, Transient
 from shared.frameworks.training_job import TRAININGJOBS
 

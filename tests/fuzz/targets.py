@@ -18,13 +18,12 @@ from services.status.core.documents import document_of
 from services.watcher.core.views import observed_job, observed_pod, observed_request
 from shared.cluster import Applied, Deleted, Resource
 from shared.cluster.answers import FailedRequest, read_status, trouble
-from shared.cluster.decoding import read_object
+from shared.cluster.decoding import Lines, read_object, read_page
 from shared.cluster.executing import ERROR, STDOUT, _exit_code, _Received
 from shared.cluster.kinds import PODS
 from shared.cluster.kubeconfig import current_context, namespace_of
 from shared.cluster.objects import Custom, Pod
 from shared.cluster.reflector import Pace, Reflector
-from shared.cluster.wire import Lines, read_page
 from shared.errors import Refused, Transient, Trouble
 from shared.eventlog import MAX_BODY, Stored, wire
 from shared.eventlog.subject import Subject

@@ -18,10 +18,10 @@ from services.scheduler.core import keys
 from services.scheduler.core.decide import decide as scheduler
 from services.status.core.decide import decide as status
 from services.watcher.core.cache import Cache
+from services.watcher.core.lists import question
 from services.watcher.core.observe import observe
 from services.watcher.core.observed import ObservedJob, ObservedNode, ObservedRequest
 from services.watcher.core.questions import UNANSWERED, Answers, Presence
-from services.watcher.core.vanished import question
 from shared.cluster.objects import Taint
 from shared.eventlog import Stored
 from shared.frameworks.framework import Framework

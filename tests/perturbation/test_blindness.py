@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from devcluster.controlplane import ControlPlane
-from services.watcher.core.vanished import VANISHED_AT_ONCE
+from services.watcher.core.lists import VANISHED_AT_ONCE
 from services.watcher.deadlines import STALL_SECONDS
 from shared.cluster.kinds import PODS
 from shared.eventlog import Entry

@@ -9,8 +9,7 @@ import pytest
 
 from shared.errors import Refused
 from shared.eventlog.account import LEASES
-from shared.runtime.lease import TTL_SECONDS, Lease
-from shared.runtime.lease_thread import STALL_SECONDS, LeaseThread, ThreadedLease
+from shared.runtime.lease import STALL_SECONDS, TTL_SECONDS, Lease, LeaseThread, ThreadedLease
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 
 KEY = "scaler"

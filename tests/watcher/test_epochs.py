@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from services.watcher.asking import ASK_AGAIN_SECONDS
-from services.watcher.core.epochs import Known
+from services.watcher.core.lists import Known
 from services.watcher.core.views import observed_job
 from services.watcher.shell import Watcher
 from services.watcher.watches import LISTS_THAT_WENT_BACK

@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from services.watcher.core.cache import Cache
-from services.watcher.core.vanished import VANISHED_AT_ONCE
+from services.watcher.core.lists import VANISHED_AT_ONCE
 from shared.cluster.kinds import PODS
 from shared.frameworks.scale_requests import REQUESTS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS

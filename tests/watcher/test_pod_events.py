@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from services.watcher.core.pod_events import MOST_ASKED, heard
-from services.watcher.core.questions import Answers, Hear, Heard
+from services.watcher.core.questions import MOST_ASKED, Answers, Hear, Heard, heard
 from shared.cluster.objects import KubernetesEvent
 from shared.job.events.watcher import PodsObserved, TimePassed
 from shared.job.text import MOST_MESSAGE

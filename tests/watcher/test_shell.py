@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from services.watcher.core.vanished import VANISHED_AT_ONCE
+from services.watcher.core.lists import VANISHED_AT_ONCE
 from services.watcher.shell import Watcher
 from services.watcher.watches import Options
 from shared.cluster.kinds import PODS

@@ -2,8 +2,8 @@
 
 import pytest
 
+from services.watcher.core.lists import too_many
 from services.watcher.core.questions import UNANSWERED, Answers, Confirm, Presence, settles
-from services.watcher.core.vanished import too_many
 from shared.job.events.watcher import JobGone
 from shared.job.naming import Uid
 from tests.kit.builders import a_spec, observed

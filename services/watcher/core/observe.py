@@ -8,13 +8,13 @@ from typing import TypeVar
 
 import msgspec
 
-from services.watcher.core import actors, heads, nodes, pod_events, requests, takeover, vanished
+from services.watcher.core import actors, heads, lists, nodes, questions, requests, takeover
 from services.watcher.core.cache import Cache
+from services.watcher.core.lists import missing
 from services.watcher.core.nodes import UIDS_PER_EVENT
 from services.watcher.core.observed import ObservedJob, recorded_part
 from services.watcher.core.questions import UNANSWERED, Answers, Confirm, Presence, Question
 from services.watcher.core.turns import as_known
-from services.watcher.core.vanished import missing
 from shared.job.events import watcher
 from shared.job.events.catalog import Fact
 from shared.job.fold import Histories
@@ -68,8 +68,8 @@ def observe(
         there = (job.key.namespace, job.key.name) in cache.scalable
         return Observed((*requests.changed(job, cache, histories, settled=settled),), trusted=not there)
     compare = [*heads.questions(job, cache)]
-    confirm = vanished.question(job, cache)
-    hear = pod_events.questions(job, cache)
+    confirm = lists.question(job, cache)
+    hear = questions.questions(job, cache)
     asked: tuple[Question, ...] = (*compare, *([confirm] if confirm is not None else ()), *hear)
     if compare and answers.evidence is None:
         return Observed(questions=asked, trusted=False)
@@ -213,7 +213,7 @@ def _pods(
         return
     now = {uid: as_known(job.pods.get(uid), pod) for uid, pod in cache.pods_of(job.key).items()}
     waiting = taken if presence is None else ()
-    told = (pod_events.with_words(pod, job.pods.get(pod.uid), answers.heard) for pod in now.values())
+    told = (questions.with_words(pod, job.pods.get(pod.uid), answers.heard) for pod in now.values())
     changed = [pod for pod in told if pod.uid not in waiting and _changed(job, cache, pod)]
     for some in _batches(sorted(changed, key=lambda pod: (pod.role, pod.index, pod.uid))):
         yield watcher.PodsObserved(pods=some, epoch=cache.epoch)

@@ -105,7 +105,7 @@ def recorded_part(pod: PodView) -> tuple[object, ...]:
     node = pod.node if pod.phase != "Pending" else ""
     # A changed message alone is not recorded: the kube-scheduler rewrites its own every few seconds, for weeks.
     # The log has the message that came with the reason, or with the pod's last other change.
-    # The steps of init containers are few, and each has its own words; `pod_events.py` compares those of Events.
+    # The steps of init containers are few, and each has its own words; `questions.py` compares those of Events.
     step = pod.message if pod.reason == INITIALIZING or pod.reason in TOLD_BY_EVENTS else ""
     exits = [(end.container, end.code, end.reason) for end in pod.exits]
     course = (pod.phase, pod.ready, exits, pod.lingers, pod.restarts)

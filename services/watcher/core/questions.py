@@ -5,12 +5,21 @@ They are about deletions, lost histories and pods that do not start.
 to `Hear` now and then, and drops an answer when its question is no longer listed.
 """
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
 
 import msgspec
 
+from services.watcher.core.cache import Cache
+from services.watcher.core.training import RUNS
+from shared.cluster.objects import KubernetesEvent
+from shared.job import text
 from shared.job.chain import Head
 from shared.job.naming import Uid
+from shared.job.state import Job
+from shared.job.views import ON_THE_WAY, TOLD_BY_EVENTS, PodView, alive
+from shared.job.waiting import told
 
 replace = msgspec.structs.replace
 
@@ -117,3 +126,111 @@ UNANSWERED = Answers()
 def settles(question: Confirm, presence: Presence) -> bool:
     """False if another GET is needed: the watch is late, or the job is about to be deleted."""
     return not presence.there or not (question.missing or presence.deleting)
+
+
+MOST_ASKED = 4
+"""The most pods of a job that are asked about at a time, each on another node."""
+
+TOGETHER = timedelta(seconds=150)
+"""Troubles that are said within so long last together: a kubelet tries every 122 s at least to mount a volume."""
+
+_BEGINS = frozenset({"Created", "Pulled", "Pulling", "Started"})
+"""The reasons of Events that come after all volumes are mounted and the network is set up."""
+
+_COMBINED = "(combined from similar events): "
+_UNMOUNTED = "Unable to attach or mount volumes"
+"""What a kubelet says after two minutes of whatever it is that keeps volumes from a pod."""
+
+_CHANGING = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{8,}|\d{4,}")
+"""The ids of requests and sandboxes, ports and process ids in a message: it is another one with each try."""
+
+_LONGEST_SILENCE = timedelta(minutes=10)
+"""A trouble of mounting that lasts is said at least every five minutes."""
+
+
+def questions(job: Job, cache: Cache) -> Iterator[Hear]:
+    """The pods to ask about, once people are told that the job waits for one of them."""
+    waiting = [pod for pod in cache.pods_of(job.key).values() if _waits(pod) and pod.slot in job.attempt.slots]
+    wait = told(job) if waiting else None
+    if wait is None or wait.slot not in {pod.slot for pod in waiting}:
+        return
+    waiting.sort(key=lambda pod: (not _is_told(job.pods.get(pod.uid)), pod.slot != wait.slot, pod.slot))
+    if _is_told(job.pods.get(waiting[0].uid)):
+        # One reason is told; the others most likely wait for the same.
+        del waiting[1:]
+    first = dict[str, Uid]()
+    for pod in waiting:
+        first.setdefault(pod.node, pod.uid)
+    yield from map(Hear, [*first.values()][:MOST_ASKED])
+
+
+def with_words(pod: PodView, known: PodView | None, answers: Mapping[Hear, Heard]) -> PodView:
+    """The pod with the reason and words that Events tell of it; those that are `known` stay until others are heard."""
+    if not _waits(pod):
+        return pod
+    heard = answers.get(Hear(pod.uid), Heard())
+    if heard.reason is None:
+        if known is None or not _is_told(known):
+            return pod
+        heard = Heard(known.reason, known.message)
+    if not heard.reason:
+        return pod
+    return msgspec.structs.replace(pod, reason=heard.reason, message=heard.message)
+
+
+def heard(events: Iterable[KubernetesEvent], known: PodView | None) -> Heard:
+    """The words that count: the `known` ones as long as they are said, or the newest; the cause before its effect."""
+    at = [(time, event) for event in events if (time := _time(event)) is not None]
+    began = max((time for time, event in at if event.reason in _BEGINS), default=None)
+    attached = max((time for time, event in at if event.reason == "SuccessfulAttachVolume"), default=None)
+    said = [
+        (time, Heard(event.reason, text.ends((event.message or "").removeprefix(_COMBINED))))
+        for time, event in at
+        if event.type == "Warning"
+        and event.reason in TOLD_BY_EVENTS
+        and (began is None or time > began)
+        and (event.reason != "FailedAttachVolume" or attached is None or time > attached)
+    ]
+    if not said:
+        return Heard() if began is None else Heard("")
+    last = max(time for time, _ in said)
+    said = [each for each in said if _is_cause(*each, last)] or said
+    newest = max(said, key=lambda each: (each[0], each[1].message))
+    for time, words in said:
+        if known is not None and _same(words, known) and newest[0] - time < TOGETHER:
+            return Heard(known.reason, known.message)
+    return newest[1]
+
+
+def _is_cause(time: datetime, words: Heard, last: datetime) -> bool:
+    """False for the words about an effect, and of a cause that is no longer said; an attach may be said only once."""
+    if words.message.startswith(_UNMOUNTED):
+        return False
+    return words.reason != "FailedMount" or last - time < _LONGEST_SILENCE
+
+
+def _same(words: Heard, known: PodView) -> bool:
+    """True if the words differ only in what every try changes."""
+    before, now = (_CHANGING.sub("", each.message) for each in (known, words))
+    return words.reason == known.reason and now == before
+
+
+def _time(event: KubernetesEvent) -> datetime | None:
+    """When an event was last said; None if it does not say when."""
+    series = event.series.last_observed_time if event.series is not None else None
+    when = series or event.last_timestamp or event.event_time or event.metadata.creation_timestamp
+    try:
+        return datetime.fromisoformat((when or "")[: len("2030-01-01T00:00:00")])
+    except ValueError:
+        return None
+
+
+def _waits(pod: PodView) -> bool:
+    """True for a pod of which no container began; one that does init steps has its volumes and its network."""
+    if RUNS in pod.message:
+        return False
+    return pod.phase == "Pending" and bool(pod.node) and alive(pod) and pod.reason in ON_THE_WAY
+
+
+def _is_told(known: PodView | None) -> bool:
+    return known is not None and known.reason in TOLD_BY_EVENTS
