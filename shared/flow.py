@@ -18,8 +18,14 @@ from typing import NamedTuple
 INTERACTIVE = 32
 """Requests in flight that somebody may wait for."""
 
-BULK = 16
-"""Requests in flight of bulk work: as many as kube-scheduler has bindings, more than keep a small server busy."""
+BULK = 32
+"""Requests in flight of bulk work: its share of a server that others use is by their number, not by their age."""
+
+BULK_BESIDE = 12
+"""So many of them while something happens to a job that runs: they keep a small server busy, and its queue is short."""
+
+BESIDE_SECONDS = 1.0
+"""For so long after that."""
 
 _BULK: ContextVar[bool] = ContextVar("bulk", default=False)
 
@@ -104,6 +110,7 @@ class Bound:
         self._most = most
         self._turns = Turns(most)
         self._limit = float(most)
+        self._few, self._few_until = most, 0.0
         self._begun = self._begun_at_last_cut = 0
 
     @property
@@ -126,6 +133,11 @@ class Bound:
             self._begun += 1
             yield Sent(self, self._begun)
 
+    def leave_room(self, few: int, seconds: float) -> None:
+        """Have few places for so long."""
+        self._few, self._few_until = few, _now() + seconds
+        self._set(self._limit)
+
     def answered(self) -> None:
         """One place more after a round of answers, up to the most."""
         self._set(min(self._limit + 1 / self._limit, float(self._most)))
@@ -138,7 +150,7 @@ class Bound:
 
     def _set(self, limit: float) -> None:
         self._limit = limit
-        self._turns.limit = int(limit)
+        self._turns.limit = int(min(limit, self._few) if _now() < self._few_until else limit)
 
 
 class Sent(NamedTuple):
@@ -162,6 +174,14 @@ class Limiter:
     def __init__(self) -> None:
         self.interactive, self.bulk = Bound(INTERACTIVE), Bound(BULK)
 
+    def somebody_waits(self) -> None:
+        """Something happened to a job that runs: bulk work makes room for what follows, in other services too."""
+        self.bulk.leave_room(BULK_BESIDE, BESIDE_SECONDS)
+
     def place(self, namespace: str = "") -> AbstractAsyncContextManager[Sent]:
         """A place among the requests in flight, once there is one."""
         return (self.bulk if _BULK.get() else self.interactive).place(namespace)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

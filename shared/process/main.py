@@ -196,6 +196,7 @@ async def _own(
         namespace=settings.namespace,
         owns=lease.held,
         reserved=lambda: reserved(health.rooms, settings.log_reserve),
+        limiter=found.cluster.limiter,
         metrics=health.metrics,
         # Every service folds the same log; the status service alone reports metrics of jobs.
         job_metrics=JobMetrics(names=settings.tell_names) if author == "status" else None,

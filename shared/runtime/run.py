@@ -20,6 +20,7 @@ import structlog
 from shared.errors import Transient
 from shared.eventlog import Batch, EventLog, Stored
 from shared.eventlog.retry import backoff
+from shared.flow import Limiter
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import Author
 from shared.job.fold import Held, Histories, History
@@ -77,6 +78,7 @@ class Runtime:
         new_id: Callable[[], str] = lambda: uuid4().hex,
         chance: Callable[[], float] = random.random,
         clock: Callable[[], float] = time.perf_counter,
+        limiter: Limiter | None = None,
         metrics: ProcessMetrics | None = None,
         job_metrics: JobMetrics | None = None,
     ) -> None:
@@ -84,7 +86,7 @@ class Runtime:
 
         `owns` says whether this replica may act, `reserved` whether the rest of the log's room is for decisions.  A
         simulation passes its own time, ids and chance.  `clock` measures how long a slice of work holds the loop.
-        `metrics` counts what this process does, `job_metrics` counts jobs.
+        `limiter` is that of the requests.  `metrics` counts what this process does, `job_metrics` counts jobs.
         """
         self.service = service
         self.histories = Histories(self._measure if job_metrics else None, _warn_of_stray)
@@ -117,6 +119,7 @@ class Runtime:
             chance=chance,
             metrics=self.metrics,
         )
+        self._limiter = limiter or Limiter()
         self._act_from = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._broke: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -259,6 +262,8 @@ class Runtime:
                 if self.appends.uncertain:
                     self.appends.read_back(history, stored)
                 changed[history.job.key] = None
+                if history.job.phase == "Running" and history.last_decision != stored.sequence:
+                    self._limiter.somebody_waits()
                 if history.held and history.held_at == stored.sequence:
                     log_lines.held(history, stored.sequence)
         if not self.current:

@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import AsyncExitStack
 
-from shared.flow import BULK, INTERACTIVE, Limiter, Sent, in_bulk
+from shared.flow import BESIDE_SECONDS, BULK, BULK_BESIDE, INTERACTIVE, Limiter, Sent, in_bulk
 from tests.kit.virtual_time import in_virtual_time
 
 
@@ -59,4 +59,17 @@ async def test_refusals_of_later_requests_halve_it_again_but_never_to_nothing_an
     await ask(limiter, 100)
     assert 8 < limiter.interactive.limit < INTERACTIVE, "one more a round"
     await ask(limiter, 1_000)
+    assert limiter.interactive.limit == INTERACTIVE
+
+
+@in_virtual_time
+async def test_bulk_work_leaves_room_for_a_while_after_something_happened_to_a_job_that_runs():
+    limiter = Limiter()
+    with in_bulk(True):
+        await ask(limiter, 1)
+        limiter.somebody_waits()
+        assert limiter.bulk.limit == BULK_BESIDE
+        await asyncio.sleep(BESIDE_SECONDS)
+        await ask(limiter, 1)
+    assert limiter.bulk.limit == BULK
     assert limiter.interactive.limit == INTERACTIVE
