@@ -9,10 +9,11 @@ take long whatever is sent, and who steps back then loses its share.  Only what 
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Hashable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
+from math import inf
 from typing import NamedTuple
 
 INTERACTIVE = 32
@@ -43,19 +44,25 @@ def in_bulk(bulk: bool) -> Iterator[None]:
 
 
 class Turns:
-    """`async with turns.turn(namespace, job)`; at most `limit` at once, in the order of turns.
+    """`async with turns.turn(namespace, job)`; at most `limit` at once, in the order of turns, and `of_one` of a job.
 
     Namespaces take turns, and jobs of one namespace; within a job it is first come, first served.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, of_one: float = inf) -> None:
         self.limit = limit
-        """It may change; a lower one holds for those who come next."""
         self.running = 0
         self.waiting = 0
-        """How many wait for a place."""
+        """How many wait for a place; none does that could have a free one."""
+        self._of_one = of_one
+        self._running: Counter[tuple[Hashable, Hashable]] = Counter()
         self._waiting: dict[Hashable, dict[Hashable, deque[_Place]]] = {}
         """By namespace and job, whose turn is next first."""
+
+    def resize(self, limit: int) -> None:
+        """A lower limit holds for those who come next."""
+        self.limit = limit
+        self._fill()
 
     @asynccontextmanager
     async def turn(self, namespace: Hashable, job: Hashable = None) -> AsyncIterator[None]:
@@ -64,11 +71,11 @@ class Turns:
         try:
             yield
         finally:
-            self._leave()
+            self._leave(namespace, job)
 
     async def _enter(self, namespace: Hashable, job: Hashable) -> None:
-        if self.running < self.limit and not self._waiting:
-            self.running += 1
+        if self.running < self.limit and self._running[namespace, job] < self._of_one:
+            self._take(namespace, job)
             return
         place: _Place = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(namespace, {}).setdefault(job, deque()).append(place)
@@ -78,22 +85,36 @@ class Turns:
         except asyncio.CancelledError:
             if place.done() and not place.cancelled():
                 # The place came together with the cancellation: the next one gets it.
-                self._leave()
+                self._leave(namespace, job)
             raise
 
-    def _leave(self) -> None:
+    def _take(self, namespace: Hashable, job: Hashable) -> None:
+        self.running += 1
+        self._running[namespace, job] += 1
+
+    def _leave(self, namespace: Hashable, job: Hashable) -> None:
         self.running -= 1
-        while self._waiting and self.running < self.limit:
-            place = self._next()
+        self._running[namespace, job] -= 1
+        if not self._running[namespace, job]:
+            del self._running[namespace, job]
+        self._fill()
+
+    def _fill(self) -> None:
+        while self.running < self.limit and (turn := self._next()) is not None:
+            place = self._called(*turn)
             if not place.done():
-                self.running += 1
+                self._take(*turn)
                 place.set_result(None)
 
-    def _next(self) -> _Place:
-        """Take the place whose turn it is; the next turns of its job and namespace come after those of all others."""
-        namespace, jobs = next(iter(self._waiting.items()))
-        job, places = next(iter(jobs.items()))
-        del self._waiting[namespace], jobs[job]
+    def _next(self) -> tuple[Hashable, Hashable] | None:
+        """Whose turn it is, of those who may have more."""
+        turns = ((namespace, job) for namespace, jobs in self._waiting.items() for job in jobs)
+        return next((turn for turn in turns if self._running[turn] < self._of_one), None)
+
+    def _called(self, namespace: Hashable, job: Hashable) -> _Place:
+        """The job's first place; its next turn, and that of its namespace, come after those of all others."""
+        jobs = self._waiting.pop(namespace)
+        places = jobs.pop(job)
         place = places.popleft()
         if places:
             jobs[job] = places
@@ -150,7 +171,7 @@ class Bound:
 
     def _set(self, limit: float) -> None:
         self._limit = limit
-        self._turns.limit = int(min(limit, self._few) if _now() < self._few_until else limit)
+        self._turns.resize(int(min(limit, self._few) if _now() < self._few_until else limit))
 
 
 class Sent(NamedTuple):

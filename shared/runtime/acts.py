@@ -29,11 +29,14 @@ from shared.runtime.appends import Appends
 from shared.runtime.queue import InFlight, Item, Late, Leisure, WorkQueue, explained, failed, refused, succeeded
 from shared.telemetry.process_metrics import ProcessMetrics
 
-EFFECTS_IN_FLIGHT = 64
-"""The most effects of one service under way at a time, of bulk work and of the rest each; others wait by turns.
+EFFECTS_IN_FLIGHT = 512
+"""The most effects of one service under way at a time, of bulk work and of the rest each.
 
-More than there are places for requests, since some effects wait for what is between two requests.
+More than there are places for requests, as a server may leave those of one job without an answer.
 """
+
+EFFECTS_PER_JOB = 64
+"""Of these for one job: a job of a thousand workers leaves room for others."""
 
 TOGETHER_SECONDS = 0.25
 """The executor collects refusals of one round for so long, and records them as one event."""
@@ -99,7 +102,7 @@ class Acts:
         self._lanes: defaultdict[JobKey, _Lane] = defaultdict(lambda: _Lane(self._leisure))
         self._waiting: dict[JobKey, None] = {}
         """Jobs with targets that are to be changed, and some whose targets have been changed since then."""
-        self._turns = {bulk: Turns(EFFECTS_IN_FLIGHT) for bulk in (False, True)}
+        self._turns = {bulk: Turns(EFFECTS_IN_FLIGHT, EFFECTS_PER_JOB) for bulk in (False, True)}
 
     def begin(
         self, history: History, wanted: list[Effect], *, all_of_them: bool

@@ -45,7 +45,7 @@ async def test_no_more_than_the_limit_work_at_once_also_when_it_falls():
     turns, order = Turns(3), list[str]()
     tasks = await served(turns, "abcdef", order)
     assert len(order) == 3
-    turns.limit = 1
+    turns.resize(1)
     await asyncio.sleep(1.5)
     assert len(order) == 4, "two places are gone"
     await asyncio.gather(*tasks)
