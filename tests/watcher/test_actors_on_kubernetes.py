@@ -26,7 +26,7 @@ from tests.kit.clusters import NAMESPACES
 
 __all__ = ["installed"]
 
-EDITS = int(os.environ.get("MUSTER_EDITS", "600"))
+EDITS = int(os.environ.get("MUSTER_EDITS", "200"))
 CLIENTS = [f"client-{number}" for number in range(6)]
 PATIENCE_SECONDS = 60.0
 
