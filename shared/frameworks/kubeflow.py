@@ -14,12 +14,13 @@ from shared.cluster.objects import Custom
 from shared.frameworks import reading, schemas
 from shared.frameworks.framework import PodContext
 from shared.frameworks.kubeflow_status import JOB_NAME, OPERATOR_NAME, REPLICA_TYPE, job_status
+from shared.frameworks.model import Written, anything, choice, flag, number, text
 from shared.frameworks.replicated import Replicated, ReplicaType
 from shared.frameworks.schemas import Definition, Document, Scale
 from shared.frameworks.takeover import TakeOver
 from shared.frameworks.templates import Promises, note_labels
 from shared.job.naming import JobKey, Slot
-from shared.job.spec import UNLIMITED, WORKER, CleanPodPolicy, Handling, JobSpec, RoleSpec
+from shared.job.spec import UNLIMITED, WORKER, Handling, JobSpec, RoleSpec
 from shared.job.state import Job
 
 GROUP = "kubeflow.org"
@@ -32,19 +33,31 @@ LEADING: Mapping[str, str] = MappingProxyType({JOB_ROLE: "master"})
 _INDEX = re.compile(r"[0-9]{1,5}")
 """A pod's index in a label."""
 
-RUN_POLICY: Document = {
-    "cleanPodPolicy": schemas.choice(
-        "", *reading.CLEAN_POD_POLICIES, description="Which pods go at the end; None when absent."
-    ),
-    "ttlSecondsAfterFinished": schemas.number(description="The job is deleted so long after its end."),
-    "activeDeadlineSeconds": schemas.number(
-        1, description="The job fails when it takes longer; a pause does not count."
-    ),
-    "backoffLimit": schemas.number(description="The job fails when so many pods were replaced; no limit when absent."),
-}
-"""The fields of `runPolicy`; before training-operator 1.3 they were fields of `spec`."""
-
 IGNORED = schemas.ANYTHING | {"description": "Kept and not acted upon: the template says what a gang scheduler reads."}
+
+
+class Limits(Written):
+    """The fields of `runPolicy` that were fields of `spec` before training-operator 1.3."""
+
+    clean_pod_policy = choice(
+        reading.CLEAN_POD_POLICIES,
+        "None",
+        "UnknownCleanPodPolicy",
+        "Which pods go at the end; None when absent.",
+        empty=True,
+    )
+    ttl_seconds_after_finished = number("The job is deleted so long after its end.")
+    active_deadline_seconds = number("The job fails when it takes longer; a pause does not count.", 1)
+    backoff_limit = number("The job fails when so many pods were replaced; no limit when absent.")
+
+
+class RunPolicy(Written):
+    """The others."""
+
+    suspend = flag()
+    scheduling_policy = anything(IGNORED)
+    managed_by = text()
+
 
 SUSPEND = ".spec.runPolicy.suspend"
 """The field that asks for a pause."""
@@ -81,10 +94,8 @@ class KubeflowJob(Replicated):
     version = "v1"
     controllers: ClassVar[tuple[str, ...]] = ("", "kubeflow.org/training-operator")
     """The values of `managedBy` that name the operator itself."""
-    clean_pod_policy: ClassVar[CleanPodPolicy] = "None"
-    """The default cleanPodPolicy."""
-    fields: ClassVar[Document] = {}
-    """The OpenAPI properties of `spec` that only this kind has."""
+    model: ClassVar[type[Written]] = Written
+    """The fields of `spec` that only this kind has."""
     replica_fields: ClassVar[Document] = {}
     """The OpenAPI properties of a replica type that only this kind has."""
     ignored_fields: ClassVar[Mapping[str, str]] = {
@@ -107,14 +118,14 @@ class KubeflowJob(Replicated):
             required=("template",),
             rules=schemas.training_rule(self.container_properties.name),
         )
-        policy: Document = {"suspend": schemas.BOOLEAN, "schedulingPolicy": IGNORED, "managedBy": schemas.TEXT}
+        limits = Limits.properties()
         # The pods' names are longer by the job's own types, which `parse` checks.
         longest = reading.LONGEST_POD_NAME - min(len(f"-{kind.role}-0") for kind in self.replica_types)
         return Definition(
             description=self.description,
             spec=schemas.members(
                 {
-                    "runPolicy": {"type": "object", "properties": RUN_POLICY | policy},
+                    "runPolicy": {"type": "object", "properties": limits | RunPolicy.properties()},
                     # Upstream accepts the types in upper and lower case.
                     self.replica_specs: {
                         "type": "object",
@@ -124,8 +135,8 @@ class KubeflowJob(Replicated):
                         "x-kubernetes-validations": [*self.rules_of_replicas()],
                     },
                 }
-                | RUN_POLICY
-                | self.fields,
+                | limits
+                | self.model.properties(),
                 required=(self.replica_specs,),
                 rules=self.rules_of_spec(),
             ),
@@ -220,24 +231,19 @@ class KubeflowJob(Replicated):
         return super().promises(manifest, kind, fields)._replace(restarts=policy)
 
     def spec_of(self, manifest: Custom, spec: reading.Fields, roles: tuple[RoleSpec, ...]) -> JobSpec:
-        policy = spec.part("runPolicy")
-        backoff_limit = _where(spec, "backoffLimit").integer("backoffLimit", least=0)
-        policy.part("schedulingPolicy")
-        if policy.text("managedBy") not in self.controllers:
+        policy = RunPolicy(spec.part("runPolicy"))
+        limits = Limits(policy.fields, older=spec)
+        if policy.managed_by not in self.controllers:
             message = "leave it out to have the job run here: it is said to be another controller's"
-            policy.refuse("ManagedByAnother", message, "managedBy")
+            policy.fields.refuse("ManagedByAnother", message, "managedBy")
         parsed = msgspec.structs.replace(
             super().spec_of(manifest, spec, roles),
             handling=self.handle(spec, roles),
-            clean_pod_policy=_where(spec, "cleanPodPolicy").choice(
-                "cleanPodPolicy", reading.CLEAN_POD_POLICIES, self.clean_pod_policy, reason="UnknownCleanPodPolicy"
-            ),
-            backoff_limit=UNLIMITED if backoff_limit is None else backoff_limit,
-            active_deadline_seconds=_where(spec, "activeDeadlineSeconds").integer("activeDeadlineSeconds", least=1),
-            ttl_seconds_after_finished=_where(spec, "ttlSecondsAfterFinished").integer(
-                "ttlSecondsAfterFinished", least=0
-            ),
-            suspend=policy.boolean("suspend"),
+            clean_pod_policy=limits.clean_pod_policy,
+            backoff_limit=UNLIMITED if limits.backoff_limit is None else limits.backoff_limit,
+            active_deadline_seconds=limits.active_deadline_seconds,
+            ttl_seconds_after_finished=limits.ttl_seconds_after_finished,
+            suspend=policy.suspend,
             ignored=reading.ignored(spec, self.ignored_fields),
         )
         for kind, fields in self.replicas(spec):
@@ -280,12 +286,6 @@ class KubeflowJob(Replicated):
 
     def status(self, job: Job) -> Document:
         return job_status(self, job)
-
-
-def _where(spec: reading.Fields, name: str) -> reading.Fields:
-    """The object with this field of the run policy: `runPolicy`, or the spec in older manifests."""
-    policy = spec.part("runPolicy")
-    return spec if spec.has(name) and not policy.has(name) else policy
 
 
 def _at(value: object, field: str) -> object:

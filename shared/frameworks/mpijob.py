@@ -6,7 +6,7 @@ its definition sets the first of them.
 
 from collections.abc import Iterator, Mapping, Sequence
 from posixpath import normpath
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -28,10 +28,11 @@ from shared.frameworks.attaching import (
 from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.kubeflow import JOB_ROLE, KubeflowJob, OfTrainingOperator, is_type
 from shared.frameworks.kubeflow_status import OPERATOR_NAME, REPLICA_TYPE
+from shared.frameworks.model import Written, choice, flag, number, text
 from shared.frameworks.pods import pod_of
 from shared.frameworks.reading import DEFAULT_BACKOFF_LIMIT, MOST_SLOTS, Fields
 from shared.frameworks.replicated import Replica, ReplicaType
-from shared.frameworks.schemas import BOOLEAN, TEXT, Definition, Document, Scale, Version, choice, number, rule
+from shared.frameworks.schemas import Definition, Document, Scale, Version, rule
 from shared.frameworks.takeover import Inherited
 from shared.frameworks.templates import Promises, absolute
 from shared.job.naming import DISCOVER_HOSTS, HOSTFILE, MPI_FOLDER, SSH_FOLDER, JobKey, Slot, WorkerName
@@ -94,8 +95,18 @@ done < {_HOSTS}
 """
 
 
-PATH: Document = {"type": "string", "pattern": "^(/[^:]*)?$"}
-"""An absolute path of a folder, or an empty string."""
+class _OfMpi(Written):
+    """The fields of `spec` that only this kind has."""
+
+    slots_per_worker = number("How many processes a worker takes; 1 when absent.", 0, MOST_SLOTS)
+    main_container = text()
+    ssh_auth_mount_path = text(pattern="^(/[^:]*)?$")
+    launcher_creation_policy = choice(
+        CREATION_POLICIES, "AtStartup", "UnknownCreationPolicy", "The launcher waits for them anyway.", empty=True
+    )
+    run_launcher_as_worker = flag()
+    mpi_distribution = text("Of v1alpha2, and refused: write mpiImplementation.")
+    mpi_implementation = choice(IMPLEMENTATIONS, "OpenMPI", "UnknownImplementation", "OpenMPI when absent.", empty=True)
 
 
 class OfMpiOperator(OfTrainingOperator):
@@ -129,15 +140,7 @@ class MPIJob(KubeflowJob):
     take_over = OfMpiOperator(replica_types)
     controllers = ("", "kubeflow.org/training-operator", "kubeflow.org/mpi-operator")
     handling = LAUNCHED_TOGETHER
-    fields: ClassVar[Document] = {
-        "slotsPerWorker": number(0, MOST_SLOTS, "How many processes a worker takes; 1 when absent."),
-        "mainContainer": TEXT,
-        "sshAuthMountPath": PATH,
-        "launcherCreationPolicy": choice("", *CREATION_POLICIES, description="The launcher waits for them anyway."),
-        "runLauncherAsWorker": BOOLEAN,
-        "mpiDistribution": TEXT | {"description": "Of v1alpha2, and refused: write mpiImplementation."},
-        "mpiImplementation": choice("", *IMPLEMENTATIONS, description="OpenMPI when absent."),
-    }
+    model = _OfMpi
     scale = Scale(
         ".spec.mpiReplicaSpecs.Worker.replicas",
         ".status.replicaStatuses.Worker.active",
@@ -192,24 +195,22 @@ class MPIJob(KubeflowJob):
 
     def spec_of(self, manifest: Custom, spec: Fields, roles: tuple[RoleSpec, ...]) -> JobSpec:
         newer = _is_v2beta1(spec)
-        implementation = spec.choice("mpiImplementation", IMPLEMENTATIONS, "OpenMPI", reason="UnknownImplementation")
+        own = _OfMpi(spec)
         if spec.raw("mpiDistribution"):
             # The API server would drop it, and the job would run with Open MPI.
             spec.refuse("FieldNotSupported", "write mpiImplementation: OpenMPI, Intel or MPICH", "mpiDistribution")
-        spec.choice("launcherCreationPolicy", CREATION_POLICIES, "AtStartup", reason="UnknownCreationPolicy")
         _check_path(spec)
-        slots = spec.integer("slotsPerWorker", least=0, most=MOST_SLOTS)
         parsed = super().spec_of(manifest, spec, roles)
         limited = spec.has("backoffLimit") or spec.part("runPolicy").has("backoffLimit") or not newer
         return msgspec.structs.replace(
             parsed,
             roles=tuple(_with_bounds(role) for role in roles),
             attach_mode="ssh",
-            slots_per_worker=1 if slots is None else slots,
+            slots_per_worker=1 if own.slots_per_worker is None else own.slots_per_worker,
             backoff_limit=parsed.backoff_limit if limited else DEFAULT_BACKOFF_LIMIT,
-            hosts_style=implementation if newer else "",
+            hosts_style=own.mpi_implementation if newer else "",
             # A v1 launcher with GPUs computes, too.
-            launcher_works=spec.boolean("runLauncherAsWorker") or (not newer and _takes_gpus(manifest, self)),
+            launcher_works=own.run_launcher_as_worker or (not newer and _takes_gpus(manifest, self)),
         )
 
     def leads(self, spec: JobSpec, slot: Slot) -> bool:
@@ -275,7 +276,7 @@ class MPIJobV2Beta1(MPIJob):
 
 
 def _marked(default: str) -> Document:
-    return {"sshAuthMountPath": PATH | {"default": default}}
+    return {"sshAuthMountPath": _OfMpi.ssh_auth_mount_path.schema | {"default": default}}
 
 
 def _is_v2beta1(spec: Fields) -> bool:

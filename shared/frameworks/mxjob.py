@@ -8,10 +8,11 @@ import msgspec
 
 from shared.cluster.objects import Custom
 from shared.frameworks.kubeflow import KubeflowJob, OfTrainingOperator, is_type
+from shared.frameworks.model import Written, choice
 from shared.frameworks.mxnet import RESERVED, SCHEDULER, SERVER, WORKER, dmlc_environment
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
-from shared.frameworks.schemas import TEXT, Document, choice, rule
+from shared.frameworks.schemas import TEXT, Document, rule
 from shared.job.naming import Slot
 from shared.job.spec import Handling, JobSpec, RoleSpec
 
@@ -28,6 +29,10 @@ WORKER_ID = "DMLC_WORKER_ID"
 
 TUNER_SERVER_KEY = "tuner-server-key"
 """An annotation of a template: TVM's tuner finds the servers with its device by this value."""
+
+
+class _OfMXNet(Written):
+    job_mode = choice((TRAIN, TUNE), TRAIN, "UnknownJobMode", empty=True)
 
 
 class MXJob(KubeflowJob):
@@ -47,7 +52,7 @@ class MXJob(KubeflowJob):
     take_over = OfTrainingOperator(replica_types)
     container_properties = ContainerProperties(name="mxnet", port_name="mxjob-port", port=9091)
     reserved = RESERVED | {CONFIG, WORKER_ID}
-    fields: ClassVar[Document] = {"jobMode": choice("", TRAIN, TUNE)}
+    model = _OfMXNet
     replica_fields: ClassVar[Document] = {"label": TEXT}
 
     def rules_of_spec(self) -> tuple[Document, ...]:
@@ -65,9 +70,8 @@ class MXJob(KubeflowJob):
         )
 
     def handle(self, spec: Fields, roles: tuple[RoleSpec, ...]) -> Handling:
-        mode = spec.choice("jobMode", (TRAIN, TUNE), TRAIN, reason="UnknownJobMode")
         present = {role.name for role in roles if role.replicas}
-        if mode == TUNE:
+        if _OfMXNet(spec).job_mode == TUNE:
             leader = TUNER
             if TUNER not in present:
                 spec.refuse("NoReplicas", NO_TUNER, self.replica_specs)

@@ -8,6 +8,7 @@ import msgspec
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import PodContext
 from shared.frameworks.kubeflow import KubeflowJob, OfTrainingOperator
+from shared.frameworks.model import Written, anything
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
 from shared.frameworks.schemas import ANYTHING, Document
@@ -20,7 +21,9 @@ MASTER = "master"
 POD_IP = "POD_IP_DUMMY"
 """Upstream's variable with the address of the pod that the others rendezvous at."""
 
-ELASTIC_POLICY = "elasticPolicy"
+
+class _OfPaddle(Written):
+    elastic_policy = anything(ANYTHING | {"description": "Kept and not acted upon: the job keeps its first size."})
 
 
 class PaddleJob(KubeflowJob):
@@ -37,16 +40,14 @@ class PaddleJob(KubeflowJob):
     container_properties = ContainerProperties(name="paddle", port_name="master", port=36543)
     in_every_container = True
     reserved = frozenset({"PADDLE_MASTER", "PADDLE_NNODES"})
-    fields: ClassVar[Document] = {
-        ELASTIC_POLICY: ANYTHING | {"description": "Kept and not acted upon: the job keeps its first size."}
-    }
+    model = _OfPaddle
     ignored_fields: ClassVar[Mapping[str, str]] = {
         **KubeflowJob.ignored_fields,
-        ELASTIC_POLICY: "the job keeps the size that it began with; suspend it to change its replicas",
+        "elasticPolicy": "the job keeps the size that it began with; suspend it to change its replicas",
     }
 
     def handle(self, spec: Fields, roles: tuple[RoleSpec, ...]) -> Handling:
-        spec.part(ELASTIC_POLICY)
+        _OfPaddle(spec)
         names = [role.name for role in roles]
         leader = MASTER if MASTER in names else WORKER
         return msgspec.structs.replace(self.handling, leader=leader, succeeds="All")

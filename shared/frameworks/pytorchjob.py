@@ -4,13 +4,14 @@ elastic groups of torchrun's agents.  Pure.
 
 import re
 from collections.abc import Mapping
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import msgspec
 
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import PodContext
 from shared.frameworks.kubeflow import FREE, KubeflowJob, OfTrainingOperator, is_type
+from shared.frameworks.model import Field, Written, choice, flag, items, number, text
 from shared.frameworks.reading import MOST_WORKERS, Fields
 from shared.frameworks.rendezvous import (
     C10D,
@@ -21,7 +22,7 @@ from shared.frameworks.rendezvous import (
     rendezvous_role,
 )
 from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
-from shared.frameworks.schemas import ANYTHING, BOOLEAN, TEXT, Definition, Document, Scale, choice, fixed, number, rule
+from shared.frameworks.schemas import ANYTHING, Definition, Document, Scale, fixed, rule
 from shared.job.spec import RENDEZVOUS, WORKER, Handling, JobSpec, RoleSpec
 
 FIELD = "elasticPolicy"
@@ -30,57 +31,63 @@ BACKENDS = ("", C10D, "etcd", "etcd-v2")
 
 HIGHEST_PORT = 65535
 
-SCHEMA: Document = {
-    "type": "object",
-    "description": "Lets workers come and go between two numbers, under torchrun.",
-    "properties": {
-        "minReplicas": number(1, MOST_WORKERS, "The fewest workers; maxReplicas when absent."),
-        "maxReplicas": number(1, MOST_WORKERS, "The most workers; minReplicas when absent."),
-        "rdzvBackend": choice(*BACKENDS, description="c10d when absent."),
-        "rdzvHost": TEXT | {"description": "A small pod of the job's own when absent."},
-        "rdzvPort": number(1, HIGHEST_PORT, "The workers' pytorchjob-port when absent."),
-        "rdzvId": TEXT,
-        "rdzvConf": {"type": "array", "items": {"type": "object", "properties": {"key": TEXT, "value": TEXT}}},
-        "standalone": BOOLEAN,
-        "nProcPerNode": number(1, description="Processes per pod; nprocPerNode is its newer name."),
-        "maxRestarts": number(description="How often torchrun begins again within a pod."),
-        "metrics": {
-            "type": "array",
-            "description": "Kept and not acted upon: create a HorizontalPodAutoscaler with them.",
-            "items": ANYTHING,
-        },
-    },
-    "x-kubernetes-validations": [
-        rule(
-            "!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",
-            "set minReplicas to at most maxReplicas",
-            field=".minReplicas",
-        )
-    ],
-}
-
 _HOST = re.compile(r"[^\s/:\[\]]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]")
 """A host name, an address, an IPv6 address in brackets, or a variable; the port has a field of its own."""
 
 _KEY = re.compile(r"[^\s=,]+")
 
 
-class Elastic(NamedTuple):
-    """An `elasticPolicy`."""
+class _Pair(Written):
+    """One key of torchrun's configuration."""
 
-    least: int
-    most: int
-    backend: str
-    host: str
-    """Empty means the job's rendezvous pod, or where it has none the first worker."""
-    port: int
-    """0 means the workers' port."""
-    id: str
-    conf: str
-    standalone: bool
-    processes: int
-    """Processes of each pod; 0 if absent."""
-    restarts: int | None
+    key = text()
+    value = text()
+
+
+class Elastic(Written):
+    """Lets workers come and go between two numbers, under torchrun."""
+
+    rules = (
+        rule(
+            "!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",
+            "set minReplicas to at most maxReplicas",
+            field=".minReplicas",
+        ),
+    )
+    min_replicas = number("The fewest workers; maxReplicas when absent.", 1, MOST_WORKERS)
+    max_replicas = number("The most workers; minReplicas when absent.", 1, MOST_WORKERS)
+    rdzv_backend = choice(BACKENDS, "", "UnknownRendezvousBackend", "c10d when absent.")
+    rdzv_host = text("A small pod of the job's own when absent.")
+    rdzv_port = number("The workers' pytorchjob-port when absent.", 1, HIGHEST_PORT)
+    rdzv_id = text()
+    rdzv_conf = items(_Pair)
+    standalone = flag()
+    n_proc_per_node = number("Processes per pod; nprocPerNode is its newer name.", 1)
+    max_restarts = number("How often torchrun begins again within a pod.")
+    metrics = Field(
+        {
+            "type": "array",
+            "description": "Kept and not acted upon: create a HorizontalPodAutoscaler with them.",
+            "items": ANYTHING,
+        },
+        Fields.parts,
+    )
+
+    def __init__(self, policy: Fields, replicas: int) -> None:
+        """The policy of a job with this number of workers; problems are noted in it."""
+        super().__init__(policy)
+        least, most = self.min_replicas, self.max_replicas
+        if least is not None and most is not None and least > most:
+            policy.refuse("MinimumAboveMaximum", "set at most maxReplicas, or raise maxReplicas", "minReplicas")
+        if self.rdzv_host and not _HOST.fullmatch(self.rdzv_host):
+            message = "write a host name or an address alone; the port stands in rdzvPort"
+            policy.refuse("InvalidRendezvous", message, "rdzvHost")
+        for pair in self.rdzv_conf:
+            if not _KEY.fullmatch(pair.key) or "," in pair.value:
+                message = "write a key without blanks, commas and equals signs, and a value without commas"
+                pair.fields.refuse("InvalidRendezvous", message)
+        self.least, self.most = least or most or replicas, most or least or replicas
+        self.backend = self.rdzv_backend or C10D
 
     @property
     def stretches(self) -> bool:
@@ -90,23 +97,23 @@ class Elastic(NamedTuple):
     @property
     def needs_store(self) -> bool:
         """True if torchrun serves the store itself, and the user names no place for it."""
-        return self.backend == C10D and not self.host and not self.standalone
+        return self.backend == C10D and not self.rdzv_host and not self.standalone
 
     def environment(self, host: str, port: int) -> dict[str, str]:
         """The variables that torchrun reads; the store is at `host` and `port` unless the policy says otherwise."""
         found = {
-            "PET_RDZV_ENDPOINT": f"{self.host or host}:{self.port or port}",
+            "PET_RDZV_ENDPOINT": f"{self.rdzv_host or host}:{self.rdzv_port or port}",
             "PET_RDZV_BACKEND": self.backend,
             "PET_NNODES": f"{self.least}:{self.most}",
         } | UNSHARED
-        if self.restarts is not None:
-            found["PET_MAX_RESTARTS"] = str(self.restarts)
-        if self.processes:
-            found["PET_NPROC_PER_NODE"] = str(self.processes)
-        if self.id:
-            found["PET_RDZV_ID"] = self.id
-        if self.conf:
-            found["PET_RDZV_CONF"] = self.conf
+        if self.max_restarts is not None:
+            found["PET_MAX_RESTARTS"] = str(self.max_restarts)
+        if self.n_proc_per_node:
+            found["PET_NPROC_PER_NODE"] = str(self.n_proc_per_node)
+        if self.rdzv_id:
+            found["PET_RDZV_ID"] = self.rdzv_id
+        if self.rdzv_conf:
+            found["PET_RDZV_CONF"] = ",".join(f"{pair.key}={pair.value}" for pair in self.rdzv_conf)
         if self.standalone:
             # Upstream leaves it empty, and torchrun, which reads a number, fails at once.
             found["PET_STANDALONE"] = "1"
@@ -114,47 +121,8 @@ class Elastic(NamedTuple):
 
 
 def elastic_policy(spec: Fields, replicas: int) -> Elastic | None:
-    """The policy of a job with this number of workers, or None without one; problems are noted in `spec`."""
-    if not spec.has(FIELD):
-        return None
-    policy = spec.part(FIELD)
-    least = policy.integer("minReplicas", least=1, most=MOST_WORKERS)
-    most = policy.integer("maxReplicas", least=1, most=MOST_WORKERS)
-    if least is not None and most is not None and least > most:
-        policy.refuse("MinimumAboveMaximum", "set at most maxReplicas, or raise maxReplicas", "minReplicas")
-    policy.parts("metrics")
-    return Elastic(
-        least=least or most or replicas,
-        most=most or least or replicas,
-        backend=policy.choice("rdzvBackend", BACKENDS, "", reason="UnknownRendezvousBackend") or C10D,
-        host=_host(policy),
-        port=policy.integer("rdzvPort", least=1, most=HIGHEST_PORT) or 0,
-        id=policy.text("rdzvId"),
-        conf=_conf(policy),
-        standalone=policy.boolean("standalone"),
-        processes=policy.integer("nProcPerNode", least=1) or 0,
-        restarts=policy.integer("maxRestarts", least=0),
-    )
-
-
-def _host(policy: Fields) -> str:
-    host = policy.text("rdzvHost")
-    if host and not _HOST.fullmatch(host):
-        message = "write a host name or an address alone; the port stands in rdzvPort"
-        policy.refuse("InvalidRendezvous", message, "rdzvHost")
-    return host
-
-
-def _conf(policy: Fields) -> str:
-    """The configuration in torchrun's format: `key=value,key=value`."""
-    pairs: list[str] = []
-    for item in policy.parts("rdzvConf"):
-        key, value = item.text("key"), item.text("value")
-        if not _KEY.fullmatch(key) or "," in value:
-            message = "write a key without blanks, commas and equals signs, and a value without commas"
-            item.refuse("InvalidRendezvous", message)
-        pairs.append(f"{key}={value}")
-    return ",".join(pairs)
+    """The policy of a job with this number of workers, or None without one."""
+    return Elastic(spec.part(FIELD), replicas) if spec.has(FIELD) else None
 
 
 MASTER = "master"
@@ -175,6 +143,13 @@ _WHEN = "before the job begins, or while it is suspended"
 NO_WORKER = "add a Worker: it is the workers that an elasticPolicy is about"
 
 
+class _OfPyTorch(Written):
+    elastic_policy = Field(Elastic.schema(), Fields.part)
+    nproc_per_node = text(
+        "Processes per pod: auto, cpu, gpu, xpu or a number; auto when absent.", pattern=f"^({_OF_TORCHRUN})?$"
+    )
+
+
 class PyTorchJob(KubeflowJob):
     """A master, if there is one, and workers; with an `elasticPolicy` the job is elastic."""
 
@@ -192,14 +167,7 @@ class PyTorchJob(KubeflowJob):
         **KubeflowJob.ignored_fields,
         f"{FIELD}.metrics": "no HorizontalPodAutoscaler is made; create one with these metrics",
     }
-    fields: ClassVar[Document] = {
-        FIELD: SCHEMA,
-        PROCESSES: {
-            "type": "string",
-            "pattern": f"^({_OF_TORCHRUN})?$",
-            "description": "Processes per pod: auto, cpu, gpu, xpu or a number; auto when absent.",
-        },
-    }
+    model = _OfPyTorch
     scale = Scale(
         ".spec.pytorchReplicaSpecs.Worker.replicas",
         ".status.replicaStatuses.Worker.active",
@@ -293,7 +261,7 @@ class PyTorchJob(KubeflowJob):
             self.template(manifest, WORKER),
             context,
             container=spec.worker.container,
-            port=(elastic.port if elastic is not None else 0) or self.port(manifest, WORKER),
+            port=(elastic.rdzv_port if elastic is not None else 0) or self.port(manifest, WORKER),
             search=False,
         )
 
@@ -317,7 +285,7 @@ class PyTorchJob(KubeflowJob):
     def _check_processes(self, spec: Fields, elastic: Elastic | None) -> None:
         if spec.raw(PROCESSES) in _UNSAID:
             return
-        if elastic is not None and elastic.processes:
+        if elastic is not None and elastic.n_proc_per_node:
             spec.refuse("ContradictoryProcesses", f"write {PROCESSES} alone", f"{FIELD}.nProcPerNode")
         elif not _PROCESSES.fullmatch(_processes(spec, elastic)):
             spec.refuse("InvalidValue", "write auto, cpu, gpu, xpu or a number of processes", PROCESSES)
@@ -327,7 +295,7 @@ def _processes(spec: Fields, elastic: Elastic | None) -> str:
     """The number of processes of a pod, in torchrun's format; empty if the `elasticPolicy` has it."""
     value = spec.raw(PROCESSES)
     if value in _UNSAID:
-        return "" if elastic is not None and elastic.processes else AUTOMATIC
+        return "" if elastic is not None and elastic.n_proc_per_node else AUTOMATIC
     if isinstance(value, bool) or not isinstance(value, int | str):
         return "?"
     return str(value)

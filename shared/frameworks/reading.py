@@ -111,7 +111,9 @@ class Fields:
         self.refuse("InvalidValue", "write true or false here, without quotes", name)
         return False
 
-    def integer(self, name: str, *, least: int, most: int = GREATEST) -> int | None:
+    def integer(
+        self, name: str, *, least: int, most: int = GREATEST, reason: str = "InvalidValue", instead: str = ""
+    ) -> int | None:
         """The whole number of that name; None if it is absent, wrong or out of bounds."""
         value = self.members.get(name)
         if value is None:
@@ -122,7 +124,7 @@ class Fields:
         if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
             return value
         allowed = f"a whole number from {least} to {most}" if least < most else f"{least}"
-        self.refuse("InvalidValue", f"write {allowed}", name)
+        self.refuse(reason, instead or f"write {allowed}", name)
         return None
 
     def choice(self, name: str, choices: tuple[T, ...], default: T, *, reason: str) -> T:

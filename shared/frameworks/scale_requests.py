@@ -15,6 +15,7 @@ from typing import Any
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks import schemas
+from shared.frameworks.model import Field, Written, items, number, part, text
 from shared.frameworks.reading import DEFAULT_BACKOFF_LIMIT, LONGEST_POD_NAME, MOST_WORKERS, Fields
 from shared.frameworks.schemas import Definition, Document
 from shared.frameworks.statuses import condition
@@ -85,31 +86,129 @@ LONGEST_SELECTED_NAME = 253
 DEFAULT_TIMEOUT_SECONDS = 60
 
 
+class _Selector(Written):
+    """Which job."""
+
+    name = text(
+        "The TrainingJob to scale, of the same namespace.",
+        required=True,
+        minLength=1,
+        maxLength=LONGEST_SELECTED_NAME,
+    )
+
+
+class _Variable(Written):
+    """Passed to the script as it is."""
+
+    name = text(required=True, minLength=1, pattern="^[^=]+$")
+    value = text()
+
+
+class _Request(Written):
+    """What is asked of which job."""
+
+    rules = (schemas.rule("self == oldSelf", "a scale request cannot be changed: create another one"),)
+    selector = part(_Selector)
+    script = text(
+        "A path in the launcher's first container: run once, by sh, with the workers that come or leave as pod:slots."
+    )
+    timeout = number(
+        "Seconds until the scaling has to be done, from when its turn comes, and seconds that the script may take: 60 "
+        "when absent.  Waiting for the job, or for other requests, does not count.",
+        1,
+    )
+    env = items(_Variable, "For the script.")
+    backoff_limit = number("How many new workers may be replaced before they are Ready: 6 when absent.")
+
+
+class _ToDelete(Written):
+    """How many workers leave, or which."""
+
+    rules = (schemas.rule("has(self.count) != has(self.podNames)", "set either count or podNames, and not both"),)
+    count = number("Those with the highest indices.", 1, MOST_WORKERS)
+    pod_names = Field(
+        {
+            "type": "array",
+            "description": "These very workers.",
+            "items": {"type": "string", "minLength": 1, "maxLength": LONGEST_POD_NAME},
+            "minItems": 1,
+            "maxItems": MOST_NAMED,
+            "x-kubernetes-list-type": "set",
+        },
+        Fields.texts,
+    )
+
+
+class _ToAdd(Written):
+    """How many workers come."""
+
+    count = number("Their indices follow the highest one ever used.", 1, MOST_WORKERS, required=True)
+
+
+class _ScaleIn(_Request):
+    to_delete = part(_ToDelete)
+
+
+class _ScaleOut(_Request):
+    to_add = part(_ToAdd)
+
+
 def parse_scale(kind: ScaleKind, manifest: Custom) -> ScaleSpec | tuple[Problem, ...]:
     """The spec of a request, or all its problems."""
     problems: list[Problem] = []
     if len(manifest.metadata.name) > LONGEST_REQUEST_NAME:
         message = f"create the request again under a name of at most {LONGEST_REQUEST_NAME} characters"
         problems.append(Problem(reason="InvalidName", field="metadata.name", message=message))
-    spec = Fields(manifest.spec, "spec", problems)
-    selector = spec.part("selector")
-    job = selector.text("name")
+    fields = Fields(manifest.spec, "spec", problems)
+    spec: _Request
+    if kind == "ScaleIn":
+        spec = leaving = _ScaleIn(fields)
+        count, pod_names = _checked(leaving)
+    else:
+        spec = coming = _ScaleOut(fields)
+        count, pod_names = coming.to_add.count, []
+        if not coming.to_add.fields.has("count"):
+            fields.refuse("NothingToAdd", "say how many workers come (count)", "toAdd")
+    job = spec.selector.name
     if not job or len(job) > LONGEST_SELECTED_NAME:
-        selector.refuse("NoJobName", "name the TrainingJob to scale, of the same namespace", "name")
-    count, pod_names = _to_delete(spec) if kind == "ScaleIn" else (_to_add(spec), ())
-    timeout = spec.integer("timeout", least=1)
-    backoff_limit = spec.integer("backoffLimit", least=0)
-    _check_environment(spec)
+        spec.selector.fields.refuse("NoJobName", "name the TrainingJob to scale, of the same namespace", "name")
+    for variable in spec.env:
+        if problem := problem_of_name(variable.name):
+            variable.fields.refuse("InvalidEnvironment", problem, "name")
+        if problem := problem_of_value(variable.value):
+            variable.fields.refuse("InvalidEnvironment", problem, "value")
+    if problem := problem_of_path(spec.script):
+        fields.refuse("InvalidScript", problem, "script")
     parsed = ScaleSpec(
         kind=kind,
         job=job,
         count=count,
-        pod_names=pod_names,
-        timeout_seconds=DEFAULT_TIMEOUT_SECONDS if timeout is None else timeout,
-        backoff_limit=DEFAULT_BACKOFF_LIMIT if backoff_limit is None else backoff_limit,
-        script=_script(spec),
+        pod_names=tuple(pod_names),
+        timeout_seconds=DEFAULT_TIMEOUT_SECONDS if spec.timeout is None else spec.timeout,
+        backoff_limit=DEFAULT_BACKOFF_LIMIT if spec.backoff_limit is None else spec.backoff_limit,
+        script=bool(spec.script),
     )
-    return tuple(problems) or parsed
+    return tuple(dict.fromkeys(problems)) or parsed
+
+
+def _checked(spec: _ScaleIn) -> tuple[int | None, list[str]]:
+    """How many workers leave, or which."""
+    asked, fields = spec.to_delete, spec.to_delete.fields
+    names = asked.pod_names
+    if fields.has("count") and fields.has("podNames"):
+        spec.fields.refuse("ContradictoryRequest", "set either count or podNames", "toDelete")
+    elif fields.has("count"):
+        return asked.count, []
+    elif not names:
+        message = "say how many workers leave (count) or which (podNames)"
+        spec.fields.refuse("NothingToDelete", message, "toDelete")
+    elif len(set(names)) < len(names):
+        fields.refuse("ContradictoryRequest", "name each worker once", "podNames")
+    elif len(names) > MOST_NAMED:
+        fields.refuse("TooManyNames", f"name at most {MOST_NAMED} workers, or say how many leave (count)", "podNames")
+    elif max(map(len, names)) > LONGEST_POD_NAME:
+        fields.refuse("NoSuchWorker", f"no worker has a name of more than {LONGEST_POD_NAME} characters", "podNames")
+    return None, names
 
 
 def selected(manifest: Custom) -> str:
@@ -119,48 +218,6 @@ def selected(manifest: Custom) -> str:
     """
     named = Fields(manifest.spec, "spec", []).part("selector").text("name")
     return named if _NAME.fullmatch(named) else manifest.metadata.name
-
-
-def _to_delete(spec: Fields) -> tuple[int | None, tuple[str, ...]]:
-    wish = spec.part("toDelete")
-    if wish.has("count") and wish.has("podNames"):
-        spec.refuse("ContradictoryRequest", "set either count or podNames", "toDelete")
-        return None, ()
-    if wish.has("count"):
-        return wish.integer("count", least=1, most=MOST_WORKERS), ()
-    names = wish.texts("podNames")
-    if not names:
-        message = "say how many workers leave (count) or which (podNames)"
-        spec.refuse("NothingToDelete", message, "toDelete")
-    elif len(set(names)) < len(names):
-        wish.refuse("ContradictoryRequest", "name each worker once", "podNames")
-    elif len(names) > MOST_NAMED:
-        wish.refuse("TooManyNames", f"name at most {MOST_NAMED} workers, or say how many leave (count)", "podNames")
-    elif max(map(len, names)) > LONGEST_POD_NAME:
-        wish.refuse("NoSuchWorker", f"no worker has a name of more than {LONGEST_POD_NAME} characters", "podNames")
-    return None, tuple(names)
-
-
-def _to_add(spec: Fields) -> int | None:
-    wish = spec.part("toAdd")
-    if not wish.has("count"):
-        spec.refuse("NothingToAdd", "say how many workers come (count)", "toAdd")
-    return wish.integer("count", least=1, most=MOST_WORKERS)
-
-
-def _script(spec: Fields) -> bool:
-    script = spec.text("script")
-    if problem := problem_of_path(script):
-        spec.refuse("InvalidScript", problem, "script")
-    return bool(script)
-
-
-def _check_environment(spec: Fields) -> None:
-    for variable in spec.parts("env"):
-        if problem := problem_of_name(variable.text("name")):
-            variable.refuse("InvalidEnvironment", problem, "name")
-        if problem := problem_of_value(variable.text("value")):
-            variable.refuse("InvalidEnvironment", problem, "value")
 
 
 def request_status(job: Job, request: Request) -> Document:
@@ -203,65 +260,6 @@ def _request_phase(request: Request) -> str:
     ]
 
 
-def _request(wish: str, schema: Document) -> Document:
-    """The spec of a scale request; `wish` is the field with the workers to add or remove."""
-    variable = schemas.members(
-        {"name": {"type": "string", "minLength": 1, "pattern": "^[^=]+$"}, "value": schemas.TEXT},
-        required=("name",),
-        description="Passed to the script as it is.",
-    )
-    name: Document = {"type": "string", "minLength": 1, "maxLength": LONGEST_SELECTED_NAME}
-    return schemas.members(
-        {
-            "selector": schemas.members(
-                {"name": name | {"description": "The TrainingJob to scale, of the same namespace."}},
-                required=("name",),
-                description="Which job.",
-            ),
-            "script": schemas.TEXT
-            | {
-                "description": "A path in the launcher's first container: run once, by sh, with the workers that come "
-                "or leave as pod:slots."
-            },
-            "timeout": schemas.number(
-                1,
-                description="Seconds until the scaling has to be done, from when its turn comes, and seconds that the "
-                "script may take: 60 when absent.  Waiting for the job, or for other requests, does not count.",
-            ),
-            "env": {"type": "array", "description": "For the script.", "items": variable},
-            "backoffLimit": schemas.number(
-                description="How many new workers may be replaced before they are Ready: 6 when absent."
-            ),
-            wish: schema,
-        },
-        required=("selector", wish),
-        description="What is asked of which job.",
-        rules=(schemas.rule("self == oldSelf", "a scale request cannot be changed: create another one"),),
-    )
-
-
-_TO_DELETE = schemas.members(
-    {
-        "count": schemas.number(1, MOST_WORKERS, "Those with the highest indices."),
-        "podNames": {
-            "type": "array",
-            "description": "These very workers.",
-            "items": {"type": "string", "minLength": 1, "maxLength": LONGEST_POD_NAME},
-            "minItems": 1,
-            "maxItems": MOST_NAMED,
-            "x-kubernetes-list-type": "set",
-        },
-    },
-    description="How many workers leave, or which.",
-    rules=(schemas.rule("has(self.count) != has(self.podNames)", "set either count or podNames, and not both"),),
-)
-_TO_ADD = schemas.members(
-    {"count": schemas.number(1, MOST_WORKERS, "Their indices follow the highest one ever used.")},
-    required=("count",),
-    description="How many workers come.",
-)
-
-
 def _status_schema(workers: str, description: str) -> Document:
     return schemas.members(
         schemas.STATUS
@@ -282,17 +280,18 @@ _REQUEST_RULES = (
 )
 
 
-def _definition(change: str, short_name: str, wish: str, schema: Document, status: Document) -> Definition:
-    """The definition of a request for a `change` of workers, which the field `wish` of its spec describes."""
+def _definition(change: str, short_name: str, model: type[_Request], status: Document) -> Definition:
+    """The definition of a request for a `change` of workers, which the last field of its spec describes."""
+    *_, asked = model.declared
     return Definition(
         f"A request for {change} workers of a TrainingJob; it is carried out once.",
-        _request(wish, schema),
+        model.schema(),
         short_names=(short_name,),
         columns=(
             schemas.PHASE,
             schemas.AGE,
             schemas.column("Job", ".spec.selector.name"),
-            schemas.column("Count", f".spec.{wish}.count", kind="integer", wide=True),
+            schemas.column("Count", f".spec.{asked.name}.count", kind="integer", wide=True),
             *schemas.WHY,
         ),
         rules=_REQUEST_RULES,
@@ -301,8 +300,6 @@ def _definition(change: str, short_name: str, wish: str, schema: Document, statu
 
 
 REQUEST_DEFINITIONS: Mapping[Resource[Any], Definition] = {
-    SCALEINS: _definition(
-        "fewer", "sin", "toDelete", _TO_DELETE, _status_schema("toDeletePods", "The workers that leave.")
-    ),
-    SCALEOUTS: _definition("more", "sout", "toAdd", _TO_ADD, _status_schema("addPods", "The workers that come.")),
+    SCALEINS: _definition("fewer", "sin", _ScaleIn, _status_schema("toDeletePods", "The workers that leave.")),
+    SCALEOUTS: _definition("more", "sout", _ScaleOut, _status_schema("addPods", "The workers that come.")),
 }

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
 
 import msgspec
 
 from shared.cluster.objects import Custom
 from shared.frameworks.kubeflow import KubeflowJob, OfTrainingOperator, is_type
+from shared.frameworks.model import Written, choice, flag
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
 from shared.frameworks.schemas import Document, Scale, rule
@@ -21,6 +21,11 @@ CHIEFS = ("chief", "master")
 TWO_CHIEFS = "write one of Chief and Master: they are two names for the task that leads"
 
 CONFIG = "TF_CONFIG"
+
+
+class _OfTensorFlow(Written):
+    success_policy = choice(("", "AllWorkers"), "", "UnknownSuccessPolicy")
+    enable_dynamic_worker = flag()
 
 
 class TFJob(KubeflowJob):
@@ -39,10 +44,7 @@ class TFJob(KubeflowJob):
     )
     take_over = OfTrainingOperator(replica_types)
     container_properties = ContainerProperties(name="tensorflow", port_name="tfjob-port", port=2222)
-    fields: ClassVar[Document] = {
-        "successPolicy": {"type": "string", "enum": ["", "AllWorkers"]},
-        "enableDynamicWorker": {"type": "boolean"},
-    }
+    model = _OfTensorFlow
     scale = Scale(
         ".spec.tfReplicaSpecs.Worker.replicas",
         ".status.replicaStatuses.Worker.active",
@@ -55,22 +57,21 @@ class TFJob(KubeflowJob):
         yield rule(f"!({chief} && {master})", TWO_CHIEFS)
 
     def handle(self, spec: Fields, roles: tuple[RoleSpec, ...]) -> Handling:
-        all_workers = spec.choice("successPolicy", ("", "AllWorkers"), "", reason="UnknownSuccessPolicy")
+        own = _OfTensorFlow(spec)
         names = [role.name for role in roles]
         if all(chief in names for chief in CHIEFS):
             spec.refuse("TwoChiefs", TWO_CHIEFS, self.replica_specs)
         leader = next((name for name in (*CHIEFS, WORKER, *names) if name in names), WORKER)
         if any(role.name == leader and not role.replicas for role in roles):
             spec.refuse("NoReplicas", f"ask for at least one {leader}: the job ends with it", self.replica_specs)
-        first = leader == WORKER and not all_workers
-        dynamic = spec.boolean("enableDynamicWorker")
+        first = leader == WORKER and not own.success_policy
         return msgspec.structs.replace(
             self.handling,
             leader=leader,
             succeeds="First" if first else "All",
-            elastic=dynamic,
+            elastic=own.enable_dynamic_worker,
             # Upstream goes on without workers that are lost for good.
-            spares=(WORKER,) if dynamic else (),
+            spares=(WORKER,) if own.enable_dynamic_worker else (),
         )
 
     def spec_of(self, manifest: Custom, spec: Fields, roles: tuple[RoleSpec, ...]) -> JobSpec:

@@ -3,6 +3,8 @@
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks import reading, schemas
+from shared.frameworks.model import Field, Written, anything, number, text
+from shared.frameworks.reading import Fields
 from shared.frameworks.runtimes import RuntimeKind
 from shared.frameworks.schemas import Definition, Document, Scale
 from shared.job.naming import SSH_FOLDER
@@ -39,18 +41,42 @@ _HELD = (
 )
 
 _STRINGS: Document = {"type": "array", "maxItems": 128, "items": schemas.TEXT | {"maxLength": 1 << 20}}
-_VARIABLES: Document = {
-    "type": "array",
-    "maxItems": 128,
-    "items": {
-        "type": "object",
-        "properties": {"name": schemas.TEXT | {"minLength": 1, "maxLength": 253}},
-        "required": ["name"],
-        **schemas.OPEN,
-    },
-}
 _LONGEST_NAME = 253
 _NAME: Document = schemas.TEXT | {"minLength": 1, "maxLength": _LONGEST_NAME}
+
+
+class Trainer(Written):
+    """What the nodes run, and how many they are: it wins over the runtime's."""
+
+    image = text(maxLength=500)
+    command = Field(_STRINGS, Fields.texts)
+    args = Field(_STRINGS, Fields.texts)
+    env = Field(
+        {
+            "type": "array",
+            "maxItems": 128,
+            "items": {
+                "type": "object",
+                "properties": {"name": schemas.TEXT | {"minLength": 1, "maxLength": _LONGEST_NAME}},
+                "required": ["name"],
+                **schemas.OPEN,
+            },
+        },
+        Fields.parts,
+    )
+    num_nodes = number("How many nodes train; a job of an elastic runtime may change it.", 1, reading.MOST_WORKERS)
+    resources_per_node = anything(schemas.ANYTHING)
+    num_proc_per_node = number("Processes of a node; for torch as many as fit when absent.", 1, reading.MOST_SLOTS)
+
+
+class ElasticPolicy(Written):
+    """As in Trainer 2.0 and 2.1: nodes may come and go between two numbers."""
+
+    min_nodes = number("maxNodes when absent.", 1, reading.MOST_WORKERS)
+    max_nodes = number("minNodes when absent.", 1, reading.MOST_WORKERS)
+    max_restarts = number("How often torchrun begins again within a pod.")
+    metrics = Field({"type": "array", "items": schemas.ANYTHING}, Fields.raw)
+
 
 TRAIN_JOB = Definition(
     description="A job of Trainer v2: its pods are those of the runtime that it names, with its trainer in them.",
@@ -67,21 +93,7 @@ TRAIN_JOB = Definition(
                 rules=[schemas.rule("self == oldSelf", "create the job again: it keeps the runtime that it names")],
             ),
             "initializer": schemas.ANYTHING | {"description": "Refused: have the pods of the trainer fetch the data."},
-            "trainer": schemas.members(
-                {
-                    "image": schemas.TEXT | {"maxLength": 500},
-                    "command": _STRINGS,
-                    "args": _STRINGS,
-                    "env": _VARIABLES,
-                    "numNodes": schemas.number(
-                        1, reading.MOST_WORKERS, "How many nodes train; a job of an elastic runtime may change it."
-                    ),
-                    "resourcesPerNode": schemas.ANYTHING,
-                    "numProcPerNode": schemas.number(
-                        1, reading.MOST_SLOTS, "Processes of a node; for torch as many as fit when absent."
-                    ),
-                }
-            ),
+            "trainer": Trainer.schema(),
             "runtimePatches": {
                 "type": "array",
                 "maxItems": 16,
@@ -145,15 +157,7 @@ _POLICY = schemas.members(
         "numNodes": _NODES,
         "torch": schemas.members(
             {
-                "elasticPolicy": schemas.members(
-                    {
-                        "minNodes": schemas.number(1, reading.MOST_WORKERS, "maxNodes when absent."),
-                        "maxNodes": schemas.number(1, reading.MOST_WORKERS, "minNodes when absent."),
-                        "maxRestarts": schemas.number(description="How often torchrun begins again within a pod."),
-                        "metrics": {"type": "array", "items": schemas.ANYTHING},
-                    },
-                    description="As in Trainer 2.0 and 2.1: nodes may come and go between two numbers.",
-                ),
+                "elasticPolicy": ElasticPolicy.schema(),
                 "envInjection": schemas.ANYTHING,
             },
             description="It keeps numProcPerNode of Trainer 2.0 and 2.1, a number or a word, too.",

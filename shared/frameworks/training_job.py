@@ -1,8 +1,7 @@
 """TrainingJob (`kai.alibabacloud.com/v1alpha1`) as a framework: et-operator's elastic training with a launcher.  Pure.
 
-Older definitions let anything through, so any JSON gives a spec or all its problems: `parse_job` finds again what
-the definition refuses.  A field of the spec stands in both, and in `shared/job/spec.py`; `make crds` writes the
-definition.
+Older definitions let anything through, so any JSON gives a spec or all its problems.  A field of the spec stands
+in `_Spec`, from which the definition (`make crds`) and the reader follow, and in `shared/job/spec.py`.
 """
 
 import re
@@ -16,8 +15,9 @@ from shared.cluster.objects import Custom
 from shared.frameworks import reading, schemas
 from shared.frameworks.attaching import OMPI_FLAT, SSH_VOLUME, WORKER_COMMAND, for_all_versions, mount_hosts, mount_keys
 from shared.frameworks.framework import Framework, PodContext, key_of, slot_labels
+from shared.frameworks.model import Written, anything, choice, flag, number, part
 from shared.frameworks.pods import pod_of
-from shared.frameworks.reading import CLEAN_POD_POLICIES, JOB_NAME_PATTERN, MOST_SLOTS, MOST_WORKERS
+from shared.frameworks.reading import JOB_NAME_PATTERN, MOST_SLOTS
 from shared.frameworks.scale_requests import GROUP, SCALEINS, SCALEOUTS, VERSION
 from shared.frameworks.schemas import Definition, Document, Scale
 from shared.frameworks.statuses import before_admission, condition, counts, whole_seconds, with_losses
@@ -49,35 +49,22 @@ SUSPENDED = "job-supervisor.kube-ai.io/job-suspended"
 """The annotation of et-operator that suspends a job."""
 
 JOB_RESTART_POLICIES: tuple[RestartPolicy, ...] = ("Never", "OnFailure")
-ATTACH_MODES = ("ssh", "kubexec")
-_LAUNCHER = schemas.members(
-    {
-        "replicas": schemas.number(1, 1, "A job has one."),
-        "restartPolicy": schemas.RESTART_POLICY | {"description": "Never when absent."},
-        "template": schemas.TEMPLATE,
-    },
-    required=("template",),
-    description="The one pod that starts the training; the hosts files are in its first container.",
-)
-_WORKER = schemas.members(
-    {
-        "replicas": schemas.number(
-            1,
-            MOST_WORKERS,
-            "How many the job starts with; while it runs an edit scales it.  1 when absent.",
-        ),
-        "minReplicas": schemas.number(1, description="No scaling goes below; replicas when absent."),
-        "maxReplicas": schemas.number(1, description="No scaling goes beyond; no bound when absent."),
-        "restartPolicy": schemas.RESTART_POLICY
-        | {
-            "description": "When a worker that ended is replaced: Never when absent; "
-            f"ExitCode after {LEAST_RETRYABLE_CODE} to 255."
-        },
-        "template": schemas.TEMPLATE,
-    },
-    required=("template",),
-    description="The pods that train.",
-    rules=(
+ONE_LAUNCHER = "set 1 or leave it out: a job has one launcher"
+NO_KUBEXEC = "set ssh or leave it out: attaching through the API server is not supported"
+
+
+class _Launcher(Written):
+    """The one pod that starts the training; the hosts files are in its first container."""
+
+    replicas = number("A job has one.", 1, 1, reason="NotOneLauncher", instead=ONE_LAUNCHER)
+    restart_policy = choice(reading.RESTART_POLICIES, "Never", "UnknownRestartPolicy", "Never when absent.")
+    template = anything(schemas.TEMPLATE, required=True)
+
+
+class _Worker(Written):
+    """The pods that train."""
+
+    rules = (
         schemas.rule(
             "!has(self.minReplicas) || self.minReplicas <= (has(self.replicas) ? self.replicas : 1)",
             "set replicas to at least minReplicas",
@@ -88,52 +75,60 @@ _WORKER = schemas.members(
             "set replicas to at most maxReplicas",
             field=".replicas",
         ),
-    ),
-)
-_JOB_SPEC = schemas.members(
-    {
-        "cleanPodPolicy": schemas.choice(
-            *CLEAN_POD_POLICIES,
-            description="Deleted after the end: Running (when absent) the pods that still run, All every pod, None "
-            "nothing.",
-        ),
-        "etReplicaSpecs": schemas.members(
-            {"launcher": _LAUNCHER, "worker": _WORKER},
-            required=("launcher", "worker"),
-            description="The roles of the job.",
-        ),
-        "launcherAttachMode": schemas.choice(*ATTACH_MODES, description="How the launcher reaches the workers: ssh.")
-        | {
-            "x-kubernetes-validations": [
-                schemas.rule(
-                    "self != 'kubexec'", "set ssh or leave it out: attaching through the API server is not supported"
-                )
-            ]
-        },
-        "slotsPerWorker": schemas.number(
-            1,
-            MOST_SLOTS,
-            "Processes of each worker in the hosts files; when absent its first container's limit of nvidia.com/gpu, "
-            "or 1.",
-        ),
-        "restartPolicy": schemas.choice(*JOB_RESTART_POLICIES, description="Of the whole job: Never when absent."),
-        "backoffLimit": schemas.number(
-            description="How many restarts and replacements before the job fails: 6 when absent."
-        ),
-        "suspend": schemas.BOOLEAN | {"description": "While true the job has no pods."},
-        "activeDeadlineSeconds": schemas.number(
-            1, description="How long the job may take in all; no bound when absent."
-        ),
-        "ttlSecondsAfterFinished": schemas.number(
-            description="How long after its end the resource is deleted; it stays when absent."
-        ),
-        "schedulingTimeoutSeconds": schemas.number(
-            1, description="How long pods may wait for a node; no bound when absent."
-        ),
-    },
-    required=("etReplicaSpecs",),
-    description="What the job asks for.",
-)
+    )
+    replicas = number(
+        "How many the job starts with; while it runs an edit scales it.  1 when absent.", 1, reading.MOST_WORKERS
+    )
+    min_replicas = number("No scaling goes below; replicas when absent.", 1)
+    max_replicas = number("No scaling goes beyond; no bound when absent.", 1)
+    restart_policy = choice(
+        reading.RESTART_POLICIES,
+        "Never",
+        "UnknownRestartPolicy",
+        f"When a worker that ended is replaced: Never when absent; ExitCode after {LEAST_RETRYABLE_CODE} to 255.",
+    )
+    template = anything(schemas.TEMPLATE, required=True)
+
+
+class _Roles(Written):
+    """The roles of the job."""
+
+    launcher = part(_Launcher)
+    worker = part(_Worker)
+
+
+class _Spec(Written):
+    """What the job asks for."""
+
+    clean_pod_policy = choice(
+        reading.CLEAN_POD_POLICIES,
+        "Running",
+        "UnknownCleanPodPolicy",
+        "Deleted after the end: Running (when absent) the pods that still run, All every pod, None nothing.",
+    )
+    et_replica_specs = part(_Roles)
+    launcher_attach_mode = choice(
+        ("ssh", "kubexec"),
+        "ssh",
+        "UnknownAttachMode",
+        "How the launcher reaches the workers: ssh.",
+        rules=(schemas.rule("self != 'kubexec'", NO_KUBEXEC),),
+    )
+    slots_per_worker = number(
+        "Processes of each worker in the hosts files; when absent its first container's limit of nvidia.com/gpu, or 1.",
+        1,
+        MOST_SLOTS,
+    )
+    restart_policy = choice(
+        JOB_RESTART_POLICIES, "Never", "UnknownRestartPolicy", "Of the whole job: Never when absent."
+    )
+    backoff_limit = number("How many restarts and replacements before the job fails: 6 when absent.")
+    suspend = flag("While true the job has no pods.")
+    active_deadline_seconds = number("How long the job may take in all; no bound when absent.", 1)
+    ttl_seconds_after_finished = number("How long after its end the resource is deleted; it stays when absent.")
+    scheduling_timeout_seconds = number("How long pods may wait for a node; no bound when absent.", 1)
+
+
 _JOB_STATUS = schemas.members(
     schemas.STATUS
     | {
@@ -187,7 +182,7 @@ _JOB_RULES = (
 )
 TRAINING_JOB = Definition(
     "An elastic training job: a launcher, and workers that come and go while it trains.",
-    _JOB_SPEC,
+    _Spec.schema(),
     short_names=("tj",),
     columns=(
         schemas.PHASE,
@@ -354,34 +349,30 @@ def parse_job(manifest: Custom) -> JobSpec | tuple[Problem, ...]:
     """The spec of a TrainingJob, or all its problems."""
     problems: list[Problem] = []
     _check_job_name(manifest.metadata.name, problems)
-    spec = reading.Fields(manifest.spec, "spec", problems)
-    roles = spec.part("etReplicaSpecs")
-    launcher = _launcher(roles, _promises(manifest, LAUNCHER))
-    worker, gpu_limit = _worker(roles, _promises(manifest, WORKER), slots_given=spec.has("slotsPerWorker"))
-    slots = spec.integer("slotsPerWorker", least=1, most=reading.MOST_SLOTS) or gpu_limit or 1
-    attach_mode = spec.choice("launcherAttachMode", ATTACH_MODES, "ssh", reason="UnknownAttachMode")
-    if attach_mode == "kubexec":
-        message = "set ssh or leave it out: attaching through the API server is not supported"
-        spec.refuse("KubexecNotSupported", message, "launcherAttachMode")
-    backoff_limit = spec.integer("backoffLimit", least=0)
+    spec = _Spec(reading.Fields(manifest.spec, "spec", problems))
+    launcher = _launcher(spec.et_replica_specs, _promises(manifest, LAUNCHER))
+    worker, container = _worker(spec.et_replica_specs, _promises(manifest, WORKER))
+    slots = spec.slots_per_worker
+    if container is not None and not spec.fields.has("slotsPerWorker"):
+        slots = gpus(container, most=MOST_SLOTS)
+    if spec.launcher_attach_mode == "kubexec":
+        spec.fields.refuse("KubexecNotSupported", NO_KUBEXEC, "launcherAttachMode")
     annotations = manifest.metadata.annotations or {}
     parsed = JobSpec(
         framework="training",
         roles=(launcher, worker),
-        slots_per_worker=slots,
-        attach_mode=attach_mode,
-        clean_pod_policy=spec.choice(
-            "cleanPodPolicy", reading.CLEAN_POD_POLICIES, "Running", reason="UnknownCleanPodPolicy"
-        ),
-        restart_policy=spec.choice("restartPolicy", JOB_RESTART_POLICIES, "Never", reason="UnknownRestartPolicy"),
-        backoff_limit=reading.DEFAULT_BACKOFF_LIMIT if backoff_limit is None else backoff_limit,
-        active_deadline_seconds=spec.integer("activeDeadlineSeconds", least=1),
-        ttl_seconds_after_finished=spec.integer("ttlSecondsAfterFinished", least=0),
-        scheduling_timeout_seconds=spec.integer("schedulingTimeoutSeconds", least=1),
-        suspend=spec.boolean("suspend") or annotations.get(SUSPENDED) == "true",
+        slots_per_worker=slots or 1,
+        attach_mode=spec.launcher_attach_mode,
+        clean_pod_policy=spec.clean_pod_policy,
+        restart_policy=spec.restart_policy,
+        backoff_limit=reading.DEFAULT_BACKOFF_LIMIT if spec.backoff_limit is None else spec.backoff_limit,
+        active_deadline_seconds=spec.active_deadline_seconds,
+        ttl_seconds_after_finished=spec.ttl_seconds_after_finished,
+        scheduling_timeout_seconds=spec.scheduling_timeout_seconds,
+        suspend=spec.suspend or annotations.get(SUSPENDED) == "true",
         restart=annotations.get(RESTART, "")[: reading.LONGEST_RESTART],
         ssh_secret=_ssh_secret(annotations.get(SSH_KEYS, ""), problems),
-        ignored=tuple(spec.without_effect),
+        ignored=tuple(spec.fields.without_effect),
     )
     return tuple(dict.fromkeys(problems)) or parsed
 
@@ -414,57 +405,50 @@ def _promises(manifest: Custom, role: str) -> Promises:
     )
 
 
-def _launcher(roles: reading.Fields, promises: Promises) -> RoleSpec:
-    role = roles.part(LAUNCHER)
-    if not roles.has(LAUNCHER):
-        roles.refuse("NoLauncher", "add a launcher with a pod template", LAUNCHER)
+def _launcher(roles: _Roles, promises: Promises) -> RoleSpec:
+    launcher = roles.launcher
+    if not roles.fields.has(LAUNCHER):
+        roles.fields.refuse("NoLauncher", "add a launcher with a pod template", LAUNCHER)
         return RoleSpec(name=LAUNCHER, replicas=1)
-    if role.has("replicas") and role.raw("replicas") != 1:
-        role.refuse("NotOneLauncher", "set 1 or leave it out: a job has one launcher", "replicas")
-    name, container = _container(role, promises)
+    name, container = _container(launcher, promises)
     if container is not None:
         container.parts("env")
-    return RoleSpec(name=LAUNCHER, replicas=1, restart_policy=_restart_policy(role), container=name)
+    return RoleSpec(name=LAUNCHER, replicas=1, restart_policy=launcher.restart_policy, container=name)
 
 
-def _worker(roles: reading.Fields, promises: Promises, *, slots_given: bool) -> tuple[RoleSpec, int | None]:
-    """The workers' role, and the GPUs of each if they determine its number of slots."""
-    role = roles.part(WORKER)
-    if not roles.has(WORKER):
-        roles.refuse("NoWorker", "add workers with replicas and a pod template", WORKER)
+def _worker(roles: _Roles, promises: Promises) -> tuple[RoleSpec, reading.Fields | None]:
+    """The workers' role, and their training container."""
+    worker, fields = roles.worker, roles.worker.fields
+    if not roles.fields.has(WORKER):
+        roles.fields.refuse("NoWorker", "add workers with replicas and a pod template", WORKER)
         return RoleSpec(name=WORKER, replicas=1), None
     # As in et-operator's types: an absent replicas is 1, an absent minReplicas is replicas.
-    replicas = role.integer("replicas", least=1, most=reading.MOST_WORKERS) if role.has("replicas") else 1
-    least = role.integer("minReplicas", least=1)
-    most = role.integer("maxReplicas", least=1)
+    replicas, least, most = worker.replicas, worker.min_replicas, worker.max_replicas
+    replicas = replicas if fields.has("replicas") else 1
     if replicas is not None and least is not None and replicas < least:
-        role.refuse("BelowMinimum", "set at least minReplicas, or lower minReplicas", "replicas")
+        fields.refuse("BelowMinimum", "set at least minReplicas, or lower minReplicas", "replicas")
     if replicas is not None and most is not None and replicas > most:
-        role.refuse("AboveMaximum", "set at most maxReplicas, or raise maxReplicas", "replicas")
+        fields.refuse("AboveMaximum", "set at most maxReplicas, or raise maxReplicas", "replicas")
     if least is not None and most is not None and least > most:
-        role.refuse("MinimumAboveMaximum", "set at most maxReplicas, or raise maxReplicas", "minReplicas")
-    name, container = _container(role, promises)
+        fields.refuse("MinimumAboveMaximum", "set at most maxReplicas, or raise maxReplicas", "minReplicas")
+    name, container = _container(worker, promises)
     parsed = RoleSpec(
         name=WORKER,
         replicas=replicas or 1,
         min_replicas=least or replicas or 1,
         max_replicas=most,
-        follows=not role.has("minReplicas"),
-        written=role.has("replicas"),
-        restart_policy=_restart_policy(role),
+        follows=not fields.has("minReplicas"),
+        written=fields.has("replicas"),
+        restart_policy=worker.restart_policy,
         container=name,
     )
-    return parsed, gpus(container, most=reading.MOST_SLOTS) if container is not None and not slots_given else None
+    return parsed, container
 
 
-def _container(role: reading.Fields, promises: Promises) -> tuple[str, reading.Fields | None]:
-    container = training_container(role, promises=promises._replace(restarts=_restart_policy(role)))
+def _container(role: _Launcher | _Worker, promises: Promises) -> tuple[str, reading.Fields | None]:
+    container = training_container(role.fields, promises=promises._replace(restarts=role.restart_policy))
     name = container.raw("name") if container is not None else None
     return name if isinstance(name, str) else "", container
-
-
-def _restart_policy(role: reading.Fields) -> RestartPolicy:
-    return role.choice("restartPolicy", reading.RESTART_POLICIES, "Never", reason="UnknownRestartPolicy")
 
 
 def job_status(job: Job) -> Document:

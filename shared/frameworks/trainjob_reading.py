@@ -27,7 +27,7 @@ from shared.frameworks.runtimes import (
 )
 from shared.frameworks.schemas import Document
 from shared.frameworks.templates import DNS_LABEL, LONGEST_CONTAINER_NAME, Promises, absolute, training_container
-from shared.frameworks.trainer_schemas import OF_JOB_SET, OVERRIDES
+from shared.frameworks.trainer_schemas import OF_JOB_SET, OVERRIDES, ElasticPolicy, Trainer
 from shared.job.naming import MPI_FOLDER, RESTART, SSH_FOLDER
 from shared.job.spec import LAUNCHED_TOGETHER, LAUNCHER, REPLICATED, WORKER, JobSpec, Problem, RoleSpec
 
@@ -91,7 +91,7 @@ def parsed(
     for field in OF_JOB_SET:
         if spec.raw(field):
             spec.ignore(field, "no JobSet is made; those of pods belong in runtimePatches")
-    trainer = spec.part("trainer")
+    trainer = Trainer(spec.part("trainer"))
     elastic = policies.part("torch").has("elasticPolicy")
     _check_trainer(trainer, (*RESERVED.get(policy, ()), *(ELASTIC if policy == "torch" and elastic else ())))
     if spec.text("managedBy") not in CONTROLLERS:
@@ -127,7 +127,7 @@ def parsed(
     )
     workers: tuple[RoleSpec, ...] = (worker,)
     torch = policies.part("torch")
-    if torch.has("elasticPolicy") and policy == "torch" and not _tells_of_another(jobs, trainer.members):
+    if torch.has("elasticPolicy") and policy == "torch" and not _tells_of_another(jobs, trainer.fields.members):
         workers = (worker, rendezvous_role(name, NODE))
     launcher = RoleSpec(name=LAUNCHER, replicas=1, restart_policy="OnFailure", container=NODE)
     mpi = policies.part("mpi")
@@ -151,21 +151,16 @@ def parsed(
     )
 
 
-def _check_trainer(trainer: reading.Fields, reserved: Sequence[str]) -> None:
-    for text in ("command", "args"):
-        trainer.texts(text)
-    trainer.text("image")
-    trainer.part("resourcesPerNode")
-    for variable in trainer.parts("env"):
+def _check_trainer(trainer: Trainer, reserved: Sequence[str]) -> None:
+    for variable in trainer.env:
         if not variable.text("name"):
             variable.refuse("InvalidEnvironment", reading.NAME_OF_VARIABLE, "name")
         elif variable.raw("name") in reserved:
             message = "leave it out: every pod gets its own value, by which the pods find each other"
             variable.refuse("ReservedVariable", message, "name")
-    if trainer.raw("command") == TORCHTUNE:
+    if trainer.command == TORCHTUNE:
         message = "write the whole command of tune: its recipe and its configuration are not chosen here"
-        trainer.refuse("TorchTuneNotSupported", message, "command")
-    trainer.integer("numProcPerNode", least=1, most=reading.MOST_SLOTS)
+        trainer.fields.refuse("TorchTuneNotSupported", message, "command")
 
 
 def _check_jobs(
@@ -234,9 +229,9 @@ def _check_jobs(
     return node
 
 
-def _sizes(trainer: reading.Fields, policies: reading.Fields, policy: str) -> tuple[int, tuple[int, int | None]]:
+def _sizes(trainer: Trainer, policies: reading.Fields, policy: str) -> tuple[int, tuple[int, int | None]]:
     """The number of nodes, and its bounds; no upper one where it cannot change."""
-    asked = trainer.integer("numNodes", least=1, most=reading.MOST_WORKERS)
+    asked = trainer.num_nodes
     most = policies.integer("numNodes", least=1, most=reading.MOST_WORKERS)
     nodes = asked or most or 1
     told = _of_torch(policies.members and {"mlPolicy": policies.members})
@@ -244,17 +239,15 @@ def _sizes(trainer: reading.Fields, policies: reading.Fields, policy: str) -> tu
         policies.part("torch").refuse("InvalidValue", "write auto, cpu, gpu or a number of processes", "numProcPerNode")
     elastic = policies.part("torch").part("elasticPolicy")
     if policies.part("torch").has("elasticPolicy"):
-        for bound in ("minNodes", "maxNodes"):
-            elastic.integer(bound, least=1, most=reading.MOST_WORKERS)
-        elastic.integer("maxRestarts", least=0)
+        ElasticPolicy(elastic)
         low, high = elastic_bounds(elastic.members, asked or most or 0)
         nodes = asked or most or low
         if low > high:
             elastic.refuse("MinimumAboveMaximum", "set at most maxNodes, or raise maxNodes", "minNodes")
         elif nodes < low:
-            trainer.refuse("BelowMinimum", "set at least minNodes of the runtime", "numNodes")
+            trainer.fields.refuse("BelowMinimum", "set at least minNodes of the runtime", "numNodes")
         elif nodes > high:
-            trainer.refuse("AboveMaximum", "set at most maxNodes of the runtime", "numNodes")
+            trainer.fields.refuse("AboveMaximum", "set at most maxNodes of the runtime", "numNodes")
         return nodes, (low, high)
     if policy == "mpi":
         # One node is the launcher, if it computes.
@@ -282,10 +275,10 @@ def elastic_bounds(policy: Any, nodes: int) -> tuple[int, int]:
     return least or most or nodes or 1, most or least or nodes or 1
 
 
-def _slots(manifest: Custom, trainer: reading.Fields, mpi: reading.Fields) -> int:
+def _slots(manifest: Custom, trainer: Trainer, mpi: reading.Fields) -> int:
     """The processes of a node: the trainer's number, the runtime's, or of one that has 1 the number of its GPUs."""
-    if (told := trainer.integer("numProcPerNode", least=1, most=reading.MOST_SLOTS)) is not None:
-        return told
+    if trainer.num_proc_per_node is not None:
+        return trainer.num_proc_per_node
     slots = mpi.integer("numProcPerNode", least=1, most=reading.MOST_SLOTS) or 1
     return slots if slots > 1 else max(gpus_of(resources_of(manifest)), 1)
 
