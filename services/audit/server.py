@@ -63,11 +63,9 @@ class AuditFigures(Figures):
 
     def report(self) -> Report:
         found = super().report()
-        return (
-            found
-            if not self.unread
-            else msgspec.structs.replace(found, ready=False, trouble=found.trouble or self.unread)
-        )
+        if found.trouble or not self.unread:
+            return found
+        return msgspec.structs.replace(found, ready=False, trouble=self.unread)
 
     def series(self) -> list[Series]:
         waiting, held, lost = map(Count, (WAITING, BYTES, LOST))

@@ -155,11 +155,14 @@ class Certificate:
 
 
 class Listening:
-    """An open port for HTTPS."""
+    """An open port for HTTPS; `setting` begins the names of the variables about it, such as `MUSTER_AUDIT`."""
 
-    def __init__(self, runner: web.AppRunner, host: str, port: int, tls: Callable[[], ssl.SSLContext]) -> None:
+    def __init__(
+        self, runner: web.AppRunner, host: str, port: int, setting: str, tls: Callable[[], ssl.SSLContext]
+    ) -> None:
         self._runner = runner
         self._host = host
+        self._setting = setting
         self._tls = tls
         self._site: web.TCPSite | None = None
         self.port = port
@@ -168,16 +171,15 @@ class Listening:
     def open(self) -> bool:
         return self._site is not None
 
-    async def begin(self, setting: str) -> None:
+    async def begin(self) -> None:
         """Accept connections with the certificates of now; those that are open go on.
 
-        Raises `Refused` if the port is taken, or a certificate cannot be used; `setting` begins the names of the
-        variables to look at.
+        Raises `Refused` if the port is taken, or a certificate cannot be used.
         """
         try:
             tls = self._tls()
         except OSError as error:
-            words = f"the certificates of {setting}_CERT and {setting}_KEY cannot be used: {error}"
+            words = f"the certificates of {self._setting}_CERT and {self._setting}_KEY cannot be used: {error}"
             raise Refused(words, reason="NoCertificate") from error
         if self._site is not None:
             before, self._site = self._site, None
@@ -186,7 +188,7 @@ class Listening:
         try:
             await site.start()
         except OSError as error:
-            words = f"answer on {self._host}:{self.port}: {error.strerror}; set {setting}_PORT"
+            words = f"answer on {self._host}:{self.port}: {error.strerror}; set {self._setting}_PORT"
             raise Refused(words, reason="NoPort") from error
         self._site = site
         self.port = int(self._runner.addresses[0][1])
@@ -205,12 +207,12 @@ async def listening(
     """Serve HTTPS while the context lasts, and keep out clients that do not say who they are.
 
     `tls` makes the context of the certificates of now, and once `read` gives something else, it is made anew.
-    `setting` begins the names of the variables about it, such as `MUSTER_AUDIT`.  Raises as `Listening.begin`.
+    Raises as `Listening.begin`.
     """
     used = await read()
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
-    port = Listening(runner, *address, tls)
+    port = Listening(runner, *address, setting, tls)
 
     async def renew() -> None:
         nonlocal used
@@ -218,7 +220,7 @@ async def listening(
             await asyncio.sleep(RENEW_SECONDS)
             try:
                 if (now := await read()) != used:
-                    await port.begin(setting)
+                    await port.begin()
                     used = now
                     log.info("certificates renewed")
             except Trouble as trouble:
@@ -228,7 +230,7 @@ async def listening(
 
     try:
         async with meanwhile(strangers.keep_out(runner), renew()):
-            await port.begin(setting)
+            await port.begin()
             yield port
     finally:
         await runner.cleanup()
