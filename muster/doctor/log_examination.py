@@ -40,8 +40,7 @@ class LogExamination:
 
     async def _all(self) -> list[Finding]:
         async with open_log(self._settings) as log:
-            known = inspection.server(log)
-            found = [servers.nats(known.version), *self._of_certificates(known)]
+            found = [servers.nats(log.connection.version), *self._of_certificates(log)]
             try:
                 identity = await log.identity()
             except Trouble as trouble:
@@ -60,8 +59,8 @@ class LogExamination:
             )
         return [*found, *(finding for each in parts for finding in each)]
 
-    def _of_certificates(self, known: inspection.Server) -> list[Finding]:
-        lives = {"the certificate of the log's server": known.certificate}
+    def _of_certificates(self, log: JetStreamEventLog) -> list[Finding]:
+        lives = {"the certificate of the log's server": log.connection.certificate}
         if (ours := self._settings.nats_cert) is not None:
             held = x509.load_pem_x509_certificate(ours.read_bytes())
             lives[f"our certificate {ours}"] = Life(held.not_valid_before_utc, held.not_valid_after_utc)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import ParseResult
 
 import msgspec
 import nats.errors
@@ -34,16 +35,13 @@ class RawClient(Client):
         super().__init__()
         self._handlers: dict[int, Handler] = {}
         self.trusted: Tls | None = None
+        self.address: ParseResult | None = None
+        """The address of the connected server, or of the last attempt; None before."""
 
     @property
-    def greeting(self) -> dict[str, Any]:
-        """The server's INFO of this connection; empty before the first one."""
-        return dict(self._server_info)
-
-    @property
-    def address(self) -> str:
-        """The address of the connected server, or of the last attempt; empty before."""
-        return self._current_server.uri.netloc if self._current_server else ""
+    def version(self) -> str:
+        """The server's release, as it said last; empty before."""
+        return str(self._server_info.get("version", ""))
 
     @property
     def certificate(self) -> Life | None:
@@ -76,7 +74,7 @@ class RawClient(Client):
         # A failed write of unsent data would leave half of nats-py running.
         self.forget_unsent()
         # nats-py cannot close a client that never began to connect.
-        if self._flush_queue is not None:
+        if self.address is not None:
             try:
                 await self.close()
             except asyncio.CancelledError:
@@ -90,6 +88,7 @@ class RawClient(Client):
             self._transport.close()  # type: ignore[no-untyped-call]
 
     async def _connect_to_server(self, server: Any) -> None:
+        self.address = server.uri
         # A failed handshake leaves its socket open, and the next attempt would leak it.
         if self._transport:
             self._transport.close()  # type: ignore[no-untyped-call]
@@ -109,7 +108,7 @@ class RawClient(Client):
 
     def _connect_command(self) -> bytes:
         # The command holds the password: an attacker who strips TLS from the server's INFO must not get it.
-        wanted = self.trusted is not None or (self._current_server and self._current_server.uri.scheme == "tls")
+        wanted = self.trusted is not None or (self.address is not None and self.address.scheme == "tls")
         if wanted and not self._server_info.get("tls_required"):
             raise _Distrusted("the server offers no TLS, and this service requires it")
         return super()._connect_command()

@@ -141,9 +141,9 @@ class Connection:
         return self._fatal is not None
 
     @property
-    def greeting(self) -> dict[str, Any]:
-        """The server's INFO at the last connect: its version, its name and more."""
-        return self._client.greeting
+    def version(self) -> str:
+        """The server's release, as it said at the last connect."""
+        return self._client.version
 
     @property
     def certificate(self) -> Life | None:
@@ -293,7 +293,8 @@ class Connection:
 
         nats-py's own choice has no jitter: all clients would reconnect to a restarted server at once.
         """
-        others = [server for server in servers if server.uri.netloc != self._client.address]
+        last = self._client.address
+        others = [server for server in servers if last is None or server.uri.netloc != last.netloc]
         server = random.choice(others or servers)  # noqa: S311
         return server, backoff(server.reconnects, slowest=_SLOWEST_RECONNECT)
 

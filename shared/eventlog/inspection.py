@@ -21,7 +21,6 @@ from shared.eventlog.account import LEASES, STREAM, stream_of, subject_of
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.streams import STREAMS, StreamInfo, differences
 from shared.eventlog.subscribers import fed_copies, found_copy
-from shared.eventlog.tls import Life
 from shared.untrusted import MALFORMED
 
 FULL = 0.8
@@ -107,15 +106,6 @@ def size(bytes_: float) -> str:
     return f"{bytes_:.1f} GiB"
 
 
-class Server(msgspec.Struct, frozen=True):
-    """The server of this connection."""
-
-    name: str
-    version: str
-    certificate: Life | None = None
-    """The validity of its certificate; None without TLS."""
-
-
 class Holding(msgspec.Struct, frozen=True):
     """A lease and its holder."""
 
@@ -134,12 +124,6 @@ class _Kept(msgspec.Struct, frozen=True):
 
 class _Answer(msgspec.Struct, frozen=True):
     message: _Kept = msgspec.field(default_factory=_Kept)
-
-
-def server(log: JetStreamEventLog) -> Server:
-    """The server of this connection, by its INFO."""
-    greeting = log.connection.greeting
-    return Server(str(greeting.get("server_name", "")), str(greeting.get("version", "")), log.connection.certificate)
 
 
 async def copies(log: JetStreamEventLog) -> dict[str, StreamInfo | None] | None:

@@ -113,7 +113,9 @@ async def test_a_server_that_stands_still_is_soon_left_for_another(tmp_path: Pat
 async def test_a_lost_connection_is_not_sought_where_it_was(nats_cluster: NatsCluster):
     async with connected(nats_cluster) as log:
         servers = [Server(urlparse(server.url)) for server in nats_cluster.servers.values()]
-        here = [server for server in servers if server.uri.netloc == log.connection._client.address]
+        place = log.connection._client.connected_url
+        assert place is not None
+        here = [server for server in servers if server.uri.netloc == place.netloc]
         assert len(here) == 1
         for _ in range(50):
             chosen, _ = log.connection._next_server(servers, {})
