@@ -25,24 +25,12 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     "words",
     [
-        pytest.param("get -n team-a", id="the jobs"),
-        pytest.param("get -n team-a --gone -o wide", id="those that are gone as well"),
-        pytest.param("get -A -o json", id="of all namespaces, as JSON"),
-        pytest.param("get -n nowhere", id="none"),
-        pytest.param("get trainingjob/resnet -n team-a -o yaml", id="a job"),
-        pytest.param("get bygone -n team-a", id="a job that is gone, by its name alone"),
-        pytest.param("why tj/resnet -n team-a", id="why"),
-        pytest.param("why resnet worker-1 -n team-a --json", id="why of a worker, as JSON"),
+        pytest.param("get -A -o json", id="the jobs"),
+        pytest.param("get bygone -n team-a --gone", id="a job that is gone, by its name alone"),
         pytest.param("why trainingjob.kai.alibabacloud.com/bygone -n team-a --uid uid-2", id="why by uid"),
-        pytest.param("report resnet -n team-a", id="a report"),
-        pytest.param("report bygone -n team-a --json --uid uid-2", id="a report by uid, as JSON"),
-        pytest.param("history resnet -n team-a", id="events"),
-        pytest.param("history resnet -n team-a --json", id="whole events"),
-        pytest.param("history resnet -n team-a --at 4 --decisions", id="a moment"),
-        pytest.param("get none -n team-a", id="a job that never was"),
+        pytest.param("report resnet -n team-a --json", id="a report"),
+        pytest.param("history resnet -n team-a --at 4 --decisions", id="events up to a moment"),
         pytest.param("why resnet worker-9 -n team-a", id="a worker that never was"),
-        pytest.param("why scaleout/none -n team-a", id="a request that never was"),
-        pytest.param("history resnet -n team-a --at 1970-01-01", id="before it began"),
         pytest.param("history accept resnet -n team-a", id="a loss that is none"),
     ],
 )
@@ -71,11 +59,10 @@ async def test_hostile_words_in_the_log_move_no_terminal(site: Site):
         hostile = [*a_running_job(2), JobFailed(reason="\x1b]0;owned\x07\x9b31m\u202e")]
         await record(log, hostile, History(JobKey("team-h", "vgg", Uid("uid-h"))))
     late = "history vgg --at 2040-01-01"
-    for words in ("get -o wide", "get vgg -o yaml", "why vgg", "report vgg", "history vgg", late, "audit"):
-        for user in ("", READER) if words != "audit" else (READER,):
-            said = await site.muster("viewer-a", *words.split(), "-n", "team-h", nats=user)
-            assert said.code == 0, said
-            assert harmless(said.out + said.complaint) == said.out + said.complaint
+    for words in ("get -o wide", "get vgg -o yaml", "why vgg", "report vgg", late, "audit"):
+        said = await site.muster("viewer-a", *words.split(), "-n", "team-h", nats=READER)
+        assert said.code == 0, said
+        assert harmless(said.out + said.complaint) == said.out + said.complaint
 
 
 async def test_later_events_and_rows_are_followed_also_when_the_service_was_away(site: Site):
@@ -122,7 +109,7 @@ async def until_line(process: asyncio.subprocess.Process, word: bytes) -> None:
 async def test_a_cluster_without_the_service_says_what_to_do(site: Site, tmp_path: Path):
     async with Devcluster(tmp_path / "cluster", ["viewer-a"], nodes=0) as cluster:
         other = Site(cluster, site.nats, tmp_path)
-        for words in ("get -n team-a", "why resnet -n team-a", "history resnet -n team-a", "report resnet -n team-a"):
+        for words in ("get -n team-a", "history resnet -n team-a"):
             said = await other.muster("viewer-a", *words.split())
             assert (said.code, said.complaint.count("\n")) == (1, 1)
             assert "does not serve history.muster.dev" in said.complaint

@@ -338,14 +338,6 @@ async def test_the_answer_needs_no_event_of_other_jobs():
     assert "Running" in heading
 
 
-@pytest.mark.parametrize("name", STORIES)
-def test_every_cause_comes_before_what_it_caused(name: str):
-    for chain in explained(causes_of(*STORIES[name][0]), STORIES[name][1], JOB)[1]:
-        for link in chain.links:
-            for effect, cause in zip(link.chain(), list(link.chain())[1:], strict=False):
-                assert cause.sequence < effect.sequence
-
-
 def test_a_drained_node_is_the_first_cause_of_the_second_attempt():
     causes = causes_of(*a_restarted_job())
     told = path(causes)
@@ -537,7 +529,7 @@ def test_json_names_each_event_once_with_its_cause():
     assert all(line["cause"] in sequences for line in lines[:-1])
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(15))
 def test_whatever_happens_every_decision_has_an_earlier_cause_or_says_that_there_is_none(seed: int):
     loop = Loop(seed, a_spec(3, least=2, most=6, restart="OnFailure", of_workers="Always"))
     for kind in ("ScaleOut", "ScaleIn"):
@@ -583,39 +575,6 @@ async def test_nothing_is_unknown_of_what_the_services_decided():
         assert told.startswith("scaleout/out: Succeeded")
 
 
-async def test_the_newest_life_of_a_name_is_meant_and_a_uid_names_another():
-    async with World() as world:
-        world.apply(TRAININGJOBS, a_training_job(workers=2))
-        await world.running()
-        first = world.job().key.uid
-        world.delete(TRAININGJOBS, KEY.name)
-        await world.until(lambda: world.job().gone, "the first is gone")
-        world.apply(TRAININGJOBS, a_training_job(workers=3))
-        await world.running()
-        log = MemoryEventLog(world.journal, user="status")
-        newest = (await answer(log, ASKED, "", NAMESPACE))[0]
-        earlier = (await answer(log, ASKED, "", NAMESPACE, uid=first))[0]
-    assert first not in newest
-    assert ": Running" in newest
-    assert earlier.startswith(f"trainingjob/resnet ({first}): gone")
-
-
-@pytest.mark.parametrize(
-    ("target", "complaint"),
-    [
-        pytest.param("trainingjob/other", "knows no TrainingJob team-a/other", id="an unknown job"),
-        pytest.param("scaleout/none", "knows no ScaleOut team-a/none", id="an unknown request"),
-    ],
-)
-async def test_what_the_log_does_not_know_is_said_in_one_line(target: str, complaint: str):
-    async with World() as world:
-        world.apply(TRAININGJOBS, a_training_job())
-        await world.running()
-        log = MemoryEventLog(world.journal, user="status")
-        with pytest.raises(Refused, match=complaint):
-            await answer(log, parse_target(target), "", "team-a")
-
-
 async def test_a_request_whose_job_is_not_there_says_what_it_waits_for():
     async with World() as world:
         world.apply(SCALEOUTS, a_scale_out(2, job="nobody"))
@@ -641,11 +600,6 @@ async def test_of_two_requests_of_one_name_the_kind_tells_which_is_meant():
         other = await answer(log, ASKED, "scalein/same", NAMESPACE)
     assert out[0].startswith("scaleout/same: Succeeded")
     assert other[0].startswith("scalein/same: Succeeded")
-
-
-async def test_an_empty_log_knows_nothing():
-    with pytest.raises(Refused, match="the log knows no TrainingJob team-a/resnet"):
-        await answer(MemoryEventLog(MemoryJournal(), user="status"), ASKED, "", "team-a")
 
 
 @pytest.mark.parametrize(
