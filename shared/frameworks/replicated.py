@@ -18,7 +18,7 @@ from shared.frameworks import reading
 from shared.frameworks.framework import Framework, PodContext, key_of, slot_labels
 from shared.frameworks.pods import pod_of
 from shared.frameworks.schemas import Document
-from shared.frameworks.templates import DNS_LABEL, Promises, training_container
+from shared.frameworks.templates import DNS_LABEL, Promises, check_variables, training_container
 from shared.job.naming import RESTART, Slot, pod_name
 from shared.job.spec import REPLICATED, UNLIMITED, Handling, JobSpec, Problem, RestartPolicy, RoleSpec
 
@@ -257,14 +257,10 @@ class Replicated(Framework):
                 port.integer("containerPort", least=1, most=GREATEST_PORT)
                 if not port.has("containerPort"):
                     port.refuse("NoPort", "say which port it is", "containerPort")
-            told = fields.part("template").part("spec").parts("containers") if self.in_every_container else [container]
-            for variable in (variable for other in told for variable in other.parts("env")):
-                if not variable.text("name"):
-                    variable.refuse("InvalidEnvironment", reading.NAME_OF_VARIABLE, "name")
-            for variable in container.parts("env"):
-                if variable.raw("name") in [*reserved]:
-                    message = "leave it out: every pod gets its own value, by which the pods find each other"
-                    variable.refuse("ReservedVariable", message, "name")
+            others = fields.part("template").part("spec").parts("containers") if self.in_every_container else []
+            for other in others:
+                check_variables(other.parts("env"))
+            check_variables(container.parts("env"), reserved)
         name = container.raw("name") if container is not None else ""
         return RoleSpec(
             name=kind.role,

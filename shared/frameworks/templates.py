@@ -6,13 +6,13 @@ server checks the rest, and refuses a field that it does not know.
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from posixpath import normpath
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from shared.cluster.pod_fields import meant_of, types
-from shared.frameworks.reading import Fields
+from shared.frameworks.reading import NAME_OF_VARIABLE, Fields
 
 Treatment = Literal["passed on", "set where absent", "added to", "overridden", "refused"]
 
@@ -259,6 +259,16 @@ def training_container(role: Fields, name: str = "", said: str = "", promises: P
         return None
     check(template, training, promises)
     return training
+
+
+def check_variables(variables: Iterable[Fields], reserved: Collection[str] = ()) -> None:
+    """Refuse a variable without a name, of which no pod can be made, and one whose name is reserved."""
+    for variable in variables:
+        if not variable.text("name"):
+            variable.refuse("InvalidEnvironment", NAME_OF_VARIABLE, "name")
+        elif variable.raw("name") in reserved:
+            message = "leave it out: every pod gets its own value, by which the pods find each other"
+            variable.refuse("ReservedVariable", message, "name")
 
 
 def gpus(container: Fields, *, most: int) -> int | None:

@@ -22,7 +22,7 @@ from shared.frameworks.scale_requests import GROUP, SCALEINS, SCALEOUTS, VERSION
 from shared.frameworks.schemas import Definition, Document, Scale
 from shared.frameworks.statuses import before_admission, condition, counts, whole_seconds, with_losses
 from shared.frameworks.takeover import Inherited, TakeOver
-from shared.frameworks.templates import DNS_LABEL, Promises, gpus, training_container
+from shared.frameworks.templates import DNS_LABEL, Promises, check_variables, gpus, training_container
 from shared.job import waiting
 from shared.job.naming import (
     DEEPSPEED_HOSTFILE,
@@ -412,7 +412,7 @@ def _launcher(roles: _Roles, promises: Promises) -> RoleSpec:
         return RoleSpec(name=LAUNCHER, replicas=1)
     name, container = _container(launcher, promises)
     if container is not None:
-        container.parts("env")
+        check_variables(container.parts("env"))
     return RoleSpec(name=LAUNCHER, replicas=1, restart_policy=launcher.restart_policy, container=name)
 
 

@@ -26,7 +26,14 @@ from shared.frameworks.runtimes import (
     trains,
 )
 from shared.frameworks.schemas import Document
-from shared.frameworks.templates import DNS_LABEL, LONGEST_CONTAINER_NAME, Promises, absolute, training_container
+from shared.frameworks.templates import (
+    DNS_LABEL,
+    LONGEST_CONTAINER_NAME,
+    Promises,
+    absolute,
+    check_variables,
+    training_container,
+)
 from shared.frameworks.trainer_schemas import OF_JOB_SET, OVERRIDES, ElasticPolicy, Trainer
 from shared.job.naming import MPI_FOLDER, RESTART, SSH_FOLDER
 from shared.job.spec import LAUNCHED_TOGETHER, LAUNCHER, REPLICATED, WORKER, JobSpec, Problem, RoleSpec
@@ -152,12 +159,7 @@ def parsed(
 
 
 def _check_trainer(trainer: Trainer, reserved: Sequence[str]) -> None:
-    for variable in trainer.env:
-        if not variable.text("name"):
-            variable.refuse("InvalidEnvironment", reading.NAME_OF_VARIABLE, "name")
-        elif variable.raw("name") in reserved:
-            message = "leave it out: every pod gets its own value, by which the pods find each other"
-            variable.refuse("ReservedVariable", message, "name")
+    check_variables(trainer.env, reserved)
     if trainer.command == TORCHTUNE:
         message = "write the whole command of tune: its recipe and its configuration are not chosen here"
         trainer.fields.refuse("TorchTuneNotSupported", message, "command")
@@ -217,9 +219,8 @@ def _check_jobs(
         )
         role = reading.Fields({"template": merged}, path, problems, spec.without_effect)
         container = training_container(role, NODE, promises=promises)
-        for variable in container.parts("env") if container is not None else ():
-            if not variable.text("name"):
-                variable.refuse("InvalidEnvironment", reading.NAME_OF_VARIABLE, "name")
+        if container is not None:
+            check_variables(container.parts("env"))
         for part in ("initContainers", "containers"):
             for known in reading.Fields(at(merged, "spec"), f"{path}.template.spec", problems).parts(part):
                 known.parts("env")

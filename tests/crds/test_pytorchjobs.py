@@ -43,10 +43,3 @@ def test_a_job_that_is_out_of_bounds_already_can_be_written_to_and_corrected():
 def test_bounds_that_pods_were_told_of_stay(before: Document, *, taken: bool):
     assert (refusals(changed(before, "spec.elasticPolicy.maxReplicas", 6), before) == []) is taken
     assert (refusals(changed(before, "spec.elasticPolicy", ABSENT), before) == []) is taken
-
-
-@pytest.mark.parametrize(
-    ("field", "value"), [("minReplicas", 0), ("rdzvBackend", "zookeeper"), ("rdzvPort", 70000), ("maxRestarts", -1)]
-)
-def test_what_cannot_mean_anything_is_refused_at_once(field: str, value: object):
-    assert refusals(changed(ELASTIC, f"spec.elasticPolicy.{field}", value))

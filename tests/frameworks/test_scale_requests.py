@@ -53,7 +53,6 @@ def test_accepted(kind: ScaleKind, document: Document, spec: ScaleSpec) -> None:
         pytest.param("spec.toDelete", {}, "NothingToDelete", "", id="nothing in it"),
         pytest.param("spec.toDelete", {"podNames": []}, "NothingToDelete", "", id="an empty list"),
         pytest.param("spec.toDelete", {"count": 0}, "InvalidValue", "spec.toDelete.count", id="none"),
-        pytest.param("spec.toDelete", {"count": -1}, "InvalidValue", "spec.toDelete.count", id="fewer than none"),
         pytest.param(
             "spec.toDelete", {"count": 1, "podNames": ["a"]}, "ContradictoryRequest", "", id="how many and which"
         ),
@@ -80,9 +79,6 @@ def test_accepted(kind: ScaleKind, document: Document, spec: ScaleSpec) -> None:
         ),
         pytest.param("spec.selector", ABSENT, "NoJobName", "spec.selector.name", id="no job named"),
         pytest.param("spec.selector.name", "", "NoJobName", "", id="an empty name"),
-        pytest.param("spec.timeout", 0, "InvalidValue", "", id="no time"),
-        pytest.param("spec.backoffLimit", -1, "InvalidValue", "", id="a negative limit"),
-        pytest.param("spec.script", ["sh"], "InvalidValue", "", id="a script that is a list"),
         pytest.param("spec.env", [{"value": "x"}], "InvalidEnvironment", "spec.env[0].name", id="a variable unnamed"),
         pytest.param("spec.env", [{"name": "a=b"}], "InvalidEnvironment", "spec.env[0].name", id="an equals sign"),
         pytest.param(
