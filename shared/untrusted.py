@@ -1,7 +1,8 @@
-"""Reads text that another program wrote: numbers, and JSON that is nested too deeply for the decoder.  Pure."""
+"""Reads what another program wrote: numbers, any JSON, and JSON that is nested too deeply for the decoder.  Pure."""
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -18,6 +19,18 @@ def whole_number(text: str, digits: int = LONGEST_NUMBER) -> int | None:
     """The number that `text` spells in at most so many digits; None for any other text."""
     # Python also takes the digits of other scripts, and refuses more than some thousand of them.
     return int(text) if text.isascii() and text.isdigit() and len(text) <= digits else None
+
+
+def at(value: Any, *path: str) -> Any:
+    """The value at a path in any JSON; None if something else is on the way."""
+    for step in path:
+        value = value.get(step) if isinstance(value, dict) else None
+    return value
+
+
+def objects(value: Any) -> list[dict[str, Any]]:
+    """The objects of a list; none if the value is no list."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def parts(raw: bytes | msgspec.Raw) -> Iterator[tuple[str, msgspec.Raw]]:

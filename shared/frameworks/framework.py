@@ -7,6 +7,7 @@ A framework has all that is particular to its kind: names, fields, environment, 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 import msgspec
 
@@ -18,6 +19,7 @@ from shared.frameworks.takeover import TakeOver
 from shared.job.naming import ATTEMPT, INDEX, JOB_UID, ROLE, JobKey, Slot, Uid, WorkerName, service_name
 from shared.job.spec import JobSpec, Problem, Wishes
 from shared.job.state import Job
+from shared.untrusted import objects
 
 
 class PodContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,14 +149,14 @@ class StatusRenderer(ABC):
 
         It reads the conditions, which most kinds have, and raises nothing for any JSON.
         """
-        conditions = status.get("conditions")
-        true = [
-            known.get("type")
-            for known in (conditions if isinstance(conditions, list) else ())
-            if isinstance(known, dict) and known.get("status") == "True"
-        ]
+        true = true_conditions(status)
         # A job that was never admitted may show that it was rejected.
         return next((phase for phase in _WEIGHTIEST_FIRST if phase in true and "Created" in true), "")
+
+
+def true_conditions(status: Document) -> list[Any]:
+    """The types of the conditions that are true in a status with any JSON."""
+    return [known.get("type") for known in objects(status.get("conditions")) if known.get("status") == "True"]
 
 
 _WEIGHTIEST_FIRST = ("Failed", "Succeeded", "Suspended", "Suspending", "Restarting", "Scaling", "Running", "Created")

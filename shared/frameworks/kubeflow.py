@@ -22,6 +22,7 @@ from shared.frameworks.templates import Promises, note_labels
 from shared.job.naming import JobKey, Slot
 from shared.job.spec import UNLIMITED, WORKER, Handling, JobSpec, RoleSpec
 from shared.job.state import Job
+from shared.untrusted import at
 
 GROUP = "kubeflow.org"
 
@@ -253,9 +254,9 @@ class KubeflowJob(Replicated):
 
     def ours(self, manifest: Custom) -> bool:
         """False if `managedBy` names another controller and the job was not begun here."""
-        manager = _at(_at(manifest.spec, "runPolicy"), "managedBy")
+        manager = at(manifest.spec, "runPolicy", "managedBy")
         another = isinstance(manager, str) and manager not in self.controllers
-        return not another or _at(manifest.status, "history") is not None
+        return not another or at(manifest.status, "history") is not None
 
     def pod(self, manifest: Custom, spec: JobSpec, context: PodContext) -> Document:
         pod = super().pod(manifest, spec, context)
@@ -286,7 +287,3 @@ class KubeflowJob(Replicated):
 
     def status(self, job: Job) -> Document:
         return job_status(self, job)
-
-
-def _at(value: object, field: str) -> object:
-    return value.get(field) if isinstance(value, dict) else None

@@ -37,6 +37,7 @@ from shared.frameworks.takeover import Inherited
 from shared.frameworks.templates import Promises, absolute
 from shared.job.naming import DISCOVER_HOSTS, HOSTFILE, MPI_FOLDER, SSH_FOLDER, JobKey, Slot, WorkerName
 from shared.job.spec import LAUNCHED_TOGETHER, LAUNCHER, WORKER, JobSpec, RoleSpec
+from shared.untrusted import at, objects
 
 Implementation = Literal["OpenMPI", "Intel", "MPICH"]
 IMPLEMENTATIONS: tuple[Implementation, ...] = ("OpenMPI", "Intel", "MPICH")
@@ -339,13 +340,8 @@ def _takes_gpus(manifest: Custom, framework: KubeflowJob) -> bool:
     for step in (framework.replica_specs, LAUNCHER, "template", "spec"):
         members = spec if isinstance(spec, dict) else {}
         spec = next((value for name, value in members.items() if str(name).lower() == step.lower() and value), None)
-    containers = spec.get("containers") if isinstance(spec, dict) else None
-    for container in containers if isinstance(containers, list) else []:
-        resources = container.get("resources") if isinstance(container, dict) else None
-        limits = resources.get("limits") if isinstance(resources, dict) else None
-        if any("gpu" in str(name) for name in (limits if isinstance(limits, dict) else {})):
-            return True
-    return False
+    limits = (at(container, "resources", "limits") for container in objects(at(spec, "containers")))
+    return any("gpu" in str(name) for names in limits if isinstance(names, dict) for name in names)
 
 
 MPIJOB = MPIJob()

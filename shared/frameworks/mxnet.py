@@ -20,6 +20,7 @@ from shared.frameworks.schemas import Document
 from shared.frameworks.templates import DNS_LABEL, Promises
 from shared.job.naming import JobKey, Slot
 from shared.job.spec import REPLICATED, CleanPodPolicy, JobSpec, RestartPolicy, RoleSpec
+from shared.untrusted import at
 
 SCHEDULER = "scheduler"
 SERVER = "server"
@@ -174,9 +175,7 @@ class ParameterServer(Replicated):
 
 def template_policy(fields: Fields) -> RestartPolicy | None:
     """The restartPolicy of an entry's pod template; None if it has none that Kubernetes knows."""
-    template = fields.raw("template")
-    spec = template.get("spec") if isinstance(template, dict) else None
-    theirs = spec.get("restartPolicy") if isinstance(spec, dict) else None
+    theirs = at(fields.raw("template"), "spec", "restartPolicy")
     return next((policy for policy in _OF_PODS if policy == theirs), None)
 
 

@@ -15,7 +15,7 @@ from shared.frameworks.schemas import Document
 from shared.job import text
 from shared.job.naming import JobKey
 from shared.job.views import PodSetView, TolerationView, WorkloadView
-from shared.untrusted import whole_number
+from shared.untrusted import at, objects, whole_number
 
 
 class PriorityClass(Object, frozen=True, kw_only=True, rename="camel"):
@@ -104,7 +104,7 @@ def view_of(workload: Custom) -> WorkloadView:
     meta = workload.metadata
     annotations = meta.annotations or {}
     conditions = {
-        kind: known for known in _objects(_at(workload.status, "conditions")) if (kind := _text(known, "type"))
+        kind: known for known in _objects(at(workload.status, "conditions")) if (kind := _text(known, "type"))
     }
 
     def true(kind: str) -> bool:
@@ -117,7 +117,7 @@ def view_of(workload: Custom) -> WorkloadView:
         queue=_text(workload.spec, "queueName"),
         generation=whole_number(annotations.get(GENERATION, ""), DIGITS) or 0,
         replaces=annotations.get(REPLACES, "").rpartition("/")[2][:LONGEST],
-        pod_sets=tuple(_pod_set(workload, each) for each in _objects(_at(workload.spec, "podSets"))[:MOST_SETS]),
+        pod_sets=tuple(_pod_set(workload, each) for each in _objects(at(workload.spec, "podSets"))[:MOST_SETS]),
         reserved=true("QuotaReserved"),
         admitted=true("Admitted"),
         evicted=reason("Evicted"),
@@ -131,11 +131,11 @@ def view_of(workload: Custom) -> WorkloadView:
 
 def _pod_set(workload: Custom, pod_set: Mapping[str, Any]) -> PodSetView:
     name = _text(pod_set, "name")
-    admission = _at(workload.status, "admission", "podSetAssignments")
+    admission = at(workload.status, "admission", "podSetAssignments")
     [given, *_] = [each for each in _objects(admission) if each.get("name") == name] or [{}]
     flavors = dict.fromkeys(_strings(given.get("flavors")).values())
     view = PodSetView(role=name, count=_count(pod_set), flavors=(*flavors,)[:MOST_ENTRIES])
-    checks = _objects(_at(workload.status, "admissionChecks"))
+    checks = _objects(at(workload.status, "admissionChecks"))
     updates = [each for check in checks for each in _objects(check.get("podSetUpdates")) if each.get("name") == name]
     for update in updates:
         view = _with(view, update.get("nodeSelector"), update.get("tolerations"))
@@ -164,7 +164,7 @@ def with_placement(view: WorkloadView, before: WorkloadView) -> WorkloadView:
 def _with_flavors(view: PodSetView, flavors: Mapping[str, Custom]) -> PodSetView:
     for name in view.flavors:
         spec = flavors[name].spec if name in flavors else None
-        view = _with(view, _at(spec, "nodeLabels"), _at(spec, "tolerations"))
+        view = _with(view, at(spec, "nodeLabels"), at(spec, "tolerations"))
     return view
 
 
@@ -277,7 +277,7 @@ def shrunk(workload: Custom, pod_sets: Iterable[tuple[str, int]]) -> Document | 
 
     All else stays as Kueue has it: with quota it refuses any other change.
     """
-    wanted, held = dict(pod_sets), _objects(_at(workload.spec, "podSets"))
+    wanted, held = dict(pod_sets), _objects(at(workload.spec, "podSets"))
     now = [each | {"count": min(_count(each), wanted.get(_text(each, "name"), _count(each)))} for each in held]
     if now == held or not has_quota(workload):
         return None
@@ -293,7 +293,7 @@ def without_finalizer(workload: Custom) -> Document | None:
 
 
 def _condition(workload: Custom, kind: str) -> dict[str, Any]:
-    known = _objects(_at(workload.status, "conditions"))
+    known = _objects(at(workload.status, "conditions"))
     return next((each for each in known if each.get("type") == kind), {})
 
 
@@ -308,7 +308,7 @@ def _count(pod_set: Mapping[str, Any]) -> int:
 
 def _conditions(workload: Custom, changed: list[Document]) -> list[Document]:
     kinds = [each["type"] for each in changed]
-    kept = [each for each in _objects(_at(workload.status, "conditions")) if each.get("type") not in kinds]
+    kept = [each for each in _objects(at(workload.status, "conditions")) if each.get("type") not in kinds]
     return [*kept, *changed]
 
 
@@ -326,16 +326,8 @@ def _new(workload: Custom, kind: str, status: bool, reason: str, message: str, n
     }
 
 
-def _at(value: object, *path: str) -> object:
-    for field in path:
-        if not isinstance(value, dict):
-            return None
-        value = value.get(field)
-    return value
-
-
 def _objects(value: object) -> list[dict[str, Any]]:
-    return [each for each in value if isinstance(each, dict)][:MOST_OBJECTS] if isinstance(value, list) else []
+    return objects(value)[:MOST_OBJECTS]
 
 
 def _strings(value: object) -> dict[str, str]:
@@ -352,5 +344,5 @@ def _is_short(value: object) -> bool:
 
 
 def _text(value: object, field: str) -> str:
-    found = _at(value, field)
+    found = at(value, field)
     return found[:LONGEST] if isinstance(found, str) else ""

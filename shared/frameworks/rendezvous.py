@@ -15,6 +15,7 @@ from shared.frameworks.pods import pod_of
 from shared.frameworks.schemas import Document
 from shared.job.naming import ATTEMPT, JOB_UID, JobKey
 from shared.job.spec import RENDEZVOUS, RoleSpec
+from shared.untrusted import at, objects
 
 STEM = "-rdzv-"
 """Shorter than a worker's, so that every job with a name for its workers has one for its rendezvous."""
@@ -109,7 +110,7 @@ def rendezvous_role(job: str, container: str) -> RoleSpec:
 def brings_its_own(template: Any, container: str) -> bool:
     """True if the training container tells torchrun of another rendezvous; for any JSON."""
     found = _container(template, container)
-    said = [(str(variable.get("name")), str(variable.get("value", ""))) for variable in _objects(found.get("env"))]
+    said = [(str(variable.get("name")), str(variable.get("value", ""))) for variable in objects(found.get("env"))]
     said += [(match[1], match[2]) for match in _OPTIONS.finditer(" ".join(_words(found)))]
     return any(_is_another(name.removeprefix("PET_").lower().replace("-", "_"), value) for name, value in said)
 
@@ -124,7 +125,7 @@ def rendezvous_pod(
     affinity = spec.get("affinity") or {}
     if nodes := affinity.get("nodeAffinity"):
         kept["affinity"] = {"nodeAffinity": nodes}
-    volumes = [_cheap(volume) for volume in _objects(spec.get("volumes"))]
+    volumes = [_cheap(volume) for volume in objects(spec.get("volumes"))]
     made = {name: theirs[name] for name in _OF_CONTAINER if theirs.get(name) is not None}
     made |= {
         "command": ["sh", "-c", _SCRIPT, RENDEZVOUS, _PROGRAM, str(port), *_pythons(theirs)],
@@ -163,9 +164,7 @@ def _is_another(option: str, value: str) -> bool:
 
 
 def _container(template: Any, name: str) -> Document:
-    spec = template.get("spec") if isinstance(template, dict) else None
-    containers = _objects(spec.get("containers") if isinstance(spec, dict) else None)
-    return next((known for known in containers if known.get("name") == name), {})
+    return next((known for known in objects(at(template, "spec", "containers")) if known.get("name") == name), {})
 
 
 def _words(container: Document) -> list[str]:
@@ -182,7 +181,7 @@ def _environment(container: Document) -> list[Document]:
     """The container's variables that do not depend on its resources."""
     return [
         variable
-        for variable in _objects(container.get("env"))
+        for variable in objects(container.get("env"))
         if variable.get("name") not in _WITHOUT_GPU
         and not (isinstance(source := variable.get("valueFrom"), dict) and "resourceFieldRef" in source)
     ]
@@ -195,7 +194,3 @@ def _cheap(volume: Document) -> Document:
 
 def _outside_of_gangs(marks: Any) -> dict[str, str]:
     return {name: value for name, value in (marks or {}).items() if not _OF_GANG.match(name)}
-
-
-def _objects(value: Any) -> list[Document]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

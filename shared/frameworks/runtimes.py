@@ -17,6 +17,7 @@ from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks.schemas import Definition, Document
 from shared.job.spec import RuntimeUsed
+from shared.untrusted import at, objects
 
 FIELD = "muster.dev/runtime"
 """The field of a joined spec that has the runtime; no definition declares it, so that no user's is stored."""
@@ -78,7 +79,11 @@ Without = Literal["missing", "not listed", "not seen"]
 
 def joined(manifest: Custom, runtime: JobRuntime | Without | None) -> Custom:
     """The resource of a job with its runtime in its spec, or with why it has none."""
-    spec = {name: value for name, value in manifest.spec.items() if name != FIELD} if _is_object(manifest.spec) else {}
+    spec = (
+        {name: value for name, value in manifest.spec.items() if name != FIELD}
+        if isinstance(manifest.spec, dict)
+        else {}
+    )
     if runtime is not None:
         spec[FIELD] = runtime
     return msgspec.structs.replace(manifest, spec=spec)
@@ -86,21 +91,17 @@ def joined(manifest: Custom, runtime: JobRuntime | Without | None) -> Custom:
 
 def runtime_of(manifest: Custom) -> JobRuntime | None:
     """The runtime in a joined resource."""
-    found = manifest.spec.get(FIELD) if _is_object(manifest.spec) else None
+    found = at(manifest.spec, FIELD)
     return found if isinstance(found, JobRuntime) else None
 
 
 def why_without(manifest: Custom) -> Without:
     """Why a joined resource has no runtime."""
-    found = manifest.spec.get(FIELD) if _is_object(manifest.spec) else None
+    found = at(manifest.spec, FIELD)
     return next((why for why in _WHY if why == found), "missing")
 
 
 _WHY: tuple[Without, ...] = get_args(Without)
-
-
-def _is_object(value: Any) -> bool:
-    return isinstance(value, dict)
 
 
 NODE = "node"
@@ -124,18 +125,6 @@ _KEYS = {
     "volumeMounts": "mountPath",
 }
 """The lists whose items a patch changes one by one, with the field that names an item."""
-
-
-def at(value: Any, *path: str) -> Any:
-    """The value at a path; None if something else is on the way."""
-    for step in path:
-        value = value.get(step) if isinstance(value, dict) else None
-    return value
-
-
-def objects(value: Any) -> list[Document]:
-    """The objects of a list; none if it is no list."""
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def too_deep(value: Any) -> bool:

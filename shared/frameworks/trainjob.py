@@ -29,7 +29,7 @@ from shared.frameworks.attaching import (
     mount_hosts,
     mount_keys,
 )
-from shared.frameworks.framework import Framework, PodContext, StatusRenderer, key_of, slot_labels
+from shared.frameworks.framework import Framework, PodContext, StatusRenderer, key_of, slot_labels, true_conditions
 from shared.frameworks.pods import pod_of
 from shared.frameworks.rendezvous import C10D, UNSHARED, rendezvous_name, rendezvous_pod
 from shared.frameworks.runtimes import (
@@ -39,8 +39,6 @@ from shared.frameworks.runtimes import (
     TRAINER,
     Reference,
     Without,
-    at,
-    objects,
     pod_template,
     replicated_jobs,
     runtime_of,
@@ -82,6 +80,7 @@ from shared.job.spec import (
 )
 from shared.job.state import Job
 from shared.job.views import occupies
+from shared.untrusted import at, objects
 
 TYPES = {
     "Created": "Created",
@@ -139,14 +138,9 @@ def _may_go(problem: Problem) -> bool:
 
 def phase_of(status: Document) -> str:
     """The phase that a status shows; it raises nothing for any JSON."""
-    conditions, jobs = status.get("conditions"), status.get("jobsStatus")
-    true = [
-        known.get("type")
-        for known in (conditions if isinstance(conditions, list) else ())
-        if isinstance(known, dict) and known.get("status") == "True"
-    ]
+    true = true_conditions(status)
     weighty = ("Failed", "Succeeded", "Suspended", "Suspending", "Restarting", "Running", "Created")
-    active = any(at(job, "active") for job in (jobs if isinstance(jobs, list) else ()))
+    active = any(job.get("active") for job in objects(status.get("jobsStatus")))
     if not true and (active or status.get("phase") == "Running"):
         # It runs and lacks nothing.  The definition of upstream has no field for the phase.
         return "Running"

@@ -17,8 +17,6 @@ from shared.frameworks.runtimes import (
     MOST_LEVELS,
     NODE,
     TRAINER,
-    at,
-    objects,
     pod_template,
     replicated_jobs,
     runtime_of,
@@ -37,6 +35,7 @@ from shared.frameworks.templates import (
 from shared.frameworks.trainer_schemas import OF_JOB_SET, OVERRIDES, ElasticPolicy, Trainer
 from shared.job.naming import MPI_FOLDER, RESTART, SSH_FOLDER
 from shared.job.spec import LAUNCHED_TOGETHER, LAUNCHER, REPLICATED, WORKER, JobSpec, Problem, RoleSpec
+from shared.untrusted import at, objects
 
 CONTROLLERS = ("", "trainer.kubeflow.org/trainjob-controller")
 """The values of `managedBy` that name Trainer itself."""

@@ -192,6 +192,7 @@ HANDED_ON = {
     ("services/watcher/core/heads.py", "spans"): "it sorts what it gets",
     ("services/watcher/core/takeover.py", "spans"): "it sorts what it gets",
     ("shared/frameworks/replicated.py", "self._role"): "it takes a frozenset, and is read as all others",
+    ("shared/frameworks/replicated.py", "check_variables"): "it takes a frozenset, and asks it for members alone",
     ("shared/frameworks/templates.py", "_check_container"): "it takes a set, and is read as all others",
     ("shared/job/sorted_set.py", "type(self)"): "it is the sorted set itself",
 }

@@ -10,6 +10,7 @@ from typing import Any
 from shared.cluster.answers import UNKNOWN_FIELD, unknown_fields
 from shared.cluster.pod_fields import meant
 from shared.errors import Refused, Transient
+from shared.untrusted import objects
 from shared.withheld import without
 
 
@@ -32,18 +33,13 @@ def _values(manifest: dict[str, Any]) -> Iterator[str]:
     # Names are not secret, and the message needs them; an annotation of Muster's names the training container.
     names = {meta["name"], meta.get("namespace"), *(owner["name"] for owner in meta.get("ownerReferences") or ())}
     for kind in ("initContainers", "containers"):
-        for container in _objects(spec.get(kind)):
-            found += [variable.get("value") for variable in _objects(container.get("env"))]
+        for container in objects(spec.get(kind)):
+            found += [variable.get("value") for variable in objects(container.get("env"))]
             if isinstance(name := container.get("name"), str):
                 names.add(name)
     for value in dict.fromkeys(each for each in found if isinstance(each, str)):
         if value not in names:
             yield value
-
-
-def _objects(value: object) -> list[dict[str, Any]]:
-    """The objects in a list; templates may hold any JSON where their definition says nothing."""
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def in_resource(refusal: Refused, template: str) -> Refused:

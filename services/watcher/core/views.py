@@ -20,7 +20,7 @@ from shared.job.events.watcher import JobObserved
 from shared.job.naming import JobKey, Slot, Uid
 from shared.job.spec import OWNED_BY_ANOTHER, Ignored, JobSpec, Problem, ScaleKind, ScaleSpec
 from shared.job.views import ChildView, Exit, PodView
-from shared.untrusted import whole_number
+from shared.untrusted import at, whole_number
 
 DIGITS = 9
 """Of an attempt, an index or a version of hosts files, which anyone may write into a label or an annotation."""
@@ -115,7 +115,7 @@ def observed_request(kind: ScaleKind, manifest: Custom, kinds: Kinds = BUILT_IN)
     """A scale request reduced to the cache's fields."""
     meta = manifest.metadata
     answer = parse_scale(kind, manifest)
-    named = _at(manifest.spec, "selector", "name")
+    named = at(manifest.spec, "selector", "name")
     # An owner that is no controller names an incarnation of the job too.
     owners = (each for each in meta.owner_references or () if _is_scalable(each, kinds) and each.name == named)
     owner = meta.controller or next(owners, None)
@@ -133,7 +133,7 @@ def observed_request(kind: ScaleKind, manifest: Custom, kinds: Kinds = BUILT_IN)
         owner=Uid(owner.uid) if owner is not None else Uid(""),
         spec=answer if isinstance(answer, ScaleSpec) else None,
         problems=() if isinstance(answer, ScaleSpec) else answer[:MOST_PROBLEMS],
-        phase=phase if isinstance(phase := _at(manifest.status, "phase"), str) else "",
+        phase=phase if isinstance(phase := at(manifest.status, "phase"), str) else "",
         # A request never changes.
         by=actors.sole(actors.writers(meta)),
     )
@@ -258,11 +258,3 @@ def _key(meta: Metadata, kinds: Kinds, known: Known) -> JobKey | None:
         return None
     key = JobKey(meta.namespace, owner.name, Uid(uid))
     return key if _known_kind(owner, kinds) is not None or known(key) else None
-
-
-def _at(value: object, *path: str) -> object:
-    for field in path:
-        if not isinstance(value, dict):
-            return None
-        value = value.get(field)
-    return value
