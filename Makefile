@@ -59,7 +59,7 @@ perturb: $(DEVELOPING) ## four services on a real API server, in each run one ca
 
 test-real: $(DEVELOPING) binaries ## the end-to-end tests and the contract suite on the real control plane (KUBERNETES=v1.37.2 for another version)
 	@$(RUN) -m devcluster.binaries bench
-	@$(if $(KUBERNETES),assets=$$($(RUN) -m devcluster.binaries.another $(KUBERNETES)) && export KUBEBUILDER_ASSETS=$$assets &&) \
+	@$(if $(KUBERNETES),assets=$$($(RUN) -m devcluster.binaries --kubernetes $(KUBERNETES)) && export KUBEBUILDER_ASSETS=$$assets &&) \
 	  $(RUN) -m pytest -m real $(PARALLEL)
 
 test-node: $(DEVELOPING) ## the main stories on a real kubelet with containerd; skipped with the reason where not root
@@ -165,7 +165,7 @@ based:
 COMPILE := uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.11
 
 lock: ## resolve the dependencies anew, with hashes and without addresses (needs uv)
-	$(COMPILE) --extra embedded --group install pyproject.toml -o requirements.lock > /dev/null
+	$(COMPILE) --extra demo --no-emit-package muster-devcluster --group install pyproject.toml -o requirements.lock > /dev/null
 	$(COMPILE) -c requirements.lock --group dev -o requirements-dev.lock > /dev/null
 	$(COMPILE) -c requirements.lock pyproject.toml -o deploy/image/requirements.lock > /dev/null
 	$(COMPILE) -c requirements.lock --group image -o deploy/image/build.lock > /dev/null
@@ -199,7 +199,7 @@ $(RELEASING)/.ready: deploy/image/release.lock $(READY)
 	@touch $@
 
 # Without its mark an environment is half of one, left by an interruption: it is begun again from nothing.
-$(READY): requirements.lock pyproject.toml
+$(READY): requirements.lock pyproject.toml devcluster/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Muster needs Python 3.11 or newer; name one: make PYTHON=python3.12")'
 	@echo "1/3  a virtual environment in $(VENV): some seconds"
 	@test -e $(READY) || $(PYTHON) -m venv --clear $(VENV)
@@ -207,7 +207,7 @@ $(READY): requirements.lock pyproject.toml
 	@echo "2/3  what Muster runs with, $$(grep -c == requirements.lock) packages: under a minute, and longer on a slow line"
 	$(call install,requirements.lock)
 	@echo "3/3  Muster itself: some seconds"
-	@$(RUN) -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(RUN) -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e ./devcluster -e .
 	@touch $(READY)
 
 $(DEVELOPING): requirements-dev.lock $(READY)

@@ -17,7 +17,7 @@ from typing import Any, Protocol, Self
 
 from devcluster.child import Child, ChildError
 from devcluster.cluster import ADMIN as CLUSTER_ADMIN
-from devcluster.start import Devcluster
+from devcluster.cluster import Devcluster
 from muster import crds, permissions, policies
 from muster.definitions import until_served
 from shared.backoff import Backoff

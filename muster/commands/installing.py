@@ -230,7 +230,7 @@ def hosts(kind: ClusterKind) -> "Callable[..., Host]":
     """The class of a cluster of this kind."""
     match kind:
         case ClusterKind.embedded:
-            from devcluster.start import Devcluster
+            from devcluster.cluster import Devcluster
 
             return Devcluster
         case ClusterKind.real:
@@ -270,6 +270,7 @@ def demo(
     except ModuleNotFoundError as missing:
         # Muster's image does not include the demo.
         raise fail(
-            f"the demo is not part of this installation ({missing.name}): run `make demo` in a checkout"
+            f"the demo is not part of this installation ({missing.name}): install muster[demo], "
+            "or run `make demo` in a checkout"
         ) from missing
     raise typer.Exit(main(data, host, keep=keep, image=image))

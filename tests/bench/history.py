@@ -13,7 +13,7 @@ from pathlib import Path
 import aiohttp
 
 from devcluster.child import Child
-from devcluster.start import Devcluster
+from devcluster.cluster import Devcluster
 from shared.eventlog.account import ADMIN
 from shared.history_api import ROOT
 from shared.job.events.catalog import AnyEvent

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from devcluster.cluster import ADMIN, DevelopmentCluster
+from devcluster.cluster import ADMIN, Devcluster, DevelopmentCluster
 from devcluster.controlplane import ControlPlane
-from devcluster.start import Devcluster
 from shared.cluster import Cluster, Execution, Manifest, Resource
 from shared.cluster.examination import Right
 from shared.cluster.kinds import PODS

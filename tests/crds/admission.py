@@ -4,8 +4,7 @@ from functools import cache
 from typing import Any
 
 from devcluster.apiserver.cel import check, program, ruled_part
-from devcluster.apiserver.schema import ABSENT, prune
-from devcluster.apiserver.validation import validate
+from devcluster.apiserver.schema import ABSENT, prune, validate
 from muster.crds import manifests
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from tests.kit.choirs import Band, Choir

@@ -2,7 +2,7 @@
 
 import pytest
 
-from devcluster.apiserver.jsonpath import find
+from devcluster.apiserver.table import find
 from devcluster.controlplane import ControlPlane
 from muster.crds import manifests
 from shared.frameworks.framework import Framework

@@ -94,7 +94,8 @@ def test_the_demo_says_in_one_line_that_it_is_not_in_the_image():
     done = _muster("demo")
     assert done.returncode == 1
     assert done.stderr == (
-        "muster: the demo is not part of this installation (devcluster.binaries): run `make demo` in a checkout\n"
+        "muster: the demo is not part of this installation (devcluster.binaries): install muster[demo], "
+        "or run `make demo` in a checkout\n"
     )
 
 

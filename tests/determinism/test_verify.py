@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from devcluster.start import Devcluster
+from devcluster.cluster import Devcluster
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.fold import Histories
 from shared.job.waiting import waiting

@@ -7,7 +7,7 @@ import pytest
 
 from devcluster import binaries
 from devcluster.binaries import MissingProgram
-from devcluster.binaries.another import module_of
+from devcluster.binaries.__main__ import module_of
 
 
 @pytest.fixture

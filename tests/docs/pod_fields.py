@@ -1,4 +1,7 @@
-"""Writes `shared/cluster/pod_fields.txt` from the models of the installed client: `python -m tests.docs.pod_fields`."""
+"""Writes `pod_fields.txt` from the models of the installed client: `python -m tests.docs.pod_fields`.
+
+The development cluster has a copy, as it is a distribution of its own.
+"""
 
 import re
 from textwrap import fill
@@ -6,7 +9,10 @@ from typing import Any
 
 import kubernetes.client
 
+from devcluster.apiserver import pods
 from shared.cluster import pod_fields
+
+FILES = (pod_fields.FILE, pods.FIELDS)
 
 _MODEL = re.compile(r"\b(?:Core)?V1(\w+)")
 
@@ -40,4 +46,5 @@ def text(types: dict[str, dict[str, str]]) -> str:
 
 
 if __name__ == "__main__":
-    pod_fields.FILE.write_text(text(of_client()))
+    for file in FILES:
+        file.write_text(text(of_client()))

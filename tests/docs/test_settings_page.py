@@ -12,7 +12,7 @@ from shared.process.settings import Settings
 from tests.docs.settings_page import OTHERS, page
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("services", "shared", "muster", "devcluster")
+PACKAGES = ("services", "shared", "muster", "devcluster/devcluster")
 WRITTEN = (ROOT / "docs" / "settings.md").read_text()
 ON_THE_PAGE = {*re.findall(r"^\| `([A-Z_]+)` \|", WRITTEN, re.MULTILINE)}
 BOTH_SPELLINGS = ON_THE_PAGE | {f"MUSTER_{name}" for name in ON_THE_PAGE}
@@ -42,7 +42,9 @@ def value(file: Path, name: ast.expr) -> str:
     if isinstance(name, ast.Constant):
         return str(name.value)
     assert isinstance(name, ast.Name), f"{file}: write the variable as a text or as a constant of the module"
-    module = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    module = (
+        ".".join(file.relative_to(ROOT).with_suffix("").parts).removeprefix("devcluster.").removesuffix(".__init__")
+    )
     return str(getattr(importlib.import_module(module), name.id))
 
 

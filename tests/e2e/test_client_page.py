@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from devcluster.start import Devcluster
+from devcluster.cluster import Devcluster
 from tests.kit.commands import Ended, run
 from tests.kit.operator import Operator, an_operator
 

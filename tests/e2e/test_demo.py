@@ -9,7 +9,7 @@ import pytest
 
 from devcluster.cluster import ADMIN
 from devcluster.controlplane import ControlPlane
-from devcluster.realnode import paths
+from devcluster.realnode import machine
 from muster.crds import manifests
 from muster.stack import APPLIED, CRDS, DIGITS
 from shared.cluster import Snapshot
@@ -34,7 +34,7 @@ def interfaces() -> set[str]:
     cables by the names that the CNI plugin gives.  What a demo makes has other names.
     """
     found = {entry.name for entry in Path("/sys/class/net").iterdir()}
-    return {name for name in found if name != paths.BRIDGE and not re.fullmatch("veth[0-9a-f]{8}", name)}
+    return {name for name in found if name != machine.BRIDGE and not re.fullmatch("veth[0-9a-f]{8}", name)}
 
 
 @pytest.fixture(params=[pytest.param("embedded"), pytest.param("real", marks=pytest.mark.real)])

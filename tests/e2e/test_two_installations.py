@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from devcluster.cluster import ADMIN as CLUSTER_ADMIN
-from devcluster.start import Devcluster
+from devcluster.cluster import Devcluster
 from shared.cluster.kinds import DEFINITIONS
 from shared.cluster.kube import KubeCluster
 from shared.eventlog.account import ADMIN

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from devcluster.start import Devcluster
+from devcluster.cluster import Devcluster
 from shared.frameworks.scale_requests import REQUESTS
 from tests.examples.table import EXAMPLES, READY, Example
 from tests.kit.operator import Operator, an_operator

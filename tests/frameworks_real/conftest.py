@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from devcluster.start import Devcluster
+from devcluster.cluster import Devcluster
 from shared.installation.plugins import GROUP
 from tests.docs.test_frameworks_page import PAGE, the_code
 from tests.frameworks_real.environments import EXAMPLES, NAMES, OF_EXAMPLE, Release, Unavailable, environment, releases

@@ -15,8 +15,7 @@ import yaml
 
 from devcluster.binaries import kubectl
 from devcluster.certificates import make_server
-from devcluster.cluster import DevelopmentCluster
-from devcluster.start import Devcluster
+from devcluster.cluster import Devcluster, DevelopmentCluster
 from muster import permissions
 from services.history.__main__ import serving
 from shared.eventlog import Entry, EventLog

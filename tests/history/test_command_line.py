@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from devcluster.binaries import kubectl
-from devcluster.start import Devcluster
+from devcluster.cluster import Devcluster
 from muster.terminal import harmless
 from shared.eventlog.account import ADMIN, READER
 from shared.job.events.status import JobFailed

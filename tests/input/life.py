@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from devcluster.apiserver.validation import validate
+from devcluster.apiserver.schema import validate
 from services.scheduler.core import effects, keys
 from services.scheduler.core.refusals import without_values
 from services.status.core.documents import document_of

@@ -1,6 +1,6 @@
 """The Makefile in a fresh clone: what each target installs and prints, and what an interruption leaves.
 
-A small project with two wheels of its own stands for ours, so that nothing is fetched.
+Two small projects with wheels of their own stand for ours, so that nothing is fetched.
 """
 
 import base64
@@ -27,7 +27,7 @@ build-backend = "backend"
 backend-path = ["."]
 
 [project]
-name = "muster"
+name = "{name}"
 version = "1"
 """
 
@@ -35,7 +35,7 @@ BACKEND = """
 import shutil
 
 def build_editable(folder, settings=None, metadata=None):
-    return shutil.copy("wheels/muster-1-py3-none-any.whl", folder).rpartition("/")[2]
+    return shutil.copy("{wheel}", folder).rpartition("/")[2]
 """
 
 
@@ -66,11 +66,13 @@ class Checkout:
         self.folder = folder
         wheels = folder / "wheels"
         wheels.mkdir()
-        wheel(wheels, "muster")
+        for name, project in (("muster", folder), ("devcluster", folder / "devcluster")):
+            wheel(wheels, name)
+            project.mkdir(exist_ok=True)
+            (project / "pyproject.toml").write_text(PROJECT.format(name=name))
+            (project / "backend.py").write_text(BACKEND.format(wheel=wheels / f"{name}-1-py3-none-any.whl"))
         (folder / "requirements.lock").write_text(wheel(wheels, "running"))
         (folder / "requirements-dev.lock").write_text(wheel(wheels, "developing"))
-        (folder / "pyproject.toml").write_text(PROJECT)
-        (folder / "backend.py").write_text(BACKEND)
         shutil.copy(ROOT / "Makefile", folder)
         self._environment = {**os.environ, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels)}
         # Those of a `make test` that we run under would be inherited.
@@ -110,7 +112,7 @@ def checkout(tmp_path: Path) -> Checkout:
 def test_running_installs_only_what_running_needs_and_each_step_is_told(checkout: Checkout):
     code, said = checkout.make(".venv/.ready")
     assert code == 0, said
-    assert checkout.installed() == {"muster", "running"}
+    assert checkout.installed() == {"devcluster", "muster", "running"}
     assert [line[:3] for line in said.splitlines() if re.match(r"\d/\d", line)] == ["1/3", "2/3", "3/3"], said
     assert " running" in said, "each package is named when its turn comes"
 
@@ -118,7 +120,7 @@ def test_running_installs_only_what_running_needs_and_each_step_is_told(checkout
 
     code, said = checkout.make(".venv/.developing")
     assert code == 0, said
-    assert checkout.installed() == {"muster", "running", "developing"}
+    assert checkout.installed() == {"devcluster", "muster", "running", "developing"}
     assert " developing" in said
 
     # A new lock is installed into what is there.
@@ -128,7 +130,7 @@ def test_running_installs_only_what_running_needs_and_each_step_is_told(checkout
         lock.write(wheel(checkout.folder / "wheels", "another"))
     code, said = checkout.make(".venv/.developing")
     assert code == 0, said
-    assert checkout.installed() == {"muster", "running", "developing", "another"}
+    assert checkout.installed() == {"devcluster", "muster", "running", "developing", "another"}
     assert mark.exists()
 
 
@@ -137,7 +139,7 @@ def test_half_a_virtual_environment_is_made_anew(checkout: Checkout):
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", checkout.folder / ".venv"], check=True)
     code, said = checkout.make(".venv/.ready")
     assert code == 0, said
-    assert checkout.installed() == {"muster", "running"}
+    assert checkout.installed() == {"devcluster", "muster", "running"}
 
 
 @pytest.mark.parametrize("step", ["2/3", "3/3"])
@@ -151,7 +153,7 @@ def test_an_interrupted_installation_is_finished_by_the_next_one(checkout: Check
     assert not (checkout.folder / ".venv" / ".ready").exists()
     code, said = checkout.make(".venv/.ready")
     assert code == 0, said
-    assert checkout.installed() == {"muster", "running"}
+    assert checkout.installed() == {"devcluster", "muster", "running"}
 
 
 def test_a_package_of_another_content_is_refused_and_nothing_counts_as_installed(checkout: Checkout):

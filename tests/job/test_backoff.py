@@ -5,7 +5,7 @@ from shared.backoff import Backoff, doubled
 from shared.job.policies.retries import before_effect, before_start
 
 ROOT = Path(__file__).parents[2]
-PRODUCT = [file for top in ("services", "shared", "muster", "devcluster") for file in (ROOT / top).rglob("*.py")]
+PRODUCT = [file for top in ("services", "shared", "muster") for file in (ROOT / top).rglob("*.py")]
 
 
 class Clock:

@@ -11,9 +11,8 @@ from uuid import uuid4
 import pytest
 import yaml
 
-from devcluster.cluster import ADMIN, DevelopmentCluster
+from devcluster.cluster import ADMIN, Devcluster, DevelopmentCluster
 from devcluster.controlplane import ControlPlane
-from devcluster.start import Devcluster
 from muster.definitions import is_served
 from shared.cluster import Cluster, Manifest, Resource
 from shared.cluster.kinds import PODS

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from devcluster.cluster import Devcluster
 from devcluster.realnode import RealCluster, obstacle
-from devcluster.start import Devcluster
 from muster.borrowed import K3sCluster, docker_engine
 from muster.stack import Host
 from shared.errors import Refused

@@ -10,7 +10,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from devcluster.realnode import images, paths
+from devcluster.realnode import images, machine
 from shared.eventlog.server import _program
 
 ROOT = Path(__file__).parents[2]
@@ -83,7 +83,7 @@ class Builder:
 
 def have(archive: Path) -> None:
     """The node has what is in it, as if pulled."""
-    ctr = ["ctr", "--address", str(paths.CONTAINERD_SOCKET), "--namespace", "k8s.io"]
+    ctr = ["ctr", "--address", str(machine.CONTAINERD_SOCKET), "--namespace", "k8s.io"]
     subprocess.run([*ctr, "images", "import", str(archive)], check=True, capture_output=True)
 
 

@@ -55,4 +55,4 @@ def next_release(folder: Path) -> dict[str, str]:
     metadata.parent.mkdir()
     metadata.write_text(f"Metadata-Version: 2.1\nName: muster\nVersion: {VERSION}\n")
     # Without safety the working directory, which is this tree, would come first.
-    return {"PYTHONPATH": str(folder), "PYTHONSAFEPATH": "1"}
+    return {"PYTHONPATH": f"{folder}:{folder / 'devcluster'}", "PYTHONSAFEPATH": "1"}

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from devcluster.cluster import ADMIN as CLUSTER_ADMIN
-from devcluster.cluster import DevelopmentCluster
-from devcluster.start import Devcluster
+from devcluster.cluster import Devcluster, DevelopmentCluster
 from muster.crds import manifests
 from shared.cluster.kube import KubeCluster
 from shared.eventlog import api

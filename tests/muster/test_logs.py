@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 import typer
 
-from devcluster.cluster import ADMIN
-from devcluster.start import Devcluster
+from devcluster.cluster import ADMIN, Devcluster
 from muster import crds
 from muster.asking import told
 from muster.logs import Seen, logs

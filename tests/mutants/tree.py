@@ -37,7 +37,7 @@ class Tree:
                 shutil.copy2(ROOT / part, folder / part)
         # The virtual environment has this tree installed: only the first two put the copy before it.
         # pytest cuts what a failed test says to the width of the terminal, which is COLUMNS.
-        own = {"PYTHONPATH": str(folder), "PYTHONSAFEPATH": "1", "COLUMNS": "200"}
+        own = {"PYTHONPATH": f"{folder}:{folder / 'devcluster'}", "PYTHONSAFEPATH": "1", "COLUMNS": "200"}
         self._environment = os.environ | own
         ended = self.run("-m", "compileall", "-q", ".", seconds=300)
         assert ended is not None, "the copy is not compiled"

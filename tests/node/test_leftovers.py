@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from devcluster.controlplane import ControlPlane
-from devcluster.realnode import USER, NodeError, RealCluster, RealNode, leftovers, paths
+from devcluster.realnode import USER, NodeError, RealCluster, RealNode, leftovers, machine
 from tests.kit import traces
 from tests.kit.hosts import MakeHost
 
@@ -41,7 +41,7 @@ def killed_run(host: MakeHost, tmp_path: Path) -> Iterator[subprocess.Popen[str]
 async def test_a_run_cleans_up_after_one_that_was_killed_and_after_itself(
     killed_run: subprocess.Popen[str], tmp_path: Path
 ):
-    set_before = json.loads(paths.SYSCTLS_BEFORE.read_text())
+    set_before = json.loads(machine.SYSCTLS_BEFORE.read_text())
     with pytest.raises(NodeError, match="another real node runs"):
         await RealNode(ControlPlane(tmp_path / "second", users=[USER], nodes=0), tmp_path / "node").__aenter__()
     killed_run.kill()
@@ -58,7 +58,7 @@ async def test_a_run_cleans_up_after_one_that_was_killed_and_after_itself(
 
 def _traces() -> list[str]:
     """What of a node is on the machine: groups, folders, mounts, networks, processes."""
-    folders = [*leftovers.cgroup_folders(), paths.STATE, paths.DATA, Path("/sys/class/net") / paths.BRIDGE]
+    folders = [*leftovers.cgroup_folders(), machine.STATE, machine.DATA, Path("/sys/class/net") / machine.BRIDGE]
     found = [str(folder) for folder in folders if folder.exists()]
-    found += [*traces.mounts(paths.STATE, paths.DATA), *traces.processes(paths.STATE, paths.DATA)]
-    return [*found, *(str(file) for file in paths.CNI_CACHE.glob("*") if str(paths.STATE) in file.read_text())]
+    found += [*traces.mounts(machine.STATE, machine.DATA), *traces.processes(machine.STATE, machine.DATA)]
+    return [*found, *(str(file) for file in machine.CNI_CACHE.glob("*") if str(machine.STATE) in file.read_text())]

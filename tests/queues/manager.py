@@ -1,6 +1,6 @@
 """The real Kueue on a development cluster: its definitions, its webhooks, and its one program.
 
-The program and its manifests come from its Go module, which `devcluster/binaries/kueue/go.mod` pins.
+The program and its manifests come from its Go module, which `devcluster/devcluster/binaries/kueue/go.mod` pins.
 """
 
 import json

@@ -9,9 +9,8 @@ from uuid import uuid4
 
 import pytest
 
-from devcluster.cluster import ADMIN
+from devcluster.cluster import ADMIN, Devcluster
 from devcluster.controlplane import ControlPlane
-from devcluster.start import Devcluster
 from services.watcher.core.actors import attributed
 from services.watcher.core.observed import ObservedJob
 from services.watcher.core.views import observed_job

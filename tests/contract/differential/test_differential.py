@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from devcluster.cluster import ADMIN
+from devcluster.cluster import ADMIN, Devcluster
 from devcluster.controlplane import ControlPlane
-from devcluster.start import Devcluster
 from tests.contract.differential.comparing import Comparison, differences
 from tests.contract.differential.kinds import KINDS
 from tests.contract.differential.playing import Comparable

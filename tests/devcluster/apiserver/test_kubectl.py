@@ -11,7 +11,7 @@ import yaml
 
 from devcluster import binaries
 from devcluster.binaries import MissingProgram
-from devcluster.start import Devcluster
+from devcluster.cluster import Devcluster
 from tests.kit import gizmos
 
 BOUND = 60

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from devcluster.child import ChildError
-from devcluster.start import Devcluster
+from devcluster.cluster import Devcluster
 from shared.cluster.connections import AbruptResponse
 from tests.devcluster.apiserver.client import BOUND, Client
 

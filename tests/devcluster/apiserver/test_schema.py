@@ -2,8 +2,7 @@
 
 import pytest
 
-from devcluster.apiserver.schema import apply_defaults, prune
-from devcluster.apiserver.validation import validate
+from devcluster.apiserver.schema import apply_defaults, prune, validate
 
 TEXT = {"type": "string"}
 

@@ -4,9 +4,8 @@ import sqlite3
 
 import pytest
 
-from devcluster.apiserver.entry import Key, Place
 from devcluster.apiserver.listing import selector
-from devcluster.apiserver.store import CompactedError, Journal, Store
+from devcluster.apiserver.store import CompactedError, Journal, Key, Place, Store
 from devcluster.apiserver.watches import Watch
 
 PODS = Key("", "pods")

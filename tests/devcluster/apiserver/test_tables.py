@@ -2,8 +2,7 @@
 
 import pytest
 
-from devcluster.apiserver.jsonpath import find
-from devcluster.apiserver.table import age, human_duration, ready, restarts, state
+from devcluster.apiserver.table import age, find, human_duration, ready, restarts, state
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from devcluster.start import Devcluster
+from devcluster.cluster import Devcluster
 from tests.devcluster.node.kit import Space, a_cluster, a_space
 
 numbers = itertools.count()

@@ -11,8 +11,8 @@ import aiohttp
 import pytest
 import yaml
 
+from devcluster.cluster import Devcluster
 from devcluster.node.runtime import Runtime, RuntimeProblem
-from devcluster.start import Devcluster
 from tests.devcluster.apiserver.client import BOUND, Client
 
 TERMINATES = "trap 'exit 0' TERM; "

@@ -4,8 +4,7 @@ import os
 
 import pytest
 
-from devcluster.node.environment import BadConfiguration
-from devcluster.node.identity import identity
+from devcluster.node.environment import BadConfiguration, identity
 from tests.devcluster.node.kit import Space
 
 RESTRICTED = {

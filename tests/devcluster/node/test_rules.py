@@ -6,10 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from devcluster.node import dns
-from devcluster.node.environment import expand
-from devcluster.node.images import without_tag
+from devcluster.node.dns import Names, resolver_file
+from devcluster.node.environment import expand, without_tag
 from devcluster.node.machine import Addresses
-from devcluster.node.names import Names, resolver_file
 from devcluster.node.status import conditions, merge_conditions, phase
 from devcluster.node.volumes import File, write
 
