@@ -2,6 +2,7 @@
 
 The strategic merge patch has what kubectl needs for built-in kinds: lists of objects merge by their key.  The merge key
 depends on the name of the field alone, not on its type: the kinds of this server have no two keys for one name.
+The order that a patch asks for and the keys that it retains are ignored.
 Server-side apply uses the same merge, without field ownership.
 """
 
@@ -92,7 +93,7 @@ MERGE_KEYS = {
     "topologySpreadConstraints": "topologyKey",
 }
 SETS = frozenset({"finalizers"})
-ORDER, REMOVE, DIRECTIVE, RETAIN = "$setElementOrder/", "$deleteFromPrimitiveList/", "$patch", "$retainKeys"
+REMOVE, DIRECTIVE = "$deleteFromPrimitiveList/", "$patch"
 
 
 def strategic_merge_patch(document: Json, patch: Any) -> Json:
@@ -118,9 +119,6 @@ def _object(current: Json, patch: Json) -> Json | None:
     fields = {name: value for name, value in patch.items() if not name.startswith("$")}
     if directive == "replace":
         return copy.deepcopy(fields)
-    retained = patch.get(RETAIN)
-    if isinstance(retained, list):
-        current = {name: value for name, value in current.items() if name in retained}
     for name, value in fields.items():
         # A field without an old value gets the patch's.
         merged = _value(name, current[name], value) if current.get(name) is not None else _fresh(value)
@@ -131,11 +129,8 @@ def _object(current: Json, patch: Json) -> Json | None:
     for name, value in patch.items():
         if name.startswith(REMOVE) and isinstance(value, list):
             field = name.removeprefix(REMOVE)
-            current[field] = [item for item in _items(current, field) if item not in value]
-        if name.startswith(ORDER) and isinstance(value, list):
-            field = name.removeprefix(ORDER)
-            if field in current:
-                current[field] = _ordered(field, _items(current, field), value)
+            items = current.get(field)
+            current[field] = [item for item in items if item not in value] if isinstance(items, list) else []
     return current
 
 
@@ -151,11 +146,6 @@ def _fresh(value: Any) -> Any:
     return value
 
 
-def _items(current: Json, field: str) -> list[Any]:
-    items = current.get(field)
-    return items if isinstance(items, list) else []
-
-
 def merge_key(field: str, items: list[Any]) -> str | None:
     """The merge key of this list's items, or None for a list that is replaced as a whole."""
     if not all(isinstance(item, dict) for item in items):
@@ -166,6 +156,7 @@ def merge_key(field: str, items: list[Any]) -> str | None:
 
 
 def _list(field: str, current: list[Any], patch: list[Any]) -> list[Any]:
+    """The merged list: new items come first, and the others keep their places."""
     if field in SETS:
         return current + [item for item in patch if item not in current]
     key = merge_key(field, patch)
@@ -173,43 +164,14 @@ def _list(field: str, current: list[Any], patch: list[Any]) -> list[Any]:
         return copy.deepcopy(patch)
     if any(item.get(DIRECTIVE) == "replace" for item in patch):
         return [copy.deepcopy(item) for item in patch if item.get(DIRECTIVE) != "replace"]
-    merged = [*current]
+    merged, new = [*current], []
     for item in patch:
         if key not in item:
             raise ApiError(500, "", f"map: {item} does not contain declared merge key: {key}")
         at = next((i for i, one in enumerate(merged) if isinstance(one, dict) and one.get(key) == item[key]), None)
         result = _object(merged[at] if at is not None else {}, item)
         if at is not None:
-            del merged[at]
-        if result is not None:
-            merged.insert(len(merged) if at is None else at, result)
-    named = {_identity(item, key): index for index, item in enumerate(patch)}
-    mine = sorted((one for one in merged if _identity(one, key) in named), key=lambda one: named[_identity(one, key)])
-    others = [one for one in merged if _identity(one, key) not in named]
-    return _interleaved(others, mine, [_identity(one, key) for one in current], key)
-
-
-def _interleaved(others: list[Any], mine: list[Any], before: list[str], key: str | None) -> list[Any]:
-    """Both lists in one, each in its own order: new items come first, the others keep their places."""
-    merged, others = [], [*others]
-    rank = {identity: index for index, identity in enumerate(before)}
-    for one in mine:
-        at = rank.get(_identity(one, key))
-        while at is not None and others and rank.get(_identity(others[0], key), at) < at:
-            merged.append(others.pop(0))
-        merged.append(one)
-    return merged + others
-
-
-def _identity(item: Any, key: str | None) -> str:
-    return repr(item.get(key)) if key and isinstance(item, dict) else repr(item)
-
-
-def _ordered(field: str, items: list[Any], order: list[Any]) -> list[Any]:
-    """`items` in the order that the patch names; items that it does not name keep their places."""
-    key = merge_key(field, items)
-    rank = {_identity(item, key): index for index, item in enumerate(order)}
-    named = [item for item in items if _identity(item, key) in rank]
-    others = [item for item in items if _identity(item, key) not in rank]
-    named.sort(key=lambda item: rank[_identity(item, key)])
-    return _interleaved(others, named, [_identity(item, key) for item in items], key)
+            merged[at : at + 1] = [result] if result is not None else []
+        elif result is not None:
+            new.append(result)
+    return new + merged

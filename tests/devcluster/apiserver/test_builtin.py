@@ -1,14 +1,16 @@
-"""What built-in kinds are completed with and refused for, as the real server does it."""
+"""What built-in kinds are completed with and refused for; `tests/contract` compares much more with the real server."""
 
 import pytest
 
 NAMESPACE = "/api/v1/namespaces/default"
-PODS, SERVICES, CONFIGS, SECRETS = (f"{NAMESPACE}/{kind}" for kind in ("pods", "services", "configmaps", "secrets"))
+KINDS = ("pods", "services", "configmaps", "secrets", "events")
+PODS, SERVICES, CONFIGS, SECRETS, EVENTS = (f"{NAMESPACE}/{kind}" for kind in KINDS)
+NEW_EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 
 
-def a_pod(**spec):
+def a_pod(name="p", **spec):
     spec = {"containers": [{"name": "main", "image": "train:1"}], "schedulerName": "nobody"} | spec
-    return {"metadata": {"name": "p"}, "spec": spec}
+    return {"metadata": {"name": name}, "spec": spec}
 
 
 def a_service(**spec):
@@ -76,3 +78,122 @@ async def test_items_of_a_built_in_list_do_not_repeat_their_kind(api):
 async def test_a_creation_brings_no_version(api):
     refused = await api.create(CONFIGS, {"metadata": {"name": "c", "resourceVersion": "7"}})
     assert (refused.code, "reason" in refused.body) == (500, False)
+
+
+async def test_a_pod_is_completed_as_the_real_server_does(api):
+    pod = (await api.create(PODS, a_pod())).body
+    assert pod["spec"]["restartPolicy"] == "Always"
+    assert pod["spec"]["terminationGracePeriodSeconds"] == 30
+    assert pod["spec"]["containers"][0]["imagePullPolicy"] == "IfNotPresent"
+    assert pod["status"]["phase"] == "Pending"
+    assert pod["status"]["qosClass"] == "BestEffort"
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        pytest.param({"containers": []}, "spec.containers", id="no containers"),
+        pytest.param({"containers": [{"name": "a"}]}, "spec.containers[0].image", id="no image"),
+        pytest.param({"containers": [{"name": "A_", "image": "i"}]}, "spec.containers[0].name", id="a bad name"),
+        pytest.param({"containers": [{"name": "a", "image": "i"}] * 2}, "spec.containers[1].name", id="twice one name"),
+        pytest.param({"restartPolicy": "Sometimes"}, "spec.restartPolicy", id="an unknown policy"),
+        pytest.param({"hostname": "a" * 64}, "spec.hostname", id="a hostname of 64 letters"),
+        pytest.param(
+            {"containers": [{"name": "a", "image": "i", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]},
+            "spec.containers[0].volumeMounts[0].name",
+            id="a mount without its volume",
+        ),
+        pytest.param(
+            {"containers": [{"name": "a", "image": "i", "resources": {"limits": {"cpu": "a lot"}}}]},
+            "spec.containers[0].resources.limits[cpu]",
+            id="a quantity that is none",
+        ),
+    ],
+)
+async def test_a_pod_that_cannot_run_is_refused_with_the_field(api, spec, field):
+    answer = await api.create(PODS, a_pod(**spec))
+    assert (answer.code, answer.body["reason"]) == (422, "Invalid")
+    assert field in answer.fields
+    assert answer.body["message"].startswith('Pod "p" is invalid: ')
+
+
+async def test_a_pod_name_may_be_longer_than_a_hostname(api):
+    assert (await api.create(PODS, a_pod(name="w" * 100))).code == 201
+    assert (await api.create(PODS, a_pod(name="w" * 254))).code == 422
+
+
+async def test_status_is_written_through_its_subresource_alone(api):
+    await api.create(PODS, a_pod() | {"status": {"phase": "Running"}})
+    assert (await api.get(f"{PODS}/p")).body["status"]["phase"] == "Pending"
+    await api.merge(f"{PODS}/p", {"status": {"phase": "Running"}})
+    assert (await api.get(f"{PODS}/p")).body["status"]["phase"] == "Pending"
+    patch = {"status": {"phase": "Running"}, "spec": {"nodeName": "ignored"}}
+    running = (await api.merge(f"{PODS}/p/status", patch)).body
+    assert running["status"]["phase"] == "Running"
+    assert "nodeName" not in running["spec"]
+
+
+async def test_a_secret_is_given_in_plain_text_and_kept_encoded(api):
+    secrets = "/api/v1/namespaces/default/secrets"
+    made = await api.create(secrets, {"metadata": {"name": "key"}, "stringData": {"a": "b"}})
+    assert made.body["data"] == {"a": "Yg=="}
+    assert made.body["type"] == "Opaque"
+    assert "stringData" not in made.body
+
+
+async def test_metadata_of_the_wrong_type_is_a_bad_request(api):
+    for metadata in ([], {"name": 5}, {"name": "x", "labels": []}, {"name": "x", "ownerReferences": [7]}):
+        assert (await api.create(CONFIGS, {"metadata": metadata})).code == 400
+
+
+async def test_unknown_kinds_and_methods_are_refused(api):
+    assert (await api.get("/apis/apps/v1/deployments")).code == 404
+    assert (await api.get("/api/v1/namespaces/default/pods/a/b/c")).code == 404
+    assert (await api.call("PUT", CONFIGS, {})).code == 405
+    assert (await api.call("POST", f"{CONFIGS}/c", {})).code == 405
+    assert (await api.create("/api/v1/configmaps", {"metadata": {"name": "c"}})).code == 405
+    strange = await api.call("PATCH", f"{CONFIGS}/c", {}, media="application/unheard-of")
+    assert strange.code == 415
+
+
+def an_event(**changes):
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": "mnist.1"},
+        "eventTime": "2024-01-01T00:00:00.000000Z",
+        "reportingController": "muster.dev/status",
+        "reportingInstance": "status-0",
+        "action": "Announce",
+        "reason": "Running",
+        "note": "It runs.",
+        "type": "Normal",
+        "regarding": {"kind": "TrainJob", "name": "mnist", "namespace": "default"},
+    } | changes
+
+
+async def test_an_event_of_one_group_is_seen_in_the_other(api):
+    made = await api.create(NEW_EVENTS, an_event())
+    assert made.code == 201
+    assert made.body["note"] == "It runs."
+    core = (await api.get(f"{EVENTS}/mnist.1")).body
+    assert (core["apiVersion"], core["message"], core["involvedObject"]["name"]) == ("v1", "It runs.", "mnist")
+    assert core["reportingComponent"] == "muster.dev/status"
+    newer = (await api.get(f"{NEW_EVENTS}/mnist.1")).body
+    assert newer["regarding"] == core["involvedObject"]
+    assert "message" not in newer
+
+
+async def test_events_are_selected_by_what_they_are_about(api):
+    await api.create(NEW_EVENTS, an_event())
+    for path, field in ((EVENTS, "involvedObject"), (NEW_EVENTS, "regarding")):
+        for name, count in (("mnist", 1), ("other", 0)):
+            found = await api.get(f"{path}?fieldSelector={field}.name={name},{field}.kind=TrainJob")
+            assert len(found.body["items"]) == count
+
+
+async def test_an_old_style_event_needs_no_more_than_its_object(api):
+    about = {"kind": "Pod", "name": "a", "namespace": "default"}
+    event = {"metadata": {"name": "a.1"}, "involvedObject": about, "reason": "Started", "message": "m"}
+    assert (await api.create(EVENTS, event)).code == 201
+    assert (await api.get(f"{NEW_EVENTS}/a.1")).body["note"] == "m"

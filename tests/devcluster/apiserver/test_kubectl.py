@@ -12,7 +12,6 @@ import yaml
 from devcluster import binaries
 from devcluster.binaries import MissingProgram
 from devcluster.cluster import Devcluster
-from tests.kit import gizmos
 
 BOUND = 60
 """Seconds a single command may take on a busy machine."""
@@ -223,47 +222,6 @@ def test_server_side_apply_merges(jobs):
 
 def test_explain_reads_the_definition(jobs):
     assert "How many workers train." in jobs("explain", "trainjob.spec.replicas")
-
-
-@pytest.fixture
-def gizmo(kubectl: Kubectl) -> Iterator[Kubectl]:
-    """A kind in two versions, and an object that was made in the newer one."""
-    definition = gizmos.DEFINITION | {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
-    kubectl("apply", "-f", "-", stdin=json.dumps(definition))
-    kubectl("wait", "--for=condition=Established", f"crd/gizmos.{gizmos.GROUP}", "--timeout=10s")
-    kubectl("apply", "-f", "-", stdin=json.dumps(gizmos.a_gizmo(gizmos.NEW_GIZMOS, size=6)))
-    yield kubectl
-    kubectl("delete", "crd", f"gizmos.{gizmos.GROUP}", "--timeout=15s")
-
-
-def test_get_in_either_version(gizmo):
-    assert gizmo("get", "gz").split() == ["NAME", "SIZE", "g", "6"]
-    assert gizmo("get", f"gizmos.v1.{gizmos.GROUP}").split() == ["NAME", "SIZE", "g", "6"]
-    newer = f"gizmos.v2beta1.{gizmos.GROUP}"
-    assert gizmo("get", newer).split() == ["NAME", "ADDED", "COLOUR", "g", "blue"]
-    for resource, version in (("gz", "v1"), (newer, "v2beta1")):
-        shown = yaml.safe_load(gizmo("get", resource, "g", "-o", "yaml"))
-        assert (shown["apiVersion"], shown["spec"]["size"]) == (f"{gizmos.GROUP}/{version}", 6)
-    assert f"{gizmos.GROUP}/v1" in gizmo("api-resources", "--api-group", gizmos.GROUP)
-    assert {f"{gizmos.GROUP}/v1", f"{gizmos.GROUP}/v2beta1"} <= {*gizmo("api-versions").split()}
-
-
-def test_apply_in_either_version(gizmo):
-    for resource, size in ((gizmos.GIZMOS, 7), (gizmos.NEW_GIZMOS, 8)):
-        said = gizmo("apply", "-f", "-", stdin=json.dumps(gizmos.a_gizmo(resource, size=size)))
-        assert said == f"gizmo.{gizmos.GROUP}/g configured\n"
-        assert gizmo("get", "gz", "g", "-o", "jsonpath={.spec.size}") == str(size)
-    unknown = gizmo.run("apply", "-f", "-", stdin=json.dumps(gizmos.a_gizmo(gizmos.GIZMOS, added="a")))
-    assert 'unknown field "spec.added"' in unknown.stderr
-
-
-def test_explain_and_scale_in_either_version(gizmo):
-    newer = f"gizmos.v2beta1.{gizmos.GROUP}"
-    assert "slots" in gizmo("explain", "gizmo.spec")
-    assert "added" in gizmo("explain", "gizmo.spec", "--api-version", f"{gizmos.GROUP}/v2beta1")
-    gizmo("scale", newer, "g", "--replicas=4")
-    gizmo("scale", "gz", "g", "--replicas=5")
-    assert gizmo("get", "gz", "g", "-o", "jsonpath={.spec.replicas} {.spec.slots}") == "4 5"
 
 
 def test_dry_runs_change_nothing(job):

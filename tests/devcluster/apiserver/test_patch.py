@@ -57,10 +57,9 @@ def test_a_strategic_patch_merges_lists_by_their_key():
     ]
 
 
-def test_a_strategic_patch_replaces_and_retains():
-    document = {"finalizers": ["a"], "emptyDir": {}, "name": "v", "args": ["1"], "labels": {"a": "1", "b": "2"}}
+def test_a_strategic_patch_replaces_and_removes():
+    document = {"finalizers": ["a"], "name": "v", "args": ["1"], "labels": {"a": "1", "b": "2"}}
     patch = {
-        "$retainKeys": ["name", "hostPath", "finalizers", "args", "labels"],
         "hostPath": {"path": "/x"},
         "finalizers": ["b"],
         "$deleteFromPrimitiveList/finalizers": ["a"],
