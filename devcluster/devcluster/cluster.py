@@ -43,10 +43,8 @@ START_TIMEOUT = 60.0
 """Seconds until an API server serves, and then until all nodes are Ready: each takes two on an idle machine."""
 
 
-SAME_CODE = {
-    "PYTHONPATH": os.pathsep.join(filter(None, (str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH"))))
-}
-"""With this environment a child process runs the code of this one, installed or not."""
+SAME_CODE = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+"""With this environment a child process finds the modules of this one, installed or not."""
 
 
 class ServerProcess(Child, ABC):
