@@ -17,7 +17,7 @@ from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
 from shared.history_api import GROUP, PARTS, PLURAL
 from shared.installation import admission, auditing, requesters
-from shared.installation.permissions import Need, needs, set_up
+from shared.installation.permissions import USUAL, Need, Powers, needs, set_up
 from shared.job.events.event import Author
 
 HISTORY_ACCOUNT = "history"
@@ -82,19 +82,13 @@ def rules(
     service: Author,
     namespace: str = "",
     kinds: Iterable[Framework] = BUILT_IN,
-    *,
-    taking_over: bool = False,
-    commands: bool = True,
-    keys: bool = True,
-    kueue: bool = False,
+    powers: Powers = USUAL,
 ) -> list[Document]:
     """A service's rights as RBAC rules, without wildcards; resources with the same verbs are in one rule.
 
     No rule names objects: a job's objects are named after it, and RBAC cannot compare the names of creates and lists.
     """
-    return _together(
-        needs(service, namespace, kinds, taking_over=taking_over, commands=commands, keys=keys, kueue=kueue)
-    )
+    return _together(needs(service, namespace, kinds, powers))
 
 
 def _together(wanted: Iterable[Need]) -> list[Document]:
@@ -136,10 +130,7 @@ def manifests(
     kinds: Iterable[Framework] = BUILT_IN,
     *,
     home: str = HOME,
-    taking_over: bool = False,
-    commands: bool = True,
-    keys: bool = True,
-    kueue: bool = False,
+    powers: Powers = USUAL,
 ) -> list[Document]:
     """The service account in `home`; the role and the binding for one `namespace`, or without it the whole cluster."""
     scope = "" if namespace else "Cluster"
@@ -151,9 +142,7 @@ def manifests(
             "apiVersion": f"{RBAC}/v1",
             "kind": f"{scope}Role",
             "metadata": dict(metadata),
-            "rules": rules(
-                service, namespace, kinds, taking_over=taking_over, commands=commands, keys=keys, kueue=kueue
-            ),
+            "rules": rules(service, namespace, kinds, powers),
         },
         {
             "apiVersion": f"{RBAC}/v1",
@@ -170,10 +159,7 @@ def render(
     kinds: Iterable[Framework] = BUILT_IN,
     *,
     home: str = HOME,
-    taking_over: bool = False,
-    commands: bool = True,
-    keys: bool = True,
-    kueue: bool = False,
+    powers: Powers = USUAL,
     with_policies: bool | None = None,
     with_requesters: bool = False,
     with_history: bool = False,
@@ -187,10 +173,7 @@ def render(
     """
     kinds = [*kinds]
     files: dict[str, list[Document]] = {
-        service: manifests(
-            service, namespace, kinds, home=home, taking_over=taking_over, commands=commands, keys=keys, kueue=kueue
-        )
-        for service in SERVICE_ACCOUNTS
+        service: manifests(service, namespace, kinds, home=home, powers=powers) for service in SERVICE_ACCOUNTS
     }
     if not namespace:
         # An administrator of a namespace cannot create the namespace.
@@ -198,16 +181,7 @@ def render(
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": home, "labels": RESTRICTED}}
         ]
     if not namespace if with_policies is None else with_policies:
-        files["policies"] = policies.manifests(
-            policies.accounts(),
-            home,
-            scope=namespace,
-            kinds=kinds,
-            taking_over=taking_over,
-            commands=commands,
-            keys=keys,
-            kueue=kueue,
-        )
+        files["policies"] = policies.manifests(policies.accounts(), home, scope=namespace, kinds=kinds, powers=powers)
     if with_history:
         files["history"] = history_rights(home)
     if with_audit:
@@ -228,11 +202,11 @@ def of_chart() -> str:
         {
             variant: {
                 "always": _by_service(namespace) | ({} if namespace else {"history": HISTORY_RULES}),
-                "takeOver": _by_service(namespace, taking_over=True),
-                "exec": _by_service(namespace, commands=True),
-                "ssh": _by_service(namespace, keys=True),
+                "takeOver": _by_service(namespace, _FEWEST._replace(taking_over=True)),
+                "exec": _by_service(namespace, _FEWEST._replace(commands=True)),
+                "ssh": _by_service(namespace, _FEWEST._replace(keys=True)),
             }
-            | ({} if namespace else {"kueue": _by_service(namespace, kueue=True)})
+            | ({} if namespace else {"kueue": _by_service(namespace, _FEWEST._replace(kueue=True))})
             for variant, namespace in (("cluster", ""), ("namespace", JOBS))
         }
         | {"setup": setup_rules(), "view": VIEW_RULES},
@@ -241,16 +215,15 @@ def of_chart() -> str:
     )
 
 
-def _by_service(
-    namespace: str, *, taking_over: bool = False, commands: bool = False, keys: bool = False, kueue: bool = False
-) -> dict[str, list[Document]]:
-    """The rules that are always needed, or those that one of the arguments adds."""
+_FEWEST = Powers(commands=False, keys=False)
+
+
+def _by_service(namespace: str, powers: Powers = _FEWEST) -> dict[str, list[Document]]:
+    """The rules that are always needed, or those that more powers add to them."""
     wanted: dict[str, list[Need]] = {}
     for service in SERVICE_ACCOUNTS:
-        usual = needs(service, namespace, commands=False, keys=False)
-        more = needs(service, namespace, taking_over=taking_over, commands=commands, keys=keys, kueue=kueue)
-        only = taking_over or commands or keys or kueue
-        wanted[service] = [need for need in more if need not in usual] if only else usual
+        least, all_ = needs(service, namespace, powers=_FEWEST), needs(service, namespace, powers=powers)
+        wanted[service] = least if powers == _FEWEST else [need for need in all_ if need not in least]
     everything = [need for found in wanted.values() for need in found]
     return {service: _together(found) for service, found in {**wanted, "all": everything}.items()}
 

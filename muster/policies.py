@@ -8,7 +8,7 @@ from shared.cluster.objects import Custom
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
 from shared.installation import admission, auditing, requesters
-from shared.installation.permissions import SERVICES_OF_A_CLUSTER
+from shared.installation.permissions import SERVICES_OF_A_CLUSTER, USUAL, Powers
 from shared.job.events.event import Author
 from shared.job.naming import AUDIT_POLICY
 
@@ -54,14 +54,11 @@ def manifests(
     *,
     scope: str = "",
     kinds: Iterable[Framework] = BUILT_IN,
-    taking_over: bool = False,
-    commands: bool = True,
-    keys: bool = True,
-    kueue: bool = False,
+    powers: Powers = USUAL,
 ) -> list[Document]:
     """The policy of an installation's accounts in the namespace `home`, each with its services, and its binding."""
     closed = admission.closed_namespaces(home, scope)
-    given = admission.settings(kinds, closed, taking_over=taking_over, commands=commands, keys=keys, kueue=kueue)
+    given = admission.settings(kinds, closed, powers)
     return bound(name(accounts, home), admission.spec(home, accounts, given))
 
 

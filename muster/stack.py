@@ -29,6 +29,7 @@ from shared.errors import Refused, Trouble
 from shared.eventlog.account import ADMIN, READER
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
+from shared.installation.permissions import Powers
 from shared.installation.plugins import kinds
 
 LOOK_SECONDS = 0.5
@@ -210,18 +211,16 @@ class Stack:
     async def _install(self) -> None:
         """Install the definitions, the roles and the policies; in an existing cluster the stack's end removes them."""
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": permissions.HOME}}
-        given: dict[str, Any] = {
-            "kinds": kinds(),
-            "taking_over": self._settings.get("MUSTER_TAKE_OVER") == "true",
-            "commands": self._settings.get("MUSTER_EXEC") != "false",
-            "keys": self._settings.get("MUSTER_SSH") != "false",
-            "kueue": self._settings.get("MUSTER_KUEUE") == "true",
-        }
-        roles = [manifest for name in SERVICES for manifest in permissions.manifests(name, self._namespace, **given)]
+        scope, powers = self._namespace, Powers.of(self._settings)
+        roles = [
+            manifest for name in SERVICES for manifest in permissions.manifests(name, scope, kinds(), powers=powers)
+        ]
         definitions = crds.manifests(kinds())
         # The embedded cluster serves none.
         if await self.kube.serves(policies.POLICIES):
-            roles += policies.manifests(policies.accounts(), permissions.HOME, scope=self._namespace, **given)
+            roles += policies.manifests(
+                policies.accounts(), permissions.HOME, scope=scope, kinds=kinds(), powers=powers
+            )
         for manifest in [*definitions, namespace, *roles]:
             await self._apply(manifest)
         for definition in definitions:

@@ -161,6 +161,7 @@ def rbac(
     if history and namespace:
         raise typer.BadParameter("the history service answers for the whole cluster; leave --namespace out")
     from muster.permissions import render
+    from shared.installation.permissions import Powers
     from shared.installation.plugins import installed
 
     for why in installed().left_out:
@@ -169,10 +170,7 @@ def rbac(
         namespace,
         installed().kinds,
         home=home,
-        taking_over=take_over,
-        commands=commands,
-        keys=keys,
-        kueue=kueue,
+        powers=Powers(take_over, commands, keys, kueue),
         with_policies=policies,
         with_requesters=requesters,
         with_history=history,

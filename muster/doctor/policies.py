@@ -9,6 +9,7 @@ from muster.doctor import servers
 from muster.doctor.findings import Finding, names, ok, unknown, warn
 from muster.doctor.rights import Account
 from shared.frameworks.framework import Framework
+from shared.installation.permissions import Powers
 
 CHECK = "policies.accounts"
 OLDEST = (1, 30)
@@ -77,10 +78,12 @@ def _differences(
         one.namespace,
         scope=one.scope,
         kinds=kinds,
-        taking_over=any(account.taking_over for account in accounts),
-        commands=all(account.commands for account in accounts),
-        keys=all(account.keys for account in accounts),
-        kueue=any(account.kueue for account in accounts),
+        powers=Powers(
+            any(account.powers.taking_over for account in accounts),
+            commands=all(account.powers.commands for account in accounts),
+            keys=all(account.powers.keys for account in accounts),
+            kueue=any(account.powers.kueue for account in accounts),
+        ),
     )
     wanted, there = _readable(made["spec"]), _readable(policy.get("spec") or {})
     differ = [part for part in (*wanted, *there) if wanted.get(part) != there.get(part)]

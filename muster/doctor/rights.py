@@ -8,20 +8,14 @@ import msgspec
 from muster.doctor.findings import Finding, fail, ok, unknown, warn
 from shared.cluster.examination import Right, granting
 from shared.frameworks.framework import Framework
-from shared.installation.permissions import necessary, needs
+from shared.installation.permissions import USUAL, Powers, necessary, needs
 from shared.job.events.event import Author
 
 SERVICES: tuple[Author, ...] = ("watcher", "scheduler", "scaler", "status")
 ALL = "all"
 """The component label of all four services in one process."""
 COMPONENT = "app.kubernetes.io/component"
-TAKE_OVER = "MUSTER_TAKE_OVER"
 NAMESPACE = "MUSTER_NAMESPACE"
-EXEC = "MUSTER_EXEC"
-SSH = "MUSTER_SSH"
-KUEUE = "MUSTER_KUEUE"
-
-TRUE = ("true", "1", "yes", "on", "t", "y")
 
 _ACCOUNT = "system:serviceaccount:"
 
@@ -36,13 +30,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     services: tuple[Author, ...]
     scope: str = ""
     """The namespace of its services' jobs; empty for the whole cluster."""
-    taking_over: bool = False
-    commands: bool = True
-    """False if its services run none in launchers."""
-    keys: bool = True
-    """False if its services make no Secrets with ssh keys."""
-    kueue: bool = False
-    """True if its jobs may wait in queues of Kueue."""
+    powers: Powers = USUAL
 
     @property
     def user(self) -> str:
@@ -95,7 +83,9 @@ def own(me: str, *, scope: str, taking_over: bool) -> Account | None:
     services = tuple(each for each in SERVICES if name == each or name.endswith(f"-{each}"))
     if not services and "muster" not in name:
         return None
-    return Account(namespace=namespace, name=name, services=services or SERVICES, scope=scope, taking_over=taking_over)
+    return Account(
+        namespace=namespace, name=name, services=services or SERVICES, scope=scope, powers=Powers(taking_over)
+    )
 
 
 def accounts(
@@ -116,16 +106,13 @@ def accounts(
                 name=name,
                 services=services,
                 scope=said.get(NAMESPACE, ""),
-                taking_over=said.get(TAKE_OVER, str(taking_over)).lower() in TRUE,
-                commands=said.get(EXEC, "true").lower() in TRUE,
-                keys=said.get(SSH, "true").lower() in TRUE,
-                kueue=said.get(KUEUE, "false").lower() in TRUE,
+                powers=Powers.of(said, taking_over=taking_over),
             )
     for account in listed:
         name = (account.get("metadata") or {}).get("name", "")
         services = services_of(account) or tuple(each for each in SERVICES if each == name)
         if services and name not in found:
-            found[name] = Account(namespace=home, name=name, services=services, scope=scope, taking_over=taking_over)
+            found[name] = Account(namespace=home, name=name, services=services, scope=scope, powers=Powers(taking_over))
     return [found[name] for name in sorted(found)]
 
 
@@ -148,15 +135,7 @@ def of_account(account: Account, kinds: Iterable[Framework]) -> list[Right]:
         dict.fromkeys(
             Right(need.verb, need.group, need.resource)
             for service in account.services
-            for need in needs(
-                service,
-                account.scope,
-                kinds,
-                taking_over=account.taking_over,
-                commands=account.commands,
-                keys=account.keys,
-                kueue=account.kueue,
-            )
+            for need in needs(service, account.scope, kinds, account.powers)
         )
     )
 
@@ -179,13 +158,13 @@ def findings(account: Account, kinds: Iterable[Framework], granted: Mapping[Righ
     vital = {
         Right(need.verb, need.group, need.resource)
         for service in account.services
-        for need in necessary(service, kinds, taking_over=account.taking_over, keys=account.keys, kueue=account.kueue)
+        for need in necessary(service, kinds, account.powers)
     }
     missing = [right for right, may in granted.items() if not may]
     if not missing:
         return [ok(check, f"{who}: has all {len(granted)} rights {where}")]
     found = []
-    remedy = granting(account.scope, taking_over=account.taking_over)
+    remedy = granting(account.scope, taking_over=account.powers.taking_over)
     if lacks := [right for right in missing if right in vital]:
         found.append(fail(check, f"{who}: may not {_told(lacks)} {where}", remedy))
     if lacks := [right for right in missing if right not in vital]:

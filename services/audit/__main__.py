@@ -58,7 +58,7 @@ async def serving(settings: Settings) -> AsyncIterator[int]:
             for match in matcher.claim(claim, time.monotonic()):
                 writer.add(match)
 
-    certificate = Certificate("MUSTER_AUDIT", settings.audit_cert, settings.audit_key)
+    certificate = Certificate("AUDIT", settings.audit_cert, settings.audit_key)
     try:
         async with Server(take, settings.audit_token_file, figures).serving(
             settings.audit_host, settings.audit_port, certificate

@@ -117,7 +117,7 @@ class Server:
             app,
             self._strangers,
             (host, port),
-            "MUSTER_AUDIT",
+            "AUDIT",
             read=certificate.read,
             tls=certificate.context,
         ) as found:

@@ -69,7 +69,7 @@ class FrontProxy:
     def __init__(self, cluster: KubeCluster, settings: Settings) -> None:
         """Raises `Refused` without a certificate."""
         self._cluster = cluster
-        self._certificate = Certificate("MUSTER_HISTORY", settings.history_cert, settings.history_key)
+        self._certificate = Certificate("HISTORY", settings.history_cert, settings.history_key)
         self.trust = Trust("")
 
     async def read(self) -> object:

@@ -157,7 +157,7 @@ class Server:
         """Serve while the context lasts, as `listening` does."""
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self.handle)
-        async with listening(app, self._strangers, (host, port), "MUSTER_HISTORY", read=read, tls=tls) as found:
+        async with listening(app, self._strangers, (host, port), "HISTORY", read=read, tls=tls) as found:
             try:
                 yield found
             finally:

@@ -18,7 +18,7 @@ from shared.frameworks.framework import Framework
 from shared.frameworks.queueing import WORKLOADS
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
-from shared.installation.permissions import REQUESTS, Jobs
+from shared.installation.permissions import REQUESTS, Jobs, Powers
 from shared.job.events.event import Author
 from shared.job.naming import ATTEMPT, HOSTS_LINKING, HOSTS_VERSION, JOB_UID
 from shared.job.spec import LAUNCHER
@@ -182,26 +182,19 @@ def closed_namespaces(home: str, scope: str) -> list[str]:
     return [*SYSTEM_NAMESPACES, *([home] if home != scope else [])]
 
 
-def settings(
-    kinds: Iterable[Framework],
-    closed: Collection[str],
-    *,
-    taking_over: bool,
-    commands: bool,
-    keys: bool,
-    kueue: bool,
-) -> list[Document]:
+def settings(kinds: Iterable[Framework], closed: Collection[str], powers: Powers) -> list[Document]:
     """The variables that differ between installations; the others read them."""
     kinds = [*kinds]
-    return [
-        _variable("closed", _json([*closed])),
-        _variable("kinds", _json(labels_of_pods(kinds))),
-        _variable("jobs", _json(plurals(kinds))),
-        _variable("take_over", _json(taking_over)),
-        _variable("exec", _json(commands)),
-        _variable("ssh", _json(keys)),
-        _variable("kueue", _json(kueue)),
-    ]
+    given = {
+        "closed": [*closed],
+        "kinds": labels_of_pods(kinds),
+        "jobs": plurals(kinds),
+        "take_over": powers.taking_over,
+        "exec": powers.commands,
+        "ssh": powers.keys,
+        "kueue": powers.kueue,
+    }
+    return [_variable(name, _json(value)) for name, value in given.items()]
 
 
 def _json(value: Any) -> str:

@@ -4,9 +4,9 @@
 once, for every kind of job.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from shared.cluster import Resource
 from shared.cluster.examination import Right
@@ -58,6 +58,36 @@ class Jobs(Enum):
                 return [runtime.resource for runtime in found if runtime.of_cluster is of_cluster]
             case Jobs.COPIES:
                 return [CONFIGMAPS] if any(kind.runtimes for kind in kinds) else []
+
+
+class Powers(NamedTuple):
+    """What the settings of an installation add to its services' rights, or take away."""
+
+    taking_over: bool = False
+    """It takes over another operator's jobs (`MUSTER_TAKE_OVER`)."""
+    commands: bool = True
+    """It runs commands in launchers (`MUSTER_EXEC`)."""
+    keys: bool = True
+    """It makes Secrets with ssh keys (`MUSTER_SSH`)."""
+    kueue: bool = False
+    """Its jobs may wait in queues of Kueue, for which it writes Workloads (`MUSTER_KUEUE`)."""
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str], *, taking_over: bool = False) -> Self:
+        """Those of a service with this environment; `taking_over` if that says nothing about it."""
+
+        def says(name: str, default: bool) -> bool:
+            return environment.get(name, str(default)).lower() in ("true", "1", "yes", "on", "t", "y")
+
+        return cls(
+            says("MUSTER_TAKE_OVER", taking_over),
+            commands=says("MUSTER_EXEC", True),
+            keys=says("MUSTER_SSH", True),
+            kueue=says("MUSTER_KUEUE", False),
+        )
+
+
+USUAL = Powers()
 
 
 class Need(NamedTuple):
@@ -214,32 +244,17 @@ def needs(
     service: Author,
     namespace: str = "",
     kinds: Iterable[Framework] = BUILT_IN,
-    *,
-    taking_over: bool = False,
-    commands: bool = True,
-    keys: bool = True,
-    kueue: bool = False,
+    powers: Powers = USUAL,
 ) -> list[Need]:
-    """Every right of a service; without a `namespace` those of an installation for the whole cluster.
-
-    Without `commands` it runs none in launchers (`MUSTER_EXEC=false`), without `keys` it makes no Secrets with ssh keys
-    (`MUSTER_SSH=false`); with `kueue` it writes Workloads (`MUSTER_KUEUE=true`).
-    """
-    found = [known for known in _of(service, taking_over, keys, kueue) if not (namespace and known.everywhere)]
-    found, kinds = [known for known in found if commands or known.subresource != "exec"], [*kinds]
+    """Every right of a service; without a `namespace` those of an installation for the whole cluster."""
+    found = [known for known in _of(service, powers) if not (namespace and known.everywhere)]
+    found, kinds = [known for known in found if powers.commands or known.subresource != "exec"], [*kinds]
     return [need for known in found for need in known.needs(kinds)]
 
 
-def necessary(
-    service: Author,
-    kinds: Iterable[Framework] = BUILT_IN,
-    *,
-    taking_over: bool = False,
-    keys: bool = True,
-    kueue: bool = False,
-) -> list[Need]:
+def necessary(service: Author, kinds: Iterable[Framework] = BUILT_IN, powers: Powers = USUAL) -> list[Need]:
     """The rights without which a service cannot begin if these `kinds` of job are served."""
-    known, kinds = _of(service, taking_over, keys, kueue), [*kinds]
+    known, kinds = _of(service, powers), [*kinds]
     return [need for each in known if not (each.everywhere or each.helpful) for need in each.needs(kinds)]
 
 
@@ -258,6 +273,12 @@ def set_up(kinds: Iterable[Framework] = BUILT_IN) -> list[Right]:
     ]
 
 
-def _of(service: Author, taking_over: bool, keys: bool, kueue: bool) -> list[Permission]:
-    own = [known for known in PERMISSIONS if known.service == service and (taking_over or not known.taking_over)]
-    return [known for known in own if (keys or SECRETS not in known.resources) and (kueue or not known.kueue)]
+def _of(service: Author, powers: Powers) -> list[Permission]:
+    return [
+        known
+        for known in PERMISSIONS
+        if known.service == service
+        if powers.taking_over or not known.taking_over
+        if powers.keys or SECRETS not in known.resources
+        if powers.kueue or not known.kueue
+    ]

@@ -27,7 +27,7 @@ from shared.eventlog.inspection import look, reserved
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.setup import must_fit
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.installation.permissions import necessary
+from shared.installation.permissions import Powers, necessary
 from shared.installation.plugins import chosen, in_served_versions, kinds, log_frameworks
 from shared.installation.scope import ExclusiveLeases, Scope, lease_key
 from shared.job.events.event import Author
@@ -136,9 +136,11 @@ class Found(NamedTuple):
         settings = self.dependencies.settings
         wanted = {kind.resource: kind.requests for kind in self.dependencies.kinds}
 
+        powers = Powers(settings.take_over, keys=settings.ssh, kueue=settings.kueue)
+
         def rights(served: Sequence[Resource[Any]]) -> list[Right]:
             there = [kind for kind in self.dependencies.kinds if kind.resource in served]
-            found = necessary(author, there, taking_over=settings.take_over, keys=settings.ssh, kueue=settings.kueue)
+            found = necessary(author, there, powers)
             return [Right(need.verb, need.group, need.resource) for need in found]
 
         served = await examine(self.cluster, wanted, rights, settings.namespace, taking_over=settings.take_over)

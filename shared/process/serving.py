@@ -134,9 +134,9 @@ class Certificate:
     """The server's certificate and its key, in files that are replaced when it is renewed."""
 
     def __init__(self, setting: str, certificate: Path | None, key: Path | None) -> None:
-        """`setting` begins the names of the variables.  Raises `Refused` without a certificate."""
+        """`setting` is in the names of the variables.  Raises `Refused` without a certificate."""
         if certificate is None:
-            words = f"name the certificate in {setting}_CERT and its key in {setting}_KEY"
+            words = f"name the certificate in MUSTER_{setting}_CERT and its key in MUSTER_{setting}_KEY"
             raise Refused(words, reason="NoCertificate")
         self._certificate, self._key = certificate, key
 
@@ -155,7 +155,7 @@ class Certificate:
 
 
 class Listening:
-    """An open port for HTTPS; `setting` begins the names of the variables about it, such as `MUSTER_AUDIT`."""
+    """An open port for HTTPS; `setting` is in the names of the variables about it, such as `AUDIT`."""
 
     def __init__(
         self, runner: web.AppRunner, host: str, port: int, setting: str, tls: Callable[[], ssl.SSLContext]
@@ -179,8 +179,8 @@ class Listening:
         try:
             tls = self._tls()
         except OSError as error:
-            words = f"the certificates of {self._setting}_CERT and {self._setting}_KEY cannot be used: {error}"
-            raise Refused(words, reason="NoCertificate") from error
+            files = " and ".join(f"MUSTER_{self._setting}_{what}" for what in ("CERT", "KEY"))
+            raise Refused(f"the certificates of {files} cannot be used: {error}", reason="NoCertificate") from error
         if self._site is not None:
             before, self._site = self._site, None
             await before.stop()
@@ -188,7 +188,7 @@ class Listening:
         try:
             await site.start()
         except OSError as error:
-            words = f"answer on {self._host}:{self.port}: {error.strerror}; set {self._setting}_PORT"
+            words = f"answer on {self._host}:{self.port}: {error.strerror}; set MUSTER_{self._setting}_PORT"
             raise Refused(words, reason="NoPort") from error
         self._site = site
         self.port = int(self._runner.addresses[0][1])

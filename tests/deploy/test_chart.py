@@ -17,6 +17,7 @@ from muster.permissions import HISTORY_ROLE, VIEW, history_rights
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.queueing import GROUP
 from shared.installation import auditing
+from shared.installation.permissions import Powers
 from tests.deploy.charts import FOLDER, SETS, golden, linted, rendered, require_helm, rewriting
 from tests.deploy.rendering import BASE, CHART, HISTORY, Document, NotRendered, base, documents, history, render
 
@@ -124,7 +125,7 @@ def test_an_issuer_makes_the_certificate_of_the_history_service() -> None:
 
 def test_without_commands_no_account_may_run_any() -> None:
     [role] = of_kind("ClusterRole", "everything", "training-scaler")
-    assert rights(role["rules"]) == rights(permissions.rules("scaler", commands=False))
+    assert rights(role["rules"]) == rights(permissions.rules("scaler", powers=Powers(commands=False)))
     assert not [right for right in rights(role["rules"]) if right[1] == "pods/exec"]
     [policy] = of_kind(policies.POLICY, "everything", "training.muster.muster.dev")
     assert {"name": "exec", "expression": "false"} in policy["spec"]["variables"]
@@ -132,7 +133,9 @@ def test_without_commands_no_account_may_run_any() -> None:
 
 def test_without_ssh_no_account_may_write_a_secret() -> None:
     [role] = of_kind("ClusterRole", "everything", "training-scheduler")
-    assert rights(role["rules"]) == rights(permissions.rules("scheduler", taking_over=True, keys=False, kueue=True))
+    assert rights(role["rules"]) == rights(
+        permissions.rules("scheduler", powers=Powers(taking_over=True, keys=False, kueue=True))
+    )
     assert not [right for right in rights(role["rules"]) if right[1] == "secrets"]
     [policy] = of_kind(policies.POLICY, "everything", "training.muster.muster.dev")
     assert {"name": "ssh", "expression": "false"} in policy["spec"]["variables"]
@@ -247,7 +250,7 @@ def test_taking_over_adds_the_rights_for_it() -> None:
     wanted = {
         right
         for service in permissions.SERVICE_ACCOUNTS
-        for right in rights(permissions.rules(service, "team-a", taking_over=True))
+        for right in rights(permissions.rules(service, "team-a", powers=Powers(taking_over=True)))
     }
     assert rights(role["rules"]) == wanted
 

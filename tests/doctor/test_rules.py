@@ -20,6 +20,7 @@ from shared.eventlog.streams import Mirror, Replica, StreamCluster, StreamInfo, 
 from shared.eventlog.tls import Life
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.training_job import TRAININGJOB
+from shared.installation.permissions import Powers
 from shared.job.events.watcher import JobGone
 from shared.job.fold import History
 from shared.process.health import Health
@@ -303,7 +304,7 @@ def an_account(component: str, name: str = "m", **environment: str) -> list[righ
 
 def test_whose_the_accounts_are():
     (one,) = an_account("all", MUSTER_NAMESPACE="team-a", MUSTER_TAKE_OVER="true")
-    assert (one.services, one.scope, one.taking_over) == (SERVICES, "team-a", True)
+    assert (one.services, one.scope, one.powers.taking_over) == (SERVICES, "team-a", True)
     (other,) = an_account("scaler", MUSTER_EXEC="false")
     assert not [right for right in rights.of_account(other, BUILT_IN) if right.resource == "pods/exec"]
     (third,) = an_account("scheduler", MUSTER_SSH="false")
@@ -331,12 +332,12 @@ def test_accounts_among_tenants_are_told(namespace: str, pods: list[str], words:
 
 def policies_for(account: rights.Account, *, taking_over: bool = False) -> list[Any]:
     accounts = made_policies.together(account.name, account.services)
-    return made_policies.manifests(accounts, account.namespace, taking_over=taking_over)
+    return made_policies.manifests(accounts, account.namespace, powers=Powers(taking_over))
 
 
 def policies_of(account: rights.Account, **changed: Any) -> list[Finding]:
     """The findings about an account whose policy differs in some fields from the one that this release makes."""
-    policy, binding = copy.deepcopy(policies_for(account, taking_over=account.taking_over))
+    policy, binding = copy.deepcopy(policies_for(account, taking_over=account.powers.taking_over))
     for variable in policy["spec"]["variables"]:
         variable["expression"] = changed.pop(variable["name"], variable["expression"])
     policy["spec"] |= {name: value for name, value in changed.items() if name != "actions"}

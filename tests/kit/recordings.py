@@ -14,7 +14,7 @@ from devcluster.controlplane import ControlPlane
 from muster import permissions
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
-from shared.installation.permissions import Need, needs
+from shared.installation.permissions import Need, Powers, needs
 from tests.security.rights import Comparison, calls, compare, of_kinds, used
 
 NOTHING = Comparison(refused=(), elsewhere=(), missing=frozenset(), in_vain=frozenset())
@@ -58,8 +58,8 @@ def _compared(recording: Path, spared: Collection[Framework], *, whole: bool) ->
     wanted = [need for name in accounts for need in needs(name, kinds=compared)]
     # These are in no role by default.
     more: list[Need] = []
-    for added in ({"taking_over": True}, {"kueue": True}):
-        also = [need for name in accounts for need in needs(name, kinds=compared, **added) if need not in wanted]
+    for added in (Powers(taking_over=True), Powers(kueue=True)):
+        also = [need for name in accounts for need in needs(name, kinds=compared, powers=added) if need not in wanted]
         more += also if any(call.need in also for call in made) else []
     found = compare(made, [*wanted, *more])
     return found if whole else msgspec.structs.replace(found, in_vain=found.in_vain.intersection(more))

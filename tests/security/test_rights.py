@@ -12,7 +12,7 @@ from muster import permissions
 from muster.crds import manifests
 from shared.cluster.kinds import DEFINITIONS, NODES
 from shared.frameworks.trainer_schemas import CLUSTER_RUNTIMES
-from shared.installation.permissions import PERMISSIONS, Need, necessary, needs
+from shared.installation.permissions import PERMISSIONS, Need, Powers, necessary, needs
 from shared.job.events.event import Author
 from shared.job.steps import Effect
 from tests.docs import permissions_page
@@ -262,9 +262,9 @@ def test_without_keys_no_right_on_secrets_is_needed_or_given(service: Author):
     less = (
         {Need("scheduler", verb, "", "secrets") for verb in ("create", "delete")} if service == "scheduler" else set()
     )
-    assert {*needs(service)} - {*needs(service, keys=False)} == less
-    assert {*necessary(service)} - {*necessary(service, keys=False)} == less
-    assert "secrets" not in "".join(permissions.render(keys=False, with_policies=False).values())
+    assert {*needs(service)} - {*needs(service, powers=Powers(keys=False))} == less
+    assert {*necessary(service)} - {*necessary(service, powers=Powers(keys=False))} == less
+    assert "secrets" not in "".join(permissions.render(powers=Powers(keys=False), with_policies=False).values())
 
 
 class TestTakingOver:
@@ -275,11 +275,11 @@ class TestTakingOver:
     @pytest.mark.parametrize("service", permissions.SERVICE_ACCOUNTS)
     def test_it_is_asked_for_and_granted_together(self, service: Author):
         more = self.MORE if service == "scheduler" else set()
-        assert {*needs(service, taking_over=True)} - {*needs(service)} == more
-        assert {*necessary(service, taking_over=True)} - {*necessary(service)} == more
+        assert {*needs(service, powers=Powers(taking_over=True))} - {*needs(service)} == more
+        assert {*necessary(service, powers=Powers(taking_over=True))} - {*necessary(service)} == more
 
     def test_the_folders_do_not_grant_it(self):
         assert not self.MORE & {*granted(documents("cluster"))}
-        texts = permissions.render(taking_over=True)
+        texts = permissions.render(powers=Powers(taking_over=True))
         printed = [document for text in texts.values() for document in yaml.safe_load_all(text)]
         assert {*granted(printed)} >= self.MORE

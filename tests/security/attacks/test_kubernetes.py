@@ -18,6 +18,7 @@ from shared.cluster.kube import KubeCluster
 from shared.frameworks.framework import metadata, owner_reference, slot_labels
 from shared.frameworks.scale_requests import SCALEINS
 from shared.frameworks.training_job import TRAININGJOB, TRAININGJOBS
+from shared.installation.permissions import Powers
 from shared.job.naming import HOSTS_VERSION, JOB_UID, JobKey, Slot, Uid
 from tests.kit.clusters import define
 from tests.kit.nats import until
@@ -440,8 +441,8 @@ async def test_who_takes_over_changes_labels_of_a_jobs_objects_and_nothing_else(
     path = await world.made("services", service)
     claim = {"metadata": {"labels": {JOB_UID: world.job.uid}}}
     assert (await world.ask("scheduler", "PATCH", path, claim)).code == 403
-    _, role, _ = permissions.manifests("scheduler", taking_over=True)
-    policy, _ = policies.manifests(policies.accounts(), HOME, taking_over=True)
+    _, role, _ = permissions.manifests("scheduler", powers=Powers(taking_over=True))
+    policy, _ = policies.manifests(policies.accounts(), HOME, powers=Powers(taking_over=True))
     for manifest in (role, policy):
         part = "rules" if manifest is role else "spec"
         await world.admin.patch(APPLIED[manifest["kind"]], "", manifest["metadata"]["name"], {part: manifest[part]})
