@@ -26,8 +26,7 @@ from shared.history_api import GROUP, KIND, PLURAL, VERSION, Question, path_of, 
 from shared.job.fold import Histories
 from shared.process.settings import Settings
 from shared.telling.reading import PATIENCE_SECONDS, event_of, everything, found_subjects
-from shared.telling.report import Report, reported
-from shared.telling.report import told as told_report
+from shared.telling.report import Report, report_lines, reported
 from shared.telling.targets import Asked, find, known_kinds
 from shared.telling.why import answered
 
@@ -70,7 +69,7 @@ async def open_cluster(settings: Settings) -> AsyncIterator[KubeCluster]:
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def failure_in_one_line() -> Iterator[None]:
     """`Trouble` becomes one line, and exit code 1, or 3 after a wait that was too long."""
     try:
         yield
@@ -80,9 +79,9 @@ def told() -> Iterator[None]:
 
 
 def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a command's coroutine; `Trouble` is `told`, and Ctrl-C is exit code 130."""
+    """Run a command's coroutine; `Trouble` is one line, and Ctrl-C is exit code 130."""
     try:
-        with told():
+        with failure_in_one_line():
             return uvloop.run(work())
     except (KeyboardInterrupt, asyncio.CancelledError) as stop:
         raise SystemExit(130) from stop
@@ -195,7 +194,7 @@ async def report(
         return
     async with open_log(settings) as log:
         found = await report_by_log(log, asked, namespace, known_kinds(), uid=uid)
-    for line in told_report(found, as_json=as_json):
+    for line in report_lines(found, as_json=as_json):
         say(line, exact=as_json)
 
 

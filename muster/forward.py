@@ -56,7 +56,7 @@ MOST_WORDS = 512
 INTERRUPTED = 130
 
 
-class Wish(msgspec.Struct, frozen=True):
+class Options(msgspec.Struct, frozen=True):
     """The options of the command."""
 
     to: str
@@ -80,25 +80,27 @@ class Wish(msgspec.Struct, frozen=True):
         return self.name or f"forward-{digest[:12]}"
 
 
-async def forward(settings: Settings, wish: Wish) -> None:
+async def forward(settings: Settings, options: Options) -> None:
     """Send events until Ctrl-C or SIGTERM; what the receiver took by then is acknowledged.
 
     Raises `Refused` if the receiver does not take an event and there is no file for dead letters.
     """
-    secret = _secret(wish.secret)
+    secret = _secret(options.secret)
     login = settings.nats_login
     login["user"] = login.get("user") or SUBSCRIBER
     durable = await Durable.connect(
-        settings.nats_url, name=wish.called, subjects=wish.subjects, everything=wish.everything, **login
+        settings.nats_url, name=options.called, subjects=options.subjects, everything=options.everything, **login
     )
     try:
-        timeout = aiohttp.ClientTimeout(total=wish.timeout)
+        timeout = aiohttp.ClientTimeout(total=options.timeout)
         async with aiohttp.ClientSession(timeout=timeout, headers=HEADERS) as session, _stopping() as stop:
             where = (
-                f"from the {'first' if wish.everything else 'next'} event on" if durable.begins else "from where it was"
+                f"from the {'first' if options.everything else 'next'} event on"
+                if durable.begins
+                else "from where it was"
             )
-            warn(f"muster: sends events to {place(wish.to)} as {durable.name}, {where}; Ctrl-C ends it")
-            await Forwarder(wish, durable, session, secret, stop).run()
+            warn(f"muster: sends events to {place(options.to)} as {durable.name}, {where}; Ctrl-C ends it")
+            await Forwarder(options, durable, session, secret, stop).run()
     finally:
         await durable.close()
     if stop.interrupted:
@@ -116,14 +118,14 @@ class Forwarder:
     """Takes events, sends them in order, acknowledges them."""
 
     def __init__(
-        self, wish: Wish, durable: Durable, session: aiohttp.ClientSession, secret: bytes | None, stop: Stop
+        self, options: Options, durable: Durable, session: aiohttp.ClientSession, secret: bytes | None, stop: Stop
     ) -> None:
-        self._wish = wish
+        self._options = options
         self._durable = durable
         self._session = session
         self._secret = secret
         self._stop = stop
-        self._url = URL(wish.to)
+        self._url = URL(options.to)
         self._sent = 0
         self._lost = 0
         """The most events that are lost to the receiver."""
@@ -155,17 +157,17 @@ class Forwarder:
         )
         told = request_of_loss(
             lost,
-            self._wish.form,
-            batch=self._wish.batch > 1,
+            self._options.form,
+            batch=self._options.batch > 1,
             position=self._durable.name,
             time=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
         )
         if refusal := await self._refusal(told, events):
-            warn(f"muster: {place(self._wish.to)} does not take that events are lost: {refusal}")
+            warn(f"muster: {place(self._options.to)} does not take that events are lost: {refusal}")
 
     async def _fetched(self) -> list[Delivered]:
         """The next events; none if nothing came, or if the end came first."""
-        fetching = asyncio.ensure_future(self._durable.fetch(self._wish.batch))
+        fetching = asyncio.ensure_future(self._durable.fetch(self._options.batch))
         stopping = asyncio.ensure_future(self._stop.wait())
         try:
             await asyncio.wait((fetching, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -177,7 +179,7 @@ class Forwarder:
 
     async def _deal_with(self, events: Sequence[Delivered]) -> None:
         """Send some events until they are taken, or are dead letters; at the end of the process they are given back."""
-        sent = request_of(events, self._wish.form, batch=self._wish.batch > 1)
+        sent = request_of(events, self._options.form, batch=self._options.batch > 1)
         refusal = await self._refusal(sent, events)
         if refusal is None:
             await self._durable.give_back(events)
@@ -213,12 +215,12 @@ class Forwarder:
             answered, words, wait = await self._tried(sent)
             if answered == "delivered":
                 if self._trouble:
-                    warn(f"muster: {place(self._wish.to)} takes events")
+                    warn(f"muster: {place(self._options.to)} takes events")
                     self._trouble = ""
                 return ""
-            if answered == "refused" and (refusals := refusals + 1) >= self._wish.tries:
+            if answered == "refused" and (refusals := refusals + 1) >= self._options.tries:
                 return words
-            self._tell_trouble(f"{place(self._wish.to)} does not take events now: {words}; trying again")
+            self._tell_trouble(f"{place(self._options.to)} does not take events now: {words}; trying again")
             await self._pause(events, pauses.next(wait))
         return None
 
@@ -236,7 +238,7 @@ class Forwarder:
                 wait = wait_of(answer.headers.get("Retry-After", ""), now)
                 return verdict(answer.status), f"{answer.status} {said}".rstrip(), wait
         except TimeoutError:
-            return "again", f"no answer within {self._wish.timeout:g} s", 0.0
+            return "again", f"no answer within {self._options.timeout:g} s", 0.0
         except (aiohttp.ClientError, OSError, UnicodeError) as error:
             return "again", text.in_one_line(_without_address(error)), 0.0
 
@@ -250,8 +252,8 @@ class Forwarder:
 
     async def _bury(self, event: Delivered, refusal: str) -> None:
         """Write a dead letter, to the disk."""
-        where, number = place(self._wish.to), event.stored.sequence
-        if self._wish.dead_letters is None:
+        where, number = place(self._options.to), event.stored.sequence
+        if self._options.dead_letters is None:
             await self._durable.give_back([event])
             raise Refused(
                 f"{where} does not take the event {number}: {refusal}; correct the receiver, or name a file in "
@@ -261,10 +263,10 @@ class Forwarder:
         letter = {"at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", "to": where, "why": refusal}
         words = msgspec.json.encode(letter | {"event": structured(event)}) + b"\n"
         try:
-            await asyncio.to_thread(_append, self._wish.dead_letters, words)
+            await asyncio.to_thread(_append, self._options.dead_letters, words)
         except OSError as error:
             await self._durable.give_back([event])
-            words_of_it = f"{self._wish.dead_letters} cannot be written: {error.strerror}; name another file"
+            words_of_it = f"{self._options.dead_letters} cannot be written: {error.strerror}; name another file"
             raise Refused(words_of_it, reason="Invalid") from error
         warn(f"muster: {where} does not take the event {number}: {refusal}; it is a dead letter now")
 

@@ -47,7 +47,7 @@ GONE = 410
 """The code of a watch that cannot go on from its sequence; who watches lists anew."""
 
 
-class Wish(msgspec.Struct, frozen=True):
+class Options(msgspec.Struct, frozen=True):
     """The options of the command."""
 
     namespace: str
@@ -86,13 +86,13 @@ def age(since: str, now: datetime) -> str:
 class Table:
     """Rows below a heading.  A watch keeps the widths of its first rows."""
 
-    def __init__(self, wish: Wish, shown: Sequence[Shown]) -> None:
-        self._where = f" in namespace {wish.namespace}" if wish.namespace else ""
+    def __init__(self, options: Options, shown: Sequence[Shown]) -> None:
+        self._where = f" in namespace {options.namespace}" if options.namespace else ""
         # kubectl shows the namespace where it shows several.
-        where = () if wish.namespace else ("NAMESPACE",)
-        self._columns = (*where, *(WIDE_COLUMNS if wish.output is Output.wide else COLUMNS))
-        self._room = wish.width if wish.output is not Output.wide else 0
-        self._colours = wish.colours
+        where = () if options.namespace else ("NAMESPACE",)
+        self._columns = (*where, *(WIDE_COLUMNS if options.output is Output.wide else COLUMNS))
+        self._room = options.width if options.output is not Output.wide else 0
+        self._colours = options.colours
         rows = [self._columns, *(self._cells(one) for one in shown)]
         self._widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
 
@@ -133,14 +133,14 @@ class Table:
 class Documents:
     """JSON or YAML: one document for a job or the list of all; with a watch, one for each job and each change."""
 
-    def __init__(self, wish: Wish) -> None:
-        self._wish = wish
+    def __init__(self, options: Options) -> None:
+        self._options = options
 
     def all(self, shown: Sequence[Shown]) -> Iterable[str]:
-        if self._wish.watch:
+        if self._options.watch:
             return map(self.one, shown)
-        plain = msgspec.to_builtins([*shown] if self._wish.asked is None else shown[0])
-        if self._wish.output is Output.yaml:
+        plain = msgspec.to_builtins([*shown] if self._options.asked is None else shown[0])
+        if self._options.output is Output.yaml:
             return [_yaml(plain)]
         return [msgspec.json.format(msgspec.json.encode(plain)).decode()]
 
@@ -148,65 +148,65 @@ class Documents:
         return one
 
     def one(self, shown: Shown) -> str:
-        if self._wish.output is Output.yaml:
+        if self._options.output is Output.yaml:
             return f"---\n{_yaml(msgspec.to_builtins(shown))}"
         return msgspec.json.encode(shown).decode()
 
 
-def renderer_of(wish: Wish, shown: Sequence[Shown]) -> "Table | Documents":
-    return Table(wish, shown) if wish.output in (Output.table, Output.wide) else Documents(wish)
+def renderer_of(options: Options, shown: Sequence[Shown]) -> "Table | Documents":
+    return Table(options, shown) if options.output in (Output.table, Output.wide) else Documents(options)
 
 
 def _yaml(plain: Any) -> str:
     return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).rstrip()
 
 
-async def get(settings: Settings, wish: Wish, *, nats: bool = False, selector: str = "") -> None:
+async def get(settings: Settings, options: Options, *, nats: bool = False, selector: str = "") -> None:
     """Print jobs, and with a watch each change; with a selector those whose resources have these labels now."""
     async with AsyncExitStack() as stack:
         if selector:
             cluster = await stack.enter_async_context(open_cluster(settings))
-            chosen = await every(cluster, known_kinds(), wish.namespace, selector)
-            wish = msgspec.structs.replace(wish, uids=frozenset(job.metadata.uid for _, job in chosen))
+            chosen = await every(cluster, known_kinds(), options.namespace, selector)
+            options = msgspec.structs.replace(options, uids=frozenset(job.metadata.uid for _, job in chosen))
         if by_cluster(settings, nats=nats):
-            told = texts_by_cluster(await stack.enter_async_context(open_cluster(settings)), wish)
+            told = texts_by_cluster(await stack.enter_async_context(open_cluster(settings)), options)
         else:
-            told = texts(await stack.enter_async_context(open_log(settings)), wish, known_kinds())
+            told = texts(await stack.enter_async_context(open_log(settings)), options, known_kinds())
         async for text in await stack.enter_async_context(aclosing(told)):
-            say(text, exact=wish.output is Output.json, coloured=wish.colours)
+            say(text, exact=options.output is Output.json, coloured=options.colours)
 
 
-async def texts_by_cluster(cluster: KubeCluster, wish: Wish) -> AsyncGenerator[str, None]:
+async def texts_by_cluster(cluster: KubeCluster, options: Options) -> AsyncGenerator[str, None]:
     """The pieces of the output as `texts` gives them, from `history.muster.dev`."""
-    found = await _found(cluster, wish)
-    shown = [one for one in found.shown if _chosen(one, wish) and (wish.asked or wish.gone or not one.gone)]
-    renderer = renderer_of(wish, shown)
+    found = await _found(cluster, options)
+    shown = [one for one in found.shown if _chosen(one, options) and (options.asked or options.gone or not one.gone)]
+    renderer = renderer_of(options, shown)
     for text in renderer.all(shown):
         yield text
     before = {one.uid: renderer.state(one) for one in shown}
-    if not wish.watch:
+    if not options.watch:
         return
 
     async def later() -> AsyncGenerator[Shown, None]:
         nonlocal found
-        async with aclosing(_changes(cluster, wish, found)) as changes:
+        async with aclosing(_changes(cluster, options, found)) as changes:
             async for one in changes:
                 yield one
-        found = await _found(cluster, wish)
+        found = await _found(cluster, options)
         for one in found.shown:
             yield one
 
     async with aclosing(patiently(later)) as changes:
         async for one in changes:
-            state, seen = renderer.state(one), one.uid in before or wish.gone or not one.gone
-            if before.get(one.uid) != state and _chosen(one, wish) and seen:
+            state, seen = renderer.state(one), one.uid in before or options.gone or not one.gone
+            if before.get(one.uid) != state and _chosen(one, options) and seen:
                 before[one.uid] = state
                 yield renderer.one(one)
 
 
-async def _changes(cluster: KubeCluster, wish: Wish, found: "_Found") -> "AsyncGenerator[Shown, None]":
+async def _changes(cluster: KubeCluster, options: Options, found: "_Found") -> "AsyncGenerator[Shown, None]":
     """Each change after a list, to the end of the stream."""
-    question = Question(wish.namespace, only=found.name, after=found.version, watch=True, bookmarks=True)
+    question = Question(options.namespace, only=found.name, after=found.version, watch=True, bookmarks=True)
     async with aclosing(streamed(cluster, question)) as lines:
         async for line in lines:
             change = msgspec.json.decode(line, type=_Change)
@@ -220,31 +220,31 @@ async def _changes(cluster: KubeCluster, wish: Wish, found: "_Found") -> "AsyncG
                     raise Transient(said.message)
 
 
-async def _found(cluster: KubeCluster, wish: Wish) -> "_Found":
+async def _found(cluster: KubeCluster, options: Options) -> "_Found":
     """The jobs to show, from `history.muster.dev`, those that are gone as well."""
-    if wish.asked:
-        item = msgspec.json.decode(await ask(cluster, Question(wish.namespace, wish.asked.word)), type=_Item)
+    if options.asked:
+        item = msgspec.json.decode(await ask(cluster, Question(options.namespace, options.asked.word)), type=_Item)
         return _Found([item.job], item.job.sequence, item.metadata.name)
-    items = msgspec.json.decode(await ask(cluster, Question(wish.namespace, every=True)), type=_Items)
+    items = msgspec.json.decode(await ask(cluster, Question(options.namespace, every=True)), type=_Items)
     return _Found([item.job for item in items.items], int(items.metadata.resource_version), "")
 
 
-async def texts(log: EventLog, wish: Wish, kinds: Kinds) -> AsyncGenerator[str, None]:
+async def texts(log: EventLog, options: Options, kinds: Kinds) -> AsyncGenerator[str, None]:
     """The pieces of the output; with a watch there is no end.
 
     Raises `Refused` if the log does not have the job.
     """
-    histories, shown = await shown_by_log(log, wish, kinds)
-    renderer = renderer_of(wish, shown)
+    histories, shown = await shown_by_log(log, options, kinds)
+    renderer = renderer_of(options, shown)
     for text in renderer.all(shown):
         yield text
-    if not wish.watch:
+    if not options.watch:
         return
     before = {one.uid: renderer.state(one) for one in shown}
     subjects = (
-        history_filters(JobKey(wish.namespace, wish.asked.name, Uid(shown[0].uid)))
-        if wish.asked
-        else namespace_filters(wish.namespace)
+        history_filters(JobKey(options.namespace, options.asked.name, Uid(shown[0].uid)))
+        if options.asked
+        else namespace_filters(options.namespace)
     )
     async with aclosing(log.read(after=histories.position, subjects=subjects)) as batches:
         async for batch in batches:
@@ -252,22 +252,26 @@ async def texts(log: EventLog, wish: Wish, kinds: Kinds) -> AsyncGenerator[str, 
             for history in changed.values():
                 one = Shown.of(history, kinds)
                 state = renderer.state(one)
-                if one.uid != NO_UID and before.get(one.uid) != state and _chosen(one, wish):
+                if one.uid != NO_UID and before.get(one.uid) != state and _chosen(one, options):
                     before[one.uid] = state
                     yield renderer.one(one)
 
 
-async def shown_by_log(log: EventLog, wish: Wish, kinds: Kinds) -> "tuple[Histories, list[Shown]]":
+async def shown_by_log(log: EventLog, options: Options, kinds: Kinds) -> "tuple[Histories, list[Shown]]":
     """The fold of what is asked for, and the jobs to show.  Raises `Refused` if the log does not have the job."""
-    subjects = subjects_of(wish.asked, wish.namespace) if wish.asked else namespace_filters(wish.namespace)
+    subjects = subjects_of(options.asked, options.namespace) if options.asked else namespace_filters(options.namespace)
     histories, _ = await everything(log, subjects)
-    chosen = [find(histories, wish.asked, wish.namespace)[1]] if wish.asked else listed(histories, gone=wish.gone)
+    chosen = (
+        [find(histories, options.asked, options.namespace)[1]]
+        if options.asked
+        else listed(histories, gone=options.gone)
+    )
     shown = [Shown.of(history, kinds) for history in chosen]
-    return histories, [one for one in shown if _chosen(one, wish)]
+    return histories, [one for one in shown if _chosen(one, options)]
 
 
-def _chosen(one: "Shown", wish: Wish) -> bool:
-    return wish.uids is None or one.uid in wish.uids
+def _chosen(one: "Shown", options: Options) -> bool:
+    return options.uids is None or one.uid in options.uids
 
 
 class _Meta(msgspec.Struct, rename="camel"):

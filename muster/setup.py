@@ -30,7 +30,7 @@ from shared.process.settings import Settings
 
 BETWEEN_TRIES_SECONDS = 1.0
 
-MENDED_BY_OTHERS = frozenset(
+FIXED_BY_OTHERS = frozenset(
     {
         "BadKubeconfig",
         "Disconnected",
@@ -53,7 +53,7 @@ A lost log and a wrong argument are not among them: the next try could hide them
 T = TypeVar("T")
 
 
-class Wish(NamedTuple):
+class Options(NamedTuple):
     """The options of the command; sizes that are None stay as they are."""
 
     replicas: int | None = None
@@ -72,55 +72,55 @@ class Wish(NamedTuple):
     """The folder of a server of this machine, whose administrator sets up; None for the user of the settings."""
 
 
-async def set_up(settings: Settings, wish: Wish) -> None:
+async def set_up(settings: Settings, options: Options) -> None:
     """Set up, or with `check` print the changes.  Raises `Refused`, and `Exit` with 3 after the timeout."""
-    if wish.data is not None:
-        settings = as_administrator(settings, wish.data)
-    patience = _Patience(wish.timeout, MENDED_BY_OTHERS if wish.wait else frozenset())
-    if not wish.cluster:
-        changes = _tell_log(await patience(lambda: _log(settings, wish, check=wish.check)), check=wish.check)
+    if options.data is not None:
+        settings = as_administrator(settings, options.data)
+    patience = _Patience(options.timeout, FIXED_BY_OTHERS if options.wait else frozenset())
+    if not options.cluster:
+        changes = _tell_log(await patience(lambda: _log(settings, options, check=options.check)), check=options.check)
     else:
         async with contextlib.AsyncExitStack() as stack:
             cluster = await patience(lambda: stack.enter_async_context(open_cluster(settings)))
-            changes = await _with_cluster(settings, wish, cluster, patience)
-    if wish.check and changes:
+            changes = await _with_cluster(settings, options, cluster, patience)
+    if options.check and changes:
         raise typer.Exit(1)
 
 
-async def _with_cluster(settings: Settings, wish: Wish, cluster: KubeCluster, patience: "_Patience") -> bool:
+async def _with_cluster(settings: Settings, options: Options, cluster: KubeCluster, patience: "_Patience") -> bool:
     """Return True if a change was made, or with `check` would be."""
-    known, check, take = kinds(), wish.check, wish.take_crds
+    known, check, take = kinds(), options.check, options.take_crds
     definitions = Definitions(
         cluster, chosen(known, settings.kinds), settings.namespace, known=known, check=check, take=take
     )
     remedy = "grant it to the user of `muster setup`, in a ClusterRole"
     await patience(lambda: must_allow(cluster, rights(known), remedy))
-    if wish.release:
-        identity = "" if wish.take_scope else (await patience(lambda: _log(settings, wish, check=True))).identity
-        typer.echo(await patience(lambda: definitions.release(identity, forced=wish.take_scope)))
+    if options.release:
+        identity = "" if options.take_scope else (await patience(lambda: _log(settings, options, check=True))).identity
+        typer.echo(await patience(lambda: definitions.release(identity, forced=options.take_scope)))
         return True
 
     async def free() -> SetUp:
         # The log is read at each try: another set-up may make it, and claim for it, meanwhile.
-        found = await _log(settings, wish, check=True)
-        if not wish.take_scope:
+        found = await _log(settings, options, check=True)
+        if not options.take_scope:
             await definitions.must_be_free(found.identity)
         return found
 
     # Checked before the log is made: services of one namespace may not read claims, and wait for the log instead.
     found = await patience(free)
-    done = found if wish.check else await patience(lambda: _log(settings, wish, check=False))
-    changes = _tell_log(done, check=wish.check)
-    return await patience(lambda: definitions.apply(done.identity, done.url, take_scope=wish.take_scope)) or changes
+    done = found if options.check else await patience(lambda: _log(settings, options, check=False))
+    changes = _tell_log(done, check=options.check)
+    return await patience(lambda: definitions.apply(done.identity, done.url, take_scope=options.take_scope)) or changes
 
 
-async def _log(settings: Settings, wish: Wish, *, check: bool) -> SetUp:
+async def _log(settings: Settings, options: Options, *, check: bool) -> SetUp:
     with administrators_alone(settings):
         return await set_up_log(
             settings.nats_url,
-            replicas=wish.replicas,
-            max_bytes=wish.max_bytes,
-            subscribers=wish.subscribers,
+            replicas=options.replicas,
+            max_bytes=options.max_bytes,
+            subscribers=options.subscribers,
             patience=CONNECT_SECONDS,
             check=check,
             **settings.nats_login,
@@ -148,10 +148,10 @@ def _tell_log(done: SetUp, *, check: bool) -> bool:
 class _Patience:
     """Retries work until the timeout, and prints why."""
 
-    def __init__(self, seconds: float, mended: Collection[str]) -> None:
-        """`mended` are the reasons of refusals that are retried, too."""
+    def __init__(self, seconds: float, fixable: Collection[str]) -> None:
+        """`fixable` are the reasons of refusals that are retried, too."""
         self._seconds = seconds
-        self._mended = mended
+        self._fixable = fixable
         self._until = asyncio.get_running_loop().time() + (seconds or float("inf"))
         self._said = ""
 
@@ -160,7 +160,7 @@ class _Patience:
             try:
                 return await work()
             except Trouble as trouble:
-                if isinstance(trouble, Refused) and trouble.reason not in self._mended:
+                if isinstance(trouble, Refused) and trouble.reason not in self._fixable:
                     raise
                 if asyncio.get_running_loop().time() >= self._until:
                     typer.secho(f"muster: waited {self._seconds:g} s: {trouble}", err=True)

@@ -70,7 +70,7 @@ def setup(
     ] = False,
     wait: Annotated[
         bool,
-        typer.Option("--wait", help="also wait for what a person has to mend, such as a password"),
+        typer.Option("--wait", help="also wait for what a person has to fix, such as a password"),
     ] = False,
     timeout: Annotated[
         int, typer.Option(min=0, metavar="SECONDS", help="how long to wait for servers, 0 for ever")
@@ -86,7 +86,7 @@ def setup(
     never shrink, and the definitions of a newer release stay.
     """
     from muster.asking import run as running
-    from muster.setup import Wish, set_up
+    from muster.setup import Options, set_up
     from muster.subscribers import sizes_of
 
     if log_only and (release or take_crds or take_scope):
@@ -96,7 +96,7 @@ def setup(
     with wrong_usage("--subscriber"):
         sizes = sizes_of(subscribers, subscriber or [])
     chosen = settings() if namespace is None else settings().model_copy(update={"namespace": namespace})
-    wish = Wish(
+    options = Options(
         replicas=replicas,
         max_bytes=max_bytes,
         subscribers=sizes,
@@ -109,7 +109,7 @@ def setup(
         timeout=timeout,
         data=data,
     )
-    running(lambda: set_up(chosen, wish))
+    running(lambda: set_up(chosen, options))
 
 
 def crds() -> None:

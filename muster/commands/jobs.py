@@ -65,7 +65,7 @@ def get(
     """Show the jobs in the log: phase, Ready and wanted pods, restarts, age."""
     from muster import terminal
     from muster.asking import run as running
-    from muster.get import Wish
+    from muster.get import Options
     from muster.get import get as show
 
     asked = named(target) if target else None
@@ -77,7 +77,7 @@ def get(
         raise typer.BadParameter("-l chooses among the jobs that are there; leave KIND/NAME and --gone out")
     output = Output.json if as_json else output
     colours = output in (Output.table, Output.wide) and terminal.has_colours()
-    wish = Wish(
+    options = Options(
         "" if everywhere else namespace,
         asked=asked,
         output=output,
@@ -86,7 +86,7 @@ def get(
         width=terminal.width(),
         colours=colours,
     )
-    running(lambda: show(settings(), wish, nats=nats, selector=selector))
+    running(lambda: show(settings(), options, nats=nats, selector=selector))
 
 
 def history(

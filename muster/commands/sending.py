@@ -70,7 +70,7 @@ def forward(
     from yarl import URL
 
     from muster.asking import run as running
-    from muster.forward import Wish
+    from muster.forward import Options
     from muster.forward import forward as send
     from muster.outgoing import PHASES, filters_of
     from muster.schemas import KINDS
@@ -95,7 +95,7 @@ def forward(
     if "." in name:
         raise typer.BadParameter("the name of a position has no dot")
     kinds = [*(types or ()), *(PHASES[phase] for phase in phases or ())]
-    wish = Wish(
+    options = Options(
         to,
         filters_of(namespaces or (), kinds),
         name=name,
@@ -107,7 +107,7 @@ def forward(
         tries=tries,
         timeout=timeout,
     )
-    running(lambda: send(settings(), wish))
+    running(lambda: send(settings(), options))
 
 
 @subscriber.command("add")

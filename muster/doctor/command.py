@@ -45,5 +45,5 @@ async def all_findings(settings: Settings, wishes: Wishes) -> list[Finding]:
 
 def of_packages(left_out: Iterable[str]) -> list[Finding]:
     """The findings about frameworks of other packages that cannot be used."""
-    remedy = "mend or remove the package; its jobs are left alone"
+    remedy = "fix or remove the package; its jobs are left alone"
     return [fail("packages.left_out", why, remedy) for why in left_out]

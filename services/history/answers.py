@@ -20,8 +20,7 @@ from shared.history_api import Question, words_of
 from shared.job.fold import Histories
 from shared.job.naming import JobKey, namespace_filters
 from shared.telling.reading import fold_to_end, found_subjects, line_of, of_history, state_after, until, up_to
-from shared.telling.report import reported
-from shared.telling.report import told as told_report
+from shared.telling.report import report_lines, reported
 from shared.telling.shown import Shown, listed
 from shared.telling.targets import Asked, find, must_be_names, parse_target, subjects_of
 from shared.telling.why import answered
@@ -266,7 +265,7 @@ def _render(question: Question, asked: Asked | None, fold: Fold, kinds: Kinds, a
         case "at":
             return _text([state_after(history.job.key, up_to(_moment(question.at), mine))], "application/json")
         case "report":
-            report = told_report(reported(history, mine, kinds), as_json=not question.text)
+            report = report_lines(reported(history, mine, kinds), as_json=not question.text)
             return _text(report, "text/plain" if question.text else "application/json")
     kept = Kept(Shown.of(history, kinds), history.time, fold.began[history.job.key])
     as_row = documents.table([kept], kept.shown.sequence, question.include)

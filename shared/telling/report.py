@@ -211,7 +211,7 @@ def _losses(before: Job, after: Job, at: At) -> Iterator[Loss]:
             yield Loss(at.sequence, at.time, names[slot], lost.reason, lost.code, lost.message, lost.deleted)
 
 
-def told(found: Report, *, as_json: bool) -> Iterator[str]:
+def report_lines(found: Report, *, as_json: bool) -> Iterator[str]:
     """The report as JSON, or as blocks of lines for people; a block without rows is left out."""
     if as_json:
         yield msgspec.json.format(msgspec.json.encode(found)).decode()

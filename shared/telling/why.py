@@ -55,7 +55,7 @@ def answered(
         raise Refused(words, reason="Invalid")
     word = about or (f"{target.resource.kind}/{target.name}" if target.is_request else "")
     heading, chains = explained(causes, word, target)
-    return as_lines(chains) if as_json else [*heading, *told(chains)]
+    return as_lines(chains) if as_json else [*heading, *chain_lines(chains)]
 
 
 def caused(key: JobKey, events: Iterable[Stored]) -> Causes:
@@ -98,7 +98,7 @@ def explained(causes: Causes, word: str, target: Target) -> tuple[list[str], lis
     raise Refused(f"{target.label} has no pod and no request {word!r}; it knows {_known(causes)}", reason="NotFound")
 
 
-def told(chains: list[Chain]) -> Iterator[str]:
+def chain_lines(chains: list[Chain]) -> Iterator[str]:
     """Chains as lines, each below its question; a link that was printed before ends a chain with a hint."""
     seen: set[int] = set()
     for chain in chains:

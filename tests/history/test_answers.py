@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from muster.asking import answer, report_by_log
-from muster.get import Wish, texts
+from muster.get import Options, texts
 from muster.history import Part, known_by_log, lines
 from muster.terminal import Output
 from services.history import answers
@@ -19,7 +19,7 @@ from shared.eventlog import EventLog
 from shared.history_api import Question, with_query
 from shared.job.events.status import JobFailed
 from shared.job.events.watcher import JobGone
-from shared.telling.report import told as told_report
+from shared.telling.report import report_lines
 from shared.telling.targets import known_kinds, parse_target
 from tests.kit.builders import a_running_job, scaling_out
 from tests.memory.eventlog import MemoryEventLog
@@ -65,15 +65,15 @@ async def test_its_words_are_those_of_the_command_line(log: Log):
     assert await told(log, ask(part="why", about="worker-1")) == f"{why}\n"
     report = await report_by_log(reader(log), ASKED, "team-a", known_kinds())
     for as_json in (True, False):
-        found = "".join(f"{line}\n" for line in told_report(report, as_json=as_json))
+        found = "".join(f"{line}\n" for line in report_lines(report, as_json=as_json))
         assert await told(log, ask(part="report", text=not as_json)) == found
     events = [line async for line in lines(known_by_log(reader(log), ASKED, "team-a"), Part(as_json=True))]
     assert (await told(log, ask(part="events"))).splitlines() == events
     known = known_by_log(reader(log), ASKED, "team-a")
     *_, state = [line async for line in lines(known, Part(at="4"), lambda e: e.sequence <= 4)]
     assert await told(log, ask(part="at", at="4")) == f"{state}\n"
-    wish = Wish("team-a", asked=ASKED, output=Output.json)
-    [shown] = [text async for text in texts(reader(log), wish, known_kinds())]
+    options = Options("team-a", asked=ASKED, output=Output.json)
+    [shown] = [text async for text in texts(reader(log), options, known_kinds())]
     assert json.loads(await told(log, RESNET))["job"] == json.loads(shown)
 
 

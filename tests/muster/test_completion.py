@@ -8,16 +8,22 @@ from typer import Context
 from typer.core import TyperCommand
 
 from muster import crds
+from muster.commands import arguments
 from muster.commands.arguments import job_names
 from tests.kit.commands import run
 from tests.muster.conftest import MakeSite
 
-PROGRAM = "from muster.commands import application; application()(prog_name='muster')"
+PROGRAM = """
+from muster.commands import application, arguments
+arguments.PATIENCE_SECONDS = 60
+application()(prog_name='muster')
+"""
 
 
 async def test_job_names_are_completed(a_site: MakeSite, monkeypatch: pytest.MonkeyPatch):
     async with a_site(crds.manifests()) as site:
         monkeypatch.setenv("KUBECONFIG", str(site.kubeconfig))
+        monkeypatch.setattr(arguments, "PATIENCE_SECONDS", 60.0)
 
         async def found(incomplete: str, namespace: str = "") -> list[str]:
             context = Context(TyperCommand("why"))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import typer
 
-from muster.asking import told
+from muster.asking import failure_in_one_line
 from muster.following import PATIENCE_SECONDS as QUIET_SECONDS
 from muster.following import WATCHED_SECONDS, Change, between_looks, carried_out
 from shared.cluster import Cluster
@@ -159,7 +159,7 @@ async def test_a_job_that_waits_for_its_turn_is_waited_for(job: Waiting, reason:
 async def test_what_muster_refuses_in_the_spec_is_not_waited_for(job: Waiting):
     refused = {"type": "Created", "status": "True", "reason": "InvalidValue", "message": "spec.slotsPerWorker: write 1"}
     waiting = await job.begin("Suspended", conditions=[refused], observedGeneration=1)
-    with pytest.raises(typer.Exit) as end, told():
+    with pytest.raises(typer.Exit) as end, failure_in_one_line():
         await asyncio.wait_for(waiting, PATIENCE_SECONDS)
     assert end.value.exit_code == 1
     assert job.said.err == (

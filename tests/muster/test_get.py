@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import yaml
 
-from muster.get import Wish, age, texts
+from muster.get import Options, age, texts
 from muster.terminal import Output
 from shared.errors import Refused
 from shared.eventlog import Stored
@@ -59,7 +59,7 @@ class Log:
             self.journal.events.append(record)
         self.journal.wake()
 
-    def spoil(self) -> None:
+    def damage(self) -> None:
         """An event of another job that ends a command which is given it: that reads the whole log."""
         subject = "facts.team-b.another.uid-9.watcher.JobGone"
         self.journal.events.append(Stored("no number", subject, "bad", "2030-01-01T00:00:00.000Z", b"{}"))  # type: ignore[arg-type]
@@ -68,8 +68,8 @@ class Log:
         """An event that no service would write."""
         self.journal.events.append(Stored(len(self.journal.events) + 1, subject, "bad", time, b""))
 
-    async def says(self, asked: Asked | None = None, kinds: Kinds = BUILT_IN, **wish: object) -> str:
-        wished = Wish(**{"namespace": "", "asked": asked, **wish})  # type: ignore[arg-type]
+    async def says(self, asked: Asked | None = None, kinds: Kinds = BUILT_IN, **options: object) -> str:
+        wished = Options(**{"namespace": "", "asked": asked, **options})  # type: ignore[arg-type]
         async with aclosing(texts(MemoryEventLog(self.journal), wished, kinds)) as shown:
             return "\n".join([text async for text in shown])
 
@@ -244,7 +244,7 @@ async def test_a_name_that_no_job_can_have_is_one_line(log: Log, name: str):
 
 async def test_one_job_is_read_without_the_events_of_others(log: Log):
     log.add(*a_running_job(2))
-    log.spoil()
+    log.damage()
     assert "Running" in await log.says(parse_target("resnet"), namespace="team-a")
     assert "Running" in await log.says(namespace="team-a")
 
@@ -252,8 +252,8 @@ async def test_one_job_is_read_without_the_events_of_others(log: Log):
 @pytest.mark.parametrize("asked", [None, parse_target("resnet")], ids=["all", "one"])
 async def test_a_watch_shows_each_change_and_nothing_else(log: Log, asked: Asked | None):
     log.add(*a_running_job(2))
-    wish = Wish("team-a", asked=asked, watch=True)
-    async with aclosing(texts(MemoryEventLog(log.journal), wish, BUILT_IN)) as shown, asyncio.timeout(10):
+    options = Options("team-a", asked=asked, watch=True)
+    async with aclosing(texts(MemoryEventLog(log.journal), options, BUILT_IN)) as shown, asyncio.timeout(10):
         assert "PHASE" in await anext(shown)
         assert "3/3" in await anext(shown)
         log.add(pods(worker(1, version=29)))
@@ -267,8 +267,8 @@ async def test_a_watch_shows_each_change_and_nothing_else(log: Log, asked: Asked
 
 async def test_a_watch_of_all_jobs_shows_new_ones(log: Log):
     log.add(*a_running_job(2))
-    wish = Wish("team-a", output=Output.json, watch=True)
-    async with aclosing(texts(MemoryEventLog(log.journal), wish, BUILT_IN)) as shown, asyncio.timeout(10):
+    options = Options("team-a", output=Output.json, watch=True)
+    async with aclosing(texts(MemoryEventLog(log.journal), options, BUILT_IN)) as shown, asyncio.timeout(10):
         assert json.loads(await anext(shown))["name"] == "resnet"
         log.add(observed(a_spec(2)), name="new", uid="uid-2")
         assert json.loads(await anext(shown))["name"] == "new"
@@ -276,8 +276,8 @@ async def test_a_watch_of_all_jobs_shows_new_ones(log: Log):
 
 async def test_a_watch_as_yaml_is_a_stream_of_documents(log: Log):
     log.add(*a_running_job(2))
-    wish = Wish("team-a", output=Output.yaml, watch=True)
-    async with aclosing(texts(MemoryEventLog(log.journal), wish, BUILT_IN)) as shown, asyncio.timeout(10):
+    options = Options("team-a", output=Output.yaml, watch=True)
+    async with aclosing(texts(MemoryEventLog(log.journal), options, BUILT_IN)) as shown, asyncio.timeout(10):
         first = await anext(shown)
         log.add(PodsObserved(pods=(worker(1, version=30, ready=False),)))
         documents = list(yaml.safe_load_all(f"{first}\n{await anext(shown)}"))

@@ -84,7 +84,7 @@ async def says(log: Log, **part: object) -> list[str]:
 async def test_a_history_is_read_without_the_events_of_others():
     log = Log()
     log.add(*a_running_job(2))
-    log.spoil()
+    log.damage()
     assert len(await says(log)) == len(a_running_job(2))
     assert {line.split()[2] for line in await says(log, decisions=True)} == {"scheduler", "scaler", "status"}
 

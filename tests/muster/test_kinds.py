@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import typer
 
-from muster.asking import told
+from muster.asking import failure_in_one_line
 from muster.crds import manifests
 from muster.replay import verified_jobs
 from muster.steering import restart, resume, suspend, to
@@ -82,7 +82,7 @@ async def follows(work: Awaitable[None], said: Said, line: str, meanwhile: Calla
 
 async def refused(work: Awaitable[None], said: Said) -> str:
     """The one line with which it ends."""
-    with pytest.raises(typer.Exit) as end, told():
+    with pytest.raises(typer.Exit) as end, failure_in_one_line():
         await work
     assert end.value.exit_code == 1
     assert said.err.count("\n") == 1
@@ -182,7 +182,7 @@ async def test_a_size_beyond_its_bounds_is_refused_before_it_is_asked_for(site: 
 
 
 async def refused_size(site: Site, said: Said, size: int) -> None:
-    with pytest.raises(typer.Exit), told():
+    with pytest.raises(typer.Exit), failure_in_one_line():
         await to(site.cluster, CHOIR, "default", size, wait=True, timeout=10)
     assert f"choir/resnet has 1 to 6 workers, and not {size}" in said.err
 

@@ -9,7 +9,7 @@ import typer
 
 from devcluster.cluster import ADMIN, Devcluster
 from muster import crds
-from muster.asking import told
+from muster.asking import failure_in_one_line
 from muster.logs import Seen, logs
 from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster
@@ -101,13 +101,13 @@ async def test_a_pod_that_has_not_started_is_named(site: Site, said: Said):
 
 
 async def test_a_job_without_pods_is_one_line(site: Site, said: Said):
-    with pytest.raises(typer.Exit), told():
+    with pytest.raises(typer.Exit), failure_in_one_line():
         await site.logs()
     assert said.err == "muster: trainingjob/resnet has no pods now; `muster why trainingjob/resnet` says why\n"
 
 
 async def test_a_request_has_no_logs(site: Site, said: Said):
-    with pytest.raises(typer.Exit), told():
+    with pytest.raises(typer.Exit), failure_in_one_line():
         await logs(site.kube, parse_target("scaleout/more"), site.space.name, follow=False, tail=None)
     assert said.err == "muster: only a job has pods that write logs; name the job\n"
 

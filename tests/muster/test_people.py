@@ -13,9 +13,8 @@ from shared.job.naming import JobKey, Uid
 from shared.job.spec import ScaleSpec
 from shared.job.views import Actor
 from shared.telling.causes.links import People, Person
-from shared.telling.report import reported
-from shared.telling.report import told as report_lines
-from shared.telling.why import caused, explained, told
+from shared.telling.report import report_lines, reported
+from shared.telling.why import caused, chain_lines, explained
 from tests.kit.builders import a_running_job, a_spec, observed
 from tests.kit.histories import KEY
 from tests.memory.eventlog import MemoryEventLog
@@ -130,4 +129,4 @@ async def test_the_audit_and_the_report_name_users():
 
 def test_an_answer_of_why_has_them_in_its_text():
     heading, chains = explained(caused(KEY, log_of([*BEGUN, MORE, by("alice")])), "more", JOB)
-    assert "created by alice" in "\n".join([*heading, *told(chains)])
+    assert "created by alice" in "\n".join([*heading, *chain_lines(chains)])

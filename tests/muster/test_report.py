@@ -13,7 +13,7 @@ from shared.job.events.status import JobFailed, JobRestarting, JobSuspended, Job
 from shared.job.events.watcher import JobDeleting, JobGone, JobObserved, PodsGone, PodsObserved
 from shared.job.naming import Uid
 from shared.job.views import Actor, Exit
-from shared.telling.report import Report, told
+from shared.telling.report import Report, report_lines
 from shared.telling.targets import parse_target
 from tests.kit.builders import (
     a_created_job,
@@ -110,16 +110,16 @@ async def test_another_job_of_the_log_is_left_out(log: Log):
 async def test_its_blocks_name_what_there_is_and_json_has_all_of_it(log: Log):
     log.add(*begun())
     report = await of(log)
-    heading, *lines = told(report, as_json=False)
+    heading, *lines = report_lines(report, as_json=False)
     assert heading == "trainingjob/resnet (uid-1): Running"
     assert [line.split()[3] for line in lines if line.startswith("SEQUENCE")] == ["PHASE", "ATTEMPT", "CHANGE"]
     assert any("kubectl-edit" in line for line in lines)
-    assert msgspec.json.decode("".join(told(report, as_json=True)), type=Report) == report
+    assert msgspec.json.decode("".join(report_lines(report, as_json=True)), type=Report) == report
 
 
 async def test_control_characters_that_people_wrote_stay_in_one_line(log: Log):
     log.add(*begun(), JobFailed(reason="X", message="one\ntwo"), SlotsAssigned(slots=(workers(0),)))
-    assert all("\n" not in line for line in told(await of(log), as_json=False))
+    assert all("\n" not in line for line in report_lines(await of(log), as_json=False))
 
 
 @pytest.mark.parametrize("deletion", [JobGone(version=90), JobDeleting(version=90)])
@@ -140,7 +140,7 @@ async def test_the_pods_of_a_deleted_job_end_with_it_and_are_no_failures(log: Lo
 )
 async def test_a_failure_is_a_failed_or_a_deleted_worker(log: Log, last: dict[str, object], told_of: str):
     log.add(*begun(), pods(worker(1, **{"version": 90, "phase": "Failed"} | last)))  # type: ignore[arg-type]
-    lines = [*told(await of(log), as_json=False)]
+    lines = [*report_lines(await of(log), as_json=False)]
     assert [line.rpartition("  ")[2] for line in lines if "resnet-worker-1 " in line] == [told_of] * bool(told_of)
 
 
@@ -148,7 +148,7 @@ async def test_the_exception_of_a_failed_worker_is_in_the_line_of_its_failure(lo
     said = "step\n" * 200 + "Traceback (most recent call last):\n  line 9\nOutOfMemoryError: CUDA out of memory"
     crash = Exit("main", 1, "Error", said)
     log.add(*begun(), PodsObserved(pods=(worker(1, version=30, phase="Failed", exits=(crash,)),)))
-    (line,) = [line for line in told(await of(log), as_json=False) if "exited with 1" in line]
+    (line,) = [line for line in report_lines(await of(log), as_json=False) if "exited with 1" in line]
     assert line.endswith("OutOfMemoryError: CUDA out of memory")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import typer
 
-from muster.asking import told
+from muster.asking import failure_in_one_line
 from muster.following import LASTING_SECONDS
 from muster.steering import new_value, restart, this_second
 from shared.frameworks.training_job import TRAININGJOBS
@@ -78,7 +78,7 @@ async def test_a_job_that_fails_instead_ends_with_one(site: Site, said: Said):
     await site.status("Running", runs())
     asked = await waiting(site, said)
     await site.status("Failed")
-    with pytest.raises(typer.Exit) as end, told():
+    with pytest.raises(typer.Exit) as end, failure_in_one_line():
         await asyncio.wait_for(asked, PATIENCE_SECONDS)
     assert end.value.exit_code == 1
 
@@ -125,7 +125,7 @@ async def test_how_it_ends_otherwise(site: Site, said: Said, phase: str, conditi
     if not code:
         await asyncio.wait_for(asked, PATIENCE_SECONDS)
         return
-    with pytest.raises(typer.Exit) as end, told():
+    with pytest.raises(typer.Exit) as end, failure_in_one_line():
         await asyncio.wait_for(asked, PATIENCE_SECONDS)
     assert end.value.exit_code == code
     assert said.err.startswith(f"muster: trainingjob/resnet is {phase}")
@@ -134,7 +134,7 @@ async def test_how_it_ends_otherwise(site: Site, said: Said, phase: str, conditi
 async def test_a_job_that_is_about_to_pause_is_resumed_not_restarted(site: Site, said: Said):
     await site.status("Running", runs())
     await site.cluster.patch(TRAININGJOBS, "default", NAME, {"spec": {"suspend": True}})
-    with pytest.raises(typer.Exit), told():
+    with pytest.raises(typer.Exit), failure_in_one_line():
         await restart(site.cluster, JOB, "default", wait=True, timeout=10)
     assert "muster resume trainingjob/resnet" in said.err
     assert RESTART not in await site.annotations()
@@ -151,7 +151,7 @@ async def test_a_job_that_is_about_to_pause_is_resumed_not_restarted(site: Site,
 )
 async def test_what_does_not_run_is_refused_with_what_to_do(site: Site, phase: str, remedy: str, said: Said):
     await site.status(phase)
-    with pytest.raises(typer.Exit) as end, told():
+    with pytest.raises(typer.Exit) as end, failure_in_one_line():
         await restart(site.cluster, JOB, "default", wait=True, timeout=10)
     complaint = said.err
     assert end.value.exit_code == 1

@@ -7,7 +7,7 @@ import pytest
 import typer
 
 from muster import following
-from muster.asking import told
+from muster.asking import failure_in_one_line
 from muster.jobs import patched
 from muster.steering import resume, suspend
 from shared.frameworks.training_job import SUSPENDED, TRAININGJOBS
@@ -101,7 +101,7 @@ async def test_what_is_so_already_is_said_and_nothing_is_written(site: Site, sai
     assert "is suspended already" in said.out
 
 
-async def test_a_wish_that_was_not_carried_out_yet_is_waited_for(site: Site, said: Said):
+async def test_a_request_that_was_not_carried_out_yet_is_waited_for(site: Site, said: Said):
     await site.status("Running", RUNS)
     await site.cluster.patch(TRAININGJOBS, "default", NAME, {"spec": {"suspend": True}})
     await asked(
@@ -187,7 +187,7 @@ async def test_a_job_that_is_over_is_refused_in_one_line(
     site: Site, command: Callable[..., Awaitable[None]], phase: str, said: Said
 ):
     await site.status(phase)
-    with pytest.raises(typer.Exit) as end, told():
+    with pytest.raises(typer.Exit) as end, failure_in_one_line():
         await command(site.cluster, JOB, "default", wait=True, timeout=10)
     complaint = said.err
     assert end.value.exit_code == 1
@@ -197,7 +197,7 @@ async def test_a_job_that_is_over_is_refused_in_one_line(
 
 async def test_a_job_that_ends_before_it_could_be_paused_is_a_failure(site: Site, said: Said):
     await site.status("Running", RUNS)
-    with pytest.raises(typer.Exit) as end, told():
+    with pytest.raises(typer.Exit) as end, failure_in_one_line():
         await asked(
             suspend(site.cluster, JOB, "default", wait=True, timeout=10),
             said,
@@ -210,7 +210,7 @@ async def test_a_job_that_ends_before_it_could_be_paused_is_a_failure(site: Site
 async def test_a_job_that_is_deleted_while_it_is_waited_for_is_a_failure(site: Site, said: Said):
     await site.status("Running", RUNS)
     uid = (await site.job()).metadata.uid
-    with pytest.raises(typer.Exit) as end, told():
+    with pytest.raises(typer.Exit) as end, failure_in_one_line():
         await asked(
             suspend(site.cluster, JOB, "default", wait=True, timeout=10),
             said,
@@ -223,7 +223,7 @@ async def test_a_job_that_is_deleted_while_it_is_waited_for_is_a_failure(site: S
 
 async def test_waiting_too_long_ends_with_three_and_says_that_the_wish_stays(site: Site, said: Said):
     await site.status("Running", RUNS)
-    with pytest.raises(typer.Exit) as end, told():
+    with pytest.raises(typer.Exit) as end, failure_in_one_line():
         await suspend(site.cluster, JOB, "default", wait=True, timeout=1)
     assert end.value.exit_code == 3
     complaint = said.err
@@ -246,7 +246,7 @@ async def test_a_job_of_that_name_that_came_later_is_left_alone(site: Site, said
     looked_at = await site.job()
     await site.cluster.delete(TRAININGJOBS, "default", NAME, uid=looked_at.metadata.uid)
     await site.cluster.create(TRAININGJOBS, "default", a_job(NAME, "true"))
-    with pytest.raises(typer.Exit), told():
+    with pytest.raises(typer.Exit), failure_in_one_line():
         await patched(site.cluster, JOB.targets[0], looked_at, {"spec": {"suspend": True}})
     assert "was replaced by another one" in said.err
     assert "suspend" not in (await site.job()).spec
@@ -260,7 +260,7 @@ async def test_a_job_of_that_name_that_came_later_is_left_alone(site: Site, said
     ],
 )
 async def test_what_cannot_be_suspended_is_said_in_one_line(site: Site, target: str, complaint: str, said: Said):
-    with pytest.raises(typer.Exit) as end, told():
+    with pytest.raises(typer.Exit) as end, failure_in_one_line():
         await suspend(site.cluster, parse_target(target), "default", wait=True, timeout=1)
     assert end.value.exit_code == 1
     assert complaint in said.err

@@ -30,12 +30,12 @@ class Site:
         self.journal = MemoryJournal(identity="this-log")
         self.store = MemoryStore()
 
-    def job(self, name: str = "resnet", events: Iterable[AnyEvent] = (), *, spoilt: bool = False) -> History:
-        """A resource with a history, and with its head and status; `spoilt` damages the last event but one."""
+    def job(self, name: str = "resnet", events: Iterable[AnyEvent] = (), *, damaged: bool = False) -> History:
+        """A resource with a history, and with its head and status; `damaged` damages the last event but one."""
         uid = self.store.create(TRAININGJOBS, NAMESPACE, a_training_job(name)).metadata["uid"]
         history = History(JobKey(NAMESPACE, name, Uid(uid)))
         self.more(history, events or a_running_job())
-        if spoilt:
+        if damaged:
             at = history.sequence - 2
             self.journal.events[at] = msgspec.structs.replace(self.journal.events[at], time="2031-01-01T00:00:00.000Z")
         self.show(history)
@@ -114,7 +114,7 @@ async def test_a_head_that_is_no_event_of_the_job_is_different(site: Site):
 
 
 async def test_a_history_that_does_not_confirm_itself_fails(site: Site):
-    site.job(spoilt=True)
+    site.job(damaged=True)
     verified = await site.verified()
     assert verified.count(*WRONG) == 1
     assert "HELD: the decision at" in str(verified.answers[0])
@@ -122,7 +122,7 @@ async def test_a_history_that_does_not_confirm_itself_fails(site: Site):
 
 
 async def test_a_held_history_of_a_deleted_job_fails(site: Site):
-    history = site.job(spoilt=True)
+    history = site.job(damaged=True)
     site.more(history, [JobGone(version=90)])
     site.store.delete(TRAININGJOBS, NAMESPACE, "resnet")
     assert await verdicts(site) == ["held"]

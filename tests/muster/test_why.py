@@ -59,7 +59,7 @@ from shared.job.views import Exit, PodView, Slots
 from shared.telling.causes.chains import of_job
 from shared.telling.causes.walk import NOT_ASKED, UNRECORDED, Causes
 from shared.telling.targets import parse_target
-from shared.telling.why import as_lines, caused, explained, told
+from shared.telling.why import as_lines, caused, chain_lines, explained
 from tests.golden.compare import assert_golden
 from tests.kit.builders import (
     R1,
@@ -107,7 +107,7 @@ def causes_of(*events: AnyEvent) -> Causes:
 def said(causes: Causes, word: str = "") -> str:
     """The whole answer."""
     heading, chains = explained(causes, word, JOB)
-    return "\n".join([*heading, *told(chains)]) + "\n"
+    return "\n".join([*heading, *chain_lines(chains)]) + "\n"
 
 
 def path(causes: Causes) -> list[str]:

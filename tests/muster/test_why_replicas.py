@@ -20,7 +20,7 @@ from shared.job.views import Exit, Slots, spans
 from shared.telling.causes.walk import Causes
 from shared.telling.causes.words import OWN_OUTPUT
 from shared.telling.targets import parse_target
-from shared.telling.why import caused, explained, told
+from shared.telling.why import caused, chain_lines, explained
 from tests.golden.compare import assert_golden
 from tests.kit.histories import KEY, stored
 from tests.kit.replicas import (
@@ -160,7 +160,7 @@ def causes_of(events: list[AnyEvent]) -> Causes:
 
 def said(events: list[AnyEvent], word: str = "") -> str:
     heading, chains = explained(causes_of(events), word, JOB)
-    return "\n".join([*heading, *told(chains)]) + "\n"
+    return "\n".join([*heading, *chain_lines(chains)]) + "\n"
 
 
 @pytest.mark.parametrize("name", STORIES)

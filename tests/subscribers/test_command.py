@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from muster.asking import open_log
-from muster.setup import Wish
+from muster.setup import Options
 from muster.setup import set_up as command
 from muster.subscribers import add, remove, show, sizes_of
 from shared.errors import Refused
@@ -165,8 +165,8 @@ async def test_a_write_of_users_that_fails_leaves_those_that_are_there(
 
 async def test_a_set_up_that_waits_waits_for_the_account(server: NatsServer):
     login = {"nats_url": server.url, "nats_user": ADMIN, "nats_password": server.users[ADMIN]}
-    wish = Wish(subscribers={TEAM_A: SIZE}, cluster=False, wait=True, timeout=READY)
-    waiting = asyncio.create_task(command(Settings().model_copy(update=login), wish))
+    options = Options(subscribers={TEAM_A: SIZE}, cluster=False, wait=True, timeout=READY)
+    waiting = asyncio.create_task(command(Settings().model_copy(update=login), options))
     done, _ = await asyncio.wait([waiting], timeout=1.5)
     assert not done
     async with changed_users(server.directory) as users:
@@ -260,8 +260,8 @@ async def test_set_up_as_a_reader_says_whose_it_is_and_works_with_the_servers_fo
 ):
     # As `muster demo` prints them.
     reader = Settings(nats_url=server.url, nats_user="reader", nats_password=server.users["reader"])
-    wish = Wish(subscribers={Copy(): SIZE}, cluster=False)
+    options = Options(subscribers={Copy(): SIZE}, cluster=False)
     with pytest.raises(Refused, match=r"NATS_USER=reader may not .* give admin and its password, or name .* --data"):
-        await command(reader, wish)
-    await command(reader, wish._replace(data=server.directory))
+        await command(reader, options)
+    await command(reader, options._replace(data=server.directory))
     assert "stream JOBS of COPY created" in capsys.readouterr().out
