@@ -7,8 +7,7 @@ from contextlib import aclosing, asynccontextmanager
 
 import structlog
 
-from services.audit.core.changes import TYPES, changes
-from services.audit.core.claims import claims
+from services.audit.core.claims import TYPES, changes, claims
 from services.audit.core.matching import Matcher
 from services.audit.server import AuditFigures, Server
 from services.audit.writing import Writer

@@ -13,7 +13,7 @@ from shared.errors import Refused
 from shared.eventlog.account import AUDIT
 from shared.process.kept_connection import Figures
 from shared.process.serving import Certificate, Report, Strangers, listening
-from shared.telemetry.metrics import Count, Metric, Series
+from shared.telemetry.metrics import Count, Labels, Metric, Series
 from shared.untrusted import MALFORMED
 
 BATCHES = Metric("muster_audit_batches_total", "counter", ("code",), "Batches of audit events, by HTTP status")
@@ -68,12 +68,18 @@ class AuditFigures(Figures):
         return msgspec.structs.replace(found, ready=False, trouble=self.unread)
 
     def series(self) -> list[Series]:
-        waiting, held, lost = map(Count, (WAITING, BYTES, LOST))
-        waiting.add(by=self.waiting())
-        held.add(by=self.bytes())
-        for reason, number in {**self._lost, "NoRoom": self.forced_out()}.items():
-            lost.add(reason, by=number)
-        return [*super().series(), self._batches, self._claims, self._attributed, lost, waiting, held]
+        lost: dict[Labels, float] = {
+            (reason,): number for reason, number in {**self._lost, "NoRoom": self.forced_out()}.items()
+        }
+        return [
+            *super().series(),
+            self._batches,
+            self._claims,
+            self._attributed,
+            Count.now(LOST, lost),
+            Count.now(WAITING, {(): self.waiting()}),
+            Count.now(BYTES, {(): self.bytes()}),
+        ]
 
 
 PATH = "/audit"

@@ -54,7 +54,7 @@ class HistoryFigures(Figures):
         self._fold_seconds.observe(seconds)
 
     def series(self) -> list[Series]:
-        waiting, streams = Count(WAITING), Count(STREAMS)
-        waiting.add(by=self.waiting())
-        streams.add(by=self.streams())
+        waiting, streams = (
+            Count.now(metric, {(): value}) for metric, value in ((WAITING, self.waiting()), (STREAMS, self.streams()))
+        )
         return [*super().series(), self._answers, self._answer_seconds, self._fold_seconds, waiting, streams]

@@ -1,5 +1,6 @@
 """The health and the metrics of one of the four services; `serving.py` answers probes and scrapers with them."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
@@ -16,7 +17,7 @@ from shared.release import this_release
 from shared.runtime.appends import stamp
 from shared.runtime.queue import Late
 from shared.runtime.run import Runtime
-from shared.telemetry.metrics import Count, Metric, Series
+from shared.telemetry.metrics import Count, Labels, Metric, Series
 from shared.telemetry.process_metrics import ProcessMetrics
 
 OWNER = Metric("muster_owner", "gauge", ("service",), "1 in the replica that acts")
@@ -71,7 +72,6 @@ BUDGETS = {
 }
 """What jobs wait for, with a sentence about them."""
 LATE = "{documents} not written for up to {seconds:.0f} s: the API server answers too slowly, or fails"
-GAUGES = (READY, OWNER, CONNECTED, POSITION, PENDING, BEHIND, HISTORIES, IN_FLIGHT)
 
 
 class Health:
@@ -140,52 +140,37 @@ class Health:
         Only one replica reports jobs, so that sums are right.  It reports none while it folds from the beginning:
         a counter would go back and grow again.
         """
-        runtime, metrics = self.runtime, self.metrics
+        runtime, metrics, me = self.runtime, self.metrics, (self.service,)
         position, histories = (runtime.histories.position, len(runtime.histories)) if runtime else (0, 0)
-        behind = metrics.seconds_behind(stamp(datetime.now(UTC)))
-        values = (
-            self.report().ready,
-            self.owner(),
-            runtime is not None and self.connected(),
-            position,
-            metrics.pending,
-            behind,
-            histories,
-            metrics.effects_in_flight,
-        )
-        found: list[Series] = [*metrics.series]
-        for metric, value in zip(GAUGES, values, strict=True):
-            gauge = Count(metric)
-            gauge.add(self.service, by=float(value))
-            found.append(gauge)
-        held, known = Count(HELD), runtime.held_for() if runtime else {}
-        for reason in get_args(Held):
-            held.add(self.service, reason, by=known.get(reason, 0))
-        found.append(held)
-        found += self._requests()
-        waiting = Count(WAITING)
-        for budget in BUDGETS:
-            waiting.add(self.service, "", budget, by=0)
+        gauges = {
+            READY: self.report().ready,
+            OWNER: self.owner(),
+            CONNECTED: runtime is not None and self.connected(),
+            POSITION: position,
+            PENDING: metrics.pending,
+            BEHIND: metrics.seconds_behind(stamp(datetime.now(UTC))),
+            HISTORIES: histories,
+            IN_FLIGHT: metrics.effects_in_flight,
+        }
+        held = runtime.held_for() if runtime else {}
+        waiting: Counter[Labels] = Counter({(self.service, "", budget): 0 for budget in BUDGETS})
         for (namespace, budget), number in self._waits().items():
-            waiting.add(self.service, namespace if self.names else "", budget, by=number)
-        found.append(waiting)
-        used, most = Count(LOG_BYTES), Count(LOG_MAX_BYTES)
-        for room in self.rooms:
-            used.add(self.service, room.of, by=room.used)
-            if room.most:
-                most.add(self.service, room.of, by=room.most)
-        found += [used, most]
+            waiting[self.service, namespace if self.names else "", budget] += number
+        bounds = {"interactive": self.limiter.interactive, "bulk": self.limiter.bulk}
+        found: list[Series] = [
+            *metrics.series,
+            *(Count.now(metric, {me: float(value)}) for metric, value in gauges.items()),
+            Count.now(HELD, {(self.service, reason): held.get(reason, 0) for reason in get_args(Held)}),
+            Count.now(REQUESTS_IN_FLIGHT, {(self.service, work): bound.in_flight for work, bound in bounds.items()}),
+            Count.now(REQUESTS_MOST, {(self.service, work): bound.limit for work, bound in bounds.items()}),
+            Count.now(REQUESTS_WAITING, {(self.service, work): bound.waiting for work, bound in bounds.items()}),
+            Count.now(WAITING, waiting),
+            Count.now(LOG_BYTES, {(self.service, room.of): room.used for room in self.rooms}),
+            Count.now(LOG_MAX_BYTES, {(self.service, room.of): room.most for room in self.rooms if room.most}),
+        ]
         if runtime is not None and runtime.job_metrics is not None and runtime.current and self.owner():
             found += runtime.job_metrics.series
         return found
-
-    def _requests(self) -> tuple[Series, ...]:
-        in_flight, most, waiting = Count(REQUESTS_IN_FLIGHT), Count(REQUESTS_MOST), Count(REQUESTS_WAITING)
-        for work, bound in (("interactive", self.limiter.interactive), ("bulk", self.limiter.bulk)):
-            in_flight.add(self.service, work, by=bound.in_flight)
-            most.add(self.service, work, by=bound.limit)
-            waiting.add(self.service, work, by=bound.waiting)
-        return in_flight, most, waiting
 
 
 def serve(services: Sequence[Health], host: str, port: int) -> AbstractAsyncContextManager[None]:

@@ -114,10 +114,8 @@ class Figures:
         return Report(service=self.service, version=this_release(), ready=not trouble, trouble=trouble)
 
     def series(self) -> list[Series]:
-        ready, connected = Count(READY), Count(CONNECTED)
-        ready.add(self.service, by=float(self.report().ready))
-        connected.add(self.service, by=float(self.connected()))
-        return [ready, connected]
+        values = {READY: self.report().ready, CONNECTED: self.connected()}
+        return [Count.now(metric, {(self.service,): float(value)}) for metric, value in values.items()]
 
     def probes(self, settings: Settings) -> AbstractAsyncContextManager[None]:
         """Answer probes and scrapers while the context lasts."""

@@ -6,8 +6,9 @@ Names and units follow Prometheus; the labels of one metric take few values.
 import re
 from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Literal
+from typing import Literal, Self
 
 import msgspec
 
@@ -41,6 +42,13 @@ class Count:
     def __init__(self, metric: Metric) -> None:
         self.metric = metric
         self.values: defaultdict[Labels, float] = defaultdict(float)
+
+    @classmethod
+    def now(cls, metric: Metric, values: Mapping[Labels, float]) -> Self:
+        """The values of this moment, by labels."""
+        found = cls(metric)
+        found.values.update(values)
+        return found
 
     def add(self, *labels: str, by: float = 1) -> None:
         """Add to the value of these labels.  A zero creates the series, so that its first increase can be seen."""

@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from services.audit.core import matching
-from services.audit.core.changes import Change, Recorded, changes
-from services.audit.core.claims import CREATED, DELETED, Claim, claims
+from services.audit.core.claims import CREATED, DELETED, Change, Claim, Recorded, changes, claims
 from services.audit.core.matching import KEPT_SECONDS, MOST_OF_ONE, Matcher
 from services.watcher.core.actors import attributed, writes
 from services.watcher.core.observed import ObservedJob

@@ -6,8 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from services.audit import writing
-from services.audit.core.changes import Change
-from services.audit.core.claims import Claim
+from services.audit.core.claims import Change, Claim
 from services.audit.core.matching import Match
 from services.audit.server import LOST, AuditFigures
 from services.audit.writing import Writer

@@ -115,21 +115,23 @@ OFFLINE = (Replica("n2", current=True, offline=True), Replica("n1", offline=True
 
 
 @pytest.mark.parametrize(
-    ("stream", "says"),
+    ("stream", "says", "grave"),
     [
-        pytest.param(kept(1, cluster=""), "", id="one server"),
-        pytest.param(kept(3, N1, N2), "", id="all are there"),
-        pytest.param(kept(1), "JOBS: one copy in a cluster", id="one copy in a cluster"),
-        pytest.param(kept(3, N1, Replica("n2")), "JOBS: 2 of 3 copies are current; look at n2", id="one is behind"),
-        pytest.param(kept(3, *OFFLINE), "JOBS: 1 of 3 copies are current; look at n1, n2", id="two are gone"),
-        pytest.param(kept(3, N1), "JOBS: 2 of 3 copies are current; bring back", id="one was never made"),
-        pytest.param(kept(3, N1, N2, leader=""), "JOBS: no copy leads", id="no copy leads"),
+        pytest.param(kept(1, cluster=""), "", False, id="one server"),
+        pytest.param(kept(3, N1, N2), "", False, id="all are there"),
+        pytest.param(kept(1), "JOBS: one copy in a cluster", False, id="one copy in a cluster"),
+        pytest.param(
+            kept(3, N1, Replica("n2", lag=7)), "JOBS: 2 of 3 copies are current; look at n2", False, id="one is behind"
+        ),
+        pytest.param(kept(3, *OFFLINE), "JOBS: 1 of 3 copies are current; look at n1, n2", True, id="two are gone"),
+        pytest.param(kept(3, N1), "JOBS: 2 of 3 copies are current; bring back", True, id="one was never made"),
+        pytest.param(kept(3, N1, N2, leader=""), "JOBS: no copy leads", True, id="no copy leads"),
     ],
 )
-def test_copies(stream: StreamInfo, says: str):
+def test_copies(stream: StreamInfo, says: str, grave: bool):
     trouble = copies_trouble(stream)
     assert bool(trouble) == bool(says)
-    assert not trouble or f"{trouble.words}; {trouble.remedy}".startswith(says)
+    assert not trouble or (f"{trouble.words}; {trouble.remedy}".startswith(says) and trouble.grave is grave)
 
 
 @pytest.mark.nats

@@ -1,7 +1,8 @@
-"""Claims: what one audit event says about who wrote which version of which object.  Pure.
+"""Writes of users and programs: claims of the API server's audit events, and changes that the watcher recorded.  Pure.
 
-Only a write that changed something counts.  An edit without a change is answered with the version that somebody else
-wrote; the policy of `shared/installation/auditing.py` notes in the audit event which of the two it was.
+A claim is what one audit event says about who wrote which version of which object.  Only a write that changed something
+counts.  An edit without a change is answered with the version that somebody else wrote; the policy of
+`shared/installation/auditing.py` notes in the audit event which of the two it was.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -10,8 +11,12 @@ from typing import Annotated
 
 import msgspec
 
+from shared.eventlog import Stored
+from shared.eventlog.subject import Subject
 from shared.job import text
-from shared.job.naming import AUDIT_POLICY, WRITE_CHANGED, WRITE_UNCHANGED
+from shared.job.events.catalog import Malformed, UnknownEvent, read_event
+from shared.job.events.watcher import JobDeleting, JobGone, JobObserved, ScaleRequested
+from shared.job.naming import AUDIT_POLICY, WRITE_CHANGED, WRITE_UNCHANGED, JobKey, key_of
 from shared.untrusted import MALFORMED, parts, whole_number
 
 CREATED, DELETED = 0, -1
@@ -182,3 +187,48 @@ def _write(verb: str, code: int, response: _Response) -> int | None:
             return DELETED
     # What a deletion of many deleted is not certain: its answer lists what there was.
     return None
+
+
+TYPES = tuple(str(kind.__struct_config__.tag) for kind in (JobObserved, ScaleRequested, JobDeleting, JobGone))
+"""The watcher's events that are changes of people and programs."""
+
+
+class Change(msgspec.Struct, frozen=True, gc=False):
+    """One write that an event of the watcher tells of."""
+
+    sequence: int
+    key: JobKey
+    uid: str
+    """That of the object: the job, or a request."""
+    write: int
+    """As in a claim."""
+    gone: bool = False
+    """It is the end of a deletion, whose begin may have an event of its own."""
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """What an event of the watcher tells."""
+
+    changes: tuple[Change, ...] = ()
+    epoch: int | None = None
+    """The epoch of the cluster's versions: the watcher counts it up when etcd was restored; None if it tells none."""
+
+
+def changes(stored: Stored) -> Recorded:
+    """The changes of an event; none of another author's, or of one that cannot be read."""
+    try:
+        subject = Subject.parse(stored.subject)
+        if subject.author != "watcher" or subject.type not in TYPES:
+            return Recorded()
+        event = read_event(stored.body, subject.type)
+    except (ValueError, Malformed, UnknownEvent):
+        return Recorded()
+    key = key_of(subject)
+    match event:
+        case JobObserved(writes=writes, epoch=epoch):
+            return Recorded(tuple(Change(stored.sequence, key, key.uid, write) for write in writes), epoch)
+        case ScaleRequested(uid=uid):
+            return Recorded((Change(stored.sequence, key, uid, CREATED),))
+        case JobDeleting() | JobGone():
+            return Recorded((Change(stored.sequence, key, key.uid, DELETED, isinstance(event, JobGone)),))
+    return Recorded()

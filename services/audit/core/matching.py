@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from services.audit.core.changes import Change, Recorded
-from services.audit.core.claims import DELETED, Claim
+from services.audit.core.claims import DELETED, Change, Claim, Recorded
 
 KEPT_SECONDS = 900.0
 """Seconds for which a claim and a change wait for each other: an API server sends again for some minutes."""
