@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from math import inf
 from typing import NamedTuple
 
-INTERACTIVE = 32
+INTERACTIVE = 16
 """Requests in flight that somebody may wait for."""
 
 BULK = 32

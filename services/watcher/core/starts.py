@@ -1,4 +1,4 @@
-"""How many jobs are being made at once, of a namespace and of all.  Pure: "now" is an argument.
+"""How many jobs are being made at once.  Pure: "now" is an argument.
 
 What begins beyond that waits in the watcher, where it costs nothing.  In the queues behind it, before all those of the
 API server's watches, all namespaces stand in one line: ten thousand jobs of one would hold up the first of another, and
@@ -18,11 +18,8 @@ from shared.job.naming import JobKey
 from shared.job.spec import MANY_STARTING, Problem
 from shared.job.state import Job
 
-MOST = 20
-"""Of one namespace: enough to keep a cluster busy that makes each within a tenth of a second."""
-
-MOST_TOGETHER = 2 * MOST
-"""Of all namespaces; each may have one, however many there are."""
+MOST = 40
+"""Of all namespaces; each may have one, however many there are.  A busy API server takes seconds for each."""
 
 LONGEST_SECONDS = 60.0
 """The longest time that a job counts: the scheduler may be away."""
@@ -37,7 +34,7 @@ TOLD_AT_ONCE = 2
 """As many are told each second, of the namespaces by turns: with two statuses, two looks and a Kubernetes Event more
 each, a fiftieth of what a small API server takes."""
 
-LIMITS = f"{MOST} jobs of one namespace begin at once, {MOST_TOGETHER} of all namespaces"
+LIMITS = f"{MOST} jobs begin at once, and one of each namespace in any case"
 
 _WAITS = Problem(
     reason=MANY_STARTING,
@@ -91,12 +88,12 @@ class Starts:
         """Whose turn it is: of the namespace with the fewest under way its first in line, and so on."""
         self._end(now)
         counts = {namespace: len(self._under_way.get(namespace, ())) for namespace in self._line}
-        free = MOST_TOGETHER - sum(map(len, self._under_way.values()))
+        free = MOST - sum(map(len, self._under_way.values()))
         lines = {namespace: iter(line) for namespace, line in self._line.items()}
         found: list[JobKey] = []
         while lines:
             namespace = min(lines, key=counts.__getitem__)
-            if counts[namespace] >= (MOST if free > 0 else 1):
+            if counts[namespace] and free <= 0:
                 break
             key = next(lines[namespace], None)
             if key is None:
