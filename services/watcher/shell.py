@@ -13,9 +13,18 @@ from services.watcher.asking import Asking
 from services.watcher.core.budgets import Budgets, PerMinute, allowed
 from services.watcher.core.cache import Cache
 from services.watcher.core.observe import observe
-from services.watcher.core.pace import Row, coalesces, pause, pods_are_to_come, wait, waits_for_the_rest
+from services.watcher.core.pace import (
+    LIMITS,
+    Row,
+    Starts,
+    begins,
+    coalesces,
+    pause,
+    pods_are_to_come,
+    wait,
+    waits_for_the_rest,
+)
 from services.watcher.core.requests import waiting_room
-from services.watcher.core.starts import LIMITS, Starts, begins
 from services.watcher.deadlines import Deadlines
 from services.watcher.watches import DEFAULTS, Options, Watches
 from shared.cluster import Cluster

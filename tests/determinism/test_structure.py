@@ -161,7 +161,7 @@ TIES = {
     ("shared/job/policies/nodes.py", "sorted by _newest"): "no two groups of pods have a role, a node and an event",
     ("shared/job/policies/nodes.py", "sorted by lambda pod: pod.slot"): "pods are in the order first seen",
     ("shared/job/waiting.py", "min by lambda pod: pod.slot"): "pods are in the order first seen",
-    ("services/watcher/core/starts.py", "min by counts.__getitem__"): "the first line, as they came or were told of",
+    ("services/watcher/core/pace.py", "min by counts.__getitem__"): "the first line, as they came or were told of",
     ("services/watcher/core/requests.py", "sorted by turn"): "a tuple that ends with a version, which one change has",
     ("shared/frameworks/statuses.py", "max by lambda known: known.since.sequence"): "the last condition",
     ("shared/job/waiting.py", "max by lambda each: each[0].sequence"): "the first loss in the order of the pods",

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from services.watcher.core.pace import LONGEST_START_SECONDS
-from services.watcher.core.starts import (
-    LONGEST_SECONDS,
+from services.watcher.core.pace import (
+    LONGEST_START_SECONDS,
+    LONGEST_TURN_SECONDS,
     MOST,
     SETTLING_SECONDS,
     TOLD_AFTER_SECONDS,
@@ -113,8 +113,8 @@ def test_a_job_with_all_its_pods_gives_its_turn_back_soon(starts: Starts):
 
 
 def test_a_job_that_never_gets_its_pods_gives_its_turn_back_at_last(starts: Starts):
-    assert not starts.may_begin(a_key(MOST), LONGEST_SECONDS - 1)
-    assert starts.may_begin(a_key(MOST), LONGEST_SECONDS)
+    assert not starts.may_begin(a_key(MOST), LONGEST_TURN_SECONDS - 1)
+    assert starts.may_begin(a_key(MOST), LONGEST_TURN_SECONDS)
 
 
 def test_who_came_last_is_told_first_and_each_once():
@@ -160,10 +160,10 @@ async def test_a_job_whose_turn_has_not_come_is_recorded_in_brief_at_most():
     async with World() as world:
         await world.kill("scheduler")
         apply_jobs(world, JOBS)
-        await world.pass_seconds(LONGEST_SECONDS / 2)
+        await world.pass_seconds(LONGEST_TURN_SECONDS / 2)
         assert world.count("JobCreated") == MOST
         world.delete(TRAININGJOBS, f"job-{JOBS - 1}")
-        await world.pass_seconds(LONGEST_SECONDS)
+        await world.pass_seconds(LONGEST_TURN_SECONDS)
         assert world.count("JobCreated") == 2 * MOST, "turns end while the scheduler is away"
         await world.start("scheduler")
         for number in range(JOBS - 1):
@@ -175,9 +175,9 @@ async def test_turns_that_end_by_time_are_passed_on_though_nothing_happens():
     async with World() as world:
         await world.kill("scheduler")
         apply_jobs(world, MOST)
-        await world.pass_seconds(LONGEST_SECONDS / 2)
+        await world.pass_seconds(LONGEST_TURN_SECONDS / 2)
         world.apply(TRAININGJOBS, a_training_job("last", workers=1))
-        await world.pass_seconds(LONGEST_SECONDS / 2 + 2)
+        await world.pass_seconds(LONGEST_TURN_SECONDS / 2 + 2)
         assert world.condition(TRAININGJOBS, "last", "Created") == ("True", "TrainingJobCreated")
 
 
@@ -305,7 +305,7 @@ async def test_a_request_waits_with_its_job_beyond_its_own_timeout(first: bool):
         for kind, wish in wishes[::-1] if first else wishes:
             world.apply(kind, wish)
             await world.pass_seconds(5)
-        await world.pass_seconds(LONGEST_SECONDS - 20)
+        await world.pass_seconds(LONGEST_TURN_SECONDS - 20)
         assert world.count("JobCreated") == MOST
         await world.start("scheduler")
         await world.phase("ScaleSucceeded", SCALEOUTS, "out")
