@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from posixpath import basename, normpath
 
 from shared.frameworks.framework import PodContext, PodRenderer, metadata
+from shared.frameworks.reading import Fields
 from shared.frameworks.schemas import Document
 from shared.job import naming
 from shared.job.naming import JobKey, config_name
@@ -28,6 +29,9 @@ EXECUTABLE = 0o755
 
 FOR_OWNER_ONLY = 0o600
 """The mode of keys: ssh rejects a private key that others may read."""
+
+FOR_ALL_TO_READ = 0o644
+"""The mode of keys outside of root's home: another user reads them, and ssh checks only files that its user owns."""
 
 SSH_SETTINGS = """\
 Host *
@@ -68,6 +72,17 @@ _OF_WORKER = _OF_WORKER_OF_OTHER_KEYS | {
     naming.PUBLIC_KEY: naming.PUBLIC_HOST_KEY,
 }
 _HOST_KEYS = {name: name for name in (naming.HOST_KEY, naming.PUBLIC_HOST_KEY)}
+
+
+def check_ssh_folder(fields: Fields) -> None:
+    """Refuse a `sshAuthMountPath` that is no folder, or one that the hosts files take."""
+    path = fields.text("sshAuthMountPath")
+    if path and (not path.startswith("/") or not path.strip("/.") or ":" in path or "\0" in path):
+        fields.refuse("InvalidPath", "write the absolute path of a folder, without a colon", "sshAuthMountPath")
+    elif f"/{normpath(path).lstrip('/')}/".startswith(f"{naming.MPI_FOLDER}/"):
+        # The kubelet cannot mount into a read-only folder.
+        message = f"write a folder outside of {naming.MPI_FOLDER}, which has the hosts"
+        fields.refuse("InvalidPath", message, "sshAuthMountPath")
 
 
 def mount_hosts(
@@ -124,7 +139,6 @@ def mount_keys(
     *,
     workers: Document,
     container: str = "",
-    mode: int = FOR_OWNER_ONLY,
 ) -> None:
     """Mount the ssh files in a container: from the user's Secret `theirs`, or from the attempt's.
 
@@ -135,6 +149,8 @@ def mount_keys(
     ignores authorized_keys in a folder that others may write to; a folder that the runtime makes for a mount has 0755.
     A change of the Secret does not reach such mounts, but the Secret does not change.
     """
+    folder = normpath(folder)
+    mode = FOR_OWNER_ONLY if folder == naming.SSH_FOLDER else FOR_ALL_TO_READ
     taken = _mount_paths(_container(pod, container))
     secret, launches = theirs or context.ssh_secret, context.slot.role == LAUNCHER
     own = secret == naming.secret_name(context.key, context.slot.attempt)

@@ -155,12 +155,7 @@ class KubeflowJob(Replicated):
                 *schemas.WHY,
             ),
             rules=(
-                schemas.name_rule(
-                    reading.JOB_NAME_PATTERN,
-                    longest,
-                    f"name the job with at most {longest} lower-case letters, digits and hyphens, beginning with a "
-                    "letter and not ending with a hyphen: its pods are named after it",
-                ),
+                schemas.job_name_rule(longest),
                 schemas.each_fixed(
                     f"spec.{self.replica_specs}",
                     ("template",) if self.scale else ("template", "replicas"),

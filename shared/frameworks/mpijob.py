@@ -5,14 +5,12 @@ its definition sets the first of them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from posixpath import normpath
 from typing import Any, Literal
 
 import msgspec
 
 from shared.cluster.objects import Custom
 from shared.frameworks.attaching import (
-    FOR_OWNER_ONLY,
     OMPI_AGENTS,
     OMPI_ARGS,
     OMPI_FLAT,
@@ -21,6 +19,7 @@ from shared.frameworks.attaching import (
     OMPI_RESOLVING,
     OMPI_SLOTS,
     SSH_VOLUME,
+    check_ssh_folder,
     for_all_versions,
     mount_hosts,
     mount_keys,
@@ -63,9 +62,6 @@ NO_WORKER = "ask for at least one Worker, or leave Worker out to have the launch
 
 WORKER_COMMAND = ("/usr/sbin/sshd", "-De")
 """The command of a worker whose template has neither command nor args."""
-
-FOR_ALL_TO_READ = 0o644
-"""The mode of keys outside of root's home: another user reads them, and ssh checks only files that its user owns."""
 
 NO_GPU = {"NVIDIA_VISIBLE_DEVICES": "", "NVIDIA_DRIVER_CAPABILITIES": ""}
 """Hides GPUs: a container runtime shows all GPUs of the node to an image that asks for them."""
@@ -200,7 +196,7 @@ class MPIJob(KubeflowJob):
         if spec.raw("mpiDistribution"):
             # The API server would drop it, and the job would run with Open MPI.
             spec.refuse("FieldNotSupported", "write mpiImplementation: OpenMPI, Intel or MPICH", "mpiDistribution")
-        _check_path(spec)
+        check_ssh_folder(spec)
         parsed = super().spec_of(manifest, spec, roles)
         limited = spec.has("backoffLimit") or spec.part("runPolicy").has("backoffLimit") or not newer
         return msgspec.structs.replace(
@@ -229,10 +225,9 @@ class MPIJob(KubeflowJob):
         ]
         if role == LAUNCHER:
             mount_hosts(pod["spec"], context.key, _FOLDERS, name)
-        folder = normpath(manifest.spec.get("sshAuthMountPath") or SSH_FOLDER)
-        mode = FOR_OWNER_ONLY if folder == SSH_FOLDER else FOR_ALL_TO_READ
+        folder = manifest.spec.get("sshAuthMountPath") or SSH_FOLDER
         workers = self.template(manifest, WORKER) if spec.has(WORKER) else {}
-        mount_keys(pod["spec"], context, folder=folder, workers=workers, container=name, mode=mode)
+        mount_keys(pod["spec"], context, folder=folder, workers=workers, container=name)
         return pod
 
     def environment(self, replica: Replica) -> Mapping[str, str]:
@@ -282,15 +277,6 @@ def _marked(default: str) -> Document:
 
 def _is_v2beta1(spec: Fields) -> bool:
     return any(spec.has(name) and spec.raw(name) != "" for name in OF_V2BETA1)
-
-
-def _check_path(spec: Fields) -> None:
-    path = spec.text("sshAuthMountPath")
-    if path and (not path.startswith("/") or not path.strip("/.") or ":" in path or "\0" in path):
-        spec.refuse("InvalidPath", "write the absolute path of a folder, without a colon", "sshAuthMountPath")
-    elif f"/{normpath(path).lstrip('/')}/".startswith(f"{MPI_FOLDER}/"):
-        # The kubelet cannot mount into a read-only folder.
-        spec.refuse("InvalidPath", f"write a folder outside of {MPI_FOLDER}, which has the hosts", "sshAuthMountPath")
 
 
 def _check_agent(launcher: Fields) -> None:

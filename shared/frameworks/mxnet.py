@@ -14,10 +14,10 @@ from shared.cluster.objects import Custom
 from shared.frameworks import schemas
 from shared.frameworks.framework import PodContext, key_of
 from shared.frameworks.mxnet_status import NOT_BEGUN, phase_of
-from shared.frameworks.reading import DEFAULT_BACKOFF_LIMIT, JOB_NAME_PATTERN, Fields
+from shared.frameworks.reading import DEFAULT_BACKOFF_LIMIT, Fields
 from shared.frameworks.replicated import Replica, Replicated, ReplicaType
 from shared.frameworks.schemas import Document
-from shared.frameworks.templates import DNS_LABEL, Promises
+from shared.frameworks.templates import Promises
 from shared.job.naming import JobKey, Slot
 from shared.job.spec import REPLICATED, CleanPodPolicy, JobSpec, RestartPolicy, RoleSpec
 from shared.untrusted import at
@@ -208,12 +208,7 @@ def columns(type_field: str, *more: Document) -> tuple[Document, ...]:
 
 def named(framework: ParameterServer, longest: int) -> Document:
     """The rule of a job's name; a longer one may not fit, by the job's types and its RuntimeId."""
-    return schemas.name_rule(
-        DNS_LABEL if framework.leading_digit else JOB_NAME_PATTERN,
-        longest,
-        f"name the job with at most {longest} lower-case letters, digits and hyphens, beginning with a letter"
-        f"{' or digit' if framework.leading_digit else ''} and not ending with a hyphen: its pods are named after it",
-    )
+    return schemas.job_name_rule(longest, digit=framework.leading_digit)
 
 
 RUNTIME_ID: Document = {"type": "string", "maxLength": LONGEST_RUNTIME_ID, "pattern": "^[0-9a-z]*$"}

@@ -4,7 +4,8 @@ A null is an absent field, as in Kubernetes.  Messages say what to do and repeat
 it may be a secret.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import TypeVar, get_args
 
 from shared.job.spec import NO_EFFECT, CleanPodPolicy, Ignored, Problem, RestartPolicy
@@ -19,6 +20,7 @@ LONGEST_RESTART = 64
 CLEAN_POD_POLICIES: tuple[CleanPodPolicy, ...] = get_args(CleanPodPolicy)
 RESTART_POLICIES: tuple[RestartPolicy, ...] = get_args(RestartPolicy)
 DEFAULT_BACKOFF_LIMIT = 6
+DNS_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 JOB_NAME_PATTERN = r"[a-z]([-a-z0-9]*[a-z0-9])?"
 NAME_OF_VARIABLE = "give the variable a name without an equals sign, and no hyphen before it"
 
@@ -144,6 +146,21 @@ class Fields:
             return value or []
         self.refuse("InvalidValue", "write a list here", name)
         return []
+
+
+def check_job_name(name: str, note: Callable[[Problem], None], *, most: int | None, digit: bool = False) -> None:
+    """Refuse a job's name with more than `most` characters, if that is a bound, or one that no name of a pod can have.
+
+    With `digit` it may begin with one: the names of its pods do not begin with it.
+    """
+    too_long = most is not None and len(name) > most
+    if too_long or not re.fullmatch(DNS_LABEL if digit else JOB_NAME_PATTERN, name):
+        message = (
+            f"create the job again under a name of {f'at most {most} ' if too_long else ''}lower-case letters, digits "
+            f"and hyphens that begins with a letter{' or digit' if digit else ''} and does not end with a hyphen: its "
+            "pods are named after it"
+        )
+        note(Problem(reason="InvalidName", field="metadata.name", message=message))
 
 
 def ignored(spec: Fields, fields: Mapping[str, str]) -> tuple[Ignored, ...]:

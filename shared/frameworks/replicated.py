@@ -4,7 +4,6 @@ Most frameworks have this shape.  A subclass has its kind (`job_type`), its type
 port of its container (`container_properties`), and the environment of each pod (`environment`).
 """
 
-import re
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -18,15 +17,11 @@ from shared.frameworks import reading
 from shared.frameworks.framework import Framework, PodContext, key_of, slot_labels
 from shared.frameworks.pods import pod_of
 from shared.frameworks.schemas import Document
-from shared.frameworks.templates import DNS_LABEL, Promises, check_variables, training_container
+from shared.frameworks.templates import Promises, check_variables, training_container
 from shared.job.naming import RESTART, Slot, pod_name
 from shared.job.spec import REPLICATED, UNLIMITED, Handling, JobSpec, Problem, RestartPolicy, RoleSpec
 
 GREATEST_PORT = 65_535
-
-_JOB_NAME = re.compile(reading.JOB_NAME_PATTERN)
-_JOB_NAME_WITHIN = re.compile(DNS_LABEL)
-"""Characters of a job's name if the names of its pods do not begin with it."""
 
 
 class ReplicaType(NamedTuple):
@@ -279,15 +274,8 @@ class Replicated(Framework):
         ]
         longest = max(map(len, pods), default=0)
         excess = longest - reading.LONGEST_POD_NAME
-        pattern = _JOB_NAME_WITHIN if self.leading_digit else _JOB_NAME
-        if excess > 0 or not pattern.fullmatch(name):
-            allowed = max(min(len(name), self.counted) - excess, 1)
-            message = (
-                f"create the job again under a name of {f'at most {allowed} ' if excess > 0 else ''}lower-case "
-                f"letters, digits and hyphens that begins with a letter{' or digit' if self.leading_digit else ''} "
-                "and does not end with a hyphen: its pods are named after it"
-            )
-            problems.append(Problem(reason="InvalidName", field="metadata.name", message=message))
+        allowed = max(min(len(name), self.counted) - excess, 0) if excess > 0 else None
+        reading.check_job_name(name, problems.append, most=allowed, digit=self.leading_digit)
 
     def _choices(self) -> str:
         return ", ".join(kind.name for kind in self.replica_types)

@@ -11,8 +11,8 @@ an evaluation error is never dropped: a job older than the schema would get no s
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from shared.frameworks.reading import GREATEST, MOST_WORKERS, RESTART_POLICIES
-from shared.frameworks.templates import DNS_LABEL, LONGEST_CONTAINER_NAME
+from shared.frameworks.reading import DNS_LABEL, GREATEST, JOB_NAME_PATTERN, MOST_WORKERS, RESTART_POLICIES
+from shared.frameworks.templates import LONGEST_CONTAINER_NAME
 
 Document = dict[str, Any]
 
@@ -287,6 +287,16 @@ def name_rule(pattern: str, longest: int, message: str) -> dict[str, str]:
     """
     named = f"size(self.metadata.name) <= {longest} && self.metadata.name.matches('^{pattern}$')"
     return rule(f"has(self.status) || ({named})", message)
+
+
+def job_name_rule(longest: int, *, digit: bool = False) -> dict[str, str]:
+    """The rule for the names of jobs; with `digit` such a name may begin with one."""
+    return name_rule(
+        DNS_LABEL if digit else JOB_NAME_PATTERN,
+        longest,
+        f"name the job with at most {longest} lower-case letters, digits and hyphens, beginning with a letter"
+        f"{' or digit' if digit else ''} and not ending with a hyphen: its pods are named after it",
+    )
 
 
 HISTORY = members(

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from shared.cluster.pod_fields import meant_of, types
-from shared.frameworks.reading import NAME_OF_VARIABLE, Fields
+from shared.frameworks.reading import DNS_LABEL, NAME_OF_VARIABLE, Fields
 
 Treatment = Literal["passed on", "set where absent", "added to", "overridden", "refused"]
 
@@ -220,7 +220,6 @@ def absolute(path: object) -> str:
     return normpath(f"/{path.lstrip('/')}") if isinstance(path, str) and path else ""
 
 
-DNS_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 LONGEST_CONTAINER_NAME = 63
 
 GPU = "nvidia.com/gpu"

@@ -137,12 +137,7 @@ TRAIN_JOB = Definition(
         *schemas.WHY,
     ),
     rules=(
-        schemas.name_rule(
-            reading.JOB_NAME_PATTERN,
-            reading.LONGEST_POD_NAME - len("-launcher"),
-            "name the job with at most 54 lower-case letters, digits and hyphens, beginning with a letter and not "
-            "ending with a hyphen: its pods are named after it",
-        ),
+        schemas.job_name_rule(reading.LONGEST_POD_NAME - len("-launcher")),
         *(schemas.fixed(f"spec.{field}", f"{field} {_HELD}", within="spec", free=FREE) for field in _FIXED),
     ),
     status={"type": "object", "properties": {"phase": schemas.TEXT, "conditions": schemas.CONDITIONS}, **schemas.OPEN},

@@ -17,12 +17,12 @@ from shared.frameworks.attaching import OMPI_FLAT, SSH_VOLUME, WORKER_COMMAND, f
 from shared.frameworks.framework import Framework, PodContext, key_of, slot_labels
 from shared.frameworks.model import Written, anything, choice, flag, number, part
 from shared.frameworks.pods import pod_of
-from shared.frameworks.reading import JOB_NAME_PATTERN, MOST_SLOTS
+from shared.frameworks.reading import MOST_SLOTS
 from shared.frameworks.scale_requests import GROUP, SCALEINS, SCALEOUTS, VERSION
 from shared.frameworks.schemas import Definition, Document, Scale
 from shared.frameworks.statuses import before_admission, condition, counts, whole_seconds, with_losses
 from shared.frameworks.takeover import Inherited, TakeOver
-from shared.frameworks.templates import DNS_LABEL, Promises, check_variables, gpus, training_container
+from shared.frameworks.templates import Promises, check_variables, gpus, training_container
 from shared.job import waiting
 from shared.job.naming import (
     DEEPSPEED_HOSTFILE,
@@ -156,12 +156,7 @@ BEFORE_ADMISSION = ("", "Pending", "Refused")
 _SUSPEND = ".spec.suspend"
 _FREE = f"{schemas.by_phase(*BEFORE_ADMISSION, 'Suspending', 'Suspended')} || {schemas.pausing(_SUSPEND)}"
 _JOB_RULES = (
-    schemas.name_rule(
-        JOB_NAME_PATTERN,
-        LONGEST_JOB_NAME,
-        f"name the job with at most {LONGEST_JOB_NAME} lower-case letters, digits and hyphens, beginning with a letter "
-        "and not ending with a hyphen: its pods are named after it",
-    ),
+    schemas.job_name_rule(LONGEST_JOB_NAME),
     *(
         schemas.fixed(
             f"spec.etReplicaSpecs.{role}.template",
@@ -214,8 +209,7 @@ SSH_KEYS = "arena.kubeflow.org/ssh-secret"
 JOB_FOLDER = "/job"
 """Where the launcher finds the hosts file of DeepSpeed."""
 LONGEST_SECRET_NAME = 253
-_JOB_NAME = re.compile(reading.JOB_NAME_PATTERN)
-_DNS_SUBDOMAIN = re.compile(rf"{DNS_LABEL}(\.{DNS_LABEL})*")
+_DNS_SUBDOMAIN = re.compile(rf"{reading.DNS_LABEL}(\.{reading.DNS_LABEL})*")
 _INDEX = re.compile(r"[0-9]{1,5}")
 """A worker's index in a label or a name."""
 
@@ -348,7 +342,7 @@ class TrainingJob(Framework):
 def parse_job(manifest: Custom) -> JobSpec | tuple[Problem, ...]:
     """The spec of a TrainingJob, or all its problems."""
     problems: list[Problem] = []
-    _check_job_name(manifest.metadata.name, problems)
+    reading.check_job_name(manifest.metadata.name, problems.append, most=LONGEST_JOB_NAME)
     spec = _Spec(reading.Fields(manifest.spec, "spec", problems))
     launcher = _launcher(spec.et_replica_specs, _promises(manifest, LAUNCHER))
     worker, container = _worker(spec.et_replica_specs, _promises(manifest, WORKER))
@@ -375,15 +369,6 @@ def parse_job(manifest: Custom) -> JobSpec | tuple[Problem, ...]:
         ignored=tuple(spec.fields.without_effect),
     )
     return tuple(dict.fromkeys(problems)) or parsed
-
-
-def _check_job_name(name: str, problems: list[Problem]) -> None:
-    if len(name) > LONGEST_JOB_NAME or not _JOB_NAME.fullmatch(name):
-        message = (
-            f"create the job again under a name of at most {LONGEST_JOB_NAME} lower-case letters, digits and hyphens "
-            "that begins with a letter and does not end with a hyphen: its pods are named after it"
-        )
-        problems.append(Problem(reason="InvalidName", field="metadata.name", message=message))
 
 
 def _ssh_secret(name: str, problems: list[Problem]) -> str:

@@ -8,7 +8,6 @@ The other conditions are Muster's: they say what a job waits for, and are absent
 """
 
 from collections.abc import Mapping, Sequence
-from posixpath import normpath
 from typing import Any
 
 import msgspec
@@ -17,7 +16,6 @@ from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks import reading
 from shared.frameworks.attaching import (
-    FOR_OWNER_ONLY,
     OMPI_ARGS,
     OMPI_FLAT,
     OMPI_HOSTS,
@@ -192,7 +190,6 @@ COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 """Labels of a pod upstream; the last one is also an annotation, which variables refer to."""
 
 _FOLDERS = {HOSTS_VOLUME: (MPI_FOLDER, {HOSTFILE: HOSTFILE})}
-FOR_ALL_TO_READ = 0o644
 
 _WITHOUT: Mapping[Without, tuple[str, str]] = {
     "missing": (
@@ -308,9 +305,8 @@ class TrainJob(Framework):
         if policy == "mpi":
             if role == LAUNCHER:
                 mount_hosts(pod["spec"], context.key, _FOLDERS, NODE)
-            folder = normpath(at(runtime, "mlPolicy", "mpi", "sshAuthMountPath") or SSH_FOLDER)
-            mode = FOR_OWNER_ONLY if folder == SSH_FOLDER else FOR_ALL_TO_READ
-            mount_keys(pod["spec"], context, folder=folder, workers=templates[NODE], container=NODE, mode=mode)
+            folder = at(runtime, "mlPolicy", "mpi", "sshAuthMountPath") or SSH_FOLDER
+            mount_keys(pod["spec"], context, folder=folder, workers=templates[NODE], container=NODE)
         return pod
 
     def _first_labels(self, manifest: Custom, name: str) -> dict[str, str]:

@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from posixpath import normpath
 from typing import Any
 
 import msgspec
 
 from shared.cluster.objects import Custom
 from shared.frameworks import reading
-from shared.frameworks.attaching import OMPI_ARGS, OMPI_HOSTS, OMPI_KEEP, OMPI_SLOTS, SSH_VOLUME
+from shared.frameworks.attaching import OMPI_ARGS, OMPI_HOSTS, OMPI_KEEP, OMPI_SLOTS, SSH_VOLUME, check_ssh_folder
 from shared.frameworks.rendezvous import STEM, brings_its_own, rendezvous_role
 from shared.frameworks.runtimes import (
     ANCESTOR,
@@ -25,7 +24,6 @@ from shared.frameworks.runtimes import (
 )
 from shared.frameworks.schemas import Document
 from shared.frameworks.templates import (
-    DNS_LABEL,
     LONGEST_CONTAINER_NAME,
     Promises,
     absolute,
@@ -58,8 +56,7 @@ TORCHTUNE = ["tune", "run"]
 
 _PROCESSES = re.compile("auto|cpu|gpu|0*[1-9][0-9]{0,5}")
 _QUANTITY = re.compile(r"([0-9]{1,9})(\.[0-9]+)?(m|k)?")
-_LABEL = re.compile(DNS_LABEL)
-_JOB_NAME = re.compile(reading.JOB_NAME_PATTERN)
+_LABEL = re.compile(reading.DNS_LABEL)
 
 IGNORED: Mapping[str, str] = {
     "podGroupPolicy": "no PodGroup is made; what a gang scheduler reads belongs in the pod templates",
@@ -117,7 +114,8 @@ def parsed(
     nodes, roles_of = _sizes(trainer, policies, policy)
     least, most = roles_of
     longest = max(len(f"-{node}-0-{(most or nodes) - 1}"), len(f"{STEM}0"))
-    _check_name(name, max(longest, len(f"-{LAUNCHER}") if policy == "mpi" else 0), runtime)
+    longest = max(longest, len(f"-{LAUNCHER}") if policy == "mpi" else 0)
+    reading.check_job_name(name, runtime.note, most=reading.LONGEST_POD_NAME - longest)
     limit = reading.Fields(at(jobs.get(node), "template", "spec"), "runtime.spec.template", []).integer(
         "backoffLimit", least=0
     )
@@ -255,13 +253,7 @@ def _sizes(trainer: Trainer, policies: reading.Fields, policy: str) -> tuple[int
         implementation = policies.part("mpi").text("mpiImplementation")
         if implementation not in ("", "OpenMPI"):
             policies.part("mpi").refuse("UnknownImplementation", "write OpenMPI, or leave it out", "mpiImplementation")
-        path = policies.part("mpi").text("sshAuthMountPath")
-        if path and (not path.startswith("/") or not path.strip("/.") or ":" in path or "\0" in path):
-            message = "write the absolute path of a folder, without a colon"
-            policies.part("mpi").refuse("InvalidPath", message, "sshAuthMountPath")
-        elif f"/{normpath(path).lstrip('/')}/".startswith(f"{MPI_FOLDER}/"):
-            message = f"write a folder outside of {MPI_FOLDER}, which has the hosts"
-            policies.part("mpi").refuse("InvalidPath", message, "sshAuthMountPath")
+        check_ssh_folder(policies.part("mpi"))
         # The job starts with all nodes and goes on with any: the program decides how many it needs.
         return nodes, (1, None)
     return nodes, (0, None)
@@ -367,13 +359,3 @@ def _other_success(template: reading.Fields, policy: str) -> Iterator[Any]:
     if template.has("successPolicy") and not whole:
         message = "the job succeeds with its launcher, or when all its nodes do"
         yield from reading.ignored(template, {"successPolicy": message})
-
-
-def _check_name(name: str, tail: int, runtime: reading.Fields) -> None:
-    most = reading.LONGEST_POD_NAME - tail
-    if len(name) > most or not _JOB_NAME.fullmatch(name):
-        message = (
-            f"create the job again under a name of at most {most} lower-case letters, digits and hyphens that begins "
-            "with a letter and does not end with a hyphen: its pods are named after it"
-        )
-        runtime.note(Problem(reason="InvalidName", field="metadata.name", message=message))
