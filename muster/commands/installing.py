@@ -205,10 +205,10 @@ def doctor(
     """Examine an installation from outside: versions, definitions, rights, log, services, jobs, clocks."""
     from muster.asking import run as running
     from muster.doctor.command import examine
-    from muster.doctor.findings import Wishes, home
+    from muster.doctor.findings import Choices, home
 
-    known, wishes = settings(), Wishes(installed_in or home(), release, timeout)
-    running(lambda: examine(known, wishes, as_json=as_json))
+    known, choices = settings(), Choices(installed_in or home(), release, timeout)
+    running(lambda: examine(known, choices, as_json=as_json))
 
 
 if TYPE_CHECKING:

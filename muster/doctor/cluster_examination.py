@@ -12,7 +12,7 @@ import msgspec
 from muster.asking import open_cluster
 from muster.crds import manifests
 from muster.doctor import definitions, policies, rights, servers, services
-from muster.doctor.findings import Finding, Wishes, part, troubled
+from muster.doctor.findings import Choices, Finding, part, troubled
 from muster.doctor.rights import Account
 from muster.doctor.services import Pod
 from muster.policies import BINDINGS, POLICIES
@@ -66,13 +66,13 @@ class _List(msgspec.Struct):
 class ClusterExamination:
     """One examination of the cluster; `pods` and `annotations` are compared with the log."""
 
-    def __init__(self, settings: Settings, wishes: Wishes) -> None:
+    def __init__(self, settings: Settings, choices: Choices) -> None:
         self.pods: list[Pod] = []
         self.annotations: list[Mapping[str, str]] = []
         """The annotations of the definitions, which have the claims of scopes."""
         self.reached = False
         self._settings = settings
-        self._wishes = wishes
+        self._choices = choices
         self._version = ""
         self._found: list[dict[str, Any]] = []
         """The objects of the services' pods."""
@@ -82,11 +82,11 @@ class ClusterExamination:
         self._at_once = asyncio.Semaphore(AT_ONCE)
 
     async def findings(self) -> list[Finding]:
-        return await part(REACHED, "the API server", self._all(), 3 * self._wishes.timeout)
+        return await part(REACHED, "the API server", self._all(), 3 * self._choices.timeout)
 
     async def _all(self) -> list[Finding]:
         async with open_cluster(self._settings) as cluster:
-            seconds = self._wishes.timeout
+            seconds = self._choices.timeout
             found = await part(REACHED, cluster.url, self._of_server(cluster), seconds)
             if not self.reached:
                 return found
@@ -155,7 +155,7 @@ class ClusterExamination:
         self.pods = [*await asyncio.gather(*(self._reported(cluster, pod) for pod in shown))]
         running = ((pod.name, services.version(pod)) for pod in self.pods)
         told = [*services.readiness(self.pods), *services.warnings(self.pods)]
-        told += services.set_up(found, self._wishes.home)
+        told += services.set_up(found, self._choices.home)
         return [*told, *servers.services(running, this_release())]
 
     async def _reported(self, cluster: KubeCluster, pod: Pod) -> Pod:
@@ -163,7 +163,7 @@ class ClusterExamination:
         if not pod.running or not pod.port:
             return msgspec.structs.replace(pod, silence="it has no port named `health`")
         # `/healthz` answers 200 even if the pod is not ready, with the same report.
-        path = f"/api/v1/namespaces/{self._wishes.home}/pods/http:{pod.name}:{pod.port}/proxy/healthz"
+        path = f"/api/v1/namespaces/{self._choices.home}/pods/http:{pod.name}:{pod.port}/proxy/healthz"
         try:
             async with self._at_once:
                 answer = await cluster.ask(path, what=f"ask {pod.name} how it is")
@@ -178,12 +178,12 @@ class ClusterExamination:
         self, cluster: KubeCluster, plural: str, selector: str = "", **query: str
     ) -> list[dict[str, Any]]:
         """By default the objects of this installation."""
-        ours = OURS + (f",app.kubernetes.io/instance={self._wishes.release}" if self._wishes.release else "")
-        home = self._wishes.home
+        ours = OURS + (f",app.kubernetes.io/instance={self._choices.release}" if self._choices.release else "")
+        home = self._choices.home
         path, what = f"/api/v1/namespaces/{quote(home, safe='')}/{plural}", f"list the {plural} in {home}"
         answer = await cluster.ask(path, what=what, query={"labelSelector": selector or ours, **query})
         items = read_answer(_List, answer.body, what).items
-        if not items and plural == "serviceaccounts" and not self._wishes.release:
+        if not items and plural == "serviceaccounts" and not self._choices.release:
             # The accounts of `muster rbac` have no labels.
             items = read_answer(_List, (await cluster.ask(path, what=what)).body, what).items
         return items
@@ -201,7 +201,7 @@ class ClusterExamination:
         accounts = rights.accounts(
             listed,
             self._found,
-            home=self._wishes.home,
+            home=self._choices.home,
             scope=self._settings.namespace,
             taking_over=self._settings.take_over,
         )
@@ -209,7 +209,7 @@ class ClusterExamination:
             own = rights.own(me, scope=self._settings.namespace, taking_over=self._settings.take_over)
             accounts = [own] if own else []
         if not accounts:
-            return [rights.no_accounts(self._wishes.home)]
+            return [rights.no_accounts(self._choices.home)]
         self._accounts = accounts
         answers = await asyncio.gather(*(self._granted(cluster, account, me, kinds) for account in accounts))
         return rights.among_tenants(accounts, self._of_jobs) + [

@@ -8,7 +8,7 @@ import typer
 
 from muster.doctor import definitions, services
 from muster.doctor.cluster_examination import ClusterExamination
-from muster.doctor.findings import Finding, Wishes, document, fail, in_order, is_well, ok, text
+from muster.doctor.findings import Choices, Finding, document, fail, in_order, is_well, ok, text
 from muster.doctor.log_examination import LogExamination
 from muster.terminal import say
 from shared.installation.plugins import installed
@@ -16,18 +16,18 @@ from shared.process.settings import Settings
 from shared.release import this_release
 
 
-async def examine(settings: Settings, wishes: Wishes, *, as_json: bool) -> None:
+async def examine(settings: Settings, choices: Choices, *, as_json: bool) -> None:
     """Examine, print, and exit with 1 if a check fails."""
-    findings = await all_findings(settings, wishes)
+    findings = await all_findings(settings, choices)
     said = msgspec.json.format(msgspec.json.encode(document(findings))).decode() if as_json else text(findings)
     say(said)
     if not is_well(findings):
         raise typer.Exit(1)
 
 
-async def all_findings(settings: Settings, wishes: Wishes) -> list[Finding]:
+async def all_findings(settings: Settings, choices: Choices) -> list[Finding]:
     """All findings, in the order in which they are printed."""
-    log, cluster = LogExamination(settings, wishes), ClusterExamination(settings, wishes)
+    log, cluster = LogExamination(settings, choices), ClusterExamination(settings, choices)
     of_log, of_cluster = await asyncio.gather(log.findings(), cluster.findings())
     found = [
         ok("versions.command", f"muster {this_release()}"),
@@ -36,7 +36,7 @@ async def all_findings(settings: Settings, wishes: Wishes) -> list[Finding]:
         *of_log,
     ]
     if log.ends and cluster.reached:
-        found += services.lag(cluster.pods, log.ends, wishes.home)
+        found += services.lag(cluster.pods, log.ends, choices.home)
     if log.identity and cluster.annotations:
         scopes = {pod.scope for pod in cluster.pods} or {settings.namespace}
         found += [definitions.claims(cluster.annotations, scope, log.identity) for scope in sorted(scopes)]

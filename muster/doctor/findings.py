@@ -113,7 +113,7 @@ def _one_line(words: str) -> str:
     return " ".join(words.split())
 
 
-class Wishes(NamedTuple):
+class Choices(NamedTuple):
     """The options of the command."""
 
     home: str

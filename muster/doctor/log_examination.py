@@ -8,7 +8,7 @@ from cryptography import x509
 from muster.asking import open_log
 from muster.doctor import log as of_log
 from muster.doctor import servers, services
-from muster.doctor.findings import Finding, Wishes, ok, part, unknown
+from muster.doctor.findings import Choices, Finding, ok, part, unknown
 from shared.errors import Refused, Trouble
 from shared.eventlog import inspection
 from shared.eventlog.account import STREAM
@@ -28,15 +28,15 @@ REACHED = "log.reached"
 class LogExamination:
     """One examination of the log; the services' lag is computed from `ends`."""
 
-    def __init__(self, settings: Settings, wishes: Wishes) -> None:
+    def __init__(self, settings: Settings, choices: Choices) -> None:
         self.ends: dict[str, int] = {}
         """The last sequence of each namespace, and of the whole log under the empty name."""
         self.identity = ""
         self._settings = settings
-        self._wishes = wishes
+        self._choices = choices
 
     async def findings(self) -> list[Finding]:
-        return await part(REACHED, "the log at NATS_URL", self._all(), 2 * self._wishes.timeout)
+        return await part(REACHED, "the log at NATS_URL", self._all(), 2 * self._choices.timeout)
 
     async def _all(self) -> list[Finding]:
         async with open_log(self._settings) as log:
@@ -50,7 +50,7 @@ class LogExamination:
                 raise
             self.identity = identity
             found.append(ok(REACHED, f"{log.url} answers, with the log {identity}"))
-            seconds = self._wishes.timeout
+            seconds = self._choices.timeout
             parts = await asyncio.gather(
                 part("log.streams", log.url, self._of_streams(log), seconds),
                 self._of_disks(),
@@ -99,7 +99,7 @@ class LogExamination:
         async def of(monitor: str) -> list[Finding]:
             return of_log.disk(await varz(monitor))
 
-        looks = await asyncio.gather(*(part("log.fsync", each, of(each), self._wishes.timeout) for each in monitors))
+        looks = await asyncio.gather(*(part("log.fsync", each, of(each), self._choices.timeout) for each in monitors))
         return [finding for each in looks for finding in each]
 
     async def _of_owners(self, log: JetStreamEventLog) -> list[Finding]:
@@ -113,7 +113,7 @@ class LogExamination:
 
     async def _of_histories(self, log: JetStreamEventLog, identity: str) -> list[Finding]:
         histories, subjects = Histories(), namespace_filters(self._settings.namespace)
-        seconds = self._wishes.timeout * 0.9
+        seconds = self._choices.timeout * 0.9
         try:
             async with asyncio.timeout(seconds):
                 await fold_to_end(log, histories.fold, subjects)

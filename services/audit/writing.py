@@ -26,7 +26,7 @@ SLOWEST_SECONDS = 5.0
 """The longest pause before a fact is tried again."""
 
 _OF_ONE_FACT = ("TooLarge", "Invalid")
-"""The refusals that are about the fact; after any other one it waits until an administrator has mended the log."""
+"""The refusals that are about the fact; after any other one it waits until an administrator has fixed the log."""
 
 log = structlog.get_logger()
 

@@ -277,7 +277,7 @@ class Connection:
             self._up.set()
 
     async def _closed(self) -> None:
-        # Called after `close()`, and after the server rejected the user, which no reconnect mends.
+        # Called after `close()`, and after the server rejected the user, which no reconnect changes.
         self._end(Refused(f"{self.name}: the server closed the connection: {self._trouble}", reason="Disconnected"))
 
     def _end(self, reason: Refused) -> None:

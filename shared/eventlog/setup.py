@@ -24,7 +24,7 @@ from shared.eventlog.account import (
 from shared.eventlog.connection import Connection
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.retry import insist
-from shared.eventlog.streams import CONFIGS, MENDED, STREAMS, StreamInfo, compare, growth, unlike
+from shared.eventlog.streams import CHANGEABLE, CONFIGS, STREAMS, StreamInfo, compare, growth, unlike
 from shared.eventlog.subscribers import (
     fed_copies,
     follows,
@@ -63,7 +63,7 @@ class SetUp(msgspec.Struct, frozen=True, kw_only=True):
     created: tuple[str, ...]
     """The streams that were made."""
     grown: tuple[str, ...]
-    """Sizes that were raised and settings that were mended, one sentence each."""
+    """Sizes that were raised and settings that were changed, one sentence each."""
     kept: tuple[str, ...]
     """Sizes that were asked for and not granted, one sentence each."""
     differences: tuple[str, ...]
@@ -156,7 +156,7 @@ class _Work:
         grows = growth(found, asked, stream.state.bytes)
         changes: dict[str, Any] = {
             **grows.changes,
-            **{key: value for key, value in unlike(found, config) if key in MENDED},
+            **{key: value for key, value in unlike(found, config) if key in CHANGEABLE},
         }
         if changes:
             await self._change("UPDATE", found | changes)
@@ -211,7 +211,7 @@ async def must_fit(log: JetStreamEventLog, streams: Collection[str] = STREAMS) -
         ]
     if wrong:
         raise Refused(
-            f"use the log: {'; '.join(wrong)}; an administrator mends it with `nats stream edit`", reason="Unfit"
+            f"use the log: {'; '.join(wrong)}; an administrator fixes it with `nats stream edit`", reason="Unfit"
         )
 
 

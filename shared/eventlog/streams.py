@@ -85,7 +85,7 @@ Config = Mapping[str, Any]
 CHOSEN = ("num_replicas", "max_bytes")
 """The number of copies and the size are the owner's choice: they count as no difference, and may grow."""
 
-MENDED = ("republish", "max_msg_size")
+CHANGEABLE = ("republish", "max_msg_size")
 """The settings that `muster setup` changes in existing streams: they concern new messages alone."""
 
 COSTS = {"compression": "a copy may be lost when its server was killed and later stopped"}

@@ -128,7 +128,7 @@ class Guarded(Framework):
         if what not in self._told:
             self._told.add(what)
             log.error("framework failed", kind=self.name, why=what)
-        raise Refused(f"{what}; mend or upgrade the package of this kind of job", reason=FAILED)
+        raise Refused(f"{what}; fix or upgrade the package of this kind of job", reason=FAILED)
 
 
 class GuardedReferring(Guarded):

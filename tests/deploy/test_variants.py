@@ -158,7 +158,7 @@ async def _the_set_up_was_itself(platform: Platform) -> None:
 
 
 async def _the_doctor_sees(platform: Platform) -> None:
-    """Everything through the real API server, and each trouble in one line; applying the base again mends it."""
+    """Everything through the real API server, and each trouble in one line; applying the base again fixes it."""
     password = (await platform.get("secret muster-nats-reader -n muster"))["data"]["reader"]
     async with platform.forwarded("-n muster muster-nats-0", 4222) as port:
         where = f"NATS_URL=tls://127.0.0.1:{port} NATS_CA={platform.folder}/ca.crt"

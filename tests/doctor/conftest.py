@@ -21,7 +21,7 @@ from devcluster.certificates import server_context
 from muster import policies
 from muster.crds import manifests
 from muster.doctor.command import all_findings
-from muster.doctor.findings import Finding, Wishes
+from muster.doctor.findings import Choices, Finding
 from muster.policies import BINDINGS, POLICIES
 from muster.stack import CRDS
 from shared.cluster.kinds import PODS
@@ -105,8 +105,8 @@ class Installation:
         given = {"nats_url": self.nats.url, "nats_user": "reader", "nats_password": self.nats.users["reader"]}
         return Settings(_env_file=None, **({"kubeconfig": kubeconfig} | given | more))
 
-    async def examined(self, *, wishes: Wishes | None = None, **settings: Any) -> list[Finding]:
-        return await all_findings(self.settings(**settings), wishes or Wishes(HOME, timeout=10))
+    async def examined(self, *, choices: Choices | None = None, **settings: Any) -> list[Finding]:
+        return await all_findings(self.settings(**settings), choices or Choices(HOME, timeout=10))
 
     async def with_pods(self, *components: str, **more: Any) -> None:
         """A pod for each component of a release, which answers as one that is well."""

@@ -11,7 +11,7 @@ from devcluster.controlplane import ControlPlane
 from devcluster.kubeconfig import write_kubeconfig
 from muster import permissions
 from muster.doctor.command import all_findings
-from muster.doctor.findings import Finding, Wishes
+from muster.doctor.findings import Choices, Finding
 from shared.eventlog.server import NatsServer
 from shared.process.settings import Settings
 from tests.doctor.conftest import of, owners, wrong
@@ -47,7 +47,7 @@ async def examined(own: Accounts, nats: NatsServer, kubeconfig: Path) -> list[Fi
         nats_password=nats.users["reader"],
     )
     async with owners(nats, own.namespace):
-        return await all_findings(settings, Wishes(own.namespace, timeout=20))
+        return await all_findings(settings, Choices(own.namespace, timeout=20))
 
 
 async def as_account(own: Accounts, name: str, folder: Path) -> Path:

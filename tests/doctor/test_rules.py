@@ -257,7 +257,7 @@ def test_what_a_service_says_of_itself_is_what_the_doctor_reads():
     [
         pytest.param((), False, id="no Job"),
         pytest.param(("Failed", "Running"), False, id="it is tried again"),
-        pytest.param(("Failed", "Succeeded"), False, id="it was mended"),
+        pytest.param(("Failed", "Succeeded"), False, id="it was done again"),
         pytest.param(("Succeeded", "Failed"), True, id="the newest one failed"),
     ],
 )

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from muster.crds import manifests
-from muster.doctor.findings import Wishes, is_well
+from muster.doctor.findings import Choices, is_well
 from shared.cluster import scope
 from shared.cluster.kinds import PODS
 from shared.eventlog import Entry, api
@@ -340,7 +340,7 @@ async def test_a_log_in_trouble(an_installation: MakeInstallation, tmp_path: Pat
 async def test_a_server_that_never_answers_is_given_up(an_installation: MakeInstallation):
     async with an_installation() as it:
         it.front.hangs = True
-        found = await it.examined(wishes=Wishes(HOME, timeout=0.5))
+        found = await it.examined(choices=Choices(HOME, timeout=0.5))
     (line,) = wrong(found)
     assert line.check == "versions.kubernetes"
     assert f"{it.front.url} has not answered within 0.5 s" in line.message

@@ -67,7 +67,7 @@ async def test_differences_are_told_and_left_alone(tmp_path: Path):
         assert await set_up(server.url, password=server.users["admin"]) == found
 
 
-async def test_what_concerns_new_messages_alone_is_mended(tmp_path: Path):
+async def test_what_concerns_new_messages_alone_is_changed(tmp_path: Path):
     async with a_log(tmp_path) as (server, admin):
         await admin({"republish": None, "max_msg_size": -1})
         would = await set_up(server.url, password=server.users["admin"], check=True)
