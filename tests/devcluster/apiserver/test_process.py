@@ -90,26 +90,6 @@ async def test_every_user_has_a_kubeconfig_and_a_name_in_the_audit(tmp_path):
     assert not cluster.apiserver.running
 
 
-async def test_a_cluster_is_entered_when_its_node_is_ready(tmp_path):
-    cluster = Devcluster(tmp_path, images={"trainer": tmp_path})
-    assert cluster.node.command[-2:] == ["--image", f"trainer={tmp_path}"]
-    cluster.node.command = [sys.executable, str(Path(__file__).with_name("tiny_node.py"))]
-    cluster.node.command.append(str(cluster.kubeconfig("system:node:node-0")))
-    async with cluster:
-        session, api = client_of(cluster)
-        pods = "/api/v1/namespaces/default/pods"
-        spec = {"containers": [{"name": "main", "image": "trainer:1"}]}
-        await api.create(pods, {"metadata": {"name": "first"}, "spec": spec})
-        await api.until(f"{pods}/first", lambda answer: answer.body["status"]["phase"] == "Running")
-        cluster.node.kill()
-        assert not cluster.node.running
-        await cluster.node.restart()
-        await api.create(pods, {"metadata": {"name": "second"}, "spec": spec})
-        await api.until(f"{pods}/second", lambda answer: answer.body["status"]["phase"] == "Running")
-        await session.close()
-    assert not cluster.node.running
-
-
 async def test_a_node_that_ends_at_once_is_reported(tmp_path):
     cluster = Devcluster(tmp_path)
     cluster.node.command = [sys.executable, "-c", "raise SystemExit('no room for pods')"]

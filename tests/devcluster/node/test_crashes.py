@@ -75,6 +75,8 @@ async def test_a_killed_agent_leaves_nothing_and_the_next_one_goes_on(fragile, s
     fragile.node.kill()
     await until(lambda: not sleeping(marker))
     assert traces(fragile) == ([], [], [])
+    unreachable = await space.api.get(f"{space.path('pods', 'never')}/log")
+    assert (unreachable.code, unreachable.body["reason"]) == (503, "ServiceUnavailable")
 
     stale = fragile.data / "node-0" / "pods" / "of-an-unknown-pod"
     stale.mkdir()
