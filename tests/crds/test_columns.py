@@ -8,7 +8,7 @@ from muster.crds import manifests
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
 from shared.job.events.watcher import JobObserved
-from shared.job.spec import Problem
+from shared.job.spec import MANY_STARTING, OVER_BUDGET, Problem
 from tests.crds.admission import Document
 from tests.crds.judges import real
 from tests.frameworks.documents import (
@@ -175,7 +175,8 @@ def test_a_running_job_shows(document: Document, narrow: Document, wide: Documen
     ("problem", "words"),
     [
         pytest.param(Problem(reason="NoContainers", message="add one"), {"Refused", "Failed"}, id="refused"),
-        pytest.param(Problem(reason="ManyStarting"), {"Pending", "", "Unknown"}, id="waits for its turn"),
+        pytest.param(Problem(reason=MANY_STARTING), {"Pending", "", "Unknown"}, id="waits until others have started"),
+        pytest.param(Problem(reason=OVER_BUDGET), {"Pending", "", "Unknown"}, id="waits for its namespace's budget"),
     ],
 )
 @pytest.mark.parametrize("framework", [*BUILT_IN], ids=lambda framework: framework.resource.plural)
@@ -188,6 +189,8 @@ def test_a_job_that_is_not_admitted_shows_that_and_why(framework: Framework, pro
     shown = {known["name"]: find(document, known["jsonPath"]) for known in COLUMNS[resource.group, resource.kind]}
     assert {shown[name] for name in ("Phase", "State") if name in shown} <= words
     assert problem.reason in str(shown["Reason"]) + str(shown.get("Message"))
+    # Kueue, Argo and the SDKs of Kubeflow take Failed for the end.
+    assert "Failed" in words or "Failed" not in str(document)
 
 
 @pytest.mark.real

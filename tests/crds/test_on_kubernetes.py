@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from uuid import uuid4
 
+import msgspec
 import pytest
 
 from devcluster.cluster import ADMIN
@@ -11,6 +12,7 @@ from devcluster.controlplane import ControlPlane
 from muster.crds import render
 from shared.cluster.kube import KubeCluster
 from shared.frameworks.training_job import TRAININGJOBS
+from tests.crds.judges import real
 from tests.crds.kubectl import CRDS, conditions, install, kubectl, tried
 from tests.frameworks.documents import training_job
 from tests.kit.clusters import NAMESPACES, eventually
@@ -110,3 +112,17 @@ async def test_a_job_is_scaled_like_a_deployment_within_its_bounds(installed: Co
     found = await kubectl(installed, "autoscale", *job, "--max=6", "--dry-run=server", "-o", "name")
     assert "horizontalpodautoscaler" in found
     await cluster.close()
+
+
+async def test_more_levels_than_python_follows_are_admitted_and_kept(installed: ControlPlane) -> None:
+    deep = msgspec.Raw(b'{"a":' * 2_000 + b"1" + b"}" * 2_000)
+    job = training_job()
+    job["spec"]["etReplicaSpecs"]["worker"]["template"]["spec"]["new"] = deep
+    async with real(installed) as judge:
+        job["metadata"] = {"name": job["metadata"]["name"]}
+        body, headers = msgspec.json.encode(job), {"Content-Type": "application/json"}
+        async with judge.session.post(judge.path(job), data=body, headers=headers) as answer:
+            assert answer.status == 201, await answer.text()
+        async with judge.session.get(judge.path(job, named=True)) as answer:
+            kept = await answer.read()
+    assert kept.count(b'{"a":') >= 2_000

@@ -1,4 +1,4 @@
-"""Templates that would break what a kind promises: refused with the path, or overridden and said."""
+"""Templates that would break what a kind promises: refused with the path, or overridden and said; and tokens."""
 
 from typing import Any
 
@@ -8,6 +8,7 @@ from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.kubeflow import JOB_ROLE
 from shared.frameworks.mpijob import MPIJOB
+from shared.frameworks.pods import with_token_if_asked
 from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.runtimes import joined
 from shared.frameworks.tfjob import TFJOB
@@ -224,3 +225,29 @@ def test_a_port_of_the_kinds_number_is_not_added_again() -> None:
     port = {"name": "own", "containerPort": 2222}
     job = changed(tf_job(), "spec.tfReplicaSpecs.Worker.template.spec.containers[0].ports", [port])
     assert pod_for(custom(job), Slot(0, "worker", 0), TFJOB)["spec"]["containers"][0]["ports"] == [port]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param({}, id="no wish"),
+        pytest.param({"serviceAccountName": ""}, id="an empty name"),
+        pytest.param({"automountServiceAccountToken": None, "serviceAccountName": None}, id="nulls"),
+    ],
+)
+def test_a_pod_has_no_token_if_its_template_has(spec: dict[str, Any]):
+    assert with_token_if_asked({"spec": spec})["spec"]["automountServiceAccountToken"] is False
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"automountServiceAccountToken": True},
+        {"automountServiceAccountToken": False, "serviceAccountName": "trainer"},
+        {"serviceAccountName": "trainer"},
+        {"serviceAccount": "trainer"},
+    ],
+    ids=str,
+)
+def test_a_pod_is_as_its_template_wishes(spec: dict[str, Any]):
+    assert with_token_if_asked({"spec": spec})["spec"] == spec

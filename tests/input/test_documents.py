@@ -51,6 +51,9 @@ BEYOND_SCHEMAS: Mapping[str, str] = {
 }
 """Reasons for which a document is refused that its definition allows, with why the definition cannot say so."""
 
+TOO_DEEP = ("InvalidValue", "spec.runtimePatches")
+"""Reason and field of a patch with more levels than are merged; a definition bounds no depth."""
+
 Seen = ObservedJob | ObservedRequest
 
 
@@ -111,7 +114,11 @@ def test_what_a_definition_allows_gets_pods_or_is_refused_for_a_stated_reason(ki
             manifest, seen = read(kind, msgspec.json.encode(document))
             problems = problems_of(seen)
             unstated = [
-                known for known in problems if ".template" not in known.field and known.reason not in BEYOND_SCHEMAS
+                known
+                for known in problems
+                if ".template" not in known.field
+                and known.reason not in BEYOND_SCHEMAS
+                and (known.reason, known.field) != TOO_DEEP
             ]
             # Rules are evaluated slowly, so only where the answer counts.
             assert not unstated or refusals(document), unstated
