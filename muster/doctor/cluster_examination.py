@@ -191,23 +191,17 @@ class ClusterExamination:
     async def _of_rights(self, cluster: KubeCluster, kinds: list[Framework]) -> list[Finding]:
         """The findings about each account; `kinds` are the installed ones."""
         me = await self._myself(cluster)
+        scope, taking_over = self._settings.namespace, self._settings.take_over
+        own = rights.own(me, scope=scope, taking_over=taking_over)
         try:
             listed = await self._listed(cluster, "serviceaccounts")
         except Refused as refusal:
-            own = rights.own(me, scope=self._settings.namespace, taking_over=self._settings.take_over)
             if own is None and not self._found:
                 return [troubled("rights.accounts", refusal)]
             listed = []
         accounts = rights.accounts(
-            listed,
-            self._found,
-            home=self._choices.home,
-            scope=self._settings.namespace,
-            taking_over=self._settings.take_over,
-        )
-        if not accounts:
-            own = rights.own(me, scope=self._settings.namespace, taking_over=self._settings.take_over)
-            accounts = [own] if own else []
+            listed, self._found, home=self._choices.home, scope=scope, taking_over=taking_over
+        ) or ([own] if own else [])
         if not accounts:
             return [rights.no_accounts(self._choices.home)]
         self._accounts = accounts
