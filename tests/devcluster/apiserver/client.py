@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import aiohttp
 import yaml
 
-from shared.cluster.connections import AbruptResponse
+from devcluster.client import AbruptResponse
 
 BOUND = 60.0
 """Seconds that any wait in these tests may take on a busy machine."""

@@ -12,7 +12,7 @@ from devcluster.apiserver.objects import Objects
 from devcluster.apiserver.server import ApiServer
 from devcluster.apiserver.store import Store
 from devcluster.certificates import server_context
-from shared.cluster.connections import AbruptResponse
+from devcluster.client import AbruptResponse
 from tests.devcluster.apiserver.client import Client
 
 TOKEN = "the-token"

@@ -1,16 +1,10 @@
-"""`managedFields` of custom resources, as the real server keeps them; no client is named for the edit of another."""
+"""`managedFields` of custom resources, as the real server keeps them."""
 
-import random
 from typing import Any
 
 import pytest
 
 from devcluster.apiserver.ownership import Writer, owned
-from services.watcher.core.actors import attributed
-from services.watcher.core.observed import ObservedJob
-from services.watcher.core.views import observed_job
-from shared.frameworks.training_job import TRAININGJOB
-from tests.frameworks.documents import custom, training_job
 
 EDIT, ROBOT = Writer(manager="kubectl-edit"), Writer(manager="robot", operation="Apply")
 STATUS = Writer(manager="muster", subresource="status")
@@ -71,38 +65,3 @@ def test_a_manager_without_fields_is_gone_and_subresources_are_apart():
 )
 def test_a_manager_is_named_by_the_request_or_by_its_program(given: str, agent: str, manager: str):
     assert Writer.named(given, agent, "Update", "").manager == manager
-
-
-def test_six_clients_that_edit_one_job_ten_thousand_times_are_never_named_for_another_ones_edit():
-    chance, seconds = random.Random(7), 0.0
-    document: Json | None = None
-    job: ObservedJob | None = None
-    wrote: dict[int, str] = {}
-    named: dict[int, str] = {}
-    generation, wishes = 0, None
-    for version in range(1, 10_001):
-        seconds += chance.choice([0.01, 0.2, 0.7, 3])
-        client = f"client-{chance.randrange(6)}"
-        new: Json = training_job() if document is None else {**document, "spec": {**document["spec"]}}
-        workers, pause = chance.randint(1, 4), chance.choice([True, False, None])
-        roles = new["spec"]["etReplicaSpecs"]
-        new["spec"]["etReplicaSpecs"] = {**roles, "worker": {**roles["worker"], "replicas": workers}}
-        if pause is None:
-            new["spec"].pop("suspend", None)
-        else:
-            new["spec"]["suspend"] = pause
-        if wishes == new["spec"]:
-            continue
-        wishes, generation = new["spec"], generation + 1
-        subresource = chance.choice(["", "scale"])
-        stamp = f"2030-01-01T{int(seconds) // 3600:02}:{int(seconds) // 60 % 60:02}:{int(seconds) % 60:02}Z"
-        metadata = {"name": "resnet", "namespace": "team-a", "uid": "uid-1", "generation": generation}
-        new["metadata"] = metadata | {"resourceVersion": str(version)}
-        document = written(document, new, Writer(manager=client, subresource=subresource), stamp)
-        wrote[version] = client
-        job = attributed(observed_job(TRAININGJOB, custom(document)), job, listed=False)
-        newest = job.changes[-1]
-        if newest.version == version and newest.actor is not None:
-            named[version] = newest.actor.manager
-    assert named == {version: wrote[version] for version in named}
-    assert len(named) > 3_000

@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from devcluster.child import ChildError
+from devcluster.client import AbruptResponse
 from devcluster.cluster import Devcluster
-from shared.cluster.connections import AbruptResponse
 from tests.devcluster.apiserver.client import BOUND, Client
 
 CONFIGS = "/api/v1/namespaces/default/configmaps"
