@@ -146,6 +146,7 @@ def test_no_pure_module_goes_through_a_set():
 
 TIES = {
     ("shared/job/policies/quota.py", "sorted by lambda one: one[0]"): "the numbers of a job's Workloads differ",
+    ("shared/telling/shown.py", "sorted by lambda history: history.job.key"): "no two histories are of one job",
     ("shared/telling/causes/chains.py", "max by lambda request: request.order"): "no two requests have one order",
     (
         "shared/telling/causes/chains.py",
