@@ -96,20 +96,20 @@ class Answers:
         Raises `Refused` with a reason such as `NotFound`, `Invalid`, `TooLarge` or one of the log; `Busy` or another
         `Transient` if the same question may be answered later.
         """
-        async with self._turn():
+        async with self._slot():
             return await self._answer(question, as_table)
 
     async def folded(self, question: Question) -> "Fold":
         """The fold of now for a stream.  Raises as `answer`."""
         asked, subjects = self._meant(question)
         log = await self.log()
-        async with self._turn(), self._folds:
+        async with self._slot(), self._folds:
             fold = Fold(keep=False)
             await self._read(log, fold, asked, subjects, question)
             return fold
 
     @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
+    async def _slot(self) -> AsyncIterator[None]:
         """A place among those that wait, and a bound on how long."""
         if self._waiting >= WAITING:
             raise Busy(f"{WAITING} questions wait already; ask again", retry_after=COME_AGAIN_SECONDS)
