@@ -83,10 +83,6 @@ class TestManifests:
     def test_another_chief_is_refused(self, chief: Document):
         assert reasons(changed(PUBLISHED, "spec.terminationPolicy", {"chief": chief})) == ["UnsupportedChief"]
 
-    def test_a_container_of_another_name_is_refused(self):
-        wrong = changed(PUBLISHED, "spec.replicaSpecs[1].template.spec.containers[0].name", "tensorflow")
-        assert set(reasons(wrong)) == {"NoTrainingContainer"}
-
     @pytest.mark.parametrize("port", [0, 65_536, "9000", True])
     def test_what_is_no_port_is_refused(self, port: object):
         assert reasons(changed(PUBLISHED, "spec.replicaSpecs[0].mxPort", port)) == ["InvalidValue"]

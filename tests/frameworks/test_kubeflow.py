@@ -79,8 +79,6 @@ class TestRunPolicy:
         [
             ("cleanPodPolicy", "Some", "UnknownCleanPodPolicy"),
             ("backoffLimit", -1, "InvalidValue"),
-            ("activeDeadlineSeconds", 0, "InvalidValue"),
-            ("suspend", "yes", "InvalidValue"),
             ("managedBy", "kueue.x-k8s.io/multikueue", "ManagedByAnother"),
         ],
     )
