@@ -131,14 +131,6 @@ async def test_a_command_that_cannot_start_fails_the_job_with_its_reason(operato
     assert status["conditions"][-1]["reason"] == "StartError"
 
 
-async def test_16_a_deleted_launcher_ends_the_job(operator: Operator):
-    await operator.apply(a_job("lost", "sleep 1000 & wait"))
-    await operator.phase("Running", TRAININGJOBS, "lost")
-    await operator.kubectl("delete", "pod", "lost-launcher", "--wait=false")
-    status = await operator.phase("Failed", TRAININGJOBS, "lost")
-    assert status["conditions"][-1]["reason"] == "LauncherLost"
-
-
 async def test_muster_scale_asks_and_follows(operator: Operator):
     await operator.apply(a_job("sized", "sleep 1000 & wait"))
     await operator.phase("Running", TRAININGJOBS, "sized")
@@ -154,28 +146,36 @@ async def test_doctor_finds_nothing_wrong(operator: Operator):
     assert "FAIL" not in await operator.muster("doctor")
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        pytest.param({"worker": None}, "Required", id="no workers"),
-        pytest.param(
-            {"worker": {"replicas": 0, "template": {"spec": {"containers": [{"name": "main", "image": "train"}]}}}},
-            "worker.replicas",
-            id="no replicas",
-        ),
-        pytest.param({"launcher": {"template": {}}}, "launcher.template.spec", id="an empty template"),
-        pytest.param({"launcher": {"template": {"spec": {"containers": []}}}}, "containers", id="no containers"),
-    ],
+READS = (
+    "trap 'exit 0' USR1; while :; do sleep 0.02; for file in /etc/edl/hostfile /etc/mpi/hostfile; do "
+    "now=$(tr '\\n' ' ' < $file); "
+    'case "$said" in *"<$now>"*) ;; *) echo "<$now>"; said="$said<$now>";; esac; done; done'
 )
-async def test_6_what_cannot_run_is_refused_at_apply_time(operator: Operator, change: dict, says: str):
-    manifest = a_job("refused", "sleep 1")
-    manifest["spec"]["etReplicaSpecs"] |= change
-    assert says in await operator.kubectl("apply", "-f", "-", given=manifest, fails=True)
+"""It says each different text that it ever finds in a hosts file."""
 
 
-async def test_18_attaching_through_the_api_server_is_refused_with_the_way_out(operator: Operator):
-    refused = await operator.kubectl(
-        "apply", "-f", "-", given=a_job("attached", "sleep 1", launcherAttachMode="kubexec"), fails=True
-    )
-    assert "launcherAttachMode" in refused
-    assert "ssh" in refused
+async def test_20_no_launcher_reads_part_of_a_hosts_file(operator: Operator):
+    await operator.apply(a_job("reader", READS))
+    await operator.phase("Running", TRAININGJOBS, "reader")
+    await operator.apply(a_request("ScaleOut", "reader-out", "reader", toAdd={"count": 4}))
+    await operator.phase("ScaleSucceeded", SCALEOUTS, "reader-out")
+    await operator.apply(a_request("ScaleIn", "reader-in", "reader", toDelete={"count": 3}))
+    await operator.phase("ScaleSucceeded", SCALEINS, "reader-in")
+    lines = ["<" + "".join(f"reader-worker-{index}:1 " for index in range(size)) + ">" for size in (2, 6, 3)]
+    shown: list[str] = []
+
+    async def newest_shown() -> bool:
+        nonlocal shown
+        # What comes after the last end of line may be the beginning of one.
+        shown = (await operator.kubectl("logs", "reader-launcher")).split("\n")[:-1]
+        return lines[-1] in shown
+
+    await operator.until(newest_shown, lambda: f"the launcher found {shown}")
+    assert set(shown) <= set(lines)
+    await operator.delete("reader")
+
+
+async def test_35_the_longest_name_that_may_be_runs(operator: Operator):
+    name = "x" * 50
+    await operator.apply(a_job(name, "exit 0"))
+    await operator.phase("Succeeded", TRAININGJOBS, name)

@@ -1,4 +1,7 @@
-"""Scripts of requests, looks into launchers, and edits of the size, with everything real that can be."""
+"""Scripts of scale requests and looks into launchers, with everything real that can be.
+
+A script hangs, fails, prints without end, or is not there; what it is given arrives byte for byte, and is no code.
+"""
 
 import json
 from typing import Any
@@ -15,55 +18,110 @@ pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
 @pytest.fixture(params=[*HOSTS, NODE], scope="module")
 def host(request: pytest.FixtureRequest) -> MakeHost:
-    """What a script sees is the same in a real container."""
+    """Exec is a kubelet's, and what a script sees a container's."""
     made: MakeHost = request.param()
     return made
 
 
-CANARY = "a b; touch canary"
-WRITES_A_SCRIPT = (
-    "trap 'exit 0' USR1; "
-    'printf \'echo "$1" "$TOKEN" $(wc -l < /etc/edl/hostfile) >> told; exit ${CODE:-0}\' > rescale.sh; '
-    "while :; do sleep 0.05; done"
-)
-"""The script notes its argument, its environment and how many hosts the launcher sees."""
+SCRIPTS = {
+    "rescale": 'echo "$1" "$WORD" $(wc -l < /etc/edl/hostfile) >> /scripts/told; exit ${CODE:-0}',
+    "hang": "exec sleep 1000",
+    "flood": "head -c 100000000 /dev/zero; head -c 100000 /dev/urandom >&2",
+    "killed": "exit 137",
+}
+"""The first notes its argument, its environment and how many hosts the launcher sees.
+
+The process that a script which hangs becomes names no worker: no service ends it, and it uses none.
+"""
+WORD = "a b; touch /scripts/canary $(touch /scripts/canary) 'ü\""
 
 
-async def test_scripts_run_once_in_the_launcher_with_what_the_request_says(operator: Operator):
-    await operator.apply(a_job("scripted", WRITES_A_SCRIPT))
+def a_scripted_job(name: str) -> dict[str, Any]:
+    """Its launcher writes the scripts that its requests run, and waits."""
+    lines = [f"cat > /scripts/{script} <<'END'\n{text}\nEND" for script, text in SCRIPTS.items()]
+    job = a_job(name, "\n".join([*lines, "sleep 1000 & wait"]))
+    spec = job["spec"]["etReplicaSpecs"]["launcher"]["template"]["spec"]
+    spec["volumes"] = [{"name": "scripts", "emptyDir": {}}]
+    spec["containers"][0]["volumeMounts"] = [{"name": "scripts", "mountPath": "/scripts"}]
+    return job
+
+
+def a_scripted(kind: str, name: str, job: str, script: str, **more: Any) -> dict[str, Any]:
+    target = {"toAdd": {"count": 1}} if kind == "ScaleOut" else {"toDelete": {"count": 1}}
+    return a_request(kind, name, job, **target, script=f"/scripts/{script}", **more)
+
+
+async def test_21_scripts_run_once_in_the_launcher_with_what_the_request_says(operator: Operator):
+    await operator.apply(a_scripted_job("scripted"))
     await operator.phase("Running", TRAININGJOBS, "scripted")
-    script = {"script": "rescale.sh", "env": [{"name": "TOKEN", "value": CANARY}]}
-    await operator.apply(a_request("ScaleOut", "grow", "scripted", toAdd={"count": 2}, **script))
+    env = [{"name": "WORD", "value": WORD}]
+    two = a_request("ScaleOut", "grow", "scripted", toAdd={"count": 2}, script="/scripts/rescale", env=env)
+    await operator.apply(two)
     grown = await operator.phase("ScaleSucceeded", SCALEOUTS, "grow")
-    assert [known["type"] for known in grown["conditions"]] == [
-        "Created",
-        "Scaling",
-        "ScriptExecuted",
-        "ScaleSucceeded",
-    ]
-    await operator.apply(a_request("ScaleIn", "shrink", "scripted", toDelete={"count": 1}, **script))
+    types = [known["type"] for known in grown["conditions"]]
+    assert types == ["Created", "Scaling", "ScriptExecuted", "ScaleSucceeded"]
+    await operator.apply(a_scripted("ScaleIn", "shrink", "scripted", "rescale", env=env))
     await operator.phase("ScaleSucceeded", SCALEINS, "shrink")
-    script["env"].append({"name": "CODE", "value": "3"})  # type: ignore[attr-defined]
-    await operator.apply(a_request("ScaleIn", "fails", "scripted", toDelete={"count": 1}, **script))
+    env.append({"name": "CODE", "value": "3"})
+    await operator.apply(a_scripted("ScaleIn", "fails", "scripted", "rescale", env=env))
     failed = await operator.phase("ScaleFailed", SCALEINS, "fails")
     assert failed["conditions"][-1]["reason"] == "ScriptFailed"
     assert failed["conditions"][-1]["message"] == "the script exited with 3"
-    told = (await operator.kubectl("exec", "scripted-launcher", "--", "cat", "told")).splitlines()
+    told = (await operator.kubectl("exec", "scripted-launcher", "--", "cat", "/scripts/told")).splitlines()
     assert told == [
-        f"scripted-worker-2:1,scripted-worker-3:1 {CANARY} 4",
-        f"scripted-worker-3:1 {CANARY} 4",
-        f"scripted-worker-2:1 {CANARY} 3",
+        f"scripted-worker-2:1,scripted-worker-3:1 {WORD} 4",
+        f"scripted-worker-3:1 {WORD} 4",
+        f"scripted-worker-2:1 {WORD} 3",
     ]
+    await operator.kubectl("exec", "scripted-launcher", "--", "cat", "/scripts/canary", fails=True)
     await operator.has_pods("scripted", "scripted-launcher", *(f"scripted-worker-{index}" for index in range(3)))
 
 
-async def test_a_script_that_takes_too_long_fails_its_request(operator: Operator):
-    # The process that it becomes names no worker: no service ends it, and it uses none.
-    await operator.kubectl("exec", "scripted-launcher", "--", "sh", "-c", "echo 'exec sleep 1000' > slow.sh")
-    slow = {"script": "slow.sh", "timeout": 2}
-    await operator.apply(a_request("ScaleIn", "slow", "scripted", toDelete={"count": 1}, **slow))
-    failed = await operator.phase("ScaleFailed", SCALEINS, "slow")
-    assert failed["conditions"][-1]["reason"] == "ScriptTimedOut"
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        pytest.param({"script": "/proc/self/environ"}, "InvalidScript", id="a file that shows the request"),
+        pytest.param({"env": [{"name": "A", "value": "\ntouch /scripts/canary"}]}, "InvalidEnvironment", id="a line"),
+        pytest.param({"env": [{"name": "BASH_ENV", "value": "x"}]}, "InvalidEnvironment", id="what a shell runs first"),
+    ],
+)
+async def test_who_may_only_create_requests_brings_no_code_into_the_launcher(
+    operator: Operator, more: dict[str, Any], reason: str
+):
+    name = f"code-{len(str(more))}"
+    request = a_scripted("ScaleIn", name, "scripted", "rescale")
+    request["spec"] |= more
+    await operator.apply(request)
+    status = await operator.phase("ScaleFailed", SCALEINS, name)
+    assert status["conditions"][-1]["reason"] == reason
+    await operator.kubectl("exec", "scripted-launcher", "--", "cat", "/scripts/canary", fails=True)
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        pytest.param("hang", "ScriptTimedOut", id="it hangs"),
+        pytest.param("killed", "ScriptFailed", id="137"),
+        pytest.param("no-such-script", "ScriptFailed", id="it is not there"),
+    ],
+)
+async def test_17_a_script_that_fails_fails_its_request_and_takes_no_worker(
+    operator: Operator, script: str, reason: str
+):
+    name = f"bad-{script}"
+    await operator.apply(a_scripted("ScaleIn", name, "scripted", script, timeout=3))
+    status = await operator.phase("ScaleFailed", SCALEINS, name)
+    assert status["conditions"][-1]["reason"] == reason
+    assert await operator.pods("scripted") == ["scripted-launcher", *(f"scripted-worker-{index}" for index in range(3))]
+
+
+async def test_what_a_script_prints_delays_no_other_script(operator: Operator):
+    await operator.apply(a_scripted("ScaleOut", "flooded", "scripted", "flood"))
+    await operator.phase("ScaleSucceeded", SCALEOUTS, "flooded")
+    # And takes it back, for the stories that follow.
+    await operator.apply(a_scripted("ScaleIn", "dried", "scripted", "flood"))
+    await operator.phase("ScaleSucceeded", SCALEINS, "dried")
+    await operator.assert_replayed("scripted")
 
 
 async def test_a_worker_in_use_stays_until_its_process_in_the_launcher_is_gone(operator: Operator):
@@ -92,6 +150,9 @@ async def test_a_worker_in_use_stays_until_its_process_in_the_launcher_is_gone(o
         and (released := json.loads(s.body))["request"] == request.metadata.uid
     ]
     assert reason == "Drained"
+    await operator.assert_replayed("scripted")
+    assert "different: 0" in await operator.muster("replay", "--verify")
+    await operator.kubectl("delete", "trainingjob", "scripted", "--wait=false")
 
 
 IN_USE = (
@@ -119,22 +180,6 @@ async def leaving_in_use(operator: Operator, job: str) -> None:
     await operator.until(looked, lambda: "no check whether the worker is in use")
 
 
-async def test_10_a_launcher_that_ends_during_a_scale_in_ends_the_request_too(operator: Operator):
-    await leaving_in_use(operator, "over")
-    status = await operator.phase("Scaling", TRAININGJOBS, "over")
-    assert status["currentScaler"] == "ScaleIn:default/over-in"
-    await operator.tell_to_end("over")
-    await operator.phase("Succeeded", TRAININGJOBS, "over")
-
-    async def ended() -> bool:
-        # With no process that uses the worker, it may also be gone before the job ends.
-        return (await operator.status(SCALEINS, "over-in"))["phase"] in ("ScaleFailed", "ScaleSucceeded")
-
-    await operator.until(ended, lambda: "the request outlives its job")
-    await operator.is_scaled_by_nobody("over")
-    await operator.has_pods("over", "over-launcher")
-
-
 async def test_33_a_scale_in_deleted_midway_is_finished_once_the_hosts_file_has_changed(operator: Operator):
     await leaving_in_use(operator, "halfway")
     await operator.kubectl("delete", "scalein", "halfway-in", "--wait=false")
@@ -154,16 +199,42 @@ async def test_33_a_scale_in_deleted_midway_is_finished_once_the_hosts_file_has_
     await operator.kubectl("delete", "trainingjob", "halfway", "--wait=false")
 
 
-async def test_an_edit_of_the_size_is_carried_out(operator: Operator):
-    async def sized(size: int) -> bool:
-        status = await operator.status(TRAININGJOBS, "scripted")
-        return status["phase"] == "Running" and status["workers"] == f"{size}/{size}"
+def with_only(job: dict[str, Any], *programs: str) -> dict[str, Any]:
+    """The job, with no other programs than these in its launcher's image."""
+    place = {"name": "programs", "emptyDir": {}}
+    copied = " ".join(f"/usr/bin/{program}" for program in programs)
+    spec = job["spec"]["etReplicaSpecs"]["launcher"]["template"]["spec"]
+    copy = spec["containers"][0] | {"name": "copy", "command": ["sh", "-c", f"cp {copied} /programs"]}
+    copy["volumeMounts"] = [{"name": "programs", "mountPath": "/programs"}]
+    # A first process without a shell's traps hears no signal but the last.
+    spec |= {"volumes": [place], "initContainers": [copy], "terminationGracePeriodSeconds": 1}
+    spec["containers"][0] |= {
+        "command": ["/usr/bin/sleep", "1000"],
+        "volumeMounts": [{"name": "programs", "mountPath": "/usr/bin"}],
+    }
+    return job
 
-    for size in (4, 1):
-        await operator.kubectl("scale", "trainingjob/scripted", f"--replicas={size}")
-        await operator.until(lambda size=size: sized(size), lambda: "the edit is not carried out")
-    workers = (await operator.status(TRAININGJOBS, "scripted"))["currentWorkers"]
-    assert workers == ["scripted-worker-0"]
-    await operator.assert_replayed("scripted")
-    assert "different: 0" in await operator.muster("replay", "--verify")
-    await operator.kubectl("delete", "trainingjob", "scripted", "--wait=false")
+
+async def test_8_a_launcher_without_ps_or_a_shell_is_scaled_all_the_same(operator: Operator):
+    await operator.apply(
+        with_only(a_job("no-shell", "", cleanPodPolicy="All"), "sleep"),
+        with_only(a_job("no-ps", "", cleanPodPolicy="All"), "sleep", "sh", "cat"),
+    )
+    for job in ("no-shell", "no-ps"):
+        await operator.phase("Running", TRAININGJOBS, job)
+        await operator.kubectl("exec", f"{job}-launcher", "--", "ps", fails=True)
+        await operator.apply(a_request("ScaleIn", f"{job}-in", job, toDelete={"count": 1}))
+    # A script that cannot run is reported, and stops no later request.
+    await operator.apply(
+        a_scripted("ScaleOut", "no-shell-script", "no-shell", "rescale"),
+        a_request("ScaleOut", "no-shell-out", "no-shell", toAdd={"count": 1}),
+    )
+    for job in ("no-shell", "no-ps"):
+        await operator.phase("ScaleSucceeded", SCALEINS, f"{job}-in")
+    status = await operator.phase("ScaleFailed", SCALEOUTS, "no-shell-script")
+    assert status["conditions"][-1]["reason"] == "CannotExecute"
+    await operator.phase("ScaleSucceeded", SCALEOUTS, "no-shell-out")
+    released = {s.subject.split(".")[2]: s.body for s in await operator.log() if s.subject.endswith(".WorkersReleased")}
+    assert b"DrainTimed" in released["no-shell"]
+    assert b"Drained" in released["no-ps"], "this one can be looked into"
+    await operator.kubectl("delete", "trainingjob", "no-shell", "no-ps", "--wait=false")

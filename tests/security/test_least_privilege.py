@@ -24,7 +24,7 @@ from shared.frameworks.trainjob import TRAINJOB
 from shared.installation.permissions import Need
 from shared.job.naming import HOSTS_VERSION
 from tests.kit.controlplane import require_control_plane
-from tests.kit.operator import SHELL, Operator, a_job, a_request
+from tests.kit.operator import SHELL, Operator, a_job, a_request, audited
 from tests.kit.recordings import NOTHING, needed
 from tests.kit.stopping import go_on, stopped
 from tests.kit.trainer import replicated_job, runtime, train_job
@@ -246,6 +246,18 @@ async def test_another_pod_with_the_launchers_name_is_left_alone(operator: Opera
             assert HOSTS_VERSION not in (kept.metadata.annotations or {})
     # Before the launcher counts as lost.
     await until_asked(operator, Need("watcher", "get", "", "namespaces"))
+
+
+async def test_29_pods_of_others_are_never_asked_for(operator: Operator):
+    asked = [
+        call["requestURI"]
+        for call in audited(operator.audit)
+        if call["verb"] in ("list", "watch")
+        and call["objectRef"]["resource"] == "pods"
+        and ":muster:" in call["user"]["username"]
+    ]
+    assert asked
+    assert all("labelSelector=muster.dev%2Fjob-uid" in uri for uri in asked)
 
 
 async def test_31_the_roles_are_what_all_that_needed(operator: Operator):
