@@ -1,4 +1,4 @@
-"""With 20,000 finished and 10,000 running jobs in the log, no step of any real service holds its loop for long.
+"""With 8,000 finished and 4,000 running jobs in the log, no step of any real service holds its loop for long.
 
 The jobs are copies of two that all four services ran in memory, each in a namespace of its own.
 """
@@ -36,9 +36,9 @@ from tests.kit.world import NAMESPACE, World, a_training_job
 from tests.memory.cluster import MemoryCluster
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 
-FINISHED, RUNNING = 20_000, 10_000
+FINISHED, RUNNING = 8_000, 4_000
 
-LONGEST_SECONDS = 0.05
+LONGEST_SECONDS = 0.025
 """Of processor time, for which a service may hold its loop."""
 
 LATER = datetime(2031, 1, 1, tzinfo=UTC)
