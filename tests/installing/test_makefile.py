@@ -195,6 +195,11 @@ def test_keep_is_passed_on_unless_its_value_says_no(keep: str, kept: bool):
     assert ("--keep" in would_run("demo", keep)) is kept
 
 
+def test_the_help_stays_short_enough_to_be_read():
+    said = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert 10 <= sum(line.startswith(" ") for line in said.splitlines()) <= 15
+
+
 def would_run(*words: str) -> str:
     """The commands that `make` would run in this checkout."""
     return subprocess.run(["make", "--dry-run", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout
