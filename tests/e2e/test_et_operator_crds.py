@@ -121,29 +121,6 @@ async def test_a_status_is_not_written_again_for_what_was_dropped(operator: Oper
     assert again | {"lastReconcileTime": ""} == told | {"lastReconcileTime": ""}
 
 
-async def test_the_walk_of_their_readme_shows_the_pods_that_it_prints(operator: Operator):
-    def pods(*workers: int) -> list[str]:
-        return ["elastic-training-launcher", *(f"elastic-training-worker-{index}" for index in workers)]
-
-    await operator.apply(a_job("elastic-training", UNTIL_TOLD))
-    await operator.phase("Running", TRAININGJOBS, "elastic-training")
-    await operator.has_pods("elastic-training", *pods(0, 1))
-    await operator.apply(a_request("ScaleIn", "in-by-count", "elastic-training", toDelete={"count": 1}))
-    await operator.phase("ScaleSucceeded", SCALEINS, "in-by-count")
-    await operator.has_pods("elastic-training", *pods(0))
-    await operator.apply(a_request("ScaleOut", "out", "elastic-training", toAdd={"count": 2}))
-    await operator.phase("ScaleSucceeded", SCALEOUTS, "out")
-    await operator.has_pods("elastic-training", *pods(0, 1, 2))
-    # As in its scale_in_pod.yaml.
-    named = {"podNames": ["elastic-training-worker-1"]}
-    await operator.apply(a_request("ScaleIn", "in-by-name", "elastic-training", toDelete=named))
-    await operator.phase("ScaleSucceeded", SCALEINS, "in-by-name")
-    await operator.has_pods("elastic-training", *pods(0, 2))
-    await operator.members("elastic-training", "elastic-training-worker-0", "elastic-training-worker-2")
-    await operator.tell_to_end("elastic-training")
-    await operator.phase("Succeeded", TRAININGJOBS, "elastic-training")
-
-
 async def test_what_their_schema_admits_and_cannot_run_is_told(operator: Operator):
     odd = a_job("7b", "sleep 1")
     odd["spec"]["etReplicaSpecs"]["worker"]["template"] = {}
@@ -155,28 +132,6 @@ async def test_what_their_schema_admits_and_cannot_run_is_told(operator: Operato
 
     await operator.until(told, lambda: "no status says what is wrong with it")
     assert await operator.pods("7b") == []
-
-
-async def test_4_a_scale_in_without_to_delete_fails_and_stops_no_other_request(operator: Operator):
-    """Lines 3 and 4: their schema admits it."""
-    await operator.apply(a_job("served", "while :; do sleep 0.1; done"))
-    await operator.phase("Running", TRAININGJOBS, "served")
-    wishes = {
-        "no-wish": {},
-        "null": {"toDelete": None},
-        "empty": {"toDelete": {}},
-        "none": {"toDelete": {"podNames": []}},
-    }
-    requests = [a_request("ScaleIn", name, "served", **wish) for name, wish in wishes.items()]
-    await operator.apply(*requests, a_request("ScaleOut", "served-next", "served", toAdd={"count": 1}))
-    for request in requests:
-        status = await operator.phase("ScaleFailed", SCALEINS, request["metadata"]["name"])
-        assert status["conditions"][-1]["reason"] == "NothingToDelete"
-    await operator.phase("ScaleSucceeded", SCALEOUTS, "served-next")
-    assert "WorkersReleased" not in await operator.types("served")
-    # The requests first: the garbage collector takes them with the job.
-    await operator.kubectl("delete", "scaleins", *wishes)
-    await operator.kubectl("delete", "scaleouts/served-next", "trainingjobs/served", "--wait=false")
 
 
 async def test_our_definitions_can_take_the_place_of_theirs(operator: Operator):
