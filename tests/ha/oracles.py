@@ -127,20 +127,6 @@ def delay(log: Sequence[Stored]) -> list[str]:
     return found
 
 
-def branched(log: Sequence[Stored]) -> list[str]:
-    """Decisions that were taken without knowledge of the decision before (I11)."""
-    newest: dict[str, int] = {}
-    found = []
-    for stored in log:
-        family, _, _, uid, *_ = stored.subject.split(".")
-        if family == "jobs":
-            basis = int(stored.basis.partition(":")[0])
-            if basis < newest.get(uid, 0):
-                found.append(f"{stored.subject} at {stored.sequence} knows {basis}, not {newest[uid]}")
-            newest[uid] = stored.sequence
-    return found
-
-
 def made_twice(made: Mapping[Place, Mapping[str, int]], deleted: Mapping[str, int]) -> list[str]:
     """Names under which one job had two objects, one after the other (I1).
 

@@ -142,7 +142,7 @@ async def _asked(world: Pairs, load: Load, witnesses: Sequence[Witness], struck:
         for one in struck
         if one.strike.how == "pause" and one.strike.service in SERVICES
     ]
-    faults = [*oracles.lost(log, told), *oracles.delay(log), *oracles.branched(log), *faults_of(log)]
+    faults = [*oracles.lost(log, told), *oracles.delay(log), *faults_of(log)]
     for witness in witnesses:
         faults += oracles.changed(log, witness.server, witness.seen)
     for name in world.nats.servers:
