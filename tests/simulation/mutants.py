@@ -38,7 +38,7 @@ from shared.job.timers import TIME_TO_LIVE, Timer
 from shared.job.views import Member
 from tests.memory.eventlog import MemoryJournal
 from tests.simulation.loop import PROCESS
-from tests.simulation.plan import Apply, Cut, Delete, Edit, EditRuntime, End, Node, Plan, Restore, Scale
+from tests.simulation.plan import AnyStep, Apply, Cut, Delete, Edit, EditRuntime, End, Node, Plan, Restore, Scale
 from tests.simulation.platform import NODE_NAMES, Platform, Workload
 
 
@@ -53,49 +53,54 @@ class Mutant(msgspec.Struct, frozen=True):
     """The run that shows it, where few seeds do."""
 
 
-OVER_AND_RESTORED = Plan(
-    seed=0,
-    steps=(
-        Apply(at=0.1, job="resnet", kind="TrainingJob", workers=1, more={"cleanPodPolicy": "All"}),
-        End(at=2.0, pod="resnet-launcher", code=0),
-        Restore(at=4.0, lost=20),
-    ),
-    workload=Workload(hang=100, fail=0, unready=0),
+def _steady(*steps: AnyStep, slow_scripts: int = 0) -> Plan:
+    """Containers run until something ends them."""
+    return Plan(seed=0, steps=steps, workload=Workload(hang=100, fail=0, unready=0, slow_scripts=slow_scripts))
+
+
+def _job(kind: str = "TrainingJob", workers: int = 1, **more: Any) -> Apply:
+    return Apply(at=0.1, job="resnet", kind=kind, workers=workers, more=more)
+
+
+LATER = Delete(at=12.0, job="none")
+"""The weather clears after the last step: until then a plan has time."""
+
+OVER_AND_RESTORED = _steady(
+    _job(cleanPodPolicy="All"), End(at=2.0, pod="resnet-launcher", code=0), Restore(at=4.0, lost=20)
 )
-
-
-OVER_BEFORE_THE_WATCHER_LOOKS = Plan(
-    seed=0,
-    steps=(
-        *OVER_AND_RESTORED.steps[:2],
-        Restore(at=4.0, lost=15),
-        Cut(at=4.1, replica="watcher-0", server="cluster", seconds=5.0),
-        Cut(at=4.1, replica="watcher-1", server="cluster", seconds=5.0),
-    ),
-    workload=Workload(hang=100, fail=0, unready=0),
+OVER_BEFORE_THE_WATCHER_LOOKS = _steady(
+    *OVER_AND_RESTORED.steps[:2],
+    Restore(at=4.0, lost=15),
+    Cut(at=4.1, replica="watcher-0", server="cluster", seconds=5.0),
+    Cut(at=4.1, replica="watcher-1", server="cluster", seconds=5.0),
 )
-
-
-A_SLOW_SCRIPT = Plan(
-    seed=0,
-    steps=(
-        Apply(at=0.1, job="resnet", kind="TrainingJob", workers=1),
-        Scale(at=2.0, name="out", job="resnet", by=1, more={"script": "out", "timeout": 2}),
-        Delete(at=9.0, job="none"),
-    ),
-    workload=Workload(hang=100, fail=0, unready=0, slow_scripts=100),
+A_SLOW_SCRIPT = _steady(
+    _job(),
+    Scale(at=2.0, name="out", job="resnet", by=1, more={"script": "out", "timeout": 2}),
+    Delete(at=9.0, job="none"),
+    slow_scripts=100,
 )
 """It takes longer than its request has time."""
-
-
-A_CHANGED_RUNTIME = Plan(
-    seed=0,
-    steps=(
-        Apply(at=0.1, job="resnet", kind="TrainJob", workers=1),
-        EditRuntime(at=3.0, job="resnet", revision=1),
-        Edit(at=4.0, job="resnet", patch={"spec": {"trainer": {"numNodes": 2}}}),
+A_CHANGED_RUNTIME = _steady(
+    _job("TrainJob"),
+    EditRuntime(at=3.0, job="resnet", revision=1),
+    Edit(at=4.0, job="resnet", patch={"spec": {"trainer": {"numNodes": 2}}}),
+)
+A_RESTART = _steady(_job(restartPolicy="OnFailure", backoffLimit=0), End(at=2.0, pod="resnet-launcher", code=137))
+TWO_RESTARTS = _steady(
+    _job(restartPolicy="OnFailure"),
+    *(End(at=at, pod="resnet-launcher", code=1) for at in (3.0, 18.0)),
+    Delete(at=50.0, job="none"),
+)
+A_SCALE_IN = _steady(_job(workers=3), Scale(at=3.0, name="in", job="resnet", by=-1), LATER)
+TOO_LARGE = _steady(_job(), Scale(at=2.0, name="out", job="resnet", by=40), LATER)
+THREE_REQUESTS = _steady(
+    _job(),
+    *(
+        Scale(at=2.0 + after / 10, name=name, job="resnet", by=1, more={"script": name, "timeout": 20})
+        for after, name in enumerate(("first", "second", "third"))
     ),
-    workload=Workload(hang=100, fail=0, unready=0),
+    LATER,
 )
 
 
@@ -341,14 +346,7 @@ def _expires_after_its_start(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(timing, "_of_the_end", of_the_end)
 
 
-A_JOB_THAT_EXPIRES = Plan(
-    seed=0,
-    steps=(
-        Apply(at=0.1, job="resnet", kind="TrainingJob", workers=1, more={"ttlSecondsAfterFinished": 5}),
-        End(at=8.0, pod="resnet-launcher", code=0),
-    ),
-    workload=Workload(hang=100, fail=0, unready=0),
-)
+A_JOB_THAT_EXPIRES = _steady(_job(ttlSecondsAfterFinished=5), End(at=8.0, pod="resnet-launcher", code=0))
 
 
 def _the_lowest_leave(patch: pytest.MonkeyPatch) -> None:
@@ -400,27 +398,15 @@ def _lost_workers_stay(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(membership, "next_members", with_the_lost)
 
 
-A_LOST_WORKER = Plan(
-    seed=0,
-    steps=(
-        Apply(at=0.1, job="resnet", kind="TrainingJob", workers=2),
-        End(at=3.0, pod="resnet-worker-1", code=1),
-        Scale(at=45.0, name="out", job="resnet", by=1),
-    ),
-    workload=Workload(hang=100, fail=0, unready=0),
+A_LOST_WORKER = _steady(
+    _job(workers=2), End(at=3.0, pod="resnet-worker-1", code=1), Scale(at=45.0, name="out", job="resnet", by=1)
 )
 
 
 def _a_drain(kind: str) -> Plan:
     """The node of one of its pods is drained, and the job may not fail once."""
-    return Plan(
-        seed=0,
-        steps=(
-            Apply(at=0.1, job="resnet", kind=kind, workers=3, more={"backoffLimit": 0}),
-            *(Node(at=3.0, node=node, how="drained") for node in NODE_NAMES),
-        ),
-        workload=Workload(hang=100, fail=0, unready=0),
-    )
+    drained = (Node(at=3.0, node=node, how="drained") for node in NODE_NAMES)
+    return _steady(_job(kind, 3, backoffLimit=0), *drained)
 
 
 def _forced_at_once(patch: pytest.MonkeyPatch) -> None:
@@ -429,21 +415,8 @@ def _forced_at_once(patch: pytest.MonkeyPatch) -> None:
 
 def _silent_nodes(**annotations: str) -> Plan:
     """Kubernetes gives the pods up, and no kubelet ends them."""
-    return Plan(
-        seed=0,
-        steps=(
-            Apply(
-                at=0.1,
-                job="resnet",
-                kind="TrainingJob",
-                workers=2,
-                annotations=annotations,
-            ),
-            *(Node(at=3.0, node=node, how="silent") for node in NODE_NAMES),
-            Delete(at=12.0, job="none"),
-        ),
-        workload=Workload(hang=100, fail=0, unready=0),
-    )
+    job = msgspec.structs.replace(_job(workers=2), annotations=annotations)
+    return _steady(job, *(Node(at=3.0, node=node, how="silent") for node in NODE_NAMES), LATER)
 
 
 def _replacements_are_growth(patch: pytest.MonkeyPatch) -> None:
@@ -467,26 +440,15 @@ def _those_with_replacements_stay(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(membership, "disrupted", doomed)
 
 
-A_NODE_THAT_GOES = Plan(
-    seed=0,
-    steps=(
-        Apply(at=0.1, job="resnet", kind="TrainingJob", workers=3),
-        Node(at=3.0, node="node-0", how="announced"),
-        Delete(at=12.0, job="none"),
-    ),
-    workload=Workload(hang=100, fail=0, unready=0),
-)
-
-A_NODE_THAT_STAYS = msgspec.structs.replace(
-    A_NODE_THAT_GOES, steps=(*A_NODE_THAT_GOES.steps, Node(at=3.1, node="node-0", how="opened"))
-)
+A_NODE_THAT_GOES = _steady(_job(workers=3), Node(at=3.0, node="node-0", how="announced"), LATER)
+A_NODE_THAT_STAYS = _steady(*A_NODE_THAT_GOES.steps, Node(at=3.1, node="node-0", how="opened"))
 """Its notice is withdrawn when the replacements are assigned."""
 
 
 MUTANTS = (
     Mutant("the time to live counts from the start", "I34", _expires_after_its_start, A_JOB_THAT_EXPIRES),
     Mutant("the next attempt does not wait for the pods of the last one", "I1", _two_attempts),
-    Mutant("no restart counts against backoffLimit", "I13", _no_limit),
+    Mutant("no restart counts against backoffLimit", "I13", _no_limit, A_RESTART),
     Mutant("a leaving worker is deleted before its release", "I10", _deleted_too_early),
     Mutant("the children of a job that is gone stay", "I4", _left_behind),
     Mutant("requests of a finished job are not answered", "I5", _requests_that_never_end),
@@ -495,8 +457,8 @@ MUTANTS = (
     Mutant("a failed job runs again", "I2", _after_the_end),
     Mutant("the log accepts a decision on an old basis", "I11", _no_guard),
     Mutant("one replica forgets events of one type", "I23", _another_fold),
-    Mutant("a scale-out may go above maxReplicas", "I13", _above_the_maximum),
-    Mutant("the newest scale request is taken first", "I14", _newest_first),
+    Mutant("a scale-out may go above maxReplicas", "I13", _above_the_maximum, TOO_LARGE),
+    Mutant("the newest scale request is taken first", "I14", _newest_first, THREE_REQUESTS),
     Mutant("a request that failed is answered again", "I5", _rejected_again),
     Mutant("workers are released before the hosts files are written", "I7", _released_too_early),
     Mutant("a scale-in by names takes another worker", "I13", _another_worker_leaves),
@@ -504,7 +466,7 @@ MUTANTS = (
     Mutant("a status goes to whatever object has the name", "I8", _whatever_has_the_name),
     Mutant("the words of a script are told", "I18", _scripts_told),
     Mutant("a script whose end was not seen runs again", "I12", _scripts_again, A_SLOW_SCRIPT),
-    Mutant("hosts files have a version that no decision published", "I10", _another_version),
+    Mutant("hosts files have a version that no decision published", "I10", _another_version, A_SCALE_IN),
     Mutant("a worker is listed before it is Ready", "I7", _listed_at_once),
     Mutant("a script that failed counts as a success", "I10", _scripts_that_succeed),
     Mutant("a job counts as gone before its GET is answered", "I28", _no_answer_is_no),
@@ -526,8 +488,8 @@ MUTANTS = (
     Mutant("the quota of an evicted job goes back while it has pods", "I29", _quota_too_early),
     Mutant("a Workload is deleted while its job has pods", "I29", _workload_deleted_too_early),
     Mutant("the Workload of a job that is over is not finished", "I30", _quota_for_ever),
-    Mutant("a scale-in by number takes the lowest workers", "I35", _the_lowest_leave),
-    Mutant("the wait before a restart or a replacement does not grow", "I36", _steady_back_off),
+    Mutant("a scale-in by number takes the lowest workers", "I35", _the_lowest_leave, A_SCALE_IN),
+    Mutant("the wait before a restart or a replacement does not grow", "I36", _steady_back_off, TWO_RESTARTS),
     Mutant("a restart after a disruption counts", "I37", _disruptions_count, _a_drain("TrainingJob")),
     Mutant(
         "a worker that a disruption took counts against backoffLimit",
