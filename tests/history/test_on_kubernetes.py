@@ -58,31 +58,14 @@ async def test_the_command_line_needs_a_kubeconfig_alone_and_shows_what_its_user
     said = await site.muster("viewer-a", "why", "resnet", "-n", "team-a")
     assert said.out.startswith("trainingjob/resnet (uid-1): Running"), said
     assert "resnet" in (await site.muster("viewer-a", "get", "-n", "team-a")).out
-    for words in ("get -n team-a", "why resnet -n team-a", "history resnet -n team-a", "get -A"):
+    for words in ("get -n team-a", "why resnet -n team-a", "get -A"):
         refused = await site.muster("viewer-b", *words.split())
         assert (refused.code, refused.complaint.count("\n")) == (1, 1)
         assert 'cannot list resource "jobhistories"' in refused.complaint or "cannot get resource" in refused.complaint
     assert "team-b" in (await site.muster("admin", "get", "-A")).out
 
 
-async def test_its_documents_are_those_of_the_command_line(site: Site):
-    why = await site.until("viewer-a", "get", "--raw", f"{RESNET}/why?output=text")
-    assert why.out.startswith("trainingjob/resnet (uid-1): Running, 2 of 2 workers in the hosts files\n")
-    assert json.loads((await site.kubectl("viewer-a", "get", "--raw", f"{RESNET}/why")).out)[0]["question"]
-    events = (await site.kubectl("viewer-a", "get", "--raw", f"{RESNET}/events")).out.splitlines()
-    assert json.loads(events[0])["subject"].startswith("facts.team-a.resnet.uid-1.watcher")
-    assert json.loads((await site.kubectl("viewer-a", "get", "--raw", f"{RESNET}/at/4")).out)["phase"] == "Created"
-    one = await site.kubectl("viewer-a", "get", "jobhistory", "trainingjob.bygone", "-n", "team-a", "-o", "json")
-    assert json.loads(one.out)["job"]["gone"] is True
-    absent = await site.kubectl("viewer-a", "get", "jobhistory", "trainingjob.none", "-n", "team-a")
-    assert "the log knows no TrainingJob team-a/none" in absent.complaint
-
-
-async def test_kubectl_sorts_selects_and_explains_histories(site: Site):
-    rows = await site.until("viewer-a", "get", "jh", "-n", "team-a", "--sort-by=.job.sequence")
-    assert [line.split()[0] for line in rows.out.splitlines()[1:]] == ["trainingjob.resnet", "trainingjob.bygone"]
-    refused = await site.kubectl("viewer-a", "get", "jh", "-n", "team-a", "-l", "a=b")
-    assert "the labels of jobs are not in the log" in refused.complaint
+async def test_kubectl_explains_histories(site: Site):
     explained = await site.until("viewer-a", "explain", "jobhistories.job.requestsOver")
     assert "How many of them are over" in explained.out
     # The older document, of which kube-apiserver makes one with its own.
