@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from shared.job.events.event import At
+from shared.job.events.event import UNKNOWN, At, Cause
 from shared.job.naming import Slot, Uid
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, WORKER
@@ -176,8 +176,8 @@ class Verdict(msgspec.Struct, frozen=True):
     """True if no further attempt may follow."""
     disrupted: bool = False
     """True if a disruption ended the attempt: another one follows and counts against no limit."""
-    slot: Slot | None = None
-    """The slot of the one pod by which the attempt ended, other than the launcher; None if there is none."""
+    because: Cause = UNKNOWN
+    """The event that ended the attempt."""
 
 
 class Unseen(msgspec.Struct, frozen=True, gc=False):

@@ -6,12 +6,28 @@ from typing import ClassVar
 import msgspec
 
 from shared.job.events.catalog import AnyEvent
+from shared.job.events.event import UNKNOWN, Cause, Decided
 
 
-class Record(msgspec.Struct, frozen=True):
+class Record(msgspec.Struct, frozen=True, eq=False):
     """Append a decision to the log; its effects follow once the service has read it back."""
 
     event: AnyEvent
+    because: Cause = UNKNOWN
+    """What made the decision; the same decision for another cause is the same step."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Record) and self.event == other.event
+
+    def __hash__(self) -> int:
+        return hash(self.event)
+
+    @property
+    def explained(self) -> AnyEvent:
+        """The event with what made it, as it is appended."""
+        if not isinstance(self.event, Decided):
+            return self.event
+        return msgspec.structs.replace(self.event, because=self.because.sequence, slot=self.because.slot)
 
 
 class Effect(msgspec.Struct, frozen=True):

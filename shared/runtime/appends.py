@@ -16,12 +16,10 @@ from shared.eventlog import Entry, EventLog, Stored
 from shared.eventlog.retry import backoff
 from shared.eventlog.subject import Subject
 from shared.flow import Turns
-from shared.job.because import because
-from shared.job.events.catalog import FACTS, AnyEvent, Decision
-from shared.job.events.event import Author, Decided
+from shared.job.events.catalog import FACTS, AnyEvent
+from shared.job.events.event import Author
 from shared.job.fold import History
 from shared.job.naming import JobKey, subject_of
-from shared.job.state import Job
 from shared.runtime import log_lines
 from shared.runtime.queue import WorkQueue
 from shared.telemetry.metrics import seconds_between
@@ -92,14 +90,9 @@ class Appends:
         self._turns = Turns(APPENDS_IN_FLIGHT)
 
     def record(self, history: History, event: AnyEvent) -> Coroutine[None, None, None] | None:
-        """The append of a decision, to be run; None until the job's last append was read back, which wakes the job.
-
-        A decision gets `because`, the event that made it, from the state on which it was taken.
-        """
+        """The append of a decision, to be run; None until the job's last append was read back, which wakes the job."""
         if self.busy(history):
             return None
-        if isinstance(event, Decided):
-            event = msgspec.structs.replace(event, because=_because(history.job, event))
         self._under_way[history.job.key].appending = True
         return self._append(history, event, self._expected(history, event), history.basis, history.time)
 
@@ -275,15 +268,6 @@ class Appends:
             log_lines.recorded(history.job, event, sequence)
         else:
             self._metrics.decided(seconds_between(since, stamp(self._now())))
-
-
-def _because(job: Job, event: Decision) -> int:
-    """The sequence of the event that made the decision; 0 if it cannot be told, which stops no job."""
-    try:
-        return because(job, event)
-    except Exception as error:  # noqa: BLE001  logged there, with its traceback
-        log_lines.unexplained(job, event, error)
-        return 0
 
 
 def stamp(moment: datetime) -> str:

@@ -39,11 +39,6 @@ def retried(effect: Effect, job: Job, head: Head, trouble: Trouble) -> None:
     log.info("effect will be retried", **_about(job), **_what(effect, head), why=str(trouble))
 
 
-def unexplained(job: Job, event: AnyEvent, error: Exception) -> None:
-    """The event that made a decision could not be told; the decision stands."""
-    log.error("decision unexplained", **_about(job), type=type(event).__name__, exc_info=error)
-
-
 def held(history: History, sequence: int) -> None:
     """This process no longer acts on a job."""
     trace = history.newest_trace

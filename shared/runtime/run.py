@@ -312,7 +312,7 @@ class Runtime:
         record = next((step for step in steps if isinstance(step, Record)), None)
         if record is None:
             self.appends.nothing_to_record(history)
-        elif (work := self.appends.record(self.histories[key], record.event)) is not None:
+        elif (work := self.appends.record(self.histories[key], record.explained)) is not None:
             self._start(work)
         # A decision may come instead of effects, which are wanted again after it.
         effects = [step for step in steps if isinstance(step, Effect)]

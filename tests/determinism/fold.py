@@ -21,8 +21,6 @@ from services.status.core.documents import of_job, of_requests
 from shared.eventlog import Stored
 from shared.eventlog.subject import Subject, is_decision
 from shared.frameworks.kinds import Kinds
-from shared.job.because import because
-from shared.job.events.event import Decided
 from shared.job.fold import History
 from shared.job.naming import JobKey, key_of
 from shared.job.steps import Record, Step
@@ -75,8 +73,7 @@ def steps_of(history: History, kinds: Kinds) -> list[Step | int | tuple[str, int
     # Timers are "in no particular order": the watcher measures each by itself.
     timers = sorted((timer.name, timer.anchor, timer.seconds) for timer in next_due(job))
     steps = [*scheduler(job), *scaler(job, POLICY), *status(job, kinds)]
-    decisions = (step.event for step in steps if isinstance(step, Record))
-    return [*steps, *(because(job, event) for event in decisions if isinstance(event, Decided)), *timers]
+    return [*steps, *(step.because.sequence for step in steps if isinstance(step, Record)), *timers]
 
 
 def main(path: Path, at: int | None) -> None:

@@ -3,7 +3,7 @@
 from shared.job.chain import Head
 from shared.job.events import event, scaler, scheduler, status, watcher
 from shared.job.events.catalog import AnyEvent
-from shared.job.naming import Uid
+from shared.job.naming import Slot, Uid
 from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, RoleSpec, ScaleSpec
 from shared.job.views import ChildView, Count, Exit, Member, PodView, Reached, Slots
 
@@ -53,6 +53,7 @@ REQUEST = ScaleSpec(
     script=True,
 )
 WORKERS = (Slots(1, WORKER, ((0, 3), (7, 7))),)
+SLOT = Slot(1, WORKER, 3)
 
 EXAMPLES: tuple[AnyEvent, ...] = (
     event.LogCreated(),
@@ -130,12 +131,13 @@ EXAMPLES: tuple[AnyEvent, ...] = (
     scaler.DrainChecked(request=Uid("request-1"), in_use=(1, 2), reason="NoShell"),
     scheduler.SecretMade(attempt=1, uid=Uid("secret-1")),
     scheduler.SecretGone(attempt=1),
-    scheduler.SlotsAssigned(because=11, slots=WORKERS, replaces=WORKERS, reason="WorkersReplaced"),
-    scheduler.SlotsReleased(because=11, slots=WORKERS, reason="Suspended"),
-    scheduler.JobRestarted(because=11, attempt=1, counted=False, reason="Resumed"),
-    scheduler.JobExpired(because=11, reason="TTLExpired"),
+    scheduler.SlotsAssigned(because=11, slot=SLOT, slots=WORKERS, replaces=WORKERS, reason="WorkersReplaced"),
+    scheduler.SlotsReleased(because=11, slot=SLOT, slots=WORKERS, reason="Suspended"),
+    scheduler.JobRestarted(because=11, slot=SLOT, attempt=1, counted=False, reason="Resumed"),
+    scheduler.JobExpired(because=11, slot=SLOT, reason="TTLExpired"),
     scaler.ScaleAccepted(
         because=11,
+        slot=SLOT,
         request=Uid("request-1"),
         kind="ScaleIn",
         added=WORKERS,
@@ -143,23 +145,23 @@ EXAMPLES: tuple[AnyEvent, ...] = (
         deadline=90,
         drain=20,
     ),
-    scaler.ScaleRejected(because=11, request=Uid("request-1"), reason="NoSuchWorker"),
+    scaler.ScaleRejected(because=11, slot=SLOT, request=Uid("request-1"), reason="NoSuchWorker"),
     scaler.HostsPublished(
-        because=11, version=3, members=((0, 3),), request=Uid("request-1"), reason="ScaleIn", drain=10
+        because=11, slot=SLOT, version=3, members=((0, 3),), request=Uid("request-1"), reason="ScaleIn", drain=10
     ),
-    scaler.ScriptStarted(because=11, request=Uid("request-1"), timeout=90),
-    scaler.WorkersReleased(because=11, request=Uid("request-1"), slots=WORKERS, reason="Drained"),
-    scaler.ScaleSucceeded(because=11, request=Uid("request-1"), reason="ScalingInSucceeded"),
-    scaler.ScaleFailed(because=11, request=Uid("request-1"), reason="DeadlineExceeded", released=WORKERS),
-    scaler.ScaleCancelled(because=11, request=Uid("request-1"), reason="RequestDeleted", released=WORKERS),
-    status.JobCreated(because=11, reason="TrainingJobCreated", message="taken on"),
-    status.JobRunning(because=11, reason="TrainingJobRunning", message="it runs"),
-    status.JobScaling(because=11, reason="ScalingStart", message="it grows"),
-    status.JobRestarting(because=11, reason="TrainingJobRestarting", message="again"),
-    status.JobSuspending(because=11, reason="Suspending", message="paused"),
-    status.JobSuspended(because=11, reason="Suspended", message="paused"),
-    status.JobSucceeded(because=11, reason="TrainingJobSucceeded", message="done"),
-    status.JobFailed(because=11, reason="TrainingJobFailed", message="the launcher exited with 1 (Error)"),
+    scaler.ScriptStarted(because=11, slot=SLOT, request=Uid("request-1"), timeout=90),
+    scaler.WorkersReleased(because=11, slot=SLOT, request=Uid("request-1"), slots=WORKERS, reason="Drained"),
+    scaler.ScaleSucceeded(because=11, slot=SLOT, request=Uid("request-1"), reason="ScalingInSucceeded"),
+    scaler.ScaleFailed(because=11, slot=SLOT, request=Uid("request-1"), reason="DeadlineExceeded", released=WORKERS),
+    scaler.ScaleCancelled(because=11, slot=SLOT, request=Uid("request-1"), reason="RequestDeleted", released=WORKERS),
+    status.JobCreated(because=11, slot=SLOT, reason="TrainingJobCreated", message="taken on"),
+    status.JobRunning(because=11, slot=SLOT, reason="TrainingJobRunning", message="it runs"),
+    status.JobScaling(because=11, slot=SLOT, reason="ScalingStart", message="it grows"),
+    status.JobRestarting(because=11, slot=SLOT, reason="TrainingJobRestarting", message="again"),
+    status.JobSuspending(because=11, slot=SLOT, reason="Suspending", message="paused"),
+    status.JobSuspended(because=11, slot=SLOT, reason="Suspended", message="paused"),
+    status.JobSucceeded(because=11, slot=SLOT, reason="TrainingJobSucceeded", message="done"),
+    status.JobFailed(because=11, slot=SLOT, reason="TrainingJobFailed", message="the launcher exited with 1 (Error)"),
     event.ChangeAttributed(
         of=11,
         write=40,

@@ -5,13 +5,17 @@ from typing import get_args
 
 import pytest
 
+from services.scaler.core import Policy
+from services.scaler.core.decide import decide as scaler
+from services.scheduler.core.decide import decide as scheduler
+from services.status.core.decide import decide as status
 from shared.eventlog import Stored
 from shared.eventlog.subject import Subject
+from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
-from shared.job.because import because, cause
 from shared.job.events.catalog import AnyEvent, Decision, read_event
-from shared.job.events.event import Decided, EffectRefused
+from shared.job.events.event import UNKNOWN, Cause, Decided, EffectRefused
 from shared.job.events.scaler import (
     DrainChecked,
     HostsPublished,
@@ -48,6 +52,7 @@ from shared.job.fold import History
 from shared.job.naming import RESTART, RESTART_REQUESTED, JobKey, Slot, Uid, key_of
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.state import Job
+from shared.job.steps import Record
 from shared.job.views import Slots
 from tests.histories.recorded import Recording, recordings
 from tests.kit.builders import (
@@ -70,6 +75,7 @@ from tests.kit.builders import (
     worker,
     workers,
 )
+from tests.kit.histories import kinds_of
 from tests.kit.loop import Loop
 from tests.kit.replicas import (
     a_created_replicated_job,
@@ -123,10 +129,10 @@ case("the launcher waits for the hosts files", RUNNING[:7], LAUNCH, RUNNING[6])
 case("the launcher runs", RUNNING[:9], JobRunning(reason="TrainingJobRunning"), RUNNING[8])
 case("the launcher failed", RESTARTING[:-1], JobRestarting(reason="TrainingJobFailed"), FAILED)
 REMAINS = pods(launcher(version=60, phase="Failed", exits=exited(1), deleting=True))
-FAILURE = JobFailed(reason="TrainingJobFailed")
+FAILURE = JobRestarting(reason="TrainingJobFailed")
 case("the launcher failed, and was deleted afterwards", [*RUNNING, FAILED, REMAINS, ALL_GONE], FAILURE, FAILED)
 LOST = LauncherLost(uid=Uid("pod-launcher"))
-case("the launcher vanished", [*RUNNING, LOST], JobFailed(reason="LauncherLost"), LOST)
+case("the launcher vanished", [*RUNNING, LOST], JobRestarting(reason="LauncherLost"), LOST)
 ADOPTED = JobAdopted(source="AcceptedLoss", lost=(Slots(0, LAUNCHER, ((0, 0),)),))
 LOST_BEFORE = JobFailed(reason="LauncherLost")
 case("the launcher was missing when the job was adopted", [JOB, CREATED, ADOPTED], LOST_BEFORE, ADOPTED)
@@ -168,10 +174,11 @@ case("it did not start in time", [*SLOW, UNSCHEDULED], JobFailed(reason="Schedul
 INVALID = EffectRefused(effect="CreatePod", reason="Invalid", permanent=True)
 case("its pods are refused for good", [*a_created_job(2), INVALID], JobFailed(reason="Invalid"), INVALID)
 EXITED = pods(worker(1, phase="Failed", exits=exited(2)))
-case("a worker ended before the launcher", [*a_created_job(2), EXITED], JobFailed(reason="WorkerExited"), EXITED)
+STARTING = a_created_job(2, least=2, of_workers="Never")
+case("a worker ended before the launcher", [*STARTING, EXITED], JobFailed(reason="WorkerExited"), EXITED)
 FINISHED = pods(worker(1, phase="Succeeded", exits=exited(0)))
 EARLY = JobFailed(reason="WorkerExited")
-case("a worker finished before the launcher", [*a_created_job(2), FINISHED], EARLY, FINISHED)
+case("a worker finished before the launcher", [*STARTING, FINISHED], EARLY, FINISHED)
 OVER = [*RUNNING, DONE, JobSucceeded(reason="TrainingJobSucceeded")]
 CLEAN = SlotsReleased(slots=(workers(0, 1),), reason="CleanPodPolicyRunning")
 case("its pods are cleaned up after the end", OVER, CLEAN, OVER[-1])
@@ -231,7 +238,8 @@ OVER_QUOTA = ScaleFailed(request=R1, reason="QuotaExceeded", released=(workers(2
 case("a request was refused its pods", [*OUT, QUOTA, DEADLINE], OVER_QUOTA, QUOTA)
 ILL = pods(worker(3, phase="Failed", exits=exited(1)))
 BROKE = ScaleFailed(request=R1, reason="WorkerFailed", released=(workers(2, 3),))
-case("a new worker ended", [*OUT, ILL, pods(worker(2))], BROKE, ILL)
+OUT_ONCE = [*RUNNING, *scaling_out(2, 3, limit=0)]
+case("a new worker ended", [*OUT_ONCE, ILL, pods(worker(2))], BROKE, ILL)
 TAKEN_BACK = ScaleRequestGone(uid=R1)
 UNDONE = ScaleCancelled(request=R1, reason="RequestDeleted", released=(workers(2, 3),))
 case("a person deleted the request", [*OUT, TAKEN_BACK, DEADLINE], UNDONE, TAKEN_BACK)
@@ -268,7 +276,7 @@ case("of two pods that are needed the one that is told", PARTS, JobFailed(reason
 @pytest.mark.parametrize("name", CASES)
 def test_a_decision_names_the_event_that_made_it(name: str):
     story, decision, made_by = CASES[name]
-    place = because(given(*story).job, decision)
+    place = made(given(*story).job, decision).sequence
     assert place, "no event is named"
     assert story[place - 1] == made_by
 
@@ -279,7 +287,7 @@ def test_every_type_of_decision_has_a_case():
 
 def test_of_an_event_about_several_pods_the_slot_is_named_too():
     two = pods(worker(0, version=30), worker(1, version=30, phase="Failed", exits=exited(1)))
-    assert cause(given(*TWO, two).job, NEW).slot == Slot(0, WORKER, 1)
+    assert made(given(*TWO, two).job, NEW).slot == Slot(0, WORKER, 1)
 
 
 def decisions(log: Iterable[Stored]) -> Iterator[tuple[Stored, Decision, Job, list[int]]]:
@@ -296,11 +304,31 @@ def decisions(log: Iterable[Stored]) -> Iterator[tuple[Stored, Decision, Job, li
         before.append(stored.sequence)
 
 
-def check_names(log: Iterable[Stored]) -> None:
-    """Every decision of a log names one of the events of its job before it."""
-    for stored, decision, job, known in decisions(log):
-        place = because(job, decision)
-        assert place in known, f"{decision} at {stored.sequence}: {place}"
+def made(job: Job, decision: Decision, kinds: Kinds = BUILT_IN) -> Cause:
+    """The cause with which a service takes this decision now; UNKNOWN if none does."""
+    steps = (*scheduler(job), *scaler(job, Policy()), *status(job, kinds))
+    causes = (step.because for step in steps if isinstance(step, Record) and alike(step.event, decision))
+    return next(causes, UNKNOWN)
+
+
+def alike(event: AnyEvent, decision: Decision) -> bool:
+    return type(event) is type(decision) and getattr(event, "request", "") == getattr(decision, "request", "")
+
+
+def check_names(log: Sequence[Stored]) -> None:
+    """Every decision of a log names one of the events of its job before it: that for which its rule takes it again."""
+    states: dict[tuple[JobKey, int], Job] = {}
+    histories: dict[JobKey, History] = {}
+    for stored in log:
+        history = histories.setdefault(key := key_of(Subject.parse(stored.subject)), History(key))
+        history.fold(stored)
+        states[key, stored.sequence] = history.job
+    kinds = kinds_of(log)
+    for stored, decision, _, known in decisions(log):
+        key, taken_on = key_of(Subject.parse(stored.subject)), int(stored.basis.partition(":")[0])
+        cause = made(states[key, taken_on], decision, kinds)
+        assert cause.sequence in known, f"{decision} at {stored.sequence}: {cause}"
+        assert decision.because == cause.sequence, f"{decision} at {stored.sequence}: {cause}"
 
 
 @pytest.mark.parametrize("recording", recordings("0.1.0"), ids=lambda recording: recording.name)
@@ -332,14 +360,5 @@ async def test_a_service_writes_what_made_its_decision_by_the_state_that_it_deci
         await world.running()
         await world.quiet()
         log = [stored for stored in world.journal.events if key_of(Subject.parse(stored.subject)) == world.job().key]
-    history, jobs = History(world.job().key), {}
-    for stored in log:
-        history.fold(stored)
-        jobs[stored.sequence] = history.job
-    made = [*decisions(log)]
-    assert len(made) > 15
-    for stored, decision, _, known in made:
-        taken_on = int(stored.basis.partition(":")[0])
-        assert 0 < decision.because <= taken_on
-        assert decision.because in known
-        assert decision.because == because(jobs[taken_on], decision)
+    assert len([*decisions(log)]) > 15
+    check_names(log)

@@ -1,8 +1,10 @@
 """The limits that end an attempt: the corners of `shared/job/policies/verdict.py`."""
 
+from msgspec.structs import replace
+
 from shared.job.attempt import Verdict
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.event import EffectRefused
+from shared.job.events.event import UNKNOWN, EffectRefused
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.status import JobRestarting
 from shared.job.events.watcher import PodsGone, TimePassed
@@ -16,7 +18,8 @@ TOO_LATE = TimePassed(anchor=3, timer="Scheduling")
 
 
 def judged(*events: AnyEvent) -> Verdict | None:
-    return verdict(given(*events).job)
+    end = verdict(given(*events).job)
+    return replace(end, because=UNKNOWN) if end is not None else None
 
 
 def test_the_active_deadline_ends_a_job_between_two_attempts_too():

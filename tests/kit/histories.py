@@ -7,13 +7,18 @@ from pathlib import Path
 
 import msgspec
 
+from services.scaler.core import Policy
+from services.scaler.core.decide import decide as scaler
+from services.scheduler.core.decide import decide as scheduler
+from services.status.core.decide import decide as status
 from shared.eventlog import Stored
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.job.because import because
+from shared.job.causes import of_request
 from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent
-from shared.job.events.event import Decided, EffectRefused
+from shared.job.events.event import Cause, Decided, EffectRefused
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid, subject_of
+from shared.job.steps import Record
 from shared.telling.reading import line_of
 
 SCHEDULERS = ("CreatePod", "CreateService", "CreateSecret")
@@ -30,10 +35,21 @@ def author_of(event: AnyEvent) -> str:
     return author
 
 
+def explained(history: History, event: Decided) -> AnyEvent:
+    """The decision with what made it, if a service decides so now; else its request, or its history's newest event."""
+    request = history.job.scaling.requests.get(getattr(event, "request", Uid("")))
+    made = Record(event, of_request(history.job, request) if request is not None else Cause(history.sequence))
+    for step in (*scheduler(history.job), *scaler(history.job, Policy()), *status(history.job)):
+        alike = isinstance(step, Record) and type(step.event) is type(event)
+        if alike and getattr(step.event, "request", "") == getattr(event, "request", ""):
+            made = Record(event, step.because)
+    return made.explained
+
+
 def stored(history: History, event: AnyEvent, *, sequence: int | None = None, author: str = "") -> Stored:
     """`event` as the log would keep it, next after `history`; a decision with what made it, as the runtime adds it."""
     if isinstance(event, Decided) and not event.because:
-        event = msgspec.structs.replace(event, because=because(history.job, event))
+        event = explained(history, event)
     sequence = sequence or history.sequence + 1
     fact = type(event) in FACTS
     subject = subject_of(

@@ -147,7 +147,13 @@ PATCHES = (
     ),
     Patch(
         "a script without a launcher counts as successful",
-        ((COMMANDS, "        return [_failed(request, reasons.NO_LAUNCHER)]\n", "        return None\n"),),
+        (
+            (
+                COMMANDS,
+                "        return [_failed(request, reasons.NO_LAUNCHER, causes.of_launcher(job))]\n",
+                "        return None\n",
+            ),
+        ),
         ("tests/scaler/test_script.py",),
     ),
     Patch(
@@ -504,9 +510,9 @@ PATCHES = (
             ),
             (
                 STATUS_DECIDE,
-                "        return [Record(phase)]",
-                '        ahead = msgspec.structs.replace(job, phase=type(phase).__name__.removeprefix("Job"))\n'
-                "        return [Record(phase), *documents.of_job(ahead, kinds)]",
+                "        return [phase]",
+                '        ahead = msgspec.structs.replace(job, phase=type(phase.event).__name__.removeprefix("Job"))\n'
+                "        return [phase, *documents.of_job(ahead, kinds)]",
             ),
         ),
         ("tests/status/test_documents.py",),

@@ -4,7 +4,6 @@ import msgspec
 import pytest
 
 from services.scheduler.core.effects import DeletePod, DeleteSecret
-from shared.job.because import because
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobCreated, JobRestarting, JobSuspended, JobSuspending
@@ -178,7 +177,7 @@ def test_a_job_that_is_resumed_before_its_slots_were_released_says_so():
     assert isinstance(step, Record)
     assert isinstance(step.event, SlotsReleased)
     assert step.event.reason == "Resumed"
-    assert because(story.job, step.event) == len(running) + 4
+    assert step.because.sequence == len(running) + 4
 
 
 def test_25_a_resumed_job_begins_again_with_its_size():

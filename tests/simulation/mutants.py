@@ -27,6 +27,7 @@ from shared.frameworks.trainer_schemas import RUNTIMES
 from shared.job import evolve_requests, fold, timing
 from shared.job.attempt import Members, Unknown, Vacancy, Verdict
 from shared.job.events import status, watcher
+from shared.job.events.event import Cause
 from shared.job.integrity import Integrity
 from shared.job.naming import FORCE_DELETE_AFTER, JobKey, Slot
 from shared.job.policies import nodes, quota, replacement, retries, verdict
@@ -34,6 +35,7 @@ from shared.job.policies.retries import FIRST_START_SECONDS
 from shared.job.scaling import Scaling
 from shared.job.sorted_set import SortedSet
 from shared.job.state import Job
+from shared.job.steps import Record
 from shared.job.timers import TIME_TO_LIVE, Timer
 from shared.job.views import Member
 from tests.memory.eventlog import MemoryJournal
@@ -164,7 +166,7 @@ def _after_the_end(patch: pytest.MonkeyPatch) -> None:
 
     def again(job: Job) -> Any:
         if job.phase == "Failed" and not job.deleting:
-            return status.JobRunning(reason="Again")
+            return Record(status.JobRunning(reason="Again"))
         return next_phase(job)
 
     patch.setattr(status_decide, "next_phase", again)
@@ -374,8 +376,8 @@ def _hurried_drain(patch: pytest.MonkeyPatch) -> None:
 
 
 def _disruptions_count(patch: pytest.MonkeyPatch) -> None:
-    def counted(pod: str, why: str, slot: Slot | None = None) -> Verdict:
-        return Verdict(False, "Disrupted", f"{pod}: {why}", slot=slot)
+    def counted(pod: str, why: str, because: Cause) -> Verdict:
+        return Verdict(False, "Disrupted", f"{pod}: {why}", because=because)
 
     patch.setattr(verdict, "_disrupted", counted)
 

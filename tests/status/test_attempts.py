@@ -51,8 +51,9 @@ def shown(*story: AnyEvent) -> tuple[Condition, ...]:
     return conditions(given(*story).job, milestones=True)
 
 
-def next_phase(*story: AnyEvent) -> Decision | None:
-    return decide.next_phase(given(*story).job)
+def next_phase(*story: AnyEvent) -> AnyEvent | None:
+    step = decide.next_phase(given(*story).job)
+    return step.event if step is not None else None
 
 
 def ran_out(name: str, *story: AnyEvent) -> TimePassed:

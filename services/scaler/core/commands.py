@@ -10,7 +10,8 @@ import re
 from collections.abc import Sequence
 
 from services.scaler.core.effects import CheckDrain, RunScript
-from shared.job import reasons
+from shared.job import causes, reasons
+from shared.job.events.event import Cause
 from shared.job.events.scaler import ScaleFailed, ScriptStarted
 from shared.job.evolve_requests import DRAIN_FORCED, SCRIPT_OUTCOME_UNKNOWN
 from shared.job.naming import EDL_FOLDER, HOSTFILE, MPI_FOLDER
@@ -104,9 +105,9 @@ def script_steps(job: Job, request: Request) -> list[Step] | None:
     if script is None:
         return None
     if script.ended:
-        return [_failed(request, script.failure)] if script.failure else None
+        return [_failed(request, script.failure, Cause(script.ended))] if script.failure else None
     if passed(job, script.started, SCRIPT_DEADLINE):
-        return [_failed(request, SCRIPT_OUTCOME_UNKNOWN)]
+        return [_failed(request, SCRIPT_OUTCOME_UNKNOWN, causes.timer(job, script.started, SCRIPT_DEADLINE))]
     launcher = job.launcher
     if launcher is None or job.spec is None:
         return []
@@ -132,15 +133,16 @@ def script_command(script: str, environment: Sequence[tuple[str, str]], hosts: s
 
 def _begun(job: Job, request: Request) -> list[Step]:
     if not alive(job.launcher):
-        return [_failed(request, reasons.NO_LAUNCHER)]
+        return [_failed(request, reasons.NO_LAUNCHER, causes.of_launcher(job))]
     assert request.spec is not None
-    return [Record(ScriptStarted(request=request.uid, timeout=request.spec.timeout_seconds))]
+    started = ScriptStarted(request=request.uid, timeout=request.spec.timeout_seconds)
+    return [Record(started, causes.of_request(job, request))]
 
 
-def _failed(request: Request, reason: str) -> Record:
+def _failed(request: Request, reason: str, because: Cause) -> Record:
     # A scale-in has changed nothing yet; a scale-out keeps its workers, which the hosts files already list.
     remains = f"the new workers have joined and stay: {request.sizes}" if request.kind == "ScaleOut" else ""
-    return Record(ScaleFailed(request=request.uid, reason=reason, remains=remains))
+    return Record(ScaleFailed(request=request.uid, reason=reason, remains=remains), because)
 
 
 def _hosts(job: Job, request: Request) -> str:

@@ -6,8 +6,9 @@ First seen, first served, one at a time; an edit of the job's own number of work
 
 from services.scaler.core import Policy, admission, membership, scale
 from services.scaler.core.effects import OwnRequest
-from shared.job import reasons
+from shared.job import causes, reasons
 from shared.job.attempt import Members
+from shared.job.events.event import Cause
 from shared.job.events.scaler import ScaleAccepted, ScaleCancelled, ScaleRejected, ScaleSucceeded, WorkersReleased
 from shared.job.naming import NO_UID
 from shared.job.policies import quota, replacement
@@ -23,9 +24,11 @@ def _of_queue(job: Job, policy: Policy) -> list[Step]:
     request = job.scaling.open_request
     if request is not None:
         if job.between_attempts or job.starting or not scale.of_this_attempt(job, request):
-            return _cancelled(request, reasons.JOB_SUSPENDED if job.suspended else reasons.JOB_RESTARTED)
+            reason = reasons.JOB_SUSPENDED if job.suspended else reasons.JOB_RESTARTED
+            return _cancelled(request, reason, causes.of_interruption(job))
         if _overtaken(job, request, policy):
-            return _cancelled(request, reasons.OVERTAKEN)
+            newer = (Cause(known.order) for known in job.scaling.requests.values() if known.phase == "Pending")
+            return _cancelled(request, reasons.OVERTAKEN, causes.newest(newer))
         return scale.scale_out(job, request) if request.kind == "ScaleOut" else scale.scale_in(job, request)
     if job.leaving:
         # A scale-in failed before its hosts files were seen: its workers are released before the next request's turn.
@@ -42,19 +45,20 @@ def after_the_end(job: Job) -> list[Step]:
     """After the job's end: cancel the open request, and reject the waiting ones in their order."""
     request = job.scaling.open_request
     reason = reasons.JOB_GONE if job.gone else reasons.JOB_FINISHED
+    because = Cause(job.gone) if job.gone else causes.of_interruption(job)
     if request is not None:
-        return _cancelled(request, reason)
+        return _cancelled(request, reason, because)
     waiting = job.scaling.next_request
     if waiting is None or job.gone:
         return []
     if _ownable(job, waiting):
         return _own(job, waiting)
-    return [Record(ScaleRejected(request=waiting.uid, reason=reason))]
+    return [Record(ScaleRejected(request=waiting.uid, reason=reason), because)]
 
 
-def _cancelled(request: Request, reason: str) -> list[Step]:
+def _cancelled(request: Request, reason: str, because: Cause) -> list[Step]:
     released = () if request.published else spans(request.added)
-    return [Record(ScaleCancelled(request=request.uid, reason=reason, released=released))]
+    return [Record(ScaleCancelled(request=request.uid, reason=reason, released=released), because)]
 
 
 def _before_the_start(job: Job, request: Request, policy: Policy) -> list[Step]:
@@ -64,11 +68,11 @@ def _before_the_start(job: Job, request: Request, policy: Policy) -> list[Step]:
     """
     if request.resize is None or isinstance(job.membership, Members) or job.attempt.launched or job.attempt.queued:
         return []
-    answer = admission.answer(job, request, policy)
+    answer, because = admission.answer(job, request, policy), causes.of_request(job, request)
     if isinstance(answer, ScaleAccepted) and answer.leaving:
         leaving = spans(job.attempt.worker_slot(member.index) for member in answer.leaving)
-        return [Record(WorkersReleased(request=request.uid, slots=leaving, reason="BeforeTheStart"))]
-    return [Record(answer)] if isinstance(answer, ScaleSucceeded) else []
+        return [Record(WorkersReleased(request=request.uid, slots=leaving, reason="BeforeTheStart"), because)]
+    return [Record(answer, because)] if isinstance(answer, ScaleSucceeded) else []
 
 
 def _overtaken(job: Job, request: Request, policy: Policy) -> bool:
@@ -87,7 +91,8 @@ def _taken_up(job: Job, request: Request, policy: Policy) -> list[Step]:
     if isinstance(answer, ScaleAccepted) and not _has_quota(job, answer):
         # The scheduler asks Kueue for it.
         return []
-    return [Record(answer)]
+    admitted = Cause(job.queued if isinstance(answer, ScaleAccepted) and answer.added else 0)
+    return [Record(answer, causes.newest(causes.of_request(job, request), admitted))]
 
 
 def _has_quota(job: Job, answer: ScaleAccepted) -> bool:
@@ -105,7 +110,8 @@ def _own(job: Job, request: Request) -> list[Step]:
     refusal = job.refusals.get("OwnRequest")
     if refusal is not None and refusal.permanent:
         # A permanent refusal rejects the request, so that the next one gets its turn.
-        return [Record(ScaleRejected(request=request.uid, reason=refusal.reason))]
+        rejected = ScaleRejected(request=request.uid, reason=refusal.reason)
+        return [Record(rejected, Cause(refusal.at.sequence))]
     if not job.may_try("OwnRequest"):
         return []
     return [OwnRequest(request.kind, request.name, request.uid)]

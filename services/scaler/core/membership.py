@@ -8,14 +8,15 @@ A disrupted worker is drained and released before its eviction or the removal of
 before that where there is time for it, else after its release.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from services.scaler.core import Policy
 from services.scaler.core.effects import DeleteHosts, LinkHosts, NudgeLauncher, WriteHosts
 from shared.frameworks.framework import Framework, metadata
 from shared.frameworks.schemas import Document
-from shared.job import reasons
+from shared.job import causes, reasons
 from shared.job.attempt import Members, Unknown
+from shared.job.events.event import Cause
 from shared.job.events.scaler import HostsPublished, WorkersReleased
 from shared.job.naming import HOSTS_VERSION, JobKey, Slot, Uid, WorkerName, config_name
 from shared.job.policies import nodes, replacement
@@ -35,7 +36,18 @@ def disrupted_released(job: Job) -> list[Step]:
     # The open request releases the workers that it adds or removes.
     others = job.scaling.arriving | job.outgoing
     free = [slot for slot in disrupted(job) if slot not in others and _unused(job, slot)]
-    return [Record(WorkersReleased(request=Uid(""), slots=spans(free), reason=reasons.DISRUPTED))] if free else []
+    if not free:
+        return []
+    because = causes.newest(of_departures(job, free), causes.of_pods(job, free))
+    return [Record(WorkersReleased(request=Uid(""), slots=spans(free), reason=reasons.DISRUPTED), because)]
+
+
+def of_departures(job: Job, slots: Iterable[Slot]) -> Iterator[Cause]:
+    """Hosts files without these workers were seen in place, or their drain time passed."""
+    for slot in slots:
+        if (departure := job.departures.get(slot)) is not None:
+            yield Cause(departure.seen)
+            yield causes.timer(job, departure.seen, DISRUPTION_DRAIN)
 
 
 def disrupted(job: Job) -> SortedSet[Slot]:
@@ -69,8 +81,16 @@ def next_steps(job: Job, policy: Policy) -> list[Step]:
         # Without hosts files no launcher learns of the drain.
         drains = job.spec.handling.hosts_files and doomed & (job.listed_workers - wanted)
         drain = policy.drain_seconds if drains else 0
-        steps.append(Record(publish(job, wanted, drain=drain)))
+        steps.append(Record(publish(job, wanted, drain=drain), _because_changed(job, wanted)))
     return [*steps, *written(job)]
+
+
+def _because_changed(job: Job, wanted: SortedSet[int]) -> Cause:
+    """Workers became Ready, were lost or are disrupted, or their time before the end of their node is over."""
+    changed = map(job.attempt.worker_slot, wanted ^ job.listed_workers)
+    limits = [limit for uid in job.notices for limit in nodes.may_stay(job, uid)]
+    over = [causes.timer(job, at.sequence, nodes.notice_timer(seconds)) for at, seconds in limits]
+    return causes.newest(causes.of_beginning(job), causes.of_pods(job, changed), over)
 
 
 def next_members(job: Job) -> SortedSet[int] | Unknown:

@@ -11,14 +11,15 @@ would say another one: the next request for that number would be no change of th
 person that was not carried out yet stays.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import count as numbers
 from itertools import filterfalse, islice
 
 from services.scaler.core import commands, membership
 from services.scaler.core.effects import WriteSize
-from shared.job import reasons
+from shared.job import causes, reasons
 from shared.job.attempt import Unknown
+from shared.job.events.event import UNKNOWN, Cause
 from shared.job.events.scaler import ScaleCancelled, ScaleFailed, ScaleSucceeded, WorkersReleased
 from shared.job.naming import Slot, Uid
 from shared.job.policies import replacement
@@ -26,8 +27,8 @@ from shared.job.scaling import Request
 from shared.job.sorted_set import SortedSet
 from shared.job.state import Job, hosts_seen
 from shared.job.steps import Record, Step
-from shared.job.timers import SCALING_DEADLINE, passed
-from shared.job.views import Member, PodView, Slots, spans
+from shared.job.timers import DRAIN, SCALING_DEADLINE, passed
+from shared.job.views import Member, PodView, Slots, alive, spans
 
 
 def size_written(job: Job) -> list[Step]:
@@ -71,41 +72,67 @@ def scale_out(job: Job, request: Request) -> list[Step]:
     if request.published:
         if request.seen:
             return _seen(job, request, late=late)
-        return [Record(ScaleFailed(request=request.uid, reason=reasons.HOSTS_NOT_WRITTEN))] if late else []
+        return [_not_written(job, request)] if late else []
     if request.gone:
-        return [
-            Record(ScaleCancelled(request=request.uid, reason=reasons.REQUEST_DELETED, released=spans(request.added)))
-        ]
+        return [_taken_back(request, request.added)]
     lost = request.added & job.attempt.spent - replacement.replaceable(job).keys()
     if lost or request.added & membership.disrupted(job):
-        return [Record(ScaleFailed(request=request.uid, reason=reasons.WORKER_FAILED, released=spans(request.added)))]
+        doomed = [pod.slot for uid, pod in job.pods.items() if uid in job.disrupted]
+        because = causes.newest(causes.of_pods(job, request.added & (job.attempt.spent | doomed)))
+        return [_failed_before(request, reasons.WORKER_FAILED, because)]
     pods = job.by_slot()
     if all(membership.ready(pods.get(slot)) for slot in request.added):
         members = membership.next_members(job)
         if not isinstance(members, Unknown):
             wanted = members | [slot.index for slot in request.added]
-            return [Record(membership.publish(job, wanted, request.uid))]
+            return [_published(job, wanted, request)]
     refusal = job.refusals.get("CreatePod")
     if refusal is not None and refusal.at.sequence < request.accepted:
         # The refused pod was not one of this request.
         refusal = None
     if late or (refusal is not None and refusal.permanent):
         # A permanent refusal does not end by waiting.
-        reason = refusal.reason if refusal is not None else reasons.DEADLINE_EXCEEDED
-        return [Record(ScaleFailed(request=request.uid, reason=reason, released=spans(request.added)))]
+        if refusal is not None:
+            return [_failed_before(request, refusal.reason, Cause(refusal.at.sequence))]
+        return [_failed_before(request, reasons.DEADLINE_EXCEEDED, _deadline(job, request))]
     return []
+
+
+def _failed_before(request: Request, reason: str, because: Cause) -> Record:
+    """The failure of a scale-out before its point of no return."""
+    return Record(ScaleFailed(request=request.uid, reason=reason, released=spans(request.added)), because)
+
+
+def _not_written(job: Job, request: Request) -> Record:
+    return Record(ScaleFailed(request=request.uid, reason=reasons.HOSTS_NOT_WRITTEN), _deadline(job, request))
+
+
+def _taken_back(request: Request, released: Iterable[Slot] = ()) -> Record:
+    """A person deleted the request."""
+    reason = reasons.REQUEST_DELETED
+    return Record(ScaleCancelled(request=request.uid, reason=reason, released=spans(released)), Cause(request.gone))
+
+
+def _published(job: Job, members: SortedSet[int], request: Request) -> Record:
+    because = causes.newest(causes.of_beginning(job), causes.of_request(job, request))
+    return Record(membership.publish(job, members, request.uid), because)
+
+
+def _deadline(job: Job, request: Request) -> Cause:
+    return causes.timer(job, request.waits_since, SCALING_DEADLINE)
 
 
 def _seen(job: Job, request: Request, *, late: bool) -> list[Step]:
     """The step after the launcher has seen the new hosts files: the job keeps its new size even if the script fails."""
     if request.gone and commands.script_wanted(request):
         # The deleted request had the script.
-        return [Record(ScaleCancelled(request=request.uid, reason=reasons.REQUEST_DELETED))]
+        return [_taken_back(request)]
     steps = commands.script_steps(job, request)
     if steps is not None:
         return steps
     # The request succeeds only after the status service recorded its start.
-    done = Record(ScaleSucceeded(request=request.uid, reason="ScalingOutSucceeded"))
+    succeeded = ScaleSucceeded(request=request.uid, reason="ScalingOutSucceeded")
+    done = Record(succeeded, causes.of_request(job, request))
     return [done] if job.phase == "Scaling" and (late or not size_awaited(job)) else []
 
 
@@ -144,18 +171,19 @@ def scale_in(job: Job, request: Request) -> list[Step]:
         return _publish(job, request, late=late)
     if not request.released:
         if not request.seen:
-            return [_failed(request, reasons.HOSTS_NOT_WRITTEN)] if late else []
+            return [_failed_after(job, request, reasons.HOSTS_NOT_WRITTEN)] if late else []
         answer = commands.reason_to_release(job, request, late=late)
         if isinstance(answer, str):
-            return [Record(_release(job, request, answer))]
+            return [_release(job, request, answer)]
         return [answer] if answer is not None else []
     going = {job.attempt.worker_slot(leaver.index) for leaver in request.leaving}
     if not any(pod.slot in going and not pod.deleting for pod in job.pods.values()):
         # A pod may take its whole grace period to end, but it leaves for certain, and the job no longer uses it.
         if job.phase != "Scaling" or (size_awaited(job) and not late):
             return []
-        return [Record(ScaleSucceeded(request=request.uid, reason="ScalingInSucceeded"))]
-    return [_failed(request, "WorkersNotGone")] if late else []
+        succeeded = ScaleSucceeded(request=request.uid, reason="ScalingInSucceeded")
+        return [Record(succeeded, causes.of_request(job, request))]
+    return [_failed_after(job, request, "WorkersNotGone")] if late else []
 
 
 def late_release(job: Job) -> list[Step]:
@@ -165,12 +193,14 @@ def late_release(job: Job) -> list[Step]:
     for request in job.scaling.requests.values():
         published = request.published and request.kind == "ScaleIn" and of_this_attempt(job, request)
         if published and not request.released:
-            return [Record(_release(job, request, "HostsWrittenLate"))]
+            return [_release(job, request, "HostsWrittenLate")]
     return []
 
 
-def _failed(request: Request, reason: str) -> Record:
-    return Record(ScaleFailed(request=request.uid, reason=reason, remains=LEFT.format(sizes=request.sizes)))
+def _failed_after(job: Job, request: Request, reason: str) -> Record:
+    """The failure of a scale-in after its point of no return."""
+    failed = ScaleFailed(request=request.uid, reason=reason, remains=LEFT.format(sizes=request.sizes))
+    return Record(failed, _deadline(job, request))
 
 
 def of_this_attempt(job: Job, request: Request) -> bool:
@@ -181,9 +211,10 @@ def of_this_attempt(job: Job, request: Request) -> bool:
 def _publish(job: Job, request: Request, *, late: bool) -> list[Step]:
     if not commands.script_runs(request):
         if request.gone:
-            return [Record(ScaleCancelled(request=request.uid, reason=reasons.REQUEST_DELETED))]
+            return [_taken_back(request)]
         if late:
-            return [Record(ScaleFailed(request=request.uid, reason=reasons.DEADLINE_EXCEEDED))]
+            failed = ScaleFailed(request=request.uid, reason=reasons.DEADLINE_EXCEEDED)
+            return [Record(failed, _deadline(job, request))]
     steps = commands.script_steps(job, request)
     if steps is not None:
         return steps
@@ -192,9 +223,15 @@ def _publish(job: Job, request: Request, *, late: bool) -> list[Step]:
         # Hosts files without members would stop a launcher that trains.
         return []
     staying = members - [leaver.index for leaver in request.leaving]
-    return [Record(membership.publish(job, staying, request.uid))]
+    return [_published(job, staying, request)]
 
 
-def _release(job: Job, request: Request, reason: str) -> WorkersReleased:
-    slots = spans(job.attempt.worker_slot(leaver.index) for leaver in request.leaving)
-    return WorkersReleased(request=request.uid, slots=slots, reason=reason)
+def _release(job: Job, request: Request, reason: str) -> Record:
+    """The launcher no longer uses the workers, or their drain time has passed."""
+    slots = SortedSet(job.attempt.worker_slot(leaver.index) for leaver in request.leaving)
+    timers = (causes.timer(job, request.seen, DRAIN), _deadline(job, request))
+    looked = Cause(request.look.at if request.look is not None else 0)
+    launcher = causes.of_launcher(job) if not alive(job.launcher) else UNKNOWN
+    steps = membership.of_departures(job, slots), causes.of_steps(request)
+    released = WorkersReleased(request=request.uid, slots=spans(slots), reason=reason)
+    return Record(released, causes.newest(*steps, timers, looked, launcher))

@@ -7,6 +7,8 @@ follows cleanPodPolicy; after the resource's deletion all of its objects go.
 
 from services.scheduler.core import keys, queueing, slots
 from services.scheduler.core.effects import DeleteJob, DeletePod, DeleteService
+from shared.job import causes
+from shared.job.events.event import Cause
 from shared.job.events.scheduler import JobExpired, JobRestarted, SlotsReleased
 from shared.job.naming import Slot
 from shared.job.policies import nodes, verdict
@@ -27,23 +29,30 @@ def next_attempt(job: Job) -> list[Step]:
     held = job.attempt.unreleased
     if held:
         resumed = job.paused and not job.suspended
-        return [Record(SlotsReleased(slots=spans(held), reason="Resumed" if resumed else f"Job{job.phase}"))]
+        return [_released(job, held, "Resumed" if resumed else f"Job{job.phase}")]
     if job.suspended:
         return []
     if job.restarting is None:
-        return [_restarted(job, "Resumed", counted=False)]
+        because = Cause(job.active.sequence if job.active is not None else 0)
+        return [_restarted(job, "Resumed", because, counted=False)]
     why = job.restarting
     at_once = job.restart_wanted or not restart_delay(job, why)
     if not at_once and not passed(job, why.at.sequence, RESTART):
         return []
-    return [_restarted(job, why.reason, counted=why.counted)]
+    waited = causes.timer(job, why.at.sequence, RESTART)
+    because = causes.newest(Cause(why.at.sequence), waited, Cause(job.restart_wanted))
+    return [_restarted(job, why.reason, because, counted=why.counted)]
 
 
-def _restarted(job: Job, reason: str, *, counted: bool) -> Step:
+def _released(job: Job, slots: SortedSet[Slot], reason: str) -> Step:
+    return Record(SlotsReleased(slots=spans(slots), reason=reason), causes.of_interruption(job))
+
+
+def _restarted(job: Job, reason: str, because: Cause, *, counted: bool) -> Step:
     # A restored log may have lost attempts whose pods are still there.
     number = job.attempt.number
     lost = [pod.attempt for pod in job.pods.values() if pod.attempt <= number + MOST_LOST]
-    return Record(JobRestarted(attempt=max([number, *lost]) + 1, counted=counted, reason=reason))
+    return Record(JobRestarted(attempt=max([number, *lost]) + 1, counted=counted, reason=reason), because)
 
 
 def after_the_end(job: Job) -> list[Step]:
@@ -58,10 +67,10 @@ def after_the_end(job: Job) -> list[Step]:
         "All": job.attempt.unreleased,
     }[policy]
     if going:
-        return [Record(SlotsReleased(slots=spans(going), reason=f"CleanPodPolicy{policy}"))]
+        return [_released(job, going, f"CleanPodPolicy{policy}")]
     # A rendezvous never ends by itself, and serves the workers that still run; its log holds no result.
     if job.attempt.slots and all(slot.role == RENDEZVOUS for slot in job.attempt.slots):
-        return [Record(SlotsReleased(slots=spans(job.attempt.slots), reason="NoWorkerLeft"))]
+        return [_released(job, job.attempt.slots, "NoWorkerLeft")]
     return []
 
 
@@ -71,7 +80,7 @@ def expiry(job: Job) -> list[Step]:
         return [DeleteJob()]
     if job.ended is None or not passed(job, job.ended.sequence, TIME_TO_LIVE):
         return []
-    return [Record(JobExpired())]
+    return [Record(JobExpired(), causes.timer(job, job.ended.sequence, TIME_TO_LIVE))]
 
 
 def everything(job: Job) -> list[Step]:

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 from services.scheduler.core import keys
 from services.scheduler.core.effects import ClaimPod, CreatePod, CreateService, DeletePod, DeleteService
-from shared.job import reasons
+from shared.job import causes, reasons
 from shared.job.attempt import Members
+from shared.job.events.event import Cause
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.naming import Slot, service_name
 from shared.job.policies import nodes, quota, replacement
@@ -36,7 +37,7 @@ def assigned(job: Job) -> list[Step]:
     listed = job.listed_workers
     if not all(slot.index in listed for slot in job.attempt.workers) or replacement.replaceable(job):
         return []
-    return [Record(SlotsAssigned(slots=_launchers(job), reason="WorkersReady"))]
+    return [Record(SlotsAssigned(slots=_launchers(job), reason="WorkersReady"), _because_listed(job))]
 
 
 def _launchers(job: Job) -> tuple[Slots, ...]:
@@ -46,6 +47,11 @@ def _launchers(job: Job) -> tuple[Slots, ...]:
 def _listed(job: Job) -> bool:
     """True if the hosts files of this attempt were written."""
     return isinstance(job.membership, Members) and job.hosts is not None and job.hosts.hosts >= job.membership.version
+
+
+def _because_listed(job: Job) -> Cause:
+    written = job.membership.written if isinstance(job.membership, Members) else 0
+    return causes.newest(causes.of_beginning(job), Cause(written))
 
 
 def _no_other_pod(job: Job) -> bool:
@@ -77,11 +83,11 @@ def _first(job: Job, spec: JobSpec) -> list[Step]:
         # The others follow as an edit of the size, once a larger Workload is admitted.
         sizes[WORKER] = quota.most_workers(job, sizes[WORKER])
     first = tuple(Slots(job.attempt.number, role, ((0, size - 1),)) for role, size in sizes.items() if size)
-    reason = reasons.JOB_RESTARTED if job.attempt.number else "JobCreated"
+    reason, because = reasons.JOB_RESTARTED if job.attempt.number else "JobCreated", causes.of_beginning(job)
     if job.launcher_alone:
         # A launcher without workers reads hosts files, too.
-        return [Record(SlotsAssigned(slots=_launchers(job), reason=reason))] if _listed(job) else []
-    return [Record(SlotsAssigned(slots=first, reason=reason))] if first else []
+        first, because = _launchers(job) if _listed(job) else (), _because_listed(job)
+    return [Record(SlotsAssigned(slots=first, reason=reason), because)] if first else []
 
 
 def missing(job: Job) -> list[Step]:
@@ -220,7 +226,12 @@ def replaced(job: Job) -> list[Step]:
     if job.spec is not None and job.spec.handling.in_place:
         return _in_place(job, due)
     new = replacement.new_workers(job, len(due))
-    return [Record(SlotsAssigned(slots=(new,), replaces=spans(due), reason="WorkersReplaced"))]
+    return [_replaced(job, (new,), due, "WorkersReplaced")]
+
+
+def _replaced(job: Job, new: tuple[Slots, ...], old: list[Slot], reason: str) -> Record:
+    because = causes.newest(replacement.cause_of_refill(job, slot) for slot in sorted(old))
+    return Record(SlotsAssigned(slots=new, replaces=spans(old), reason=reason), because)
 
 
 def _in_place(job: Job, due: list[Slot]) -> list[Step]:
@@ -235,4 +246,4 @@ def _in_place(job: Job, due: list[Slot]) -> list[Step]:
     ]
     if not free:
         return going
-    return [Record(SlotsAssigned(slots=spans(free), replaces=spans(free), reason="PodsReplaced")), *going]
+    return [_replaced(job, spans(free), free, "PodsReplaced"), *going]

@@ -6,56 +6,77 @@ a pause.  The verdict decides whether an attempt is over, `retries.py` whether a
 
 from services.status.core import announce, documents
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.job import reasons, text
+from shared.job import causes, reasons, text
 from shared.job.attempt import Verdict
+from shared.job.conditions import since
 from shared.job.events import status
-from shared.job.naming import NO_UID, RESTART_REQUESTED
+from shared.job.events.event import Cause
+from shared.job.naming import NO_UID, RESTART_REQUESTED, Slot
 from shared.job.policies import quota
 from shared.job.policies.retries import may_restart, used_up
 from shared.job.policies.verdict import verdict
+from shared.job.sorted_set import SortedSet
 from shared.job.spec import JobSpec
 from shared.job.state import Job
 from shared.job.steps import Record, Step
+from shared.job.timers import UNSEEN
 
 
-def next_phase(job: Job) -> status.Decision | None:
+def next_phase(job: Job) -> Record | None:
     """The decision that enters the next phase, or None while the job stays in its phase."""
     if job.deleting or job.over or job.spec is None:
         return None
     if job.phase == "":
         # An invalid spec waits for its correction.
-        return None if job.problems else status.JobCreated(reason=f"{job.kind}Created")
+        return None if job.problems else Record(status.JobCreated(reason=f"{job.kind}Created"), _because_asked(job))
     if job.suspended and not quota.wants_pause(job):
-        return status.JobCreated(reason=f"{job.kind}Resumed")
+        return Record(status.JobCreated(reason=f"{job.kind}Resumed"), _because_asked(job))
     if job.suspended:
         return _suspended(job) if job.phase == "Suspending" and quota.is_empty(job) else None
     if job.starting and _leader_started(job, job.spec):
-        return status.JobRunning(reason=f"{job.kind}Running")
+        return Record(status.JobRunning(reason=f"{job.kind}Running"), _because_started(job, job.spec))
     end = verdict(job)
     if end is not None and not may_restart(job, end):
         kind = status.JobSucceeded if end.success else status.JobFailed
         limit = f"; no restart is left: backoffLimit is {job.spec.backoff_limit}" if used_up(job, end) else ""
-        return kind(reason=end.reason, message=end.message + limit)
+        return Record(kind(reason=end.reason, message=end.message + limit), end.because)
     if quota.wants_pause(job):
         return _suspended(job) if quota.is_empty(job) else _suspending(job)
     if end is not None:
         return _restarting(job, end)
     if job.restart_wanted and job.restarting is None:
         message = reasons.told(reasons.PHASES, RESTART_REQUESTED)
-        return status.JobRestarting(reason=RESTART_REQUESTED, message=message)
+        return Record(status.JobRestarting(reason=RESTART_REQUESTED, message=message), Cause(job.restart_wanted))
     if job.phase == "Running" and (request := job.scaling.open_request) is not None:
-        return status.JobScaling(reason=reasons.SCALING_START, message=request.wish)
+        return Record(status.JobScaling(reason=reasons.SCALING_START, message=request.wish), Cause(request.accepted))
     if job.phase == "Scaling" and not job.scaling.open:
-        return status.JobRunning(reason=f"{job.kind}Running")
+        ends = (Cause(since(job.conditions, kind)) for kind in ("ScaleSucceeded", "ScaleFailed"))
+        return Record(status.JobRunning(reason=f"{job.kind}Running"), causes.newest(ends))
     return None
 
 
-def _suspended(job: Job) -> status.JobSuspended:
-    return status.JobSuspended(reason=f"{job.kind}Suspended", message=_of_queue(job))
+def _because_asked(job: Job) -> Cause:
+    """A person's edit, or the queue's answer."""
+    return Cause(max(job.edited, job.queued))
 
 
-def _suspending(job: Job) -> status.JobSuspending:
-    return status.JobSuspending(reason=f"{job.kind}Suspending", message=_of_queue(job))
+def _because_started(job: Job, spec: JobSpec) -> Cause:
+    """The start of the launcher, or of the pods of the leader role that count."""
+    if spec.has_launcher:
+        return causes.of_launcher(job)
+    running = {pod.slot for pod in job.pods.values() if pod.phase == "Running"} | job.attempt.spent
+    return causes.newest(causes.of_pods(job, _leading(job, spec) & running))
+
+
+def _suspended(job: Job) -> Record:
+    # The last pod's end, or the wait for unseen pods, may come after the edit.
+    last = causes.newest(causes.of_pods(job, job.attempt.news), causes.timer(job, job.unseen.since, UNSEEN))
+    decision = status.JobSuspended(reason=f"{job.kind}Suspended", message=_of_queue(job))
+    return Record(decision, causes.newest(_because_asked(job), last))
+
+
+def _suspending(job: Job) -> Record:
+    return Record(status.JobSuspending(reason=f"{job.kind}Suspending", message=_of_queue(job)), _because_asked(job))
 
 
 def _of_queue(job: Job) -> str:
@@ -70,13 +91,13 @@ def _of_queue(job: Job) -> str:
     return text.ends(f"waits for quota in queue {queue}{why}")
 
 
-def _restarting(job: Job, end: Verdict) -> status.JobRestarting:
+def _restarting(job: Job, end: Verdict) -> Record:
     if end.disrupted:
         message = f"{end.message}; the restart does not count against backoffLimit"
-        return status.JobRestarting(reason=end.reason, message=message, counted=False)
+        return Record(status.JobRestarting(reason=end.reason, message=message, counted=False), end.because)
     limit = job.spec.backoff_limit if job.spec else 0
     message = f"{end.message}; restart {job.restarts + 1} of {limit} (backoffLimit)"
-    return status.JobRestarting(reason=end.reason, message=message)
+    return Record(status.JobRestarting(reason=end.reason, message=message), end.because)
 
 
 def _leader_started(job: Job, spec: JobSpec) -> bool:
@@ -90,11 +111,17 @@ def _leader_started(job: Job, spec: JobSpec) -> bool:
         if launcher is None or launcher.slot not in job.attempt.unreleased:
             return False
         return launcher.phase in ("Running", "Succeeded")
-    handling = spec.handling
-    leading = [slot for slot in job.attempt.unreleased if slot.role == handling.leader]
-    counting = {slot for slot in leading if slot.index == 0 or handling.succeeds != "First"}
+    counting = _leading(job, spec)
     ended = any(slot in counting and vacancy.ran for slot, vacancy in job.attempt.vacancies.items())
     return ended or any(pod.phase == "Running" and pod.slot in counting for pod in job.pods.values())
+
+
+def _leading(job: Job, spec: JobSpec) -> SortedSet[Slot]:
+    """The slots of the leader role whose pods count for the job's start and end."""
+    first = spec.handling.succeeds == "First"
+    return SortedSet(
+        slot for slot in job.attempt.unreleased if slot.role == spec.handling.leader and not (first and slot.index)
+    )
 
 
 def decide(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
@@ -108,5 +135,5 @@ def decide(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
     phase = next_phase(job)
     if phase is not None:
         # The phase comes first: a document without it would be old within a millisecond.
-        return [Record(phase)]
+        return [phase]
     return [*documents.of_job(job, kinds), *documents.of_requests(job), *announce.announcements(job, kinds)]

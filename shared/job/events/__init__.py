@@ -5,7 +5,7 @@ a new field has a default; no field is ever renamed, retyped or removed; no tag 
 A new type needs, and mypy and `tests/job/test_events.py` name each that is missing:
 
 - its class, and its name in the union at the end of its author's file;
-- a case in `shared/job/evolve.py`, and for a decision one in `shared/job/because.py`;
+- a case in `shared/job/evolve.py`, and for a decision the cause that its rule returns (`Record`);
 - an example in `tests/job/examples.py`, of which `REWRITE_GOLDEN=1` appends a line to `tests/histories/events.jsonl`.
 
 Services of an older release hold a job whose history has a type that they do not know.

@@ -2,10 +2,11 @@
 administrator and of the audit service.
 """
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
+from shared.job.naming import Slot
 from shared.job.reasons import REFUSALS
 from shared.job.views import Slots
 
@@ -23,7 +24,19 @@ class Decided(Event, frozen=True, kw_only=True):
     """A decision of a service."""
 
     because: int = 0
-    """The sequence of the event of this job that made the decision (`shared.job.because`); 0 if none is known."""
+    """The sequence of the event of this job that made the decision; 0 if none is known."""
+    slot: Slot | None = None
+    """Of an event about several pods, the slot of the one that counts."""
+
+
+class Cause(NamedTuple):
+    """An earlier event of a job, which made a decision; for an event about pods, the slot of the pod that counts."""
+
+    sequence: int
+    slot: Slot | None = None
+
+
+UNKNOWN = Cause(0)
 
 
 class At(msgspec.Struct, frozen=True, gc=False):

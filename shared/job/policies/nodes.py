@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 from zlib import crc32
 
-from shared.job import reasons, text
+from shared.job import causes, reasons, text
 from shared.job.attempt import NEVER, UNREACHABLE, LostNode, Verdict
 from shared.job.events.event import At
 from shared.job.naming import Slot, Uid
@@ -277,13 +277,13 @@ def never_placed(job: Job) -> Verdict | None:
     since, limit = job.attempt.launcher_waits, launcher_wait(job)
     if since is None or limit is None or not passed(job, since.sequence, LAUNCHER_WAIT):
         return None
-    held = text.counted(len(job.attempt.workers), "worker")
+    held, because = text.counted(len(job.attempt.workers), "worker"), causes.timer(job, since.sequence, LAUNCHER_WAIT)
     if _is_last(job):
         reason = reasons.LAUNCHER_NEVER_PLACED
         told = reasons.told(reasons.ENDS, reason, attempts=MOST_ATTEMPTS, seconds=limit, held=held)
-        return Verdict(False, reason, told, permanent=True)
+        return Verdict(False, reason, told, permanent=True, because=because)
     told = reasons.told(reasons.ENDS, reasons.LAUNCHER_UNSCHEDULABLE, seconds=limit, held=held)
-    return Verdict(False, reasons.LAUNCHER_UNSCHEDULABLE, told, disrupted=True)
+    return Verdict(False, reasons.LAUNCHER_UNSCHEDULABLE, told, disrupted=True, because=because)
 
 
 def _is_last(job: Job) -> bool:

@@ -9,7 +9,9 @@ as Horovod trusts no host that failed; nor does one whose pod was not seen and m
 
 from collections.abc import Iterable
 
+from shared.job import causes
 from shared.job.attempt import Vacancy
+from shared.job.events.event import UNKNOWN, Cause
 from shared.job.naming import Slot
 from shared.job.policies import retries
 from shared.job.policies.retries import before_start
@@ -109,6 +111,15 @@ def back_off(job: Job, slot: Slot, *, succeeded: bool) -> int:
 def due(job: Job, vacancy: Vacancy) -> bool:
     """True if the back-off of this vacancy is over."""
     return not vacancy.wait or passed(job, vacancy.at.sequence, timer_name(vacancy.wait))
+
+
+def cause_of_refill(job: Job, slot: Slot) -> Cause:
+    """The cause of filling a slot again: the loss of its pod, the end of its back-off, or a notice before it."""
+    vacancy = job.attempt.vacancies.get(slot)
+    if vacancy is None:
+        return Cause(job.attempt.news.get(slot, 0), slot) if slot in job.attempt.slots else UNKNOWN
+    waited = causes.timer(job, vacancy.at.sequence, timer_name(vacancy.wait))
+    return waited if waited.sequence else Cause(vacancy.at.sequence, slot)
 
 
 def timer_name(seconds: int) -> str:

@@ -9,8 +9,9 @@ A disruption (an eviction, a drain, a node that went, a preemption) is no failur
 another one begins whatever the policies say.
 """
 
-from shared.job import reasons, text
+from shared.job import causes, reasons, text
 from shared.job.attempt import Vacancy, Verdict
+from shared.job.events.event import UNKNOWN, Cause
 from shared.job.naming import Slot
 from shared.job.policies import nodes, replacement, retries
 from shared.job.reasons import BY_KUBELET
@@ -42,16 +43,21 @@ def _success_of_launcher(job: Job) -> Verdict | None:
     launcher = job.seen_launcher
     if launcher is None or launcher.slot not in job.attempt.unreleased:
         return None
-    return _success(job) if succeeded(job, launcher) else None
+    return _success(job, causes.of_launcher(job)) if succeeded(job, launcher) else None
 
 
 def _success_of_leader(job: Job, spec: JobSpec) -> Verdict | None:
     """In a job without a launcher: the pods of the leader role that have to succeed did."""
-    return _success(job) if _leaders_succeeded(job, spec) else None
+    if not _leaders_succeeded(job, spec):
+        return None
+    first = spec.handling.succeeds == "First"
+    done = [slot for slot, vacancy in job.attempt.vacancies.items() if vacancy.succeeded]
+    leaders = [slot for slot in done if slot.role == spec.handling.leader and not (first and slot.index)]
+    return _success(job, causes.newest(causes.of_pods(job, leaders or done)))
 
 
-def _success(job: Job) -> Verdict:
-    return Verdict(True, f"{job.kind}Succeeded")
+def _success(job: Job, because: Cause) -> Verdict:
+    return Verdict(True, f"{job.kind}Succeeded", because=because)
 
 
 def _leaders_succeeded(job: Job, spec: JobSpec) -> bool:
@@ -84,30 +90,31 @@ def _failure_of_launcher(job: Job) -> Verdict | None:
     end = exit_of(job, launcher)
     if end is None and not ended(launcher):
         return None
+    because = causes.of_launcher(job)
     if disruption := _disruption(job, launcher):
-        return _disrupted("the launcher", disruption)
+        return _disrupted("the launcher", disruption, because)
     if launcher.deleting:
-        return Verdict(False, "LauncherLost", "the launcher was deleted before it ended")
+        return Verdict(False, "LauncherLost", "the launcher was deleted before it ended", because=because)
     if end is None:
         # The kubelet reported no exit of a container: the pod was evicted, or lost with its node.
         why = text.with_words(f"the launcher failed: {launcher.reason or 'Failed'}", launcher.message)
-        return Verdict(False, _reason(job, launcher.reason), why)
+        return Verdict(False, _reason(job, launcher.reason), why, because=because)
     assert job.spec is not None
     policy = job.spec.role(LAUNCHER).restart_policy
     permanent = policy == "ExitCode" and retries.is_final(job.spec, end.code, end.reason)
     reason = end.reason if end.reason == retries.OUT_OF_MEMORY else _reason(job, launcher.reason)
     message = f"the launcher exited with {end.code} ({end.reason or 'Error'})"
-    return Verdict(False, reason, text.with_last_words(message, end.message), permanent)
+    return Verdict(False, reason, text.with_last_words(message, end.message), permanent, because=because)
 
 
 def _of_lost_launcher(job: Job) -> Verdict | None:
     """The launcher vanished before its end was seen."""
     if not job.attempt.launcher_lost:
         return None
-    launcher = job.seen_launcher
+    launcher, because = job.seen_launcher, causes.of_launcher(job)
     if launcher is not None and (disruption := _disruption(job, launcher)):
-        return _disrupted("the launcher", disruption)
-    return Verdict(False, "LauncherLost", "the launcher vanished before its end was seen")
+        return _disrupted("the launcher", disruption, because)
+    return Verdict(False, "LauncherLost", "the launcher vanished before its end was seen", because=because)
 
 
 def _failure_of_leader(job: Job, spec: JobSpec) -> Verdict | None:
@@ -120,7 +127,7 @@ def _failure_of_leader(job: Job, spec: JobSpec) -> Verdict | None:
     first = min(lost)
     vacancy = lost[first]
     if vacancy.disrupted:
-        return _disrupted(job.pod_name(first), vacancy.reason, first)
+        return _disrupted(job.pod_name(first), vacancy.reason, Cause(vacancy.at.sequence, first))
     final = not vacancy.blameless and retries.is_final(spec, vacancy.code, vacancy.reason)
     return _of_loss(job, first, vacancy, permanent=spec.policy(handling.leader) == "ExitCode" and final)
 
@@ -143,7 +150,8 @@ def _of_needed_pod(job: Job, spec: JobSpec) -> Verdict | None:
             loss, limit = f"{job.pod_name(slot)} {vacancy.how}", spec.backoff_limit
             message = reasons.told(reasons.ENDS, "BackoffLimitExceeded", loss=loss, limit=limit)
             message = text.with_last_words(message, vacancy.message)
-            return Verdict(False, "BackoffLimitExceeded", message, permanent=True, slot=slot)
+            because = Cause(vacancy.at.sequence, slot)
+            return Verdict(False, "BackoffLimitExceeded", message, permanent=True, because=because)
         return _of_loss(job, slot, vacancy, permanent=True)
     return None
 
@@ -159,7 +167,7 @@ def _of_refusal(job: Job) -> Verdict | None:
             message = text.with_words(f"{effect} was refused for good{where}", refusal.message)
             if refusal.reason == reasons.UNKNOWN_FIELD:
                 message = refusal.sentence
-            return Verdict(False, refusal.reason, message, permanent=True)
+            return Verdict(False, refusal.reason, message, permanent=True, because=Cause(refusal.at.sequence))
     return None
 
 
@@ -173,18 +181,19 @@ def _of_start(job: Job, spec: JobSpec) -> Verdict | None:
     failed = [slot for slot in lost if slot in vacancies and not vacancies[slot].succeeded]
     begin = "the launcher was made" if spec.has_launcher else "the job ran"
     if not failed:
-        return Verdict(False, "WorkerExited", reasons.told(reasons.ENDS, "WorkerExited", begin=begin))
+        because = causes.newest(causes.of_pods(job, lost))
+        return Verdict(False, "WorkerExited", reasons.told(reasons.ENDS, "WorkerExited", begin=begin), because=because)
     newest = max(failed, key=lambda slot: (vacancies[slot].at.sequence, slot))
     end = vacancies[newest]
     how = f" with {end.code}" if end.code is not None else ""
     message = text.with_last_words(f"{job.pod_name(newest)} ended{how} before {begin}", end.message)
-    return Verdict(False, _reason(job, end.reason), message)
+    return Verdict(False, _reason(job, end.reason), message, because=Cause(end.at.sequence, newest))
 
 
 def _of_loss(job: Job, slot: Slot, vacancy: Vacancy, *, permanent: bool) -> Verdict:
     reason = vacancy.reason if vacancy.reason == retries.OUT_OF_MEMORY else _reason(job, "")
     message = text.with_last_words(f"{job.pod_name(slot)} {vacancy.how}", vacancy.message)
-    return Verdict(False, reason, message, permanent, slot=slot)
+    return Verdict(False, reason, message, permanent, because=Cause(vacancy.at.sequence, slot))
 
 
 def _disruption(job: Job, pod: PodView) -> str:
@@ -192,9 +201,9 @@ def _disruption(job: Job, pod: PodView) -> str:
     return pod.disruption or job.disrupted.get(pod.uid, "")
 
 
-def _disrupted(pod: str, why: str, slot: Slot | None = None) -> Verdict:
+def _disrupted(pod: str, why: str, because: Cause) -> Verdict:
     told = reasons.told(reasons.ENDS, reasons.DISRUPTED, pod=pod, why=why)
-    return Verdict(False, reasons.DISRUPTED, told, disrupted=True, slot=slot)
+    return Verdict(False, reasons.DISRUPTED, told, disrupted=True, because=because)
 
 
 def _reason(job: Job, pod_reason: str) -> str:
@@ -205,13 +214,14 @@ def _reason(job: Job, pod_reason: str) -> str:
 
 def _of_active_deadline(job: Job) -> Verdict | None:
     """The job was active for activeDeadlineSeconds; attempts and the waits between them count, suspension does not."""
-    if job.spec is None or job.active is None or not passed(job, job.active.sequence, ACTIVE_DEADLINE):
+    because = causes.timer(job, job.active.sequence, ACTIVE_DEADLINE) if job.active is not None else UNKNOWN
+    if job.spec is None or not because.sequence:
         return None
     seconds = job.spec.active_deadline_seconds
     if seconds is None:
         return None
     message = reasons.told(reasons.ENDS, reasons.DEADLINE_EXCEEDED, seconds=seconds)
-    return Verdict(False, reasons.DEADLINE_EXCEEDED, message, permanent=True)
+    return Verdict(False, reasons.DEADLINE_EXCEEDED, message, permanent=True, because=because)
 
 
 def _of_scheduling(job: Job) -> Verdict | None:
@@ -223,7 +233,8 @@ def _of_scheduling(job: Job) -> Verdict | None:
     waits = waiting(job)
     why = waits.sentence if waits is not None and not waits.usual else ""
     message = reasons.told(reasons.ENDS, reasons.SCHEDULING_TIMEOUT, seconds=seconds) + (f"; {why}" if why else "")
-    return Verdict(False, reasons.SCHEDULING_TIMEOUT, text.ends(message), permanent=True)
+    because = causes.timer(job, assigned.sequence, SCHEDULING)
+    return Verdict(False, reasons.SCHEDULING_TIMEOUT, text.ends(message), permanent=True, because=because)
 
 
 def _of_minimum(job: Job) -> Verdict | None:
@@ -233,7 +244,8 @@ def _of_minimum(job: Job) -> Verdict | None:
     number = running_workers(job)
     running = f"{text.counted(number, 'worker')} {'runs' if number == 1 else 'run'}"
     told = reasons.told(reasons.ENDS, reasons.BELOW_MINIMUM, running=running, minimum=needed_workers(job))
-    return Verdict(False, reasons.BELOW_MINIMUM, told)
+    because = causes.timer(job, job.attempt.below_minimum, BELOW_MINIMUM)
+    return Verdict(False, reasons.BELOW_MINIMUM, told, because=because)
 
 
 WINDING_DOWN_SECONDS = 30

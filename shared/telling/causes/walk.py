@@ -1,8 +1,8 @@
 """The walk: one pass over a history, which makes a link of each event, with its words and its cause.  Pure.
 
-A decision names its cause (`because`); `shared.job.because` finds the slot of the pod that counts in the state before
-it.  The cause of a fact about a pod or a request is the last event of that pod or request, that of a timer its
-anchor.  Actions of people, nodes and programs have no cause in the log.
+A decision names its cause (`because`), and of an event about several pods the slot of the one that counts.  The cause
+of a fact about a pod or a request is the last event of that pod or request, that of a timer its anchor.  Actions of
+people, nodes and programs have no cause in the log.
 """
 
 from collections.abc import Iterable
@@ -12,11 +12,11 @@ import msgspec
 
 from shared.eventlog import Stored
 from shared.eventlog.subject import split
-from shared.job.because import Cause, cause, cause_of_refill
 from shared.job.events import scaler, scheduler, watcher
 from shared.job.events.catalog import AUTHORS, Decision, Fact, Malformed, UnknownEvent, read_event
-from shared.job.events.event import ChangeAttributed, Decided, EffectRefused, EventDisowned, LogCreated
+from shared.job.events.event import Cause, ChangeAttributed, Decided, EffectRefused, EventDisowned, LogCreated
 from shared.job.naming import JobKey, Slot, Uid
+from shared.job.policies.replacement import cause_of_refill
 from shared.job.spec import WORKER
 from shared.job.state import Job
 from shared.job.timers import DRAIN, REPLACEMENT, SCALING_DEADLINE, SCHEDULING, SCRIPT_DEADLINE
@@ -79,9 +79,7 @@ class Causes(Links):
         return self.at.get(sequence)
 
     def _decided(self, event: Decision, before: Job, here: Link) -> None:
-        made_by = cause(before, event)
-        if event.because != made_by.sequence:
-            made_by = Cause(event.because)
+        made_by = Cause(event.because, event.slot)
         text, slots = sentences.decided(event, before, self.job)
         link = self._decision(here, text, made_by)
         if isinstance(event, scheduler.SlotsAssigned) and event.replaces:
