@@ -47,7 +47,9 @@ class Life(Loop):
         body = self.log[-1].body
         assert len(body) <= MAX_BODY, f"{len(body)} bytes"
         read = read_event(body, event.__struct_config__.tag)
-        assert read == (msgspec.structs.replace(event, because=read.because) if isinstance(event, Decided) else event)
+        if isinstance(event, Decided) and isinstance(read, Decided):
+            event = msgspec.structs.replace(event, because=read.because, slot=read.slot)
+        assert read == event
         assert not self.history.held, self.history.held
         if self.job.generation:
             status = msgspec.json.decode(document_of(self.job, Kinds([self._framework])))
