@@ -18,6 +18,7 @@ from shared.frameworks.kinds import Kinds
 from shared.frameworks.pods import with_last_words, with_token_if_asked
 from shared.job.events.catalog import AnyEvent, read_event
 from shared.job.events.event import Decided
+from shared.job.spec import RENDEZVOUS
 from shared.job.steps import Effect
 from tests.kit.loop import Loop
 
@@ -69,7 +70,11 @@ class Life(Loop):
                 pod = with_last_words(pod)
                 self._check(pod)
                 assert pod["spec"]["restartPolicy"] == "Never"
-                assert pod["metadata"]["labels"].items() >= self._framework.pod_labels(self.key, slot).items()
+                labels = self._framework.pod_labels(self.key, slot)
+                if slot.role == RENDEZVOUS:
+                    # It is no replica: scripts select those by the kind's other labels.
+                    labels = {name: labels[name] for name in (self._framework.role_label, self._framework.index_label)}
+                assert pod["metadata"]["labels"].items() >= labels.items()
             case effects.CreateService(slot=slot):
                 assert self.job.spec is not None
                 context = self._context(effect) if slot is not None else None
