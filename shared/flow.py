@@ -16,10 +16,10 @@ from contextvars import ContextVar
 from math import inf
 from typing import NamedTuple
 
-INTERACTIVE = 16
+INTERACTIVE = 20
 """Requests in flight that somebody may wait for."""
 
-BULK = 32
+BULK = 40
 """Requests in flight of bulk work: its share of a server that others use is by their number, not by their age."""
 
 BULK_BESIDE = 12
@@ -27,6 +27,9 @@ BULK_BESIDE = 12
 
 BESIDE_SECONDS = 1.0
 """For so long after that."""
+
+OF_ONE = 0.8
+"""The part of these that one namespace may have: where its calls hang in a webhook of its own, others go on."""
 
 _BULK: ContextVar[bool] = ContextVar("bulk", default=False)
 
@@ -129,7 +132,7 @@ class Bound:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._turns = Turns(most)
+        self._turns = Turns(most, of_one=int(most * OF_ONE))
         self._limit = float(most)
         self._few, self._few_until = most, 0.0
         self._begun = self._begun_at_last_cut = 0

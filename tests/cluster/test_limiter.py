@@ -3,12 +3,13 @@
 import asyncio
 from contextlib import AsyncExitStack
 
-from shared.flow import BESIDE_SECONDS, BULK, BULK_BESIDE, INTERACTIVE, Limiter, Sent, in_bulk
+from shared.flow import BESIDE_SECONDS, BULK, BULK_BESIDE, INTERACTIVE, OF_ONE, Limiter, Sent, in_bulk
 from tests.kit.virtual_time import in_virtual_time
 
 
 async def enter(limiter: Limiter, stack: AsyncExitStack, count: int) -> list[Sent]:
-    return [await stack.enter_async_context(limiter.place()) for _ in range(count)]
+    """Places of so many requests of two namespaces."""
+    return [await stack.enter_async_context(limiter.place(f"team-{number % 2}")) for number in range(count)]
 
 
 async def ask(limiter: Limiter, times: int, seconds: float = 0.01) -> None:
@@ -33,7 +34,7 @@ async def test_what_one_waits_for_does_not_wait_behind_bulk_work():
     with in_bulk(True):
         flood = [asyncio.create_task(ask(limiter, 1, seconds=10.0)) for _ in range(1_000)]
     await asyncio.sleep(0.1)
-    assert limiter.bulk.waiting == 1_000 - BULK
+    assert limiter.bulk.waiting == 1_000 - BULK * OF_ONE
     begun = asyncio.get_running_loop().time()
     await ask(limiter, 1)
     assert asyncio.get_running_loop().time() - begun < 0.02
@@ -73,3 +74,21 @@ async def test_bulk_work_leaves_room_for_a_while_after_something_happened_to_a_j
         await ask(limiter, 1)
     assert limiter.bulk.limit == BULK
     assert limiter.interactive.limit == INTERACTIVE
+
+
+@in_virtual_time
+async def test_calls_of_one_namespace_that_hang_leave_places_for_the_others():
+    limiter = Limiter()
+
+    async def hang() -> None:
+        async with limiter.place("team-a"):
+            await asyncio.Event().wait()
+
+    hanging = [asyncio.create_task(hang()) for _ in range(100)]
+    await asyncio.sleep(1)
+    async with asyncio.timeout(1), limiter.place("team-b"):
+        pass
+    for each in hanging:
+        each.cancel()
+    await asyncio.gather(*hanging, return_exceptions=True)
+    assert limiter.interactive.in_flight == limiter.interactive.waiting == 0

@@ -668,6 +668,11 @@ PATCHES = (
         ("tests/cluster/test_limiter.py",),
     ),
     Patch(
+        "one namespace may have every place",
+        ((LIMITER, "OF_ONE = 0.8", "OF_ONE = 1.0"),),
+        ("tests/cluster/test_limiter.py",),
+    ),
+    Patch(
         "jobs of one namespace take no turns",
         ((LIMITER, ".setdefault(job, deque())", ".setdefault(None, deque())"),),
         ("tests/service/test_turns.py",),
