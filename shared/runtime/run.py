@@ -262,7 +262,7 @@ class Runtime:
                 if self.appends.uncertain:
                     self.appends.read_back(history, stored)
                 changed[history.job.key] = None
-                if history.job.phase == "Running" and history.last_decision != stored.sequence:
+                if history.job.phase in ("Running", "Scaling") and history.last_decision != stored.sequence:
                     self._limiter.somebody_waits()
                 if history.held and history.held_at == stored.sequence:
                     log_lines.held(history, stored.sequence)

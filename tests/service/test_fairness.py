@@ -8,7 +8,7 @@ import asyncio
 import pytest
 
 from shared.eventlog import Entry
-from shared.flow import Limiter
+from shared.flow import BULK, BULK_BESIDE, Limiter
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.runtime import acts
@@ -123,6 +123,22 @@ async def test_pods_that_are_made_many_at_a_time_are_bulk_work_and_all_else_is_n
     }
     others = {(verb, plural) for (verb, plural, _), bulk in noted.items() if bulk and plural != "pods"}
     assert others <= {("create", "services"), ("create", "events")}
+
+
+@in_virtual_time
+async def test_bulk_work_leaves_room_in_every_service_for_what_follows_a_change_of_a_job_that_runs():
+    async with World() as world:
+        await world.trains(workers=1)
+        runtimes = [world._running[author][0] for author in ("scheduler", "status")]
+        for runtime in runtimes:
+            runtime._limiter = Limiter()
+        world.apply(TRAININGJOBS, a_training_job("starts", workers=1))
+        await world.until(lambda: world.count("JobCreated") == 2)
+        assert [runtime._limiter.bulk.limit for runtime in runtimes] == [BULK] * 2, "a start is no such change"
+        world.apply(SCALEOUTS, a_scale_out(1))
+        await world.until(lambda: world.count("ScaleRequested") >= 1)
+        await world.pass_seconds(0.1)
+        assert [runtime._limiter.bulk.limit for runtime in runtimes] == [BULK_BESIDE] * 2
 
 
 class Hanging(Calm):
