@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from math import inf
 from typing import NamedTuple
 
-INTERACTIVE = 20
+INTERACTIVE = 10
 """Requests in flight that somebody may wait for."""
 
 BULK = 40

@@ -57,8 +57,8 @@ async def test_refusals_of_later_requests_halve_it_again_but_never_to_nothing_an
         async with limiter.place() as sent:
             sent.throttled()
     assert limiter.interactive.limit == 1
-    await ask(limiter, 100)
-    assert 8 < limiter.interactive.limit < INTERACTIVE, "one more a round"
+    await ask(limiter, 20)
+    assert 4 < limiter.interactive.limit < INTERACTIVE, "one more a round"
     await ask(limiter, 1_000)
     assert limiter.interactive.limit == INTERACTIVE
 
