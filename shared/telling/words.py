@@ -12,7 +12,20 @@ from shared.job.spec import LAUNCHER, JobSpec, Problem, ScaleSpec
 from shared.job.text import counted, ends, in_one_line, range_words
 from shared.job.views import ChildView, Count, Member, PodView, Reached, Slots
 
-QUIET = {"uid", "version", "epoch", "request", "api_version", "hash", "log", "node", "because", "blank", "writes"}
+QUIET = {
+    "uid",
+    "version",
+    "epoch",
+    "request",
+    "api_version",
+    "hash",
+    "log",
+    "node",
+    "because",
+    "slot",
+    "blank",
+    "writes",
+}
 """Fields that people rarely ask for; `--json` shows them."""
 
 

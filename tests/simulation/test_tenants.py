@@ -38,7 +38,7 @@ PAIRS = int(os.environ.get("MUSTER_PAIRS", "16"))
 CHUNK = 8
 
 UID = re.compile(r"[0-9a-f]{8}-0000-4000-8000-000000000000")
-SEQUENCE = re.compile(r',"because":\d+')
+CAUSE = re.compile(r',"because":\d+|,"slot":(null|\{[^}]*\})')
 
 DRAINED = LONGEST_USE_SECONDS + 2
 """After so long no launcher uses a worker that leaves."""
@@ -68,7 +68,7 @@ def theirs(seed: int) -> list[AnyStep]:
 
 
 def decisions(seed: int, *steps: AnyStep) -> dict[tuple[str, str], list[str]]:
-    """What each service decides about each of our jobs: without sequences, and with uids by their order in it."""
+    """What each service decides about each of our jobs: without causes, and with uids by their order in it."""
     found: dict[tuple[str, str], list[str]] = {}
     uids: dict[tuple[str, str], dict[str, str]] = {}
 
@@ -77,7 +77,7 @@ def decisions(seed: int, *steps: AnyStep) -> dict[tuple[str, str], list[str]]:
         if subject.family == "jobs" and subject.namespace == US:
             of = subject.name, subject.author
             known = uids.setdefault(of, {})
-            body = SEQUENCE.sub("", stored.body.decode())
+            body = CAUSE.sub("", stored.body.decode())
             found.setdefault(of, []).append(UID.sub(lambda uid: known.setdefault(uid[0], f"uid {len(known)}"), body))
 
     plan = Plan(seed=seed, steps=tuple(sorted(steps, key=lambda step: step.at)), workload=STEADY)
