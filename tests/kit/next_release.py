@@ -15,7 +15,11 @@ EVENT = "JobNoted"
 
 EDITS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "shared/frameworks/training_job.py": (
-        ('        "suspend": schemas.BOOLEAN', f'        "{FIELD}": schemas.TEXT,\n        "suspend": schemas.BOOLEAN'),
+        ("    suspend = flag(", f"    {FIELD} = model.text()\n    suspend = flag("),
+        (
+            "from shared.frameworks.reading import",
+            "from shared.frameworks import model\nfrom shared.frameworks.reading import",
+        ),
     ),
     "shared/job/events/status.py": (
         ("import Decided\n", "import Decided, Event\n"),
