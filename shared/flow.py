@@ -17,7 +17,7 @@ from math import inf
 from typing import NamedTuple
 
 INTERACTIVE = 10
-"""Requests in flight that somebody may wait for."""
+"""Requests in flight that are not of bulk work."""
 
 BULK = 40
 """Requests in flight of bulk work: its share of a server that others use is by their number, not by their age."""
