@@ -300,7 +300,7 @@ async def whole_history(log: EventLog, key: JobKey, patience: float = PATIENCE_S
     deadline = time.monotonic() + patience
     while True:
         histories, events = await everything(log, history_filters(key))
-        cleaned = not any(alive(pod) for history in histories for pod in history.job.pods.values())
+        cleaned = not any(alive(pod) for history in histories for pod in history.job.pods.views.values())
         if cleaned or time.monotonic() > deadline:
             return events
         await asyncio.sleep(0.2)

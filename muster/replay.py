@@ -46,7 +46,7 @@ def from_file(path: Path) -> None:
     histories = Histories()
     for stored in saved(path):
         history = histories.fold(stored)
-        phase = history.job.phase if history is not None else ""
+        phase = history.job.status.phase if history is not None else ""
         say(
             f"{one_line(stored)}  -> {phase or 'no phase'}"
             + (f"  HELD: {history.held}" if history and history.held else "")
@@ -188,7 +188,7 @@ def _of_others(histories: Iterator[History], kinds: Kinds) -> Iterator[tuple[Job
     for history in histories:
         job = history.job
         told = _held(history)
-        if told is None and job.generation and not job.gone and job.key.uid != NO_UID:
+        if told is None and job.resource.generation and not job.resource.gone and job.key.uid != NO_UID:
             told = ("absent", "not compared: the API server does not have it")
             if not kinds.knows(job):
                 told = ("not compared", "not compared, its kind is not known here")
@@ -200,7 +200,7 @@ def _held(history: History) -> tuple[Verdict, str] | None:
     """The result for a held history; None if it is not held."""
     if history.held:
         return "held", f"HELD: {history.held}"
-    if history.job.integrity.doubt is not None and not history.job.gone:
+    if history.job.integrity.doubt is not None and not history.job.resource.gone:
         return "held", f"HELD: {history.job.integrity.sentence}"
     return None
 
@@ -218,10 +218,10 @@ def _unknown_to_the_log(known: _Shown) -> tuple[Verdict, str] | None:
 
 
 def _compared(known: _Shown, job: Job, then: _Then | None, identity: str, kinds: Kinds) -> tuple[Verdict, str] | None:
-    if job.another:
+    if job.resource.another:
         return "not compared", "not compared, another operator runs it"
     if known.head is None:
-        if not job.phase and known.framework.phase(known.status) not in OVER:
+        if not job.status.phase and known.framework.phase(known.status) not in OVER:
             return None
         return "different", "DIFFERS: the resource shows no head"
     if known.log != identity:
@@ -237,7 +237,7 @@ def _compared(known: _Shown, job: Job, then: _Then | None, identity: str, kinds:
     held = canonical(known.status)
     if replayed != held:
         return "different", f"DIFFERS: replayed {replayed.decode()}, the API server holds {held.decode()}"
-    problems = then.job.problems
-    phase = then.job.phase or waits_for(problems) or ("refused" if problems else "not taken on yet")
+    problems = then.job.resource.problems
+    phase = then.job.status.phase or waits_for(problems) or ("refused" if problems else "not taken on yet")
     words = f"{phase}; the status replayed up to event {then.head.sequence} is identical ({len(held)} bytes)"
     return "identical", words

@@ -152,7 +152,7 @@ def _why(histories: Sequence[History]) -> str:
 
 
 def _alive(histories: Iterable[History]) -> list[History]:
-    return [history for history in histories if not history.job.gone and history.job.key.uid != NO_UID]
+    return [history for history in histories if not history.job.resource.gone and history.job.key.uid != NO_UID]
 
 
 def _these(histories: Sequence[History]) -> str:
@@ -161,5 +161,5 @@ def _these(histories: Sequence[History]) -> str:
 
 
 def _this(job: Job) -> str:
-    kind = f"{job.kind.lower()} " if job.kind else ""
-    return f"{kind}{job.key}{', deleted' if job.gone else ''}"
+    kind = f"{job.resource.kind.lower()} " if job.resource.kind else ""
+    return f"{kind}{job.key}{', deleted' if job.resource.gone else ''}"

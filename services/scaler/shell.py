@@ -52,7 +52,7 @@ class Scaler:
         return ()
 
     def decide(self, history: History) -> list[Step]:
-        if history.job.gone:
+        if history.job.resource.gone:
             for written in (self._hosts, self._launchers):
                 written.pop(history.job.key, None)
         return decide(history.job, self._policy) if self._kinds.knows(history.job) else []

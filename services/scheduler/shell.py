@@ -207,7 +207,7 @@ class Scheduler:
         found: Object | None = await self._cluster.get(resource, job.key.namespace, name)
         meta = found.metadata if found is not None else None
         unlabelled = meta is not None and JOB_UID not in (meta.labels or {}) and meta.deletion_timestamp is None
-        if job.adopted and meta is not None and unlabelled and is_controlled(meta, job.key):
+        if job.resource.adopted and meta is not None and unlabelled and is_controlled(meta, job.key):
             await self._claim(resource, job, meta, self._kinds.of(job).labels(job.key))
             return
         must_be_controlled(meta, job, f"{resource.kind.lower()} {name}")
@@ -274,7 +274,7 @@ class Scheduler:
             await self._cluster.delete(SECRETS, job.key.namespace, effect.name, uid=effect.uid)
         except Refused as refusal:
             # In a namespace that was closed to Muster since: it goes with its owner, too, and no watch shows that.
-            if not job.gone or refusal.reason != "Forbidden":
+            if not job.resource.gone or refusal.reason != "Forbidden":
                 raise
 
     async def _made(self, resource: Resource[T], job: Job, manifest: dict[str, Any]) -> T | None:
@@ -301,7 +301,7 @@ class Scheduler:
         job = context.job
         # A restored store counts generations again from its backup.
         used = job.spec.runtime if job.spec is not None else None
-        at = (job.key, job.epoch, job.generation, used.digest if used is not None else "")
+        at = (job.key, job.resource.epoch, job.resource.generation, used.digest if used is not None else "")
         reading = self._resources.get(at)
         if reading is None:
             while len(self._resources) >= KEPT_RESOURCES:
@@ -319,7 +319,7 @@ class Scheduler:
         job = context.job
         framework = self._kinds.of(job)
         found = await self._cluster.get(framework.resource, job.key.namespace, job.key.name)
-        if found is None or found.metadata.uid != job.key.uid or found.metadata.generation != job.generation:
+        if found is None or found.metadata.uid != job.key.uid or found.metadata.generation != job.resource.generation:
             raise Transient(f"{job.key} has changed since the decision")
         if not job.integrity.leads_to(found.status, context.head):
             raise Conflict(f"the status of {job.key} shows events that were not read yet, or that the log lost")
@@ -328,7 +328,7 @@ class Scheduler:
             return found
         whole = joined(found, await self._runtime(job, used))
         # After a change of the runtime the watcher cannot check the resource against the one that the job keeps.
-        answer = framework.parse(whole) if not job.problems else ()
+        answer = framework.parse(whole) if not job.resource.problems else ()
         told = {known.field for known in job.spec.ignored} if job.spec is not None else set()
         for problem in answer if not isinstance(answer, JobSpec) else ():
             if problem.field not in told:
@@ -342,7 +342,7 @@ class Scheduler:
         Without this a slip in the launcher's template would show once all workers run.  Raises `Refused` for a field
         that the API server does not know either.
         """
-        if job.spec is None or job.problems or job.under_way:
+        if job.spec is None or job.resource.problems or job.under_way:
             return
         for role in job.spec.roles:
             slot = Slot(job.attempt.number, role.name, 0)

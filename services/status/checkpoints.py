@@ -139,4 +139,4 @@ class Announced:
 
     def owes(self, history: History) -> bool:
         """True if the job may lack an Event."""
-        return not history.job.gone and self._complete.get(history.job.key) != history.sequence
+        return not history.job.resource.gone and self._complete.get(history.job.key) != history.sequence

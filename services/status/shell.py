@@ -107,14 +107,14 @@ class Status:
             # Another replica may have noted more meanwhile.
             self._noted, self._began = None, self._position()
             self._acts.set()
-        if history.job.gone:
+        if history.job.resource.gone:
             self._written.pop(history.job.key, None)
             self._announced.forget(history.job.key)
             self._checkpoints.forget(history.job.key.uid)
             if closed(history.job):
                 self._closed.put_nowait(history)
         steps = decide(history.job, self._kinds)
-        if not history.job.gone:
+        if not history.job.resource.gone:
             self._announced.decided(history, steps)
         return steps
 
@@ -216,8 +216,8 @@ class Status:
         if shape == _shape(effect, job):
             return version
         # Before this replica decided, another one may have written.
-        alone = effect.uid == job.key.uid and job.blank and job.edited > self._began
-        return str(job.version) if alone and first else ""
+        alone = effect.uid == job.key.uid and job.resource.blank and job.resource.edited > self._began
+        return str(job.resource.version) if alone and first else ""
 
     async def _patch(self, effect: PatchStatus, context: Context, version: str = "") -> None:
         """Write the document on this version, or on the one that is there."""
@@ -226,7 +226,7 @@ class Status:
         status = with_head(effect.document, self._identity, head, context.time)
         if not version:
             stays = effect.over and not effect.repair
-            if stays and await self._checkpoints.shows(effect.uid, effect.document, job.epoch):
+            if stays and await self._checkpoints.shows(effect.uid, effect.document, job.resource.epoch):
                 return
             held = await self._cluster.get(resource, namespace, effect.name)
             if held is None or held.metadata.uid != effect.uid:
@@ -271,7 +271,7 @@ class Status:
         """The object shows the document: neither this process nor, of one that is over, the next one has to look."""
         self._written[job.key][effect.uid] = (_shape(effect, job), version)
         if effect.over:
-            await self._checkpoints.shown(effect.uid, effect.document, job.epoch)
+            await self._checkpoints.shown(effect.uid, effect.document, job.resource.epoch)
 
     async def _gone(self, resource: Resource[Custom], namespace: str, effect: PatchStatus) -> bool:
         """True if the object is gone, or its name has another uid; the watcher records that."""
@@ -332,4 +332,4 @@ def build(dependencies: Dependencies) -> Status:
 
 
 def _shape(effect: PatchStatus, job: Job) -> _Shape:
-    return job.generation, bool(job.problems), effect.repair
+    return job.resource.generation, bool(job.resource.problems), effect.repair

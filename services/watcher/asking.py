@@ -136,7 +136,7 @@ class Asking:
             fields = f"involvedObject.uid={question.uid}"
             try:
                 events = await self._cluster.find(EVENTS_WITH_WORDS, key.namespace, fields, most=MOST_EVENTS)
-                heard = questions.heard(events, history.job.pods.get(question.uid))
+                heard = questions.heard(events, history.job.pods.views.get(question.uid))
             except (Transient, Refused) as trouble:
                 log.info("cannot read the events of a pod", job=str(key), why=str(trouble))
             answers = self.answers(key)

@@ -86,7 +86,7 @@ class Deadlines:
         if job.key.uid == NO_UID:
             # Whether a request has a job shows in the watch of these.
             return self._cache.scaled
-        framework = self._kinds.find(job.api_version, job.kind)
+        framework = self._kinds.find(job.resource.api_version, job.resource.kind)
         return framework.resource if framework is not None else None
 
     def passed(self, history: History, *, late: bool) -> list[TimePassed]:

@@ -88,7 +88,7 @@ class Watcher:
         """The facts that the cache shows and the log lacks, and the expired timers."""
         key = history.job.key
         # Another replica may have recorded a new epoch.
-        self._watches.enter(history.job.epoch)
+        self._watches.enter(history.job.resource.epoch)
         answers = self._asking.answers(key)
         paused, settled = key in self._paused, self._settled(key)
         seen = observe(
@@ -134,7 +134,7 @@ class Watcher:
         """The facts of a job whose start is due, and of another one what is recorded meanwhile."""
         job, now = history.job, asyncio.get_running_loop().time()
         if begins(job, facts):
-            if self._starts.may_begin(job.key, now, told=bool(job.generation)):
+            if self._starts.may_begin(job.key, now, told=bool(job.resource.generation)):
                 return facts
             return self._starts.meanwhile(job, facts)
         if (seconds := self._starts.frees(job, now)) is not None:
@@ -173,7 +173,7 @@ class Watcher:
     def _pause_after(self, history: History, facts: Sequence[Fact]) -> None:
         """Coalesce further changes of the job's pods."""
         key = history.job.key
-        if history.job.gone:
+        if history.job.resource.gone:
             self._rows.pop(key, None)
         # While an append is in flight, these facts are not recorded yet.
         if coalesces(facts) and not self._runtime.appends.busy(history):

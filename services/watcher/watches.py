@@ -380,7 +380,7 @@ class Watches:
         """The state that any LIST from now on must have reached."""
         histories, epoch = self._runtime.histories, 0
         async for history in self._runtime.in_slices(histories):
-            epoch = max(epoch, history.job.epoch)
+            epoch = max(epoch, history.job.resource.epoch)
         self.enter(epoch, asyncio.current_task())
         known = Known(resource, self._cache.epoch, 0 if listing.outdated else listing.version)
         async for history in self._runtime.in_slices(histories):

@@ -54,16 +54,18 @@ class Kinds:
 
     def of(self, job: Job) -> Framework:
         """The framework of a job.  Raises `KeyError` if this process has none."""
-        return self._frameworks[job.api_version.partition("/")[0], job.kind]
+        return self._frameworks[job.resource.api_version.partition("/")[0], job.resource.kind]
 
     def seen(self, job: Job) -> Framework:
         """The framework of a job in the version in which it was last seen.  Raises `KeyError` as `of` does."""
         kind = self.of(job)
-        return next((each for each in (kind, *kind.others) if each.resource.api_version == job.api_version), kind)
+        return next(
+            (each for each in (kind, *kind.others) if each.resource.api_version == job.resource.api_version), kind
+        )
 
     def knows(self, job: Job) -> bool:
         """True if the job was observed and this process has its framework."""
-        return self.find(job.api_version, job.kind) is not None
+        return self.find(job.resource.api_version, job.resource.kind) is not None
 
     def resource(self, api_version: str, kind: str) -> Resource[Custom]:
         """The API resource of a kind of job or request.  Raises `KeyError` if this process has none."""

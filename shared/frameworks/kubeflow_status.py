@@ -41,9 +41,9 @@ def job_status(framework: Replicated, job: Job) -> Document:
     return {
         "conditions": [condition(known) for known in conditions(job)],
         "replicaStatuses": replica_statuses(framework, job),
-        "startTime": whole_seconds(job.active.time if job.active else ""),
-        "completionTime": whole_seconds(job.completion_time),
-        "observedGeneration": job.generation,
+        "startTime": whole_seconds(job.status.active.time if job.status.active else ""),
+        "completionTime": whole_seconds(job.status.completion_time),
+        "observedGeneration": job.resource.generation,
     }
 
 
@@ -59,23 +59,23 @@ def replica_statuses(framework: Replicated, job: Job) -> Document:
 
 def conditions(job: Job) -> list[Condition]:
     """Upstream's conditions in the order in which they came, the newest true one last."""
-    if not job.phase:
-        created = [known for known in job.conditions if known.type == "Created"]
-        if not waits_for_turn(job.problems):
+    if not job.status.phase:
+        created = [known for known in job.status.conditions if known.type == "Created"]
+        if not waits_for_turn(job.resource.problems):
             return [_invalid(job, known) for known in created]
         return [*created, *(replace(known, type="Pending", status=True) for known in created)]
     again = _replacing(job)
-    attempts = [known for known in job.conditions if known.type == "Restarting"]
+    attempts = [known for known in job.status.conditions if known.type == "Restarting"]
     if again is not None and any(_newer(known, again) or (known.status and not again.status) for known in attempts):
         # The attempt began to run after the loss, or starts.
         again = None
-    shown = job.conditions if again is not None and again.status else waiting.conditions(job)
+    shown = job.status.conditions if again is not None and again.status else waiting.conditions(job)
     found = [_in_their_words(job, with_losses(job, known)) for known in shown if _shown(known)]
     if again is not None:
         found = [known for known in found if known.type != again.type]
         found.append(again)
     # A job that is scaled runs: its State stays Running.
-    scaling = [known for known in job.conditions if known.type == "Scaling" and known.status]
+    scaling = [known for known in job.status.conditions if known.type == "Scaling" and known.status]
     return [*scaling, *newest_last(found)]
 
 
@@ -86,15 +86,15 @@ def _shown(known: Condition) -> bool:
 def _invalid(job: Job, known: Condition) -> Condition:
     """An invalid job, which upstream shows as failed until its spec is corrected."""
     message = f"{known.reason}: {known.message}"
-    return replace(known, type="Failed", status=True, reason=f"{job.kind}FailedValidation", message=message)
+    return replace(known, type="Failed", status=True, reason=f"{job.resource.kind}FailedValidation", message=message)
 
 
 def _in_their_words(job: Job, known: Condition) -> Condition:
     if not known.status:
         return known
-    reason = f"{job.kind}{known.type}"
-    message = known.message or f"{job.kind} {job.key} {_SENTENCES[known.type]}"
-    if known.reason not in (reason, f"{job.kind}Resumed"):
+    reason = f"{job.resource.kind}{known.type}"
+    message = known.message or f"{job.resource.kind} {job.key} {_SENTENCES[known.type]}"
+    if known.reason not in (reason, f"{job.resource.kind}Resumed"):
         message = f"{known.reason}: {known.message}" if known.message else known.reason
     if known.type == "Created" and job.spec is not None and job.spec.ignored:
         # The Event about them is gone after an hour.
@@ -104,15 +104,15 @@ def _in_their_words(job: Job, known: Condition) -> Condition:
 
 def _replacing(job: Job) -> Condition | None:
     """The condition of replacements in a running job: true from a loss until the replacement runs."""
-    goes_on, wait = job.phase in ("Running", "Scaling"), waiting.told(job)
+    goes_on, wait = job.status.phase in ("Running", "Scaling"), waiting.told(job)
     if goes_on and (lost := replacement.replaceable(job)):
         last = max(lost, key=lambda slot: lost[slot].at.sequence)
         return _restarting(job, lost[last].at, status=True, message=wait.sentence if wait is not None else "")
     filled = {slot: refill.at for slot, refill in job.attempt.refilled.items()}
-    if not filled or job.phase == "Created":
+    if not filled or job.status.phase == "Created":
         # Pods that never ran make no job run again.
         return None
-    running = {pod.slot for pod in job.pods.values() if pod.phase != "Pending"}
+    running = {pod.slot for pod in job.pods.views.values() if pod.phase != "Pending"}
     starting = {slot: at for slot, at in filled.items() if goes_on and slot in job.attempt.slots - running}
     places = starting or filled
     last = max(places, key=lambda slot: places[slot].sequence)
@@ -122,7 +122,7 @@ def _replacing(job: Job) -> Condition | None:
 
 def _restarting(job: Job, at: At, *, status: bool, message: str) -> Condition:
     word = "Restarting" if status else "Running"
-    return Condition("Restarting", status, f"{job.kind}{word}", message, at, at)
+    return Condition("Restarting", status, f"{job.resource.kind}{word}", message, at, at)
 
 
 def _newer(known: Condition, other: Condition) -> bool:

@@ -55,8 +55,8 @@ class MpbaJob(ParameterServer):
 
     def status(self, job: Job) -> Document:
         return job_status(job, type_field=self.type_field, waiting="Starting") | {
-            "startTime": whole_seconds(job.start_time),
-            "completionTime": whole_seconds(job.completion_time),
+            "startTime": whole_seconds(job.status.start_time),
+            "completionTime": whole_seconds(job.status.completion_time),
         }
 
     def _type(self, name: str | None) -> ReplicaType | None:

@@ -28,7 +28,7 @@ def job_status(job: Job, *, type_field: str, waiting: str) -> Document:
             {type_field: role.name.upper(), **_states(job, role, waiting)}
             for role in (job.spec.roles if job.spec is not None else ())
         ],
-        "observedGeneration": job.generation,
+        "observedGeneration": job.resource.generation,
     }
 
 
@@ -62,7 +62,7 @@ def phase(job: Job) -> str:
     """Failed for a job that was never admitted; a job that ended is Done, and `state` has the outcome."""
     if job.deleting:
         return "CleanUp"
-    match job.phase:
+    match job.status.phase:
         case "":
             return "Failed" if _invalid(job) else ""
         case "Running" | "Scaling":
@@ -88,25 +88,27 @@ def phase_of(status: Document) -> str:
 
 def state(job: Job) -> str:
     if job.over:
-        return job.phase
-    if not job.phase:
+        return job.status.phase
+    if not job.status.phase:
         return "Failed" if _invalid(job) else "Unknown"
     return "Running"
 
 
 def _invalid(job: Job) -> bool:
-    return bool(job.problems) and not waits_for_turn(job.problems)
+    return bool(job.resource.problems) and not waits_for_turn(job.resource.problems)
 
 
 def reason(job: Job) -> str:
     """The reason of the state as a sentence; empty for a healthy job."""
-    if job.problems and not job.over:
-        first = job.problems[0]
+    if job.resource.problems and not job.over:
+        first = job.resource.problems[0]
         return text.ends(": ".join(filter(None, (first.reason, first.field, first.message))), LONGEST_REASON)
     wait = waiting.told(job)
     if wait is not None and not job.over:
         return text.ends(wait.sentence, LONGEST_REASON)
-    told = (known for known in job.conditions if known.type == job.phase and known.status and known.message)
+    told = (
+        known for known in job.status.conditions if known.type == job.status.phase and known.status and known.message
+    )
     said = next((f"{known.reason}: {known.message}" for known in told), "")
     return text.ends("; ".join(filter(None, (said, wait.sentence if wait is not None else ""))), LONGEST_REASON)
 

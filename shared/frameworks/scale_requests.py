@@ -247,7 +247,7 @@ def waiting_for(job: Job, request: Request) -> str:
     if job.scaling.open or job.leaving:
         # One that failed before its hosts files were seen has workers to release.
         return "AnotherRequestRuns"
-    if job.phase in ("", "Created", "Restarting", "Suspending", "Suspended"):
+    if job.status.phase in ("", "Created", "Restarting", "Suspending", "Suspended"):
         return "JobNotRunning"
     if job.scaling.next_request is not request:
         return "AnotherRequestWaits"

@@ -29,9 +29,9 @@ def before_admission(job: Job) -> str:
 
     It is no phase of the job, and empty once the job has one.
     """
-    if job.phase or not job.problems:
+    if job.status.phase or not job.resource.problems:
         return ""
-    return "Pending" if any(problem.reason in PASSING for problem in job.problems) else "Refused"
+    return "Pending" if any(problem.reason in PASSING for problem in job.resource.problems) else "Refused"
 
 
 def newest_last(found: list[Condition]) -> list[Condition]:
@@ -48,12 +48,12 @@ def counts(job: Job, role: str) -> Document:
     While a job is being suspended, every pod that has not ended counts as active: a queue gives its quota back by that.
     """
     tally = job.attempt.tallies.get(role, Tally())
-    active = sum(1 for pod in job.pods.values() if pod.role == role and _active(job, pod))
+    active = sum(1 for pod in job.pods.views.values() if pod.role == role and _active(job, pod))
     return {"active": active, "succeeded": tally.succeeded, "failed": tally.failed}
 
 
 def _active(job: Job, pod: PodView) -> bool:
-    if job.phase == "Suspending":
+    if job.status.phase == "Suspending":
         return occupies(pod)
     return pod.phase == "Running" and alive(pod) and pod.slot in job.attempt.slots
 

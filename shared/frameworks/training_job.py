@@ -442,16 +442,16 @@ def job_status(job: Job) -> Document:
     target, current = workers - _leaving(job), _current(job)
     request = job.scaling.open_request
     return {
-        "phase": job.phase or before_admission(job),
+        "phase": job.status.phase or before_admission(job),
         "conditions": [condition(with_losses(job, known)) for known in waiting.conditions(job, milestones=True)],
         "replicaStatuses": {"Launcher": counts(job, LAUNCHER), "Worker": counts(job, WORKER)},
-        "startTime": whole_seconds(job.start_time),
-        "completionTime": whole_seconds(job.completion_time),
+        "startTime": whole_seconds(job.status.start_time),
+        "completionTime": whole_seconds(job.status.completion_time),
         "currentScaler": _scaler(job, request) if request is not None else None,
-        "restartCount": job.restarts,
+        "restartCount": job.retries.restarts,
         "targetWorkers": [job.worker_name(index) for index in target],
         "currentWorkers": [job.worker_name(index) for index in current],
-        "observedGeneration": job.generation,
+        "observedGeneration": job.resource.generation,
         "replicas": len(workers),
         # Only the workers: an autoscaler takes the mean over all selected pods.
         "selector": f"{JOB_UID}={job.key.uid},{JOB_ROLE}={WORKER}",

@@ -105,9 +105,9 @@ REASONS = {
 def train_job_status(framework: StatusRenderer, job: Job) -> Document:
     """The status of the job's resource."""
     shown = [_in_their_words(job, with_losses(job, known)) for known in waiting.conditions(job) if known.type in TYPES]
-    if not job.phase:
+    if not job.status.phase:
         # A queue gives the quota of a failed job back.
-        word = "Pending" if any(_may_go(problem) for problem in job.problems) else "Failed"
+        word = "Pending" if any(_may_go(problem) for problem in job.resource.problems) else "Failed"
         refused = [known for known in shown if known.type == "Created" and not known.status]
         shown += [msgspec.structs.replace(known, type=word, status=True) for known in refused]
     shown = newest_last(shown)
@@ -120,7 +120,7 @@ def train_job_status(framework: StatusRenderer, job: Job) -> Document:
         "jobsStatus": [_job_status(job, role) for role in _shown(job)],
         "replicas": len(job.attempt.workers),
         "selector": f"{JOB_UID}={job.key.uid},{ROLE}={WORKER}",
-        "observedGeneration": job.generation,
+        "observedGeneration": job.resource.generation,
     }
 
 
@@ -154,7 +154,11 @@ def _in_their_words(job: Job, known: Condition) -> Condition:
     if known.reason == DEADLINE_EXCEEDED:
         reason = known.reason
     told = [message, *(part for part in (known.reason, known.message) if part and known.type == "Failed")]
-    if (wait := waiting.told(job)) is not None and (known.type, known.status) == (job.phase, True) and not told[1:]:
+    if (
+        (wait := waiting.told(job)) is not None
+        and (known.type, known.status) == (job.status.phase, True)
+        and not told[1:]
+    ):
         told.append(wait.sentence)
     return msgspec.structs.replace(changed, reason=reason, message=": ".join(dict.fromkeys(told)))
 
@@ -165,17 +169,17 @@ def _job_status(job: Job, role: str) -> Document:
     It is active until its last pod has ended, also without its slot: a queue gives its quota back by that.
     """
     wanted = {slot for slot in job.attempt.unreleased if slot.role == role}
-    pods = [pod for pod in job.pods.values() if pod.slot in wanted]
+    pods = [pod for pod in job.pods.views.values() if pod.slot in wanted]
     done = counts(job, role)
     complete = bool(wanted) and done["succeeded"] >= len(wanted)
-    failed = job.phase == "Failed" and done["failed"] > 0
+    failed = job.status.phase == "Failed" and done["failed"] > 0
     ready = sum(pod.ready or pod.phase == "Succeeded" for pod in pods)
     return {
         "name": LAUNCHER if role == LAUNCHER else "node",
         "ready": int(bool(wanted) and ready >= len(wanted) and not complete),
         "succeeded": int(complete),
         "failed": int(failed),
-        "active": int(any(pod.role == role and occupies(pod) for pod in job.pods.values())),
+        "active": int(any(pod.role == role and occupies(pod) for pod in job.pods.views.values())),
         "suspended": int(job.suspended),
     }
 

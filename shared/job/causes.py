@@ -25,7 +25,7 @@ def newest(*causes: Cause | Iterable[Cause]) -> Cause:
 
 def timer(job: Job, anchor: int, name: str) -> Cause:
     """The expiry of a timer; unknown while it runs."""
-    return Cause(job.timers_passed.get((anchor, name), 0))
+    return Cause(job.ledger.timers_passed.get((anchor, name), 0))
 
 
 def of_pods(job: Job, slots: Iterable[Slot]) -> Iterator[Cause]:
@@ -46,19 +46,21 @@ def of_launcher(job: Job) -> Cause:
 
 def of_beginning(job: Job) -> Cause:
     """The beginning of the attempt: the job's admission, adoption or restart."""
-    return Cause(job.attempt.since or (job.active.sequence if job.active is not None else 0))
+    return Cause(job.attempt.since or (job.status.active.sequence if job.status.active is not None else 0))
 
 
 def of_interruption(job: Job) -> Cause:
     """The end or suspension of the job, or the end of its attempt."""
-    if job.ended is not None:
-        return Cause(job.ended.sequence)
-    if job.restarting is not None:
-        return Cause(job.restarting.at.sequence)
-    if job.active is not None and job.paused:
+    if job.status.ended is not None:
+        return Cause(job.status.ended.sequence)
+    if job.retries.restarting is not None:
+        return Cause(job.retries.restarting.at.sequence)
+    if job.status.active is not None and job.retries.paused:
         # The job was resumed before its slots were released.
-        return Cause(job.active.sequence)
-    return Cause(since(job.conditions, "Suspending") or since(job.conditions, "Suspended") or job.attempt.since)
+        return Cause(job.status.active.sequence)
+    return Cause(
+        since(job.status.conditions, "Suspending") or since(job.status.conditions, "Suspended") or job.attempt.since
+    )
 
 
 def of_request(job: Job, request: Request) -> Cause:

@@ -28,7 +28,20 @@ from shared.job.integrity import evolved
 from shared.job.naming import config_name
 from shared.job.reasons import NAME_HELD
 from shared.job.spec import JobSpec, Wishes, going_on
-from shared.job.state import Job, Phase, Refusal, no_longer_refused, refusal_key, with_attempt, without
+from shared.job.state import (
+    Job,
+    Phase,
+    Refusal,
+    no_longer_refused,
+    refusal_key,
+    with_attempt,
+    with_ledger,
+    with_objects,
+    with_resource,
+    with_retries,
+    with_status,
+    without,
+)
 from shared.job.timers import BACK_OFF, JOB_WAIT, WELL
 from shared.job.views import ChildView, each
 
@@ -43,36 +56,40 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case watcher.PodsGone():
             return with_minimum_checked(pods_gone(job, event.uids, at), at)
         case watcher.LauncherLost():
-            pod = job.pods.get(event.uid)
+            pod = job.pods.views.get(event.uid)
             lost = pod is not None and pod.attempt == job.attempt.number and not job.over
             job = pods_gone(job, (event.uid,), at)
             return with_attempt(job, launcher_lost=job.attempt.launcher_lost or lost)
         case watcher.ChildrenObserved():
             return _children_observed(job, event, at)
         case watcher.ChildGone():
-            held = job.children.get((event.kind, event.name))
+            held = job.objects.children.get((event.kind, event.name))
             if held is None or held.uid != event.uid:
                 return job
-            queued = at.sequence if held.workload is not None else job.queued
-            refusals = no_longer_refused(job.refusals, _DELETIONS)
-            children = without(job.children, (event.kind, event.name))
-            return replace(job, children=children, queued=queued, refusals=refusals)
+            queued = at.sequence if held.workload is not None else job.objects.queued
+            refusals = no_longer_refused(job.ledger.refusals, _DELETIONS)
+            children = without(job.objects.children, (event.kind, event.name))
+            return with_ledger(with_objects(job, children=children, queued=queued), refusals=refusals)
         case watcher.JobObserved():
             return _job_observed(job, event, at)
         case watcher.JobDeleting():
-            return replace(
+            return with_resource(
                 job,
-                deletion=job.deletion or at,
-                finalizers=event.finalizers or job.finalizers,
-                orphan=job.orphan or event.orphan,
-                version=max(job.version, event.version),
+                deletion=job.resource.deletion or at,
+                finalizers=event.finalizers or job.resource.finalizers,
+                orphan=job.resource.orphan or event.orphan,
+                version=max(job.resource.version, event.version),
                 blank=False,
             )
         case watcher.JobGone():
             # `muster history accept` annotates the resource, and that is gone.
-            return replace(job, gone=job.gone or at.sequence, integrity=replace(job.integrity, doubt=None))
+            return replace(
+                job,
+                resource=replace(job.resource, gone=job.resource.gone or at.sequence),
+                integrity=replace(job.integrity, doubt=None),
+            )
         case watcher.JobOfAnother():
-            return replace(_of_kind(job, event), another=True, obstacle=event.obstacle)
+            return with_resource(_of_kind(job, event), another=True, obstacle=event.obstacle)
         case watcher.JobAdopted():
             return adopted(job, event, at)
         case watcher.ScaleRequested():
@@ -118,8 +135,8 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
             # Workers that were lost before the job was Running count from now on.
             job = with_minimum_checked(_phase(job, "Running", "Running", event, at), at)
             for kind in ("Scaling", "Restarting"):
-                job = replace(job, conditions=no_longer(job.conditions, kind, event.reason, at))
-            return replace(job, unplaced=0)
+                job = with_status(job, conditions=no_longer(job.status.conditions, kind, event.reason, at))
+            return with_retries(job, unplaced=0)
         case status.JobScaling():
             return requests.scaling(_phase(job, "Scaling", "Scaling", event, at), event, at)
         case status.JobRestarting():
@@ -133,13 +150,17 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case status.JobFailed():
             return _finished(job, "Failed", event, at)
         case scheduler.SecretMade():
-            refusals = no_longer_refused(job.refusals, ("CreateSecret",))
-            return replace(job, secrets={**job.secrets, event.attempt: event.uid}, refusals=refusals)
+            refusals = no_longer_refused(job.ledger.refusals, ("CreateSecret",))
+            return with_ledger(
+                with_objects(job, secrets={**job.objects.secrets, event.attempt: event.uid}), refusals=refusals
+            )
         case scheduler.SecretGone():
-            refusals = no_longer_refused(job.refusals, ("DeleteSecret",))
-            return replace(job, secrets=without(job.secrets, event.attempt), refusals=refusals)
+            refusals = no_longer_refused(job.ledger.refusals, ("DeleteSecret",))
+            return with_ledger(
+                with_objects(job, secrets=without(job.objects.secrets, event.attempt)), refusals=refusals
+            )
         case scheduler.JobExpired():
-            return replace(job, expired=True)
+            return with_status(job, expired=True)
         case watcher.HistoryBroken():
             return replace(_of_kind(job, event), integrity=evolved(job.integrity, event, at))
         case watcher.HistoryDisputed() | watcher.HistoryAccepted():
@@ -167,7 +188,7 @@ def _suspended(job: Job, event: status.JobSuspending | status.JobSuspended, at: 
 
 def _of_kind(job: Job, event: watcher.JobOfAnother | watcher.HistoryBroken) -> Job:
     """The job with the kind that its first event names."""
-    return job if job.kind else replace(job, kind=event.kind, api_version=event.api_version)
+    return job if job.resource.kind else with_resource(job, kind=event.kind, api_version=event.api_version)
 
 
 def _comes_too_late(job: Job, event: watcher.JobObserved, spec: JobSpec | None) -> bool:
@@ -175,7 +196,7 @@ def _comes_too_late(job: Job, event: watcher.JobObserved, spec: JobSpec | None) 
 
     The number of workers does not count: autoscalers change it, and the scaler writes it back.
     """
-    if not job.over or job.spec is None or spec is None or event.generation <= job.generation:
+    if not job.over or job.spec is None or spec is None or event.generation <= job.resource.generation:
         return False
     still = {
         name: getattr(spec, name)
@@ -186,26 +207,26 @@ def _comes_too_late(job: Job, event: watcher.JobObserved, spec: JobSpec | None) 
 
 def _keeps_templates(job: Job, event: watcher.JobObserved) -> bool:
     """True if nothing was written but the size that the job has, through the scale subresource."""
-    if event.generation == job.generation:
+    if event.generation == job.resource.generation:
         return True
     scaled = bool(event.by) and all(actor.subresource == "scale" for actor in event.by)
     return scaled and event.spec is not None and event.spec.worker.replicas == job.scaling.size
 
 
 def _job_observed(job: Job, event: watcher.JobObserved, at: At) -> Job:
-    if event.epoch < job.epoch or (event.epoch == job.epoch and event.version < job.version):
+    if event.epoch < job.resource.epoch or (event.epoch == job.resource.epoch and event.version < job.resource.version):
         return job
     # A resource that came back, or is in a restored store, may no longer be terminating.
-    deleting = job.deleting and not job.gone and event.epoch == job.epoch
+    deleting = job.deleting and not job.resource.gone and event.epoch == job.resource.epoch
     job = in_epoch(job, event.epoch)
-    conditions = job.conditions
+    conditions = job.status.conditions
     if event.problems:
         first = event.problems[0]
         conditions = with_condition(
-            conditions, "Created", at, status=bool(job.phase), reason=first.reason, message=_sentence(event)
+            conditions, "Created", at, status=bool(job.status.phase), reason=first.reason, message=_sentence(event)
         )
-    elif job.problems and holds(conditions, "Created"):
-        conditions = with_condition(conditions, "Created", at, reason=f"{job.kind}Created")
+    elif job.resource.problems and holds(conditions, "Created"):
+        conditions = with_condition(conditions, "Created", at, reason=f"{job.resource.kind}Created")
     before, spec = job.spec, event.spec
     if before is not None and spec is not None and not job.follows(spec.runtime):
         # The watcher had not read the first slots yet when it recorded another runtime.  The number of workers may be
@@ -214,24 +235,30 @@ def _job_observed(job: Job, event: watcher.JobObserved, at: At) -> Job:
         spec = going_on(before, wishes)
     job = replace(
         job,
-        kind=event.kind,
-        api_version=event.api_version,
-        generation=event.generation,
-        templates=job.templates if _keeps_templates(job, event) else event.generation,
-        version=event.version,
-        blank=event.blank,
+        resource=replace(
+            job.resource,
+            kind=event.kind,
+            api_version=event.api_version,
+            generation=event.generation,
+            templates=job.resource.templates if _keeps_templates(job, event) else event.generation,
+            version=event.version,
+            blank=event.blank,
+            edited=at.sequence if spec not in (None, job.spec) else job.resource.edited,
+            late_edit=at if _comes_too_late(job, event, spec) else job.resource.late_edit,
+            problems=event.problems,
+            deletion=job.resource.deletion if deleting else None,
+            finalizers=job.resource.finalizers if deleting else (),
+            orphan=job.resource.orphan and deleting,
+            gone=0,
+        ),
         # A running job keeps its last valid spec.
         spec=spec if spec is not None else job.spec,
-        edited=at.sequence if spec not in (None, job.spec) else job.edited,
-        late_edit=at if _comes_too_late(job, event, spec) else job.late_edit,
-        # An edit of a pod template changes no other part of the spec that the log has.
-        unplaced=job.unplaced if event.generation == job.generation else 0,
-        problems=event.problems,
-        conditions=conditions,
-        deletion=job.deletion if deleting else None,
-        finalizers=job.finalizers if deleting else (),
-        orphan=job.orphan and deleting,
-        gone=0,
+        retries=replace(
+            job.retries,
+            # An edit of a pod template changes no other part of the spec that the log has.
+            unplaced=job.retries.unplaced if event.generation == job.resource.generation else 0,
+        ),
+        status=replace(job.status, conditions=conditions),
     )
     # An edit of minReplicas may change whether enough workers run.
     return with_minimum_checked(
@@ -240,10 +267,10 @@ def _job_observed(job: Job, event: watcher.JobObserved, at: At) -> Job:
 
 
 def _children_observed(job: Job, event: watcher.ChildrenObserved, at: At) -> Job:
-    if event.epoch < job.epoch:
+    if event.epoch < job.resource.epoch:
         return job
     job = in_epoch(job, event.epoch)
-    children = dict(job.children)
+    children = dict(job.objects.children)
     for child in event.children:
         known = children.get((child.kind, child.name))
         if known is None or known.uid != child.uid or known.version < child.version:
@@ -252,14 +279,16 @@ def _children_observed(job: Job, event: watcher.ChildrenObserved, at: At) -> Job
     if not any(child.name == config_name(job.key.name) for child in event.children):
         # A ConfigMap may be the copy of a runtime, which another effect makes.
         made = [effect for effect in made if effect != "WriteHosts"]
-    refusals = no_longer_refused(job.refusals, made)
-    queued = at.sequence if any(_is_answer(job, child) for child in event.children) else job.queued
-    return requests.seen(_written(replace(job, children=children, refusals=refusals, queued=queued), at), at)
+    refusals = no_longer_refused(job.ledger.refusals, made)
+    queued = at.sequence if any(_is_answer(job, child) for child in event.children) else job.objects.queued
+    return requests.seen(
+        _written(with_ledger(with_objects(job, children=children, queued=queued), refusals=refusals), at), at
+    )
 
 
 def _is_answer(job: Job, child: ChildView) -> bool:
     """True if a Workload is new, or Kueue has decided something about it."""
-    known = job.children.get((child.kind, child.name))
+    known = job.objects.children.get((child.kind, child.name))
     before = known.workload if known is not None and known.uid == child.uid else None
     return child.workload is not None and (before is None or before.answer != child.workload.answer)
 
@@ -294,7 +323,7 @@ def _refused(job: Job, event: EffectRefused, at: At) -> Job:
     if event.effect == "CreatePod" and slots and not (slots := slots & job.attempt.slots):
         # The slots were released while the API server answered: nothing tries it again.
         return job
-    known = job.refusals.get(key)
+    known = job.ledger.refusals.get(key)
     same = known is not None and known.reason == event.reason
     if known is not None and event.reason == NAME_HELD:
         slots |= known.slots
@@ -309,7 +338,7 @@ def _refused(job: Job, event: EffectRefused, at: At) -> Job:
         since=known.since if known is not None and same else at,
         slots=slots,
     )
-    return replace(job, refusals={**job.refusals, key: refusal})
+    return with_ledger(job, refusals={**job.ledger.refusals, key: refusal})
 
 
 def _time_passed(job: Job, event: watcher.TimePassed, at: At) -> Job:
@@ -317,27 +346,31 @@ def _time_passed(job: Job, event: watcher.TimePassed, at: At) -> Job:
         effect: replace(refusal, due=True)
         if refusal.at.sequence == event.anchor and event.timer == BACK_OFF + effect
         else refusal
-        for effect, refusal in job.refusals.items()
+        for effect, refusal in job.ledger.refusals.items()
     }
     if event.timer.startswith(BACK_OFF):
         # A back-off is kept in `Refusal.due`: the mapping would grow with each refusal, for weeks.
-        return replace(job, refusals=refusals)
+        return with_ledger(job, refusals=refusals)
     if event.timer.startswith(WELL):
         return well_again(job, event)
     if event.timer == JOB_WAIT:
         return requests.never_bound(job, event.anchor, at)
     timer = (event.anchor, event.timer)
-    passed = job.timers_passed.get(timer, at.sequence)
-    return replace(job, timers_passed={**job.timers_passed, timer: passed})
+    passed = job.ledger.timers_passed.get(timer, at.sequence)
+    return with_ledger(job, timers_passed={**job.ledger.timers_passed, timer: passed})
 
 
 def _phase(job: Job, phase: Phase, kind: str, event: status.PhaseEntered, at: At) -> Job:
-    conditions = with_condition(job.conditions, kind, at, reason=event.reason, message=event.message)
+    conditions = with_condition(job.status.conditions, kind, at, reason=event.reason, message=event.message)
     # The refusal is forgotten: the API server may accept the status document of the new phase.
-    return replace(job, phase=phase, conditions=conditions, refusals=without(job.refusals, "PatchStatus"))
+    return with_ledger(
+        with_status(job, phase=phase, conditions=conditions), refusals=without(job.ledger.refusals, "PatchStatus")
+    )
 
 
 def _finished(job: Job, phase: Phase, event: status.PhaseEntered, at: At) -> Job:
     for kind in ("Running", "Scaling", "Restarting"):
-        job = replace(job, conditions=no_longer(job.conditions, kind, event.reason, at))
-    return replace(_phase(job, phase, phase, event, at), completion_time=at.time, ended=at, restart_wanted=0)
+        job = with_status(job, conditions=no_longer(job.status.conditions, kind, event.reason, at))
+    return with_retries(
+        with_status(_phase(job, phase, phase, event, at), completion_time=at.time, ended=at), restart_wanted=0
+    )

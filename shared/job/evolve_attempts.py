@@ -23,7 +23,16 @@ from shared.job.policies.replacement import losses_before
 from shared.job.policies.retries import before_start
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, WORKER, JobSpec
-from shared.job.state import Job, Restarting, with_attempt, with_scaling
+from shared.job.state import (
+    Job,
+    Restarting,
+    with_attempt,
+    with_pods,
+    with_resource,
+    with_retries,
+    with_scaling,
+    with_status,
+)
 from shared.job.timers import STEADY, passed
 from shared.job.views import Reached, each, ended, indices
 
@@ -66,7 +75,9 @@ def assigned(job: Job, event: SlotsAssigned, at: At) -> Job:
         # A launcher that had gone before was of a decision that the log has lost.
         attempt = replace(attempt, launcher_gone=None, launcher_ended=0)
     scaling = replace(job.scaling, size=job.scaling.size or workers)
-    job = replace(job, attempt=attempt, scaling=scaling, unseen=Unseen() if first else job.unseen)
+    job = replace(
+        job, attempt=attempt, scaling=scaling, pods=replace(job.pods, unseen=Unseen() if first else job.pods.unseen)
+    )
     # The pod that a replacement follows ended before.
     return pods_already_seen(job, slots - replaced, at)
 
@@ -105,9 +116,9 @@ def _for_request(job: Job, slots: SortedSet[Slot], replaced: SortedSet[Slot]) ->
 
 def slots_released(job: Job, event: SlotsReleased, at: At) -> Job:
     """Release slots; between attempts the job remembers those in which no pod was seen yet."""
-    unseen = (job.attempt.slots & each(event.slots)) - {pod.slot for pod in job.pods.values()}
+    unseen = (job.attempt.slots & each(event.slots)) - {pod.slot for pod in job.pods.views.values()}
     if unseen and job.between_attempts:
-        job = replace(job, unseen=Unseen(job.unseen.slots | unseen, at.sequence))
+        job = with_pods(job, unseen=Unseen(job.pods.unseen.slots | unseen, at.sequence))
     return released(job, event.slots)
 
 
@@ -129,28 +140,28 @@ def _with_drained(job: Job, event: WorkersReleased) -> Job:
     if event.reason not in DRAINED or job.spec is None or not job.spec.handling.hosts_files:
         return job
     slots = each(event.slots)
-    return replace(job, drained=job.drained | [pod.uid for pod in job.pods.values() if pod.slot in slots])
+    return with_pods(job, drained=job.pods.drained | [pod.uid for pod in job.pods.views.values() if pod.slot in slots])
 
 
 def interrupted(job: Job, event: JobRestarting | JobSuspending | JobSuspended | JobAdopted, at: At) -> Job:
     """The conditions of the interrupted attempt become false."""
-    conditions = job.conditions
+    conditions = job.status.conditions
     for kind in ("Running", "Scaling", "Restarting", *MILESTONES):
         conditions = no_longer(conditions, kind, event.reason, at)
-    return replace(with_attempt(job, below_minimum=0), conditions=conditions, restart_wanted=0)
+    return with_retries(with_status(with_attempt(job, below_minimum=0), conditions=conditions), restart_wanted=0)
 
 
 def suspended(job: Job, event: JobSuspending | JobSuspended, at: At) -> Job:
     """The pods are deleted, or gone; conditions that `JobSuspending` made false get the reason of `JobSuspended`."""
     job = interrupted(job, event, at)
-    pausing = next((known.reason for known in job.conditions if known.type == "Suspending" and known.status), "")
-    conditions = no_longer(job.conditions, "Suspending", event.reason, at)
+    pausing = next((known.reason for known in job.status.conditions if known.type == "Suspending" and known.status), "")
+    conditions = no_longer(job.status.conditions, "Suspending", event.reason, at)
     if pausing:
         conditions = tuple(
             replace(known, reason=event.reason, updated=at) if known.reason == pausing else known
             for known in conditions
         )
-    return replace(job, conditions=conditions, active=None, paused=job.attempt.begun)
+    return with_retries(with_status(job, conditions=conditions, active=None), paused=job.attempt.begun)
 
 
 def restarted(job: Job, event: JobRestarted, at: At) -> Job:
@@ -163,46 +174,52 @@ def restarted(job: Job, event: JobRestarted, at: At) -> Job:
         job,
         attempt=Attempt(number=event.attempt, since=at.sequence),
         membership=Unknown(job.membership.version),
-        restarts=job.restarts + event.counted,
-        restarting=None,
-        restart_wanted=0,
-        paused=False,
-        # The new attempt tries every effect at once: quotas and templates may have changed.
-        refusals={},
+        retries=replace(
+            job.retries, restarts=job.retries.restarts + event.counted, restarting=None, restart_wanted=0, paused=False
+        ),
+        ledger=replace(
+            job.ledger,
+            # The new attempt tries every effect at once: quotas and templates may have changed.
+            refusals={},
+        ),
     )
 
 
 def attempt_ended(job: Job, event: JobRestarting, at: At) -> Job:
     """The attempt failed, was disrupted, or a person asked for another; only a failure counts against backoffLimit."""
     counted = event.counted and event.reason != RESTART_REQUESTED
-    disruptions = job.disruptions
+    disruptions = job.retries.disruptions
     if not event.counted:
         assigned_at = job.attempt.assigned
         steady = assigned_at is not None and passed(job, assigned_at.sequence, STEADY)
         disruptions = 1 if steady else disruptions + 1
-    return replace(
+    return with_retries(
         interrupted(job, event, at),
         restarting=Restarting(at, event.reason, counted),
         disruptions=disruptions,
-        unplaced=job.unplaced + 1 if event.reason == reasons.LAUNCHER_UNSCHEDULABLE else 0,
+        unplaced=job.retries.unplaced + 1 if event.reason == reasons.LAUNCHER_UNSCHEDULABLE else 0,
     )
 
 
 def active_again(job: Job, event: JobCreated, at: At) -> Job:
     """The job is admitted or resumed."""
-    conditions = job.conditions
+    conditions = job.status.conditions
     for kind in ("Suspending", "Suspended"):
         conditions = no_longer(conditions, kind, event.reason, at)
-    return replace(job, start_time=job.start_time or at.time, active=job.active or at, conditions=conditions)
+    return with_status(
+        job, start_time=job.status.start_time or at.time, active=job.status.active or at, conditions=conditions
+    )
 
 
 def with_restart_wanted(job: Job, before: JobSpec | None, at: At) -> Job:
     """Note that a person changed the restart annotation of a job that runs or waits for its next attempt."""
     if before is None or job.spec is None or not job.spec.restart or job.spec.restart == before.restart:
         return job
-    runs = job.phase in ("Running", "Scaling") or (job.starting and job.attempt.begun)
+    runs = job.status.phase in ("Running", "Scaling") or (job.starting and job.attempt.begun)
     # Between attempts the request ends the back-off.
-    return replace(job, restart_wanted=at.sequence if runs or job.restarting is not None else 0, unplaced=0)
+    return with_retries(
+        job, restart_wanted=at.sequence if runs or job.retries.restarting is not None else 0, unplaced=0
+    )
 
 
 ANOTHER_OPERATOR = "AnotherOperator"
@@ -217,7 +234,7 @@ def adopted(job: Job, event: JobAdopted, at: At) -> Job:
     if job.attempt.begun and event.source != ANOTHER_OPERATOR and not event.phase:
         if event.attempt == job.attempt.number:
             return _with_more(job, event, at)
-        job = replace(interrupted(job, event, at), phase="Restarting", restarting=None, paused=False)
+        job = with_retries(with_status(interrupted(job, event, at), phase="Restarting"), restarting=None, paused=False)
     slots, lost, known = each(event.slots), each(event.lost), job.attempt.news
     workers = sum(slot.role == WORKER for slot in slots)
     members = indices(event.members)
@@ -231,28 +248,34 @@ def adopted(job: Job, event: JobAdopted, at: At) -> Job:
         spent=lost,
         # A log that was lost knew which workers had failed.
         spoilt=0 if taken_over else event.next_index,
-        inherited=SortedSet(job.pods) if taken_over else SortedSet(),
+        inherited=SortedSet(job.pods.views) if taken_over else SortedSet(),
     )
-    job = replace(
-        with_scaling(job, size=event.size or workers),
-        attempt=attempt,
-        membership=Members(version=0, indices=members) if members else Unknown(job.membership.version),
-        restarts=event.restarts,
-        start_time=event.start_time or job.start_time,
+    job = with_resource(
+        with_status(
+            with_retries(
+                replace(
+                    with_scaling(job, size=event.size or workers),
+                    attempt=attempt,
+                    membership=Members(version=0, indices=members) if members else Unknown(job.membership.version),
+                ),
+                restarts=event.restarts,
+            ),
+            start_time=event.start_time or job.status.start_time,
+            conditions=_conditions(event.conditions, at) if event.conditions else job.status.conditions,
+        ),
         another=False,
         obstacle="",
-        conditions=_conditions(event.conditions, at) if event.conditions else job.conditions,
     )
     if taken_over:
-        job = replace(job, adopted=True, active=began if event.start_time else None)
+        job = with_status(with_resource(job, adopted=True), active=began if event.start_time else None)
     if event.phase:
         return _ended(job, event, at)
     missed = {slot: Vacancy(at=at, reason="Missing", taken=True) for slot in lost if slot.role != LAUNCHER}
     launcher_lost = any(slot.role == LAUNCHER for slot in lost)
     job = with_attempt(job, vacancies=missed, launcher_lost=launcher_lost)
     # The pods are folded as if seen for the first time: those that had ended leave their slots.
-    seen = PodsObserved(pods=tuple(job.pods.values()), epoch=job.epoch)
-    job = pods_observed(replace(job, pods={}), seen, at)
+    seen = PodsObserved(pods=tuple(job.pods.views.values()), epoch=job.resource.epoch)
+    job = pods_observed(with_pods(job, views={}), seen, at)
     # The news of the pods are older than the adoption.
     news = {**job.attempt.news, **known}
     ended_at = news.get(Slot(event.attempt, LAUNCHER, 0), 0) if job.attempt.launcher_gone is not None else 0
@@ -274,7 +297,7 @@ def _with_more(job: Job, event: JobAdopted, at: At) -> Job:
 
 def _ended(job: Job, event: JobAdopted, at: At) -> Job:
     """A job that had ended stays ended; its tallies are those that the other operator wrote."""
-    over = SortedSet(pod.slot for pod in job.pods.values() if ended(pod))
+    over = SortedSet(pod.slot for pod in job.pods.views.values() if ended(pod))
     done = At(at.sequence, event.completion_time) if event.completion_time else at
     job = with_attempt(
         job,
@@ -282,7 +305,7 @@ def _ended(job: Job, event: JobAdopted, at: At) -> Job:
         spent=job.attempt.spent | (over & job.attempt.slots),
         tallies={count.role: Tally(count.succeeded, count.failed) for count in event.counts},
     )
-    return replace(job, phase=event.phase, ended=done, completion_time=done.time)
+    return with_status(job, phase=event.phase, ended=done, completion_time=done.time)
 
 
 def _conditions(reached: Iterable[Reached], at: At) -> tuple[Condition, ...]:

@@ -26,6 +26,9 @@ from shared.job.state import (
     no_longer_refused,
     running_workers,
     with_attempt,
+    with_objects,
+    with_pods,
+    with_resource,
     with_scaling,
     without,
 )
@@ -45,28 +48,27 @@ def in_epoch(job: Job, epoch: int) -> Job:
 
     That store may lack a Secret of the job, so that the scheduler makes it again.
     """
-    if epoch <= job.epoch:
+    if epoch <= job.resource.epoch:
         return job
     requests = {uid: replace(request, version=0) for uid, request in job.scaling.requests.items()}
-    return replace(
-        with_scaling(job, requests=requests),
-        epoch=epoch,
-        version=0,
-        blank=False,
-        pods={uid: replace(pod, version=0) for uid, pod in job.pods.items()},
-        children={at: replace(child, version=0) for at, child in job.children.items()},
+    return with_objects(
+        with_pods(
+            with_resource(with_scaling(job, requests=requests), epoch=epoch, version=0, blank=False),
+            views={uid: replace(pod, version=0) for uid, pod in job.pods.views.items()},
+        ),
+        children={at: replace(child, version=0) for at, child in job.objects.children.items()},
         secrets={},
     )
 
 
 def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
-    if event.epoch < job.epoch:
+    if event.epoch < job.resource.epoch:
         return job
     job = in_epoch(job, event.epoch)
     attempt = job.attempt
-    pods, disrupted, troubles = dict(job.pods), dict(job.disrupted), dict(job.troubles)
+    pods, disrupted, troubles = dict(job.pods.views), dict(job.pods.disrupted), dict(job.pods.troubles)
     tallies, vacancies, launcher = dict(attempt.tallies), dict(attempt.vacancies), attempt.launcher_gone
-    failures, over, news = [*job.failures], dict[Slot, None](), dict(attempt.news)
+    failures, over, news = [*job.status.failures], dict[Slot, None](), dict(attempt.news)
     newest: dict[Slot, int] | None = None
     storeless: bool | None = None
     fresh = 0
@@ -87,7 +89,7 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
             troubles[pod.uid] = at
         if pod.disruption:
             disrupted[pod.uid] = pod.disruption
-        elif known is not None and known.disruption and not pod.deleting and pod.uid not in job.notices:
+        elif known is not None and known.disruption and not pod.deleting and pod.uid not in job.pods.notices:
             # The eviction was called off, and the pod's node stays.
             disrupted.pop(pod.uid, None)
         if pod.role == LAUNCHER and pod.attempt == attempt.number and ended(pod) and not pod.deleting:
@@ -105,7 +107,7 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
                 # A kubelet may lose the status of a container that ran.
                 ran = pod.ran or (known is not None and known.phase == "Running")
                 if storeless is None:
-                    storeless = without_store(job, {**job.pods, **{pod.uid: pod for pod in event.pods}}.values())
+                    storeless = without_store(job, {**job.pods.views, **{pod.uid: pod for pod in event.pods}}.values())
                 disruption = disrupted.get(pod.uid) or (RENDEZVOUS_LOST if storeless else None)
                 vacancies[slot], failure = _lost(job, slot, pod, disruption, at, ran=ran)
                 if not vacancies[slot].succeeded:
@@ -120,18 +122,15 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
         launcher_gone=launcher,
         launcher_ended=attempt.launcher_ended or (at.sequence if launcher is not None else 0),
     )
-    unseen = job.unseen
+    unseen = job.pods.unseen
     if unseen.slots:
         unseen = replace(unseen, slots=unseen.slots - {pod.slot for pod in event.pods})
     job = replace(
         job,
         attempt=attempt,
-        unseen=unseen,
-        pods=pods,
-        troubles=troubles,
-        disrupted=disrupted,
-        failures=tuple(failures[-KEPT_FAILURES:]),
-        refusals=_progress(job, fresh, event),
+        pods=replace(job.pods, unseen=unseen, views=pods, troubles=troubles, disrupted=disrupted),
+        status=replace(job.status, failures=tuple(failures[-KEPT_FAILURES:])),
+        ledger=replace(job.ledger, refusals=_progress(job, fresh, event)),
     )
     job = _with_launcher_wait(_with_stuck(job, [pod.uid for pod in event.pods], at), at)
     return with_minimum_checked(seen(with_milestones(job, at), at), at)
@@ -160,11 +159,11 @@ def pods_already_seen(job: Job, slots: SortedSet[Slot], at: At) -> Job:
 
     The log has lost the decision that made them, or they were seen between an assignment and its basis.
     """
-    there = tuple(pod for pod in job.pods.values() if pod.slot in slots)
+    there = tuple(pod for pod in job.pods.views.values() if pod.slot in slots)
     if not there:
         return job
-    others = {uid: pod for uid, pod in job.pods.items() if pod.slot not in slots}
-    return pods_observed(replace(job, pods=others), PodsObserved(pods=there, epoch=job.epoch), at)
+    others = {uid: pod for uid, pod in job.pods.views.items() if pod.slot not in slots}
+    return pods_observed(with_pods(job, views=others), PodsObserved(pods=there, epoch=job.resource.epoch), at)
 
 
 def _course(pod: PodView) -> tuple[object, ...]:
@@ -206,7 +205,7 @@ def _lost(job: Job, slot: Slot, pod: PodView, disruption: str | None, at: At, *,
 
 def noticed(job: Job, event: DisruptionNoticed, at: At) -> Job:
     """Note that these pods will be evicted or lose their node."""
-    known = {uid: job.notices.get(uid, ()) for uid in event.uids if uid in job.pods}
+    known = {uid: job.pods.notices.get(uid, ()) for uid in event.uids if uid in job.pods.views}
     new = {
         uid: (*before, Notice(at, event.seconds))
         for uid, before in known.items()
@@ -214,8 +213,8 @@ def noticed(job: Job, event: DisruptionNoticed, at: At) -> Job:
     }
     if not new:
         return job
-    job = replace(with_news(job, new, at), disrupted={**job.disrupted, **dict.fromkeys(new, event.reason)})
-    return replace(job, notices={**job.notices, **new})
+    job = with_pods(with_news(job, new, at), disrupted={**job.pods.disrupted, **dict.fromkeys(new, event.reason)})
+    return with_pods(job, notices={**job.pods.notices, **new})
 
 
 def node_lost(job: Job, event: NodeLost, at: At) -> Job:
@@ -228,12 +227,12 @@ def node_lost(job: Job, event: NodeLost, at: At) -> Job:
             since=event.since,
             at=at,
             force_after=event.force_after,
-            terminating=job.lost[uid].terminating if uid in job.lost else None,
+            terminating=job.pods.lost[uid].terminating if uid in job.pods.lost else None,
         )
         for uid in event.uids
-        if uid in job.pods
+        if uid in job.pods.views
     }
-    job = replace(with_news(job, new, at), lost={**job.lost, **new})
+    job = with_pods(with_news(job, new, at), lost={**job.pods.lost, **new})
     after = _with_stuck(job, new, at)
     # A lost node alone changes no pod, and hundreds may be lost at once.
     return with_minimum_checked(with_milestones(after, at), at) if after is not job else job
@@ -243,44 +242,56 @@ def well_again(job: Job, event: TimePassed) -> Job:
     """The containers that crashed beside a pod's training have run for long, so that nothing is amiss any more."""
     told, _, restarts = event.timer.removeprefix(WELL).rpartition(":")
     uid = Uid(told)
-    since = job.troubles.get(uid)
+    since = job.pods.troubles.get(uid)
     if since is None or since.sequence != event.anchor:
         return job
-    well = replace(job.pods[uid], reason="", message="", runs_again=int(restarts))
-    return replace(job, pods={**job.pods, uid: well}, troubles=_but(job.troubles, [uid]))
+    well = replace(job.pods.views[uid], reason="", message="", runs_again=int(restarts))
+    return with_pods(job, views={**job.pods.views, uid: well}, troubles=_but(job.pods.troubles, [uid]))
 
 
 def node_back(job: Job, event: NodeBack, at: At) -> Job:
     """Note that the kubelet of these pods reports again, or that their node stays."""
     if event.stays:
-        uids = [uid for uid in event.uids if (pod := job.pods.get(uid)) is not None and not pod.disruption]
-        job = replace(with_news(job, uids, at), disrupted=_but(job.disrupted, uids))
-        return replace(job, notices=_but(job.notices, uids))
-    return with_milestones(replace(with_news(job, event.uids, at), lost=_but(job.lost, event.uids)), at)
+        uids = [uid for uid in event.uids if (pod := job.pods.views.get(uid)) is not None and not pod.disruption]
+        job = with_pods(with_news(job, uids, at), disrupted=_but(job.pods.disrupted, uids))
+        return with_pods(job, notices=_but(job.pods.notices, uids))
+    return with_milestones(with_pods(with_news(job, event.uids, at), lost=_but(job.pods.lost, event.uids)), at)
 
 
 def _with_stuck(job: Job, uids: Iterable[Uid], at: At) -> Job:
     """The job in which terminating pods of unreachable nodes count as gone, of these; they stay among its pods."""
-    terminating = [job.pods[uid] for uid in uids if uid in job.lost and job.pods[uid].deleting]
+    terminating = [job.pods.views[uid] for uid in uids if uid in job.pods.lost and job.pods.views[uid].deleting]
     if not terminating:
         return job
-    lost = dict(job.lost)
+    lost = dict(job.pods.lost)
     for pod in terminating:
         lost[pod.uid] = replace(lost[pod.uid], terminating=lost[pod.uid].terminating or at)
-    job = replace(job, lost=lost)
+    job = with_pods(job, lost=lost)
     going = [pod for pod in terminating if _counts_as_gone(job, pod)]
     if not going:
         return job
-    disrupted = {**{pod.uid: lost[pod.uid].reason for pod in going}, **job.disrupted}
-    after = pods_gone(replace(job, disrupted=disrupted), [pod.uid for pod in going], at)
+    disrupted = {**{pod.uid: lost[pod.uid].reason for pod in going}, **job.pods.disrupted}
+    after = pods_gone(with_pods(job, disrupted=disrupted), [pod.uid for pod in going], at)
     launcher = any(pod.role == LAUNCHER for pod in going)
     after = with_attempt(after, launcher_lost=after.attempt.launcher_lost or (launcher and not job.over))
-    return replace(after, pods=job.pods, troubles=job.troubles, disrupted=job.disrupted, notices=job.notices, lost=lost)
+    return with_pods(
+        after,
+        views=job.pods.views,
+        troubles=job.pods.troubles,
+        disrupted=job.pods.disrupted,
+        notices=job.pods.notices,
+        lost=lost,
+    )
 
 
 def _counts_as_gone(job: Job, pod: PodView) -> bool:
     """True if only a silent kubelet could tell how this pod ends."""
-    return pod.deleting and not ended(pod) and pod.slot in job.attempt.slots and job.lost[pod.uid].reason == UNREACHABLE
+    return (
+        pod.deleting
+        and not ended(pod)
+        and pod.slot in job.attempt.slots
+        and job.pods.lost[pod.uid].reason == UNREACHABLE
+    )
 
 
 def _but(mapping: Mapping[Uid, V], uids: Iterable[Uid]) -> Mapping[Uid, V]:
@@ -291,16 +302,16 @@ def _but(mapping: Mapping[Uid, V], uids: Iterable[Uid]) -> Mapping[Uid, V]:
 
 def with_news(job: Job, uids: Iterable[Uid], at: At) -> Job:
     """Note this event as the newest about these pods, if they are of the present attempt."""
-    slots = [pod.slot for uid in uids if (pod := job.pods.get(uid)) and pod.attempt == job.attempt.number]
+    slots = [pod.slot for uid in uids if (pod := job.pods.views.get(uid)) and pod.attempt == job.attempt.number]
     return with_attempt(job, news={**job.attempt.news, **dict.fromkeys(slots, at.sequence)}) if slots else job
 
 
 def pods_gone(job: Job, uids: Sequence[Uid], at: At) -> Job:
     job = with_news(job, uids, at)
     attempt = job.attempt
-    pods, disrupted = dict(job.pods), dict(job.disrupted)
+    pods, disrupted = dict(job.pods.views), dict(job.pods.disrupted)
     vacancies, launcher = dict(attempt.vacancies), attempt.launcher_gone
-    failures, lost = [*job.failures], dict[Slot, None]()
+    failures, lost = [*job.status.failures], dict[Slot, None]()
     newest = newest_versions(pods.values())
     for uid in uids:
         pod, disruption = pods.pop(uid, None), disrupted.pop(uid, None)
@@ -326,20 +337,28 @@ def pods_gone(job: Job, uids: Sequence[Uid], at: At) -> Job:
     return replace(
         job,
         attempt=attempt,
-        pods=pods,
-        troubles=_but(job.troubles, uids),
-        disrupted=disrupted,
-        notices=_but(job.notices, uids),
-        lost=_but(job.lost, uids),
-        drained=job.drained - uids if job.drained else job.drained,
-        failures=tuple(failures[-KEPT_FAILURES:]),
-        refusals=no_longer_refused(job.refusals, ("DeletePod",)) if job.refusals else job.refusals,
+        pods=replace(
+            job.pods,
+            views=pods,
+            troubles=_but(job.pods.troubles, uids),
+            disrupted=disrupted,
+            notices=_but(job.pods.notices, uids),
+            lost=_but(job.pods.lost, uids),
+            drained=job.pods.drained - uids if job.pods.drained else job.pods.drained,
+        ),
+        status=replace(job.status, failures=tuple(failures[-KEPT_FAILURES:])),
+        ledger=replace(
+            job.ledger,
+            refusals=no_longer_refused(job.ledger.refusals, ("DeletePod",))
+            if job.ledger.refusals
+            else job.ledger.refusals,
+        ),
     )
 
 
 def with_minimum_checked(job: Job, at: At) -> Job:
     """Note since when fewer workers run than a running job needs."""
-    if job.spec is None or job.phase not in ("Running", "Scaling"):
+    if job.spec is None or job.status.phase not in ("Running", "Scaling"):
         return job
     if running_workers(job) >= needed_workers(job):
         enough_now = job.attempt.gathered and not job.attempt.below_minimum
@@ -354,10 +373,10 @@ def _progress(job: Job, fresh: int, event: PodsObserved) -> Mapping[str, Refusal
 
     Those of an effect whose outcome a pod shows are over.
     """
-    if not job.refusals:
-        return job.refusals
+    if not job.ledger.refusals:
+        return job.ledger.refusals
     refusals = no_longer_refused(
-        job.refusals, [effect for pod in event.pods for effect in _shown(job.pods.get(pod.uid), pod)]
+        job.ledger.refusals, [effect for pod in event.pods for effect in _shown(job.pods.views.get(pod.uid), pod)]
     )
     refusal, held = refusals.get("CreatePod"), job.held_names
     if not fresh:
@@ -366,7 +385,7 @@ def _progress(job: Job, fresh: int, event: PodsObserved) -> Mapping[str, Refusal
         refusals = held_by_others(refusals, replace(held, probe=held.probe * 2), there)
     if refusal is None or not refusal.due:
         return refusals
-    filled = {pod.slot for pod in job.pods.values()}
+    filled = {pod.slot for pod in job.pods.views.values()}
     if len(job.attempt.slots - filled) <= fresh:
         return without(refusals, "CreatePod")
     return {**refusals, "CreatePod": replace(refusal, probe=refusal.probe * 2)}

@@ -22,7 +22,17 @@ from shared.job.events.watcher import ScaleRequested, ScaleRequestGone
 from shared.job.naming import EDL_FOLDER, HOSTFILE, NO_UID, Slot, Uid
 from shared.job.scaling import TIMED_OUT, DrainLook, Request, Script
 from shared.job.spec import WORKER, JobSpec
-from shared.job.state import Job, held_by_others, hosts_seen, no_longer_refused, with_attempt, with_scaling, without
+from shared.job.state import (
+    Job,
+    held_by_others,
+    hosts_seen,
+    no_longer_refused,
+    with_attempt,
+    with_ledger,
+    with_scaling,
+    with_status,
+    without,
+)
 from shared.job.timers import DRAIN_CHECK
 from shared.job.views import Actor, Slots, each, indices
 
@@ -132,7 +142,7 @@ def accepted(job: Job, event: ScaleAccepted, at: At) -> Job:
         conditions=with_condition(request.conditions, "Scaling", at, reason=reasons.SCALING_START),
     )
     request = replace(request, before=job.scaling.size, after=_sized(job, request))
-    conditions = job.conditions
+    conditions = job.status.conditions
     for kind in ("ScaleSucceeded", "ScaleFailed"):
         # The outcome of the last request becomes false, so that this one's gets a transition time of its own.
         if holds(conditions, kind):
@@ -143,11 +153,11 @@ def accepted(job: Job, event: ScaleAccepted, at: At) -> Job:
     refilled = {slot: filled for slot, filled in job.attempt.refilled.items() if slot not in added}
     if len(news) > len(slots) + len(job.attempt.spent):
         # No decision depends on pods of released slots once they are gone.
-        kept = {*slots, *job.attempt.spent, *(pod.slot for pod in job.pods.values())}
+        kept = {*slots, *job.attempt.spent, *(pod.slot for pod in job.pods.views.values())}
         news = {slot: sequence for slot, sequence in news.items() if slot in kept}
     return replace(
         job,
-        conditions=conditions,
+        status=replace(job.status, conditions=conditions),
         attempt=replace(job.attempt, slots=slots, news=news, refilled=refilled),
         scaling=replace(job.scaling, requests={**job.scaling.requests, event.request: request}, open=event.request),
     )
@@ -194,7 +204,7 @@ def resized(job: Job, before: JobSpec | None, by: tuple[Actor, ...], at: At) -> 
     `job` has the new spec, `before` is the last one.  An edit waits in the queue of scale requests and replaces a
     waiting edit; a job without workers begins with the new size.
     """
-    if before is None or job.spec is None or not job.phase or job.over:
+    if before is None or job.spec is None or not job.status.phase or job.over:
         return job
     replicas, follows = job.spec.worker.replicas, job.spec.worker.follows
     if replicas == before.worker.replicas:
@@ -202,7 +212,7 @@ def resized(job: Job, before: JobSpec | None, by: tuple[Actor, ...], at: At) -> 
     if _is_written_back(job, replicas, by):
         # An edit that failed had moved the minimum that follows it.
         least = min(job.scaling.least or before.worker.min_replicas, replicas)
-        job = replace(job, refusals=no_longer_refused(job.refusals, ("WriteSize",)))
+        job = with_ledger(job, refusals=no_longer_refused(job.ledger.refusals, ("WriteSize",)))
         return with_scaling(job, least=least if follows else 0)
     job = with_scaling(job, least=0)
     requests = job.scaling.requests
@@ -232,7 +242,7 @@ def _is_written_back(job: Job, replicas: int, by: tuple[Actor, ...]) -> bool:
 
 def with_edit(job: Job, replicas: int, at: At, by: tuple[Actor, ...] = ()) -> Job:
     """The job with an edit in its queue that asks for this number of workers."""
-    uid = Uid(f"replicas-{job.generation}")
+    uid = Uid(f"replicas-{job.resource.generation}")
     request = Request(
         uid=uid,
         name=uid,
@@ -300,7 +310,7 @@ def drain_checked(job: Job, event: DrainChecked, at: At) -> Job:
         if at.sequence <= before.at:
             return job
         # A long drain has many checks; only the timer of the newest is kept.
-        job = replace(job, timers_passed=without(job.timers_passed, (before.at, DRAIN_CHECK)))
+        job = with_ledger(job, timers_passed=without(job.ledger.timers_passed, (before.at, DRAIN_CHECK)))
     count = before.count + 1 if before is not None else 1
     look = DrainLook(at=at.sequence, count=count, in_use=event.in_use, unknown=event.reason)
     return with_request(job, event.request, look=look)
@@ -326,7 +336,7 @@ def request_over(job: Job, uid: Uid, at: At, *, success: bool, reason: str, told
     conditions = with_condition(conditions, kind, at, reason=reason, message=message)
     if success and request.resize is not None:
         job = with_scaling(job, size=request.resize)
-    job = replace(job, refusals=without(job.refusals, "OwnRequest"))
+    job = with_ledger(job, refusals=without(job.ledger.refusals, "OwnRequest"))
     # An edit of the job has no object of its own to show why it failed.
     edit = request.resize is not None and not success and not job.over
     if job.scaling.open == uid or edit:
@@ -334,8 +344,8 @@ def request_over(job: Job, uid: Uid, at: At, *, success: bool, reason: str, told
         direction = "ScalingIn" if request.kind == "ScaleIn" else "ScalingOut"
         theirs = f"{direction}{'Succeeded' if success else 'Failed'}"
         why = sizes if success else text.with_words(f"{request.kind} {request.name}: {reason}", told)
-        over = with_condition(job.conditions, kind, at, reason=theirs, message=why)
-        job = replace(job, conditions=over)
+        over = with_condition(job.status.conditions, kind, at, reason=theirs, message=why)
+        job = with_status(job, conditions=over)
         if job.scaling.open == uid:
             job = with_scaling(job, open=Uid(""))
     return with_request(job, uid, phase="Succeeded" if success else "Failed", reason=reason, conditions=conditions)
@@ -347,7 +357,7 @@ def _message(job: Job, request: Request, reason: str) -> str:
         return f"{problem.field}: {problem.message}" if problem.field else problem.message
     if reason == reasons.SCRIPT_FAILED and request.script is not None:
         return _exited(request.script.exit_code)
-    refusals = [job.refusals.get(effect) for effect in ("CreatePod", "OwnRequest")]
+    refusals = [job.ledger.refusals.get(effect) for effect in ("CreatePod", "OwnRequest")]
     refused = next((known.message for known in refusals if known is not None and known.reason == reason), "")
     return refused or reasons.of_request(reason)
 
@@ -380,11 +390,11 @@ def released(job: Job, groups: tuple[Slots, ...]) -> Job:
         spent=job.attempt.spent - slots,
         vacancies=vacancies,
     )
-    if not job.attempt.slots - {pod.slot for pod in job.pods.values()}:
+    if not job.attempt.slots - {pod.slot for pod in job.pods.views.values()}:
         # Without missing pods the back-off of their creation ends.
-        return replace(job, refusals=no_longer_refused(job.refusals, ("CreatePod",)))
+        return with_ledger(job, refusals=no_longer_refused(job.ledger.refusals, ("CreatePod",)))
     if (held := job.held_names) is not None and held.slots & slots:
-        job = replace(job, refusals=held_by_others(job.refusals, held, slots))
+        job = with_ledger(job, refusals=held_by_others(job.ledger.refusals, held, slots))
     return job
 
 

@@ -236,9 +236,9 @@ def closed(job: Job) -> bool:
 
     A later event can open it again, such as a `JobObserved` after the restoration of a backup.
     """
-    if not job.gone or job.pods or job.children or job.scaling.open_request is not None:
+    if not job.resource.gone or job.pods.views or job.objects.children or job.scaling.open_request is not None:
         return False
-    if job.secrets and not job.orphan:
+    if job.objects.secrets and not job.resource.orphan:
         return False
     return not any(request.shown for request in job.scaling.requests.values())
 
@@ -285,7 +285,7 @@ class Histories:
             why = f"a broken invariant at {stored.sequence}: {error!r}"
             history.hold("BrokenInvariant", why, by_event=True, error=error)
             return history
-        if before.gone or history.job.gone:
+        if before.resource.gone or history.job.resource.gone:
             self._close(history)
         if self._measure is not None and event is not None:
             self._measure(before, event, history.job, stored.time)

@@ -115,19 +115,19 @@ class JobMetrics:
             self._decisions.add(decision, self._words.bounded(getattr(event, "reason", "")))
 
     def _observed(self, before: Job, _: AnyEvent, after: Job, time: str) -> None:
-        if not before.kind:
+        if not before.resource.kind:
             labels = self._labels(after)
             # An alert on the first failure needs a series that was 0 before.
             for count in (self._created, self._deleted, self._successful, self._failed, self._restarted):
                 count.add(*labels, by=0)
             for count in (self._pods_created, self._pods_deleted, self._pods_failed):
                 count.add(*labels, by=0)
-        if before.spec is None and after.spec is not None and not after.phase:
+        if before.spec is None and after.spec is not None and not after.status.phase:
             self._first_seen[after.key] = time
         self._stands(before, after)
 
     def _gone(self, before: Job, _: AnyEvent, after: Job, time: str) -> None:
-        if before.kind and not before.gone:
+        if before.resource.kind and not before.resource.gone:
             self._deleted.add(*self._labels(after))
         self._first_seen.pop(after.key, None)
         for uid in after.scaling.requests:
@@ -146,7 +146,7 @@ class JobMetrics:
 
     def _phase(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
         match event:
-            case status.JobCreated() if not before.phase:
+            case status.JobCreated() if not before.status.phase:
                 self._created.add(*self._labels(after))
             case status.JobRestarting():
                 self._restarted.add(*self._labels(after))
@@ -161,7 +161,11 @@ class JobMetrics:
         self._stands(before, after)
 
     def _stands(self, before: Job, after: Job) -> None:
-        if before.phase == after.phase and before.gone == after.gone and before.kind == after.kind:
+        if (
+            before.status.phase == after.status.phase
+            and before.resource.gone == after.resource.gone
+            and before.resource.kind == after.resource.kind
+        ):
             return
         was, now = self._standing(before), self._standing(after)
         if was != now:
@@ -173,7 +177,7 @@ class JobMetrics:
     def _pods_seen(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
         assert isinstance(event, watcher.PodsObserved), event
         for view in event.pods:
-            known, now = before.pods.get(view.uid), after.pods.get(view.uid)
+            known, now = before.pods.views.get(view.uid), after.pods.views.get(view.uid)
             if now is None or now is known:
                 continue
             if known is None:
@@ -182,7 +186,7 @@ class JobMetrics:
                 self._pods_failed.add(*self._labels(after))
 
     def _pods_gone(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
-        if went := len(before.pods) - len(after.pods):
+        if went := len(before.pods.views) - len(after.pods.views):
             self._pods_deleted.add(*self._labels(after), by=went)
 
     def _scaling(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
@@ -205,13 +209,13 @@ class JobMetrics:
         self._refused.add(event.effect, self._words.bounded(event.reason))
 
     def _labels(self, job: Job) -> tuple[str, str]:
-        return job.key.namespace if self._names else "", _kind(job.kind, job.api_version)
+        return job.key.namespace if self._names else "", _kind(job.resource.kind, job.resource.api_version)
 
     def _standing(self, job: Job) -> tuple[str, str, str] | None:
         """The labels under which a job is counted; None if it is gone or was never seen."""
-        if job.gone or not job.kind or job.key.uid == NO_UID:
+        if job.resource.gone or not job.resource.kind or job.key.uid == NO_UID:
             return None
-        return (*self._labels(job), job.phase or "Pending")
+        return (*self._labels(job), job.status.phase or "Pending")
 
 
 @cache

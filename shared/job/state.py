@@ -95,10 +95,9 @@ class Restarting(msgspec.Struct, frozen=True, gc=False):
     """True if the next attempt counts against backoffLimit."""
 
 
-class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A folded job.  `Job(key=...)` is the state before the first event."""
+class JobResource(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What the job's resource says, and whose it is."""
 
-    key: JobKey
     kind: str = ""
     api_version: str = ""
     generation: int = 0
@@ -108,10 +107,8 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     epoch: int = 0
     blank: bool = False
     """True if the resource of this version has no status."""
-    spec: JobSpec | None = None
-    """The last valid spec."""
     edited: int = 0
-    """The sequence at which that spec was first observed."""
+    """The sequence at which the job's spec was first observed."""
     late_edit: At | None = None
     """The newest edit after the job's end; None if there was none, or if it may still have an effect."""
     problems: tuple[Problem, ...] = ()
@@ -124,9 +121,6 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """True if the deletion leaves pods and children in the cluster (propagation policy Orphan)."""
     gone: int = 0
     """The sequence of the newest `JobGone`; 0 while the resource exists."""
-    expired: bool = False
-    """True once the job's time to live is over."""
-    integrity: Integrity = Integrity()
     another: bool = False
     """True if another operator began the job and may still run: no service acts on it."""
     obstacle: str = ""
@@ -134,7 +128,27 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     adopted: bool = False
     """True if the job was taken over from another operator."""
 
+
+class Status(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """How far the job is, as its status says it."""
+
     phase: Phase = ""
+    conditions: tuple[Condition, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    """The newest failures, at most `KEPT_FAILURES`."""
+    start_time: str = ""
+    completion_time: str = ""
+    active: At | None = None
+    """Since when the job is admitted and not suspended; None before its admission, and while it is suspended."""
+    ended: At | None = None
+    """When the job succeeded or failed for good."""
+    expired: bool = False
+    """True once the job's time to live is over."""
+
+
+class Retries(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What one attempt leaves to the next."""
+
     restarts: int = 0
     disruptions: int = 0
     """The number of consecutive attempts that a disruption ended before they were steady."""
@@ -142,29 +156,17 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The number of attempts in a row that ended because their launcher found no node; 0 after a person's change."""
     restart_wanted: int = 0
     """The sequence at which a person asked for a restart that has not begun; 0 if none is awaited."""
-    active: At | None = None
-    """Since when the job is admitted and not suspended; None before its admission, and while it is suspended."""
     restarting: Restarting | None = None
     """Why the last attempt ended; None once the next one began."""
     paused: bool = False
     """True if the job was suspended with workers and its next attempt has not begun."""
-    ended: At | None = None
-    """When the job succeeded or failed for good."""
-    conditions: tuple[Condition, ...] = ()
-    failures: tuple[Failure, ...] = ()
-    """The newest failures, at most `KEPT_FAILURES`."""
-    start_time: str = ""
-    completion_time: str = ""
 
-    attempt: Attempt = Attempt()
-    """The newest attempt."""
-    unseen: Unseen = Unseen()
-    """Slots of earlier attempts whose pods may still appear."""
-    membership: Membership = Unknown()
-    scaling: Scaling = Scaling()
 
-    pods: Mapping[Uid, PodView] = {}
-    """Every existing pod of the job, of any attempt, in the order first seen."""
+class Pods(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The existing pods of the job, of any attempt, and what is known of them beside their views."""
+
+    views: Mapping[Uid, PodView] = {}
+    """In the order first seen."""
     troubles: Mapping[Uid, At] = {}
     """Since when pods are in trouble, or on their way again after it; none for those on their way as usual, or up."""
     disrupted: Mapping[Uid, str] = {}
@@ -175,46 +177,80 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Pods whose node is not Ready or unreachable."""
     drained: SortedSet[Uid] = SortedSet()
     """Pods of released workers that the launcher had stopped using: they end quickly."""
+    unseen: Unseen = Unseen()
+    """Slots of earlier attempts whose pods may still appear."""
+
+
+class Objects(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The job's objects beside its pods."""
+
     children: Mapping[tuple[str, str], ChildView] = {}
     """By (kind, name)."""
     queued: int = 0
     """The sequence of the newest event about a Workload of the job; 0 for a job that was in no queue."""
     secrets: Mapping[int, Uid] = {}
     """By attempt, the uid of its Secret with ssh keys; empty if it is unknown."""
+
+
+class Ledger(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The effects that were refused, and the timers that ran out."""
+
     refusals: Mapping[str, Refusal] = {}
     """By effect, and by effect and reason for names that are held (`refusal_key`)."""
     timers_passed: Mapping[tuple[int, str], int] = {}
     """Expired timers, (anchor, timer), each with the sequence of its `TimePassed`."""
 
+
+class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A folded job.  `Job(key=...)` is the state before the first event.
+
+    It is put together from values that change for one reason each.
+    """
+
+    key: JobKey
+    resource: JobResource = JobResource()
+    spec: JobSpec | None = None
+    """The last valid spec."""
+    integrity: Integrity = Integrity()
+    status: Status = Status()
+    retries: Retries = Retries()
+    attempt: Attempt = Attempt()
+    """The newest attempt."""
+    membership: Membership = Unknown()
+    scaling: Scaling = Scaling()
+    pods: Pods = Pods()
+    objects: Objects = Objects()
+    ledger: Ledger = Ledger()
+
     @property
     def deleting(self) -> bool:
-        return self.deletion is not None
+        return self.resource.deletion is not None
 
     @property
     def over(self) -> bool:
-        return self.phase in ("Succeeded", "Failed")
+        return self.status.phase in ("Succeeded", "Failed")
 
     @property
     def suspended(self) -> bool:
         """True from the decision to suspend the job until it is resumed, whether or not its pods are gone."""
-        return self.phase in ("Suspending", "Suspended")
+        return self.status.phase in ("Suspending", "Suspended")
 
     @property
     def starting(self) -> bool:
         """True while the attempt has begun and its launcher, or leader, has not run."""
-        return self.phase in ("Created", "Restarting") and not self.between_attempts
+        return self.status.phase in ("Created", "Restarting") and not self.between_attempts
 
     @property
     def under_way(self) -> bool:
         """True once the launcher was seen, or a job without one ran: a refused effect then no longer ends the job."""
         if self.spec is None or self.spec.has_launcher:
             return self.seen_launcher is not None
-        return self.phase in ("Running", "Scaling")
+        return self.status.phase in ("Running", "Scaling")
 
     @property
     def between_attempts(self) -> bool:
         """True while the job has no attempt: the last one is over or suspended, and the next has not begun."""
-        return self.restarting is not None or self.paused or self.suspended
+        return self.retries.restarting is not None or self.retries.paused or self.suspended
 
     @property
     def kept_runtime(self) -> RuntimeUsed | None:
@@ -226,12 +262,12 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         runtime = self.spec.runtime if self.spec is not None else None
         if runtime is None:
             return None
-        copy = self.children.get(("ConfigMap", runtime_copy_name(self.key.name, runtime.digest)))
-        if self.pods or (copy is not None and copy.ours):
+        copy = self.objects.children.get(("ConfigMap", runtime_copy_name(self.key.name, runtime.digest)))
+        if self.pods.views or (copy is not None and copy.ours):
             return runtime
         missed = any(
-            refusal.reason == RUNTIME_CHANGED and refusal.at.sequence > self.edited
-            for refusal in self.refusals.values()
+            refusal.reason == RUNTIME_CHANGED and refusal.at.sequence > self.resource.edited
+            for refusal in self.ledger.refusals.values()
         )
         return runtime if self.attempt.begun and not missed else None
 
@@ -243,18 +279,18 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def halted(self) -> bool:
         """True if no service may act: the history is in doubt, or the job is another operator's."""
-        return self.integrity.doubt is not None or self.another
+        return self.integrity.doubt is not None or self.resource.another
 
     @property
     def has_service_per_pod(self) -> bool:
         """True if every pod has a Service of its own: its kind says so, or adopted pods find each other by them."""
         apart = self.spec is not None and self.spec.handling.services == "Pods"
-        return apart or any(uid in self.attempt.inherited for uid in self.pods)
+        return apart or any(uid in self.attempt.inherited for uid in self.pods.views)
 
     @property
     def launcher(self) -> PodView | None:
         """The launcher pod of this attempt."""
-        for pod in self.pods.values():
+        for pod in self.pods.views.values():
             if pod.role == LAUNCHER and pod.attempt == self.attempt.number:
                 return pod
         return None
@@ -272,7 +308,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def hosts(self) -> ChildView | None:
         """The hosts ConfigMap as last seen."""
-        return self.children.get(("ConfigMap", config_name(self.key.name)))
+        return self.objects.children.get(("ConfigMap", config_name(self.key.name)))
 
     @property
     def listed_workers(self) -> SortedSet[int]:
@@ -304,18 +340,18 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     def may_try(self, effect: str) -> bool:
         """True if the effect was not refused, or its back-off is over."""
-        refusal = self.refusals.get(effect)
+        refusal = self.ledger.refusals.get(effect)
         return refusal is None or refusal.due
 
     @property
     def held_names(self) -> Refusal | None:
         """The refusal of pods whose names are held by others that are still being deleted."""
-        return self.refusals.get(refusal_key("CreatePod", NAME_HELD))
+        return self.ledger.refusals.get(refusal_key("CreatePod", NAME_HELD))
 
     def by_slot(self) -> dict[Slot, PodView]:
         """The pod in each slot; of two pods in one slot the one that is not being deleted."""
         found: dict[Slot, PodView] = {}
-        for pod in self.pods.values():
+        for pod in self.pods.views.values():
             slot = pod.slot
             if found.setdefault(slot, pod).deleting:
                 found[slot] = pod
@@ -328,6 +364,36 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     def worker_name(self, index: int) -> WorkerName:
         return self.pod_name(self.attempt.worker_slot(index))
+
+
+def with_resource(job: Job, **changes: object) -> Job:
+    """The job with these fields of its `JobResource` changed."""
+    return replace(job, resource=replace(job.resource, **changes))
+
+
+def with_status(job: Job, **changes: object) -> Job:
+    """The job with these fields of its `Status` changed."""
+    return replace(job, status=replace(job.status, **changes))
+
+
+def with_retries(job: Job, **changes: object) -> Job:
+    """The job with these fields of its `Retries` changed."""
+    return replace(job, retries=replace(job.retries, **changes))
+
+
+def with_pods(job: Job, **changes: object) -> Job:
+    """The job with these fields of its `Pods` changed."""
+    return replace(job, pods=replace(job.pods, **changes))
+
+
+def with_objects(job: Job, **changes: object) -> Job:
+    """The job with these fields of its `Objects` changed."""
+    return replace(job, objects=replace(job.objects, **changes))
+
+
+def with_ledger(job: Job, **changes: object) -> Job:
+    """The job with these fields of its `Ledger` changed."""
+    return replace(job, ledger=replace(job.ledger, **changes))
 
 
 def with_attempt(job: Job, **changes: object) -> Job:

@@ -60,7 +60,7 @@ class Timer(msgspec.Struct, frozen=True):
 
 def passed(job: Job, anchor: int, name: str) -> bool:
     """True if the timer expired."""
-    return (anchor, name) in job.timers_passed
+    return (anchor, name) in job.ledger.timers_passed
 
 
 def well(uid: Uid, restarts: int) -> str:
@@ -70,4 +70,4 @@ def well(uid: Uid, restarts: int) -> str:
 
 def may_appear(job: Job) -> bool:
     """True while pods may appear that were created and not seen before their slots were released."""
-    return bool(job.unseen.slots) and not passed(job, job.unseen.since, UNSEEN)
+    return bool(job.pods.unseen.slots) and not passed(job, job.pods.unseen.since, UNSEEN)

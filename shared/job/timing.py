@@ -49,13 +49,13 @@ def next_due(job: Job) -> tuple[Timer, ...]:
     """The timers that run for `job` now, without those that expired."""
     if job.halted:
         return ()
-    if job.gone:
+    if job.resource.gone:
         return (*_pending(job, _of_stuck_pods(job)),)
     if job.key.uid == NO_UID:
         return (*_of_requests_without_a_job(job),)
     found = [
         promise(refusal.at, timers.BACK_OFF + effect, before_effect(refusal.count))
-        for effect, refusal in job.refusals.items()
+        for effect, refusal in job.ledger.refusals.items()
         if not refusal.due and _retried(job, effect, refusal)
     ]
     request = job.scaling.open_request
@@ -86,7 +86,7 @@ def _pending(job: Job, found: Iterable[Timer]) -> Iterator[Timer]:
 def _of_notices(job: Job) -> Iterator[Timer]:
     if job.over:
         return
-    for uid in job.notices:
+    for uid in job.pods.notices:
         for at, seconds in nodes.may_stay(job, uid):
             yield promise(at, nodes.notice_timer(seconds), seconds)
 
@@ -134,8 +134,8 @@ def _of_scaling(request: Request) -> Iterator[Timer]:
 def _of_limits(job: Job) -> Iterator[Timer]:
     if job.spec is None:
         return
-    if job.spec.active_deadline_seconds is not None and job.active is not None:
-        yield promise(job.active, timers.ACTIVE_DEADLINE, job.spec.active_deadline_seconds)
+    if job.spec.active_deadline_seconds is not None and job.status.active is not None:
+        yield promise(job.status.active, timers.ACTIVE_DEADLINE, job.spec.active_deadline_seconds)
     limit = job.spec.scheduling_timeout_seconds
     if limit is not None and job.starting and job.attempt.assigned is not None:
         yield Timer(job.attempt.assigned.sequence, timers.SCHEDULING, limit)
@@ -145,28 +145,32 @@ def _of_attempts(job: Job) -> Iterator[Timer]:
     waits = job.attempt.launcher_waits
     if waits is not None and (limit := nodes.launcher_wait(job)) is not None:
         yield Timer(waits.sequence, timers.LAUNCHER_WAIT, limit)
-    if job.restarting is not None and (seconds := retries.restart_delay(job, job.restarting)):
-        yield promise(job.restarting.at, timers.RESTART, seconds)
+    if job.retries.restarting is not None and (seconds := retries.restart_delay(job, job.retries.restarting)):
+        yield promise(job.retries.restarting.at, timers.RESTART, seconds)
     slots = job.attempt.slots
-    if job.unseen.slots:
-        yield Timer(job.unseen.since, timers.UNSEEN, UNSEEN_SECONDS)
+    if job.pods.unseen.slots:
+        yield Timer(job.pods.unseen.since, timers.UNSEEN, UNSEEN_SECONDS)
     for vacancy in replacement.replaceable(job).values():
         if vacancy.wait:
             yield promise(vacancy.at, replacement.timer_name(vacancy.wait), vacancy.wait)
     # Only a slot or a job with earlier losses needs the timer that ends their count.
     steady = {filled.at.sequence for slot, filled in job.attempt.refilled.items() if filled.losses and slot in slots}
-    if job.disruptions and job.attempt.assigned is not None and job.phase == "Running":
+    if job.retries.disruptions and job.attempt.assigned is not None and job.status.phase == "Running":
         steady.add(job.attempt.assigned.sequence)
     for anchor in sorted(steady):
         yield Timer(anchor, timers.STEADY, replacement.STEADY_SECONDS)
 
 
 def _of_the_end(job: Job) -> list[Timer]:
-    if job.ended is None or job.spec is None:
+    if job.status.ended is None or job.spec is None:
         return []
-    found = [promise(job.ended, timers.WINDING_DOWN, verdict.WINDING_DOWN_SECONDS)] if verdict.winds_down(job) else []
+    found = (
+        [promise(job.status.ended, timers.WINDING_DOWN, verdict.WINDING_DOWN_SECONDS)]
+        if verdict.winds_down(job)
+        else []
+    )
     seconds = job.spec.ttl_seconds_after_finished
-    return [*found, promise(job.ended, timers.TIME_TO_LIVE, seconds)] if seconds is not None else found
+    return [*found, promise(job.status.ended, timers.TIME_TO_LIVE, seconds)] if seconds is not None else found
 
 
 def promise(anchor: At, name: str, seconds: int) -> Timer:

@@ -82,13 +82,13 @@ def _told(job: Job) -> Wait | None:
 
 def waiting(job: Job) -> Wait | None:
     """What the job waits for; None if it has all that it wants, and where its phase or its problems say it."""
-    if job.spec is None or job.halted or job.gone or job.deleting or not job.phase:
+    if job.spec is None or job.halted or job.resource.gone or job.deleting or not job.status.phase:
         return None
     if job.over:
         return _of_ending_pods(job) or _of_refusals(job, "DeletePod")
     if (nodes := _of_nodes(job) or _of_launcher(job)) is not None:
         return nodes
-    if job.phase == "Suspended" or not (job.between_attempts or job.attempt.begun):
+    if job.status.phase == "Suspended" or not (job.between_attempts or job.attempt.begun):
         return _of_refusals(job, "WriteWorkload") or _of_ending_pods(job)
     if job.between_attempts:
         return _of_ending_pods(job)
@@ -102,19 +102,21 @@ def conditions(job: Job, *, milestones: bool = False) -> tuple[Condition, ...]:
     """
     wait = told(job)
     if wait is None:
-        return job.conditions
+        return job.status.conditions
     if not (milestones and wait.condition):
-        return tuple(_with_wait(known, wait) if _of_phase(job, known) else known for known in job.conditions)
-    if wait.condition == "LauncherCreated" and holds(job.conditions, wait.condition):
+        return tuple(_with_wait(known, wait) if _of_phase(job, known) else known for known in job.status.conditions)
+    if wait.condition == "LauncherCreated" and holds(job.status.conditions, wait.condition):
         # The pod of the launcher is there, and does not start.
-        return tuple(_with_wait(known, wait) if known.type == wait.condition else known for known in job.conditions)
+        return tuple(
+            _with_wait(known, wait) if known.type == wait.condition else known for known in job.status.conditions
+        )
     is_false = Condition(wait.condition, False, wait.reason, wait.message, wait.since, wait.since)
-    return (*(known for known in job.conditions if known.type != wait.condition), is_false)
+    return (*(known for known in job.status.conditions if known.type != wait.condition), is_false)
 
 
 def _of_phase(job: Job, known: Condition) -> bool:
     # A job that is scaled runs, and some kinds show only that.
-    return known.type == ("Running" if job.phase == "Scaling" else job.phase) and known.status
+    return known.type == ("Running" if job.status.phase == "Scaling" else job.status.phase) and known.status
 
 
 def _with_wait(known: Condition, wait: Wait) -> Condition:
@@ -125,8 +127,8 @@ def _with_wait(known: Condition, wait: Wait) -> Condition:
 def _of_nodes(job: Job) -> Wait | None:
     """Pods whose node does not answer, and those that nothing replaces before their node goes."""
     told = nodes.of_lost(job)
-    found = [(lost.terminating or lost.at, lost.reason) for lost in job.lost.values()]
-    roles = {job.pods[uid].role for uid in job.lost if uid in job.pods}
+    found = [(lost.terminating or lost.at, lost.reason) for lost in job.pods.lost.values()]
+    roles = {job.pods.views[uid].role for uid in job.pods.lost if uid in job.pods.views}
     for known in nodes.of_notices(job):
         told.append(known.sentence)
         found.append((known.at, known.reason))
@@ -156,16 +158,19 @@ def _of_launcher(job: Job) -> Wait | None:
 
 def _entered(job: Job) -> At:
     """When the job entered its phase; of a job that was taken over in it, when it became active."""
-    return next((known.since for known in job.conditions if known.type == job.phase), job.active or At(job.edited, ""))
+    return next(
+        (known.since for known in job.status.conditions if known.type == job.status.phase),
+        job.status.active or At(job.resource.edited, ""),
+    )
 
 
 def _of_ending_pods(job: Job) -> Wait | None:
     """Pods that have to go: before the next attempt begins, before the job is suspended, or after its end."""
-    why = job.restarting
+    why = job.retries.restarting
     if why is not None and not job.over and restart_delay(job, why) and not passed(job, why.at.sequence, RESTART):
         # The back-off is what it waits for, and its phase says that.
         return None
-    left = [pod for pod in job.pods.values() if pod.deleting or (occupies(pod) and not job.over)]
+    left = [pod for pod in job.pods.views.values() if pod.deleting or (occupies(pod) and not job.over)]
     if not left:
         return None
     first = min(left, key=lambda pod: (not pod.deleting, pod.name))
@@ -185,7 +190,7 @@ def _ending(job: Job, pod: PodView) -> str:
     where = f" on {pod.node}" if pod.node else ""
     if not pod.deleting:
         return f"{pod.name} still runs{where}"
-    since = f" since {known.clock}" if (known := job.troubles.get(pod.uid)) is not None else ""
+    since = f" since {known.clock}" if (known := job.pods.troubles.get(pod.uid)) is not None else ""
     going = f"{pod.name} is being deleted{where}{since}"
     if pod.finalizers:
         return f"{going}; {without_finalizers(job.key.namespace, 'pod', pod.name, pod.finalizers)}"
@@ -193,7 +198,7 @@ def _ending(job: Job, pod: PodView) -> str:
 
 
 def _of_refusals(job: Job, *effects: str) -> Wait | None:
-    known = [refusal for refusal in job.refusals.values() if refusal.effect in effects]
+    known = [refusal for refusal in job.ledger.refusals.values() if refusal.effect in effects]
     if not known:
         return None
     first = min(known, key=lambda refusal: effects.index(refusal.effect))
@@ -261,16 +266,16 @@ def _of_size(job: Job) -> Wait | None:
     The edit waits for quota, or failed; or the number is older than a scale request, and not written yet.
     """
     size, spec = job.scaling.size, job.spec
-    if spec is None or job.phase != "Running" or not (spec.handling.elastic and spec.has(WORKER) and size):
+    if spec is None or job.status.phase != "Running" or not (spec.handling.elastic and spec.has(WORKER) and size):
         return None
     asked = spec.worker.replicas
-    if asked == size or job.problems or job.scaling.open:
+    if asked == size or job.resource.problems or job.scaling.open:
         return None
     edits = [known for known in job.scaling.requests.values() if known.resize == asked]
     edit = edits[-1] if edits else None
     of_edit = f"the job keeps {text.counted(size, 'worker')}, and its spec asks for {asked}"
     if edit is None or edit.phase == "Succeeded":
-        refusal = job.refusals.get("WriteSize")
+        refusal = job.ledger.refusals.get("WriteSize")
         if not spec.worker.written or (refusal is not None and refusal.permanent):
             # Nothing writes it.
             return None
@@ -324,7 +329,7 @@ def _of_lacking(job: Job, lacking: list[Slot], pods: dict[Slot, PodView]) -> Ite
 
 def _of_slot(job: Job, slot: Slot, reason: str, message: str, pod: PodView | None = None, *, usual: bool) -> Wait:
     refill, assigned = job.attempt.refilled.get(slot), job.attempt.assigned
-    since = job.troubles.get(pod.uid) if pod is not None else None
+    since = job.pods.troubles.get(pod.uid) if pod is not None else None
     if since is None:
         since = refill.at if refill is not None else assigned
         if since is None or (slot in job.scaling.arriving and refill is None):

@@ -53,7 +53,7 @@ def held(history: History, sequence: int) -> None:
 
 
 def _about(job: Job) -> dict[str, str]:
-    return {"job": str(job.key), "kind": job.kind, "uid": job.key.uid}
+    return {"job": str(job.key), "kind": job.resource.kind, "uid": job.key.uid}
 
 
 def _what(effect: Effect, head: Head) -> dict[str, str | int]:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from shared.cluster import Cluster, Resource
-from shared.cluster.objects import Custom, Metadata, OwnerReference
+from shared.cluster.objects import Custom, Metadata
 from shared.errors import Refused, Transient
 from shared.frameworks.scale_requests import selected
 from shared.job.naming import ATTEMPT, JOB_UID, NO_UID, JobKey
@@ -71,7 +71,7 @@ def must_be_ours(meta: Metadata, job: Job, what: str) -> None:
     """Raise `Refused(reason="NotOurs")` if the controller and the labels do not say that the object is this job's."""
     named = (meta.labels or {}).get(JOB_UID)
     # Another operator's objects get our labels once they are claimed.
-    if not is_controlled(meta, job.key) or not (named == job.key.uid or (named is None and job.adopted)):
+    if not is_controlled(meta, job.key) or not (named == job.key.uid or (named is None and job.resource.adopted)):
         message = f"{what} is not of this job by its controller and labels, and is left alone"
         raise Refused(message, reason=NOT_OURS, words=message)
 
@@ -101,7 +101,7 @@ async def must_be_asked_of(
         if held is not None and not over:
             raise Transient(f"{kind} {request.metadata.name} has its job now", retry_after=QUICK_SECONDS)
     elif held is None or held.metadata.uid != job.key.uid:
-        message = f"{job.kind} {job.key.name} with uid {job.key.uid} is not there"
+        message = f"{job.resource.kind} {job.key.name} with uid {job.key.uid} is not there"
         raise Refused(message, reason=NOT_OURS, words=message)
 
 
@@ -113,7 +113,7 @@ def _held(meta: Metadata, job: Job, what: str, node: str) -> str:
         attempt = whole_number((meta.labels or {}).get(ATTEMPT, ""))
         whose = f"attempt {attempt + 1}" if attempt not in (None, job.attempt.number) else "the same slot"
     elif owner is not None:
-        earlier = "an earlier " if (owner.kind, owner.name) == (job.kind, job.key.name) else ""
+        earlier = "an earlier " if (owner.kind, owner.name) == (job.resource.kind, job.key.name) else ""
         whose = f"{earlier}{owner.kind} {owner.name} (uid {owner.uid})"
     else:
         whose = "another client"
@@ -128,7 +128,7 @@ def _held(meta: Metadata, job: Job, what: str, node: str) -> str:
     if grace:
         waits += f" with {grace} s to end"
     force = forced_deletion(job.key.namespace, meta.name)
-    if meta.uid in job.lost:
+    if meta.uid in job.pods.lost:
         return f"{waits}; node {node} does not answer; if its machine is off for good: {force}"
     if not node or is_controlled(meta, job.key):
         return waits
@@ -147,10 +147,15 @@ def conflict(what: str, meta: Metadata) -> Refused:
 def _earlier_incarnation(meta: Metadata, job: Job) -> bool:
     """True if the object belongs to an earlier job of this kind and name.  A job of another kind may still run."""
     owner = meta.controller
-    if owner is None or owner.name != job.key.name or owner.kind != job.kind or _group(owner) != _group(job):
+    if (
+        owner is None
+        or owner.name != job.key.name
+        or owner.kind != job.resource.kind
+        or _group(owner.api_version) != _group(job.resource.api_version)
+    ):
         return False
     return (meta.labels or {}).get(JOB_UID) == owner.uid != job.key.uid
 
 
-def _group(of: OwnerReference | Job) -> str:
-    return of.api_version.partition("/")[0]
+def _group(api_version: str) -> str:
+    return api_version.partition("/")[0]

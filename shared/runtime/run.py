@@ -262,7 +262,7 @@ class Runtime:
                 if self.appends.uncertain:
                     self.appends.read_back(history, stored)
                 changed[history.job.key] = None
-                if history.job.phase in ("Running", "Scaling") and history.last_decision != stored.sequence:
+                if history.job.status.phase in ("Running", "Scaling") and history.last_decision != stored.sequence:
                     self._limiter.somebody_waits()
                 if history.held and history.held_at == stored.sequence:
                     log_lines.held(history, stored.sequence)
@@ -318,7 +318,7 @@ class Runtime:
         effects = [step for step in steps if isinstance(step, Effect)]
         for work in self._acts.begin(history, effects, all_of_them=record is None):
             self._start(work)
-        if history.job.gone:
+        if history.job.resource.gone:
             self.appends.forget(history)
 
     def _start(self, work: Coroutine[None, None, None]) -> None:

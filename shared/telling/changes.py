@@ -78,17 +78,21 @@ def _sentence(before: Job, event: AnyEvent, after: Job) -> str | None:
         case JobObserved(problems=problems) | ScaleRequested(problems=problems) if waits_for_turn(problems):
             # It is recorded again, whole, once it is its turn.
             return None
-        case JobObserved(problems=problems) if problems and problems != before.problems:
+        case JobObserved(problems=problems) if problems and problems != before.resource.problems:
             pass
         case JobObserved(spec=now) if now is not None and now != before.spec:
             # Who edits a runtime does not edit the job.
-            if before.spec and event.generation == before.generation and sentences.of_runtime(before.spec, now):
+            if (
+                before.spec
+                and event.generation == before.resource.generation
+                and sentences.of_runtime(before.spec, now)
+            ):
                 return None
         case ScaleRequested(uid=uid) if (known := before.scaling.requests.get(uid)) is None or waits_for_turn(
             known.problems
         ):
             pass
-        case JobDeleting() | JobGone() if not (before.deleting or before.gone or before.expired):
+        case JobDeleting() | JobGone() if not (before.deleting or before.resource.gone or before.status.expired):
             return "it was deleted"
         case HistoryAccepted() | EventDisowned():
             pass
@@ -108,7 +112,7 @@ def _outcome(event: AnyEvent, sequence: int, now: Job) -> str:
         case ScaleRequested():
             request = now.scaling.requests.get(event.uid)
         case JobDeleting() | JobGone():
-            return "gone" if now.gone else "waits"
+            return "gone" if now.resource.gone else "waits"
         case _:
             return TAKEN
     return _how_far(request) if request is not None else TAKEN

@@ -132,13 +132,15 @@ class _Life:
 
     def note(self, before: Job, event: AnyEvent, after: Job, at: At) -> None:
         reason, message = str(getattr(event, "reason", "")), str(getattr(event, "message", ""))
-        if after.phase != before.phase:
-            phase = PhaseSpan(sequence=at.sequence, since=at.time, phase=after.phase, reason=reason, message=message)
+        if after.status.phase != before.status.phase:
+            phase = PhaseSpan(
+                sequence=at.sequence, since=at.time, phase=after.status.phase, reason=reason, message=message
+            )
             self.phases.append(phase)
         self._note_attempt(before, event, after, at)
         self.losses += _losses(before, after, at)
         # A job whose resource was restored is no longer gone.
-        self.gone = (self.gone or at.time) if after.gone else ""
+        self.gone = (self.gone or at.time) if after.resource.gone else ""
 
     def _note_attempt(self, before: Job, event: AnyEvent, after: Job, at: At) -> None:
         began = after.attempt.begun and not before.attempt.begun
@@ -157,10 +159,10 @@ class _Life:
         if not self.attempts:
             return
         attempt = self.attempts[-1]
-        if after.pods is not before.pods:
-            pods = sum(pod.attempt == after.attempt.number for pod in after.pods.values())
+        if after.pods.views is not before.pods.views:
+            pods = sum(pod.attempt == after.attempt.number for pod in after.pods.views.values())
             attempt = msgspec.structs.replace(attempt, pods=max(attempt.pods, pods))
-        ended = after.between_attempts or after.over or after.gone
+        ended = after.between_attempts or after.over or after.resource.gone
         self.attempts[-1] = _over(attempt, at) if ended else msgspec.structs.replace(attempt, until="", seconds=None)
 
 
@@ -201,10 +203,10 @@ def _place(at: At) -> int:
 def _losses(before: Job, after: Job, at: At) -> Iterator[Loss]:
     """The workers that failed or were lost by this event; `Job.failures` has only the newest."""
     new = {slot: lost for slot, lost in after.attempt.vacancies.items() if lost.at.sequence == at.sequence}
-    if not new or before.deleting or before.gone:
+    if not new or before.deleting or before.resource.gone:
         # The pods of a deleted job end with it.
         return
-    names = {pod.slot: pod.name for pod in (*before.pods.values(), *after.pods.values())}
+    names = {pod.slot: pod.name for pod in (*before.pods.views.values(), *after.pods.views.values())}
     for slot, lost in new.items():
         # A released slot is not spent.
         if slot in after.attempt.spent and (lost.blameless or lost.code != 0) and not lost.succeeded:

@@ -40,10 +40,10 @@ def called(framework: Framework, kinds: Kinds) -> str:
 
 def word_of(job: Job, kinds: Kinds) -> str:
     """The name of a job's kind, known or not; `job` before its resource was seen."""
-    framework = kinds.find(job.api_version, job.kind)
+    framework = kinds.find(job.resource.api_version, job.resource.kind)
     if framework is not None:
         return called(framework, kinds)
-    return f"{job.kind.lower()}.{job.api_version.partition('/')[0]}" if job.kind else "job"
+    return f"{job.resource.kind.lower()}.{job.resource.api_version.partition('/')[0]}" if job.resource.kind else "job"
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -74,15 +74,15 @@ class Summary(msgspec.Struct, frozen=True):
 def summary(job: Job, kinds: Kinds) -> Summary:
     """The summary of a job after the last folded event."""
     status = _status(job, kinds)
-    framework = kinds.find(job.api_version, job.kind)
+    framework = kinds.find(job.resource.api_version, job.resource.kind)
     phase = framework.phase(status) if framework is not None else ""
-    there = [pod for pod in job.pods.values() if alive(pod) and pod.slot in job.attempt.slots]
+    there = [pod for pod in job.pods.views.values() if alive(pod) and pod.slot in job.attempt.slots]
     return Summary(
-        phase=phase or job.phase or before_admission(job),
+        phase=phase or job.status.phase or before_admission(job),
         running=sum(pod.phase == "Running" for pod in there),
         ready=sum(pod.ready and pod.phase == "Running" for pod in there),
         wanted=_wanted(job),
-        restarts=status.get("restartCount", job.restarts + job.attempt.replaced),
+        restarts=status.get("restartCount", job.retries.restarts + job.attempt.replaced),
         status=status,
     )
 
@@ -98,10 +98,10 @@ def _status(job: Job, kinds: Kinds) -> Document:
 
 
 def _wanted(job: Job) -> int:
-    if job.over or job.gone or job.suspended:
+    if job.over or job.resource.gone or job.suspended:
         return 0
     slots: set[Slot] = {*job.attempt.slots, *replacement.replaceable(job)}
-    if job.spec is None or not job.phase:
+    if job.spec is None or not job.status.phase:
         return len(slots)
     if not slots:
         workers = job.scaling.size or job.spec.worker.replicas
@@ -146,8 +146,8 @@ class Shown(msgspec.Struct, frozen=True, rename="camel"):
             namespace=job.key.namespace,
             name=job.key.name,
             uid=job.key.uid,
-            kind=job.kind,
-            api_version=job.api_version,
+            kind=job.resource.kind,
+            api_version=job.resource.api_version,
             called=word_of(job, kinds),
             phase=short.phase,
             ready=short.ready,
@@ -158,7 +158,7 @@ class Shown(msgspec.Struct, frozen=True, rename="camel"):
             requests_over=sum(request.over for request in job.scaling.requests.values()),
             sequence=history.sequence,
             over=job.over,
-            gone=bool(job.gone),
+            gone=bool(job.resource.gone),
             note=history.held or _note(job, short),
             status=short.status,
             began=history.began,
@@ -168,16 +168,16 @@ class Shown(msgspec.Struct, frozen=True, rename="camel"):
 def _note(job: Job, short: Summary) -> str:
     if job.integrity.doubt is not None:
         return job.integrity.sentence
-    if job.gone or job.another:
-        return "gone" if job.gone else "of another operator"
+    if job.resource.gone or job.resource.another:
+        return "gone" if job.resource.gone else "of another operator"
     if job.deleting:
-        return f"being deleted, waits for {', '.join(job.finalizers) or 'a finalizer'}"
-    if job.problems:
-        word = waits_for(job.problems) or ("edit refused" if job.phase else "refused")
-        return f"{word}: {problem_line(job.problems)}"
+        return f"being deleted, waits for {', '.join(job.resource.finalizers) or 'a finalizer'}"
+    if job.resource.problems:
+        word = waits_for(job.resource.problems) or ("edit refused" if job.status.phase else "refused")
+        return f"{word}: {problem_line(job.resource.problems)}"
     if short.phase in EXPLAINED or replacement.unreplaced(job):
         # The statuses of some kinds have no conditions.
-        known = next((known.message for known in job.conditions if known.type == job.phase), "")
+        known = next((known.message for known in job.status.conditions if known.type == job.status.phase), "")
         return short.message or known
     wait = told(job)
     return wait.sentence if wait is not None else ""
@@ -185,7 +185,9 @@ def _note(job: Job, short: Summary) -> str:
 
 def listed(histories: Histories, *, gone: bool) -> list[History]:
     """The histories to show, by namespace, name and uid."""
-    known = (history for history in histories if history.job.key.uid != NO_UID and (gone or not history.job.gone))
+    known = (
+        history for history in histories if history.job.key.uid != NO_UID and (gone or not history.job.resource.gone)
+    )
     return sorted(known, key=lambda history: history.job.key)
 
 

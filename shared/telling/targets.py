@@ -170,7 +170,7 @@ def find(
     if waiting and not found and asked.is_request:
         found = known
     # Jobs that exist come before deleted ones.
-    there = [(target, history) for target, history in found if not history.job.gone] or found
+    there = [(target, history) for target, history in found if not history.job.resource.gone] or found
     target = chosen(asked, {target: None for target, _ in there}, namespace)
     if target is None:
         which = f" with the uid {uid}" if uid else ""
@@ -190,7 +190,10 @@ def _means(job: Job, target: Target) -> bool:
         )
     if job.key.name != target.name:
         return False
-    if not job.kind:
+    if not job.resource.kind:
         # The history has only requests that wait for the job.
         return target.has_requests
-    return (job.api_version.partition("/")[0], job.kind) == (target.resource.group, target.resource.kind)
+    return (job.resource.api_version.partition("/")[0], job.resource.kind) == (
+        target.resource.group,
+        target.resource.kind,
+    )

@@ -131,15 +131,15 @@ def as_lines(chains: list[Chain]) -> list[str]:
 
 def _heading(causes: Causes, target: Target, short: Summary) -> list[str]:
     job = causes.job
-    leaves = "gone; it was " if job.gone else "being deleted; it is " if job.deleting else ""
-    waits = "" if job.phase else waits_for(job.problems)
+    leaves = "gone; it was " if job.resource.gone else "being deleted; it is " if job.deleting else ""
+    waits = "" if job.status.phase else waits_for(job.resource.problems)
     state = leaves + (": ".join(filter(None, (short.phase, waits))) or "not taken on yet")
-    works = (job.scaling.size or job.attempt.slots) and not (job.over or job.gone or job.between_attempts)
+    works = (job.scaling.size or job.attempt.slots) and not (job.over or job.resource.gone or job.between_attempts)
     size = f", {_working(job, short)}" if works else ""
     attempt = f", attempt {job.attempt.number + 1}" if job.attempt.number else ""
     limit = of_at_most(job.spec.backoff_limit) if job.spec else ""
-    counts = f"{job.restarts}{limit} restarts" if limit else counted(job.restarts, "restart")
-    restarts = f", {counts}" if job.restarts else ""
+    counts = f"{job.retries.restarts}{limit} restarts" if limit else counted(job.retries.restarts, "restart")
+    restarts = f", {counts}" if job.retries.restarts else ""
     replaced = f", {counted(job.attempt.replaced, 'pod')} replaced" if job.attempt.replaced else ""
     heading = f"{target.label} ({job.key.uid}): {state}{size}{attempt}{restarts}{replaced}"
     heading += outlook.of_job(causes, short, target.label)
@@ -159,9 +159,9 @@ def _warnings(causes: Causes, target: Target) -> list[str]:
         warnings.append(
             f"held: {job.integrity.sentence}; every service holds the job until `muster history accept {target.label}`"
         )
-    if job.another:
+    if job.resource.another:
         until = "until MUSTER_TAKE_OVER=true says that it is gone"
-        until = f"because Muster cannot take it over: {job.obstacle}" if job.obstacle else until
+        until = f"because Muster cannot take it over: {job.resource.obstacle}" if job.resource.obstacle else until
         warnings.append(f"another operator began it; no service acts on the job {until}")
     return warnings
 

@@ -103,9 +103,9 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
 def an_edit(site: Site, *writes: int) -> JobObserved:
     job = site.history.job
     return JobObserved(
-        kind=job.kind,
-        api_version=job.api_version,
-        generation=job.generation + 1,
+        kind=job.resource.kind,
+        api_version=job.resource.api_version,
+        generation=job.resource.generation + 1,
         version=writes[-1],
         spec=job.spec,
         writes=writes,

@@ -61,7 +61,7 @@ async def test_12_terminating_pods_are_waited_for(operator: Operator):
     for stored in await operator.log():
         if stored.subject.split(".")[3] == history.job.key.uid:
             history.fold(stored)
-            attempts = {pod.attempt for pod in history.job.pods.values()}
+            attempts = {pod.attempt for pod in history.job.pods.views.values()}
             assert len(attempts) <= 1, f"pods of the attempts {attempts} at {stored.subject}"
     assert attempts == {1}
     await operator.delete("slowly")
@@ -86,7 +86,7 @@ async def sides_ended(operator: Operator, job: str, count: int) -> None:
         return sum(known["name"] == "a-side" and "terminated" in known["state"] for known in statuses) == count
 
     await operator.until(so, lambda: f"not {count} sidecars have ended")
-    assert not any(pod.exits for pod in (await operator.job(job)).pods.values())
+    assert not any(pod.exits for pod in (await operator.job(job)).pods.views.values())
 
 
 def exiting(first: int, others: int) -> str:

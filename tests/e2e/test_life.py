@@ -121,7 +121,7 @@ async def test_a_deleted_job_leaves_nothing(operator: Operator):
     await operator.until(owned, lambda: "the request was never taken up")
     await operator.kubectl("delete", "trainingjob", "short", "--wait=false")
     await operator.leaves_nothing("short", "pods,services,configmaps,scaleouts")
-    assert (await operator.job("short")).gone
+    assert (await operator.job("short")).resource.gone
 
 
 async def test_a_command_that_cannot_start_fails_the_job_with_its_reason(operator: Operator):

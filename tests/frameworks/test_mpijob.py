@@ -12,7 +12,7 @@ from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.mpijob import MPIJOB, MPIJOB_V2BETA1
 from shared.job.naming import JobKey, Slot, Uid, WorkerName
 from shared.job.spec import LAUNCHER, UNLIMITED, WORKER, Problem
-from shared.job.state import Job
+from shared.job.state import Job, JobResource
 from tests.frameworks.documents import ABSENT, Document, changed, custom, mpi_job, reasons_of, spec_of
 from tests.kit.pods import pod_for, service_for
 
@@ -99,7 +99,7 @@ class TestVersions:
     def test_a_job_of_the_other_version_in_the_log_is_of_the_same_kind(self):
         kinds = BUILT_IN.served({MPIJOB_V2BETA1.resource})
         assert kinds.resource("kubeflow.org/v1", "MPIJob") == MPIJOB_V2BETA1.resource
-        job = Job(key=KEY, kind="MPIJob", api_version="kubeflow.org/v2beta1")
+        job = Job(key=KEY, resource=JobResource(kind="MPIJob", api_version="kubeflow.org/v2beta1"))
         assert BUILT_IN.of(job) is MPIJOB
         assert BUILT_IN.seen(job) is MPIJOB_V2BETA1
 

@@ -52,7 +52,7 @@ class Life(Loop):
             event = msgspec.structs.replace(event, because=read.because, slot=read.slot)
         assert read == event
         assert not self.history.held, self.history.held
-        if self.job.generation:
+        if self.job.resource.generation:
             status = msgspec.json.decode(document_of(self.job, Kinds([self._framework])))
             present = {name: value for name, value in status.items() if value is not None}
             causes = validate(self._schema, self._document() | {"status": present})

@@ -25,7 +25,7 @@ ONE, TWO, THREE = (At(second, f"2030-01-01T00:00:0{second}.000Z") for second in 
 
 
 def kinds(story: Story) -> list[tuple[str, bool]]:
-    return [(condition.type, condition.status) for condition in story.job.conditions]
+    return [(condition.type, condition.status) for condition in story.job.status.conditions]
 
 
 def test_a_new_one_comes_last():
@@ -85,15 +85,17 @@ def test_workers_count_as_created_when_all_were_seen_and_as_ready_when_all_are()
 
 def test_a_milestone_keeps_the_time_of_the_event_that_brought_it():
     story = given(*a_ready_job(), pods(worker(0, version=99, ready=False)), pods(worker(0, version=100)))
-    ready = next(condition for condition in story.job.conditions if condition.type == "WorkersReady")
+    ready = next(condition for condition in story.job.status.conditions if condition.type == "WorkersReady")
     assert ready.since.sequence == len(a_ready_job())
 
 
 def test_a_launcher_that_was_only_assigned_is_not_created():
     assigned = SlotsAssigned(slots=(Slots(0, LAUNCHER, ((0, 0),)),))
     story = given(*a_ready_job(), assigned)
-    assert not holds(story.job.conditions, "LauncherCreated")
-    assert holds(given(*a_ready_job(), assigned, pods(launcher(phase="Pending"))).job.conditions, "LauncherCreated")
+    assert not holds(story.job.status.conditions, "LauncherCreated")
+    assert holds(
+        given(*a_ready_job(), assigned, pods(launcher(phase="Pending"))).job.status.conditions, "LauncherCreated"
+    )
 
 
 def test_a_scaling_is_true_while_it_lasts_and_its_end_comes_after_it():
@@ -108,7 +110,7 @@ def test_each_scaling_ends_at_a_time_of_its_own():
     first = [*a_running_job(), *scaling_out(2), ScaleSucceeded(request=R1, reason="ScalingOutSucceeded"), running]
     second = [*first, *scaling_out(3, request=R2)]
     assert ("ScaleSucceeded", False) in kinds(given(*second))
-    end = given(*second, ScaleSucceeded(request=R2, reason="ScalingOutSucceeded")).job.conditions[-1]
+    end = given(*second, ScaleSucceeded(request=R2, reason="ScalingOutSucceeded")).job.status.conditions[-1]
     assert (end.type, end.since.sequence) == ("ScaleSucceeded", len(second) + 1)
 
 
@@ -123,9 +125,9 @@ def test_the_end_of_a_job_ends_what_was_running():
     story = given(*a_running_job(), *scaling_out(2), JobFailed(reason="LauncherLost", message="gone"))
     assert ("Running", False) in kinds(story)
     assert ("Scaling", False) in kinds(story)
-    end = story.job.conditions[-1]
+    end = story.job.status.conditions[-1]
     assert (end.type, end.reason, end.message) == ("Failed", "LauncherLost", "gone")
-    assert story.job.completion_time == end.since.time
+    assert story.job.status.completion_time == end.since.time
 
 
 def test_success_is_not_also_a_failure():

@@ -101,7 +101,7 @@ def test_an_older_view_of_a_pod_is_ignored():
     job = given(*a_running_job(), pods(worker(0, version=90, ready=False))).job
     assert evolve(job, pods(worker(0, version=89)), AT) == job
     assert evolve(job, pods(worker(0, version=90)), AT) == job
-    assert evolve(job, pods(worker(0, version=91)), AT).pods[Uid("pod-0")].ready
+    assert evolve(job, pods(worker(0, version=91)), AT).pods.views[Uid("pod-0")].ready
 
 
 def test_an_older_view_of_the_resource_is_ignored():
@@ -118,7 +118,7 @@ def test_an_older_view_of_a_child_is_ignored():
 def test_a_child_made_again_under_its_name_replaces_the_old_one_whatever_its_version():
     child = ChildView(kind="Service", name="resnet", uid=Uid("svc-2"), version=1, ours=True)
     job = given(*a_running_job(), ChildrenObserved(children=(child,))).job
-    assert job.children["Service", "resnet"] == child
+    assert job.objects.children["Service", "resnet"] == child
     gone = ChildGone(kind="Service", name="resnet", uid=Uid("svc"))
     assert evolve(job, gone, AT) == job, "the old one's end is not the new one's"
 
@@ -127,16 +127,20 @@ def test_in_a_newer_epoch_lower_versions_are_news():
     job = given(*a_running_job()).job
     back = PodsObserved(pods=(worker(0, version=1, ready=False),), epoch=1)
     job = evolve(job, back, AT)
-    assert not job.pods[Uid("pod-0")].ready
+    assert not job.pods.views[Uid("pod-0")].ready
     assert (
-        not evolve(job, PodsObserved(pods=(worker(1, version=2, ready=False),), epoch=1), AT).pods[Uid("pod-1")].ready
+        not evolve(job, PodsObserved(pods=(worker(1, version=2, ready=False),), epoch=1), AT)
+        .pods.views[Uid("pod-1")]
+        .ready
     )
 
 
 def test_whatever_raised_the_epoch_raised_it_for_pods_and_children_too():
     job = given(*a_running_job(), replace(observed(a_spec(), generation=1), epoch=1)).job
     assert (
-        not evolve(job, PodsObserved(pods=(worker(0, version=1, ready=False),), epoch=1), AT).pods[Uid("pod-0")].ready
+        not evolve(job, PodsObserved(pods=(worker(0, version=1, ready=False),), epoch=1), AT)
+        .pods.views[Uid("pod-0")]
+        .ready
     )
     config = replace(hosts_file(1).children[0], version=1, hosts=9)
     assert evolve(job, ChildrenObserved(children=(config,), epoch=1), AT).hosts == config
@@ -158,15 +162,15 @@ def test_what_an_older_epoch_shows_is_ignored(event: AnyEvent):
 def test_the_last_valid_spec_holds_while_a_newer_one_has_problems():
     job = given(*a_running_job(workers=2), problem(2)).job
     assert job.spec == a_spec(2)
-    assert job.problems
-    assert evolve(job, observed(a_spec(3), generation=3), AT).problems == ()
+    assert job.resource.problems
+    assert evolve(job, observed(a_spec(3), generation=3), AT).resource.problems == ()
 
 
 def test_a_job_that_is_seen_again_after_it_was_gone_is_alive():
     job = given(*a_running_job(), JobDeleting(version=5, orphan=True), JobGone()).job
     again = evolve(job, observed(a_spec(), generation=6), AT)
-    assert (again.gone, again.deleting, again.orphan) == (False, False, False)
-    assert again.phase == "Running"
+    assert (again.resource.gone, again.deleting, again.resource.orphan) == (False, False, False)
+    assert again.status.phase == "Running"
 
 
 def test_a_change_of_the_resource_does_not_take_its_deletion_back():
@@ -184,13 +188,13 @@ def test_a_change_of_the_resource_does_not_take_its_deletion_back():
 )
 def test_a_resource_is_blank_in_the_version_that_was_seen_so_alone(event: AnyEvent):
     job = given(replace(observed(a_spec(), generation=5), blank=True)).job
-    assert job.blank
-    assert not evolve(job, event, AT).blank
+    assert job.resource.blank
+    assert not evolve(job, event, AT).resource.blank
 
 
 def test_an_orphaning_deletion_stays_one():
     job = given(*a_running_job(), JobDeleting(version=5, orphan=True), JobDeleting(version=6)).job
-    assert job.orphan
+    assert job.resource.orphan
 
 
 def test_a_pod_that_ended_spends_its_slot_and_is_counted_once():
@@ -199,7 +203,7 @@ def test_a_pod_that_ended_spends_its_slot_and_is_counted_once():
     assert Slot(0, WORKER, 1) in job.attempt.spent
     assert Slot(0, WORKER, 1) not in job.attempt.slots
     assert job.attempt.tallies[WORKER] == Tally(failed=1)
-    assert [(failure.pod, failure.reason, failure.code) for failure in job.failures] == [
+    assert [(failure.pod, failure.reason, failure.code) for failure in job.status.failures] == [
         ("resnet-worker-1", "Error", 1)
     ]
 
@@ -207,20 +211,20 @@ def test_a_pod_that_ended_spends_its_slot_and_is_counted_once():
 def test_a_worker_that_ended_well_is_no_failure():
     job = given(*a_running_job(), pods(worker(1, version=90, phase="Succeeded", exits=exited(0)))).job
     assert job.attempt.tallies[WORKER] == Tally(succeeded=1)
-    assert job.failures == ()
+    assert job.status.failures == ()
 
 
 def test_a_pod_that_was_asked_to_go_is_not_counted_when_it_ends():
     job = given(*a_running_job(), pods(worker(1, version=90, phase="Failed", deleting=True))).job
     assert WORKER not in job.attempt.tallies
-    assert [failure.reason for failure in job.failures] == ["Deleted"]
+    assert [failure.reason for failure in job.status.failures] == ["Deleted"]
 
 
 def test_the_count_outlives_the_pod_and_ends_with_the_attempt():
     story = [*a_running_job(), pods(worker(1, version=90, phase="Failed")), PodsGone(uids=(Uid("pod-1"),))]
     job = given(*story).job
     assert job.attempt.tallies[WORKER] == Tally(failed=1)
-    assert len(job.failures) == 1, "its removal is not a second failure"
+    assert len(job.status.failures) == 1, "its removal is not a second failure"
     assert evolve(job, JobRestarted(attempt=1), AT).attempt.tallies == {}
 
 
@@ -253,10 +257,10 @@ def test_a_vanished_pod_spends_its_slot_unless_a_decision_released_it():
     vanished = PodsGone(uids=(Uid("pod-1"),))
     taken = given(*a_running_job(), vanished).job
     assert Slot(0, WORKER, 1) in taken.attempt.spent
-    assert [failure.pod for failure in taken.failures] == ["resnet-worker-1"]
+    assert [failure.pod for failure in taken.status.failures] == ["resnet-worker-1"]
     released = given(*a_running_job(), SlotsReleased(slots=(workers(1),)), vanished).job
     assert released.attempt.spent == frozenset()
-    assert released.failures == ()
+    assert released.status.failures == ()
 
 
 def test_pods_of_no_slot_spend_nothing():
@@ -269,7 +273,7 @@ def test_pods_of_no_slot_spend_nothing():
 def test_only_the_newest_failures_are_kept():
     count = KEPT_FAILURES + 4
     gone = PodsGone(uids=tuple(Uid(f"pod-{index}") for index in range(count)))
-    assert len(given(*a_running_job(workers=count), gone).job.failures) == KEPT_FAILURES
+    assert len(given(*a_running_job(workers=count), gone).job.status.failures) == KEPT_FAILURES
 
 
 def test_a_launcher_of_a_job_that_is_over_is_not_lost():
@@ -281,10 +285,15 @@ def test_a_launcher_of_a_job_that_is_over_is_not_lost():
 
 def test_a_restart_forgets_the_attempt_and_keeps_the_rest():
     job = evolve(STAGES["running"], JobRestarted(attempt=1), AT)
-    assert (job.attempt.number, job.restarts, job.attempt.slots, job.listed_workers) == (1, 1, frozenset(), frozenset())
+    assert (job.attempt.number, job.retries.restarts, job.attempt.slots, job.listed_workers) == (
+        1,
+        1,
+        frozenset(),
+        frozenset(),
+    )
     assert job.membership.version == STAGES["running"].membership.version, "versions of the hosts files only grow"
-    assert job.conditions == STAGES["running"].conditions, "history is never wiped"
-    assert evolve(STAGES["running"], JobRestarted(attempt=1, counted=False), AT).restarts == 0
+    assert job.status.conditions == STAGES["running"].status.conditions, "history is never wiped"
+    assert evolve(STAGES["running"], JobRestarted(attempt=1, counted=False), AT).retries.restarts == 0
 
 
 def test_requests_keep_the_order_in_which_they_were_first_heard_of():
@@ -330,19 +339,21 @@ def test_refusals_in_a_row_are_counted_by_effect_and_wait_again_each_time():
     refused = EffectRefused(effect="CreatePod", reason="QuotaExceeded")
     story = [*a_created_job(), refused]
     due = given(*story, TimePassed(anchor=len(story), timer="BackOff:CreatePod")).job
-    assert due.refusals["CreatePod"].due
-    again = evolve(due, refused, AT).refusals["CreatePod"]
+    assert due.ledger.refusals["CreatePod"].due
+    again = evolve(due, refused, AT).ledger.refusals["CreatePod"]
     assert (again.count, again.due, again.at) == (2, False, AT)
 
 
 def test_pods_that_came_after_a_refusal_let_the_next_round_be_larger_and_the_last_of_them_ends_it():
     story = [*a_created_job(workers=4), EffectRefused(effect="CreatePod", reason="QuotaExceeded")]
     due = [*story, TimePassed(anchor=len(story), timer="BackOff:CreatePod")]
-    assert given(*due).job.refusals["CreatePod"].probe == 1
-    assert given(*due, pods(worker(0))).job.refusals["CreatePod"].probe == 2
-    assert given(*due, pods(worker(0)), pods(worker(0, version=11))).job.refusals["CreatePod"].probe == 2, "no news"
-    assert given(*story, pods(worker(0))).job.refusals["CreatePod"].probe == 1, "it was made before the refusal"
-    assert "CreatePod" not in given(*due, *(pods(worker(index)) for index in range(4))).job.refusals
+    assert given(*due).job.ledger.refusals["CreatePod"].probe == 1
+    assert given(*due, pods(worker(0))).job.ledger.refusals["CreatePod"].probe == 2
+    assert given(*due, pods(worker(0)), pods(worker(0, version=11))).job.ledger.refusals["CreatePod"].probe == 2, (
+        "no news"
+    )
+    assert given(*story, pods(worker(0))).job.ledger.refusals["CreatePod"].probe == 1, "it was made before the refusal"
+    assert "CreatePod" not in given(*due, *(pods(worker(index)) for index in range(4))).job.ledger.refusals
 
 
 @pytest.mark.parametrize(
@@ -392,27 +403,27 @@ def test_a_place_that_was_given_up_is_not_vacant_when_its_disruption_is_told_lat
 
 def test_a_new_attempt_waits_for_no_refusal_of_the_one_before():
     refused = EffectRefused(effect="CreatePod", reason="QuotaExceeded")
-    assert not given(*a_created_job(), refused, JobRestarted(attempt=1)).job.refusals
+    assert not given(*a_created_job(), refused, JobRestarted(attempt=1)).job.ledger.refusals
 
 
 def test_a_refusal_says_since_when_it_lasts_and_for_which_slots():
     quota = EffectRefused(effect="CreatePod", reason="QuotaExceeded", slots=(workers(2, 3),))
     story = [*a_created_job(workers=4), quota, EffectRefused(effect="CreatePod", reason="QuotaExceeded")]
-    known = given(*story).job.refusals["CreatePod"]
+    known = given(*story).job.ledger.refusals["CreatePod"]
     assert (known.since.sequence, known.at.sequence) == (len(story) - 1, len(story))
-    other = given(*story, EffectRefused(effect="CreatePod", reason="Denied")).job.refusals["CreatePod"]
+    other = given(*story, EffectRefused(effect="CreatePod", reason="Denied")).job.ledger.refusals["CreatePod"]
     assert other.since.sequence == len(story) + 1, "another reason is another refusal"
-    assert {slot.index for slot in given(*story[:-1]).job.refusals["CreatePod"].slots} == {2, 3}
+    assert {slot.index for slot in given(*story[:-1]).job.ledger.refusals["CreatePod"].slots} == {2, 3}
 
 
 def test_a_name_that_is_held_stands_beside_a_refusal_of_the_others_until_its_own_pod_is_seen():
     held = EffectRefused(effect="CreatePod", reason="NameHeld", slots=(workers(1, 2),), message="resnet-worker-1 waits")
     job = given(*a_created_job(workers=4), held, EffectRefused(effect="CreatePod", reason="QuotaExceeded")).job
-    assert {refusal.reason for refusal in job.refusals.values()} == {"NameHeld", "QuotaExceeded"}
+    assert {refusal.reason for refusal in job.ledger.refusals.values()} == {"NameHeld", "QuotaExceeded"}
     seen = given(*a_created_job(workers=4), held, pods(worker(0), worker(1))).job.held_names
     assert seen is not None
     assert ([slot.index for slot in seen.slots], seen.probe) == ([2], 2)
-    assert not given(*a_created_job(workers=4), held, pods(worker(1), worker(2))).job.refusals
+    assert not given(*a_created_job(workers=4), held, pods(worker(1), worker(2))).job.ledger.refusals
 
 
 def test_a_name_that_is_held_is_forgotten_with_its_slot():
@@ -425,8 +436,8 @@ def test_a_name_that_is_held_is_forgotten_with_its_slot():
     lost = PodsGone(uids=(Uid("pod-1"),))
     again = SlotsAssigned(slots=(workers(5),), replaces=(workers(1),), reason="WorkersReplaced")
     for story in ([*growing, taken_back], [*growing, lost, again, taken_back]):
-        assert not given(*story).job.refusals
-        assert not given(*story, held).job.refusals, "the API server answered after the release"
+        assert not given(*story).job.ledger.refusals
+        assert not given(*story, held).job.ledger.refusals, "the API server answered after the release"
 
 
 @pytest.mark.parametrize(
@@ -440,5 +451,5 @@ def test_a_name_that_is_held_is_forgotten_with_its_slot():
 )
 def test_a_refusal_ends_with_the_fact_that_shows_the_effect_to_have_succeeded(effect: str, fact: AnyEvent):
     story = [*a_running_job(workers=2), EffectRefused(effect=effect, reason="Forbidden")]
-    assert effect in given(*story).job.refusals
-    assert effect not in given(*story, fact).job.refusals
+    assert effect in given(*story).job.ledger.refusals
+    assert effect not in given(*story, fact).job.ledger.refusals

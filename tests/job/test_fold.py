@@ -110,7 +110,7 @@ def test_an_event_that_came_in_between_is_noticed():
 def test_a_decision_on_a_foreign_basis_holds_the_job(basis: str):
     history = read([*LOG[:-1], replace(LOG[-1], basis=basis)])
     assert history.held
-    assert history.job.phase == "Running", "it counts for nothing"
+    assert history.job.status.phase == "Running", "it counts for nothing"
 
 
 def test_a_decision_may_be_taken_on_any_event_since_the_last_one():
@@ -190,7 +190,7 @@ def test_a_decision_among_the_facts_holds_the_job():
     line = stored(history, JobSucceeded(reason="TrainingJobSucceeded"))
     history.fold(replace(line, subject=line.subject.replace("jobs.", "facts."), basis=""))
     assert "does not belong under facts" in history.held
-    assert history.job.phase == "Running"
+    assert history.job.status.phase == "Running"
 
 
 def test_a_fact_among_the_decisions_holds_the_job():
@@ -198,7 +198,7 @@ def test_a_fact_among_the_decisions_holds_the_job():
     line = stored(history, JobGone())
     history.fold(replace(line, subject=line.subject.replace("facts.", "jobs."), basis=history.basis))
     assert "does not belong under jobs" in history.held
-    assert not history.job.gone
+    assert not history.job.resource.gone
 
 
 def unknown(history: History, *, optional: bool) -> Stored:
@@ -220,7 +220,7 @@ def test_an_unknown_type_that_says_so_is_skipped_and_is_part_of_the_chain():
     assert history.job == before
     history.fold(stored(history, JobSucceeded(reason="TrainingJobSucceeded")))
     assert not history.held
-    assert history.job.phase == "Succeeded"
+    assert history.job.status.phase == "Succeeded"
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_a_malformed_event_holds_its_job_while_others_go_on(body: bytes):
     histories.fold(good)
     assert "malformed" in histories[KEY].held
     assert not histories[OTHER].held
-    assert histories[OTHER].job.generation == 1
+    assert histories[OTHER].job.resource.generation == 1
     assert histories.position == 2
 
 
@@ -278,7 +278,7 @@ def test_nonsense_holds_its_job_until_an_administrator_disowns_it(subject: str, 
     assert not history.held
     assert history.job == before
     history.fold(stored(history, JobSucceeded(reason="TrainingJobSucceeded")))
-    assert (history.held, history.job.phase) == ("", "Succeeded"), "the chain goes on"
+    assert (history.held, history.job.status.phase) == ("", "Succeeded"), "the chain goes on"
 
 
 def test_each_nonsense_is_disowned_apart_and_nothing_else():
@@ -324,7 +324,7 @@ def test_a_held_job_is_folded_on():
     history = a_history(a_running_job())
     history.hold("TooLarge", "something")
     history.fold(stored(history, JobSucceeded(reason="TrainingJobSucceeded")))
-    assert history.job.phase == "Succeeded"
+    assert history.job.status.phase == "Succeeded"
 
 
 def test_an_event_that_comes_again_is_ignored():
@@ -396,4 +396,4 @@ def test_a_subject_of_another_shape_is_no_event_of_ours_and_stops_nothing(subjec
     assert histories.fold(event) is None
     assert (histories.position, stray) == (1, [event])
     histories.fold(stored(History(KEY), observed(a_spec()), sequence=2))
-    assert histories[KEY].job.generation == 1
+    assert histories[KEY].job.resource.generation == 1

@@ -76,8 +76,8 @@ def test_a_dispute_overwrites_no_side():
 def test_a_lost_history_names_the_kind_of_a_job_that_the_log_has_never_seen():
     lost = msgspec.structs.replace(BROKEN, reason="HistoryLost", kind="TFJob", api_version="kubeflow.org/v1")
     job = given(lost).job
-    assert (job.kind, job.api_version) == ("TFJob", "kubeflow.org/v1")
-    assert after(lost).kind == "TrainingJob", "what the log has seen counts"
+    assert (job.resource.kind, job.resource.api_version) == ("TFJob", "kubeflow.org/v1")
+    assert after(lost).resource.kind == "TrainingJob", "what the log has seen counts"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ WRONG = JobObserved(kind="TrainingJob", api_version="v1", generation=1, version=
 
 def created(*more: AnyEvent) -> Condition:
     job: Job = given(*a_running_job(), *more).job
-    return next(condition for condition in job.conditions if condition.type == "Created")
+    return next(condition for condition in job.status.conditions if condition.type == "Created")
 
 
 def test_a_running_job_shows_what_is_wrong_with_its_newest_spec_and_runs_on():

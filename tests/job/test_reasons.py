@@ -117,7 +117,7 @@ OTHER_WORDS = {
 
 
 def words(file: Path) -> Iterator[str]:
-    """Every CamelCase text of a file; of `f"{job.kind}Running"` it is `{kind}Running`."""
+    """Every CamelCase text of a file; of `f"{job.resource.kind}Running"` it is `{kind}Running`."""
     for node in ast.walk(ast.parse(file.read_text())):
         match node:
             case ast.Constant(value=str(text)) if CAMEL.fullmatch(text):

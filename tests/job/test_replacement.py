@@ -191,4 +191,4 @@ def test_a_crash_is_the_workers_own_as_long_as_the_store_of_its_group_runs(befor
         pods(worker(0), worker(1), STORE),
         JobRunning(reason="TrainingJobRunning"),
     ]
-    assert given(*group, *before, failed(1)).job.failures[-1].reason == reason
+    assert given(*group, *before, failed(1)).job.status.failures[-1].reason == reason

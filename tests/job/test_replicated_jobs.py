@@ -187,7 +187,7 @@ class TestLosses:
         rejected = replica("chief", 0, phase="Failed", ran=False, reason="UnexpectedAdmissionError", message="m")
         story = given(*a_created_replicated_job(a_replicated_spec("OnFailure")), PodsObserved(pods=(rejected,)))
         assert not any(isinstance(step, Record) for step in story.steps(status))
-        (failure,) = story.job.failures
+        (failure,) = story.job.status.failures
         assert (failure.reason, failure.message) == ("UnexpectedAdmissionError", "m")
 
     def test_a_pod_that_was_seen_to_run_ran_although_its_kubelet_lost_the_container(self):

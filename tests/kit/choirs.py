@@ -113,7 +113,7 @@ class Choir(Framework):
 
     def status(self, job: Job) -> Document:
         return {
-            "conditions": [condition(known) for known in job.conditions],
+            "conditions": [condition(known) for known in job.status.conditions],
             "replicas": len(job.attempt.workers),
             "selector": f"{JOB_UID}={job.key.uid}",
         }
@@ -156,7 +156,7 @@ class Band(Framework):
         return pod_of(self, manifest.spec[context.slot.index]["template"], context, search=True)
 
     def status(self, job: Job) -> Document:
-        return {"phase": job.phase}
+        return {"phase": job.status.phase}
 
 
 def a_template(image: str = "singers") -> dict[str, Any]:

@@ -93,11 +93,13 @@ class Demands:
                 _note_pods(life, before, job, event, stored)
             case PodsGone() | LauncherLost():
                 uids = event.uids if isinstance(event, PodsGone) else (event.uid,)
-                _note_over(life, before, [pod for uid in uids if (pod := before.pods.get(uid)) is not None])
+                _note_over(life, before, [pod for uid in uids if (pod := before.pods.views.get(uid)) is not None])
             case DisruptionNoticed():
-                life.disrupted.update(before.pods.keys() & {*event.uids})
+                life.disrupted.update(before.pods.views.keys() & {*event.uids})
             case NodeBack(stays=True):
-                life.disrupted -= {uid for uid in event.uids if uid in before.pods and not before.pods[uid].disruption}
+                life.disrupted -= {
+                    uid for uid in event.uids if uid in before.pods.views and not before.pods.views[uid].disruption
+                }
             case NodeLost():
                 life.silent.update(event.uids)
             case JobAdopted():
@@ -110,7 +112,7 @@ class Demands:
             case JobRestarted(counted=True):
                 life.restarts += 1
                 waited, least = _between(life.restarting, stored.logged), least_wait(life.restarts)
-                if waited is not None and waited < least and not before.restart_wanted:
+                if waited is not None and waited < least and not before.retries.restart_wanted:
                     yield f"I36 {job.key} restarts at {sequence}, the {life.restarts}. time, after {waited:.1f} s"
             case JobFailed():
                 yield from _of_disruption(life, before, event, sequence)
@@ -124,10 +126,10 @@ class Demands:
 
 def _note_pods(life: _Life, before: Job, job: Job, event: PodsObserved, stored: Stored) -> None:
     for pod in event.pods:
-        known = before.pods.get(pod.uid)
+        known = before.pods.views.get(pod.uid)
         if pod.disruption:
             life.disrupted.add(pod.uid)
-        elif known is not None and known.disruption and not pod.deleting and pod.uid not in before.notices:
+        elif known is not None and known.disruption and not pod.deleting and pod.uid not in before.pods.notices:
             life.disrupted.discard(pod.uid)
     _note_over(life, before, [pod for pod in event.pods if _ended(pod)])
     for pod in event.pods:
@@ -167,7 +169,12 @@ def _of_replacements(life: _Life, before: Job, event: SlotsAssigned, stored: Sto
 
 def _of_disruption(life: _Life, before: Job, event: JobRestarting | JobFailed, sequence: int) -> Iterator[str]:
     """A disruption of the leader ends no job, and the restart after it counts against no limit; any other one does."""
-    if before.spec is None or before.between_attempts or before.restart_wanted or event.reason == RESTART_REQUESTED:
+    if (
+        before.spec is None
+        or before.between_attempts
+        or before.retries.restart_wanted
+        or event.reason == RESTART_REQUESTED
+    ):
         return
     handling = before.spec.handling
     role = LAUNCHER if before.spec.has_launcher else handling.leader

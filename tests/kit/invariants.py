@@ -57,11 +57,11 @@ def faults_of(log: Iterable[Stored]) -> list[str]:
 
 def unexplained(job: Job) -> str:
     """What an attempt lacks and nothing tells; empty if it lacks nothing, or if there is a reason for it."""
-    if job.halted or job.gone or job.deleting or job.over or not job.phase:
+    if job.halted or job.resource.gone or job.deleting or job.over or not job.status.phase:
         return ""
     if job.between_attempts or not job.attempt.begun:
         return ""
-    running = {pod.slot for pod in job.pods.values() if pod.phase == "Running" and not pod.deleting}
+    running = {pod.slot for pod in job.pods.views.values() if pod.phase == "Running" and not pod.deleting}
     lacks = len(job.attempt.slots - running) + len(replacement.replaceable(job))
     wait = waiting(job)
     if lacks and (wait is None or not (wait.reason and wait.message)):
@@ -124,10 +124,12 @@ class LogChecker:
         if before is None:
             return
         # An adopted job has the end that another operator, or a lost history, gave it.
-        if job.phase not in (before.phase, *PATHS[before.phase]) and (tag != "JobAdopted" or before.phase in ENDED):
-            self.fault(f"I2 {job.key}: {before.phase or 'nothing'} -> {job.phase} at {stored.sequence}")
-        if before.phase in ENDED and tag in ("SlotsAssigned", "JobRestarted", "ScaleAccepted", "HostsPublished"):
-            self.fault(f"I25 {job.key} is {before.phase}, and {tag} follows at {stored.sequence}")
+        if job.status.phase not in (before.status.phase, *PATHS[before.status.phase]) and (
+            tag != "JobAdopted" or before.status.phase in ENDED
+        ):
+            self.fault(f"I2 {job.key}: {before.status.phase or 'nothing'} -> {job.status.phase} at {stored.sequence}")
+        if before.status.phase in ENDED and tag in ("SlotsAssigned", "JobRestarted", "ScaleAccepted", "HostsPublished"):
+            self.fault(f"I25 {job.key} is {before.status.phase}, and {tag} follows at {stored.sequence}")
         if isinstance(event, JobRestarted):
             self._restarts[uid] += event.counted
         if job.spec is not None and self._restarts[uid] > max(job.spec.backoff_limit, 0):
@@ -209,7 +211,7 @@ class LogChecker:
                 f"I42 the hosts files published at {sequence} list {len(members)} workers without a request, "
                 f"and {job.key} has {most}"
             )
-        doomed = {pod.slot for pod in job.pods.values() if pod.uid in job.disrupted} - nodes.in_time(job)
+        doomed = {pod.slot for pod in job.pods.views.values() if pod.uid in job.pods.disrupted} - nodes.in_time(job)
         if listed := doomed & {slot_of(index) for index in members}:
             names = sorted(map(job.pod_name, listed))
             self.fault(f"I7 the hosts files published at {sequence} list {names}, which are about to be disrupted")

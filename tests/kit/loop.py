@@ -317,7 +317,7 @@ class Loop:
                     or self.job.between_attempts
                     or pod.attempt != self.job.attempt.number
                 )
-                going_in_peace = self.job.over or self.job.gone or pod.phase == "Failed" or nobody_reads
+                going_in_peace = self.job.over or self.job.resource.gone or pod.phase == "Failed" or nobody_reads
                 assert going_in_peace or pod.index not in self.listed_in_hosts, f"{pod.name} is still listed"
                 self.pods[pod.name] = replace(pod, deleting=True, version=self._next())
             case scaler_effects.WriteHosts(version=version, members=members):

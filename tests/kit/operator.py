@@ -331,7 +331,7 @@ class Operator:
         """The log breaks no rule, and every status there is is the log's."""
         shown = {}
         for job in (history.job for history in _histories(await self.log())):
-            if BUILT_IN.knows(job) and not job.gone:
+            if BUILT_IN.knows(job) and not job.resource.gone:
                 shown[job.key] = await self.status(BUILT_IN.of(job).resource, job.key.name, job.key.namespace)
         log = await self.log()
         broken = faults_of(log)

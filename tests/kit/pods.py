@@ -8,7 +8,7 @@ from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.training_job import TRAININGJOB
 from shared.job.naming import JobKey, Slot, secret_name
 from shared.job.spec import JobSpec
-from shared.job.state import Job
+from shared.job.state import Job, JobResource
 
 
 def context_of(
@@ -25,7 +25,11 @@ def context_of(
     assert isinstance(spec, JobSpec), spec
     meta = job.metadata
     key = JobKey(meta.namespace, meta.name, meta.uid)  # type: ignore[arg-type]
-    folded = Job(key=key, kind=framework.resource.kind, api_version=framework.resource.api_version, spec=spec)
+    folded = Job(
+        key=key,
+        resource=JobResource(kind=framework.resource.kind, api_version=framework.resource.api_version),
+        spec=spec,
+    )
     known = {role.name: role.replicas for role in spec.roles} | dict(sizes)
     return PodContext(
         key=key,

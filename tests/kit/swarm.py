@@ -30,7 +30,7 @@ class SwarmJob(Replicated):
         return {"QUEEN": replica.hosts("bee")[0]}
 
     def status(self, job: Job) -> Document:
-        return {"state": job.phase, "bees": len(job.attempt.slots)}
+        return {"state": job.status.phase, "bees": len(job.attempt.slots)}
 
 
 SWARMJOB = SwarmJob()

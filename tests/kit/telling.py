@@ -10,7 +10,7 @@ from shared.job.waiting import Wait, told
 
 def told_differently(job: Job, kinds: Kinds) -> str:
     """Where the reason of what a job waits for is not told; empty if it is, and where people are told of none."""
-    if job.halted or job.gone or not kinds.knows(job) or (wait := told(job)) is None:
+    if job.halted or job.resource.gone or not kinds.knows(job) or (wait := told(job)) is None:
         return ""
     events = (step for step in announcements(job, kinds) if isinstance(step, Announce))
     places = {

@@ -58,7 +58,7 @@ def test_the_state_at_every_event_of_a_history_can_be_shown(name: str):
     for event in log_of(STORIES[name][0]):
         history.fold(event)
         job, shown = history.job, json.loads(as_json_text(history.job))
-        assert shown["phase"] == job.phase
+        assert shown["status"]["phase"] == job.status.phase
         assert set(shown) == set(job.__struct_fields__)
 
 
@@ -94,7 +94,7 @@ async def test_the_state_at_a_sequence_follows_the_events_up_to_it():
     log.add(*a_running_job(2))
     *events, state = await says(log, at="4")
     assert len(events) == 3
-    assert json.loads(state)["phase"] == "Created"
+    assert json.loads(state)["status"]["phase"] == "Created"
 
 
 async def test_what_was_before_a_history_is_one_line():

@@ -15,7 +15,7 @@ from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.events.watcher import ChildrenObserved
 from shared.job.naming import Uid
 from shared.job.spec import LAUNCHER, WORKER
-from shared.job.state import Job
+from shared.job.state import Job, Objects
 from shared.job.views import ChildView, PodSetView, WorkloadView
 from shared.telling.causes.sentences import of_workloads
 from shared.telling.targets import parse_target
@@ -174,7 +174,7 @@ def test_why_says_what_kueue_decided_and_once(now: dict[str, Any], said: str):
     child = ChildView(kind="Workload", name="w", uid=Uid("w"), version=1, ours=True, workload=view)
     event = ChildrenObserved(children=(child,))
     assert of_workloads(event, Job(key=KEY)) == f"Workload w {said}"
-    assert of_workloads(event, Job(key=KEY, children={("Workload", "w"): child})) == ""
+    assert of_workloads(event, Job(key=KEY, objects=Objects(children={("Workload", "w"): child}))) == ""
 
 
 async def test_a_workload_that_is_over_is_not_the_job_s(site: Site):

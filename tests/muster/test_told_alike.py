@@ -60,7 +60,7 @@ UNWRITTEN = [*a_running_job(2, written=True), *scaling_out(2), *GROWN]
 def of(causes: Causes) -> str:
     """What tells no reason, or another one."""
     job = causes.job
-    if job.halted or job.gone or not BUILT_IN.knows(job) or (wait := told(job)) is None:
+    if job.halted or job.resource.gone or not BUILT_IN.knows(job) or (wait := told(job)) is None:
         return ""
     framework = BUILT_IN.of(job)
     (first, *_), _ = explained(causes, "", Target(framework.resource, job.key.name, framework=framework))

@@ -151,7 +151,7 @@ async def test_a_finished_resource_without_a_head_fails_when_the_log_has_no_even
 async def test_a_finished_resource_without_a_head_differs_from_a_history_that_began_again(site: Site):
     history = site.job(events=[observed(a_spec())])
     site.patch("resnet", {"phase": "Succeeded", "history": None})
-    assert not history.job.phase
+    assert not history.job.status.phase
     assert await verdicts(site) == ["different"]
 
 
@@ -163,7 +163,7 @@ async def test_a_resource_that_no_service_has_seen_yet_is_no_fault(site: Site):
 async def test_a_job_of_another_operator_is_not_compared(site: Site):
     history = site.job(events=[observed(a_spec()), JobOfAnother(phase="Running")])
     site.patch("resnet", {"phase": "Running", "history": None})
-    assert history.job.another
+    assert history.job.resource.another
     assert await verdicts(site) == ["not compared"]
 
 

@@ -71,7 +71,7 @@ WIRE = "shared/eventlog/wire.py"
 
 _APPEND = "                known.awaited = await self._log.append(entry, expect=expect)\n"
 _BATCH = "        for stored in batch.events:\n"
-_SHOWS_GONE = "        return pod.version <= listing.version or self.epoch > job.epoch\n"
+_SHOWS_GONE = "        return pod.version <= listing.version or self.epoch > job.resource.epoch\n"
 
 PATCHES = (
     Patch(
@@ -203,7 +203,7 @@ PATCHES = (
     ),
     Patch(
         "a label that comes back stops a running job",
-        ((QUOTA, "        return job.attempt.queued or", "        return bool(job.queued) or"),),
+        ((QUOTA, "        return job.attempt.queued or", "        return bool(job.objects.queued) or"),),
         ("tests/scheduler/test_queueing.py",),
     ),
     Patch(
@@ -279,7 +279,7 @@ PATCHES = (
     Patch(
         "restarts are counted in the memory of the status service",
         (
-            (STATUS, "import structlog\n", "import msgspec\nimport structlog\n"),
+            (STATUS, "from shared.job.state import Job\n", "from shared.job.state import Job, with_retries\n"),
             (
                 STATUS,
                 "        self._acts = asyncio.Event()\n",
@@ -291,9 +291,10 @@ PATCHES = (
                 "        steps = decide(history.job, self._kinds)\n",
                 "        job, counted = history.job, self._counted[history.job.key]\n"
                 "        restarts = len(counted - {job.attempt.number})\n"
-                "        steps = decide(msgspec.structs.replace(job, restarts=restarts), self._kinds)\n"
+                "        steps = decide(with_retries(job, restarts=restarts), self._kinds)\n"
                 '        for event in [getattr(step, "event", None) for step in steps]:\n'
-                '            if type(event).__name__ == "JobRestarting" and event.counted and not job.restart_wanted:\n'
+                "            asked = bool(job.retries.restart_wanted)\n"
+                '            if type(event).__name__ == "JobRestarting" and event.counted and not asked:\n'
                 "                counted.add(job.attempt.number)\n",
             ),
         ),
@@ -331,9 +332,9 @@ PATCHES = (
         (
             (
                 OBSERVE,
-                "    gone = [uid for uid, pod in job.pods.items() if uid not in now and ",
+                "    gone = [uid for uid, pod in job.pods.views.items() if uid not in now and ",
                 "    names = {pod.name for pod in now.values()}\n"
-                "    gone = [uid for uid, pod in job.pods.items() if pod.name not in names and ",
+                "    gone = [uid for uid, pod in job.pods.views.items() if pod.name not in names and ",
             ),
         ),
         ("tests/watcher/test_observe.py",),
@@ -374,7 +375,7 @@ PATCHES = (
             ),
             (
                 REPLACEMENT,
-                "    there = job.attempt.unreleased | {pod.slot for pod in job.pods.values()}\n",
+                "    there = job.attempt.unreleased | {pod.slot for pod in job.pods.views.values()}\n",
                 "    there = job.attempt.unreleased\n",
             ),
         ),

@@ -75,8 +75,10 @@ async def test_a_worker_that_fails_is_told_with_its_code_and_the_training_goes_o
 
     await operator.until(failed, lambda: "the failure was never told")
     job = await operator.job("hurt")
-    assert next(pod.exits for pod in job.pods.values() if pod.name == "hurt-worker-1") == (Exit("main", 5, "Error"),)
-    assert job.phase == "Running"
+    assert next(pod.exits for pod in job.pods.views.values() if pod.name == "hurt-worker-1") == (
+        Exit("main", 5, "Error"),
+    )
+    assert job.status.phase == "Running"
     await operator.kubectl("delete", "trainingjob", "hurt", "--wait=false")
 
 
@@ -112,7 +114,7 @@ async def test_27_a_job_whose_image_is_not_there_says_so(operator: Operator):
 
     async def told() -> bool:
         job = await operator.job("bare")
-        return {pod.reason for pod in job.pods.values()} == {"ErrImageNeverPull"}
+        return {pod.reason for pod in job.pods.views.values()} == {"ErrImageNeverPull"}
 
     await operator.until(told, lambda: "the reason is not in the log")
     assert (await operator.status(TRAININGJOBS, "bare"))["phase"] == "Created"
@@ -136,7 +138,7 @@ async def test_of_a_deleted_job_nothing_stays_not_even_a_worker_that_will_not_go
     await operator.phase("Running", TRAININGJOBS, "stubborn")
     await operator.kubectl("delete", "trainingjob", "stubborn", "--wait=false")
     await operator.leaves_nothing("stubborn", "pods,services,configmaps,endpointslices")
-    assert (await operator.job("stubborn")).gone
+    assert (await operator.job("stubborn")).resource.gone
 
 
 async def test_a_command_within_a_worker_has_its_output_and_its_exit_code(operator: Operator):

@@ -24,20 +24,22 @@ def folded(jobs: Any) -> State:
     return {
         f"{job.key}/{job.key.uid}": msgspec.to_builtins(_now(job))
         for job in jobs
-        if not job.gone and (job.generation or (job.key.uid == NO_UID and job.scaling.requests))
+        if not job.resource.gone and (job.resource.generation or (job.key.uid == NO_UID and job.scaling.requests))
     }
 
 
 def _now(job: Job) -> State:
     return {
-        "kind": (job.kind, job.api_version),
+        "kind": (job.resource.kind, job.resource.api_version),
         # Of an invalid spec the last valid one before it counts, which may not have been seen.
-        "spec": (job.generation, None if job.problems else job.spec, job.problems),
-        "deleting": (job.deleting, job.orphan),
+        "spec": (job.resource.generation, None if job.resource.problems else job.spec, job.resource.problems),
+        "deleting": (job.deleting, job.resource.orphan),
         "integrity": (job.integrity.doubt, job.integrity.repair),
         # A changed message alone is not recorded: which one a log has depends on the states between that were seen.
-        "pods": {uid: msgspec.structs.replace(_unversioned(pod), message="") for uid, pod in sorted(job.pods.items())},
-        "children": {"/".join(at): _unversioned(child) for at, child in sorted(job.children.items())},
+        "pods": {
+            uid: msgspec.structs.replace(_unversioned(pod), message="") for uid, pod in sorted(job.pods.views.items())
+        },
+        "children": {"/".join(at): _unversioned(child) for at, child in sorted(job.objects.children.items())},
         "requests": {
             uid: (request.kind, request.name, request.owner, request.spec, request.problems, request.phase)
             for uid, request in sorted(job.scaling.requests.items())

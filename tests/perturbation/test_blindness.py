@@ -132,7 +132,7 @@ async def test_a_launcher_that_goes_with_its_job_is_not_lost_however_late_the_jo
         launcher = await arena.admin.create(PODS, arena.namespace, arena.driver.pod_of(job, LAUNCHER, 0))
 
         async def launched() -> bool:
-            return bool((await _history(arena.disturbed, job)).job.pods)
+            return bool((await _history(arena.disturbed, job)).job.pods.views)
 
         await arena.until(launched, "told of the launcher")
         await _assign_launcher(arena.disturbed, job)
@@ -142,14 +142,14 @@ async def test_a_launcher_that_goes_with_its_job_is_not_lost_however_late_the_jo
         await arena.driver.delete(PODS, launcher)
 
         async def taken() -> bool:
-            return not (await _history(arena.disturbed, job)).job.pods
+            return not (await _history(arena.disturbed, job)).job.pods.views
 
         await arena.until(taken, "told that the launcher went")
-        assert not (await _history(arena.disturbed, job)).job.gone
+        assert not (await _history(arena.disturbed, job)).job.resource.gone
         arena.disturbed.proxy.release(TRAININGJOBS.plural)
 
         async def ended() -> bool:
-            return (await _history(arena.disturbed, job)).job.gone
+            return (await _history(arena.disturbed, job)).job.resource.gone
 
         await arena.until(ended, "told that the job went")
         assert not (await _history(arena.disturbed, job)).job.attempt.launcher_lost

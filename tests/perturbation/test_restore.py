@@ -39,7 +39,11 @@ async def test_a_restored_store_is_noticed_and_seen_afresh(plane: ControlPlane, 
         await _restore(arena, backup)
         await arena.agree()
         assert after.metadata.uid in await arena.ended()
-        epochs = {job.epoch for job in await arena.disturbed.jobs() if job.generation and not job.gone}
+        epochs = {
+            job.resource.epoch
+            for job in await arena.disturbed.jobs()
+            if job.resource.generation and not job.resource.gone
+        }
         assert epochs == {1}, "one restore is one epoch"
         # And it goes on from there.
         await arena.drive(40)

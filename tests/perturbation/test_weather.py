@@ -61,7 +61,9 @@ async def test_the_end_is_the_truth_and_so_was_all_before(plane: ControlPlane, t
         for watched in disturbed:
             assert watched.proxy.met, "a plan that disturbs nothing proves nothing"
             await agreement(watched, undisturbed, witness)
-            assert {job.epoch for job in await watched.jobs()} == {0}, f"no store went back\n{watched.last_words()}"
+            assert {job.resource.epoch for job in await watched.jobs()} == {0}, (
+                f"no store went back\n{watched.last_words()}"
+            )
 
 
 async def _drive(driver: Driver) -> None:

@@ -22,7 +22,7 @@ many = settings(max_examples=150, deadline=None, derandomize=True)
 
 
 def running(loop: Loop) -> bool:
-    return loop.job.phase == "Running" and any(
+    return loop.job.status.phase == "Running" and any(
         pod.role == LAUNCHER and pod.phase == "Running" for pod in loop.pods.values()
     )
 
@@ -97,8 +97,8 @@ def a_troubled_life(seed: int) -> Loop:
 def test_attempts_pauses_and_edits_lead_to_an_end(seed: int):
     loop = a_troubled_life(seed)
     job = loop.job
-    assert job.over, job.phase
-    assert job.restarts <= 3, "no more often than backoffLimit"
+    assert job.over, job.status.phase
+    assert job.retries.restarts <= 3, "no more often than backoffLimit"
     assert not job.scaling.open
     assert all(request.over for request in job.scaling.requests.values())
     assert not [pod for pod in loop.pods.values() if pod.phase == "Running"]
@@ -112,7 +112,7 @@ def test_attempts_pauses_and_edits_lead_to_an_end(seed: int):
 @given(seeds)
 def test_without_trouble_a_job_succeeds_with_the_size_it_was_asked_for(seed: int):
     loop = a_life(seed, calm=True)
-    assert loop.job.phase == "Succeeded"
+    assert loop.job.status.phase == "Succeeded"
     size = 4
     for request in loop.job.scaling.requests.values():
         if request.published:
@@ -125,9 +125,11 @@ def test_without_trouble_a_job_succeeds_with_the_size_it_was_asked_for(seed: int
 @given(seeds)
 def test_on_nodes_that_go_a_job_succeeds_with_the_size_it_was_asked_for(seed: int):
     loop = a_life(seed, calm=True, notices=3)
-    assert loop.job.phase == "Succeeded"
+    assert loop.job.status.phase == "Succeeded"
     assert len(loop.listed_in_hosts) == loop.job.scaling.size
-    assert not [pod for pod in loop.job.pods.values() if pod.role != LAUNCHER and pod.uid in loop.job.disrupted]
+    assert not [
+        pod for pod in loop.job.pods.views.values() if pod.role != LAUNCHER and pod.uid in loop.job.pods.disrupted
+    ]
 
 
 def test_hosts_files_that_list_a_worker_which_is_about_to_go_are_seen():
@@ -154,14 +156,14 @@ def test_a_deleted_job_leaves_nothing(seed: int):
         return taken > moment
 
     loop.run(then)
-    if loop.job.phase in ("Running", "Scaling"):
+    if loop.job.status.phase in ("Running", "Scaling"):
         loop.request("ScaleOut", count=1)
         loop.run(lambda loop: loop.chance.random() < 0.1)
     loop.delete()
     loop.run()
     assert not loop.pods
     assert not loop.children
-    assert not loop.job.pods
+    assert not loop.job.pods.views
     assert not loop.job.scaling.open
 
 
@@ -183,7 +185,7 @@ def test_a_lost_event_is_noticed_at_the_next_decision(position: float):
 
 def test_a_finished_job_stays_finished():
     loop = a_life(3)
-    before = loop.job.phase
+    before = loop.job.status.phase
     loop.request("ScaleOut", count=1)
     loop.run()
-    assert loop.job.phase == before
+    assert loop.job.status.phase == before

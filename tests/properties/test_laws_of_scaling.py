@@ -18,7 +18,7 @@ def a_life(seed: int, *, calm: bool = False) -> Loop:
     chance = random.Random(seed)
     loop = Loop(seed, a_spec(3, least=1, most=8))
     loop.calm = calm
-    loop.run(lambda loop: loop.job.phase == "Running" or loop.job.over)
+    loop.run(lambda loop: loop.job.status.phase == "Running" or loop.job.over)
     for _ in range(chance.randint(1, 8)):
         if chance.random() < 0.3:
             loop.edit(a_spec(chance.randint(1, 8), least=1, most=8))
@@ -37,7 +37,7 @@ def a_life(seed: int, *, calm: bool = False) -> Loop:
 def _settled(loop: Loop) -> bool:
     job = loop.job
     quiet = all_over(job) and not job.scaling.open and seen(loop)
-    return quiet and (job.over or (job.phase == "Running" and not job.leaving))
+    return quiet and (job.over or (job.status.phase == "Running" and not job.leaving))
 
 
 def all_over(job: Job) -> bool:

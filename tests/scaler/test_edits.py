@@ -210,7 +210,7 @@ def test_beyond_the_bounds_nothing_is_touched(edit: JobObserved, reason: str, wo
     rejected = ScaleRejected(request=E2, reason=reason, message=words)
     given(*story).then(scaler, Record(rejected))
     job = given(*story, rejected).job
-    told = next(known for known in job.conditions if known.type == "ScaleFailed")
+    told = next(known for known in job.status.conditions if known.type == "ScaleFailed")
     assert told.message == f"ScaleOut replicas-2: {reason}: {words}", "no object but the job can say it"
     assert job.scaling.size == 3
 
@@ -263,7 +263,7 @@ def test_the_size_follows_when_the_files_do():
 def test_a_failed_edit_keeps_the_size_and_says_why():
     failed = ScaleFailed(request=E2, reason="DeadlineExceeded", released=(workers(2, 3),))
     job = given(*growing(), failed).job
-    told = next(known for known in job.conditions if known.type == "ScaleFailed")
+    told = next(known for known in job.status.conditions if known.type == "ScaleFailed")
     assert (job.scaling.size, told.reason, told.message) == (
         2,
         "ScalingOutFailed",
@@ -368,7 +368,7 @@ def test_an_edit_that_waited_until_the_end_ends_with_the_job_without_a_condition
     story = [*a_running_job(), sized(5), *over]
     rejected = ScaleRejected(request=E2, reason="JobFinished")
     given(*story).then(scaler, Record(rejected))
-    assert not any(known.type == "ScaleFailed" for known in given(*story, rejected).job.conditions)
+    assert not any(known.type == "ScaleFailed" for known in given(*story, rejected).job.status.conditions)
 
 
 def test_an_invalid_edit_leaves_the_size_as_it_is():

@@ -19,14 +19,14 @@ from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.events.scaler import DrainChecked, ScriptFinished
 from shared.job.naming import JOB_UID, JobKey, Uid
 from shared.job.reasons import EXEC_OFF
-from shared.job.state import Job
+from shared.job.state import Job, JobResource
 from shared.job.timing import SCRIPT_GRACE_SECONDS
 from tests.kit.virtual_time import in_virtual_time
 from tests.memory.cluster import MemoryCluster
 from tests.memory.store import MemoryStore
 
 KEY = JobKey("team-a", "resnet", Uid("uid-1"))
-JOB = Job(key=KEY, kind="TrainingJob", api_version=TRAININGJOBS.api_version)
+JOB = Job(key=KEY, resource=JobResource(kind="TrainingJob", api_version=TRAININGJOBS.api_version))
 LAUNCHER = {
     "metadata": {
         "name": "resnet-launcher",

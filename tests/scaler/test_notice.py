@@ -130,7 +130,7 @@ def test_a_second_notice_that_is_shorter_ends_the_wait_sooner_and_the_first_one_
 
 def test_a_longer_notice_changes_nothing():
     short = [*a_running_job(workers=3), announced(1, seconds=30)]
-    assert given(*short, announced(1)).job.notices == given(*short).job.notices
+    assert given(*short, announced(1)).job.pods.notices == given(*short).job.pods.notices
 
 
 def test_an_eviction_ends_the_wait():

@@ -261,7 +261,7 @@ def test_a_scale_out_whose_script_failed_says_that_the_workers_stay():
     job = given(*OUT_SEEN, STARTED, end, step.event).job
     told = "the script exited with 3; the new workers have joined and stay: 2 -> 4 workers"
     assert job.scaling.requests[R1].conditions[-1].message == told
-    (of_job,) = [known for known in job.conditions if known.type == "ScaleFailed"]
+    (of_job,) = [known for known in job.status.conditions if known.type == "ScaleFailed"]
     assert of_job.message == f"ScaleOut scaleout-{R1}: ScriptFailed: {told}"
 
 

@@ -83,7 +83,7 @@ def test_the_service_of_a_single_pod_goes_when_its_pod_is_gone_or_never_came():
     refused = EffectRefused(effect="CreatePod", slots=(workers(1),), reason="Invalid", permanent=True)
     created = a_created_replicated_job(spec)
     failed = [*created, refused, JobFailed(reason="Invalid")]
-    services = [child.name for child in given(*failed).job.children.values()]
+    services = [child.name for child in given(*failed).job.objects.children.values()]
     assert services
     given(*failed).then_among_others(scheduler, *(DeleteService(name, Uid(name)) for name in services))
     # Pods that are there keep theirs, and so does a job that keeps its pods.

@@ -113,7 +113,7 @@ def test_12_it_begins_with_the_size_that_it_had():
     again = [*waited([*grown, FAILED, RESTARTING, released, gone]), AGAIN]
     first = SlotsAssigned(slots=(Slots(1, WORKER, ((0, 2),)),), reason="JobRestarted")
     given(*again).then_among_others(scheduler, Record(first))
-    assert [condition.type for condition in given(*again).job.conditions if condition.type == "Restarting"]
+    assert [condition.type for condition in given(*again).job.status.conditions if condition.type == "Restarting"]
 
 
 def test_a_job_whose_workers_role_was_removed_begins_again_with_its_launcher_alone():
@@ -141,13 +141,13 @@ def test_a_restart_that_a_person_asked_for_waits_for_nothing_and_counts_for_noth
     asked = JobRestarting(reason="RestartRequested")
     again = JobRestarted(attempt=1, counted=False, reason="RestartRequested")
     given(*a_running_job(), asked, RELEASED, GONE).then(scheduler, Record(again), KEYS_GO)
-    assert given(*a_running_job(), asked, RELEASED, GONE, again).job.restarts == 0
+    assert given(*a_running_job(), asked, RELEASED, GONE, again).job.retries.restarts == 0
 
 
 def test_asked_for_by_a_person_meanwhile_it_waits_no_longer_and_counts_all_the_same():
     asked = observed(a_spec(2, restart="OnFailure", word="now"))
     given(*GIVEN_UP, RELEASED, GONE, asked).then(scheduler, Record(AGAIN), KEYS_GO)
-    assert not given(*GIVEN_UP, RELEASED, GONE, asked, AGAIN).job.restart_wanted
+    assert not given(*GIVEN_UP, RELEASED, GONE, asked, AGAIN).job.retries.restart_wanted
 
 
 SUSPENDING, SUSPENDED = JobSuspending(reason="TrainingJobSuspending"), JobSuspended(reason="TrainingJobSuspended")

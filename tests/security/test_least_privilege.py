@@ -99,7 +99,7 @@ async def changed_meanwhile(operator: Operator, resource: Resource[Custom], mani
     name = manifest["metadata"]["name"]
 
     async def recorded() -> bool:
-        return bool((await operator.job(name)).generation)
+        return bool((await operator.job(name)).resource.generation)
 
     with stopped(operator.stack.services["status"].pid):
         await operator.stack.kube.create(resource, HERE, manifest)

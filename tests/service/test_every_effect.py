@@ -83,14 +83,14 @@ async def lived(cut: Cut | None) -> tuple[Outcome, Counter[str]]:
         await world.quiet()
         job = world.job()
         world.delete(TRAININGJOBS, "resnet")
-        await world.until(lambda: world.job().gone, "the job is gone")
+        await world.until(lambda: world.job().resource.gone, "the job is gone")
         await world.until(lambda: not any(world.store.find(kind) for kind in LEFT), "nothing is left")
         await world.quiet()
         assert not any(world.store.find(kind) for kind in LEFT), "nothing comes back"
         assert not world.job().scaling.open, "no request is open for ever"
         types = Counter(world.types())
     decided = tuple((kind, types[kind]) for kind in ONCE)
-    return Outcome(job.attempt.number, job.restarts, job.scaling.size, job.listed_workers, decided), counts
+    return Outcome(job.attempt.number, job.retries.restarts, job.scaling.size, job.listed_workers, decided), counts
 
 
 def live(cut: Cut | None = None) -> tuple[Outcome, Counter[str]]:

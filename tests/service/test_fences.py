@@ -21,7 +21,7 @@ from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.chain import Head
 from shared.job.naming import HOSTS_VERSION, JOB_UID, JobKey, Uid
-from shared.job.state import Job
+from shared.job.state import Job, with_resource
 from shared.runtime.acts import Context
 from tests.kit.builders import a_running_job
 from tests.kit.histories import a_history
@@ -313,7 +313,7 @@ async def test_a_first_status_is_written_although_a_user_wrote_one_meanwhile():
     stage = Stage()
     status = Status(stage.cluster, await MemoryEventLog(MemoryJournal(), user="status").bucket(HEADS), "memory")
     version = int(stage.held(TRAININGJOBS, "resnet").metadata["resourceVersion"])
-    blank = msgspec.structs.replace(at(stage, 7).job, blank=True, version=version, edited=1)
+    blank = with_resource(at(stage, 7).job, blank=True, version=version, edited=1)
     theirs = {"status": {"phase": "Succeeded", "completionTime": "2030-01-01T00:00:00Z"}}
     stage.store.patch(TRAININGJOBS, NAMESPACE, "resnet", theirs, subresource="status")
     await status.act(a_patch(stage.uid, RUNNING), msgspec.structs.replace(at(stage, 7), job=blank))
@@ -325,7 +325,7 @@ async def test_a_status_whose_write_failed_is_read_before_the_next_one():
     stage = Stage()
     status = Status(stage.cluster, await MemoryEventLog(MemoryJournal(), user="status").bucket(HEADS), "memory")
     version = int(stage.held(TRAININGJOBS, "resnet").metadata["resourceVersion"])
-    blank = msgspec.structs.replace(at(stage, 7).job, blank=True, version=version, edited=1)
+    blank = with_resource(at(stage, 7).job, blank=True, version=version, edited=1)
     await status.act(a_patch(stage.uid, CREATED), msgspec.structs.replace(at(stage, 7), job=blank))
     stage.cluster.trouble = Transient("the API server does not answer")
     with pytest.raises(Transient):

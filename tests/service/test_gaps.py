@@ -29,7 +29,7 @@ def test_an_event_that_came_while_the_lease_was_lapsed_is_acted_on(seconds: floa
             line.answers_after = seconds
             await until(lambda: not lease.held(), "the gap", seconds=5)
             stage.see()
-            await until(lambda: stage.history().job.generation == 1, "the fold")
+            await until(lambda: stage.history().job.resource.generation == 1, "the fold")
             assert not lease.held()
             line.answers_after = 0.0
             await asyncio.sleep(HOUR_SECONDS)

@@ -282,7 +282,7 @@ async def test_a_job_that_was_over_when_its_log_was_restored_to_its_beginning_st
     lost.journal.restore(lost.types().index("JobCreated") + 1)
     async with World(of=lost, journal=lost.journal) as world:
         await world.until(lambda: world.count("HistoryBroken") == 1)
-        assert world.life(uid).phase == "Created"
+        assert world.life(uid).status.phase == "Created"
         world.annotate("resnet", {"muster.dev/accept-history": head(world)})
         await world.until(lambda: world.count("HistoryAccepted") == 1)
         await world.pass_seconds(100)
@@ -364,7 +364,7 @@ async def test_a_held_job_that_a_person_deletes_is_gone():
     async with World(of=lost, journal=purged_of(lost.journal, uid)) as world:
         await world.until(lambda: world.count("HistoryBroken") == 1)
         world.delete(TRAININGJOBS, "resnet")
-        await world.until(lambda: world.life(uid).gone)
+        await world.until(lambda: world.life(uid).resource.gone)
 
 
 @in_virtual_time
@@ -376,7 +376,7 @@ async def test_a_held_job_that_lost_its_launcher_is_gone_once_a_person_deletes_i
         world.delete(PODS, "resnet-launcher")
         await world.pass_seconds(10)
         world.delete(TRAININGJOBS, "resnet")
-        await world.until(lambda: world.life(uid).gone)
+        await world.until(lambda: world.life(uid).resource.gone)
 
 
 @in_virtual_time
@@ -396,7 +396,7 @@ async def going_on(world: World) -> None:
     job = world.store.get(TRAININGJOBS, NAMESPACE, "resnet")
     assert job is not None
     uid = job.metadata["uid"]
-    await world.until(lambda: world.life(uid).phase == "Running", "it runs")
+    await world.until(lambda: world.life(uid).status.phase == "Running", "it runs")
     await world.quiet()
     status = world.status(TRAININGJOBS, "resnet")
     assert status["phase"] == "Running"

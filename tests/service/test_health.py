@@ -39,7 +39,9 @@ class Idle:
     author: Author = "status"
 
     def decide(self, history: History) -> list[Step]:
-        return [step for step in decide(history.job) if not isinstance(step, Effect)] if history.job.phase else []
+        return (
+            [step for step in decide(history.job) if not isinstance(step, Effect)] if history.job.status.phase else []
+        )
 
     async def act(self, effect: Effect, context: Context) -> None:
         raise AssertionError(effect)

@@ -173,7 +173,7 @@ async def test_each_refused_effect_is_told_with_what_and_why(lines: list[Line]):
 @in_virtual_time
 async def test_a_held_job_is_told_once_with_its_reason(lines: list[Line]):
     def decide(history: History) -> list[Step]:
-        assert not history.job.generation, "our bug"
+        assert not history.job.resource.generation, "our bug"
         return []
 
     async with Stage(Small(decide)).running() as stage:

@@ -40,7 +40,7 @@ async def test_a_job_made_again_while_old_pods_linger_waits_for_them():
         world.lingering.add(lingering)
         world.delete(TRAININGJOBS, "resnet")
         world.apply(TRAININGJOBS, a_training_job(workers=1))
-        await world.until(lambda: world.life(old).gone and list(world.pods()) == ["resnet-worker-0"])
+        await world.until(lambda: world.life(old).resource.gone and list(world.pods()) == ["resnet-worker-0"])
         await world.quiet(0.4)
         assert world.status(TRAININGJOBS, "resnet")["phase"] == "Created"
         assert world.count("EffectRefused") == 0, "an older life of the same job is no conflict of names"
@@ -55,7 +55,7 @@ async def orphaned(world: World) -> None:
     world.store.delete(TRAININGJOBS, NAMESPACE, "resnet", cascade=False)
     await world.until(lambda: world.count("JobDeleting") == 1)
     world.collecting = True
-    await world.until(lambda: world.job().gone)
+    await world.until(lambda: world.job().resource.gone)
     await world.quiet()
 
 
@@ -77,7 +77,7 @@ async def test_a_finished_request_never_runs_again_for_a_new_job_of_the_same_nam
         await world.phase("ScaleSucceeded", SCALEOUTS, "out")
         world.collecting = False
         world.delete(TRAININGJOBS, "resnet")
-        await world.until(lambda: world.job().gone and not world.pods())
+        await world.until(lambda: world.job().resource.gone and not world.pods())
         await world.trains(workers=1)
         await world.quiet()
         assert world.hosts() == ["resnet-worker-0"]
@@ -126,7 +126,7 @@ async def test_a_request_that_names_the_uid_of_a_deleted_job_is_not_carried_out_
     async with World() as world:
         old = (await world.trains(workers=1)).metadata["uid"]
         world.delete(TRAININGJOBS, "resnet")
-        await world.until(lambda: world.life(old).gone and not world.pods())
+        await world.until(lambda: world.life(old).resource.gone and not world.pods())
         await world.trains(workers=1)
         world.collecting = False
         request = a_scale_out(1)
@@ -153,7 +153,7 @@ async def test_of_jobs_that_are_gone_nothing_is_kept_but_their_histories():
         assert any(kept_of_jobs(world).values())
         for name in names:
             world.delete(TRAININGJOBS, name)
-        await world.until(lambda: all(world.life(uid).gone for uid in uids))
+        await world.until(lambda: all(world.life(uid).resource.gone for uid in uids))
         # What was made last is remembered for some seconds.
         await world.pass_seconds(6)
         assert kept_of_jobs(world) == dict.fromkeys(kept_of_jobs(world), 0)

@@ -19,7 +19,7 @@ async def test_a_finished_job_of_any_kind_is_never_begun_again(document: Documen
     (resource,) = (kind.resource for kind in BUILT_IN if (kind.resource.api_version, kind.resource.kind) == at)
     async with World() as lost:
         uid = lost.apply(resource, {"metadata": {"name": name}, "spec": document["spec"]}).metadata["uid"]
-        await lost.until(lambda: lost.job(name).phase == "Running")
+        await lost.until(lambda: lost.job(name).status.phase == "Running")
         lost.exit_codes |= dict.fromkeys(lost.pods(), 0)
         await lost.until(lambda: lost.job(name).over)
         await lost.quiet()

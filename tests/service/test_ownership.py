@@ -11,11 +11,11 @@ from shared.job.attempt import LostNode
 from shared.job.events.event import At
 from shared.job.naming import ATTEMPT, JOB_UID, Uid
 from shared.job.reasons import NAME_HELD
-from shared.job.state import Job
+from shared.job.state import Job, JobResource, with_pods
 from shared.runtime.ownership import QUICK_SECONDS, is_controlled, must_be_controlled
 from tests.kit.histories import KEY
 
-JOB = Job(key=KEY, kind="TrainingJob", api_version="kai.alibabacloud.com/v1alpha1")
+JOB = Job(key=KEY, resource=JobResource(kind="TrainingJob", api_version="kai.alibabacloud.com/v1alpha1"))
 GOING = "2030-01-01T00:00:00Z"
 
 
@@ -31,7 +31,7 @@ def an_object(
     attempt: str = "0",
 ) -> Metadata:
     """An object that `owner` (a job called `name`) controls, and whose labels say `labelled`."""
-    known = {"apiVersion": JOB.api_version, "kind": kind, "name": name, "uid": owner, "controller": True}
+    known = {"apiVersion": JOB.resource.api_version, "kind": kind, "name": name, "uid": owner, "controller": True}
     owners = [known] if owner else []
     document: dict[str, Any] = {
         "name": "resnet-worker-0",
@@ -136,7 +136,7 @@ def test_whose_a_held_name_is_and_what_frees_it_is_said(meta: Metadata, node: st
 
 def test_a_pod_of_the_job_on_a_lost_node_needs_a_person_or_the_node():
     node = LostNode(node="node-1", reason="NodeUnreachable", since="", at=At(1, "2030-01-01T00:00:00Z"))
-    lost = msgspec.structs.replace(JOB, lost={Uid("pod-0"): node})
+    lost = with_pods(JOB, lost={Uid("pod-0"): node})
     with pytest.raises(Transient) as trouble:
         must_be_controlled(an_object("uid-1", going=True), lost, "pod resnet-worker-0", node="node-1")
     assert trouble.value.words.endswith(f"node node-1 does not answer; if its machine is off for good: {FORCE}")

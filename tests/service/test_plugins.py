@@ -327,7 +327,7 @@ async def test_a_job_whose_framework_was_mended_goes_on_after_the_restart():
     async with World(kinds=with_broken(parse=ValueError())) as world:
         world.apply(SWARMJOBS, a_swarm_job(bees=1))
         await world.until(lambda: world.status(SWARMJOBS, "resnet") != {})
-        (problem,) = world.job().problems
+        (problem,) = world.job().resource.problems
         assert problem.reason == FAILED
     async with World(kinds=with_broken(), of=world, journal=world.journal) as later:
         await later.until(lambda: later.status(SWARMJOBS, "resnet").get("state") == "Running")
@@ -337,9 +337,9 @@ async def test_a_job_whose_framework_was_mended_goes_on_after_the_restart():
 async def test_a_status_that_cannot_be_made_keeps_no_job_from_its_end():
     async with World(kinds=with_broken(status=ValueError())) as world:
         world.apply(SWARMJOBS, a_swarm_job(bees=1))
-        await world.until(lambda: world.job().phase == "Running")
+        await world.until(lambda: world.job().status.phase == "Running")
         world.exit_codes["resnet-bee-0"] = 0
-        await world.until(lambda: world.job().phase == "Succeeded")
+        await world.until(lambda: world.job().status.phase == "Succeeded")
         assert world.status(SWARMJOBS, "resnet") == {}
 
 
@@ -347,9 +347,9 @@ async def test_a_status_that_cannot_be_made_keeps_no_job_from_its_end():
 async def test_a_status_that_cannot_be_made_is_told_once_in_a_phase_and_is_shown_once_its_framework_was_mended():
     async with World(kinds=with_broken(status=ValueError())) as world:
         world.apply(SWARMJOBS, a_swarm_job(bees=1))
-        await world.until(lambda: world.job().phase == "Running")
+        await world.until(lambda: world.job().status.phase == "Running")
         world.exit_codes["resnet-bee-0"] = 0
-        await world.until(lambda: world.job().phase == "Succeeded")
+        await world.until(lambda: world.job().status.phase == "Succeeded")
         await world.pass_seconds(3_600)
         bodies = [msgspec.json.decode(each.body) for each in world.journal.events]
         refused = [each for each in bodies if each["type"] == "EffectRefused"]

@@ -243,14 +243,16 @@ async def test_a_job_whose_workload_went_unseen_with_its_definition_runs_on_and_
         world.store.withdraw(WORKLOADS)
         await world.start("watcher")
         await world.pass_seconds(60)
-        assert world.job().phase == "Running"
+        assert world.job().status.phase == "Running"
         if deleted:
             world.delete(TRAININGJOBS, "resnet")
             await world.until(lambda: not world.pods())
         else:
             world.exit_codes["resnet-launcher"] = 0
             await world.phase("Succeeded")
-        await world.until(lambda: not any(child.workload for child in world.job().children.values()), "its Workload")
+        await world.until(
+            lambda: not any(child.workload for child in world.job().objects.children.values()), "its Workload"
+        )
 
 
 @in_virtual_time

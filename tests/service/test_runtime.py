@@ -180,14 +180,16 @@ def restarting(times: int) -> Decide:
 
     def decide(history: History) -> list[Step]:
         attempt = history.job.attempt.number
-        return [Record(JobRestarted(attempt=attempt + 1))] if history.job.generation and attempt < times else []
+        return (
+            [Record(JobRestarted(attempt=attempt + 1))] if history.job.resource.generation and attempt < times else []
+        )
 
     return decide
 
 
 def wanting(*indices: int) -> Decide:
     """These effects, for every job there is."""
-    return lambda history: make(*indices) if history.job.generation else []
+    return lambda history: make(*indices) if history.job.resource.generation else []
 
 
 class TestDeciding:
@@ -205,7 +207,11 @@ class TestDeciding:
     async def test_of_several_records_only_the_first_is_appended(self):
         def decide(history: History) -> list[Step]:
             done = history.job.attempt.number
-            return [Record(JobRestarted(attempt=n)) for n in (1, 2, 3) if n > done] if history.job.generation else []
+            return (
+                [Record(JobRestarted(attempt=n)) for n in (1, 2, 3) if n > done]
+                if history.job.resource.generation
+                else []
+            )
 
         async with Stage(Small(decide)).running() as stage:
             stage.see()
@@ -249,7 +255,7 @@ class TestDeciding:
             assert "cannot be" in stage.runtime.held()["team-a/resnet"]
             assert "team-a/bert" not in stage.runtime.held()
             stage.see(ONE, generation=2)
-            await until(lambda: stage.history(ONE).job.generation == 2, "the fold goes on")
+            await until(lambda: stage.history(ONE).job.resource.generation == 2, "the fold goes on")
 
     @in_virtual_time
     async def test_a_held_job_is_neither_decided_nor_acted_upon(self):
@@ -259,7 +265,7 @@ class TestDeciding:
             stage.history().hold("TooLarge", "for a test")
             before = len(stage.service.decided)
             stage.see(generation=2)
-            await until(lambda: stage.history().job.generation == 2, "the fold")
+            await until(lambda: stage.history().job.resource.generation == 2, "the fold")
             await asyncio.sleep(60)
             assert len(stage.service.decided) == before
             assert len(stage.service.acted) == 1
@@ -300,7 +306,9 @@ class TestAppending:
         def decide(history: History) -> list[Step]:
             job = history.job
             return (
-                [Record(JobRestarted(attempt=1))] if job.generation and not job.attempt.number and not job.phase else []
+                [Record(JobRestarted(attempt=1))]
+                if job.resource.generation and not job.attempt.number and not job.status.phase
+                else []
             )
 
         async with Stage(Small(decide)).running() as stage:
@@ -309,7 +317,7 @@ class TestAppending:
             await until(lambda: stage.line.under_way == 1, "the append")
             stage.decide_otherwise(JobCreated(reason="TrainingJobCreated"), "status")
             stage.line.gate.set()
-            await until(lambda: stage.history().job.phase == "Created", "the other's decision")
+            await until(lambda: stage.history().job.status.phase == "Created", "the other's decision")
             await asyncio.sleep(5)
             assert stage.types() == ["JobObserved", "JobCreated"], "what no longer holds is not recorded"
 
@@ -320,7 +328,7 @@ class TestAppending:
             stage.see()
             await until(lambda: stage.line.under_way == 1, "the append")
             stage.decide_otherwise(JobCreated(reason="TrainingJobCreated"), "status")
-            await until(lambda: stage.history().job.phase == "Created", "the other's decision")
+            await until(lambda: stage.history().job.status.phase == "Created", "the other's decision")
             stage.line.gate.set()
             await until(lambda: stage.history().job.attempt.number == 1, "the restart", seconds=0.1)
             assert [expect for _, expect in stage.line.attempts] == [0, 3]
@@ -673,7 +681,7 @@ class TestStopping:
 
         def decide(history: History) -> list[Step]:
             """One effect after the other, each as soon as the one before it ended."""
-            return make(len(stage.service.acted)) if history.job.generation else []
+            return make(len(stage.service.acted)) if history.job.resource.generation else []
 
         stage = Stage(Small(decide, act))
         async with stage.running():

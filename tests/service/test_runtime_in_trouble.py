@@ -79,7 +79,7 @@ async def test_a_new_owner_does_nothing_until_it_knows_where_the_log_ends():
         await until(lambda: line.asked == 2, "the question")
         stage.see()
         await asyncio.sleep(10)
-        assert stage.history().job.generation == 1
+        assert stage.history().job.resource.generation == 1
         assert stage.service.acted == []
         line.tells_end.set()
         await owning
@@ -234,7 +234,7 @@ async def test_a_fact_that_cannot_be_stored_now_is_tried_ever_more_seldom_and_no
 @in_virtual_time
 async def test_that_a_job_is_held_is_told_once_however_its_history_goes_on():
     def decide(history: History) -> list[Step]:
-        assert not history.job.generation, "our bug"
+        assert not history.job.resource.generation, "our bug"
         return []
 
     stage = Stage(Small(decide))
@@ -243,7 +243,7 @@ async def test_that_a_job_is_held_is_told_once_however_its_history_goes_on():
             stage.see()
             await until(lambda: stage.history().held != "", "the hold")
             stage.see(generation=2)
-            await until(lambda: stage.history().job.generation == 2, "the next event")
+            await until(lambda: stage.history().job.resource.generation == 2, "the next event")
     assert [line["event"] for line in said] == ["job held"]
 
 

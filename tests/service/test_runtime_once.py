@@ -66,7 +66,7 @@ class Telling(Small):
 
 def launching(history: History) -> list[Step]:
     """Decide it, and want it for ever."""
-    if not history.job.generation:
+    if not history.job.resource.generation:
         return []
     return [Launch(history.last_decision)] if history.job.attempt.number else [Record(JobRestarted(attempt=1))]
 
@@ -86,7 +86,7 @@ async def test_a_decision_of_another_process_is_not_carried_out():
     owner = False
     async with Stage(Telling(launching), owns=lambda: owner).running() as stage:
         stage.see()
-        await until(lambda: stage.history().job.generation == 1, "the job")
+        await until(lambda: stage.history().job.resource.generation == 1, "the job")
         stage.decide_otherwise(JobRestarted(attempt=1), "scheduler")
         await until(lambda: stage.history().job.attempt.number == 1, "the decision")
         owner = True
@@ -174,7 +174,7 @@ async def test_what_an_effect_learned_is_recorded_until_it_is_stored():
 @in_virtual_time
 async def test_what_hangs_takes_no_room_from_anything_else():
     def decide(history: History) -> list[Step]:
-        if not history.job.generation:
+        if not history.job.resource.generation:
             return []
         return [*(Hang(number) for number in range(300)), Make(Slot(0, WORKER, 0))]
 
@@ -193,7 +193,7 @@ async def test_a_refusal_is_recorded_while_something_else_hangs():
             return await super().act(effect, context)
 
     def decide(history: History) -> list[Step]:
-        return [Hang(0), Make(Slot(0, WORKER, 0))] if history.job.generation else []
+        return [Hang(0), Make(Slot(0, WORKER, 0))] if history.job.resource.generation else []
 
     async with Stage(Refusing(decide)).running() as stage:
         stage.see()

@@ -46,7 +46,7 @@ async def test_the_workers_of_a_tainted_node_move_and_the_job_goes_on():
         await world.quiet()
         assert nodes_of(world) == {"launcher": NEW, "worker-2": NEW, "worker-3": NEW}
         job = world.job()
-        assert (job.phase, job.scaling.size, job.disrupted, job.attempt.vacancies) == ("Running", 2, {}, {})
+        assert (job.status.phase, job.scaling.size, job.pods.disrupted, job.attempt.vacancies) == ("Running", 2, {}, {})
         assert world.count("DisruptionNoticed") == 1
         assert world.count("WorkersReleased") == 1
 

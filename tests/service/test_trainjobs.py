@@ -156,7 +156,7 @@ async def test_a_job_whose_runtime_is_wrong_is_not_failed_and_begins_when_that_i
     async with Play() as world:
         world.runtime(torch_runtime(numProcPerNode="bogus"))
         world.play()
-        await world.until(lambda: bool(world.job("mnist").problems))
+        await world.until(lambda: bool(world.job("mnist").resource.problems))
         await world.quiet()
         assert world.known("Failed") is None
         right = {"spec": {"mlPolicy": {"torch": {"numProcPerNode": "auto"}}}}

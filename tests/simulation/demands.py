@@ -82,7 +82,7 @@ class ClusterDemands:
         lost = [index for index in job.listed_workers if job.attempt.worker_slot(index) not in slots]
         # Some kinds have no hosts files: what lists members there is their size.
         files = job.spec is not None and job.spec.handling.hosts_files
-        rests = not files or job.halted or job.gone or job.deleting or job.over or job.between_attempts
+        rests = not files or job.halted or job.resource.gone or job.deleting or job.over or job.between_attempts
         self._lost[job.key.uid] = {} if rests else {index: since.get(index, logged) for index in lost}
         for index in () if rests else lost:
             if (seconds := _seconds(since.get(index, logged), logged)) > LISTED_SECONDS:
@@ -92,7 +92,7 @@ class ClusterDemands:
         assert job.spec is not None
         handling = job.spec.handling
         role = LAUNCHER if job.spec.has_launcher else handling.leader
-        if any(pod.role == role and not pod.claimed for pod in job.pods.values()):
+        if any(pod.role == role and not pod.claimed for pod in job.pods.views.values()):
             # Another operator's pod, whose labels tell of no attempt.
             return
         slots = [slot for slot in job.attempt.unreleased if slot.role == role]

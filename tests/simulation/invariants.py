@@ -151,9 +151,9 @@ class Checker(LogChecker):
 
     def _check_expiry(self, job: Job, sequence: int) -> None:
         """A job expires its time to live after its end, by the log server's clock (I34)."""
-        if job.ended is None or job.spec is None or not job.ended.logged:
+        if job.status.ended is None or job.spec is None or not job.status.ended.logged:
             return
-        lived = datetime.fromisoformat(self._logged) - datetime.fromisoformat(job.ended.logged)
+        lived = datetime.fromisoformat(self._logged) - datetime.fromisoformat(job.status.ended.logged)
         if lived.total_seconds() < (job.spec.ttl_seconds_after_finished or 0):
             self.fault(f"I34 {job.key} expires at {sequence}, {lived.total_seconds():.1f} s after its end")
 
@@ -216,7 +216,7 @@ class Checker(LogChecker):
                 self.fault(f"I10 pod {name} is of revision {revision} of its runtime, which no event names")
         elif after.metadata.get("deletionTimestamp") and not before.metadata.get("deletionTimestamp"):
             if any(
-                (job.gone, job.over, job.deleting, job.halted, job.between_attempts),
+                (job.resource.gone, job.over, job.deleting, job.halted, job.between_attempts),
             ) or labels[ATTEMPT] != str(job.attempt.number):
                 return
             if any(job.pod_name(slot) == name for slot in job.attempt.slots):
@@ -231,10 +231,10 @@ class Checker(LogChecker):
             return
         history = self._by_uid.get(_labels(before).get(JOB_UID, ""))
         job, uid = (history.job if history is not None else None), Uid(before.metadata["uid"])
-        known = job.lost.get(uid) if job is not None else None
+        known = job.pods.lost.get(uid) if job is not None else None
         asked = None
-        if job is not None and known is not None and known.terminating is not None and uid in job.pods:
-            asked = nodes.force_delay(job, job.pods[uid], known)
+        if job is not None and known is not None and known.terminating is not None and uid in job.pods.views:
+            asked = nodes.force_delay(job, job.pods.views[uid], known)
         if known is None or known.terminating is None or asked is None:
             self.fault(f"I41 pod {before.at[1]} is deleted by force, and nothing asks for it")
             return
@@ -328,7 +328,7 @@ class Checker(LogChecker):
             return
         job, _, time = known
         replayed = with_head(document_of(job, self._kinds), self._identity, Head(head["sequence"], head["hash"]), time)
-        if job.another:
+        if job.resource.another:
             self.fault(f"I3 the status of {resource.kind} {after.at[1]} is written, and another operator began the job")
         if canonical(replayed) != canonical(status):
             self.fault(f"I3 the status of {resource.kind} {after.at[1]} is not that of the log at {head['sequence']}")
@@ -367,7 +367,7 @@ class Checker(LogChecker):
         if history is None or not held.metadata.get("ownerReferences") or not runs(held):
             return
         job = history.job
-        if job.halted or job.gone or job.orphan or job.key.uid in self.unreadable:
+        if job.halted or job.resource.gone or job.resource.orphan or job.key.uid in self.unreadable:
             return
         kept = job.attempt.unreleased if job.over else job.attempt.slots
         if (labels[ATTEMPT], held.at[1]) not in {(str(slot.attempt), job.pod_name(slot)) for slot in kept}:
@@ -378,29 +378,37 @@ class Checker(LogChecker):
     ) -> None:
         job = history.job
         uid = job.key.uid
-        if job.gone and not job.orphan and children.get(uid):
+        if job.resource.gone and not job.resource.orphan and children.get(uid):
             self.fault(f"I4 {job.key} is gone, and there are {children[uid]}")
-        if bool(job.gone) != (uid not in resources) and uid != NO_UID:
-            self.fault(f"I15 {job.key}: gone in the log {bool(job.gone)}, in the cluster {uid not in resources}")
+        if bool(job.resource.gone) != (uid not in resources) and uid != NO_UID:
+            self.fault(
+                f"I15 {job.key}: gone in the log {bool(job.resource.gone)}, in the cluster {uid not in resources}"
+            )
         for request in job.scaling.requests.values():
             # Of a job that cannot be acted upon, its status says why.
-            waits = job.gone or uid == NO_UID or (job.phase not in ENDED and (job.refusals or job.problems))
+            waits = (
+                job.resource.gone
+                or uid == NO_UID
+                or (job.status.phase not in ENDED and (job.ledger.refusals or job.resource.problems))
+            )
             if not request.over and not request.gone and not waits:
                 self.fault(f"I5 request {request.name} of {job.key} is {request.phase or 'not begun'} for ever")
-        if job.gone or uid not in resources:
+        if job.resource.gone or uid not in resources:
             return
-        suspended = job.spec is not None and job.spec.suspend and job.phase == "Suspended"
+        suspended = job.spec is not None and job.spec.suspend and job.status.phase == "Suspended"
         # Its launcher may be the pod of a Batch Job, which no watch shows.
         alone = (
-            job.another and job.kind == MPIJOB.resource.kind and all(pod.role != LAUNCHER for pod in job.pods.values())
+            job.resource.another
+            and job.resource.kind == MPIJOB.resource.kind
+            and all(pod.role != LAUNCHER for pod in job.pods.views.values())
         )
-        explained = suspended or job.problems or job.refusals or alone
-        if job.phase not in ENDED and not explained:
-            self.fault(f"I15 {job.key} stays {job.phase or 'without a phase'}")
+        explained = suspended or job.resource.problems or job.ledger.refusals or alone
+        if job.status.phase not in ENDED and not explained:
+            self.fault(f"I15 {job.key} stays {job.status.phase or 'without a phase'}")
         resource, shown = resources[uid]
         status = self._unwritten.get(uid) or shown.manifest.get("status") or {}
         # Until Muster takes a job over, the status is the other operator's; `_check_status` sees any write to it.
-        ours = self._kinds.knows(job) and not job.another
+        ours = self._kinds.knows(job) and not job.resource.another
         if ours and not same(status, document_of(job, self._kinds)):
             self.fault(f"I3 the status of {resource.kind} {shown.at[1]} is not that of the log: {status}")
 

@@ -124,7 +124,7 @@ def _deleted_too_early(patch: pytest.MonkeyPatch) -> None:
 
     def every(job: Job) -> list[Any]:
         # A worker that is asked to leave is deleted before its release.
-        leaving = [pod for pod in job.pods.values() if pod.slot in job.outgoing and not pod.deleting]
+        leaving = [pod for pod in job.pods.views.values() if pod.slot in job.outgoing and not pod.deleting]
         return [*surplus(job), *(DeletePod(pod.name, pod.uid) for pod in leaving)]
 
     patch.setattr(slots, "surplus", every)
@@ -165,7 +165,7 @@ def _after_the_end(patch: pytest.MonkeyPatch) -> None:
     next_phase = status_decide.next_phase
 
     def again(job: Job) -> Any:
-        if job.phase == "Failed" and not job.deleting:
+        if job.status.phase == "Failed" and not job.deleting:
             return Record(status.JobRunning(reason="Again"))
         return next_phase(job)
 
@@ -233,7 +233,7 @@ def _pods_of_others(patch: pytest.MonkeyPatch) -> None:
 
     def greedy(job: Job) -> list[Any]:
         known[job.key] = job
-        others = [pod for key, other in known.items() if key != job.key for pod in other.pods.values()]
+        others = [pod for key, other in known.items() if key != job.key for pod in other.pods.views.values()]
         return [*surplus(job), *(DeletePod(pod.name, pod.uid) for pod in others)]
 
     patch.setattr(slots, "surplus", greedy)
@@ -340,10 +340,15 @@ def _quota_for_ever(patch: pytest.MonkeyPatch) -> None:
 
 def _expires_after_its_start(patch: pytest.MonkeyPatch) -> None:
     def of_the_end(job: Job) -> list[Timer]:
-        if job.ended is None or job.active is None or job.spec is None or job.spec.ttl_seconds_after_finished is None:
+        if (
+            job.status.ended is None
+            or job.status.active is None
+            or job.spec is None
+            or job.spec.ttl_seconds_after_finished is None
+        ):
             return []
         seconds = job.spec.ttl_seconds_after_finished
-        return [Timer(job.ended.sequence, TIME_TO_LIVE, seconds, since=job.active.logged)]
+        return [Timer(job.status.ended.sequence, TIME_TO_LIVE, seconds, since=job.status.active.logged)]
 
     patch.setattr(timing, "_of_the_end", of_the_end)
 
@@ -387,7 +392,7 @@ def _losses_of_nodes_count(patch: pytest.MonkeyPatch) -> None:
 
 
 def _running_too_early(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(status_decide, "_leader_started", lambda job, spec: any(pod.ready for pod in job.pods.values()))
+    patch.setattr(status_decide, "_leader_started", lambda job, spec: any(pod.ready for pod in job.pods.views.values()))
 
 
 def _lost_workers_stay(patch: pytest.MonkeyPatch) -> None:
@@ -437,7 +442,10 @@ def _replacements_are_growth(patch: pytest.MonkeyPatch) -> None:
 
 def _those_with_replacements_stay(patch: pytest.MonkeyPatch) -> None:
     def doomed(job: Job) -> SortedSet[Slot]:
-        return SortedSet(pod.slot for uid, pod in job.pods.items() if uid in job.disrupted) & job.attempt.workers
+        return (
+            SortedSet(pod.slot for uid, pod in job.pods.views.items() if uid in job.pods.disrupted)
+            & job.attempt.workers
+        )
 
     patch.setattr(membership, "disrupted", doomed)
 

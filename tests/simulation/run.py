@@ -223,7 +223,7 @@ class Simulation:
     def _is_over(self, uid: str) -> bool:
         """True if the log has the end of a job, or its deletion."""
         jobs = [history.job for history in self._checker.histories if history.job.key.uid == uid]
-        return any(job.over or job.gone for job in jobs)
+        return any(job.over or job.resource.gone for job in jobs)
 
     def _take(self, step: steps.AnyStep) -> None:
         with suppress(Refused):
@@ -436,7 +436,9 @@ class Simulation:
         """A person accepts every head that the log does not lead to."""
         for history in self._checker.histories:
             job = history.job
-            if (doubt := job.integrity.doubt) is not None and (resource := RESOURCES.get(job.kind)) is not None:
+            if (doubt := job.integrity.doubt) is not None and (
+                resource := RESOURCES.get(job.resource.kind)
+            ) is not None:
                 accepted = {"uid": job.key.uid, "annotations": {ACCEPT_HISTORY: str(doubt.head)}}
                 with suppress(Refused, Conflict):
                     self._store.patch(resource, job.key.namespace, job.key.name, {"metadata": accepted})
@@ -455,7 +457,9 @@ class Simulation:
         objects = [(resource, held) for resource in resources for held in self._store.find(resource)]
         self._checker.ended(objects=objects, held=held, quiet=quiet)
         jobs = [history.job for history in self._checker.histories]
-        for why in kept_after_the_end(self._store, [job.key.uid for job in jobs if job.over and not job.orphan]):
+        for why in kept_after_the_end(
+            self._store, [job.key.uid for job in jobs if job.over and not job.resource.orphan]
+        ):
             self._checker.fault(why)
         for why in quota_twice(self._store):
             self._checker.fault(why)

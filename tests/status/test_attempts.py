@@ -141,7 +141,7 @@ def test_23_history_outlives_a_failed_attempt():
         ScaleSucceeded(request=R1, reason="ScalingOutSucceeded"),
     ]
     story += [JobRunning(reason="TrainingJobRunning"), pods(failed()), JobRestarting(reason="TrainingJobFailed")]
-    kept = {known.type for known in given(*story, JobRestarted(attempt=1), *a_new_attempt(1)).job.conditions}
+    kept = {known.type for known in given(*story, JobRestarted(attempt=1), *a_new_attempt(1)).job.status.conditions}
     assert {"Created", "WorkersReady", "Scaling", "ScaleSucceeded", "Restarting", "Running"} <= kept
 
 
@@ -212,7 +212,7 @@ def test_a_job_is_not_suspended_while_pods_that_were_not_seen_may_appear():
 
 def test_the_condition_suspending_ends_with_the_last_pod():
     def shown(*story: AnyEvent) -> list[tuple[str, bool]]:
-        conditions = given(*story).job.conditions
+        conditions = given(*story).job.status.conditions
         return [(known.type, known.status) for known in conditions if known.type.startswith("Suspend")]
 
     assert shown(*GOING) == [("Suspending", True)]
@@ -224,8 +224,8 @@ def test_a_job_is_resumed_while_its_pods_are_still_going():
     resumed = [*GOING, observed(a_spec(), generation=3)]
     assert next_phase(*resumed) == JobCreated(reason="TrainingJobResumed")
     job = given(*resumed, JobCreated(reason="TrainingJobResumed")).job
-    assert (job.phase, job.between_attempts) == ("Created", True)
-    assert [known.status for known in job.conditions if known.type == "Suspending"] == [False]
+    assert (job.status.phase, job.between_attempts) == ("Created", True)
+    assert [known.status for known in job.status.conditions if known.type == "Suspending"] == [False]
 
 
 def test_what_ended_before_is_not_suspended():
@@ -242,7 +242,7 @@ def test_25_it_is_resumed():
     story = [*a_running_job(), SUSPENDED, PAUSE, observed(a_spec(), generation=3)]
     assert next_phase(*story) == JobCreated(reason="TrainingJobResumed")
     job = given(*story, JobCreated(reason="TrainingJobResumed")).job
-    assert [known.status for known in job.conditions if known.type == "Suspended"] == [False]
+    assert [known.status for known in job.status.conditions if known.type == "Suspended"] == [False]
 
 
 def test_a_resumed_job_runs_when_its_new_launcher_does():
@@ -321,11 +321,11 @@ def test_the_ordinary_way_of_a_pod_is_told_once_it_takes_long():
 
 def test_12_the_conditions_of_an_attempt_end_with_it():
     story = [*a_running_job(restart="OnFailure"), pods(failed()), JobRestarting(reason="TrainingJobFailed")]
-    true = {known.type for known in given(*story).job.conditions if known.status}
+    true = {known.type for known in given(*story).job.status.conditions if known.status}
     assert true == {"Created", "Restarting"}
     released = SlotsReleased(slots=(workers(0, 1), Slots(0, LAUNCHER, ((0, 0),))))
     again = [*story, released, JobRestarted(attempt=1), *a_new_attempt(1)]
-    true = {known.type for known in given(*again).job.conditions if known.status}
+    true = {known.type for known in given(*again).job.status.conditions if known.status}
     assert {"Created", "Running"} <= true
     assert "Restarting" not in true
 
@@ -417,7 +417,7 @@ def test_a_job_that_is_disrupted_again_and_again_begins_ever_later(times: int, s
     job = given(*disrupted_again(times)).job
     waits = [timer.seconds for timer in next_due(job) if timer.name == "Restart"]
     assert waits == ([seconds] if seconds else [])
-    assert job.restarts == 0
+    assert job.retries.restarts == 0
 
 
 def test_a_job_that_was_steady_between_two_disruptions_begins_at_once():

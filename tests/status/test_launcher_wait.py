@@ -86,7 +86,7 @@ def attempts_without_a_node(count: int) -> list[AnyEvent]:
         events += [
             JobRestarting(reason="LauncherUnschedulable", counted=False),
             SlotsReleased(slots=(Slots(number - 1, WORKER, ((0, 1),)), Slots(number - 1, LAUNCHER, ((0, 0),)))),
-            PodsGone(uids=tuple(given(*events).job.pods)),
+            PodsGone(uids=tuple(given(*events).job.pods.views)),
             JobRestarted(attempt=number, counted=False),
             SlotsAssigned(slots=(Slots(number, WORKER, ((0, 1),)),)),
             pods(*(of_attempt(number, worker(index)) for index in (0, 1))),
@@ -141,7 +141,7 @@ def test_the_last_wait_says_that_the_job_ends_and_those_before_which_attempt_fol
 )
 def test_the_attempts_are_counted_anew_once(news: list[AnyEvent]):
     job = given(*attempts_without_a_node(LAST), *news).job
-    assert job.unplaced == 0
+    assert job.retries.unplaced == 0
 
 
 def test_jobs_give_their_places_back_at_different_times():

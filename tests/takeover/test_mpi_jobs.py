@@ -105,13 +105,13 @@ async def test_a_running_job_of_v2beta1_is_left_alone_until_its_own_operator_wro
         await world.pass_seconds(600)
         assert world.store.version == before
         assert (world.count("JobOfAnother"), world.count("JobAdopted")) == (1, 0)
-        assert world.job("linpack").obstacle == OF_A_BATCH_JOB
+        assert world.job("linpack").resource.obstacle == OF_A_BATCH_JOB
         done = of_v2beta1("Running", "Succeeded")["status"] | {"completionTime": "2029-12-31T23:00:00Z"}
         world.store.patch(MPIJOBS, NAMESPACE, "linpack", {"status": done}, subresource="status")
         await world.until(lambda: world.count("JobAdopted") == 1)
         await world.quiet()
         assert (state(world), world.pods()) == ("Succeeded", {})
-        assert (world.count("JobOfAnother"), world.job("linpack").obstacle) == (2, "")
+        assert (world.count("JobOfAnother"), world.job("linpack").resource.obstacle) == (2, "")
 
 
 @in_virtual_time

@@ -289,6 +289,6 @@ async def test_the_word_may_be_taken_back_before_all_is_labelled():
         await world.until(lambda: bool(launcher.links))
         await world.quiet()
         assert uids(world) == before
-        assert all(pod.claimed for pod in world.life(uid).pods.values())
+        assert all(pod.claimed for pod in world.life(uid).pods.views.values())
         world.exit_codes["resnet-launcher"] = 0
         await world.phase("Succeeded")

@@ -225,7 +225,7 @@ def test_a_pod_whose_node_stays_after_all_is_no_longer_about_to_go(goes: Observe
     watching.cache.set_node("node-1", STAYING)
     watching.cache.set_node("node-1", goes)
     watching.settle()
-    assert watching.job().notices.keys() == {Uid("pod-0"), Uid("pod-launcher")}
+    assert watching.job().pods.notices.keys() == {Uid("pod-0"), Uid("pod-launcher")}
     watching.cache.set_node("node-1", STAYING)
     back = NodeBack(node="node-1", uids=(Uid("pod-0"), Uid("pod-launcher")), stays=True)
     assert watching.settle() == [back]
@@ -245,7 +245,7 @@ def test_a_pod_that_is_being_deleted_goes_whether_its_node_stays_or_not():
     watching.show_pods(deleted)
     watching.cache.set_node("node-1", STAYING)
     assert watching.settle() == [NodeBack(node="node-1", uids=(HERE[0].uid,), stays=True), pods(deleted)]
-    assert LAUNCHER.uid in watching.job().notices
+    assert LAUNCHER.uid in watching.job().pods.notices
 
 
 def test_a_node_that_stays_brings_no_worker_back_that_was_released():
@@ -269,7 +269,7 @@ def test_a_node_stays_for_a_pod_once_the_log_knows_that_its_eviction_is_off():
     seen = observe(watching.job(), watching.cache, watching.answers, watching.histories, pods=False)
     assert [*seen.facts] == [], "the fold keeps the notice of a pod that it knows as evicted"
     assert watching.settle() == [pods(off), NodeBack(node="node-1", uids=(LAUNCHER.uid,), stays=True)]
-    assert LAUNCHER.uid not in watching.job().notices
+    assert LAUNCHER.uid not in watching.job().pods.notices
 
 
 def test_an_evicted_pod_is_told_of_by_its_own_condition_alone():
@@ -327,7 +327,7 @@ def test_a_pod_that_the_log_has_not_seen_is_told_of_first():
     watching.show_pods(on("node-1", worker(0)))
     told = watching.settle()
     assert [type(fact) for fact in told] == [PodsObserved, DisruptionNoticed]
-    assert watching.job().disrupted == {Uid("pod-0"): "SpotInterruption"}
+    assert watching.job().pods.disrupted == {Uid("pod-0"): "SpotInterruption"}
 
 
 def test_a_pod_that_leaves_anyway_is_not_told_of():
@@ -369,7 +369,7 @@ def test_what_is_gone_is_forgotten():
     watching.settle()
     watching.take_pods("resnet-worker-1")
     assert PodsGone(uids=(Uid("pod-1"),)) in watching.settle()
-    assert watching.job().disrupted == {}
+    assert watching.job().pods.disrupted == {}
 
 
 class Guarded(Calm):

@@ -27,7 +27,7 @@ from shared.frameworks.training_job import TRAININGJOB, TRAININGJOBS
 from shared.job.events.watcher import JobObserved
 from shared.job.fold import Histories
 from shared.job.naming import JobKey, Uid, subject_of
-from shared.job.state import Job
+from shared.job.state import Job, JobResource
 from shared.runtime.run import Runtime
 from tests.kit.apiserver import ScriptedApiServer
 from tests.kit.builders import a_running_job, worker
@@ -60,7 +60,7 @@ def shown(version: int, uid: str = UID) -> Object:
 )
 def test_a_list_that_cannot_come_after_what_was_known(version: int, objects: list[Object], back: bool):
     before = Known(TRAININGJOBS, epoch=0, reached=100)
-    before.add(Job(key=KEY, kind="TrainingJob", api_version=TRAININGJOBS.api_version, version=50))
+    before.add(Job(key=KEY, resource=JobResource(kind="TrainingJob", api_version=TRAININGJOBS.api_version, version=50)))
     assert (version < before.reached or any(map(before.has_newer, objects))) == back
 
 
@@ -70,7 +70,11 @@ def test_a_list_that_cannot_come_after_what_was_known(version: int, objects: lis
 )
 def test_only_what_was_seen_in_this_store_counts(resource: Resource[Any], epoch: int, reached: int, older: bool):
     before = Known(resource, epoch=epoch, reached=5)
-    before.add(Job(key=KEY, kind="TrainingJob", api_version=TRAININGJOBS.api_version, epoch=1, version=70))
+    before.add(
+        Job(
+            key=KEY, resource=JobResource(kind="TrainingJob", api_version=TRAININGJOBS.api_version, epoch=1, version=70)
+        )
+    )
     assert (before.epoch, before.reached) == (epoch, reached)
     assert before.has_newer(shown(69)) == older
     assert not before.has_newer(shown(70))
@@ -199,8 +203,8 @@ async def test_one_old_list_is_asked_for_again_and_not_believed(tmp_path: Path):
 async def test_as_many_as_it_takes_are_another_store(tmp_path: Path):
     replies = Replies((40, [30]))
     async with a_scene(tmp_path, replies) as scene:
-        await scene.until(lambda: scene.job.epoch == 1)
-        assert (scene.job.version, replies.listed) == (30, LISTS_THAT_WENT_BACK)
+        await scene.until(lambda: scene.job.resource.epoch == 1)
+        assert (scene.job.resource.version, replies.listed) == (30, LISTS_THAT_WENT_BACK)
         # A stream that did not break knows nothing of that by itself.
         others = {"scaleins", "scaleouts", "pods", "services", "configmaps"}
         await scene.until(lambda: all(replies.others[plural] == 2 for plural in others))
@@ -219,7 +223,7 @@ async def test_a_log_that_got_ahead_while_a_list_was_under_way_is_no_reason_for_
         await scene.until(lambda: bool([*scene.runtime.service.known()]))
         assert replies.listed == 2
         assert scene.kinds() == ["JobObserved"] * 2
-        assert scene.job.epoch == 0
+        assert scene.job.resource.epoch == 0
 
 
 async def test_a_job_that_its_watch_does_not_show_is_not_asked_for_in_a_hot_loop(tmp_path: Path):
@@ -228,7 +232,7 @@ async def test_a_job_that_its_watch_does_not_show_is_not_asked_for_in_a_hot_loop
         await scene.until(lambda: len(replies.gets) == 2)
         first, second = replies.gets
         assert second - first > ASK_AGAIN_SECONDS * 0.9
-        assert not scene.job.gone
+        assert not scene.job.resource.gone
 
 
 @in_virtual_time
@@ -241,9 +245,14 @@ async def test_who_takes_over_after_another_saw_the_store_go_back_lists_again():
         (job,) = cluster.jobs()
         assert job.spec is not None
         again = JobObserved(
-            kind=job.kind, api_version=job.api_version, generation=1, version=51, epoch=3, spec=job.spec
+            kind=job.resource.kind,
+            api_version=job.resource.api_version,
+            generation=1,
+            version=51,
+            epoch=3,
+            spec=job.spec,
         )
         append(cluster.journal, again, job.key)
         cluster.store.patch(TRAININGJOBS, *held.at, {"spec": {"backoffLimit": 3}})
-        await until(lambda: cluster.jobs()[0].generation == 2, "the change")
-    assert cluster.jobs()[0].epoch == 3
+        await until(lambda: cluster.jobs()[0].resource.generation == 2, "the change")
+    assert cluster.jobs()[0].resource.epoch == 3

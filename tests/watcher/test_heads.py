@@ -273,7 +273,7 @@ def test_a_job_whose_status_says_that_it_is_over_stays_over():
     for event in accepted(history.job, resource, {}):
         history.fold(stored(history, event))
     history.fold(stored(history, observed(a_spec())))
-    assert (history.job.phase, history.job.completion_time, history.job.restarts) == (
+    assert (history.job.status.phase, history.job.status.completion_time, history.job.retries.restarts) == (
         "Succeeded",
         "2030-01-01T00:00:00Z",
         2,
@@ -338,7 +338,7 @@ def test_workers_whose_slots_the_log_has_lost_are_taken_on(
     history.fold(stored(history, pods(*(worker(index, version=50) for index in there))))
     for index in gone:
         history.fold(stored(history, PodsGone(uids=(Uid(f"pod-{index}"),))))
-    for event in accepted(history.job, accepting("7:ab"), history.job.pods):
+    for event in accepted(history.job, accepting("7:ab"), history.job.pods.views):
         history.fold(stored(history, event))
     job = history.job
     assert ([slot.index for slot in job.attempt.workers], job.scaling.size) == (slots, size)

@@ -93,7 +93,7 @@ async def test_a_head_that_the_fold_read_in_the_log_asks_the_log_nothing():
         cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
         for generation in range(1, 4):
             await cluster.quiet()
-            history = next(each for each in runtime.histories if each.job.generation)
+            history = next(each for each in runtime.histories if each.job.resource.generation)
             shown = {"log": "memory", "sequence": history.head.sequence, "hash": history.head.hash}
             cluster.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"status": {"history": shown}}, subresource="status")
             await cluster.quiet()

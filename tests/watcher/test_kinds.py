@@ -31,7 +31,10 @@ class TestOfOneName:
             cluster.store.create(SWARMJOBS, NAMESPACE, a_swarm_job())
             await cluster.quiet()
         jobs = cluster.jobs()
-        assert {(job.key.name, job.kind) for job in jobs} == {("resnet", "TrainingJob"), ("resnet", "SwarmJob")}
+        assert {(job.key.name, job.resource.kind) for job in jobs} == {
+            ("resnet", "TrainingJob"),
+            ("resnet", "SwarmJob"),
+        }
         assert len({job.key for job in jobs}) == 2
         assert cluster.kinds() == ["JobObserved"] * 2
 
@@ -46,7 +49,7 @@ class TestOfOneName:
             await cluster.quiet()
             cluster.store.delete(resource, NAMESPACE, "resnet")
             await cluster.quiet()
-        assert [job.kind for job in cluster.jobs() if job.gone] == [gone]
+        assert [job.resource.kind for job in cluster.jobs() if job.resource.gone] == [gone]
 
     def test_a_request_is_about_the_training_job(self):
         cache = Cache(WITH_SWARMS)
@@ -87,7 +90,7 @@ class TestAKindThatIsNotServed:
                 await cluster.quiet()
         about = [(line["event"], line["log_level"]) for line in said if line.get("kind") == "swarmjobs.test.muster.dev"]
         assert about == [("kind is not served", "info"), ("kind is served", "info")]
-        assert {job.kind for job in cluster.jobs()} == {"TrainingJob", "SwarmJob"}
+        assert {job.resource.kind for job in cluster.jobs()} == {"TrainingJob", "SwarmJob"}
 
     @in_virtual_time
     @pytest.mark.parametrize("when", ["before", "afterwards"])

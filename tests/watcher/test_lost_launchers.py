@@ -37,7 +37,7 @@ def watching_a_job_without_its_launcher() -> Watching:
     watching = Watching(*a_running_job(workers=2))
     watching.show(a_resource(version=1))
     watching.show_pods(worker(0), worker(1), launcher())
-    for child in watching.job().children.values():
+    for child in watching.job().objects.children.values():
         watching.show_child(child)
     watching.take_pods("resnet-launcher")
     return watching
@@ -104,9 +104,9 @@ def test_a_worker_that_the_job_can_do_without_or_that_is_replaced_waits_for_noth
     for events, spec in ((a_running_job(workers=2), a_spec(2)), (a_running_group(3), a_group_spec(3))):
         watching = Watching(*events)
         watching.show(a_resource(spec, version=1))
-        watching.show_pods(*watching.job().pods.values())
+        watching.show_pods(*watching.job().pods.views.values())
         watching.settle()
-        for child in watching.job().children.values():
+        for child in watching.job().objects.children.values():
             watching.show_child(child)
         watching.take_pods("resnet-worker-1")
         assert watching.seen() == [PodsGone(uids=(Uid("pod-1"),))]
@@ -165,7 +165,7 @@ class Late:
         histories = Histories()
         for stored in self.journal.events:
             histories.fold(stored)
-        (found,) = (history for history in histories if history.job.generation)
+        (found,) = (history for history in histories if history.job.resource.generation)
         return found
 
     def kinds(self) -> list[str]:

@@ -117,7 +117,7 @@ def test_a_node_that_comes_back_is_recorded():
     watching.settle()
     assert watching.cache.set_node("node-1", READY)
     assert watching.settle() == [NodeBack(node="node-1", uids=ON_NODE_1)]
-    assert not watching.job().lost
+    assert not watching.job().pods.lost
 
 
 def test_a_node_that_becomes_unreachable_after_it_was_not_ready_is_recorded_again():

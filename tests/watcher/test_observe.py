@@ -38,7 +38,7 @@ def watching_a_running_job() -> Watching:
     watching = Watching(*a_running_job(workers=2))
     watching.show(a_resource(version=1))
     watching.show_pods(worker(0), worker(1), launcher())
-    for child in watching.job().children.values():
+    for child in watching.job().objects.children.values():
         watching.show_child(child)
     assert watching.seen() == []
     return watching
@@ -84,7 +84,7 @@ class TestTheResource:
         assert kinds(watching.settle()) == ["JobObserved"]
         watching.show(a_resource(version=10, generation=3))
         assert kinds(watching.settle()) == ["JobObserved"]
-        assert watching.job().problems == ()
+        assert watching.job().resource.problems == ()
 
     def test_of_a_job_that_starts_no_role_with_pods_is_taken_away_and_the_spec_before_counts(self):
         watching = Watching(*a_created_job(workers=2))
@@ -94,11 +94,13 @@ class TestTheResource:
         watching.show(a_resource(without, version=9, generation=2))
         assert kinds(watching.settle()) == ["JobObserved"]
         assert watching.job().spec == before
-        assert [(problem.reason, problem.field) for problem in watching.job().problems] == [("RoleRemoved", "spec")]
-        assert "worker" in watching.job().problems[0].message
+        assert [(problem.reason, problem.field) for problem in watching.job().resource.problems] == [
+            ("RoleRemoved", "spec")
+        ]
+        assert "worker" in watching.job().resource.problems[0].message
         watching.show(a_resource(before, version=10, generation=3))
         assert kinds(watching.settle()) == ["JobObserved"]
-        assert watching.job().problems == ()
+        assert watching.job().resource.problems == ()
 
     @pytest.mark.parametrize("history", [[observed(a_spec(2))], a_running_job(workers=2)], ids=["no pods", "it runs"])
     def test_a_role_without_pods_may_be_taken_away_and_so_may_one_of_a_job_that_runs(self, history: list[AnyEvent]):
@@ -106,7 +108,7 @@ class TestTheResource:
         without = replace(a_spec(2), roles=tuple(role for role in a_spec(2).roles if role.name != WORKER))
         watching.show(a_resource(without, version=9, generation=2))
         watching.settle()
-        assert (watching.job().spec, watching.job().problems) == (without, ())
+        assert (watching.job().spec, watching.job().resource.problems) == (without, ())
 
     def test_a_deletion_that_waits_is_said_once(self):
         watching = Watching(observed(a_spec()))
@@ -117,7 +119,7 @@ class TestTheResource:
         watching = Watching(observed(a_spec()))
         watching.show(a_resource(version=9, deleting=True, finalizers=("example.com/hold",)))
         assert watching.settle() == [JobDeleting(version=9, finalizers=("example.com/hold",))]
-        assert watching.job().finalizers == ("example.com/hold",)
+        assert watching.job().resource.finalizers == ("example.com/hold",)
 
     def test_orphaning_is_said_when_it_is_seen_and_not_taken_back(self):
         watching = Watching(observed(a_spec()))
@@ -128,7 +130,7 @@ class TestTheResource:
         # The garbage collector takes its finalizer off while another one still holds the resource.
         watching.show(a_resource(version=11, deleting=True))
         assert watching.settle() == []
-        assert watching.job().orphan
+        assert watching.job().resource.orphan
 
     def test_a_job_is_gone_only_when_its_own_get_said_so(self):
         watching = Watching(observed(a_spec()))
@@ -152,7 +154,7 @@ class TestTheResource:
         watching = Watching(observed(a_spec()), JobDeleting(version=2), JobGone())
         watching.show(a_resource(version=20, generation=2))
         assert kinds(watching.settle()) == ["JobObserved"]
-        assert not watching.job().gone
+        assert not watching.job().resource.gone
         assert not watching.job().deleting
 
     def test_and_on_its_way_out_again_if_it_is(self):
@@ -220,7 +222,7 @@ class TestPods:
         for version, step in enumerate(steps, start=90):
             watching.show_pods(worker(1, version=version, phase="Pending", reason="PodInitializing", message=step))
             watching.settle()
-            assert watching.job().pods[Uid("pod-1")].message == step
+            assert watching.job().pods.views[Uid("pod-1")].message == step
 
     def test_a_message_comes_anew_with_the_next_reason(self):
         watching = watching_a_running_job()
@@ -337,7 +339,7 @@ class TestPods:
         watching.restarted()
         watching.show(a_resource(version=1))
         watching.show_pods(worker(0), worker(1, version=95, phase="Failed", exits=exited(1)), launcher())
-        for child in watching.job().children.values():
+        for child in watching.job().objects.children.values():
             watching.show_child(child)
         assert kinds(watching.settle()) == ["PodsObserved"]
 
@@ -384,7 +386,7 @@ class TestManyPods:
             facts += watching.settle()
         assert set(kinds(facts)) == {"PodsGone"}
         assert all(len(msgspec.json.encode(fact)) < MAX_BODY for fact in facts)
-        assert not watching.job().pods
+        assert not watching.job().pods.views
 
 
 class TestEpochs:
@@ -405,10 +407,10 @@ class TestEpochs:
         watching.show_child(config)
         watching.settle()
         job = watching.job()
-        assert job.epoch == 1
-        assert not job.pods[Uid("pod-0")].ready, "a lower version, and news"
-        assert Uid("pod-1") not in job.pods, "newer than the LIST only by the other store's count"
-        assert job.children == {("ConfigMap", "resnet-config"): config}
+        assert job.resource.epoch == 1
+        assert not job.pods.views[Uid("pod-0")].ready, "a lower version, and news"
+        assert Uid("pod-1") not in job.pods.views, "newer than the LIST only by the other store's count"
+        assert job.objects.children == {("ConfigMap", "resnet-config"): config}
         assert watching.seen() == []
 
     def test_many_pods_are_all_looked_at_even_in_several_events(self):
@@ -421,7 +423,7 @@ class TestEpochs:
         watching.show(a_resource(a_spec(1_000), version=1))
         watching.show_pods(*(worker(index, version=40, ready=False) for index in range(1_000)))
         watching.settle()
-        assert not any(pod.ready for pod in watching.job().pods.values())
+        assert not any(pod.ready for pod in watching.job().pods.views.values())
 
     def test_within_the_new_epoch_versions_count_as_ever(self):
         watching = self.restored()
@@ -438,7 +440,7 @@ class TestEpochs:
         watching.answer(there=False)
         facts = watching.settle()
         assert JobGone(version=6) in facts
-        assert not watching.job().pods
+        assert not watching.job().pods.views
 
     def test_a_deletion_that_the_backup_takes_back_is_over(self):
         watching = watching_a_running_job()
@@ -486,7 +488,7 @@ class TestChildren:
         watching.settle()
         watching.show_child(replace(self.SERVICE, uid=Uid("svc-2")))
         assert kinds(watching.settle()) == ["ChildrenObserved"]
-        assert watching.job().children["Service", "resnet"].uid == "svc-2"
+        assert watching.job().objects.children["Service", "resnet"].uid == "svc-2"
 
     def test_a_removed_one_is_gone_when_it_was_listed_and_is_not_newer(self):
         watching = self.watching()
@@ -631,7 +633,7 @@ class TestRequests:
         running = Watching(*a_running_job(), *scaling_out(2))
         running.show(a_resource(version=1))
         running.show_pods(worker(0), worker(1), launcher())
-        for child in running.job().children.values():
+        for child in running.job().objects.children.values():
             running.show_child(child)
         running.show_requests(
             replace(one, uid=Uid("request-1"), name="scaleout-request-1", spec=replace(one.spec, count=5))
@@ -642,7 +644,7 @@ class TestRequests:
         watching = Watching(*a_running_job(), *scaling_out(2))
         watching.show(a_resource(version=1))
         watching.show_pods(worker(0), worker(1), launcher())
-        for child in watching.job().children.values():
+        for child in watching.job().objects.children.values():
             watching.show_child(child)
         assert watching.settle() == [ScaleRequestGone(uid=Uid("request-1"), reason="Deleted")]
 

@@ -202,7 +202,7 @@ async def test_the_pods_of_a_large_job_are_told_of_in_bunches():
     async with cluster.watched():
         await _come_one_by_one(cluster, 600)
     (job,) = cluster.jobs()
-    assert len(job.pods) == 600
+    assert len(job.pods.views) == 600
     # Each bunch takes longer than the one before.
     assert cluster.kinds().count("PodsObserved") < 150
 
@@ -227,7 +227,7 @@ async def test_what_changes_during_a_pause_is_told_when_it_ends():
             await asyncio.sleep(PACE_SECONDS)
         await asyncio.sleep(LONGEST_SECONDS)
         (job,) = cluster.jobs()
-    assert sorted(pod.index for pod in job.pods.values() if pod.phase == "Running") == [7, 8, 9]
+    assert sorted(pod.index for pod in job.pods.views.values() if pod.phase == "Running") == [7, 8, 9]
 
 
 class SlowLog(MemoryEventLog):

@@ -177,7 +177,7 @@ def test_it_is_told_no_longer_once_the_containers_begin():
     watching.settle()
     watching.answers = Answers(heard={Hear(view.uid): Heard("")})
     assert len(watching.settle()) == 1
-    assert watching.job().pods[view.uid].reason == "ContainerCreating"
+    assert watching.job().pods.views[view.uid].reason == "ContainerCreating"
     watching.show_pods(worker(0, version=30))
     watching.settle()
     assert told(watching.job()) is None
@@ -191,7 +191,7 @@ def test_a_pod_that_changes_in_another_way_keeps_its_words():
     watching.answers = Answers()
     watching.show_pods(worker(0, version=30, disruption="EvictionByEvictionAPI", **CREATING))
     watching.settle()
-    pod = watching.job().pods[view.uid]
+    pod = watching.job().pods.views[view.uid]
     assert (pod.version, pod.reason, pod.message) == (30, "FailedMount", NO_CONFIG)
 
 

@@ -15,7 +15,7 @@ def knowing(version: int) -> Watching:
     watching = Watching(*a_running_job(workers=2), version=1)
     watching.show(a_resource(version=1))
     watching.show_pods(worker(0), worker(1), launcher())
-    for child in watching.job().children.values():
+    for child in watching.job().objects.children.values():
         watching.show_child(child)
     watching.listed(1_000)
     watching.show_requests(a_request("out", version=version, owner="uid-1"))
@@ -61,6 +61,6 @@ def test_a_request_recorded_without_a_version_is_gone_once_it_is_not_listed():
     watching = Watching(*a_running_job(workers=2), *scaling_out(2))
     watching.show(a_resource(version=1))
     watching.show_pods(worker(0), worker(1), launcher())
-    for child in watching.job().children.values():
+    for child in watching.job().objects.children.values():
         watching.show_child(child)
     assert [type(fact).__name__ for fact in watching.seen()] == ["ScaleRequestGone"]

@@ -100,7 +100,7 @@ class Cluster:
         histories = Histories()
         for stored in self.journal.events:
             histories.fold(stored)
-        return [history.job for history in histories if history.job.generation]
+        return [history.job for history in histories if history.job.resource.generation]
 
     async def quiet(self) -> None:
         """A minute without a log line; a repeated line fails here."""
@@ -171,7 +171,7 @@ async def test_a_cluster_restored_while_the_watcher_was_down_is_noticed_by_its_l
     async with cluster.watched():
         await cluster.quiet()
     (job,) = cluster.jobs()
-    assert (job.epoch, job.version) == (1, 101)
+    assert (job.resource.epoch, job.resource.version) == (1, 101)
     assert job.spec is not None
     assert job.spec.role("worker").replicas == 3
     assert cluster.kinds().count("JobObserved") == 2
@@ -192,7 +192,7 @@ async def test_after_a_restore_and_a_restart_the_newer_epoch_goes_on():
     async with cluster.watched():
         await cluster.quiet()
     (job,) = cluster.jobs()
-    assert (job.epoch, job.generation) == (1, 2)
+    assert (job.resource.epoch, job.resource.generation) == (1, 2)
     assert cluster.kinds() == ["JobObserved"] * 3
 
 
@@ -203,7 +203,7 @@ async def test_a_job_that_was_gone_is_taken_on_again_when_a_backup_brings_it_bac
     cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
     async with cluster.watched() as runtime:
         await cluster.quiet()
-        (key,) = {history.job.key for history in runtime.histories if history.job.generation}
+        (key,) = {history.job.key for history in runtime.histories if history.job.resource.generation}
         head = runtime.histories[key].head
         cluster.store.delete(TRAININGJOBS, NAMESPACE, "resnet")
         await until(lambda: "JobGone" in cluster.kinds(), "the end")
@@ -216,7 +216,7 @@ async def test_a_job_that_was_gone_is_taken_on_again_when_a_backup_brings_it_bac
         await cluster.quiet()
     assert cluster.kinds() == ["JobObserved", "JobGone", "JobObserved"]
     (job,) = cluster.jobs()
-    assert not job.gone
+    assert not job.resource.gone
 
 
 @in_virtual_time
@@ -227,7 +227,7 @@ async def test_another_watch_that_is_ahead_is_no_restored_cluster():
             cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job(f"job-{number}"))
             await asyncio.sleep(0)
         await cluster.quiet()
-    assert {job.epoch for job in cluster.jobs()} == {0}
+    assert {job.resource.epoch for job in cluster.jobs()} == {0}
 
 
 @in_virtual_time

@@ -214,7 +214,7 @@ class TestSayingWhy:
         job.spec["launcherAttachMode"] = "kubexec"
         cache = a_cache(job, et_pod("launcher"))
         history, _ = told(cache, NOTED)
-        (problem,) = history.job.problems
+        (problem,) = history.job.resource.problems
         said = observe(history.job, cache).warning
         assert said == (LEFT_ALONE, f"spec.launcherAttachMode: {problem.message} ({problem.reason})")
 
@@ -225,18 +225,18 @@ class TestSayingWhy:
 
     def test_a_log_of_before_says_the_obstacle_from_now_on(self):
         _, job = self.heard(self.of_mpi_operator("Created", "Running"), NOTED)
-        assert job.obstacle == OF_A_BATCH_JOB
+        assert job.resource.obstacle == OF_A_BATCH_JOB
 
     def test_an_obstacle_that_is_gone_is_told_as_well(self):
         noted = JobOfAnother(phase="Running", obstacle=OF_A_BATCH_JOB)
         _, job = self.heard(self.of_mpi_operator("Created", "Suspended"), noted, takes_over=False)
-        assert (job.another, job.obstacle) == (True, "")
+        assert (job.resource.another, job.resource.obstacle) == (True, "")
 
     def test_a_launcher_of_v1_that_is_not_seen_is_told_once_the_pods_are_listed(self):
         resource = self.of_mpi_operator("Created", "Running")
         del resource.spec["sshAuthMountPath"]
         cache, job = self.heard(resource)
-        assert (job.another, job.obstacle) == (True, OF_A_BATCH_JOB)
+        assert (job.resource.another, job.resource.obstacle) == (True, OF_A_BATCH_JOB)
         # A restarted watcher, which has not listed them yet, says nothing else.
         for listing in cache.inherited.values():
             listing.version = 0

@@ -31,7 +31,7 @@ def runs_again(version: int, restarts: int) -> PodView:
 def a_watched_job() -> Watching:
     watching = Watching(*a_running_job(workers=2))
     watching.show(a_resource(version=1))
-    watching.show_pods(*watching.job().pods.values())
+    watching.show_pods(*watching.job().pods.views.values())
     watching.settle()
     return watching
 
@@ -124,7 +124,7 @@ def test_a_training_that_succeeded_stays_so_when_another_container_fails_the_pod
     watching.settle()
     watching.show_pods(worker(1, version=91, ready=False, reason="PodFailed", message="the kubelet ends the pod"))
     watching.settle()
-    pod = watching.job().pods[Uid("pod-1")]
+    pod = watching.job().pods.views[Uid("pod-1")]
     assert (pod.phase, pod.exits, pod.reason) == ("Succeeded", exited(0), "")
 
 
@@ -136,7 +136,7 @@ def test_a_time_that_another_trouble_overtook_ends_nothing():
     watching.show_pods(other)
     watching.settle()
     watching.fold(KEY, TimePassed(anchor=timer.anchor, timer=timer.name))
-    assert watching.job().pods[Uid("pod-1")].reason == "ErrImagePull"
+    assert watching.job().pods.views[Uid("pod-1")].reason == "ErrImagePull"
 
 
 def test_a_pod_that_runs_again_wakes_its_job_for_the_time():
@@ -182,4 +182,4 @@ def test_the_tries_to_pull_an_image_are_recorded_once_with_their_cause(failed: s
     waits = msgspec.structs.replace(cause, version=99, reason="ImagePullBackOff", message="waits", node="node-1")
     watching.show_pods(msgspec.structs.replace(waits, finalizers=("a/b",)))
     watching.settle()
-    assert watching.job().pods[Uid("pod-1")].message == "not found"
+    assert watching.job().pods.views[Uid("pod-1")].message == "not found"

@@ -41,4 +41,4 @@ def test_nor_in_a_restored_store_whose_versions_say_nothing():
     watching.settle()
     assert watching.seen() == []
     assert watching.job().launcher is not None
-    assert len(watching.job().pods) == 3
+    assert len(watching.job().pods.views) == 3

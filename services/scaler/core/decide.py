@@ -36,7 +36,7 @@ def _of_queue(job: Job, policy: Policy) -> list[Step]:
     waiting = job.scaling.next_request
     if waiting is not None and job.starting:
         return _before_the_start(job, waiting, policy)
-    if waiting is None or job.phase != "Running" or waits_for_turn(waiting.problems) or scale.size_awaited(job):
+    if waiting is None or job.status.phase != "Running" or waits_for_turn(waiting.problems) or scale.size_awaited(job):
         return []
     return _taken_up(job, waiting, policy)
 
@@ -44,12 +44,12 @@ def _of_queue(job: Job, policy: Policy) -> list[Step]:
 def after_the_end(job: Job) -> list[Step]:
     """After the job's end: cancel the open request, and reject the waiting ones in their order."""
     request = job.scaling.open_request
-    reason = reasons.JOB_GONE if job.gone else reasons.JOB_FINISHED
-    because = Cause(job.gone) if job.gone else causes.of_interruption(job)
+    reason = reasons.JOB_GONE if job.resource.gone else reasons.JOB_FINISHED
+    because = Cause(job.resource.gone) if job.resource.gone else causes.of_interruption(job)
     if request is not None:
         return _cancelled(request, reason, because)
     waiting = job.scaling.next_request
-    if waiting is None or job.gone:
+    if waiting is None or job.resource.gone:
         return []
     if _ownable(job, waiting):
         return _own(job, waiting)
@@ -91,7 +91,7 @@ def _taken_up(job: Job, request: Request, policy: Policy) -> list[Step]:
     if isinstance(answer, ScaleAccepted) and not _has_quota(job, answer):
         # The scheduler asks Kueue for it.
         return []
-    admitted = Cause(job.queued if isinstance(answer, ScaleAccepted) and answer.added else 0)
+    admitted = Cause(job.objects.queued if isinstance(answer, ScaleAccepted) and answer.added else 0)
     return [Record(answer, causes.newest(causes.of_request(job, request), admitted))]
 
 
@@ -107,7 +107,7 @@ def _ownable(job: Job, request: Request) -> bool:
 
 
 def _own(job: Job, request: Request) -> list[Step]:
-    refusal = job.refusals.get("OwnRequest")
+    refusal = job.ledger.refusals.get("OwnRequest")
     if refusal is not None and refusal.permanent:
         # A permanent refusal rejects the request, so that the next one gets its turn.
         rejected = ScaleRejected(request=request.uid, reason=refusal.reason)
@@ -121,7 +121,7 @@ def decide(job: Job, policy: Policy) -> list[Step]:
     """Hosts files to publish and write; requests to own, accept, carry out and end."""
     if job.halted or job.key.uid == NO_UID:
         return []
-    if job.gone:
+    if job.resource.gone:
         return [*after_the_end(job), *membership.leftover(job)]
     if job.deleting:
         return []

@@ -53,10 +53,10 @@ def of_departures(job: Job, slots: Iterable[Slot]) -> Iterator[Cause]:
 def disrupted(job: Job) -> SortedSet[Slot]:
     """Worker slots whose pod will be evicted or lose its node, or has a replacement for that."""
     ahead = job.attempt.replaced_ahead
-    if not (job.disrupted or ahead):
+    if not (job.pods.disrupted or ahead):
         return SortedSet()
     pods, workers = job.by_slot(), job.attempt.workers
-    doomed = [slot for slot in workers if (pod := pods.get(slot)) is not None and pod.uid in job.disrupted]
+    doomed = [slot for slot in workers if (pod := pods.get(slot)) is not None and pod.uid in job.pods.disrupted]
     return SortedSet([*doomed, *(slot for slot in ahead if slot in workers)])
 
 
@@ -88,7 +88,7 @@ def next_steps(job: Job, policy: Policy) -> list[Step]:
 def _because_changed(job: Job, wanted: SortedSet[int]) -> Cause:
     """Workers became Ready, were lost or are disrupted, or their time before the end of their node is over."""
     changed = map(job.attempt.worker_slot, wanted ^ job.listed_workers)
-    limits = [limit for uid in job.notices for limit in nodes.may_stay(job, uid)]
+    limits = [limit for uid in job.pods.notices for limit in nodes.may_stay(job, uid)]
     over = [causes.timer(job, at.sequence, nodes.notice_timer(seconds)) for at, seconds in limits]
     return causes.newest(causes.of_beginning(job), causes.of_pods(job, changed), over)
 
@@ -102,7 +102,7 @@ def next_members(job: Job) -> SortedSet[int] | Unknown:
         workers = job.attempt.workers
         if job.launcher_alone:
             # A launcher without workers reads hosts files, too.
-            return SortedSet() if job.phase else Unknown()
+            return SortedSet() if job.status.phase else Unknown()
         # The launcher starts with the job's full size, so the first members include every replacement.
         if not workers or doomed or replacement.replaceable(job) or any(not ready(pods.get(slot)) for slot in workers):
             return Unknown()
@@ -157,7 +157,7 @@ def written(job: Job) -> list[Step]:
 def leftover(job: Job) -> list[Step]:
     """Delete the hosts ConfigMap of a job that is gone."""
     hosts = job.hosts
-    return [DeleteHosts(hosts.name, hosts.uid)] if hosts is not None and hosts.ours and not job.orphan else []
+    return [DeleteHosts(hosts.name, hosts.uid)] if hosts is not None and hosts.ours and not job.resource.orphan else []
 
 
 def _published(job: Job) -> SortedSet[int] | None:
@@ -167,7 +167,7 @@ def _published(job: Job) -> SortedSet[int] | None:
 
 def _unwritten(job: Job) -> bool:
     """True if the job was adopted, and Muster has not written its hosts files yet."""
-    return job.adopted and not job.membership.version
+    return job.resource.adopted and not job.membership.version
 
 
 def _overtaken(job: Job) -> bool:

@@ -33,7 +33,7 @@ from shared.job.views import Member, PodView, Slots, alive, spans
 
 def size_written(job: Job) -> list[Step]:
     """Write the size, unless the resource has it."""
-    return [WriteSize(job.scaling.size, job.generation)] if size_awaited(job) else []
+    return [WriteSize(job.scaling.size, job.resource.generation)] if size_awaited(job) else []
 
 
 def size_awaited(job: Job) -> bool:
@@ -42,7 +42,7 @@ def size_awaited(job: Job) -> bool:
     A request ends, and the next one begins, after that: a client that saw it succeed finds its size in the resource.
     """
     scaling, request = job.scaling, job.scaling.open_request
-    if job.spec is None or job.problems or not (job.spec.handling.elastic and job.spec.worker.written):
+    if job.spec is None or job.resource.problems or not (job.spec.handling.elastic and job.spec.worker.written):
         return False
     worker = job.spec.worker
     if scaling.size in (0, worker.replicas) or (request is not None and not request.published):
@@ -77,7 +77,7 @@ def scale_out(job: Job, request: Request) -> list[Step]:
         return [_taken_back(request, request.added)]
     lost = request.added & job.attempt.spent - replacement.replaceable(job).keys()
     if lost or request.added & membership.disrupted(job):
-        doomed = [pod.slot for uid, pod in job.pods.items() if uid in job.disrupted]
+        doomed = [pod.slot for uid, pod in job.pods.views.items() if uid in job.pods.disrupted]
         because = causes.newest(causes.of_pods(job, request.added & (job.attempt.spent | doomed)))
         return [_failed_before(request, reasons.WORKER_FAILED, because)]
     pods = job.by_slot()
@@ -86,7 +86,7 @@ def scale_out(job: Job, request: Request) -> list[Step]:
         if not isinstance(members, Unknown):
             wanted = members | [slot.index for slot in request.added]
             return [_published(job, wanted, request)]
-    refusal = job.refusals.get("CreatePod")
+    refusal = job.ledger.refusals.get("CreatePod")
     if refusal is not None and refusal.at.sequence < request.accepted:
         # The refused pod was not one of this request.
         refusal = None
@@ -133,7 +133,7 @@ def _seen(job: Job, request: Request, *, late: bool) -> list[Step]:
     # The request succeeds only after the status service recorded its start.
     succeeded = ScaleSucceeded(request=request.uid, reason="ScalingOutSucceeded")
     done = Record(succeeded, causes.of_request(job, request))
-    return [done] if job.phase == "Scaling" and (late or not size_awaited(job)) else []
+    return [done] if job.status.phase == "Scaling" and (late or not size_awaited(job)) else []
 
 
 LEFT = "the workers have left and will be deleted: {sizes}"
@@ -177,9 +177,9 @@ def scale_in(job: Job, request: Request) -> list[Step]:
             return [_release(job, request, answer)]
         return [answer] if answer is not None else []
     going = {job.attempt.worker_slot(leaver.index) for leaver in request.leaving}
-    if not any(pod.slot in going and not pod.deleting for pod in job.pods.values()):
+    if not any(pod.slot in going and not pod.deleting for pod in job.pods.views.values()):
         # A pod may take its whole grace period to end, but it leaves for certain, and the job no longer uses it.
-        if job.phase != "Scaling" or (size_awaited(job) and not late):
+        if job.status.phase != "Scaling" or (size_awaited(job) and not late):
             return []
         succeeded = ScaleSucceeded(request=request.uid, reason="ScalingInSucceeded")
         return [Record(succeeded, causes.of_request(job, request))]

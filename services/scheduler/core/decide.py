@@ -28,19 +28,19 @@ def next_attempt(job: Job) -> list[Step]:
     """Release every slot, so that the pods are deleted; then begin the next attempt when its back-off is over."""
     held = job.attempt.unreleased
     if held:
-        resumed = job.paused and not job.suspended
-        return [_released(job, held, "Resumed" if resumed else f"Job{job.phase}")]
+        resumed = job.retries.paused and not job.suspended
+        return [_released(job, held, "Resumed" if resumed else f"Job{job.status.phase}")]
     if job.suspended:
         return []
-    if job.restarting is None:
-        because = Cause(job.active.sequence if job.active is not None else 0)
+    if job.retries.restarting is None:
+        because = Cause(job.status.active.sequence if job.status.active is not None else 0)
         return [_restarted(job, "Resumed", because, counted=False)]
-    why = job.restarting
-    at_once = job.restart_wanted or not restart_delay(job, why)
+    why = job.retries.restarting
+    at_once = job.retries.restart_wanted or not restart_delay(job, why)
     if not at_once and not passed(job, why.at.sequence, RESTART):
         return []
     waited = causes.timer(job, why.at.sequence, RESTART)
-    because = causes.newest(Cause(why.at.sequence), waited, Cause(job.restart_wanted))
+    because = causes.newest(Cause(why.at.sequence), waited, Cause(job.retries.restart_wanted))
     return [_restarted(job, why.reason, because, counted=why.counted)]
 
 
@@ -51,7 +51,7 @@ def _released(job: Job, slots: SortedSet[Slot], reason: str) -> Step:
 def _restarted(job: Job, reason: str, because: Cause, *, counted: bool) -> Step:
     # A restored log may have lost attempts whose pods are still there.
     number = job.attempt.number
-    lost = [pod.attempt for pod in job.pods.values() if pod.attempt <= number + MOST_LOST]
+    lost = [pod.attempt for pod in job.pods.views.values() if pod.attempt <= number + MOST_LOST]
     return Record(JobRestarted(attempt=max([number, *lost]) + 1, counted=counted, reason=reason), because)
 
 
@@ -60,7 +60,7 @@ def after_the_end(job: Job) -> list[Step]:
     if verdict.winds_down(job):
         return []
     policy = job.spec.clean_pod_policy if job.spec is not None else "None"
-    lingering = [pod.slot for pod in job.pods.values() if pod.slot in job.attempt.spent and occupies(pod)]
+    lingering = [pod.slot for pod in job.pods.views.values() if pod.slot in job.attempt.spent and occupies(pod)]
     going = {
         "None": SortedSet[Slot](),
         "Running": job.attempt.slots | lingering,
@@ -76,23 +76,23 @@ def after_the_end(job: Job) -> list[Step]:
 
 def expiry(job: Job) -> list[Step]:
     """Delete the resource when ttlSecondsAfterFinished is over; the garbage collector deletes its children."""
-    if job.expired:
+    if job.status.expired:
         return [DeleteJob()]
-    if job.ended is None or not passed(job, job.ended.sequence, TIME_TO_LIVE):
+    if job.status.ended is None or not passed(job, job.status.ended.sequence, TIME_TO_LIVE):
         return []
-    return [Record(JobExpired(), causes.timer(job, job.ended.sequence, TIME_TO_LIVE))]
+    return [Record(JobExpired(), causes.timer(job, job.status.ended.sequence, TIME_TO_LIVE))]
 
 
 def everything(job: Job) -> list[Step]:
     """Delete the pods, Services, Secrets and Workloads that outlive the resource, as the garbage collector would."""
     pods: list[Step] = [
         DeletePod(pod.name, pod.uid)
-        for pod in sorted(job.pods.values(), key=lambda pod: (pod.name, pod.uid))
+        for pod in sorted(job.pods.views.values(), key=lambda pod: (pod.name, pod.uid))
         if not pod.deleting
     ]
     services: list[Step] = [
         DeleteService(child.name, child.uid)
-        for child in job.children.values()
+        for child in job.objects.children.values()
         if child.kind == "Service" and child.ours
     ]
     return [*pods, *services, *keys.everything(job), *queueing.everything(job)]
@@ -106,15 +106,15 @@ def forced_deletions(job: Job) -> list[Step]:
 
 def decide(job: Job) -> list[Step]:
     """Slots to assign or release; pods, Services, Secrets and Workloads to create or delete."""
-    if job.halted or job.orphan:
+    if job.halted or job.resource.orphan:
         return []
     return [*_of_phase(job), *forced_deletions(job)]
 
 
 def _of_phase(job: Job) -> list[Step]:
-    if job.gone:
+    if job.resource.gone:
         return everything(job)
-    if job.deleting or job.phase == "":
+    if job.deleting or job.status.phase == "":
         return []
     if job.over:
         decisions = [*after_the_end(job), *expiry(job)]

@@ -21,7 +21,7 @@ def secret(job: Job) -> str:
 
 def ready(job: Job) -> bool:
     """True if pods can be created: the Secret exists, the user brings one, or the job uses no ssh."""
-    return not _needed(job) or job.attempt.number in job.secrets
+    return not _needed(job) or job.attempt.number in job.objects.secrets
 
 
 def missing(job: Job) -> list[Step]:
@@ -33,14 +33,14 @@ def missing(job: Job) -> list[Step]:
 
 def spent(job: Job) -> list[Step]:
     """Delete the Secrets of attempts that are over, once no pod of theirs is left that may mount it."""
-    alive = {pod.attempt for pod in job.pods.values() if not ended(pod)}
-    over = {attempt for attempt in job.secrets if attempt not in alive and _is_over(job, attempt)}
+    alive = {pod.attempt for pod in job.pods.views.values() if not ended(pod)}
+    over = {attempt for attempt in job.objects.secrets if attempt not in alive and _is_over(job, attempt)}
     return [step for step in everything(job) if step.attempt in over]
 
 
 def everything(job: Job) -> list[DeleteSecret]:
     """Delete every Secret that the scheduler made for the job."""
-    return [DeleteSecret(attempt, secret_name(job.key, attempt), uid) for attempt, uid in job.secrets.items()]
+    return [DeleteSecret(attempt, secret_name(job.key, attempt), uid) for attempt, uid in job.objects.secrets.items()]
 
 
 def _is_over(job: Job, attempt: int) -> bool:

@@ -50,11 +50,11 @@ def next_steps(job: Job) -> list[Step]:
 def after_the_end(job: Job) -> list[Step]:
     """Finish the Workloads once no pod runs, and let them go with their job; while pods run, all but the newest one."""
     known = quota.workloads(job)
-    if any(occupies(pod) for pod in job.pods.values()):
+    if any(occupies(pod) for pod in job.pods.views.values()):
         # A Workload that waits for a job to grow would get quota for a job that is over.
         holder = _reserved(job, known)
         known = [(child, view) for child, view in known if holder and child is not holder[0] and not view.finished]
-    reason = "Succeeded" if job.phase == "Succeeded" else "Failed"
+    reason = "Succeeded" if job.status.phase == "Succeeded" else "Failed"
     return [
         FinishWorkload(child.name, child.uid, reason)
         for child, view in known
@@ -64,7 +64,7 @@ def after_the_end(job: Job) -> list[Step]:
 
 def everything(job: Job) -> list[Step]:
     """Let the Workloads of a deleted job go: their finalizer keeps them, and they keep their quota."""
-    if job.pods:
+    if job.pods.views:
         return []
     return [step for child, view in quota.workloads(job) for step in _deleted(job, child, view)]
 
@@ -97,7 +97,7 @@ def _may_go(job: Job, view: WorkloadView) -> bool:
 def _deleted(job: Job, child: ChildView, view: WorkloadView) -> list[Step]:
     if (view.deleting and not view.held) or not job.may_try("DeleteWorkload"):
         return []
-    return [DeleteWorkload(child.name, child.uid, waiting=not (view.reserved or view.finished or job.gone))]
+    return [DeleteWorkload(child.name, child.uid, waiting=not (view.reserved or view.finished or job.resource.gone))]
 
 
 def _next(job: Job, known: list[Known]) -> str:
@@ -109,7 +109,7 @@ def _written(
     job: Job, name: str, queue: str, workers: int, *, uid: Uid | None = None, replaces: str = ""
 ) -> list[Step]:
     """The Workload that asks a queue for so many workers: a new one, or the one with this uid."""
-    if not job.may_try("WriteWorkload") or job.problems:
+    if not job.may_try("WriteWorkload") or job.resource.problems:
         return []
     return [WriteWorkload(name, queue, quota.pod_sets(job, workers), uid=uid, replaces=replaces)]
 
@@ -153,7 +153,7 @@ def _held(job: Job, known: list[Known], live: list[Known], holder: Known) -> lis
             steps += _deleted(job, other, its)
     if not view.admitted or view.finished:
         return steps
-    if job.phase in ("Running", "Scaling") and not view.ready and job.may_try("ReadyWorkload"):
+    if job.status.phase in ("Running", "Scaling") and not view.ready and job.may_try("ReadyWorkload"):
         steps.append(ReadyWorkload(child.name, child.uid))
     if grows and not fitting:
         steps += _written(job, _next(job, known), view.queue, workers, replaces=child.name)

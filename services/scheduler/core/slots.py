@@ -57,12 +57,12 @@ def _because_listed(job: Job) -> Cause:
 def _no_other_pod(job: Job) -> bool:
     """True if none is being deleted, and none of another attempt can exist: pods of two never run at the same time."""
     number = job.attempt.number
-    return not may_appear(job) and all(pod.attempt == number and not pod.deleting for pod in job.pods.values())
+    return not may_appear(job) and all(pod.attempt == number and not pod.deleting for pod in job.pods.views.values())
 
 
 def _waits_for_a_later_attempt(job: Job) -> bool:
     """True while an attempt starts and the pods of a later one, whose restart the log has lost, are there."""
-    return job.starting and any(pod.attempt > job.attempt.number for pod in job.pods.values())
+    return job.starting and any(pod.attempt > job.attempt.number for pod in job.pods.views.values())
 
 
 def _may_get_slot(job: Job, pod: PodView) -> bool:
@@ -92,15 +92,15 @@ def _first(job: Job, spec: JobSpec) -> list[Step]:
 
 def missing(job: Job) -> list[Step]:
     """Create the Services and pods of slots for which none was seen."""
-    if not job.attempt.slots or job.problems:
+    if not job.attempt.slots or job.resource.problems:
         # An invalid resource has no usable pod template; its correction is an event that wakes the job.
         return []
     steps = [*_services(job)] if job.may_try("CreateService") else []
     if not keys.ready(job) or not job.may_try("CreatePod") or _waits_for_a_later_attempt(job):
         return steps
-    filled = {pod.slot for pod in job.pods.values()}
+    filled = {pod.slot for pod in job.pods.views.values()}
     wanted = quota.within(job, sorted(slot for slot in job.attempt.slots - filled if _known(job, slot)))
-    held, refusal = job.held_names, job.refusals.get("CreatePod")
+    held, refusal = job.held_names, job.ledger.refusals.get("CreatePod")
     if held is not None:
         # The others do not wait for a name; of those that do, a few probe.
         waiting = [slot for slot in wanted if slot in held.slots]
@@ -118,9 +118,9 @@ def missing(job: Job) -> list[Step]:
 def surplus(job: Job) -> list[Step]:
     """Delete pods of released slots and of other attempts, and Services of released slots."""
     kept = job.attempt.unreleased
-    released = (pod for pod in job.pods.values() if pod.slot not in kept and not pod.deleting)
+    released = (pod for pod in job.pods.views.values() if pod.slot not in kept and not pod.deleting)
     going = sorted((pod for pod in released if not _may_get_slot(job, pod)), key=lambda pod: (pod.name, pod.uid))
-    pods = [DeletePod(pod.name, pod.uid, drained=pod.uid in job.drained) for pod in going]
+    pods = [DeletePod(pod.name, pod.uid, drained=pod.uid in job.pods.drained) for pod in going]
     return [*pods, *_idle_services(job)]
 
 
@@ -130,7 +130,9 @@ def outliving(job: Job) -> list[Step]:
     Their training ended and other containers did not, or the kubelet began it again.  A worker leaves the hosts files
     before.
     """
-    lost = [pod for pod in job.pods.values() if pod.slot in job.attempt.spent and occupies(pod) and not pod.deleting]
+    lost = [
+        pod for pod in job.pods.views.values() if pod.slot in job.attempt.spent and occupies(pod) and not pod.deleting
+    ]
     if isinstance(job.membership, Members):
         listed = job.listed_workers if hosts_seen(job, job.membership.version) else None
         lost = [pod for pod in lost if pod.role != WORKER or (listed is not None and pod.index not in listed)]
@@ -142,12 +144,12 @@ def outliving(job: Job) -> list[Step]:
 
 def unclaimed(job: Job) -> list[Step]:
     """Claim the pods that another operator created and that lack Muster's labels."""
-    if not job.adopted or not job.may_try("ClaimPod"):
+    if not job.resource.adopted or not job.may_try("ClaimPod"):
         return []
     kept = job.attempt.unreleased
     return [
         ClaimPod(pod.name, pod.uid, pod.slot)
-        for pod in sorted(job.pods.values(), key=lambda pod: (pod.name, pod.uid))
+        for pod in sorted(job.pods.views.values(), key=lambda pod: (pod.name, pod.uid))
         if not pod.claimed and not pod.deleting and pod.slot in kept
     ]
 
@@ -176,12 +178,12 @@ def _services(job: Job) -> Iterator[Step]:
     """Create the Services that were not seen."""
     if _has_one_service(job) and not _service_seen(job):
         yield CreateService()
-    refusal = job.refusals.get("CreateService")
+    refusal = job.ledger.refusals.get("CreateService")
     # The filter comes before the sort, because usually none is missing.
     missing = sorted(
         slot
         for slot in _with_own_service(job, job.attempt.slots)
-        if _known(job, slot) and ("Service", job.pod_name(slot)) not in job.children
+        if _known(job, slot) and ("Service", job.pod_name(slot)) not in job.objects.children
     )
     # After a refusal a few probe, as with pods.
     yield from map(CreateService, missing if refusal is None else missing[: refusal.probe])
@@ -194,26 +196,31 @@ def _idle_services(job: Job) -> Iterator[Step]:
     is None.
     """
     if job.over and job.spec is not None and job.spec.clean_pod_policy != "None":
-        there: set[str] = {pod.name for pod in job.pods.values()}
+        there: set[str] = {pod.name for pod in job.pods.views.values()}
         if there:
             there.add(service_name(job.key.name))
-        for child in job.children.values():
+        for child in job.objects.children.values():
             if child.kind == "Service" and child.ours and child.name not in there:
                 yield DeleteService(child.name, child.uid)
         return
-    if (_has_one_service(job) and not job.adopted) or not job.attempt.begun or job.over or job.between_attempts:
+    if (
+        (_has_one_service(job) and not job.resource.adopted)
+        or not job.attempt.begun
+        or job.over
+        or job.between_attempts
+    ):
         return
     kept: set[str] = {job.pod_name(slot) for slot in _with_own_service(job, job.attempt.unreleased)}
     if _has_one_service(job):
         kept.add(service_name(job.key.name))
-    for child in job.children.values():
+    for child in job.objects.children.values():
         if child.kind == "Service" and child.ours and child.name not in kept:
             yield DeleteService(child.name, child.uid)
 
 
 def _service_seen(job: Job) -> bool:
     """True if the Service of the job was seen."""
-    return ("Service", service_name(job.key.name)) in job.children
+    return ("Service", service_name(job.key.name)) in job.objects.children
 
 
 def replaced(job: Job) -> list[Step]:
@@ -236,7 +243,7 @@ def _replaced(job: Job, new: tuple[Slots, ...], old: list[Slot], reason: str) ->
 
 def _in_place(job: Job, due: list[Slot]) -> list[Step]:
     """The same slots again; the old pod is deleted first, because the new one has its name."""
-    left = {pod.slot: pod for pod in sorted(job.pods.values(), key=lambda pod: pod.deleting, reverse=True)}
+    left = {pod.slot: pod for pod in sorted(job.pods.views.values(), key=lambda pod: pod.deleting, reverse=True)}
     free = [slot for slot in due if slot not in left]
     # `slots.surplus` deletes the pods in released slots.
     going: list[Step] = [

@@ -54,18 +54,26 @@ _FAILURES = ("Failed", "ScaleFailed")
 def announcements(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
     """The Events of this job's conditions, failures and refusals, and of its requests."""
     words = kinds.of(job).announcements if kinds.knows(job) else {}
-    refused = {effect: job.refusals[effect] for effect in _CREATED if effect in job.refusals and "Refused" in words}
+    refused = {
+        effect: job.ledger.refusals[effect]
+        for effect in _CREATED
+        if effect in job.ledger.refusals and "Refused" in words
+    }
     steps: list[Step] = []
-    for condition in job.conditions:
+    for condition in job.status.conditions:
         if condition.status and condition.type in _OF_JOB:
             reason, message = words.get(condition.type) or _reason(job, condition), _message(job, condition)
             # An update without a change does not move the Event's time.
             steps.append(_of_job(job, condition.since, reason, message, warning=condition.type in _FAILURES))
-        elif condition.type == "Created" and job.problems:
+        elif condition.type == "Created" and job.resource.problems:
             # Why it does not begin, or why its newest edit has no effect.
             steps.append(_of_job(job, condition.updated, condition.reason, condition.message, warning=True))
     # The pods of a deleted job end with it: none of them failed.
-    failures = [known for known in job.failures if job.deletion is None or known.at.sequence < job.deletion.sequence]
+    failures = [
+        known
+        for known in job.status.failures
+        if job.resource.deletion is None or known.at.sequence < job.resource.deletion.sequence
+    ]
     steps += [
         _of_failures(job, at, [failure for failure in failures if failure.at == at], words)
         for at in dict.fromkeys(failure.at for failure in failures)
@@ -87,7 +95,7 @@ def _has_own_event(job: Job, wait: Wait) -> bool:
     if wait.slot is None:
         return True
     vacancy = job.attempt.vacancies.get(wait.slot)
-    failures = (known for known in job.failures if vacancy is None or known.at == vacancy.at)
+    failures = (known for known in job.status.failures if vacancy is None or known.at == vacancy.at)
     return any(known.reason == wait.reason for known in failures)
 
 
@@ -96,9 +104,9 @@ def _reason(job: Job, condition: Condition) -> str:
         case "ScaleSucceeded" | "ScaleFailed":
             return condition.reason
         case "WorkersCreated":
-            return f"{job.kind}WorkerCreated"
+            return f"{job.resource.kind}WorkerCreated"
         case _:
-            return f"{job.kind}{condition.type}"
+            return f"{job.resource.kind}{condition.type}"
 
 
 def _message(job: Job, condition: Condition) -> str:
@@ -106,7 +114,7 @@ def _message(job: Job, condition: Condition) -> str:
     if condition.type == "WorkersCreated":
         verb = "is" if condition.message.startswith("1 ") else "are"
         return reasons.told(reasons.PHASES, "{kind}WorkerCreated", pods=f"{condition.message} {verb}")
-    return condition.message or reasons.of_job(job.kind, condition.reason)
+    return condition.message or reasons.of_job(job.resource.kind, condition.reason)
 
 
 def _of_refusal(job: Job, effect: str, refusal: Refusal, reason: str) -> Announce:
@@ -132,7 +140,7 @@ def _of_nodes(job: Job) -> list[Announce]:
 
 def _of_other_refusals(job: Job, told: Container[str], wait: Wait | None) -> list[Announce]:
     """Those that neither the wait nor an Event of the kind's own tells, each once for as long as it lasts."""
-    others = [known for key, known in job.refusals.items() if key not in told and known.effect not in _UNTOLD]
+    others = [known for key, known in job.ledger.refusals.items() if key not in told and known.effect not in _UNTOLD]
     # A Service and a pod are refused for one misspelt field in the same words.
     first = {(known.reason, known.sentence): known for known in reversed(others)}
     if wait is not None:
@@ -142,8 +150,12 @@ def _of_other_refusals(job: Job, told: Container[str], wait: Wait | None) -> lis
 
 def _of_ignored(job: Job) -> list[Announce]:
     """The fields without effect of an admitted job's spec, in one Event at its admission; an edit after its end."""
-    late = [] if job.late_edit is None else [_of_job(job, job.late_edit, "FieldIgnored", _TOO_LATE, warning=True)]
-    admitted = next((known.since for known in job.conditions if known.type == "Created" and known.status), None)
+    late = (
+        []
+        if job.resource.late_edit is None
+        else [_of_job(job, job.resource.late_edit, "FieldIgnored", _TOO_LATE, warning=True)]
+    )
+    admitted = next((known.since for known in job.status.conditions if known.type == "Created" and known.status), None)
     if admitted is None or job.spec is None or not job.spec.ignored:
         return late
     told = text.first(reasons.without_effect(job.spec.ignored))
@@ -152,11 +164,11 @@ def _of_ignored(job: Job) -> list[Announce]:
 
 def _of_deletion(job: Job) -> list[Announce]:
     """A deletion that waits for finalizers of others; Kubernetes removes its own within a moment."""
-    others = [name for name in job.finalizers if name not in _KUBERNETES_OWN]
-    if job.deletion is None or not others:
+    others = [name for name in job.resource.finalizers if name not in _KUBERNETES_OWN]
+    if job.resource.deletion is None or not others:
         return []
     message = text.first(reasons.told(reasons.PHASES, "{kind}Deleting", finalizers=", ".join(others)))
-    return [_of_job(job, job.deletion, f"{job.kind}Deleting", message, warning=True)]
+    return [_of_job(job, job.resource.deletion, f"{job.resource.kind}Deleting", message, warning=True)]
 
 
 def _of_failures(job: Job, at: At, failures: list[Failure], words: Mapping[str, str]) -> Announce:
@@ -166,7 +178,7 @@ def _of_failures(job: Job, at: At, failures: list[Failure], words: Mapping[str, 
         alike.setdefault(known.reason, []).append(known)
     most = text.LAST_WORDS_SHOWN // len(alike)
     message = text.ends("; ".join(_of_alike(same, most) for same in alike.values()))
-    return _of_job(job, at, words.get("WorkerFailed", f"{job.kind}WorkerFailed"), message, warning=True)
+    return _of_job(job, at, words.get("WorkerFailed", f"{job.resource.kind}WorkerFailed"), message, warning=True)
 
 
 def _of_alike(failures: list[Failure], most: int) -> str:
@@ -181,7 +193,7 @@ def _of_alike(failures: list[Failure], most: int) -> str:
 
 
 def _of_job(job: Job, at: At, reason: str, message: str, *, warning: bool) -> Announce:
-    about = job.api_version, job.kind, job.key.name, job.key.uid
+    about = job.resource.api_version, job.resource.kind, job.key.name, job.key.uid
     return Announce(*about, at.sequence, at.time, reason, message, warning)
 
 

@@ -26,15 +26,19 @@ def next_phase(job: Job) -> Record | None:
     """The decision that enters the next phase, or None while the job stays in its phase."""
     if job.deleting or job.over or job.spec is None:
         return None
-    if job.phase == "":
+    if job.status.phase == "":
         # An invalid spec waits for its correction.
-        return None if job.problems else Record(status.JobCreated(reason=f"{job.kind}Created"), _because_asked(job))
+        return (
+            None
+            if job.resource.problems
+            else Record(status.JobCreated(reason=f"{job.resource.kind}Created"), _because_asked(job))
+        )
     if job.suspended and not quota.wants_pause(job):
-        return Record(status.JobCreated(reason=f"{job.kind}Resumed"), _because_asked(job))
+        return Record(status.JobCreated(reason=f"{job.resource.kind}Resumed"), _because_asked(job))
     if job.suspended:
-        return _suspended(job) if job.phase == "Suspending" and quota.is_empty(job) else None
+        return _suspended(job) if job.status.phase == "Suspending" and quota.is_empty(job) else None
     if job.starting and _leader_started(job, job.spec):
-        return Record(status.JobRunning(reason=f"{job.kind}Running"), _because_started(job, job.spec))
+        return Record(status.JobRunning(reason=f"{job.resource.kind}Running"), _because_started(job, job.spec))
     end = verdict(job)
     if end is not None and not may_restart(job, end):
         kind = status.JobSucceeded if end.success else status.JobFailed
@@ -44,39 +48,43 @@ def next_phase(job: Job) -> Record | None:
         return _suspended(job) if quota.is_empty(job) else _suspending(job)
     if end is not None:
         return _restarting(job, end)
-    if job.restart_wanted and job.restarting is None:
+    if job.retries.restart_wanted and job.retries.restarting is None:
         message = reasons.told(reasons.PHASES, RESTART_REQUESTED)
-        return Record(status.JobRestarting(reason=RESTART_REQUESTED, message=message), Cause(job.restart_wanted))
-    if job.phase == "Running" and (request := job.scaling.open_request) is not None:
+        return Record(
+            status.JobRestarting(reason=RESTART_REQUESTED, message=message), Cause(job.retries.restart_wanted)
+        )
+    if job.status.phase == "Running" and (request := job.scaling.open_request) is not None:
         return Record(status.JobScaling(reason=reasons.SCALING_START, message=request.wish), Cause(request.accepted))
-    if job.phase == "Scaling" and not job.scaling.open:
-        ends = (Cause(since(job.conditions, kind)) for kind in ("ScaleSucceeded", "ScaleFailed"))
-        return Record(status.JobRunning(reason=f"{job.kind}Running"), causes.newest(ends))
+    if job.status.phase == "Scaling" and not job.scaling.open:
+        ends = (Cause(since(job.status.conditions, kind)) for kind in ("ScaleSucceeded", "ScaleFailed"))
+        return Record(status.JobRunning(reason=f"{job.resource.kind}Running"), causes.newest(ends))
     return None
 
 
 def _because_asked(job: Job) -> Cause:
     """A person's edit, or the queue's answer."""
-    return Cause(max(job.edited, job.queued))
+    return Cause(max(job.resource.edited, job.objects.queued))
 
 
 def _because_started(job: Job, spec: JobSpec) -> Cause:
     """The start of the launcher, or of the pods of the leader role that count."""
     if spec.has_launcher:
         return causes.of_launcher(job)
-    running = {pod.slot for pod in job.pods.values() if pod.phase == "Running"} | job.attempt.spent
+    running = {pod.slot for pod in job.pods.views.values() if pod.phase == "Running"} | job.attempt.spent
     return causes.newest(causes.of_pods(job, _leading(job, spec) & running))
 
 
 def _suspended(job: Job) -> Record:
     # The last pod's end, or the wait for unseen pods, may come after the edit.
-    last = causes.newest(causes.of_pods(job, job.attempt.news), causes.timer(job, job.unseen.since, UNSEEN))
-    decision = status.JobSuspended(reason=f"{job.kind}Suspended", message=_of_queue(job))
+    last = causes.newest(causes.of_pods(job, job.attempt.news), causes.timer(job, job.pods.unseen.since, UNSEEN))
+    decision = status.JobSuspended(reason=f"{job.resource.kind}Suspended", message=_of_queue(job))
     return Record(decision, causes.newest(_because_asked(job), last))
 
 
 def _suspending(job: Job) -> Record:
-    return Record(status.JobSuspending(reason=f"{job.kind}Suspending", message=_of_queue(job)), _because_asked(job))
+    return Record(
+        status.JobSuspending(reason=f"{job.resource.kind}Suspending", message=_of_queue(job)), _because_asked(job)
+    )
 
 
 def _of_queue(job: Job) -> str:
@@ -96,7 +104,7 @@ def _restarting(job: Job, end: Verdict) -> Record:
         message = f"{end.message}; the restart does not count against backoffLimit"
         return Record(status.JobRestarting(reason=end.reason, message=message, counted=False), end.because)
     limit = job.spec.backoff_limit if job.spec else 0
-    message = f"{end.message}; restart {job.restarts + 1} of {limit} (backoffLimit)"
+    message = f"{end.message}; restart {job.retries.restarts + 1} of {limit} (backoffLimit)"
     return Record(status.JobRestarting(reason=end.reason, message=message), end.because)
 
 
@@ -113,7 +121,7 @@ def _leader_started(job: Job, spec: JobSpec) -> bool:
         return launcher.phase in ("Running", "Succeeded")
     counting = _leading(job, spec)
     ended = any(slot in counting and vacancy.ran for slot, vacancy in job.attempt.vacancies.items())
-    return ended or any(pod.phase == "Running" and pod.slot in counting for pod in job.pods.values())
+    return ended or any(pod.phase == "Running" and pod.slot in counting for pod in job.pods.views.values())
 
 
 def _leading(job: Job, spec: JobSpec) -> SortedSet[Slot]:
@@ -126,7 +134,7 @@ def _leading(job: Job, spec: JobSpec) -> SortedSet[Slot]:
 
 def decide(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
     """The next phase; without one the status documents and the Kubernetes Events."""
-    if job.halted or job.gone:
+    if job.halted or job.resource.gone:
         return []
     if job.key.uid == NO_UID:
         return documents.of_requests(job)

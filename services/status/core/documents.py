@@ -30,7 +30,7 @@ def document_of(job: Job, kinds: Kinds = BUILT_IN) -> bytes:
 
 def of_job(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
     """The document, or the fact that a plug-in's framework could not make one, once in a phase: the job goes on."""
-    refusal = job.refusals.get("PatchStatus")
+    refusal = job.ledger.refusals.get("PatchStatus")
     failed = refusal.message if refusal is not None and refusal.reason == FRAMEWORK_FAILED else ""
     if not failed and not job.may_try("PatchStatus"):
         return []
@@ -43,8 +43,8 @@ def of_job(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
         return [Record(EffectRefused(effect="PatchStatus", reason=FRAMEWORK_FAILED, permanent=True, message=words))]
     return [
         PatchStatus(
-            job.api_version,
-            job.kind,
+            job.resource.api_version,
+            job.resource.kind,
             job.key.name,
             job.key.uid,
             document,
@@ -57,13 +57,15 @@ def of_job(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
 
 def news_of_job(job: Job) -> News:
     """What people and programs act upon: not how far an attempt that starts has come, nor how many pods are active."""
-    conditions = tuple(known for known in job.conditions if known.type not in MILESTONES)
+    conditions = tuple(known for known in job.status.conditions if known.type not in MILESTONES)
     wait = told(job)
     why = wait.reason if wait is not None else ""
     # A worker that ended leaves the hosts files within milliseconds: one document tells of both.
     hosts = job.spec is not None and job.spec.handling.hosts_files
     members = job.listed_workers if hosts and not job.starting else SortedSet[int]()
-    return News(job.phase, job.generation, conditions, members, {} if hosts else job.attempt.tallies, why)
+    return News(
+        job.status.phase, job.resource.generation, conditions, members, {} if hosts else job.attempt.tallies, why
+    )
 
 
 def of_requests(job: Job) -> list[Step]:

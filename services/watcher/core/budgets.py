@@ -51,7 +51,7 @@ def budget_of(job: Job, fact: Fact) -> Budget | None:
     """The budget that pays for the fact; None if the fact is free."""
     match fact:
         case watcher.JobObserved(problems=problems) if not waits_for_turn(problems):
-            return "jobs" if not job.generation or waits_for_turn(job.problems) else "events"
+            return "jobs" if not job.resource.generation or waits_for_turn(job.resource.problems) else "events"
         case watcher.ScaleRequested(uid=uid):
             known = job.scaling.requests.get(uid)
             return "requests" if known is None or waits_for_turn(known.problems) else "events"
@@ -70,10 +70,10 @@ def budget_of(job: Job, fact: Fact) -> Budget | None:
 
 def _ends_something(job: Job, over: Collection[PodView]) -> bool:
     """True if a known pod ended, or the first pod of a slot that still waits for one: its end empties the slot."""
-    if any(pod.uid in job.pods and not ended(job.pods[pod.uid]) for pod in over):
+    if any(pod.uid in job.pods.views and not ended(job.pods.views[pod.uid]) for pod in over):
         return True
-    fresh = [pod for pod in over if pod.uid not in job.pods and pod.slot in job.attempt.slots]
-    newest = newest_versions(job.pods.values()) if fresh else {}
+    fresh = [pod for pod in over if pod.uid not in job.pods.views and pod.slot in job.attempt.slots]
+    newest = newest_versions(job.pods.views.values()) if fresh else {}
     return any(newest.get(pod.slot, 0) <= pod.version for pod in fresh)
 
 
@@ -216,7 +216,7 @@ def allowed(
 def _in_brief(job: Job, fact: Fact, budget: Budget) -> Fact | None:
     """The fact that this job or request waits, until the log has it."""
     match fact:
-        case watcher.JobObserved() if budget == "jobs" and _JOB_WAITS not in job.problems:
+        case watcher.JobObserved() if budget == "jobs" and _JOB_WAITS not in job.resource.problems:
             return replace(fact, spec=None, problems=(_JOB_WAITS,))
         case watcher.ScaleRequested(uid=uid) if budget == "requests" and uid not in job.scaling.requests:
             return replace(fact, spec=None, problems=(_REQUEST_WAITS,))

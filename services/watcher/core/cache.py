@@ -17,7 +17,7 @@ from shared.frameworks.queueing import with_flavors, with_placement
 from shared.frameworks.runtimes import JobRuntime, Reference
 from shared.job.events.watcher import JobObserved
 from shared.job.naming import NO_UID, JobKey, Uid
-from shared.job.state import Job
+from shared.job.state import Job, JobResource
 from shared.job.views import ChildView, PodView, WorkloadView
 
 replace = msgspec.structs.replace
@@ -136,7 +136,7 @@ class Cache:
     def listing_of(self, job: Job) -> Listing[ObservedJob] | None:
         """The listing of the job's kind; None for a kind that this process does not know."""
         resource = self._resources.get(job.key)
-        shown = resource.observed if resource is not None else job
+        shown = resource.observed if resource is not None else job.resource
         framework = self._kinds.find(shown.api_version, shown.kind)
         return self.jobs[framework.resource] if framework is not None else None
 
@@ -173,9 +173,9 @@ class Cache:
         older = {uid for uid, pod in theirs.items() if uid in ours and ours[uid].version >= pod.version}
         return ours | {uid: pod for uid, pod in theirs.items() if uid not in older}
 
-    def inherited_selector(self, job: Job | JobObserved) -> str | None:
+    def inherited_selector(self, resource: JobResource | JobObserved) -> str | None:
         """The selector of another operator's pods for jobs of this kind; None for an unknown kind."""
-        framework = self._kinds.find(job.api_version, job.kind)
+        framework = self._kinds.find(resource.api_version, resource.kind)
         return framework.take_over.selector if framework is not None else None
 
     def has_inherited(self, job: Job) -> bool:
@@ -184,7 +184,7 @@ class Cache:
         return listing is not None and listing.listed
 
     def _inherited_listing(self, job: Job) -> Listing[tuple[JobKey, PodView]] | None:
-        return self.inherited.get(self.inherited_selector(job) or "")
+        return self.inherited.get(self.inherited_selector(job.resource) or "")
 
     def shows_gone(self, job: Job, pod: PodView) -> bool:
         """True if the list that would show the pod is complete, so that its absence means that it is gone.
@@ -194,7 +194,7 @@ class Cache:
         listing = self.pods if pod.claimed else self._inherited_listing(job)
         if listing is None or not listing.listed:
             return False
-        return pod.version <= listing.version or self.epoch > job.epoch
+        return pod.version <= listing.version or self.epoch > job.resource.epoch
 
     def children_of(self, key: JobKey) -> dict[tuple[str, str], ChildView]:
         return self._children_of.get(key, {})

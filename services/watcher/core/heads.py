@@ -137,7 +137,7 @@ def accepted(job: Job, resource: ObservedJob, pods: Mapping[Uid, PodView]) -> li
         return []
     go_on = HistoryAccepted(sequence=doubt.head.sequence, hash=doubt.head.hash)
     # An adopted attempt has begun, also where all its pods had ended.
-    begun = bool(job.attempt.slots or job.phase or job.attempt.since)
+    begun = bool(job.attempt.slots or job.status.phase or job.attempt.since)
     # Of a lost history, the status that its last events made knows the end.  A log that was restored keeps its name: of
     # a job that this log has begun, the status of another log says nothing.
     lost = isinstance(doubt, Broken) and not (begun and doubt.reason == OTHER_LOG)
@@ -181,7 +181,7 @@ def _going_on(job: Job, pods: Mapping[Uid, PodView]) -> JobAdopted | None:
     if job.over or job.suspended:
         return None
     left = {member.uid for request in job.scaling.requests.values() if request.released for member in request.leaving}
-    others = {uid: pod for uid, pod in pods.items() if uid not in left and uid not in job.disrupted}
+    others = {uid: pod for uid, pod in pods.items() if uid not in left and uid not in job.pods.disrupted}
     slots, attempt = _there(job.spec, job.attempt.number, others)
     same = attempt == job.attempt.number
     living = {pod.slot for pod in others.values() if alive(pod)}
@@ -199,7 +199,7 @@ def _going_on(job: Job, pods: Mapping[Uid, PodView]) -> JobAdopted | None:
     return JobAdopted(
         source=ACCEPTED_LOSS,
         attempt=attempt,
-        restarts=job.restarts,
+        restarts=job.retries.restarts,
         slots=spans(slots),
         lost=spans(_missing(job.spec, attempt) - slots) if not same else (),
         next_index=max(indices, default=-1) + 1,

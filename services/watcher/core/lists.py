@@ -40,10 +40,10 @@ def _taken(job: Job, cache: Cache) -> set[Uid]:
     pods may be ahead of that of jobs, and the controller of namespaces deletes pods before their job.  The pods of a
     deleted job are no failure.
     """
-    if cache.listing_of(job) is None or job.gone or job.deleting or not cache.pods.listed:
+    if cache.listing_of(job) is None or job.resource.gone or job.deleting or not cache.pods.listed:
         return set()
     now, roles = cache.pods_of(job.key), _ending(job)
-    pods = [pod for pod in job.pods.values() if pod.slot in job.attempt.slots and _is_taken(now.get(pod.uid))]
+    pods = [pod for pod in job.pods.views.values() if pod.slot in job.attempt.slots and _is_taken(now.get(pod.uid))]
     taken = {pod.uid: pod.role for pod in pods if pod.uid in now or cache.shows_gone(job, pod)}
     if taken and verdict(job) is None and verdict(pods_gone(job, [*taken], At(0, ""))) is not None:
         # Too few workers would be left, or one that nothing replaces.
@@ -70,7 +70,7 @@ def missing(job: Job, cache: Cache) -> bool:
 def counts(job: Job, cache: Cache) -> bool:
     """True if the job exists by the log, and its kind was listed."""
     listing = cache.listing_of(job)
-    return bool(job.kind) and not job.gone and listing is not None and listing.listed
+    return bool(job.resource.kind) and not job.resource.gone and listing is not None and listing.listed
 
 
 def too_many(missing: int, known: int) -> bool:
@@ -92,7 +92,7 @@ class Known:
 
     def add(self, job: Job) -> None:
         """The versions in one job."""
-        if job.epoch == self.epoch:
+        if job.resource.epoch == self.epoch:
             for uid, version in _of(job, self._resource):
                 self._versions[uid] = version
                 self.reached = max(self.reached, version)
@@ -105,10 +105,10 @@ class Known:
 def _of(job: Job, resource: Resource[Any]) -> Iterable[tuple[Uid, int]]:
     kind = resource.kind
     if resource == PODS:
-        return [(pod.uid, pod.version) for pod in job.pods.values()]
+        return [(pod.uid, pod.version) for pod in job.pods.views.values()]
     if resource in REQUESTS.values():
         return [(request.uid, request.version) for request in job.scaling.requests.values() if request.kind == kind]
     if not resource.group:
-        return [(child.uid, child.version) for child in job.children.values() if child.kind == kind]
-    same = (job.api_version.partition("/")[0], job.kind) == (resource.group, kind)
-    return [(job.key.uid, job.version)] if same else []
+        return [(child.uid, child.version) for child in job.objects.children.values() if child.kind == kind]
+    same = (job.resource.api_version.partition("/")[0], job.resource.kind) == (resource.group, kind)
+    return [(job.key.uid, job.resource.version)] if same else []

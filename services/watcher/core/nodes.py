@@ -24,7 +24,7 @@ def announced(job: Job, cache: Cache) -> Iterator[Fact]:
     found: dict[tuple[str, str, int], list[Uid]] = {}
     for uid, pod in cache.pods_of(job.key).items():
         # The fold ignores a notice for an unknown pod.
-        there = uid in job.pods and pod.slot in job.attempt.slots
+        there = uid in job.pods.views and pod.slot in job.attempt.slots
         if there and (seen := cache.notice(pod)) and _is_news(job, uid, seen.notice):
             found.setdefault((pod.node, seen.reason, seen.notice), []).append(uid)
     for (node, reason, seconds), uids in sorted(found.items()):
@@ -34,13 +34,13 @@ def announced(job: Job, cache: Cache) -> Iterator[Fact]:
 
 def withdrawn(job: Job, cache: Cache) -> Iterator[Fact]:
     """The pods whose node stays after all, of those that were not released."""
-    if not job.notices or job.over or not (cache.pods.listed and cache.nodes.listed):
+    if not job.pods.notices or job.over or not (cache.pods.listed and cache.nodes.listed):
         return
     found: dict[str, list[Uid]] = {}
     for uid, pod in cache.pods_of(job.key).items():
-        waits = uid in job.notices and pod.slot in job.attempt.slots and not (pod.disruption or pod.deleting)
+        waits = uid in job.pods.notices and pod.slot in job.attempt.slots and not (pod.disruption or pod.deleting)
         # The fold keeps the notice of a pod that it knows as evicted, until it knows that it is not.
-        waits = waits and not job.pods[uid].disruption
+        waits = waits and not job.pods.views[uid].disruption
         if waits and ("", pod.node) in cache.nodes and cache.notice(pod) is None:
             found.setdefault(pod.node, []).append(uid)
     for name, uids in sorted(found.items()):
@@ -49,20 +49,24 @@ def withdrawn(job: Job, cache: Cache) -> Iterator[Fact]:
 
 
 def _is_news(job: Job, uid: Uid, seconds: int) -> bool:
-    known = job.notices.get(uid)
-    return seconds < known[-1].seconds if known else uid not in job.disrupted
+    known = job.pods.notices.get(uid)
+    return seconds < known[-1].seconds if known else uid not in job.pods.disrupted
 
 
 def lost(job: Job, cache: Cache, force_after: int | None) -> Iterator[Fact]:
     """The pods whose node is lost, or back; a node that is lost for another reason is recorded again."""
-    if not cache.pods.listed or not (cache.nodes.listed or cache.without_nodes) or not (cache.any_lost or job.lost):
+    if (
+        not cache.pods.listed
+        or not (cache.nodes.listed or cache.without_nodes)
+        or not (cache.any_lost or job.pods.lost)
+    ):
         return
     gone: dict[tuple[str, str, str], list[Uid]] = {}
     back: dict[str, list[Uid]] = {}
     for uid, pod in cache.pods_of(job.key).items():
-        if uid not in job.pods:
+        if uid not in job.pods.views:
             continue
-        known, node = job.lost.get(uid), cache.lost_node(pod)
+        known, node = job.pods.lost.get(uid), cache.lost_node(pod)
         if node is None:
             # A node that was deleted does not come back.  Where nodes are not seen, a Ready pod says that its node is.
             if known is not None and (("", pod.node) in cache.nodes or (cache.without_nodes and pod.ready)):

@@ -101,27 +101,27 @@ def _facts(
         if resource is None:
             return _end(job, cache, presence)
         go_on = heads.accepted(job, resource, cache.pods_of(job.key)) if cache.pods.listed else []
-        if not go_on or cache.epoch != job.epoch:
+        if not go_on or cache.epoch != job.resource.epoch:
             return go_on
         # First what a lost history acted upon, and what it left: pods in any phase, as those that had ended stay ended.
-        edited = [*_resource(job, cache, presence)] if job.generation else []
+        edited = [*_resource(job, cache, presence)] if job.resource.generation else []
         return edited or [*_pods(job, cache, taken, answers, presence)] or [*requests.lost(job, cache)] or go_on
     if (theirs := takeover.begun_by_another(job, resource, cache)) is not None:
         return [theirs]
-    if cache.epoch < job.epoch:
+    if cache.epoch < job.resource.epoch:
         # Another replica recorded a new epoch: until this one lists again, its cache is old.
         return []
     events = [*_resource(job, cache, presence)]
-    if not job.generation or (events and job.gone):
+    if not job.resource.generation or (events and job.resource.gone):
         # Pods and requests follow after the job itself.
         return events
-    if cache.epoch > job.epoch and not job.gone:
+    if cache.epoch > job.resource.epoch and not job.resource.gone:
         # After a restore of etcd, the job first: whether it still exists decides what the absence of its pods means.
         return events
     if missing(job, cache) and not _confirmed(presence, there=True):
         # The garbage collector takes pods and children of a deleted job: none of them failed, or is made again.
         return events
-    if job.another:
+    if job.resource.another:
         if events:
             return events
         if not (cache.takes_over and cache.has_inherited(job) and cache.pods.listed):
@@ -152,19 +152,23 @@ def _resource(job: Job, cache: Cache, presence: Presence | None) -> Iterator[Fac
         yield from _end(job, cache, presence)
         return
     seen = resource.observed
-    if cache.epoch == job.epoch and seen.version < job.version:
+    if cache.epoch == job.resource.epoch and seen.version < job.resource.version:
         return
     wished = _goes_on(job, resource)
     taken = _roles_taken(job, seen.spec) if wished is None else ()
     problems, spec = seen.problems or taken, seen.spec if not taken else None
     if wished is not None:
         problems, spec = (), wished
-    known = (job.generation, job.problems) if job.problems else (job.generation, job.spec)
+    known = (
+        (job.resource.generation, job.resource.problems)
+        if job.resource.problems
+        else (job.resource.generation, job.spec)
+    )
     now = (seen.generation, problems) if problems else (seen.generation, spec)
-    if known != now or job.gone or cache.epoch > job.epoch:
-        changes = resource.changes if not job.gone and cache.epoch == job.epoch else ()
+    if known != now or job.resource.gone or cache.epoch > job.resource.epoch:
+        changes = resource.changes if not job.resource.gone and cache.epoch == job.resource.epoch else ()
         # What waited for its turn is recorded a second time, whole.
-        base = 0 if waits_for_turn(job.problems) else job.version
+        base = 0 if waits_for_turn(job.resource.problems) else job.resource.version
         yield watcher.JobObserved(
             kind=seen.kind,
             api_version=seen.api_version,
@@ -177,7 +181,7 @@ def _resource(job: Job, cache: Cache, presence: Presence | None) -> Iterator[Fac
             writes=actors.writes(base, changes),
             blank=seen.blank,
         )
-    if resource.deleting and (not job.deleting or (resource.orphan and not job.orphan)):
+    if resource.deleting and (not job.deleting or (resource.orphan and not job.resource.orphan)):
         yield watcher.JobDeleting(version=seen.version, orphan=resource.orphan, finalizers=resource.finalizers)
 
 
@@ -211,14 +215,14 @@ def _pods(
     """The changes of pods; those that were `taken` from the job wait for a GET of it."""
     if not cache.pods.listed:
         return
-    now = {uid: as_known(job.pods.get(uid), pod) for uid, pod in cache.pods_of(job.key).items()}
+    now = {uid: as_known(job.pods.views.get(uid), pod) for uid, pod in cache.pods_of(job.key).items()}
     waiting = taken if presence is None else ()
-    told = (questions.with_words(pod, job.pods.get(pod.uid), answers.heard) for pod in now.values())
+    told = (questions.with_words(pod, job.pods.views.get(pod.uid), answers.heard) for pod in now.values())
     changed = [pod for pod in told if pod.uid not in waiting and _changed(job, cache, pod)]
     for some in _batches(sorted(changed, key=lambda pod: (pod.role, pod.index, pod.uid))):
         yield watcher.PodsObserved(pods=some, epoch=cache.epoch)
-    gone = [uid for uid, pod in job.pods.items() if uid not in now and cache.shows_gone(job, pod)]
-    lost = {uid for uid in taken if job.pods[uid].role == LAUNCHER and _confirmed(presence, there=True)}
+    gone = [uid for uid, pod in job.pods.views.items() if uid not in now and cache.shows_gone(job, pod)]
+    lost = {uid for uid in taken if job.pods.views[uid].role == LAUNCHER and _confirmed(presence, there=True)}
     for uid in gone:
         if uid in lost:
             yield watcher.LauncherLost(uid=uid)
@@ -248,8 +252,8 @@ def _batches(views: Iterable[V]) -> Iterator[tuple[V, ...]]:
 
 
 def _changed(job: Job, cache: Cache, pod: PodView) -> bool:
-    known = job.pods.get(pod.uid)
-    if known is None or cache.epoch > job.epoch:
+    known = job.pods.views.get(pod.uid)
+    if known is None or cache.epoch > job.resource.epoch:
         return True
     return newer(pod, known) and recorded_part(pod) != recorded_part(known)
 
@@ -260,7 +264,7 @@ def _children(job: Job, cache: Cache) -> Iterator[Fact]:
         child
         for at, shown in sorted(now.items())
         if not cache.children[shown.kind].outdated
-        and (child := cache.recordable(shown, known := job.children.get(at))) is not None
+        and (child := cache.recordable(shown, known := job.objects.children.get(at))) is not None
         and (
             known is None
             or known.uid != child.uid
@@ -269,12 +273,12 @@ def _children(job: Job, cache: Cache) -> Iterator[Fact]:
     )
     for some in _batches(changed):
         yield watcher.ChildrenObserved(children=some, epoch=cache.epoch)
-    for (kind, name), child in job.children.items():
+    for (kind, name), child in job.objects.children.items():
         listing = cache.children.get(kind)
         if listing is None or (kind, name) in now:
             continue
         # Objects go with their definition.  A job that runs is not suspended for that: the API server may answer so for
         # a moment only.
-        with_definition = listing.absent and (job.over or job.gone)
+        with_definition = listing.absent and (job.over or job.resource.gone)
         if with_definition or (listing.listed and child.version <= listing.version):
             yield watcher.ChildGone(kind=kind, name=name, uid=child.uid)

@@ -246,7 +246,7 @@ class Starts:
 
     def meanwhile(self, job: Job, facts: Sequence[Fact]) -> tuple[Fact, ...]:
         """What is recorded of a job that stands in line: that it waits, if it is told, and then all but its start."""
-        if job.generation:
+        if job.resource.generation:
             return tuple(fact for fact in facts if not isinstance(fact, JobObserved))
         if job.key not in self._told:
             return ()
@@ -280,18 +280,26 @@ class Starts:
 
 def begins(job: Job, facts: Sequence[Fact]) -> bool:
     """True if the job begins with these facts, or would if it were its turn."""
-    new = not job.generation or any(problem.reason == MANY_STARTING for problem in job.problems)
+    new = not job.resource.generation or any(problem.reason == MANY_STARTING for problem in job.resource.problems)
     return new and any(isinstance(fact, JobObserved) for fact in facts)
 
 
 def _has_pods(job: Job) -> bool:
     """True once all pods of the job's first attempt are there."""
     slots = job.attempt.slots
-    return 0 < len(slots) <= len(job.pods) and slots <= {pod.slot for pod in job.pods.values()}
+    return 0 < len(slots) <= len(job.pods.views) and slots <= {pod.slot for pod in job.pods.views.values()}
 
 
 def _begins(job: Job) -> bool:
     """True while nothing but its start is under way: the job neither ran nor waits for something else."""
-    if job.over or job.gone or job.deleting or job.halted or job.problems or job.refusals or job.between_attempts:
+    if (
+        job.over
+        or job.resource.gone
+        or job.deleting
+        or job.halted
+        or job.resource.problems
+        or job.ledger.refusals
+        or job.between_attempts
+    ):
         return False
-    return bool(job.generation) and job.phase in ("", "Created") and not job.attempt.number
+    return bool(job.resource.generation) and job.status.phase in ("", "Created") and not job.attempt.number

@@ -154,8 +154,8 @@ def questions(job: Job, cache: Cache) -> Iterator[Hear]:
     wait = told(job) if waiting else None
     if wait is None or wait.slot not in {pod.slot for pod in waiting}:
         return
-    waiting.sort(key=lambda pod: (not _is_told(job.pods.get(pod.uid)), pod.slot != wait.slot, pod.slot))
-    if _is_told(job.pods.get(waiting[0].uid)):
+    waiting.sort(key=lambda pod: (not _is_told(job.pods.views.get(pod.uid)), pod.slot != wait.slot, pod.slot))
+    if _is_told(job.pods.views.get(waiting[0].uid)):
         # One reason is told; the others most likely wait for the same.
         del waiting[1:]
     first = dict[str, Uid]()

@@ -51,7 +51,7 @@ def changed(
             continue
         if known is None and request.uid in order and not settled:
             continue
-        if known is not None and request.version < known.version and cache.epoch <= job.epoch:
+        if known is not None and request.version < known.version and cache.epoch <= job.resource.epoch:
             continue
         if (
             known is None
@@ -66,7 +66,7 @@ def changed(
         moved = cache.request(known.uid)
         if moved is None:
             # A watch that lags does not show yet what another replica has recorded.
-            if known.version <= cache.requests[known.kind].version or cache.epoch > job.epoch:
+            if known.version <= cache.requests[known.kind].version or cache.epoch > job.resource.epoch:
                 yield ScaleRequestGone(uid=known.uid)
         elif job.key.uid != NO_UID or known.uid in _requests_of(histories, cache.key_of(moved)):
             yield ScaleRequestGone(uid=known.uid, reason="Bound")

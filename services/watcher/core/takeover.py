@@ -28,21 +28,21 @@ def begun_by_another(job: Job, resource: ObservedJob | None, cache: Cache) -> Jo
     """
     if resource is None or resource.inherited is None or resource.head is not None:
         return None
-    if job.generation or job.another or job.integrity.accepted or job.gone:
+    if job.resource.generation or job.resource.another or job.integrity.accepted or job.resource.gone:
         return None
     return _left_alone(job, resource, resource.inherited, cache, pods=False)
 
 
 def warning(job: Job, cache: Cache) -> tuple[str, str] | None:
     """The log line about a job of another operator that is left alone."""
-    if not job.another or job.gone or cache.inherited_selector(job) is None:
+    if not job.resource.another or job.resource.gone or cache.inherited_selector(job.resource) is None:
         return None
-    if job.obstacle != OF_ITS_KIND and not cache.takes_over:
+    if job.resource.obstacle != OF_ITS_KIND and not cache.takes_over:
         return LEFT_ALONE, "MUSTER_TAKE_OVER is not true: that operator may still run"
-    if job.obstacle:
-        return LEFT_ALONE, job.obstacle
-    if job.problems:
-        problem = job.problems[0]
+    if job.resource.obstacle:
+        return LEFT_ALONE, job.resource.obstacle
+    if job.resource.problems:
+        problem = job.resource.problems[0]
         return LEFT_ALONE, f"{problem.field}: {problem.message} ({problem.reason})"
     return None
 
@@ -50,8 +50,8 @@ def warning(job: Job, cache: Cache) -> tuple[str, str] | None:
 def _left_alone(job: Job, resource: ObservedJob, theirs: Inherited, cache: Cache, *, pods: bool) -> JobOfAnother:
     """The fact with why the job cannot be taken over as it is; `pods` if the log knows all its pods."""
     obstacle = theirs.obstacle if cache.inherited_selector(resource.observed) else OF_ITS_KIND
-    has_launcher = any(pod.role == LAUNCHER for pod in job.pods.values())
-    lost = not has_launcher if pods else job.obstacle == theirs.without_launcher
+    has_launcher = any(pod.role == LAUNCHER for pod in job.pods.views.values())
+    lost = not has_launcher if pods else job.resource.obstacle == theirs.without_launcher
     return JobOfAnother(
         phase=theirs.phase,
         obstacle=obstacle or (theirs.without_launcher if lost else ""),
@@ -63,25 +63,36 @@ def _left_alone(job: Job, resource: ObservedJob, theirs: Inherited, cache: Cache
 def obstructed(job: Job, cache: Cache, *, pods: bool) -> Iterator[JobOfAnother]:
     """The fact anew when something else hinders, or nothing does any more; `pods` if the log knows all its pods."""
     resource = cache.job(job.key)
-    if resource is not None and resource.inherited is not None and not (job.deleting or job.gone):
+    if resource is not None and resource.inherited is not None and not (job.deleting or job.resource.gone):
         now = _left_alone(job, resource, resource.inherited, cache, pods=pods)
-        if now.obstacle != job.obstacle:
+        if now.obstacle != job.resource.obstacle:
             yield now
 
 
 def adopted(job: Job, cache: Cache) -> Iterator[JobAdopted]:
     """The adoption of a job, once the log knows all its pods and that nothing hinders."""
     resource = cache.job(job.key)
-    if resource is None or resource.inherited is None or job.spec is None or job.problems or job.deleting or job.gone:
+    if (
+        resource is None
+        or resource.inherited is None
+        or job.spec is None
+        or job.resource.problems
+        or job.deleting
+        or job.resource.gone
+    ):
         return
-    if not job.obstacle:
+    if not job.resource.obstacle:
         yield _of(job, job.spec, resource.inherited)
 
 
 def _of(job: Job, spec: JobSpec, theirs: Inherited) -> JobAdopted:
-    attempt = max((pod.attempt for pod in job.pods.values()), default=0)
+    attempt = max((pod.attempt for pod in job.pods.views.values()), default=0)
     # Other services address a pod by its slot's name: a pod with another name is not adopted.
-    pods = {pod.slot: pod for pod in job.pods.values() if pod.attempt == attempt and pod.name == job.pod_name(pod.slot)}
+    pods = {
+        pod.slot: pod
+        for pod in job.pods.views.values()
+        if pod.attempt == attempt and pod.name == job.pod_name(pod.slot)
+    }
     there = frozenset(pods)
     wanted = _wanted(spec, theirs, attempt) if pods or theirs.begun else frozenset()
     slots, lost = (there, wanted - there) if theirs.begun else (there | wanted, frozenset())

@@ -41,10 +41,10 @@ def as_known(known: PodView | None, pod: PodView) -> PodView:
 
 def of_crashes(job: Job, cache: Cache) -> Iterator[Timer]:
     """The timers of containers that crashed beside a training and run again; another crash begins another one."""
-    if job.over or job.halted or job.gone or not job.troubles:
+    if job.over or job.halted or job.resource.gone or not job.pods.troubles:
         return
     now = cache.pods_of(job.key)
-    for uid, since in job.troubles.items():
-        known, pod = job.pods[uid], now.get(uid)
+    for uid, since in job.pods.troubles.items():
+        known, pod = job.pods.views[uid], now.get(uid)
         if pod is not None and pod.ready and pod.runs_again and as_known(known, pod).reason == known.reason:
             yield Timer(since.sequence, timers.well(uid, pod.runs_again), WELL_SECONDS)

@@ -33,9 +33,9 @@ from shared.job.views import PodView, alive
 
 def silent(job: Job) -> SortedSet[Slot]:
     """The slots whose pod is on a lost node."""
-    if not job.lost:
+    if not job.pods.lost:
         return SortedSet()
-    return SortedSet(pod.slot for uid in job.lost if (pod := job.pods.get(uid)) is not None)
+    return SortedSet(pod.slot for uid in job.pods.lost if (pod := job.pods.views.get(uid)) is not None)
 
 
 def away(job: Job) -> SortedSet[Slot]:
@@ -50,8 +50,8 @@ def away(job: Job) -> SortedSet[Slot]:
 
 def stuck(job: Job) -> Iterator[tuple[PodView, LostNode, At]]:
     """The pods that are being deleted on lost nodes, and since when."""
-    for uid, known in job.lost.items():
-        pod = job.pods.get(uid)
+    for uid, known in job.pods.lost.items():
+        pod = job.pods.views.get(uid)
         if pod is not None and known.terminating is not None:
             yield pod, known, known.terminating
 
@@ -79,16 +79,16 @@ def forced(job: Job) -> list[PodView]:
 
 def of_lost(job: Job) -> list[str]:
     """What waits for which lost node since when, and the way out; one sentence for each node."""
-    return [f"{_loss(job, pods)}{_way_out(job, pods)}" for pods in _by_node(job, job.lost)]
+    return [f"{_loss(job, pods)}{_way_out(job, pods)}" for pods in _by_node(job, job.pods.lost)]
 
 
 def losses(job: Job) -> list[tuple[At, str, str]]:
     """When a loss became known, or after it that pods of the node are being deleted, with its reason and sentence."""
     found: dict[At, list[Uid]] = {}
-    for uid, known in job.lost.items():
+    for uid, known in job.pods.lost.items():
         for at in _moments(known):
             found.setdefault(at, []).append(uid)
-    return [(at, job.lost[uids[0]].reason, _news_of(job, at, uids)) for at, uids in found.items()]
+    return [(at, job.pods.lost[uids[0]].reason, _news_of(job, at, uids)) for at, uids in found.items()]
 
 
 def _moments(known: LostNode) -> list[At]:
@@ -98,7 +98,7 @@ def _moments(known: LostNode) -> list[At]:
 
 def _news_of(job: Job, at: At, uids: list[Uid]) -> str:
     """The sentence about the nodes of these pods at that event."""
-    deletions = [job.lost[uid].terminating for uid in uids]
+    deletions = [job.pods.lost[uid].terminating for uid in uids]
     deleted = any(known is not None and known.sequence <= at.sequence for known in deletions)
     told = [_loss(job, pods) + (_way_out(job, pods) if deleted else "") for pods in _by_node(job, uids)]
     return text.first("; ".join(told))
@@ -108,13 +108,13 @@ def _by_node(job: Job, uids: Iterable[Uid]) -> list[list[PodView]]:
     """The pods of each node, in the order of their roles and indices."""
     nodes: dict[str, list[PodView]] = {}
     for uid in uids:
-        if (pod := job.pods.get(uid)) is not None:
-            nodes.setdefault(job.lost[uid].node, []).append(pod)
+        if (pod := job.pods.views.get(uid)) is not None:
+            nodes.setdefault(job.pods.lost[uid].node, []).append(pod)
     return [sorted(nodes[name], key=lambda pod: (pod.role, pod.index, pod.attempt)) for name in sorted(nodes)]
 
 
 def _loss(job: Job, pods: list[PodView]) -> str:
-    lost = job.lost[pods[0].uid]
+    lost = job.pods.lost[pods[0].uid]
     state = "unreachable" if lost.reason == UNREACHABLE else "not ready"
     since = lost.since or f"{lost.at.time[:19]}Z"
     waits = "waits" if len(pods) == 1 else "wait"
@@ -126,7 +126,7 @@ def _way_out(job: Job, pods: list[PodView]) -> str:
     held = [pod for pod in pods if pod.deleting]
     if not held:
         return ""
-    known, one = job.lost[held[0].uid], len(held) == 1
+    known, one = job.pods.lost[held[0].uid], len(held) == 1
     told = f"; {_named(held)} {'is' if one else 'are'} being deleted, which only a kubelet ends"
     seconds, kept = force_delay(job, held[0], known), _kept(job, held)
     if seconds is not None and known.terminating is not None:
@@ -170,8 +170,8 @@ def may_stay(job: Job, uid: Uid) -> list[tuple[At, int]]:
 
     Empty if it leaves at once.
     """
-    pod = job.pods.get(uid)
-    found = [(known.at, known.seconds - LEAVE_BEFORE_SECONDS) for known in job.notices.get(uid, ())]
+    pod = job.pods.views.get(uid)
+    found = [(known.at, known.seconds - LEAVE_BEFORE_SECONDS) for known in job.pods.notices.get(uid, ())]
     return found if pod is not None and not pod.disruption and all(seconds > 0 for _, seconds in found) else []
 
 
@@ -182,18 +182,18 @@ def notice_timer(seconds: int) -> str:
 def in_time(job: Job) -> SortedSet[Slot]:
     """The slots of workers that leave, and may stay for now."""
     ahead = job.attempt.replaced_ahead
-    if not (job.notices or ahead):
+    if not (job.pods.notices or ahead):
         return SortedSet()
     workers = job.attempt.workers
     announced = [
         pod.slot
-        for uid in job.notices
-        if (pod := job.pods[uid]).slot in workers
+        for uid in job.pods.notices
+        if (pod := job.pods.views[uid]).slot in workers
         and (limits := may_stay(job, uid))
         and not any(passed(job, at.sequence, notice_timer(seconds)) for at, seconds in limits)
     ]
     # Those whose notice was withdrawn wait for their replacements alone.
-    staying = [pod.slot for uid, pod in job.pods.items() if pod.slot in ahead and uid not in job.disrupted]
+    staying = [pod.slot for uid, pod in job.pods.views.items() if pod.slot in ahead and uid not in job.pods.disrupted]
     return SortedSet([*announced, *(slot for slot in staying if slot in workers)])
 
 
@@ -203,8 +203,8 @@ def of_notices(job: Job) -> list[Warned]:
         return []
     handling = job.spec.handling
     found: dict[tuple[str, str, At], list[PodView]] = {}
-    for uid, known in job.notices.items():
-        pod = job.pods[uid]
+    for uid, known in job.pods.notices.items():
+        pod = job.pods.views[uid]
         if alive(pod) and pod.slot in job.attempt.slots and (handling.in_place or pod.role == LAUNCHER):
             found.setdefault((pod.role, pod.node, known[-1].at), []).append(pod)
     return [
@@ -220,7 +220,7 @@ def _newest(found: tuple[tuple[str, str, At], list[PodView]]) -> tuple[int, str,
 def _warned(job: Job, handling: Handling, pods: list[PodView]) -> Warned:
     """Of pods of one role on one node."""
     first, one = pods[0], len(pods) == 1
-    known, reason = job.notices[first.uid][-1], job.disrupted.get(first.uid, "")
+    known, reason = job.pods.notices[first.uid][-1], job.pods.disrupted.get(first.uid, "")
     when = f" {known.seconds} s after {known.at.clock}" if known.seconds else ""
     said = f"{reason}: node {first.node} goes{when}, and {text.named([pod.name for pod in pods])} with it; "
     if first.role == handling.leader and handling.restarts == "Job":
@@ -243,7 +243,7 @@ def to_replace(job: Job) -> SortedSet[Slot]:
     if not job.spec.has(WORKER):
         # An edit removed the role and its pod template.
         return SortedSet()
-    if job.phase not in ("Running", "Scaling"):
+    if job.status.phase not in ("Running", "Scaling"):
         return SortedSet()
     staying = in_time(job) - job.attempt.replaced_ahead - job.scaling.arriving - job.outgoing
     return SortedSet(slot for slot in staying if slot.index in job.listed_workers)
@@ -287,7 +287,7 @@ def never_placed(job: Job) -> Verdict | None:
 
 
 def _is_last(job: Job) -> bool:
-    return job.unplaced + 1 >= MOST_ATTEMPTS
+    return job.retries.unplaced + 1 >= MOST_ATTEMPTS
 
 
 def of_launcher_wait(job: Job) -> tuple[At, str, str] | None:
@@ -298,6 +298,6 @@ def of_launcher_wait(job: Job) -> tuple[At, str, str] | None:
     held = text.counted(len(job.attempt.workers), "worker")
     reason = reasons.LAUNCHER_UNSCHEDULABLE
     said = f"{reason}: {launcher.name} finds no node while {held} of its job hold theirs"
-    follows = f"another attempt follows ({job.unplaced + 2} of {MOST_ATTEMPTS} in a row)"
+    follows = f"another attempt follows ({job.retries.unplaced + 2} of {MOST_ATTEMPTS} in a row)"
     then = f"the job ends: it is the {MOST_ATTEMPTS}th attempt in a row" if _is_last(job) else follows
     return since, reason, f"{said}; {limit} s after {since.clock} they are given back, and {then}"

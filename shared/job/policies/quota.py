@@ -21,12 +21,12 @@ REPLACED = "WorkloadSliceReplaced"
 
 def workloads(job: Job) -> list[tuple[ChildView, WorkloadView]]:
     """The job's Workloads in the order of their numbers."""
-    if not job.queued:
+    if not job.objects.queued:
         # Most jobs are in no queue, and some have a thousand children.
         return []
     found = [
         (number, child, child.workload)
-        for child in job.children.values()
+        for child in job.objects.children.values()
         if child.workload is not None and child.ours and (number := workload_number(job.key, child.name))
     ]
     return [(child, view) for _, child, view in sorted(found, key=lambda one: one[0])]
@@ -56,13 +56,13 @@ def is_outdated(job: Job, view: WorkloadView) -> bool:
 
     The definition lets templates change only before a job begins and while it is suspended.
     """
-    begins = job.suspended or (job.phase == "Created" and (job.paused or not job.attempt.begun))
+    begins = job.suspended or (job.status.phase == "Created" and (job.retries.paused or not job.attempt.begun))
     return begins and not is_of(job, view)
 
 
 def is_of(job: Job, view: WorkloadView) -> bool:
     """True if a Workload has the job's queue and pod templates."""
-    fits = job.templates <= view.generation <= job.generation
+    fits = job.resource.templates <= view.generation <= job.resource.generation
     return job.spec is None or (fits and view.queue == job.spec.queue)
 
 
@@ -92,13 +92,13 @@ def wants_pause(job: Job) -> bool:
 
 def is_empty(job: Job) -> bool:
     """True if no pod of the job exists or may still appear."""
-    return not (job.attempt.unreleased or job.pods or may_appear(job))
+    return not (job.attempt.unreleased or job.pods.views or may_appear(job))
 
 
 def wanted_workers(job: Job) -> int:
     """The number of workers that the job needs quota for: its size, or that which the next request asks for."""
     size = job.scaling.size or (job.spec.worker.replicas if job.spec is not None else 0)
-    if job.phase != "Running" or job.scaling.open or job.leaving or job.scaling.next_request is None:
+    if job.status.phase != "Running" or job.scaling.open or job.leaving or job.scaling.next_request is None:
         return size
     return max(size, _asked(job, job.scaling.next_request))
 
@@ -114,7 +114,7 @@ def _asked(job: Job, request: Request) -> int:
 
 def used_workers(job: Job) -> int:
     """The number of workers that use quota: those in slots, and those that are leaving."""
-    leaving = {pod.slot for pod in job.pods.values() if pod.role == WORKER and occupies(pod)}
+    leaving = {pod.slot for pod in job.pods.views.values() if pod.role == WORKER and occupies(pod)}
     return len(replacement.filled(job) | leaving)
 
 
@@ -139,7 +139,7 @@ def within(job: Job, slots: Iterable[Slot]) -> list[Slot]:
     if not in_queue(job):
         return [*slots]
     found = admitted(job)
-    there = Counter(pod.role for pod in job.pods.values() if occupies(pod))
+    there = Counter(pod.role for pod in job.pods.views.values() if occupies(pod))
     left = {each.role: each.count - there[each.role] for each in found[1].pod_sets} if found is not None else {}
     may: list[Slot] = []
     for slot in slots:

@@ -35,7 +35,7 @@ def filled(job: Job) -> SortedSet[Slot]:
 
 def replaceable(job: Job) -> dict[Slot, Vacancy]:
     """The vacancies to fill, in the order of their slots; none if the job has its full size, or is being deleted."""
-    if not job.attempt.vacancies or job.spec is None or job.deleting or job.gone:
+    if not job.attempt.vacancies or job.spec is None or job.deleting or job.resource.gone:
         # Every decision of a job asks, and most jobs have lost no pod.
         return {}
     arriving, leaving = job.scaling.arriving, job.outgoing
@@ -61,7 +61,7 @@ def unreplaced(job: Job) -> dict[Slot, str]:
 
     None of a job that is being deleted: its pods end with it.
     """
-    if job.spec is None or not job.attempt.vacancies or job.deleting or job.gone:
+    if job.spec is None or not job.attempt.vacancies or job.deleting or job.resource.gone:
         # Every status document asks, and most jobs have lost no pod.
         return {}
     replaced = replaceable(job)
@@ -143,7 +143,7 @@ def without_store(job: Job, pods: Iterable[PodView]) -> bool:
         return True
     # On a node that is only announced to go it still runs.
     return not any(
-        pod.slot == slot and pod.phase == "Running" and not (pod.deleting or pod.disruption or pod.uid in job.lost)
+        pod.slot == slot and pod.phase == "Running" and not (pod.deleting or pod.disruption or pod.uid in job.pods.lost)
         for pod in pods
     )
 
@@ -185,5 +185,5 @@ def new_workers(job: Job, count: int) -> Slots:
 
 def taken(job: Job) -> SortedSet[int]:
     """The indices of workers that are there: a terminating pod keeps its name until it is gone."""
-    there = job.attempt.unreleased | {pod.slot for pod in job.pods.values()}
+    there = job.attempt.unreleased | {pod.slot for pod in job.pods.views.values()}
     return SortedSet(slot.index for slot in there if (slot.attempt, slot.role) == (job.attempt.number, WORKER))

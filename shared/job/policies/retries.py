@@ -77,7 +77,7 @@ def told_already(job: Job, event: EffectRefused) -> bool:
     It needs no event: its service tries the effect again after the longest back-off.  Other numbers
     are no news: those of a quota change whenever another pod begins.
     """
-    known = job.refusals.get(refusal_key(event.effect, event.reason))
+    known = job.ledger.refusals.get(refusal_key(event.effect, event.reason))
     if known is None:
         return False
     if event.reason == NAME_HELD:
@@ -100,7 +100,7 @@ def may_restart(job: Job, end: Verdict) -> bool:
     """True if another attempt follows.  After a disruption one always does, and counts against no limit."""
     if job.spec is None or end.success or end.permanent:
         return False
-    return end.disrupted or (_wanted(job.spec) and job.restarts < job.spec.backoff_limit)
+    return end.disrupted or (_wanted(job.spec) and job.retries.restarts < job.spec.backoff_limit)
 
 
 def used_up(job: Job, end: Verdict) -> bool:
@@ -124,5 +124,5 @@ def restart_delay(job: Job, why: Restarting) -> int:
     is disrupted again before it was steady waits in the same steps.  A restart that a person asked for begins at once.
     """
     if why.counted:
-        return before_start(job.restarts + 1)
-    return 0 if why.reason == RESTART_REQUESTED else before_start(job.disruptions - 1)
+        return before_start(job.retries.restarts + 1)
+    return 0 if why.reason == RESTART_REQUESTED else before_start(job.retries.disruptions - 1)

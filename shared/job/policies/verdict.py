@@ -57,7 +57,7 @@ def _success_of_leader(job: Job, spec: JobSpec) -> Verdict | None:
 
 
 def _success(job: Job, because: Cause) -> Verdict:
-    return Verdict(True, f"{job.kind}Succeeded", because=because)
+    return Verdict(True, f"{job.resource.kind}Succeeded", because=because)
 
 
 def _leaders_succeeded(job: Job, spec: JobSpec) -> bool:
@@ -161,7 +161,7 @@ def _of_refusal(job: Job) -> Verdict | None:
     if job.under_way:
         return None
     for effect in _NEEDED_TO_START:
-        refusal = job.refusals.get(effect)
+        refusal = job.ledger.refusals.get(effect)
         if refusal is not None and refusal.permanent:
             where = f" ({refusal.field})" if refusal.field and not refusal.message else ""
             message = text.with_words(f"{effect} was refused for good{where}", refusal.message)
@@ -198,7 +198,7 @@ def _of_loss(job: Job, slot: Slot, vacancy: Vacancy, *, permanent: bool) -> Verd
 
 def _disruption(job: Job, pod: PodView) -> str:
     """Why the pod was disrupted, by its `DisruptionTarget` condition or the notice of its node; empty when not."""
-    return pod.disruption or job.disrupted.get(pod.uid, "")
+    return pod.disruption or job.pods.disrupted.get(pod.uid, "")
 
 
 def _disrupted(pod: str, why: str, because: Cause) -> Verdict:
@@ -208,13 +208,15 @@ def _disrupted(pod: str, why: str, because: Cause) -> Verdict:
 
 def _reason(job: Job, pod_reason: str) -> str:
     if pod_reason == "Evicted":
-        return f"{job.kind}Evicted"
-    return pod_reason or f"{job.kind}Failed"
+        return f"{job.resource.kind}Evicted"
+    return pod_reason or f"{job.resource.kind}Failed"
 
 
 def _of_active_deadline(job: Job) -> Verdict | None:
     """The job was active for activeDeadlineSeconds; attempts and the waits between them count, suspension does not."""
-    because = causes.timer(job, job.active.sequence, ACTIVE_DEADLINE) if job.active is not None else UNKNOWN
+    because = (
+        causes.timer(job, job.status.active.sequence, ACTIVE_DEADLINE) if job.status.active is not None else UNKNOWN
+    )
     if job.spec is None or not because.sequence:
         return None
     seconds = job.spec.active_deadline_seconds
@@ -258,11 +260,16 @@ def winds_down(job: Job) -> bool:
     The scheduler of a parameter server ends when the workers say good-bye to it, some of them with work left: their
     logs and exits are results, too.
     """
-    if job.phase != "Succeeded" or job.ended is None or job.spec is None or not job.spec.handling.winds_down:
+    if (
+        job.status.phase != "Succeeded"
+        or job.status.ended is None
+        or job.spec is None
+        or not job.spec.handling.winds_down
+    ):
         return False
     if job.spec.clean_pod_policy == "None" or not job.attempt.slots:
         return False
-    return not passed(job, job.ended.sequence, WINDING_DOWN)
+    return not passed(job, job.status.ended.sequence, WINDING_DOWN)
 
 
 def verdict(job: Job) -> Verdict | None:

@@ -31,14 +31,16 @@ def of_job(causes: Causes, shown: str = "") -> list[Chain]:
     replaced.
     """
     job, newest, at = causes.job, causes.newest.get, causes.at.get
-    live = not job.over and not job.gone
+    live = not job.over and not job.resource.gone
     listed = live and not job.between_attempts and isinstance(job.membership, Members)
     asked = {
-        "why it is gone": newest("JobGone") if job.gone else None,
-        "why it is being deleted": newest("JobDeleting") if job.deleting and not job.gone else None,
+        "why it is gone": newest("JobGone") if job.resource.gone else None,
+        "why it is being deleted": newest("JobDeleting") if job.deleting and not job.resource.gone else None,
         _about_phase(causes, shown): causes.phase,
         "what it waits for": waits_for(causes),
-        "why its newest edit is not acted upon": newest("JobObserved") if job.problems and job.phase else None,
+        "why its newest edit is not acted upon": newest("JobObserved")
+        if job.resource.problems and job.status.phase
+        else None,
         f"why this is attempt {job.attempt.number + 1}": at(job.attempt.since) if job.attempt.number else None,
         "why it is below its minimum": at(job.attempt.below_minimum) if live else None,
         f"why these workers are in the {listing(job)}": newest("HostsPublished") if listed else None,
@@ -58,7 +60,7 @@ def of_job(causes: Causes, shown: str = "") -> list[Chain]:
         chains.append(Chain(question, tuple(links)))
     if live and (failed := _losses(causes)):
         question = "which pods were lost, and when they are replaced"
-        if shown in ("", job.phase):
+        if shown in ("", job.status.phase):
             chains.append(Chain(question, failed))
         else:
             chains.insert(0, Chain(f"why it is {shown}: {question}", failed))
@@ -68,9 +70,11 @@ def of_job(causes: Causes, shown: str = "") -> list[Chain]:
 
 def _about_phase(causes: Causes, shown: str) -> str:
     job = causes.job
-    if job.gone:
-        return f"why it was {job.phase}"
-    return f"why it is {job.phase}" if shown in ("", job.phase) else f"why its attempt is {job.phase}"
+    if job.resource.gone:
+        return f"why it was {job.status.phase}"
+    return (
+        f"why it is {job.status.phase}" if shown in ("", job.status.phase) else f"why its attempt is {job.status.phase}"
+    )
 
 
 def _losses(causes: Causes) -> tuple[Link, ...]:
@@ -85,7 +89,7 @@ def _losses(causes: Causes) -> tuple[Link, ...]:
     slots = {job.pod_name(slot): slot for slot in causes.lives}
     began = job.attempt.assigned.sequence if job.attempt.assigned is not None else 0
     links = list[Link]()
-    for failure in reversed(job.failures):
+    for failure in reversed(job.status.failures):
         slot = slots.get(WorkerName(failure.pod))
         link = causes.find(failure.at.sequence, slot) if failure.at.sequence >= began else None
         if link is not None and slot in lost and lost[slot].at == failure.at:
@@ -161,7 +165,7 @@ def slot_state(causes: Causes, slot: Slot) -> str:
         name = job.pod_name(slot)
         lost = job.attempt.vacancies.get(slot)
         # Once another took its place, its failure alone is remembered; names are used again.
-        of_name = (failure.deleted for failure in reversed(job.failures) if failure.pod == name)
+        of_name = (failure.deleted for failure in reversed(job.status.failures) if failure.pod == name)
         deleted = lost.deleted if lost is not None else next(of_name, False)
         return f"{seen}; it {'was deleted' if deleted else 'ended or went by itself'}, and {then}"
     return f"{seen}; it was released"

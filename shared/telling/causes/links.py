@@ -164,11 +164,11 @@ def waits_for(causes: Links) -> Link | None:
     job = causes.job
     if job.integrity.doubt is not None:
         return causes.doubt
-    if job.another:
+    if job.resource.another:
         return causes.newest.get("JobOfAnother")
-    if job.gone or job.over:
+    if job.resource.gone or job.over:
         return None
-    if job.problems and not job.phase:
+    if job.resource.problems and not job.status.phase:
         return causes.newest.get("JobObserved")
     wait = waiting(job)
     if wait is not None and wait.slot in job.attempt.vacancies:
@@ -176,27 +176,27 @@ def waits_for(causes: Links) -> Link | None:
         wait = None
     if wait is not None:
         return link_of(causes, job, wait)
-    refusals = (known for known in job.refusals.values() if known.effect not in _OF_THE_STATUS_SERVICE)
+    refusals = (known for known in job.ledger.refusals.values() if known.effect not in _OF_THE_STATUS_SERVICE)
     return newest(causes.at.get(refusal.at.sequence) for refusal in refusals)
 
 
 def link_of(causes: Links, job: Job, wait: Wait) -> Link | None:
     """The link of what a job waits for: of a refused effect, of the pod in a slot, or of a node."""
     if wait.effect:
-        return causes.at.get(job.refusals[wait.effect].at.sequence)
+        return causes.at.get(job.ledger.refusals[wait.effect].at.sequence)
     return causes.last.get(wait.slot) if wait.slot is not None else causes.at.get(wait.since.sequence)
 
 
 def request_waits_for(causes: Links, request: Request) -> Link | None:
     """What a request that is not over waits for: its turn, the job, pods, or the hosts files."""
     job = causes.job
-    if request.over or job.gone or request.uid not in job.scaling.requests:
+    if request.over or job.resource.gone or request.uid not in job.scaling.requests:
         return None
     if request.phase == "Scaling":
         return awaited_by(causes, job, request)
     if job.scaling.open:
         return newest(causes.requests.get(job.scaling.open, ()))
-    return _refused(causes, job, "OwnRequest") if job.phase == "Running" else causes.phase
+    return _refused(causes, job, "OwnRequest") if job.status.phase == "Running" else causes.phase
 
 
 def awaited(causes: Links, job: Job, slots: Container[Slot]) -> Link | None:
@@ -217,5 +217,5 @@ def awaited_by(causes: Links, job: Job, request: Request) -> Link | None:
 
 
 def _refused(causes: Links, job: Job, effect: str) -> Link | None:
-    refusal = job.refusals.get(effect) or job.refusals.get(refusal_key(effect, NAME_HELD))
+    refusal = job.ledger.refusals.get(effect) or job.ledger.refusals.get(refusal_key(effect, NAME_HELD))
     return causes.at.get(refusal.at.sequence) if refusal is not None else None

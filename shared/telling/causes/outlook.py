@@ -78,14 +78,14 @@ def _causes(causes: Links, short: Summary) -> Iterator[str]:
     job = causes.job
     if job.key.uid == NO_UID:
         yield reasons.of_request("JobNotFound")
-    elif job.gone:
+    elif job.resource.gone:
         yield "its ttlSecondsAfterFinished was over" if causes.newest.get("JobExpired") else causes.deletion
     elif job.deleting:
         yield causes.newest["JobDeleting"].text
     elif job.halted:
         return
-    elif not job.phase:
-        yield problem_line(job.problems) if job.problems else ""
+    elif not job.status.phase:
+        yield problem_line(job.resource.problems) if job.resource.problems else ""
     else:
         yield _message(causes, short)
         if not job.over:
@@ -97,14 +97,14 @@ def _causes(causes: Links, short: Summary) -> Iterator[str]:
 def _message(causes: Links, short: Summary) -> str:
     """The message of the phase that the status shows."""
     job = causes.job
-    if short.phase != job.phase:
+    if short.phase != job.status.phase:
         # Pods of a job that runs are replaced.
         return short.message
-    true = (known for known in job.conditions if known.type == job.phase and known.status)
+    true = (known for known in job.status.conditions if known.type == job.status.phase and known.status)
     said = next((with_losses(job, known).message for known in true), "")
     if said or causes.phase is None:
         return said
-    if job.phase == "Succeeded":
+    if job.status.phase == "Succeeded":
         # Its condition says no more than that.
         return causes.phase.cause.text if causes.phase.cause is not None else ""
     if not job.suspended:
@@ -115,8 +115,9 @@ def _message(causes: Links, short: Summary) -> str:
 def _hindrances(causes: Links, short: Summary) -> Iterator[str]:
     """What keeps a job from what it is to be."""
     job = causes.job
-    if job.problems:
-        yield f"its newest edit {passing(job.problems) or 'is not acted upon'}: {problem_line(job.problems)}"
+    if job.resource.problems:
+        problems = job.resource.problems
+        yield f"its newest edit {passing(problems) or 'is not acted upon'}: {problem_line(problems)}"
     # What comes next names the pods of the last attempt.
     waits, shown = waiting(job), told(job)
     wait = waits if job.attempt.begun and not job.between_attempts else shown
@@ -124,7 +125,7 @@ def _hindrances(causes: Links, short: Summary) -> Iterator[str]:
     if wait is not None:
         # The message of the phase that the status shows of a job whose pods are replaced tells the same.
         sentence = wait.sentence if shown is not None else wait.message
-        yield "" if short.phase != job.phase and sentence in short.message else sentence
+        yield "" if short.phase != job.status.phase and sentence in short.message else sentence
     elif waits is None and (link := waits_for(causes)) is not None:
         # What Muster itself decided is no hindrance.
         yield link.text if link.type not in ("SlotsAssigned", "SlotsReleased") and not job.suspended else ""
@@ -174,25 +175,25 @@ def _what(job: Job, timer: Timer) -> str:
 
 def _without_time(job: Job, label: str) -> Iterator[str]:
     """What has to happen first, where no timer runs."""
-    if job.gone or job.halted:
+    if job.resource.gone or job.halted:
         return
     if job.deleting:
-        if job.finalizers and not job.orphan:
+        if job.resource.finalizers and not job.resource.orphan:
             yield "it is gone once they are removed"
-    elif not job.phase:
-        if job.problems:
-            yield "it begins by itself" if passing(job.problems) else "it begins once its spec is corrected"
+    elif not job.status.phase:
+        if job.resource.problems:
+            yield "it begins by itself" if passing(job.resource.problems) else "it begins once its spec is corrected"
     elif job.over:
         yield "it stays until it is deleted"
-    elif job.phase == "Suspending":
+    elif job.status.phase == "Suspending":
         yield "it is Suspended once its last pod is gone"
-    elif job.phase == "Suspended":
+    elif job.status.phase == "Suspended":
         asked = job.spec is not None and job.spec.suspend
         begins = "begins its next attempt" if job.attempt.begun else "starts it"
         yield f"`muster resume {label}` {begins}" if asked else "it goes on once its queue admits it"
     elif job.between_attempts:
         # A new attempt uses the same pod names.
-        left = ", ".join(sorted(pod.name for pod in job.pods.values())[:3])
+        left = ", ".join(sorted(pod.name for pod in job.pods.views.values())[:3])
         yield f"attempt {job.attempt.number + 2} begins once its last pods are gone" + (f" ({left})" if left else "")
     elif job.starting and told(job) is not None:
         yield "it starts by itself once that is over, and no limit of time ends the wait"

@@ -80,9 +80,10 @@ def sentence(event: AnyEvent, before: Job, after: Job, by: str = "") -> str:
             news = [of_pod(pod, before) for pod in event.pods]
             return "; ".join(filter(None, news)) or "pods were seen"
         case watcher.PodsGone():
-            return f"{in_a_row([before.pods[uid].name for uid in event.uids if uid in before.pods]) or 'a pod'} is gone"
+            gone = [before.pods.views[uid].name for uid in event.uids if uid in before.pods.views]
+            return f"{in_a_row(gone) or 'a pod'} is gone"
         case watcher.LauncherLost():
-            return f"{before.pods[event.uid].name if event.uid in before.pods else 'the launcher'} vanished"
+            return f"{before.pods.views[event.uid].name if event.uid in before.pods.views else 'the launcher'} vanished"
         case watcher.DisruptionNoticed():
             return noticed(event, _named(event.uids, before))
         case watcher.NodeLost() | watcher.NodeBack():
@@ -127,12 +128,12 @@ def sentence(event: AnyEvent, before: Job, after: Job, by: str = "") -> str:
 
 
 def _named(uids: Iterable[Uid], job: Job) -> list[PodView]:
-    return [job.pods[uid] for uid in uids if uid in job.pods]
+    return [job.pods.views[uid] for uid in uids if uid in job.pods.views]
 
 
 def of_pod(pod: PodView, before: Job) -> str:
     """All news of a pod; empty without."""
-    known = before.pods.get(pod.uid)
+    known = before.pods.views.get(pod.uid)
     was, news = known or unseen(pod), list[str]()
     ends = over(pod) and not over(was)
     if known is None:
@@ -173,7 +174,7 @@ def decided(event: Decision, before: Job, after: Job) -> tuple[str, Iterable[Slo
             return f"{names_of(before, slots)} released{why(event.reason)}", slots
         case scheduler.JobRestarted():
             limit = of_at_most(after.spec.backoff_limit if after.spec else 0)
-            counted = f"restart {after.restarts}{limit}" if event.counted else "not counted as a restart"
+            counted = f"restart {after.retries.restarts}{limit}" if event.counted else "not counted as a restart"
             return f"attempt {event.attempt + 1} begins, {counted}{why(event.reason)}", ()
         case scheduler.JobExpired():
             return f"it is deleted{why(event.reason)}", ()
@@ -277,7 +278,7 @@ def hosts_of(event: ChildrenObserved, job: Job) -> int:
 
 def of_workloads(event: ChildrenObserved, job: Job) -> str:
     """What Kueue decided about the job's quota; empty without news.  `job` is the state before."""
-    told = (_of_workload(child, job.children.get((child.kind, child.name))) for child in event.children)
+    told = (_of_workload(child, job.objects.children.get((child.kind, child.name))) for child in event.children)
     return "; ".join(filter(None, told))
 
 
@@ -304,7 +305,7 @@ def _of_workload(child: ChildView, before: ChildView | None) -> str:
 
 def refusal_line(event: EffectRefused, job: Job) -> str:
     """The refused effect, the reason, and the number of refusals; `job` is the state after the refusal."""
-    refusal = job.refusals.get(refusal_key(event.effect, event.reason))
+    refusal = job.ledger.refusals.get(refusal_key(event.effect, event.reason))
     times = f", {refusal.count} times in a row" if refusal and refusal.count > 1 else ""
     final = ", and would be again unless something changes" if event.permanent else ""
     told = of_refusal(event.effect, event.reason, event.field, plain(event.reason, event.message))

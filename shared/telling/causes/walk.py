@@ -125,19 +125,19 @@ class Causes(Links):
                 self._keep(here.says(here.text, led), self.job.attempt.slots)
             case watcher.PodsObserved():
                 for pod in event.pods:
-                    if self.job.pods.get(pod.uid) == pod and before.pods.get(pod.uid) != pod:
+                    if self.job.pods.views.get(pod.uid) == pod and before.pods.views.get(pod.uid) != pod:
                         if text := sentences.of_pod(pod, before):
                             led, unknown = why_seen(pod, before, self.last.get(pod.slot), self._going())
                             self._keep(here.says(text, led, unknown=unknown), [pod.slot])
                         self._nudged(before, pod, here)
             case watcher.PodsGone() | watcher.LauncherLost():
                 for uid in event.uids if isinstance(event, watcher.PodsGone) else (event.uid,):
-                    if known := before.pods.get(uid):
+                    if known := before.pods.views.get(uid):
                         led = why_gone(known, before, self.last.get(known.slot), self._going())
                         said = f"{known.name} {'is gone' if led else 'vanished'}"
                         self._keep(here.says(said, led, unknown="" if led else NOT_ASKED), [known.slot])
             case watcher.DisruptionNoticed() | watcher.NodeLost() | watcher.NodeBack():
-                self._keep(here, [before.pods[uid].slot for uid in event.uids if uid in before.pods])
+                self._keep(here, [before.pods.views[uid].slot for uid in event.uids if uid in before.pods.views])
             case watcher.ChildrenObserved():
                 hosts = sentences.hosts_of(event, before)
                 if hosts > (before.hosts.hosts if before.hosts is not None else 0):
@@ -188,7 +188,7 @@ class Causes(Links):
         return words.by(actors, self._people.of(self.job.key, here.sequence, event))
 
     def _nudged(self, before: Job, pod: PodView, here: Link) -> None:
-        known = before.pods.get(pod.uid)
+        known = before.pods.views.get(pod.uid)
         if known is not None and known.hosts < pod.hosts:
             text = f"{pod.name} was told of the hosts files of version {pod.hosts}"
             self._in_place(pod.hosts, here.says(text, self.newest.get("ChildrenObserved") or self._files()))
@@ -257,7 +257,7 @@ class Causes(Links):
 
 def why_seen(pod: PodView, before: Job, last: Link | None, going: Link | None) -> tuple[Link | None, str]:
     """The cause of the news of a pod, and what is unknown of it."""
-    was = before.pods.get(pod.uid) or unseen(pod)
+    was = before.pods.views.get(pod.uid) or unseen(pod)
     ends, goes = over(pod) and not over(was), pod.deleting and not was.deleting
     led, unknown = last, ""
     if goes:
@@ -272,7 +272,7 @@ def why_seen(pod: PodView, before: Job, last: Link | None, going: Link | None) -
         explained = pod.reason or any(end.message for end in pod.exits)
         unknown = OWN_OUTPUT if failed and not (asked or goes or explained) else unknown
     if pod.disruption and not was.disruption:
-        led = last if pod.uid in before.disrupted else led if goes or ends else None
+        led = last if pod.uid in before.pods.disrupted else led if goes or ends else None
     return led, unknown
 
 
@@ -283,5 +283,5 @@ def why_gone(pod: PodView, before: Job, last: Link | None, going: Link | None) -
 
 def _why_out(pod: PodView, before: Job, last: Link | None, going: Link | None) -> Link | None:
     """Why the pod went: its deletion, a disruption, the release of its slot, or the end of the job."""
-    asked = pod.deleting or pod.uid in before.disrupted or pod.slot not in before.attempt.unreleased
+    asked = pod.deleting or pod.uid in before.pods.disrupted or pod.slot not in before.attempt.unreleased
     return last if asked else going
