@@ -9,7 +9,7 @@ a list is never complete.  `PATH` and `PYTHONPATH` only choose among the launche
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from shared.cluster import Resource
@@ -21,11 +21,13 @@ from shared.frameworks.schemas import Definition, Document
 from shared.frameworks.statuses import condition
 from shared.job import reasons
 from shared.job.conditions import Condition
-from shared.job.naming import NO_UID
+from shared.job.naming import NO_UID, worker_index
 from shared.job.policies import quota
 from shared.job.scaling import Request
 from shared.job.spec import OVER_BUDGET, Problem, ScaleKind, ScaleSpec, waits_for_turn
 from shared.job.state import Job
+from shared.job.text import range_words
+from shared.job.views import ranges
 
 VIRTUAL = frozenset({"proc", "dev", "sys"})
 """Folders whose files show what processes were given."""
@@ -79,7 +81,7 @@ REQUESTS = {known.kind: known for known in (SCALEINS, SCALEOUTS)}
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 MOST_NAMED = 1_000
-"""The most pod names of a request: they fit into one event."""
+"""The most pod names of a request; a job's own workers are the narrower bound."""
 LONGEST_REQUEST_NAME = 63
 """Characters of a request's name, which is also the value of a label."""
 LONGEST_SELECTED_NAME = 253
@@ -179,16 +181,28 @@ def parse_scale(kind: ScaleKind, manifest: Custom) -> ScaleSpec | tuple[Problem,
             variable.fields.refuse("InvalidEnvironment", problem, "value")
     if problem := problem_of_path(spec.script):
         fields.refuse("InvalidScript", problem, "script")
+    workers, stranger = named_workers(job, pod_names)
     parsed = ScaleSpec(
         kind=kind,
         job=job,
         count=count,
-        pod_names=tuple(pod_names),
+        workers=workers,
+        stranger=stranger,
         timeout_seconds=DEFAULT_TIMEOUT_SECONDS if spec.timeout is None else spec.timeout,
         backoff_limit=DEFAULT_BACKOFF_LIMIT if spec.backoff_limit is None else spec.backoff_limit,
         script=bool(spec.script),
     )
     return tuple(dict.fromkeys(problems)) or parsed
+
+
+def named_workers(job: str, pod_names: Iterable[str]) -> tuple[str, str]:
+    """The indices of these workers, as `0-3,5`; or no index, and the first name that no worker of the job has."""
+    indices = set[int]()
+    for name in pod_names:
+        if (index := worker_index(job, name)) is None:
+            return "", name
+        indices.add(index)
+    return range_words(ranges(indices)) if indices else "", ""
 
 
 def _checked(spec: _ScaleIn) -> tuple[int | None, list[str]]:

@@ -98,7 +98,7 @@ def requested(job: Job, event: ScaleRequested, at: At) -> Job:
             by=event.by,
             conditions=conditions,
         )
-    if known.phase == "Pending":
+    if known.phase == "Pending" and (event.spec is not None or event.problems):
         known = replace(known, spec=event.spec, problems=event.problems)
     # A request can return to a history that it had left: its job was deleted and created again.
     known = replace(known, version=event.version, owner=event.owner or known.owner, gone=0)

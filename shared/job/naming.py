@@ -10,7 +10,7 @@ from typing import NewType
 import msgspec
 
 from shared.eventlog.subject import Family, Subject, filters
-from shared.job.spec import LAUNCHER
+from shared.job.spec import LAUNCHER, WORKER
 
 Uid = NewType("Uid", str)
 WorkerName = NewType("WorkerName", str)
@@ -96,6 +96,12 @@ class Slot(msgspec.Struct, frozen=True, gc=False, order=True):
 def pod_name(job: str, slot: Slot) -> WorkerName:
     """The name of a pod whose role has no stem: `<job>-launcher`, `<job>-worker-<index>`."""
     return WorkerName(f"{job}-{slot.role}" if slot.role == LAUNCHER else f"{job}-{slot.role}-{slot.index}")
+
+
+def worker_index(job: str, name: str) -> int | None:
+    """The index in the name of a pod that may be a worker of this job; None for any other name."""
+    index = name.removeprefix(f"{job}-{WORKER}-")
+    return int(index) if index != name and re.fullmatch("0|[1-9][0-9]{0,4}", index) else None
 
 
 def service_name(job: str) -> str:

@@ -266,8 +266,11 @@ class ScaleSpec(msgspec.Struct, frozen=True, kw_only=True):
     job: str
     """The name of the job, in the request's namespace."""
     count: int | None = None
-    """The number of workers to add or remove; None if `pod_names` has those to remove."""
-    pod_names: tuple[str, ...] = ()
+    """The number of workers to add or remove; None if the request names those to remove."""
+    workers: str = ""
+    """The indices of the workers that it names, as `0-3,5`."""
+    stranger: str = ""
+    """A name in it that no worker of the job has: the request is rejected for it, and its other names are not kept."""
     timeout_seconds: int = 60
     backoff_limit: int = 6
     script: bool = False

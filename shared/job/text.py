@@ -114,6 +114,12 @@ def range_words(pairs: tuple[tuple[int, int], ...]) -> str:
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in pairs) or "none"
 
 
+def of_range_words(words: str) -> list[int]:
+    """The numbers in `0-3,5`."""
+    pairs = (part.partition("-") for part in words.split(",") if part)
+    return [number for low, _, high in pairs for number in range(int(low), int(high or low) + 1)]
+
+
 def _printable(text: str) -> str:
     """The text without control characters, except line ends."""
     if text.isprintable():

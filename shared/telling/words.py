@@ -111,9 +111,9 @@ def _plain(value: Any) -> str:
         case JobSpec():
             return ", ".join(f"{role.replicas} {role.name}" for role in value.roles)
         case ScaleSpec():
-            return f"{value.job} {'without' if value.pod_names else 'by'} " + (
-                ", ".join(value.pod_names) or str(value.count)
-            )
+            if value.stranger:
+                return f"{value.job} without {value.stranger}"
+            return f"{value.job} without worker {value.workers}" if value.workers else f"{value.job} by {value.count}"
         case _:
             return str(value)
 

@@ -14,8 +14,14 @@ from tests.frameworks.documents import ABSENT, Document, changed, custom, scale_
         pytest.param(
             "ScaleIn",
             scale_in(podNames=["resnet-worker-1", "resnet-worker-10"]),
-            ScaleSpec(kind="ScaleIn", job="resnet", pod_names=("resnet-worker-1", "resnet-worker-10")),
+            ScaleSpec(kind="ScaleIn", job="resnet", workers="1,10"),
             id="these workers less",
+        ),
+        pytest.param(
+            "ScaleIn",
+            scale_in(podNames=[*(f"resnet-worker-{index}" for index in range(999)), "resnet-worker-01"]),
+            ScaleSpec(kind="ScaleIn", job="resnet", stranger="resnet-worker-01"),
+            id="a name that no worker can have is kept, and none beside it",
         ),
         pytest.param(
             "ScaleIn", scale_in(count=1, podNames=None), ScaleSpec(kind="ScaleIn", job="resnet", count=1),

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from shared.frameworks.scale_requests import named_workers
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import HostsPublished, ScaleAccepted
 from shared.job.events.scheduler import SecretMade, SlotsAssigned
@@ -174,7 +175,16 @@ def scale_in(
     timeout: int = 60,
     script: bool = False,
 ) -> ScaleRequested:
-    spec = ScaleSpec(kind="ScaleIn", job=KEY.name, count=count, pod_names=names, timeout_seconds=timeout, script=script)
+    workers, stranger = named_workers(KEY.name, names)
+    spec = ScaleSpec(
+        kind="ScaleIn",
+        job=KEY.name,
+        count=count,
+        workers=workers,
+        stranger=stranger,
+        timeout_seconds=timeout,
+        script=script,
+    )
     return _requested("ScaleIn", request, spec, owned=owned)
 
 

@@ -43,7 +43,7 @@ def least_wait(failures: int) -> float:
 def victims(basis: Job, event: ScaleAccepted, sequence: int) -> Iterator[str]:
     """A scale-in by number takes the workers with the highest indices, as many as it asks for."""
     request = basis.scaling.requests.get(event.request)
-    if request is None or event.kind != "ScaleIn" or (request.spec is not None and request.spec.pod_names):
+    if request is None or event.kind != "ScaleIn" or (request.spec is not None and request.spec.workers):
         return
     leaving = {member.index for member in event.leaving}
     staying = {slot.index for slot in basis.attempt.workers - basis.attempt.replaced_ahead} - leaving

@@ -23,7 +23,8 @@ from shared.job.naming import JobKey, Uid
 from shared.job.policies import nodes, replacement
 from shared.job.spec import WORKER
 from shared.job.state import Job
-from shared.job.views import each, indices
+from shared.job.text import range_words
+from shared.job.views import each, indices, ranges
 from shared.job.waiting import waiting
 from tests.kit.demands import Demands, victims
 
@@ -187,9 +188,9 @@ class LogChecker:
         if twice := leaving & job.attempt.replaced_ahead:
             self.fault(f"I13 {job.key} accepted at {sequence} that {sorted(twice)} leave, which are being replaced")
         request = job.scaling.requests[event.request]
-        names = {job.pod_name(slot) for slot in leaving}
-        if request.spec is not None and request.spec.pod_names and names != {*request.spec.pod_names}:
-            self.fault(f"I13 {request.name} asked for {request.spec.pod_names}, and {sorted(names)} leave")
+        named = range_words(ranges(slot.index for slot in leaving))
+        if request.spec is not None and request.spec.workers not in ("", named):
+            self.fault(f"I13 {request.name} asked for {request.spec.workers}, and {named} leave")
         role, workers = job.spec.worker, len(job.attempt.workers - job.attempt.replaced_ahead)
         size = workers + len(each(event.added)) - len(leaving)
         replaceable = sum(slot.role == WORKER for slot in job.attempt.vacancies)

@@ -26,6 +26,7 @@ from shared.cluster.objects import Taint
 from shared.eventlog import Stored
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
+from shared.frameworks.scale_requests import named_workers
 from shared.frameworks.training_job import TRAININGJOB
 from shared.job.attempt import Unknown
 from shared.job.events.catalog import AnyEvent
@@ -94,6 +95,7 @@ class Loop:
         uid = Uid(f"request-{len(self.requests)}")
         nothing = Problem(reason="NothingToDelete", field="spec.toDelete", message="say count or podNames")
         empty = count is None and not names
+        workers, stranger = named_workers(self.key.name, names)
         self.requests[uid] = ObservedRequest(
             kind=kind,
             namespace=self.key.namespace,
@@ -105,7 +107,9 @@ class Loop:
             owner=Uid(""),
             spec=None
             if empty
-            else ScaleSpec(kind=kind, job=self.key.name, count=count, pod_names=names, script=script),
+            else ScaleSpec(
+                kind=kind, job=self.key.name, count=count, workers=workers, stranger=stranger, script=script
+            ),
             problems=(nothing,) if empty else (),
         )
         return uid

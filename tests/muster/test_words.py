@@ -69,7 +69,7 @@ def _structs(value: Any) -> set[type]:
         pytest.param(scale_out(2), "ScaleOut  scaleout-request-1  owned by its job  resnet by 2", id="more"),
         pytest.param(
             scale_in(names=("resnet-worker-1",)),
-            "ScaleIn  scalein-request-1  owned by its job  resnet without resnet-worker-1",
+            "ScaleIn  scalein-request-1  owned by its job  resnet without worker 1",
             id="without some",
         ),
         pytest.param(JobRestarted(attempt=1, reason="BelowMinimum"), "attempt 2  BelowMinimum", id="an attempt"),

@@ -512,8 +512,7 @@ class TestRequests:
 
     def test_the_names_of_pods_are_recorded_once_there_is_a_job(self):
         watching = Watching()
-        names = tuple(f"resnet-worker-{index}" for index in range(1_000))
-        spec = ScaleSpec(kind="ScaleIn", job=KEY.name, pod_names=names)
+        spec = ScaleSpec(kind="ScaleIn", job=KEY.name, workers="0-1")
         watching.show_requests(msgspec.structs.replace(a_request("in"), kind="ScaleIn", spec=spec))
         (fact,) = watching.settle(WAITING)
         assert len(msgspec.json.encode(fact)) < 1_000
@@ -522,6 +521,32 @@ class TestRequests:
         watching.settle(KEY)
         (known,) = watching.job().scaling.requests.values()
         assert known.spec == spec
+
+    @pytest.mark.parametrize(
+        ("workers", "kept"),
+        [
+            pytest.param("0-1", ("0-1", ""), id="as many as the job has"),
+            pytest.param("1,5", ("1,5", ""), id="another one is refused when its turn comes"),
+            pytest.param("0-2", ("", "resnet-worker-2"), id="more than it has: one that no worker has"),
+            pytest.param("0-999", ("", "resnet-worker-2"), id="a thousand"),
+        ],
+    )
+    def test_of_more_names_than_the_job_has_workers_one_is_recorded(self, workers: str, kept: tuple[str, str]):
+        watching = Watching(*a_running_job(workers=2))
+        watching.show(a_resource(version=1))
+        watching.show_pods(launcher(), worker(0), worker(1))
+        spec = ScaleSpec(kind="ScaleIn", job=KEY.name, workers=workers)
+        request = msgspec.structs.replace(a_request("in"), kind="ScaleIn", spec=spec)
+        watching.show_requests(request)
+        watching.settle()
+        known = watching.job().scaling.requests[request.uid]
+        assert known.spec is not None
+        assert (known.spec.workers, known.spec.stranger) == kept
+        watching.show_requests(msgspec.structs.replace(request, owner=KEY.uid, version=request.version + 1))
+        (again,) = watching.settle()
+        assert isinstance(again, ScaleRequested)
+        assert (again.owner, again.spec, again.problems) == (KEY.uid, None, ()), "the log has it once"
+        assert watching.job().scaling.requests[request.uid].spec == known.spec
 
     def test_nothing_is_placed_before_jobs_and_requests_were_listed(self):
         for level in range(3):

@@ -4,6 +4,8 @@
 The status of a rejected request has the phase ScaleFailed and the reason.
 """
 
+from collections.abc import Iterable
+
 from services.scaler.core import Policy, scale
 from shared.job import reasons
 from shared.job.events.scaler import ScaleAccepted, ScaleRejected, ScaleSucceeded
@@ -12,7 +14,7 @@ from shared.job.policies import replacement
 from shared.job.scaling import Request
 from shared.job.spec import RoleSpec, ScaleSpec
 from shared.job.state import Job, least_workers
-from shared.job.text import counted, range_words
+from shared.job.text import counted, of_range_words, range_words
 from shared.job.timing import SCHEDULING_TIMEOUT_SECONDS
 from shared.job.views import Member, ranges
 
@@ -62,9 +64,10 @@ def _of_request(job: Job, request: Request, spec: ScaleSpec, policy: Policy) -> 
             return rejected
         new = scale.new_slots(job, count)
         return ScaleAccepted(request=request.uid, kind="ScaleOut", added=new, deadline=spec.timeout_seconds, drain=0)
-    if rejected := _wrong_name(job, request, spec.pod_names):
+    named = [job.attempt.worker_slot(index) for index in of_range_words(spec.workers)]
+    if rejected := _wrong_name(job, request, named, spec.stranger):
         return rejected
-    leaving = _named(job, spec.pod_names) if spec.pod_names else scale.victims(job, spec.count or 0)
+    leaving = scale.victims(job, spec.count or 0) if not named else _members(job, named)
     if not leaving:
         return _rejected(request, "NothingToDelete")
     if rejected := _below_minimum(request, job, size - max(len(leaving), spec.count or 0)):
@@ -98,25 +101,21 @@ def _of_edit(job: Job, request: Request, size: int, policy: Policy) -> ScaleAcce
     return ScaleSucceeded(request=request.uid, reason="AlreadyThatSize")
 
 
-def _wrong_name(job: Job, request: Request, names: tuple[str, ...]) -> ScaleRejected | None:
+def _wrong_name(job: Job, request: Request, named: Iterable[Slot], stranger: str) -> ScaleRejected | None:
     """The rejection for the first name that no worker of this job has, or whose worker is being replaced.
 
-    A worker that is being replaced ahead leaves anyway: without it the job has as many workers as with it.  Names are
-    compared whole.
+    A worker that is being replaced ahead leaves anyway: without it the job has as many workers as with it.
     """
     workers, ahead = job.attempt.workers, job.attempt.replaced_ahead
-    known: set[str] = {job.worker_name(slot.index) for slot in workers}
-    replaced: set[str] = {job.worker_name(slot.index) for slot in ahead}
-    for name in names:
-        if name not in known or name in replaced:
-            present = range_words(ranges([slot.index for slot in workers - ahead]))
-            reason = "BeingReplaced" if name in known else "NoSuchWorker"
-            return _rejected(request, reason, pod=name, workers=present)
-    return None
+    wrong = next((slot for slot in named if slot not in workers or slot in ahead), None)
+    if wrong is None and not stranger:
+        return None
+    reason = "BeingReplaced" if wrong is not None and wrong in workers else "NoSuchWorker"
+    name = job.worker_name(wrong.index) if wrong is not None else stranger
+    present = range_words(ranges([slot.index for slot in workers - ahead]))
+    return _rejected(request, reason, pod=name, workers=present)
 
 
-def _named(job: Job, names: tuple[str, ...]) -> tuple[Member, ...]:
-    """The workers of these names."""
+def _members(job: Job, slots: Iterable[Slot]) -> tuple[Member, ...]:
     pods = job.by_slot()
-    workers: dict[str, Slot] = {job.worker_name(slot.index): slot for slot in job.attempt.workers}
-    return tuple(scale.member(workers[name], pods) for name in dict.fromkeys(names))
+    return tuple(scale.member(slot, pods) for slot in slots)

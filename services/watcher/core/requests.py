@@ -12,6 +12,7 @@ from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.scaling import Request
 from shared.job.spec import Problem
 from shared.job.state import Job
+from shared.job.text import of_range_words
 
 OVER = ("ScaleSucceeded", "ScaleFailed")
 """Final phases in the status of a request."""
@@ -33,6 +34,7 @@ def changed(
     waiting = _requests_of(histories, waiting_room(job.key))
     order = {uid: place for place, uid in enumerate(waiting)}
     last = len(order)
+    most = _most_named(job)
     # After a deletion that orphans, a request has no owner: only the log shows whether it ran.
     elsewhere = _begun_elsewhere(job, histories) if now.keys() - job.scaling.requests.keys() else ()
 
@@ -57,9 +59,9 @@ def changed(
             known is None
             or known.gone
             or (request.owner and known.owner != request.owner)
-            or (known.phase == "Pending" and (known.spec, known.problems) != (request.spec, request.problems))
+            or (known.phase == "Pending" and not _is_known(request, known))
         ):
-            yield _requested(request)
+            yield _requested(_with_few_names(job, request, most), known)
     for known in job.scaling.requests.values():
         if known.gone or known.uid in now or known.resize is not None:
             continue
@@ -98,17 +100,44 @@ def waiting_room(key: JobKey) -> JobKey:
     return JobKey(key.namespace, key.name, NO_UID)
 
 
-def _requested(request: ObservedRequest) -> ScaleRequested:
+def _requested(request: ObservedRequest, known: Request | None = None) -> ScaleRequested:
+    stored = known is not None and (known.phase != "Pending" or _is_known(request, known))
     return ScaleRequested(
         kind=request.kind,
         name=request.name,
         uid=request.uid,
         version=request.version,
         owner=request.owner,
-        spec=request.spec,
-        problems=request.problems,
+        spec=request.spec if not stored else None,
+        problems=request.problems if not stored else (),
         by=(request.by,) if request.by is not None else (),
     )
+
+
+def _is_known(request: ObservedRequest, known: Request) -> bool:
+    same = (known.spec, known.problems) == (request.spec, request.problems)
+    # What was recorded of too many names is not what the resource has.
+    return same or (known.spec is not None and bool(known.spec.stranger))
+
+
+def _most_named(job: Job) -> int:
+    """As many workers as the job has, or has after the requests that wait."""
+    waiting = [known for known in job.scaling.requests.values() if not known.over]
+    coming = sum(known.spec.count or 0 for known in waiting if known.kind == "ScaleOut" and known.spec is not None)
+    edits = [known.resize or 0 for known in waiting]
+    size = job.spec.worker.replicas if job.spec is not None else 0
+    return max(len(job.attempt.workers), size, *edits) + coming
+
+
+def _with_few_names(job: Job, request: ObservedRequest, most: int) -> ObservedRequest:
+    """The request; of more names than the job has workers, one that no worker has: it is rejected for that."""
+    spec = request.spec
+    named = of_range_words(spec.workers) if spec is not None else []
+    if spec is None or len(named) <= most:
+        return request
+    absent = next(index for index in named if job.attempt.worker_slot(index) not in job.attempt.workers)
+    few = msgspec.structs.replace(spec, workers="", stranger=job.worker_name(absent))
+    return msgspec.structs.replace(request, spec=few)
 
 
 def _requests_of(histories: Histories, key: JobKey) -> Mapping[Uid, Request]:
@@ -123,10 +152,10 @@ def _begun_elsewhere(job: Job, histories: Histories) -> set[Uid]:
 
 
 def _in_brief(request: ObservedRequest) -> ObservedRequest:
-    """The request without the names of pods, which are recorded once there is a job: they may be a thousand."""
-    if request.spec is None or not request.spec.pod_names:
+    """The request without the workers that it names, which are recorded once there is a job."""
+    if request.spec is None or not request.spec.workers:
         return request
-    return msgspec.structs.replace(request, spec=msgspec.structs.replace(request.spec, pod_names=()))
+    return msgspec.structs.replace(request, spec=msgspec.structs.replace(request.spec, workers=""))
 
 
 def _as_far_as_known(job: Job, request: ObservedRequest, *, waited: bool) -> ObservedRequest:

@@ -122,7 +122,11 @@ class ChildGone(Event, frozen=True, tag="ChildGone"):
 
 
 class ScaleRequested(Event, frozen=True, tag="ScaleRequested"):
-    """A scale request exists; the watcher repeats the event with the owner's uid once it has one."""
+    """A scale request exists.
+
+    The watcher repeats the event with the owner's uid once it has one: without what the log has, the spec or the
+    problems.
+    """
 
     kind: ScaleKind
     name: str

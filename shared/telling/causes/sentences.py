@@ -242,12 +242,14 @@ def changed(was: JobSpec, now: JobSpec, generation: int, by: str = "") -> str:
 
 def scale_request(event: ScaleRequested, by: str = "") -> str:
     """The workers that a scale request adds or removes."""
+    if event.spec is None and not event.problems:
+        return f"{event.kind} {event.name} has a new version"
     created = f"{event.kind} {event.name} was created{by}"
     if event.problems or event.spec is None:
         return f"{created}, which {waits_for(event.problems) or 'cannot be acted upon'}: {problem_line(event.problems)}"
     spec = event.spec
-    if spec.pod_names:
-        return f"{created}: {', '.join(spec.pod_names)} to leave"
+    if spec.workers or spec.stranger:
+        return f"{created}: {spec.stranger or f'worker {spec.workers}'} to leave"
     direction = "more worker" if spec.kind == "ScaleOut" else "fewer worker"
     return f"{created}: {counted(spec.count or 0, direction)}"
 
