@@ -158,20 +158,8 @@ PATCHES = (
     ),
     Patch(
         "a scale-in finds workers by a part of their names",
-        (
-            (
-                ADMISSION,
-                "        if name not in known or name in replaced:\n",
-                "        if not any(name in worker for worker in known) or name in replaced:\n",
-            ),
-            (
-                ADMISSION,
-                "    return tuple(scale.member(workers[name], pods) for name in dict.fromkeys(names))\n",
-                "    found = [slot for name in names for worker, slot in workers.items() if name in worker]\n"
-                "    return tuple(scale.member(slot, pods) for slot in dict.fromkeys(found))\n",
-            ),
-        ),
-        ("tests/scaler/test_queue.py",),
+        (("shared/job/naming.py", "return int(index) if index != name", "return int(index[0]) if index != name"),),
+        ("tests/frameworks/test_scale_requests.py",),
     ),
     Patch(
         "a drain finds workers by a part of their names",
