@@ -87,7 +87,7 @@ class Scaler:
     async def _write_hosts(self, job: Job, effect: effects.WriteHosts) -> None:
         assert job.spec is not None
         key, name = job.key, config_name(job.key.name)
-        workers = [job.worker_name(index) for index in effect.members]
+        workers = job.worker_names(effect.members)
         framework = self._kinds.of(job)
         manifest = hosts_config_map(framework, key, job.spec, members=workers, version=effect.version)
         # If the write fails, or is asked for again, it has to be read again.
@@ -140,7 +140,7 @@ class Scaler:
             if job.membership.version != effect.version:
                 raise Transient("there are newer hosts files")
             await self._touch(job, effect, HOSTS_LINKING)
-            members = [job.worker_name(index) for index in sorted(job.listed_workers)]
+            members = job.worker_names(job.listed_workers)
             await self._commands.link(job, effect, files, framework.hosts_files(job.key, job.spec, members))
         await self._touch(job, effect, HOSTS_VERSION)
 

@@ -246,9 +246,9 @@ def request_status(job: Job, request: Request) -> Document:
         message = problem or reasons.of_request(reason)
         conditions.append(condition(Condition("Pending", True, reason, message, created.since, created.updated)))
     if request.kind == "ScaleIn":
-        document["toDeletePods"] = [job.worker_name(member.index) for member in request.leaving]
+        document["toDeletePods"] = job.worker_names(member.index for member in request.leaving)
     else:
-        document["addPods"] = [job.worker_name(slot.index) for slot in sorted(request.added)]
+        document["addPods"] = job.worker_names(slot.index for slot in request.added)
     return document
 
 

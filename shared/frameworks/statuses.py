@@ -9,7 +9,7 @@ from shared.job.conditions import Condition
 from shared.job.policies import replacement
 from shared.job.spec import PASSING
 from shared.job.state import Job
-from shared.job.views import PodView, alive, occupies
+from shared.job.views import occupies
 
 
 def condition(known: Condition) -> Document:
@@ -47,15 +47,13 @@ def counts(job: Job, role: str) -> Document:
 
     While a job is being suspended, every pod that has not ended counts as active: a queue gives its quota back by that.
     """
-    tally = job.attempt.tallies.get(role, Tally())
-    active = sum(1 for pod in job.pods.views.values() if pod.role == role and _active(job, pod))
-    return {"active": active, "succeeded": tally.succeeded, "failed": tally.failed}
-
-
-def _active(job: Job, pod: PodView) -> bool:
+    tally, slots = job.attempt.tallies.get(role, Tally()), job.attempt.slots
+    pods = [pod for pod in job.pods.views.values() if pod.role == role]
     if job.status.phase == "Suspending":
-        return occupies(pod)
-    return pod.phase == "Running" and alive(pod) and pod.slot in job.attempt.slots
+        active = sum(map(occupies, pods))
+    else:
+        active = sum(pod.phase == "Running" and not pod.deleting and pod.slot in slots for pod in pods)
+    return {"active": active, "succeeded": tally.succeeded, "failed": tally.failed}
 
 
 def whole_seconds(time: str) -> str | None:

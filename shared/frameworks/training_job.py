@@ -449,8 +449,8 @@ def job_status(job: Job) -> Document:
         "completionTime": whole_seconds(job.status.completion_time),
         "currentScaler": _scaler(job, request) if request is not None else None,
         "restartCount": job.retries.restarts,
-        "targetWorkers": [job.worker_name(index) for index in target],
-        "currentWorkers": [job.worker_name(index) for index in current],
+        "targetWorkers": job.worker_names(target),
+        "currentWorkers": job.worker_names(current),
         "observedGeneration": job.resource.generation,
         "replicas": len(workers),
         # Only the workers: an autoscaler takes the mean over all selected pods.
@@ -465,8 +465,8 @@ def _current(job: Job) -> SortedSet[int]:
         return SortedSet()
     if not job.between_attempts:
         return job.listed_workers
-    pods = job.by_slot()
-    return SortedSet(i for i in job.listed_workers if (pod := pods.get(job.attempt.worker_slot(i))) and not ended(pod))
+    pods = job.worker_pods()
+    return SortedSet(index for index in job.listed_workers if index in pods and not ended(pods[index]))
 
 
 def _scaler(job: Job, request: Request) -> str | None:

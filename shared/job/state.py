@@ -285,7 +285,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def has_service_per_pod(self) -> bool:
         """True if every pod has a Service of its own: its kind says so, or adopted pods find each other by them."""
         apart = self.spec is not None and self.spec.handling.services == "Pods"
-        return apart or any(uid in self.attempt.inherited for uid in self.pods.views)
+        return apart or not self.attempt.inherited.isdisjoint(self.pods.views)
 
     @property
     def launcher(self) -> PodView | None:
@@ -357,13 +357,24 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
                 found[slot] = pod
         return found
 
+    def worker_pods(self) -> dict[int, PodView]:
+        """The pods of this attempt's workers by index; of two with one index the one that is not being deleted."""
+        found: dict[int, PodView] = {}
+        number = self.attempt.number
+        for pod in self.pods.views.values():
+            if pod.role == WORKER and pod.attempt == number and found.setdefault(pod.index, pod).deleting:
+                found[pod.index] = pod
+        return found
+
     def pod_name(self, slot: Slot) -> WorkerName:
         """The name of a slot's pod."""
         stem = next((role.stem for role in self.spec.roles if role.name == slot.role), "") if self.spec else ""
         return WorkerName(f"{stem}{slot.index}") if stem else pod_name(self.key.name, slot)
 
-    def worker_name(self, index: int) -> WorkerName:
-        return self.pod_name(self.attempt.worker_slot(index))
+    def worker_names(self, indices: Iterable[int]) -> list[WorkerName]:
+        """The names of these workers' pods."""
+        stem = self.pod_name(self.attempt.worker_slot(0)).removesuffix("0")
+        return [WorkerName(f"{stem}{index}") for index in indices]
 
 
 def with_resource(job: Job, **changes: object) -> Job:
@@ -422,8 +433,8 @@ def exit_of(job: Job, pod: PodView) -> Exit | None:
 def running_workers(job: Job) -> int:
     """The number of Running workers, Ready or not, that are not being deleted."""
     slots = job.attempt.slots
-    running = [slot for slot, pod in job.by_slot().items() if pod.phase == "Running" and alive(pod)]
-    return sum(1 for slot in running if slot.role == WORKER and slot in slots)
+    running = [pod for pod in job.worker_pods().values() if pod.phase == "Running" and not pod.deleting]
+    return sum(pod.slot in slots for pod in running)
 
 
 def least_workers(job: Job) -> int:

@@ -258,8 +258,8 @@ PATCHES = (
         (
             (
                 SLOTS,
-                "if pod.slot not in kept and not pod.deleting)\n",
-                "if (pod.slot not in kept or pod.slot in job.outgoing) and not pod.deleting)\n",
+                "if not pod.deleting and pod.slot not in kept]\n",
+                "if not pod.deleting and (pod.slot not in kept or pod.slot in job.outgoing)]\n",
             ),
         ),
         ("tests/scaler/test_scale_in.py", "tests/scheduler/test_slots.py"),

@@ -110,7 +110,7 @@ class Checker(LogChecker):
         self._requests[job.key].update(job.scaling.requests)
         if isinstance(event, HostsPublished):
             self._published[uid][event.version] = {
-                (str(job.attempt.number), job.worker_name(index)) for index in job.listed_workers
+                (str(job.attempt.number), name) for name in job.worker_names(job.listed_workers)
             }
         if tag in ("SlotsAssigned", "ScaleAccepted", "JobAdopted"):
             self._assigned[uid].update((str(slot.attempt), job.pod_name(slot)) for slot in job.attempt.slots)

@@ -16,7 +16,7 @@ from shared.job.spec import RoleSpec, ScaleSpec
 from shared.job.state import Job, least_workers
 from shared.job.text import counted, of_range_words, range_words
 from shared.job.timing import SCHEDULING_TIMEOUT_SECONDS
-from shared.job.views import Member, ranges
+from shared.job.views import ranges
 
 
 def answer(job: Job, request: Request, policy: Policy) -> ScaleAccepted | ScaleRejected | ScaleSucceeded:
@@ -64,10 +64,11 @@ def _of_request(job: Job, request: Request, spec: ScaleSpec, policy: Policy) -> 
             return rejected
         new = scale.new_slots(job, count)
         return ScaleAccepted(request=request.uid, kind="ScaleOut", added=new, deadline=spec.timeout_seconds, drain=0)
-    named = [job.attempt.worker_slot(index) for index in of_range_words(spec.workers)]
-    if rejected := _wrong_name(job, request, named, spec.stranger):
+    named = of_range_words(spec.workers)
+    slots = [job.attempt.worker_slot(index) for index in named]
+    if rejected := _wrong_name(job, request, slots, spec.stranger):
         return rejected
-    leaving = scale.victims(job, spec.count or 0) if not named else _members(job, named)
+    leaving = scale.victims(job, spec.count or 0) if not named else scale.members(job, named)
     if not leaving:
         return _rejected(request, "NothingToDelete")
     if rejected := _below_minimum(request, job, size - max(len(leaving), spec.count or 0)):
@@ -111,11 +112,6 @@ def _wrong_name(job: Job, request: Request, named: Iterable[Slot], stranger: str
     if wrong is None and not stranger:
         return None
     reason = "BeingReplaced" if wrong is not None and wrong in workers else "NoSuchWorker"
-    name = job.worker_name(wrong.index) if wrong is not None else stranger
+    name = job.pod_name(wrong) if wrong is not None else stranger
     present = range_words(ranges([slot.index for slot in workers - ahead]))
     return _rejected(request, reason, pod=name, workers=present)
-
-
-def _members(job: Job, slots: Iterable[Slot]) -> tuple[Member, ...]:
-    pods = job.by_slot()
-    return tuple(scale.member(slot, pods) for slot in slots)

@@ -69,12 +69,13 @@ def _look(job: Job, request: Request) -> CheckDrain | None:
     launcher = job.launcher
     if launcher is None or job.spec is None:
         return None
+    indices = sorted(member.index for member in request.leaving)
     return CheckDrain(
         request=request.uid,
         pod=launcher.name,
         pod_uid=launcher.uid,
         container=job.spec.role(LAUNCHER).container,
-        workers=tuple((index, job.worker_name(index)) for index in sorted(member.index for member in request.leaving)),
+        workers=tuple(zip(indices, job.worker_names(indices), strict=True)),
         count=request.look.count + 1 if request.look is not None else 1,
     )
 
@@ -152,4 +153,4 @@ def _hosts(job: Job, request: Request) -> str:
     else:
         indices = [member.index for member in request.leaving]
     slots = job.spec.slots_per_worker if job.spec else 1
-    return ",".join(f"{job.worker_name(index)}:{slots}" for index in indices)
+    return ",".join(f"{name}:{slots}" for name in job.worker_names(indices))

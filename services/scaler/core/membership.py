@@ -55,8 +55,8 @@ def disrupted(job: Job) -> SortedSet[Slot]:
     ahead = job.attempt.replaced_ahead
     if not (job.pods.disrupted or ahead):
         return SortedSet()
-    pods, workers = job.by_slot(), job.attempt.workers
-    doomed = [slot for slot in workers if (pod := pods.get(slot)) is not None and pod.uid in job.pods.disrupted]
+    pods, workers = job.worker_pods(), job.attempt.workers
+    doomed = [slot for slot in workers if slot.index in pods and pods[slot.index].uid in job.pods.disrupted]
     return SortedSet([*doomed, *(slot for slot in ahead if slot in workers)])
 
 
@@ -97,31 +97,28 @@ def next_members(job: Job) -> SortedSet[int] | Unknown:
     """The indices of the members without the open request's changes; Unknown until the first members are Ready."""
     if job.between_attempts:
         return Unknown()
-    pods, doomed = job.by_slot(), disrupted(job)
+    pods, doomed, workers = job.worker_pods(), disrupted(job), job.attempt.workers
     if not isinstance(job.membership, Members):
-        workers = job.attempt.workers
         if job.launcher_alone:
             # A launcher without workers reads hosts files, too.
             return SortedSet() if job.status.phase else Unknown()
         # The launcher starts with the job's full size, so the first members include every replacement.
-        if not workers or doomed or replacement.replaceable(job) or any(not ready(pods.get(slot)) for slot in workers):
+        if not workers or doomed or replacement.replaceable(job):
+            return Unknown()
+        if not all(ready(pods.get(slot.index)) for slot in workers):
             return Unknown()
         return SortedSet(slot.index for slot in workers)
     request = job.scaling.open_request
     arriving = request.added if request is not None else SortedSet()
     known = job.listed_workers | job.leaving
     elastic = job.spec is not None and job.spec.handling.elastic
-    staying, slot_of = job.attempt.slots, job.attempt.worker_slot
-    if elastic:
-        staying -= nodes.away(job)
-    listed = [index for index in job.listed_workers if slot_of(index) in staying and alive(pods.get(slot_of(index)))]
-    kept = [index for index in listed if slot_of(index) not in doomed]
-    announced = [index for index in listed if slot_of(index) in nodes.in_time(job)] if doomed else []
-    come = [
-        slot.index
-        for slot in job.attempt.workers - doomed - nodes.silent(job)
-        if slot.index not in known and slot not in arriving and ready(pods.get(slot))
-    ]
+    staying = workers - nodes.away(job) if elastic else workers
+    listed = [slot for slot in staying if slot.index in job.listed_workers and alive(pods.get(slot.index))]
+    kept = [slot.index for slot in listed if slot not in doomed]
+    in_time = nodes.in_time(job) if doomed else SortedSet[Slot]()
+    announced = [slot.index for slot in listed if slot in in_time]
+    others = (slot for slot in workers - doomed - nodes.silent(job) if slot.index not in known)
+    come = [slot.index for slot in others if slot not in arriving and ready(pods.get(slot.index))]
     if not announced or len(kept) + len(come) >= min(job.scaling.size, len(job.listed_workers)):
         return SortedSet([*kept, *come])
     # Until there is one for each, replacements that are early wait: the launcher loads new files once.

@@ -11,7 +11,7 @@ would say another one: the next request for that number would be no change of th
 person that was not carried out yet stays.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import count as numbers
 from itertools import filterfalse, islice
 
@@ -28,7 +28,7 @@ from shared.job.sorted_set import SortedSet
 from shared.job.state import Job, hosts_seen
 from shared.job.steps import Record, Step
 from shared.job.timers import DRAIN, SCALING_DEADLINE, passed
-from shared.job.views import Member, PodView, Slots, alive, spans
+from shared.job.views import Member, Slots, alive, spans
 
 
 def size_written(job: Job) -> list[Step]:
@@ -80,8 +80,8 @@ def scale_out(job: Job, request: Request) -> list[Step]:
         doomed = [pod.slot for uid, pod in job.pods.views.items() if uid in job.pods.disrupted]
         because = causes.newest(causes.of_pods(job, request.added & (job.attempt.spent | doomed)))
         return [_failed_before(request, reasons.WORKER_FAILED, because)]
-    pods = job.by_slot()
-    if all(membership.ready(pods.get(slot)) for slot in request.added):
+    pods = job.worker_pods()
+    if all(membership.ready(pods.get(slot.index)) for slot in request.added):
         members = membership.next_members(job)
         if not isinstance(members, Unknown):
             wanted = members | [slot.index for slot in request.added]
@@ -153,15 +153,14 @@ def removable(job: Job) -> SortedSet[Slot]:
 def victims(job: Job, count: int) -> tuple[Member, ...]:
     """The `count` workers with the highest indices, highest first; fewer if there are fewer."""
     # By number, not by name: "worker-10" sorts before "worker-9".
-    pods = job.by_slot()
-    ranked = sorted(removable(job), key=lambda slot: slot.index, reverse=True)
-    return tuple(member(slot, pods) for slot in ranked[:count])
+    ranked = sorted((slot.index for slot in removable(job)), reverse=True)
+    return members(job, ranked[:count])
 
 
-def member(slot: Slot, pods: Mapping[Slot, PodView]) -> Member:
-    """A worker as index and uid of its present pod."""
-    pod = pods.get(slot)
-    return Member(slot.index, pod.uid if pod is not None else Uid(""))
+def members(job: Job, indices: Iterable[int]) -> tuple[Member, ...]:
+    """Workers, each as its index and the uid of its present pod."""
+    pods = job.worker_pods()
+    return tuple(Member(index, pods[index].uid if index in pods else Uid("")) for index in indices)
 
 
 def scale_in(job: Job, request: Request) -> list[Step]:

@@ -33,8 +33,9 @@ def missing(job: Job) -> list[Step]:
 
 def spent(job: Job) -> list[Step]:
     """Delete the Secrets of attempts that are over, once no pod of theirs is left that may mount it."""
-    alive = {pod.attempt for pod in job.pods.views.values() if not ended(pod)}
-    over = {attempt for attempt in job.objects.secrets if attempt not in alive and _is_over(job, attempt)}
+    over = {attempt for attempt in job.objects.secrets if _is_over(job, attempt)}
+    if over:
+        over -= {pod.attempt for pod in job.pods.views.values() if not ended(pod)}
     return [step for step in everything(job) if step.attempt in over]
 
 

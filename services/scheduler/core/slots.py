@@ -118,7 +118,7 @@ def missing(job: Job) -> list[Step]:
 def surplus(job: Job) -> list[Step]:
     """Delete pods of released slots and of other attempts, and Services of released slots."""
     kept = job.attempt.unreleased
-    released = (pod for pod in job.pods.views.values() if pod.slot not in kept and not pod.deleting)
+    released = [pod for pod in job.pods.views.values() if not pod.deleting and pod.slot not in kept]
     going = sorted((pod for pod in released if not _may_get_slot(job, pod)), key=lambda pod: (pod.name, pod.uid))
     pods = [DeletePod(pod.name, pod.uid, drained=pod.uid in job.pods.drained) for pod in going]
     return [*pods, *_idle_services(job)]
@@ -130,8 +130,9 @@ def outliving(job: Job) -> list[Step]:
     Their training ended and other containers did not, or the kubelet began it again.  A worker leaves the hosts files
     before.
     """
+    spent = job.attempt.spent
     lost = [
-        pod for pod in job.pods.views.values() if pod.slot in job.attempt.spent and occupies(pod) and not pod.deleting
+        pod for pod in job.pods.views.values() if spent and occupies(pod) and not pod.deleting and pod.slot in spent
     ]
     if isinstance(job.membership, Members):
         listed = job.listed_workers if hosts_seen(job, job.membership.version) else None

@@ -136,7 +136,7 @@ def _with_few_names(job: Job, request: ObservedRequest, most: int) -> ObservedRe
     if spec is None or len(named) <= most:
         return request
     absent = next(index for index in named if job.attempt.worker_slot(index) not in job.attempt.workers)
-    few = msgspec.structs.replace(spec, workers="", stranger=job.worker_name(absent))
+    few = msgspec.structs.replace(spec, workers="", stranger=job.pod_name(job.attempt.worker_slot(absent)))
     return msgspec.structs.replace(request, spec=few)
 
 
