@@ -12,7 +12,7 @@ from aiohttp import web
 
 from shared.cluster.kinds import EVENTS
 from tests.kit.apiserver import Answer, status
-from tests.kit.faultproxy import ANSWERS, Fault, FaultProxy, about
+from tests.kit.faultproxy import ANSWERS, FaultProxy, about
 
 Way = Literal[
     "crash-before",
@@ -91,7 +91,7 @@ class CallProxy(FaultProxy):
 
         `remember` is given a plural; what it returns makes the watcher list once more what was there at that moment.
         """
-        super().__init__(server, authority, session=session)
+        super().__init__(server, authority, session)
         self.struck = False
         self._service = service
         self._strike = strike
@@ -113,8 +113,8 @@ class CallProxy(FaultProxy):
     def list_back(self, plural: str, body: bytes) -> None:
         """The watch of this kind has expired, and the list after it is `body`."""
         self._lists[plural] = [body]
-        self._due["watch", plural].append(Fault("expired"))
-        self._due["list", plural].append(Fault("old"))
+        self._due["watch", plural].append("expired")
+        self._due["list", plural].append("old")
         self.cut_watches(plural)
 
     async def _pass(self, request: web.Request, listed: str) -> web.Response:

@@ -86,18 +86,6 @@ async def test_a_launcher_of_v2beta1_that_fails_is_followed_by_a_new_attempt_of_
 
 
 @in_virtual_time
-async def test_a_launcher_of_v1_that_fails_ends_the_job():
-    async with Launched() as world:
-        world.play(a_job(v2beta1=False))
-        await world.comes_to("Running")
-        world.exit_codes["pi-launcher"] = 1
-        await world.comes_to("Failed")
-        await world.quiet()
-        assert world.count("JobRestarted") == 0
-        assert "the launcher exited with 1" in world.why()
-
-
-@in_virtual_time
 async def test_a_worker_that_is_lost_comes_back_in_its_place_and_into_the_hosts_file():
     async with Launched() as world:
         world.play(changed(a_job(v2beta1=False), "spec.mpiReplicaSpecs.Worker.restartPolicy", "OnFailure"))
@@ -109,31 +97,6 @@ async def test_a_worker_that_is_lost_comes_back_in_its_place_and_into_the_hosts_
         assert world.uid("pi-worker-0") != lost
         assert world.uid("pi-launcher") == launcher
         await world.comes_to("Running")
-
-
-@in_virtual_time
-async def test_a_worker_that_ends_leaves_the_hosts_file_and_the_job_goes_on():
-    async with Launched() as world:
-        world.play(a_job(v2beta1=False))
-        await world.comes_to("Running")
-        world.exit_codes["pi-worker-0"] = 1
-        await world.until(lambda: world.lines() == ["pi-worker-1 slots=1"])
-        await world.pass_seconds(3600)
-        assert world.state() == "Running"
-        assert world.counts("Worker") == (1, 0, 1)
-
-
-@in_virtual_time
-async def test_a_launcher_does_not_begin_with_fewer_workers_than_were_asked_for():
-    async with Launched() as world:
-        world.stuck.add("pi-worker-1")
-        world.play(a_job(v2beta1=False))
-        await world.until(lambda: sorted(world.pods()) == WORKERS)
-        world.exit_codes["pi-worker-0"] = 127
-        await world.comes_to("Failed")
-        assert "pi-worker-0 ended with 127 before the launcher was made" in world.why()
-        await world.quiet()
-        assert "pi-launcher" not in world.pods()
 
 
 @pytest.mark.parametrize("works", [True, False])

@@ -134,46 +134,6 @@ async def test_a_worker_of_mx_operator_that_ended_well_restarts_unless_the_job_e
 
 
 @in_virtual_time
-async def test_a_local_job_is_its_worker():
-    async with World() as world:
-        world.apply(MLKUBE_MXJOB.resource, applied(mlkube_job(mode="local", WORKER=1)))
-        await reaches(world, MLKUBE_MXJOB, "Running", "Running")
-        world.exit_codes["mnist-worker-1kkf-0"] = 0
-        status = await reaches(world, MLKUBE_MXJOB, "Done", "Succeeded")
-        assert (status["desired"], status["successful"]) == (1, 1)
-
-
-@in_virtual_time
-async def test_of_an_invalid_spec_no_pod_is_made_and_of_the_corrected_one_all_are():
-    async with World() as world:
-        resource, valid = FIORAVANZO_MXJOB.resource, applied(fioravanzo_job(**SIZES))
-        world.apply(resource, changed(valid, "spec.replicaSpecs", valid["spec"]["replicaSpecs"][1:]))
-        status = await reaches(world, FIORAVANZO_MXJOB, "Failed", "Failed")
-        assert status["reason"] == "NoReplicas: spec.replicaSpecs: add 1 SCHEDULER"
-        await world.quiet()
-        assert not world.pods()
-        world.store.patch(resource, "team-a", "mnist", {"spec": valid["spec"]})
-        await reaches(world, FIORAVANZO_MXJOB, "Running", "Running")
-
-
-@in_virtual_time
-async def test_a_worker_that_fails_again_and_again_fails_the_job():
-    async with World() as world:
-        world.apply(FIORAVANZO_MXJOB.resource, applied(fioravanzo_job(**SIZES)))
-        await reaches(world, FIORAVANZO_MXJOB, "Running", "Running")
-        made: set[str] = set()
-        for _ in range(8):
-            made.add(uids(world)["mnist-worker-1kkf-0"])
-            world.exit_codes["mnist-worker-1kkf-0"] = 1
-            await world.pass_seconds(400)
-            if world.status(FIORAVANZO_MXJOB.resource, "mnist")["phase"] == "Done":
-                break
-        status = await reaches(world, FIORAVANZO_MXJOB, "Done", "Failed")
-        assert status["reason"].startswith("BackoffLimitExceeded")
-        assert len(made) == 7, "once, and six times more"
-
-
-@in_virtual_time
 async def test_all_kinds_live_side_by_side_under_one_name_in_one_namespace():
     jobs: list[tuple[Framework, Document]] = [
         (FIORAVANZO_MXJOB, {"replicaSpecs": fioravanzo_job(**SIZES)["spec"]["replicaSpecs"]}),

@@ -79,21 +79,6 @@ async def test_2_a_request_finds_no_job_in_another_namespace():
         assert world.pods(OTHER) == {}
 
 
-@pytest.mark.parametrize("end", [0, 1, 137])
-@in_virtual_time
-async def test_5_fields_of_younger_crds_may_be_absent(end: int):
-    async with World() as world:
-        job = without(
-            a_training_job(workers=1), "etReplicaSpecs.worker.minReplicas", "etReplicaSpecs.worker.maxReplicas"
-        )
-        assert {*job["spec"]} == {"etReplicaSpecs"}
-        world.apply(TRAININGJOBS, job)
-        await world.running()
-        world.exit_codes["resnet-launcher"] = end
-        await world.phase("Failed" if end else "Succeeded")
-        await world.until(lambda: list(world.pods()) == ["resnet-launcher"], "running pods are cleaned up")
-
-
 WORKER = "etReplicaSpecs.worker"
 LAUNCHER = "etReplicaSpecs.launcher"
 
@@ -133,24 +118,6 @@ async def test_6_what_cannot_run_is_refused_with_a_reason_and_runs_when_correcte
 
 
 @in_virtual_time
-async def test_6_unknown_fields_do_no_harm():
-    async with World() as world:
-        world.apply(TRAININGJOBS, with_field(a_training_job(workers=1), "tomorrow", {"a": [None, 1]}))
-        await world.running()
-
-
-@in_virtual_time
-async def test_16_a_deleted_launcher_ends_the_job():
-    async with World() as world:
-        await world.trains(workers=2)
-        world.delete(PODS, "resnet-launcher")
-        await world.phase("Failed")
-        assert world.condition(TRAININGJOBS, "resnet", "Failed") == ("True", "LauncherLost")
-        assert world.condition(TRAININGJOBS, "resnet", "Running") == ("False", "LauncherLost")
-        await world.until(lambda: not world.pods(), "the workers are cleaned up, and no second launcher is made")
-
-
-@in_virtual_time
 async def test_16_a_launcher_that_exits_because_it_was_deleted_ends_the_job():
     async with World() as world:
         await world.trains(workers=1)
@@ -160,17 +127,6 @@ async def test_16_a_launcher_that_exits_because_it_was_deleted_ends_the_job():
         await world.start("watcher")
         await world.phase("Failed")
         assert world.condition(TRAININGJOBS, "resnet", "Failed") == ("True", "LauncherLost")
-
-
-@in_virtual_time
-async def test_10_a_launcher_deleted_during_a_scaling_ends_job_and_request():
-    async with World() as world:
-        await world.trains(workers=1)
-        await world.waits_in_a_scale_out("resnet-worker-1")
-        world.delete(PODS, "resnet-launcher")
-        await world.phase("Failed")
-        await world.phase("ScaleFailed", SCALEOUTS, "out")
-        await world.until(lambda: not world.pods())
 
 
 @in_virtual_time
@@ -291,22 +247,6 @@ async def test_26_no_kubernetes_event_speaks_of_what_did_not_happen():
         ]
 
 
-@in_virtual_time
-async def test_26_each_scaling_is_announced_once_for_the_job_too():
-    async with World() as world:
-        await world.trains(workers=1)
-        for name in ("one", "two", "three"):
-            world.apply(SCALEOUTS, a_scale_out(1, name=name))
-            await world.phase("ScaleSucceeded", SCALEOUTS, name)
-        await world.running()
-        for author in ("status", "watcher"):
-            await world.kill(author)
-            await world.start(author)
-        await world.quiet()
-        assert world.kubernetes_events().count(("ScalingOutSucceeded", "resnet")) == 3
-        assert world.kubernetes_events().count(("TrainingJobRunning", "resnet")) == 1
-
-
 def crds() -> dict[str, Document]:
     documents = [yaml.safe_load(path.read_text()) for path in sorted(CRDS.glob("*.yaml"))]
     return {document["spec"]["names"]["kind"]: document for document in documents}
@@ -399,12 +339,3 @@ async def test_35_a_name_that_cannot_be_a_pods_makes_nothing_and_shows_why(name:
         assert world.status(TRAININGJOBS, name)["phase"] == "Refused"
         assert sorted(world.pods()) == ["other-launcher", "other-worker-0"]
         assert [held.at[1] for held in world.store.find(SERVICES)] == ["other"]
-
-
-@in_virtual_time
-async def test_35_the_longest_name_that_may_be_runs():
-    async with World() as world:
-        name = "a" * 50
-        world.apply(TRAININGJOBS, a_training_job(name, workers=1))
-        await world.running(name)
-        assert all(len(pod) <= 63 for pod in world.pods())

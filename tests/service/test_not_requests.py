@@ -7,7 +7,7 @@ import pytest
 
 from shared.cluster.kinds import CONFIGMAPS
 from shared.eventlog import Entry
-from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.events.event import EffectRefused
 from shared.job.events.scaler import ScaleAccepted, ScaleFailed
@@ -17,120 +17,12 @@ from shared.job.spec import WORKER
 from tests.kit.builders import R2, a_running_job, scale_out, scaling_out, workers
 from tests.kit.stories import given, scheduler
 from tests.kit.virtual_time import in_virtual_time
-from tests.kit.world import NAMESPACE, World, a_scale_in, a_scale_out, a_training_job
+from tests.kit.world import NAMESPACE, World, a_scale_out, a_training_job
 from tests.memory.eventlog import MemoryEventLog
-
-
-def a_scale_in_of(*names: str, name: str = "in") -> dict[str, Any]:
-    return {"metadata": {"name": name}, "spec": {"selector": {"name": "resnet"}, "toDelete": {"podNames": [*names]}}}
 
 
 def with_timeout(request: dict[str, Any], seconds: int) -> dict[str, Any]:
     return {**request, "spec": {**request["spec"], "timeout": seconds}}
-
-
-@in_virtual_time
-async def test_1_requests_run_oldest_first():
-    async with World() as world:
-        # Younger ones have names that sort before, and wait in the same second.
-        names = ["zulu", "mike", "echo", "alpha"]
-        world.apply(TRAININGJOBS, a_training_job(workers=2))
-        for name in names:
-            world.apply(SCALEOUTS, a_scale_out(1, name=name))
-        for name in names:
-            await world.phase("ScaleSucceeded", SCALEOUTS, name)
-        added = [world.status(SCALEOUTS, name)["addPods"] for name in names]
-        assert added == [[f"resnet-worker-{index}"] for index in (2, 3, 4, 5)]
-
-
-@in_virtual_time
-async def test_1_older_requests_do_not_starve_when_new_ones_keep_coming():
-    async with World() as world:
-        await world.trains(workers=2)
-        world.stuck.add("resnet-worker-2")
-        world.apply(SCALEOUTS, a_scale_out(1, name="first"))
-        await world.phase("Scaling", SCALEOUTS, "first")
-        for name in ("second", "a-third"):
-            world.apply(SCALEOUTS, a_scale_out(1, name=name))
-            await world.phase("Pending", SCALEOUTS, name)
-        world.stuck.clear()
-        for name in ("second", "a-third"):
-            await world.phase("ScaleSucceeded", SCALEOUTS, name)
-        assert world.status(SCALEOUTS, "second")["addPods"] == ["resnet-worker-3"]
-
-
-@pytest.mark.parametrize(
-    ("names", "reason"),
-    [
-        pytest.param(("resnet-worker-7",), "NoSuchWorker", id="no such worker"),
-        pytest.param(("resnet-worker-0", "resnet-worker-7"), "NoSuchWorker", id="one of them does not exist"),
-        pytest.param(("resnet-launcher",), "NoSuchWorker", id="the launcher"),
-        pytest.param(("other-worker-0",), "NoSuchWorker", id="another job's worker"),
-        pytest.param((), "NothingToDelete", id="an empty list"),
-    ],
-)
-@in_virtual_time
-async def test_3_a_scale_in_of_pods_that_do_not_exist_deletes_nothing(names: tuple[str, ...], reason: str):
-    async with World() as world:
-        world.apply(TRAININGJOBS, a_training_job("other", workers=1))
-        await world.trains(workers=2)
-        await world.running("other")
-        before = {name: held.metadata["uid"] for name, held in world.pods().items()}
-        world.apply(SCALEINS, a_scale_in_of(*names))
-        await world.phase("ScaleFailed", SCALEINS, "in")
-        assert world.condition(SCALEINS, "in", "ScaleFailed") == ("True", reason)
-        await world.quiet()
-        assert {name: held.metadata["uid"] for name, held in world.pods().items()} == before
-        assert world.hosts() == ["resnet-worker-0", "resnet-worker-1"]
-        assert world.count("WorkersReleased") == 0
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [
-        pytest.param({"selector": {"name": "resnet"}}, id="no toDelete"),
-        pytest.param({"selector": {"name": "resnet"}, "toDelete": None}, id="null"),
-        pytest.param({"selector": {"name": "resnet"}, "toDelete": {}}, id="empty"),
-        pytest.param({"selector": {"name": "resnet"}, "toDelete": []}, id="a list"),
-    ],
-)
-@in_virtual_time
-async def test_4_a_scale_in_without_to_delete_fails_and_stops_no_other_request(spec: dict[str, Any]):
-    async with World() as world:
-        await world.trains(workers=2)
-        world.apply(SCALEINS, {"metadata": {"name": "bad"}, "spec": spec})
-        world.apply(SCALEINS, a_scale_in(1, name="good"))
-        await world.phase("ScaleFailed", SCALEINS, "bad")
-        await world.phase("ScaleSucceeded", SCALEINS, "good")
-
-
-@in_virtual_time
-async def test_7_beyond_the_maximum_a_request_fails_with_a_reason():
-    async with World() as world:
-        await world.trains(workers=2)
-        world.apply(SCALEOUTS, a_scale_out(7, name="too-many"))
-        await world.phase("ScaleFailed", SCALEOUTS, "too-many")
-        assert world.condition(SCALEOUTS, "too-many", "ScaleFailed") == ("True", "AboveMaximum")
-        world.apply(SCALEOUTS, a_scale_out(6, name="as-many-as-may-be"))
-        await world.phase("ScaleSucceeded", SCALEOUTS, "as-many-as-may-be")
-        assert len(world.hosts()) == 8
-
-
-@in_virtual_time
-async def test_7_below_the_minimum_a_request_fails_with_a_reason():
-    async with World() as world:
-        await world.trains(workers=3)
-        for name, request in {
-            "by-count": a_scale_in(3, name="by-count"),
-            "by-name": a_scale_in_of(*(f"resnet-worker-{index}" for index in range(3)), name="by-name"),
-        }.items():
-            world.apply(SCALEINS, request)
-            await world.phase("ScaleFailed", SCALEINS, name)
-            assert world.condition(SCALEINS, name, "ScaleFailed") == ("True", "BelowMinimum")
-        assert len(world.pods()) == 4
-        world.apply(SCALEINS, a_scale_in(2, name="as-few-as-may-be"))
-        await world.phase("ScaleSucceeded", SCALEINS, "as-few-as-may-be")
-        assert world.hosts() == ["resnet-worker-0"]
 
 
 @in_virtual_time
@@ -151,33 +43,6 @@ async def test_8_a_scaling_that_hangs_ends_at_its_timeout_and_the_next_one_is_se
         assert added in ("resnet-worker-2", "resnet-worker-3")
 
 
-@in_virtual_time
-async def test_9_worker_names_are_compared_whole():
-    async with World() as world:
-        job = a_training_job(workers=11)
-        job["spec"]["etReplicaSpecs"]["worker"]["maxReplicas"] = 20
-        world.apply(TRAININGJOBS, job)
-        await world.running()
-        world.apply(SCALEINS, a_scale_in_of("resnet-worker-1"))
-        await world.phase("ScaleSucceeded", SCALEINS, "in")
-        left = [f"resnet-worker-{index}" for index in range(11) if index != 1]
-        assert world.hosts() == left
-        assert sorted(world.pods()) == sorted(["resnet-launcher", *left])
-
-
-@in_virtual_time
-async def test_9_a_count_takes_the_highest_numbers_and_not_the_last_names():
-    async with World() as world:
-        job = a_training_job(workers=11)
-        job["spec"]["etReplicaSpecs"]["worker"]["maxReplicas"] = 20
-        world.apply(TRAININGJOBS, job)
-        await world.running()
-        world.apply(SCALEINS, a_scale_in(2))
-        await world.phase("ScaleSucceeded", SCALEINS, "in")
-        assert world.status(SCALEINS, "in")["toDeletePods"] == ["resnet-worker-10", "resnet-worker-9"]
-        assert world.hosts() == [f"resnet-worker-{index}" for index in range(9)]
-
-
 @pytest.mark.parametrize(("code", "end"), [(0, "Succeeded"), (3, "Failed")])
 @in_virtual_time
 async def test_10_a_launcher_that_ends_during_a_scale_out_ends_the_request_too(code: int, end: str):
@@ -194,20 +59,6 @@ async def test_10_a_launcher_that_ends_during_a_scale_out_ends_the_request_too(c
         await world.quiet()
         assert world.status(TRAININGJOBS, "resnet").get("currentScaler") is None
         assert world.condition(SCALEOUTS, "out", "ScaleFailed") == ("True", "JobFinished")
-
-
-@in_virtual_time
-async def test_10_a_launcher_that_ends_during_a_scale_in_ends_the_request_too():
-    async with World(drain_seconds=20) as world:
-        await world.trains(workers=2)
-        world.apply(SCALEINS, a_scale_in(1))
-        await world.until(lambda: world.hosts() == ["resnet-worker-0"], "the worker drains")
-        world.exit_codes["resnet-launcher"] = 0
-        await world.phase("Succeeded")
-        await world.phase("ScaleFailed", SCALEINS, "in")
-        await world.until(lambda: list(world.pods()) == ["resnet-launcher"], "the workers are cleaned up")
-        await world.quiet()
-        assert world.status(TRAININGJOBS, "resnet").get("currentScaler") is None
 
 
 @in_virtual_time
@@ -270,28 +121,6 @@ async def test_a_request_does_not_end_for_want_of_a_job_that_came_while_nobody_l
 
 
 @in_virtual_time
-async def test_11_a_request_applied_before_its_job_is_adopted_when_the_job_comes():
-    async with World() as world:
-        world.apply(SCALEOUTS, a_scale_out(1))
-        await world.phase("Pending", SCALEOUTS, "out")
-        assert world.condition(SCALEOUTS, "out", "Pending") == ("True", "JobNotFound")
-        job = world.apply(TRAININGJOBS, a_training_job(workers=2))
-        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
-        request = world.store.get(SCALEOUTS, NAMESPACE, "out")
-        assert request is not None
-        assert request.metadata["ownerReferences"] == [
-            {
-                "apiVersion": "kai.alibabacloud.com/v1alpha1",
-                "kind": "TrainingJob",
-                "name": "resnet",
-                "uid": job.metadata["uid"],
-                "controller": True,
-                "blockOwnerDeletion": True,
-            }
-        ]
-
-
-@in_virtual_time
 async def test_11_other_owners_of_a_request_stay_as_they_were():
     async with World() as world:
         made = world.store.create(CONFIGMAPS, NAMESPACE, {"metadata": {"name": "pipeline"}})
@@ -312,19 +141,6 @@ async def test_11_other_owners_of_a_request_stay_as_they_were():
         other, ours = request.metadata["ownerReferences"]
         assert other == pipeline
         assert (ours["uid"], ours["controller"]) == (job.metadata["uid"], True)
-
-
-@in_virtual_time
-async def test_32_a_second_scale_out_after_a_failed_one_works_at_once():
-    async with World() as world:
-        await world.trains(workers=2)
-        world.broken_images.add("resnet-worker-2")
-        world.apply(SCALEOUTS, a_scale_out(1, name="first", backoffLimit=0))
-        await world.phase("ScaleFailed", SCALEOUTS, "first")
-        world.apply(SCALEOUTS, a_scale_out(1, name="second"))
-        await world.phase("ScaleSucceeded", SCALEOUTS, "second")
-        assert world.hosts() == ["resnet-worker-0", "resnet-worker-1", "resnet-worker-3"]
-        assert world.count("TimePassed") == 0, "nothing was waited for"
 
 
 def test_32_a_second_scale_out_does_not_wait_for_the_back_off_of_the_first():

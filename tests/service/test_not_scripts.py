@@ -82,51 +82,6 @@ async def test_21_script_environment_arrives_byte_for_byte_and_nowhere_else():
 
 
 @in_virtual_time
-async def test_a_script_sees_the_files_with_those_that_come_and_those_that_leave():
-    async with World() as world:
-        launchers, seen = Launchers(world), list[list[str]]()
-
-        async def look_around() -> int:
-            seen.append(world.hosts())
-            return 0
-
-        launchers.script = look_around
-        await a_running_world(world)
-        world.apply(SCALEOUTS, with_script(a_scale_out(1)))
-        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
-        world.apply(SCALEINS, with_script(a_scale_in(1)))
-        await world.phase("ScaleSucceeded", SCALEINS, "in")
-        three = [f"resnet-worker-{index}" for index in range(3)]
-        assert seen == [three, three], "out: the file and then the script; in: the script and then the file"
-        assert world.hosts() == three[:2]
-        assert [command[-1] for _, command in launchers.ran] == ["resnet-worker-2:1"] * 2
-
-
-@pytest.mark.parametrize(("kind", "size"), [pytest.param(SCALEOUTS, 3, id="out"), pytest.param(SCALEINS, 2, id="in")])
-@in_virtual_time
-async def test_17_a_script_that_fails_is_no_success_and_the_next_request_is_served(kind: Any, size: int):
-    async with World() as world:
-        launchers = Launchers(world)
-
-        async def fail() -> int:
-            return 3
-
-        launchers.script = fail
-        await a_running_world(world)
-        make = a_scale_out if kind is SCALEOUTS else a_scale_in
-        world.apply(kind, with_script(make(1, name="fails")))
-        await world.phase("ScaleFailed", kind, "fails")
-        assert world.condition(kind, "fails", "ScaleFailed") == ("True", "ScriptFailed")
-        assert world.condition(kind, "fails", "ScriptExecuted") == ("False", "ScriptFailed")
-        assert len(world.hosts()) == size
-        launchers.script = None
-        world.apply(SCALEOUTS, with_script(a_scale_out(1, name="next")))
-        await world.phase("ScaleSucceeded", SCALEOUTS, "next")
-        assert len(launchers.ran) == 2
-        assert has_nothing_of(world, CANARY)
-
-
-@in_virtual_time
 async def test_8_a_launcher_without_ps_or_shell_is_scaled_all_the_same():
     async with World(drain_seconds=3) as world:
 
@@ -197,21 +152,6 @@ async def test_workers_that_the_launcher_still_uses_are_not_taken():
         launchers.table = b"ssh\0resnet-worker-1\0"
         await world.phase("ScaleSucceeded", SCALEINS, "in")
         assert "resnet-worker-10" not in world.pods()
-
-
-@in_virtual_time
-async def test_the_deadline_takes_what_is_in_use_for_ever():
-    async with World() as world:
-        launchers = Launchers(world)
-        launchers.table = b"mpirun\0-host\0resnet-worker-0,resnet-worker-1\0"
-        await a_running_world(world)
-        world.apply(SCALEINS, a_scale_in(1, timeout=20))
-        await world.until(lambda: launchers.looked == 1, "a look")
-        await world.pass_seconds(25)
-        await world.phase("ScaleSucceeded", SCALEINS, "in")
-        (released,) = [s.body for s in world.journal.events if s.subject.endswith("WorkersReleased")]
-        assert msgspec.json.decode(released)["reason"] == "DrainForced"
-        assert launchers.looked < 8
 
 
 @in_virtual_time

@@ -6,7 +6,7 @@ import pytest
 
 from shared.cluster.kinds import PODS
 from shared.frameworks.pytorchjob import PYTORCHJOB
-from tests.frameworks.documents import Document, pytorch_job, variables
+from tests.frameworks.documents import Document, pytorch_job
 from tests.kit.services import AUTHORS
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE
@@ -29,28 +29,6 @@ def workers(*indices: int) -> list[str]:
 def group(*indices: int) -> list[str]:
     """The pods of an elastic job."""
     return [RENDEZVOUS, *workers(*indices)]
-
-
-@in_virtual_time
-async def test_without_a_master_all_workers_have_to_end_well():
-    async with Play(PYTORCHJOB) as world:
-        world.play(a_job(Worker=2))
-        await world.runs(2)
-        world.exit_codes[workers(0)[0]] = 0
-        await world.has_workers(1)
-        await world.quiet()
-        assert world.state() == "Running"
-        world.exit_codes[workers(1)[0]] = 0
-        await world.comes_to("Succeeded")
-
-
-@in_virtual_time
-async def test_with_an_elastic_policy_the_first_worker_that_ends_well_ends_the_job():
-    async with Play(PYTORCHJOB) as world:
-        world.play(a_job(elastic=TWO_TO_FOUR, Worker=3))
-        await world.runs(3)
-        world.exit_codes[workers(2)[0]] = 0
-        await world.comes_to("Succeeded")
 
 
 @pytest.mark.parametrize(("restart", "state"), [("", "Running"), ("Always", "Running"), ("Never", "Failed")])
@@ -85,19 +63,6 @@ class TestElastic:
             assert world.uid("mnist-worker-0") == first
             assert world.count("ScaleSucceeded") == 4
             assert "ScalingOutSucceeded" in world.told()
-
-    @in_virtual_time
-    async def test_every_worker_is_told_of_the_same_rendezvous(self):
-        async with Play(PYTORCHJOB) as world:
-            world.play(a_job(elastic=TWO_TO_FOUR, Worker=2))
-            await world.has_workers(2)
-            world.scale(4)
-            await world.has_workers(4)
-            told = [variables(held.manifest) for name, held in world.pods().items() if name != RENDEZVOUS]
-            assert len(told) == 4
-            assert all(one == told[0] for one in told)
-            assert (told[0]["PET_RDZV_ENDPOINT"], told[0]["PET_NNODES"]) == (f"{RENDEZVOUS}:23456", "2:4")
-            assert RENDEZVOUS in world.services()
 
     @in_virtual_time
     async def test_a_rendezvous_that_is_lost_comes_back_and_is_no_worker(self):
@@ -206,31 +171,6 @@ class TestElastic:
             await world.has_workers(3)
             await world.until(lambda: world.count("ScaleSucceeded") == 1)
             assert sorted(world.pods()) == group(0, 1, 2)
-
-    @in_virtual_time
-    async def test_below_its_minimum_it_waits_ten_minutes_and_no_longer(self):
-        async with Play(PYTORCHJOB) as world:
-            world.play(a_job(elastic=TWO_TO_FOUR, Worker=2))
-            await world.runs(2)
-            world.stuck |= {"mnist-worker-1"}
-            world.delete(PODS, "mnist-worker-1")
-            await world.has_workers(1)
-            await world.pass_seconds(590)
-            assert world.state() in ("Running", "Restarting")
-            await world.pass_seconds(20)
-            await world.comes_to("Failed")
-            assert world.why().startswith("BelowMinimum: 1 worker runs, 2 are needed")
-
-    @in_virtual_time
-    async def test_until_as_many_as_its_minimum_were_there_it_waits_as_long_as_it_takes(self):
-        async with Play(PYTORCHJOB) as world:
-            world.stuck |= {"mnist-worker-1"}
-            world.play(a_job(elastic=TWO_TO_FOUR, Worker=2))
-            await world.comes_to("Running")
-            await world.pass_seconds(3600)
-            assert world.state() == "Running"
-            world.stuck.clear()
-            await world.has_workers(2)
 
     @in_virtual_time
     async def test_a_worker_is_replaced_before_its_node_goes(self):

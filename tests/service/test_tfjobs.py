@@ -20,48 +20,6 @@ def a_job(*, restart: str = "", policy: Document | None = None, **replicas: int)
 
 
 @in_virtual_time
-async def test_with_all_workers_every_one_of_them_has_to_end_well():
-    async with Play(TFJOB) as world:
-        world.play(changed(a_job(Worker=2), "spec.successPolicy", "AllWorkers"))
-        await world.comes_to("Running")
-        world.exit_codes["mnist-worker-0"] = 0
-        await world.until(lambda: world.counts("Worker") == (1, 1, 0))
-        await world.quiet()
-        assert world.state() == "Running"
-        world.exit_codes["mnist-worker-1"] = 0
-        await world.comes_to("Succeeded")
-
-
-@pytest.mark.parametrize(("code", "state"), [(1, "Failed"), (127, "Failed"), (128, "Running"), (137, "Running")])
-@in_virtual_time
-async def test_exit_codes_from_128_on_are_tried_again(code: int, state: str):
-    async with Play(TFJOB) as world:
-        world.play(a_job(restart="ExitCode", Chief=1, Worker=1))
-        await world.runs(1)
-        world.exit_codes["mnist-worker-0"] = code
-        await world.until(lambda: world.counts("Worker")[2] == 1)
-        await world.comes_to(state)
-        await world.quiet()
-        assert world.state() == state
-
-
-@in_virtual_time
-async def test_beyond_the_backoff_limit_the_job_fails_and_is_cleaned_up():
-    async with Play(TFJOB) as world:
-        policy = {"backoffLimit": 2, "cleanPodPolicy": "Running"}
-        world.play(a_job(policy=policy, restart="OnFailure", PS=1, Worker=1))
-        await world.comes_to("Running")
-        for life in range(3):
-            await world.until(lambda: world.counts("Worker")[0] == 1)
-            world.exit_codes["mnist-worker-0"] = 1
-            await world.until(lambda life=life: world.counts("Worker")[2] == life + 1)  # type: ignore[misc]
-        await world.comes_to("Failed")
-        assert world.why().startswith("BackoffLimitExceeded: mnist-worker-0 ")
-        await world.quiet()
-        assert [*world.pods()] == ["mnist-worker-0"]
-
-
-@in_virtual_time
 async def test_dynamic_workers_follow_the_wanted_size():
     async with Play(TFJOB) as world:
         job = changed(a_job(PS=1, Worker=1), "spec.enableDynamicWorker", True)
@@ -81,20 +39,6 @@ async def test_dynamic_workers_follow_the_wanted_size():
         assert world.state() == "Running"
         world.exit_codes["mnist-worker-0"] = 0
         await world.comes_to("Succeeded")
-
-
-@in_virtual_time
-async def test_a_dynamic_job_that_has_no_worker_left_fails_after_a_while():
-    async with Play(TFJOB) as world:
-        world.play(changed(a_job(PS=1, Worker=1), "spec.enableDynamicWorker", True))
-        await world.comes_to("Running")
-        world.exit_codes["mnist-worker-0"] = 1
-        await world.until(lambda: world.counts("Worker") == (0, 0, 1))
-        await world.pass_seconds(590)
-        assert world.state() == "Running"
-        await world.pass_seconds(20)
-        await world.comes_to("Failed")
-        assert world.why().startswith("BelowMinimum")
 
 
 @in_virtual_time

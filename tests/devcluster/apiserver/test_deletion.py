@@ -17,30 +17,6 @@ async def a_pod(api, name="worker", **metadata):
     assert answer.code == 201, answer.body
 
 
-async def test_finalizers_hold_what_is_deleted(api):
-    await a_config(api, "a", finalizers=["example.dev/hold"])
-    held = (await api.delete(f"{CONFIGS}/a")).body
-    assert held["metadata"]["deletionTimestamp"]
-    added = await api.merge(f"{CONFIGS}/a", {"metadata": {"finalizers": ["example.dev/hold", "example.dev/more"]}})
-    assert (added.code, added.fields) == (422, ["metadata.finalizers"])
-    await api.merge(f"{CONFIGS}/a", {"metadata": {"finalizers": []}})
-    assert (await api.get(f"{CONFIGS}/a")).code == 404
-
-
-async def test_a_bound_pod_is_given_time_to_end(api):
-    await a_pod(api)
-    ending = (await api.delete(f"{PODS}/worker")).body
-    assert ending["metadata"]["deletionGracePeriodSeconds"] == 20
-    again = (await api.delete(f"{PODS}/worker")).body
-    assert again == ending
-    shorter = (await api.delete(f"{PODS}/worker", {"gracePeriodSeconds": 5})).body
-    assert shorter["metadata"]["deletionGracePeriodSeconds"] == 5
-    # The node agent has ended the containers.
-    last = await api.delete(f"{PODS}/worker", {"gracePeriodSeconds": 0})
-    assert last.body["kind"] == "Pod"
-    assert (await api.get(f"{PODS}/worker")).code == 404
-
-
 async def test_a_pod_with_a_finalizer_outlives_its_node_agents_deletion(api):
     await a_pod(api, finalizers=["example.dev/hold"])
     await api.delete(f"{PODS}/worker", {"gracePeriodSeconds": 0})
