@@ -140,26 +140,6 @@ class TestPrograms:
 
 
 class TestControllers:
-    def test_garbage_goes_with_its_owner_and_what_hangs_on_it(self, store: MemoryStore) -> None:
-        owner = store.create(SERVICES, "ns", {"metadata": {"name": "s"}})
-        child = store.create(CONFIGMAPS, "ns", owned_by(owner.metadata["uid"]))
-        store.create(CONFIGMAPS, "ns", owned_by(child.metadata["uid"], "grandchild"))
-        assert store.collect_garbage() == 0
-        store.delete(SERVICES, "ns", "s")
-        assert store.collect_garbage() == 2
-        assert store.find(CONFIGMAPS) == []
-
-    def test_a_pod_on_a_node_is_collected_with_grace(self, store: MemoryStore) -> None:
-        store.create(PODS, "ns", owned_by("gone"))
-        store.bind("ns", "child", "node-1")
-        store.collect_garbage()
-        pod = store.get(PODS, "ns", "child")
-        assert pod is not None
-        assert pod.metadata["deletionTimestamp"] == "2030-01-01T00:00:30Z"
-        assert store.collect_garbage() == 0
-        store.remove(PODS, "ns", "child")
-        assert store.find(PODS) == []
-
     def test_orphans_stay_and_forget_their_owner(self, store: MemoryStore) -> None:
         owner = store.create(SERVICES, "ns", {"metadata": {"name": "s"}})
         store.create(CONFIGMAPS, "ns", owned_by(owner.metadata["uid"]))
@@ -171,13 +151,6 @@ class TestControllers:
         assert store.get(SERVICES, "ns", "s") is None
         (child,) = store.find(CONFIGMAPS)
         assert "ownerReferences" not in child.metadata
-
-    def test_finalizers_hold_an_object_until_the_last_is_gone(self, store: MemoryStore) -> None:
-        store.create(CONFIGMAPS, "ns", {"metadata": {"name": "c", "finalizers": ["mine"]}})
-        store.delete(CONFIGMAPS, "ns", "c")
-        assert store.get(CONFIGMAPS, "ns", "c") is not None
-        store.patch(CONFIGMAPS, "ns", "c", {"metadata": {"finalizers": None}})
-        assert store.get(CONFIGMAPS, "ns", "c") is None
 
     def test_a_quota_counts_pods_that_are_not_over(self, store: MemoryStore) -> None:
         store.pod_quota["ns"] = 1

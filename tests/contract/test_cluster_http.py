@@ -5,7 +5,6 @@ import json
 from contextlib import aclosing
 from typing import Any
 
-
 from shared.cluster.answers import read_status, trouble
 from shared.cluster.calls import METADATA, METADATA_LIST
 from shared.errors import Refused

@@ -111,7 +111,7 @@ async def test_a_status_is_not_written_again_for_what_was_dropped(operator: Oper
     assert all(0 < written < 40 for written in before.values()), before
     # A restarted status service looks first, and finds less than it wrote; once it writes that again, and no more.
     for _ in range(2):
-        await operator.crash("status")
+        operator.crash("status")
     told = await operator.status(TRAININGJOBS, "theirs")
     await operator.apply(a_job("another", "sleep 0.2"))
     await operator.phase("Succeeded", TRAININGJOBS, "another")

@@ -1,6 +1,7 @@
 """One walk of each kind beside TrainingJobs as its users see it: the published examples, with kubectl and muster.
 
 What the services decide about them `tests/service` tells; here containers find each other by what they are given.
+What the real API server makes of their definitions `tests/crds` compares.
 """
 
 import copy
@@ -23,11 +24,18 @@ from shared.frameworks.xgboostjob import XGBOOSTJOB
 from tests.frameworks.documents import custom
 from tests.frameworks.test_fioravanzo import PUBLISHED as OF_MX_OPERATOR
 from tests.frameworks.test_mpba import PUBLISHED as OF_DL_OPERATOR
+from tests.kit.hosts import HOSTS, MakeHost
 from tests.kit.operator import SHELL, Operator, an_example, of_kubeflow
 from tests.kit.published import PUBLISHED
 from tests.kit.trainer import replicated_job, runtime, train_job
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+
+@pytest.fixture(params=HOSTS[:1], scope="module")
+def host(request: pytest.FixtureRequest) -> MakeHost:
+    made: MakeHost = request.param()
+    return made
 
 
 async def test_the_chief_of_a_tfjob_trains_with_its_servers_and_workers(operator: Operator):

@@ -7,7 +7,7 @@ import pytest
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.hosts import HOSTS, NODE, MakeHost
-from tests.kit.operator import A_SCALED_LIFE, SHELL, Operator, a_job, a_request
+from tests.kit.operator import A_SCALED_LIFE, Operator, a_job, a_request
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
@@ -124,13 +124,6 @@ async def test_a_deleted_job_leaves_nothing(operator: Operator):
     assert (await operator.job("short")).resource.gone
 
 
-async def test_a_command_that_cannot_start_fails_the_job_with_its_reason(operator: Operator):
-    worker = {"name": "main", "image": SHELL, "command": ["no-such-program"]}
-    await operator.apply(a_job("nostart", "sleep 1000 & wait", worker=worker))
-    status = await operator.phase("Failed", TRAININGJOBS, "nostart")
-    assert status["conditions"][-1]["reason"] == "StartError"
-
-
 async def test_muster_scale_asks_and_follows(operator: Operator):
     await operator.apply(a_job("sized", "sleep 1000 & wait"))
     await operator.phase("Running", TRAININGJOBS, "sized")
@@ -173,9 +166,3 @@ async def test_20_no_launcher_reads_part_of_a_hosts_file(operator: Operator):
     await operator.until(newest_shown, lambda: f"the launcher found {shown}")
     assert set(shown) <= set(lines)
     await operator.delete("reader")
-
-
-async def test_35_the_longest_name_that_may_be_runs(operator: Operator):
-    name = "x" * 50
-    await operator.apply(a_job(name, "exit 0"))
-    await operator.phase("Succeeded", TRAININGJOBS, name)

@@ -13,7 +13,7 @@ import yaml
 
 from devcluster import binaries
 from devcluster.cluster import ADMIN
-from muster.stack import SERVICES, Stack
+from muster.stack import Stack
 from services.status.core.documents import canonical, document_of, with_head
 from shared.cluster import Resource
 from shared.cluster.kinds import PODS
@@ -35,8 +35,6 @@ PATIENCE_SECONDS = 300.0
 """The slowest things waited for are a real garbage collector, which learns of new definitions within half a minute, and
 a step of a job whose servers are killed at each event meanwhile.
 """
-
-CRASHABLE = (*SERVICES, "nats", "apiserver")
 
 A_SCALED_LIFE = [
     "Created",
@@ -340,17 +338,10 @@ class Operator:
             if status.get("history"):
                 must_be_the_logs(status, log, key)
 
-    async def crash(self, name: str) -> None:
+    def crash(self, service: str) -> None:
         """SIGKILL, and start again at once."""
-        if name == "nats":
-            self.stack.nats.kill()
-            await self.stack.nats.start()
-        elif name == "apiserver":
-            await self.stack.cluster.apiserver.restart()
-        else:
-            service = self.stack.services[name]
-            service.kill()
-            service.start()
+        self.stack.services[service].kill()
+        self.stack.services[service].start()
 
 
 @asynccontextmanager

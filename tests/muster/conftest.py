@@ -1,12 +1,13 @@
 """An API server in the test's own process, with the definitions of our kinds, as the commands meet it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 from devcluster.apiserver.call import User
 from devcluster.apiserver.objects import Objects
@@ -15,6 +16,7 @@ from devcluster.apiserver.store import Store
 from devcluster.certificates import server_context
 from devcluster.kubeconfig import write_kubeconfig
 from muster import crds, following
+from muster.asking import failure_in_one_line
 from muster.stack import CRDS
 from shared.cluster.kube import KubeCluster
 from shared.frameworks.training_job import TRAININGJOBS
@@ -42,6 +44,9 @@ class Site:
         found = await self.cluster.get(TRAININGJOBS, "default", NAME)
         assert found is not None
         return found
+
+    async def delete(self) -> None:
+        await self.cluster.delete(TRAININGJOBS, "default", NAME, uid=(await self.job()).metadata.uid)
 
     async def annotations(self) -> dict[str, str]:
         return (await self.job()).metadata.annotations or {}
@@ -84,6 +89,15 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+async def refused(work: Awaitable[None], said: Said, *, code: int = 1) -> str:
+    """The last line with which a command ends, and its exit code is this."""
+    with pytest.raises(typer.Exit) as end, failure_in_one_line():
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await work
+    assert end.value.exit_code == code
+    return said.err.splitlines()[-1]
 
 
 MakeSite = Callable[[list[dict[str, Any]]], AbstractAsyncContextManager[Site]]

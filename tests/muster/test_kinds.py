@@ -5,9 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
-import typer
 
-from muster.asking import failure_in_one_line
 from muster.crds import manifests
 from muster.replay import verified_jobs
 from muster.steering import restart, resume, suspend, to
@@ -27,7 +25,7 @@ from tests.kit.choirs import BANDS, CHOIRS, Band, Choir, a_band, a_choir
 from tests.memory.cluster import MemoryCluster
 from tests.memory.eventlog import MemoryEventLog
 from tests.memory.store import MemoryStore
-from tests.muster.conftest import NAME, PATIENCE_SECONDS, MakeSite, Said, Site
+from tests.muster.conftest import NAME, PATIENCE_SECONDS, MakeSite, Said, Site, refused
 from tests.muster.test_get import Log
 
 KINDS = Kinds((*BUILT_IN, Choir(), Band()))
@@ -80,15 +78,6 @@ async def follows(work: Awaitable[None], said: Said, line: str, meanwhile: Calla
     await asyncio.wait_for(waiting, PATIENCE_SECONDS)
 
 
-async def refused(work: Awaitable[None], said: Said) -> str:
-    """The one line with which it ends."""
-    with pytest.raises(typer.Exit) as end, failure_in_one_line():
-        await work
-    assert end.value.exit_code == 1
-    assert said.err.count("\n") == 1
-    return said.err
-
-
 async def test_a_pause_is_asked_for_where_the_kind_has_it(site: Site, said: Said):
     await shows(site, runs())
     work = suspend(site.cluster, CHOIR, "default", wait=True, timeout=10)
@@ -110,7 +99,7 @@ async def test_it_is_taken_back_there_too(site: Site, said: Said):
 async def test_what_has_no_such_field_is_not_suspended(site: Site, said: Said):
     before = await held(site, BANDS)
     complaint = await refused(suspend(site.cluster, BAND, "default", wait=True, timeout=10), said)
-    assert complaint == "muster: band/resnet cannot be suspended: a Band has no field that asks for a pause\n"
+    assert complaint == "muster: band/resnet cannot be suspended: a Band has no field that asks for a pause"
     assert await held(site, BANDS) == before
 
 
@@ -156,14 +145,6 @@ async def test_what_was_refused_has_nothing_to_restart(site: Site, said: Said):
     assert "choir/resnet has not been admitted yet" in complaint
 
 
-async def test_what_was_refused_is_not_waited_for(site: Site, said: Said):
-    failed = {"type": "Failed", "status": "True", "reason": "ChoirFailedValidation", "message": "NoReplicas: add some"}
-    status = {"status": {"conditions": [failed], "observedGeneration": 9}}
-    await site.cluster.patch(CHOIRS, "default", NAME, status, subresource="status")
-    complaint = await refused(suspend(site.cluster, CHOIR, "default", wait=True, timeout=10), said)
-    assert complaint.endswith("is not carried out as it is written now: ChoirFailedValidation: NoReplicas: add some\n")
-
-
 async def test_a_size_is_asked_for_where_kubectl_scale_finds_it(site: Site, said: Said):
     await shows(site, runs(), replicas=2)
     work = to(site.cluster, CHOIR, "default", 5, wait=True, timeout=10)
@@ -172,32 +153,6 @@ async def test_a_size_is_asked_for_where_kubectl_scale_finds_it(site: Site, said
     assert said.out.splitlines()[0] == "choir/resnet asked for 5 workers instead of 2"
     await to(site.cluster, CHOIR, "default", 5, wait=True, timeout=10)
     assert said.out.splitlines()[-1] == "choir/resnet has 5 workers already"
-
-
-async def test_a_size_beyond_its_bounds_is_refused_before_it_is_asked_for(site: Site, said: Said):
-    await shows(site, runs(), replicas=2)
-    for size in (0, 7):
-        await refused_size(site, said, size)
-    assert (await held(site)).spec["roles"]["singer"]["replicas"] == 2
-
-
-async def refused_size(site: Site, said: Said, size: int) -> None:
-    with pytest.raises(typer.Exit), failure_in_one_line():
-        await to(site.cluster, CHOIR, "default", size, wait=True, timeout=10)
-    assert f"choir/resnet has 1 to 6 workers, and not {size}" in said.err
-
-
-async def test_what_ends_meanwhile_is_not_waited_for(site: Site, said: Said):
-    await shows(site, runs(), replicas=2)
-    waiting = asyncio.ensure_future(to(site.cluster, CHOIR, "default", 5, wait=True, timeout=10))
-    await said.until("choir/resnet Running")
-    await shows(site, {"type": "Succeeded", "status": "True", "reason": "ChoirSucceeded"}, replicas=2)
-    assert "choir/resnet is Succeeded" in await refused(asyncio.wait_for(waiting, PATIENCE_SECONDS), said)
-
-
-async def test_what_is_not_elastic_is_not_scaled(site: Site, said: Said):
-    complaint = await refused(to(site.cluster, BAND, "default", 5, wait=True, timeout=10), said)
-    assert complaint == "muster: band/resnet cannot be scaled: it is not elastic, its size is fixed\n"
 
 
 async def test_a_name_alone_means_the_training_job_before_all_others(site: Site, said: Said):

@@ -4,10 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-import typer
 
 from muster import crds
-from muster.asking import failure_in_one_line
 from muster.steering import ask_for, to
 from shared.cluster import Snapshot
 from shared.cluster.objects import Custom
@@ -16,7 +14,7 @@ from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.tfjob import TFJOB
 from shared.telling.targets import parse_target
-from tests.muster.conftest import NAME, PATIENCE_SECONDS, MakeSite, Said, Site
+from tests.muster.conftest import NAME, PATIENCE_SECONDS, MakeSite, Said, Site, refused
 
 JOB = parse_target(NAME)
 TWO = ["resnet-worker-0", "resnet-worker-1"]
@@ -70,17 +68,13 @@ async def test_a_request_that_fails_ends_with_one_and_its_reason(site: Site, sai
     why = {"type": "ScaleFailed", "status": "True", "reason": "BelowMinimum", "message": "too few"}
     failed = {"phase": "ScaleFailed", "conditions": [why], "replicaStatuses": {}}
     await site.cluster.patch(SCALEINS, "default", request.metadata.name, {"status": failed}, subresource="status")
-    with pytest.raises(typer.Exit) as end, failure_in_one_line():
-        await asyncio.wait_for(waiting, PATIENCE_SECONDS)
-    assert end.value.exit_code == 1
+    await refused(waiting, said)
     assert "ScaleFailed (BelowMinimum: too few)" in said.out
     assert said.err == f"muster: scalein/{request.metadata.name} is ScaleFailed (BelowMinimum: too few)\n"
 
 
-async def test_a_request_that_is_not_taken_up_ends_with_three(site: Site):
-    with pytest.raises(typer.Exit) as end, failure_in_one_line():
-        await to(site.cluster, JOB, "default", 3, wait=True, timeout=1)
-    assert end.value.exit_code == 3
+async def test_a_request_that_is_not_taken_up_ends_with_three(site: Site, said: Said):
+    await refused(to(site.cluster, JOB, "default", 3, wait=True, timeout=1), said, code=3)
     assert len(await requests(site)) == 1
 
 
@@ -91,9 +85,7 @@ async def test_a_job_of_that_size_needs_no_request(site: Site, said: Said):
 
 
 async def test_more_workers_than_the_job_allows_are_refused_at_once(site: Site, said: Said):
-    with pytest.raises(typer.Exit) as end, failure_in_one_line():
-        await to(site.cluster, JOB, "default", 99, wait=True, timeout=10)
-    assert end.value.exit_code == 1
+    await refused(to(site.cluster, JOB, "default", 99, wait=True, timeout=10), said)
     assert said.err == "muster: trainingjob/resnet has 1 to 6 workers, and not 99: change its bounds first\n"
     assert await requests(site) == []
 
@@ -105,8 +97,7 @@ async def test_bounds_that_a_running_job_keeps_are_not_told_to_be_changed_now(si
         "pytorchReplicaSpecs": {"Worker": {"replicas": 2, "template": template}},
     }
     await site.cluster.create(PYTORCHJOB.resource, "default", {"metadata": {"name": "torch"}, "spec": spec})
-    with pytest.raises(typer.Exit), failure_in_one_line():
-        await to(site.cluster, parse_target("pytorchjob/torch"), "default", 4, wait=True, timeout=10)
+    await refused(to(site.cluster, parse_target("pytorchjob/torch"), "default", 4, wait=True, timeout=10), said)
     when = "its bounds can be changed while it is suspended"
     assert said.err == f"muster: pytorchjob/torch has 1 to 3 workers, and not 4: {when}\n"
 
@@ -128,8 +119,7 @@ async def test_a_growing_mpi_job_is_waited_for_until_its_launcher_has_the_hosts_
 
 
 async def test_an_unknown_job_is_refused_at_once(site: Site, said: Said):
-    with pytest.raises(typer.Exit), failure_in_one_line():
-        await to(site.cluster, parse_target("trainingjob/vgg"), "default", 3, wait=True, timeout=10)
+    await refused(to(site.cluster, parse_target("trainingjob/vgg"), "default", 3, wait=True, timeout=10), said)
     assert said.err == "muster: no TrainingJob default/vgg; -n names another namespace\n"
     assert await requests(site) == []
 
@@ -140,7 +130,6 @@ async def test_a_kind_of_a_fixed_size_is_refused_at_once(site: Site, said: Said)
     await site.cluster.create(
         TFJOB.resource, "default", {"metadata": {"name": "mnist"}, "spec": {"tfReplicaSpecs": replicas}}
     )
-    with pytest.raises(typer.Exit), failure_in_one_line():
-        await to(site.cluster, parse_target("tfjob/mnist"), "default", 3, wait=True, timeout=10)
+    await refused(to(site.cluster, parse_target("tfjob/mnist"), "default", 3, wait=True, timeout=10), said)
     assert said.err == "muster: tfjob/mnist cannot be scaled: it is not elastic, its size is fixed\n"
     assert await requests(site) == []

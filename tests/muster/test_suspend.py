@@ -4,17 +4,15 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
-import typer
 
 from muster import following
-from muster.asking import failure_in_one_line
 from muster.jobs import patched
 from muster.steering import resume, suspend
 from shared.frameworks.training_job import SUSPENDED, TRAININGJOBS
 from shared.telling.targets import parse_target
 from tests.kit import et_operator
 from tests.kit.operator import a_job
-from tests.muster.conftest import NAME, PATIENCE_SECONDS, Clock, MakeSite, Said, Site
+from tests.muster.conftest import NAME, PATIENCE_SECONDS, Clock, MakeSite, Said, Site, refused
 
 JOB = parse_target(f"trainingjob/{NAME}")
 PAUSED = {"type": "Suspended", "status": "True", "reason": "TrainingJobSuspended"}
@@ -187,48 +185,31 @@ async def test_a_job_that_is_over_is_refused_in_one_line(
     site: Site, command: Callable[..., Awaitable[None]], phase: str, said: Said
 ):
     await site.status(phase)
-    with pytest.raises(typer.Exit) as end, failure_in_one_line():
-        await command(site.cluster, JOB, "default", wait=True, timeout=10)
-    complaint = said.err
-    assert end.value.exit_code == 1
+    complaint = await refused(command(site.cluster, JOB, "default", wait=True, timeout=10), said)
     assert f"is over ({phase})" in complaint
-    assert complaint.count("\n") == 1
+    assert said.err.count("\n") == 1
 
 
-async def test_a_job_that_ends_before_it_could_be_paused_is_a_failure(site: Site, said: Said):
+@pytest.mark.parametrize(
+    ("meanwhile", "complaint"),
+    [
+        pytest.param(lambda site: site.status("Succeeded"), "is Succeeded", id="it ends"),
+        pytest.param(lambda site: site.delete(), "was deleted meanwhile", id="it is deleted"),
+    ],
+)
+async def test_a_job_that_goes_before_it_could_be_paused_is_a_failure(
+    site: Site, said: Said, meanwhile: Callable[[Site], Awaitable[None]], complaint: str
+):
     await site.status("Running", RUNS)
-    with pytest.raises(typer.Exit) as end, failure_in_one_line():
-        await asked(
-            suspend(site.cluster, JOB, "default", wait=True, timeout=10),
-            said,
-            "Running",
-            lambda: site.status("Succeeded"),
-        )
-    assert end.value.exit_code == 1
-
-
-async def test_a_job_that_is_deleted_while_it_is_waited_for_is_a_failure(site: Site, said: Said):
-    await site.status("Running", RUNS)
-    uid = (await site.job()).metadata.uid
-    with pytest.raises(typer.Exit) as end, failure_in_one_line():
-        await asked(
-            suspend(site.cluster, JOB, "default", wait=True, timeout=10),
-            said,
-            "Running",
-            lambda: site.cluster.delete(TRAININGJOBS, "default", NAME, uid=uid),
-        )
-    assert end.value.exit_code == 1
-    assert "was deleted meanwhile" in said.err
+    work = suspend(site.cluster, JOB, "default", wait=True, timeout=10)
+    assert complaint in await refused(asked(work, said, "Running", lambda: meanwhile(site)), said)
 
 
 async def test_waiting_too_long_ends_with_three_and_says_that_the_wish_stays(site: Site, said: Said):
     await site.status("Running", RUNS)
-    with pytest.raises(typer.Exit) as end, failure_in_one_line():
-        await suspend(site.cluster, JOB, "default", wait=True, timeout=1)
-    assert end.value.exit_code == 3
-    complaint = said.err
-    assert "waited 1 s" in complaint
-    assert following.ONLY_THE_WAITING in complaint
+    await refused(suspend(site.cluster, JOB, "default", wait=True, timeout=1), said, code=3)
+    assert "waited 1 s" in said.err
+    assert following.ONLY_THE_WAITING in said.err
     assert (await site.job()).spec["suspend"] is True
 
 
@@ -244,11 +225,10 @@ async def test_an_interrupt_says_that_only_the_waiting_ended(site: Site, said: S
 
 async def test_a_job_of_that_name_that_came_later_is_left_alone(site: Site, said: Said):
     looked_at = await site.job()
-    await site.cluster.delete(TRAININGJOBS, "default", NAME, uid=looked_at.metadata.uid)
+    await site.delete()
     await site.cluster.create(TRAININGJOBS, "default", a_job(NAME, "true"))
-    with pytest.raises(typer.Exit), failure_in_one_line():
-        await patched(site.cluster, JOB.targets[0], looked_at, {"spec": {"suspend": True}})
-    assert "was replaced by another one" in said.err
+    work = patched(site.cluster, JOB.targets[0], looked_at, {"spec": {"suspend": True}})
+    assert "was replaced by another one" in await refused(work, said)
     assert "suspend" not in (await site.job()).spec
 
 
@@ -260,8 +240,6 @@ async def test_a_job_of_that_name_that_came_later_is_left_alone(site: Site, said
     ],
 )
 async def test_what_cannot_be_suspended_is_said_in_one_line(site: Site, target: str, complaint: str, said: Said):
-    with pytest.raises(typer.Exit) as end, failure_in_one_line():
-        await suspend(site.cluster, parse_target(target), "default", wait=True, timeout=1)
-    assert end.value.exit_code == 1
-    assert complaint in said.err
+    work = suspend(site.cluster, parse_target(target), "default", wait=True, timeout=1)
+    assert complaint in await refused(work, said)
     assert said.err.count("\n") == 1

@@ -53,53 +53,6 @@ async def test_every_child_has_the_names_labels_and_owner_of_the_contract():
                 assert held.metadata["ownerReferences"] == [owner(job)], held.at
 
 
-@in_virtual_time
-async def test_pods_run_with_restart_policy_never_and_resolve_each_other():
-    async with World() as world:
-        job = a_training_job(workers=1)
-        for role in job["spec"]["etReplicaSpecs"].values():
-            role["template"]["spec"]["restartPolicy"] = "Always"
-        world.apply(TRAININGJOBS, job)
-        await world.running()
-        for name, held in world.pods().items():
-            spec = held.manifest["spec"]
-            assert spec["restartPolicy"] == "Never"
-            assert (spec["hostname"], spec["subdomain"]) == (name, "resnet")
-            assert spec["dnsConfig"]["searches"] == ["resnet.team-a.svc.cluster.local"]
-        service = world.store.get(SERVICES, NAMESPACE, "resnet")
-        assert service is not None
-        assert service.manifest["spec"]["clusterIP"] == "None"
-        assert service.manifest["spec"]["publishNotReadyAddresses"] is True
-        assert {port["name"]: port["port"] for port in service.manifest["spec"]["ports"]} == {
-            "ssh-port": 22,
-            "kubeai-service-port": 9009,
-        }
-
-
-@in_virtual_time
-async def test_the_launcher_comes_when_all_workers_are_running_and_ready():
-    async with World() as world:
-        world.stuck.add("resnet-worker-1")
-        world.apply(TRAININGJOBS, a_training_job(workers=2))
-        await world.until(lambda: len(world.pods()) == 2)
-        await world.quiet()
-        assert sorted(world.pods()) == ["resnet-worker-0", "resnet-worker-1"]
-        world.stuck.clear()
-        await world.running()
-        assert "resnet-launcher" in world.pods()
-
-
-@in_virtual_time
-async def test_new_workers_come_after_the_highest_that_is_there():
-    async with World() as world:
-        await world.trains(workers=2)
-        world.apply(SCALEINS, a_scale_in(1))
-        await world.phase("ScaleSucceeded", SCALEINS, "in")
-        world.apply(SCALEOUTS, a_scale_out(2))
-        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
-        assert world.hosts() == ["resnet-worker-0", "resnet-worker-1", "resnet-worker-2"]
-
-
 @pytest.mark.parametrize(
     ("resource", "name", "kind"), [(SCALEOUTS, "out", "ScaleOut"), (SCALEINS, "in", "ScaleIn")], ids=["out", "in"]
 )

@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 
-from shared.cluster.kinds import NODES, PODS
-from shared.job.policies.replacement import STEADY_SECONDS, new_workers
-from tests.kit.builders import workers
+from shared.cluster.kinds import NODES
+from shared.job.policies.replacement import STEADY_SECONDS
 from tests.kit.virtual_time import in_virtual_time
-from tests.kit.world import NAMESPACE, TRAININGJOBS, World, a_training_job
+from tests.kit.world import TRAININGJOBS, World, a_training_job
 
 OLD, NEW = "node-0", "node-1"
 DRAIN = 5
@@ -52,35 +51,6 @@ async def test_the_workers_of_a_tainted_node_move_and_the_job_goes_on():
 
 
 @in_virtual_time
-async def test_an_unknown_taint_moves_no_pod():
-    async with World() as world:
-        await a_job_on_a_node(world)
-        taint(world, OLD, "DeletionCandidateOfClusterAutoscaler")
-        await world.pass_seconds(60)
-        assert world.count("DisruptionNoticed") == 0
-
-
-@in_virtual_time
-async def test_workers_of_a_node_that_vanishes_are_replaced():
-    async with World(drain_seconds=DRAIN) as world:
-        await a_job_on_a_node(world)
-        world.store.delete(NODES, "", OLD)
-        await world.until(lambda: world.hosts() == ["resnet-worker-2", "resnet-worker-3"], "others take their places")
-
-
-@in_virtual_time
-async def test_a_pod_that_is_to_be_evicted_says_so_itself():
-    async with World(drain_seconds=DRAIN) as world:
-        await a_job_on_a_node(world)
-        conditions = world.pods()["resnet-worker-1"].manifest["status"]["conditions"]
-        doomed = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
-        status = {"conditions": [*conditions, doomed]}
-        world.store.patch(PODS, NAMESPACE, "resnet-worker-1", {"status": status}, subresource="status")
-        await world.until(lambda: world.hosts() == ["resnet-worker-0", "resnet-worker-2"], "another takes its place")
-        assert world.count("DisruptionNoticed") == 0
-
-
-@in_virtual_time
 async def test_a_pod_on_a_lost_node_never_ends_and_its_index_is_never_used_again():
     async with World(drain_seconds=DRAIN) as world:
         await a_job_on_a_node(world)
@@ -107,15 +77,6 @@ async def test_a_new_attempt_waits_until_nothing_of_the_old_one_can_run():
         world.lingering.clear()
         await world.running()
         assert world.pods()["resnet-worker-1"].metadata["uid"] != lost
-
-
-@in_virtual_time
-async def test_a_dead_worker_leaves_at_once_and_is_replaced():
-    async with World() as world:
-        await a_job_on_a_node(world, of_workers="OnFailure")
-        world.store.remove(PODS, NAMESPACE, "resnet-worker-0")
-        await world.until(lambda: world.hosts() == ["resnet-worker-1"], "it leaves at once")
-        await world.until(lambda: world.hosts() == ["resnet-worker-1", "resnet-worker-2"], "another comes")
 
 
 @in_virtual_time
@@ -149,14 +110,3 @@ async def test_a_service_that_was_away_meanwhile_owes_the_same(author: str):
         await world.until(lambda: world.count("WorkersReleased") == 1, "they are released")
         await world.quiet()
         assert world.count("WorkersReleased") == 1
-
-
-@in_virtual_time
-async def test_where_workers_are_taken_as_soon_as_they_stand_they_come_ever_later():
-    async with World() as world:
-        await a_job_on_a_node(world, of_workers="OnFailure")
-        for _ in range(620):
-            for name in [name for name in world.pods() if name not in ("resnet-launcher", "resnet-worker-0")]:
-                world.store.remove(PODS, NAMESPACE, name)
-            await world.pass_seconds(1)
-        assert new_workers(world.job(), 1) == workers(9), "seven came, after 0, 10, 20, 40, 80, 160 and 300 s"

@@ -418,17 +418,6 @@ async def test_a_node_that_fails_too_often_fails_the_job():
 
 
 @in_virtual_time
-async def test_a_job_that_takes_too_long_fails_and_has_upstreams_reason():
-    async with Play() as world:
-        world.runtime(torch_runtime())
-        world.play(activeDeadlineSeconds=60)
-        await world.comes_to("Running")
-        await world.pass_seconds(70)
-        await world.comes_to("Failed")
-        assert world.known("Failed") == ("True", "DeadlineExceeded")
-
-
-@in_virtual_time
 async def test_a_job_of_another_controller_is_left_alone():
     async with Play() as world:
         world.runtime(torch_runtime())
