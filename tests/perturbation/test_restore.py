@@ -33,19 +33,20 @@ async def test_a_restored_store_is_noticed_and_seen_afresh(tmp_path: Path):
         await stage.edit(TRAININGJOBS, "edited", {"spec": {"backoffLimit": 9}})
         await stage.until(lambda: _backoff_limit(stage) == 9, "the edit is seen")
         await stage.delete(TRAININGJOBS, "deleted")
-        await stage.until(lambda: _jobs(stage)["deleted"].gone, "the end is seen")
+        await stage.until(lambda: _jobs(stage)["deleted"].resource.gone, "the end is seen")
         _stopped(ground)
         shutil.rmtree(ground.cluster.etcd.data)
         shutil.copytree(backup, ground.cluster.etcd.data)
         await _runs(ground)
-        await stage.until(lambda: _jobs(stage)["after"].gone, "it never was")
-        await stage.until(lambda: not _jobs(stage)["deleted"].gone, "it is there again")
+        await stage.until(lambda: _jobs(stage)["after"].resource.gone, "it never was")
+        await stage.until(lambda: not _jobs(stage)["deleted"].resource.gone, "it is there again")
         await stage.until(lambda: _backoff_limit(stage) != 9, "the edit never was")
         # And it goes on from there.
         await _suspended(stage, "later")
         await stage.quiet(QUIET_SECONDS)
         assert not stage.faults()
-        assert {job.epoch for job in _jobs(stage).values() if not job.gone} == {1}, "one restore is one epoch"
+        resources = [job.resource for job in _jobs(stage).values()]
+        assert {each.epoch for each in resources if not each.gone} == {1}, "one restore is one epoch"
 
 
 async def _suspended(stage: Stage, name: str) -> None:
@@ -72,7 +73,7 @@ def _jobs(stage: Stage) -> dict[str, Job]:
     histories = Histories()
     for stored in stage.journal.events:
         histories.fold(stored)
-    return {history.job.key.name: history.job for history in histories if history.job.generation}
+    return {history.job.key.name: history.job for history in histories if history.job.resource.generation}
 
 
 def _backoff_limit(stage: Stage) -> int:

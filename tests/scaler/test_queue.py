@@ -56,7 +56,7 @@ def test_a_scale_in_takes_the_highest_indices():
     )
 
 
-def test_a_typo_in_pod_names_deletes_nothing():
+def test_3_a_typo_in_pod_names_deletes_nothing():
     given(*a_running_job(workers=2), scale_in(names=("no-such-worker",))).then(
         scaler,
         Record(
@@ -69,7 +69,7 @@ def test_a_typo_in_pod_names_deletes_nothing():
     )
 
 
-def test_worker_names_are_compared_whole():
+def test_9_worker_names_are_compared_whole():
     given(*a_running_job(workers=12), scale_in(names=("resnet-worker-1",))).then(
         scaler,
         Record(ScaleAccepted(request=R1, kind="ScaleIn", leaving=(Member(1, Uid("pod-1")),), deadline=60, drain=10)),
@@ -102,7 +102,7 @@ def test_worker_names_are_compared_whole():
         ),
     ],
 )
-def test_beyond_the_bounds_nothing_is_touched(request_: ScaleRequested, reason: str, told: str):
+def test_7_beyond_the_bounds_nothing_is_touched(request_: ScaleRequested, reason: str, told: str):
     given(*a_running_job(workers=2, least=1, most=4), request_).then(
         scaler, Record(ScaleRejected(request=R1, reason=reason, message=told))
     )
@@ -130,7 +130,7 @@ def test_the_status_of_a_rejected_request_has_the_numbers():
     assert condition.message == "5 workers would be more than maxReplicas (4)"
 
 
-def test_a_request_with_problems_is_rejected_with_the_first_reason():
+def test_4_a_request_with_problems_is_rejected_with_the_first_reason():
     problem = Problem(reason="NothingToDelete", field="spec.toDelete", message="say count or podNames")
     request = ScaleRequested(kind="ScaleIn", name="in", uid=R1, owner=Uid("uid-1"), problems=(problem,))
     given(*a_running_job(), request).then(scaler, Record(ScaleRejected(request=R1, reason="NothingToDelete")))
