@@ -1,6 +1,7 @@
 """The one flow control: places for what is under way, a queue for what waits, by namespace and in it by job.
 
-`Turns` is the queue; appends, effects and requests each have one.  `Limiter` bounds the requests of a process to the
+`Turns` is the queue; appends, effects and requests each have one.  `Shares` refuses what should not wait here: who asks
+may come again.  `Limiter` bounds the requests of a process to the
 API server.  What is made or removed in bulk has places of its own, so that nothing else waits behind it.
 
 The bounds are numbers of places and do not follow how long answers take: where others load the API server, answers
@@ -70,13 +71,14 @@ class Turns:
     @asynccontextmanager
     async def turn(self, namespace: Hashable, job: Hashable = None) -> AsyncIterator[None]:
         """Wait for the turn of this namespace and job, and for a place."""
-        await self._enter(namespace, job)
+        await self.enter(namespace, job)
         try:
             yield
         finally:
-            self._leave(namespace, job)
+            self.leave(namespace, job)
 
-    async def _enter(self, namespace: Hashable, job: Hashable) -> None:
+    async def enter(self, namespace: Hashable, job: Hashable = None) -> None:
+        """As `turn`, until `leave`: for a place that somebody else gives back."""
         if self.running < self.limit and self._running[namespace, job] < self._of_one:
             self._take(namespace, job)
             return
@@ -88,14 +90,14 @@ class Turns:
         except asyncio.CancelledError:
             if place.done() and not place.cancelled():
                 # The place came together with the cancellation: the next one gets it.
-                self._leave(namespace, job)
+                self.leave(namespace, job)
             raise
 
     def _take(self, namespace: Hashable, job: Hashable) -> None:
         self.running += 1
         self._running[namespace, job] += 1
 
-    def _leave(self, namespace: Hashable, job: Hashable) -> None:
+    def leave(self, namespace: Hashable, job: Hashable = None) -> None:
         self.running -= 1
         self._running[namespace, job] -= 1
         if not self._running[namespace, job]:
@@ -125,6 +127,34 @@ class Turns:
             self._waiting[namespace] = jobs
         self.waiting -= 1
         return place
+
+
+class Shares:
+    """Places without a queue: whoever would have more of them than are left free gets none.
+
+    So one alone has half, and `n` who take all they can have one part each of `n + 1`: there is always as much for
+    another.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.taken = 0
+        self._of: Counter[Hashable] = Counter()
+
+    def take(self, who: Hashable, amount: int = 1) -> bool:
+        """True if there was room for so much; it is given back by `give`."""
+        if self._of[who] + amount > self.limit - self.taken - amount:
+            return False
+        self.taken += amount
+        self._of[who] += amount
+        return True
+
+    def give(self, who: Hashable, amount: int = 1) -> None:
+        self.taken -= amount
+        self._of[who] -= amount
+        if not self._of[who]:
+            # Zero takes no memory: anyone may come.
+            del self._of[who]
 
 
 class Bound:

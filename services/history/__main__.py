@@ -50,7 +50,7 @@ async def serving(settings: Settings) -> AsyncIterator[Listening]:
         ) as listening:
             log.info("serving", port=listening.port)
             figures.trouble = lambda: connection.turned_away if listening.open else "the port of the API is not open"
-            figures.connected, figures.waiting = lambda: connection.connected, lambda: answers.waiting
+            figures.connected, figures.waiting = lambda: connection.connected, lambda: server.waiting
             figures.streams = lambda: server.streams
             async with meanwhile(connection.keep()), figures.probes(settings):
                 yield listening

@@ -11,6 +11,7 @@ from services.history.core.trust import Person
 from shared.cluster.examination import Review
 from shared.cluster.kube import KubeCluster
 from shared.errors import Transient
+from shared.flow import Turns
 from shared.history_api import GROUP, PLURAL, VERSION, Question
 from shared.untrusted import MALFORMED
 
@@ -19,12 +20,15 @@ REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 BELIEVED_SECONDS = 10.0
 """Seconds for which a verdict counts: a right that is taken away holds for as long."""
 MOST_VERDICTS = 4096
+ASKED_AT_ONCE = 8
+"""Verdicts that are asked for at once, at most half of them for one tenant."""
 
 
 class Access:
     def __init__(self, cluster: KubeCluster, clock: Callable[[], float] = time.monotonic) -> None:
         self._cluster = cluster
         self._clock = clock
+        self._turns = Turns(ASKED_AT_ONCE, of_one=ASKED_AT_ONCE // 2)
         self._verdicts: OrderedDict[bytes, tuple[float, bool]] = OrderedDict()
 
     async def allows(self, person: Person, question: Question) -> bool:
@@ -35,7 +39,8 @@ class Access:
         kept = self._verdicts.get(key)
         if kept is not None and self._clock() - kept[0] < BELIEVED_SECONDS:
             return kept[1]
-        verdict = await self._ask(person, question)
+        async with self._turns.turn(person.tenant):
+            verdict = await self._ask(person, question)
         self._verdicts.pop(key, None)
         self._verdicts[key] = self._clock(), verdict
         while len(self._verdicts) > MOST_VERDICTS:

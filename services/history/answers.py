@@ -1,12 +1,12 @@
-"""Answers questions from the log, in the words of the command line: few at once, and each within bounds.
+"""Answers questions from the log, in the words of the command line: few at once, in turns, and each within bounds.
 
 An answer is kept until the log has a newer event under its subjects, in bounded memory.
 """
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 
 import msgspec
 
@@ -15,6 +15,7 @@ from services.history.core.selection import Selection
 from services.history.documents import Kept
 from shared.errors import Refused, Transient
 from shared.eventlog import EventLog, Stored
+from shared.flow import Shares, Turns
 from shared.frameworks.kinds import Kinds
 from shared.history_api import Question, words_of
 from shared.job.fold import Histories
@@ -26,11 +27,11 @@ from shared.telling.targets import Asked, find, must_be_names, parse_target, sub
 from shared.telling.why import answered
 
 FOLDS = 2
-"""Folds at once: each has events in memory, and one core does not go faster with more."""
-WAITING = 200
-"""Requests that wait for a fold; more are told to come again."""
+"""Folds at once, of each tenant one: each has events in memory, and one core does not go faster with more."""
 MOST_SECONDS = 25.0
 """Seconds for one answer, the wait included: kube-apiserver gives up after 60."""
+FOLD_SECONDS = 12.0
+"""Seconds for the fold alone, so that who waits behind one is answered in time."""
 MOST_BYTES = 16 * 1024 * 1024
 """The most bytes of events in memory for one answer: some 40,000 events."""
 MOST_JOBS = 10_000
@@ -52,7 +53,19 @@ _Key = tuple[str, Question, bool]
 
 
 class Busy(Transient):
-    """Too many requests wait already."""
+    """Who asks has as many places as are left for all others."""
+
+
+@contextmanager
+def place(places: Shares, who: str, what: str, amount: int = 1) -> Iterator[None]:
+    """A place, or so many of them, while the context lasts.  Raises `Busy` if there are none for `who`."""
+    if not places.take(who, amount):
+        words = f"{who or 'all namespaces'}: there are as many {what} already as are left for others"
+        raise Busy(f"{words}; ask again when some have ended", retry_after=COME_AGAIN_SECONDS)
+    try:
+        yield
+    finally:
+        places.give(who, amount)
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -80,48 +93,28 @@ class Answers:
         self.log = log
         self.kinds = kinds
         self._folded = folded
-        self._folds = asyncio.Semaphore(FOLDS)
-        self._waiting = 0
+        self._folds = Turns(FOLDS, of_one=1)
         self._kept: OrderedDict[_Key, _Remembered] = OrderedDict()
         self._bytes = 0
 
-    @property
-    def waiting(self) -> int:
-        """The questions that have no answer yet."""
-        return self._waiting
+    async def answer(self, question: Question, tenant: str = "", *, as_table: bool = False) -> Answer:
+        """The answer to a tenant; `as_table` for a list or a job as rows.
 
-    async def answer(self, question: Question, *, as_table: bool = False) -> Answer:
-        """The answer; `as_table` for a list or a job as rows.
-
-        Raises `Refused` with a reason such as `NotFound`, `Invalid`, `TooLarge` or one of the log; `Busy` or another
-        `Transient` if the same question may be answered later.
+        Raises `Refused` with a reason such as `NotFound`, `Invalid`, `TooLarge` or one of the log; `Transient` if the
+        same question may be answered later.
         """
-        async with self._slot():
-            return await self._answer(question, as_table)
+        async with _in_time(MOST_SECONDS):
+            return await self._answer(question, tenant, as_table)
 
-    async def folded(self, question: Question) -> "Fold":
+    async def folded(self, question: Question, tenant: str = "") -> "Fold":
         """The fold of now for a stream.  Raises as `answer`."""
         asked, subjects = self._meant(question)
-        log = await self.log()
-        async with self._slot(), self._folds:
-            fold = Fold(keep=False)
-            await self._read(log, fold, asked, subjects, question)
-            return fold
-
-    @asynccontextmanager
-    async def _slot(self) -> AsyncIterator[None]:
-        """A place among those that wait, and a bound on how long."""
-        if self._waiting >= WAITING:
-            raise Busy(f"{WAITING} questions wait already; ask again", retry_after=COME_AGAIN_SECONDS)
-        self._waiting += 1
-        try:
-            async with asyncio.timeout(MOST_SECONDS):
-                yield
-        except TimeoutError as late:
-            words = f"no answer within {MOST_SECONDS:g} s; ask for less, such as one job"
-            raise Transient(words, retry_after=COME_AGAIN_SECONDS) from late
-        finally:
-            self._waiting -= 1
+        async with _in_time(MOST_SECONDS):
+            log = await self.log()
+            async with self._folds.turn(tenant):
+                fold = Fold(keep=False)
+                await self._read(log, fold, asked, subjects, question)
+                return fold
 
     def _meant(self, question: Question) -> tuple[Asked | None, tuple[str, ...]]:
         """The job or request, None for a list; and the filters of its events."""
@@ -145,21 +138,22 @@ class Answers:
                 # The kept answer counts by the end of the namespace, and is made of the request's job alone.
                 subjects = await found_subjects(log, asked, question.namespace, uid=question.uid)
             fold.subjects = subjects
-            await fold_to_end(log, fold.fold, subjects)
+            async with _in_time(FOLD_SECONDS):
+                await fold_to_end(log, fold.fold, subjects)
         except Refused as refusal:
             if refusal.reason == "LogReplaced":
                 # The next question connects to the other one.
                 await log.close()
             raise
 
-    async def _answer(self, question: Question, as_table: bool) -> Answer:
+    async def _answer(self, question: Question, tenant: str, as_table: bool) -> Answer:
         asked, subjects = self._meant(question)
         log = await self.log()
         key = (await log.identity(), question, as_table)
         end = await log.end(subjects)
         if (known := self._known(key, end)) is not None:
             return known
-        await self._folds.acquire()
+        await self._folds.enter(tenant)
         rendering: asyncio.Future[Answer] | None = None
         try:
             # Others may have asked the same meanwhile.
@@ -173,10 +167,10 @@ class Answers:
             self._folded(asyncio.get_running_loop().time() - began)
         finally:
             if rendering is None:
-                self._folds.release()
+                self._folds.leave(tenant)
             else:
                 # The thread goes on, with its events in memory, also where nobody waits for it any more.
-                rendering.add_done_callback(lambda _: self._folds.release())
+                rendering.add_done_callback(lambda _: self._folds.leave(tenant))
         # Hardly one asks again for what came after the same event.
         if not question.after:
             of_request = asked is not None and asked.is_request
@@ -197,6 +191,16 @@ class Answers:
         self._bytes += kept.bytes
         while self._bytes > KEPT_BYTES:
             self._bytes -= self._kept.popitem(last=False)[1].bytes
+
+
+@asynccontextmanager
+async def _in_time(seconds: float) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as late:
+        words = f"no answer within {seconds:g} s; ask for less, such as one job"
+        raise Transient(words, retry_after=COME_AGAIN_SECONDS) from late
 
 
 class Fold:

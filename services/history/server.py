@@ -17,12 +17,13 @@ from aiohttp import web
 
 from services.history import documents
 from services.history.access import Access
-from services.history.answers import COME_AGAIN_SECONDS, Answers, Busy
+from services.history.answers import COME_AGAIN_SECONDS, Answer, Answers, Busy, place
 from services.history.core.trust import Person, Trust
 from services.history.documents import AGGREGATED, Json
 from services.history.probes import HistoryFigures
 from services.history.streams import Progress, Streams
 from shared.errors import Refused, Trouble
+from shared.flow import Shares
 from shared.history_api import GROUP, PLURAL, Question, parse, path_of, with_query
 from shared.process.serving import Listening, Strangers, listening
 
@@ -34,6 +35,12 @@ PIECE = 2**16
 """Bytes that a reader has to take within `SLOW_SECONDS`."""
 SLOW_SECONDS = 10.0
 """Seconds in which a reader takes nothing, after which it is cut off."""
+SEND_SECONDS = 30.0
+"""Seconds in which a reader takes an answer; a stream it takes as slowly as `SLOW_SECONDS` allows."""
+QUESTIONS = 200
+"""Questions that are asked and not answered, which tenants share, and namespaces."""
+UNSENT_BYTES = 64 * 1024 * 1024
+"""Bytes of answers that their readers have not taken, which tenants share."""
 TEND_SECONDS = 10.0
 """Seconds between two looks whether the reader is there and may read, and between two bookmarks."""
 log = structlog.get_logger()
@@ -135,11 +142,17 @@ class Server:
     def __init__(self, answers: Answers, access: Access, trust: Callable[[], Trust], figures: HistoryFigures) -> None:
         self._answers = answers
         self._streams = Streams(answers)
+        self._by_tenant, self._by_namespace, self._unsent = Shares(QUESTIONS), Shares(QUESTIONS), Shares(UNSENT_BYTES)
         self._sending: set[Sending] = set()
         self._access = access
         self._trust = trust
         self._figures = figures
         self._strangers = Strangers()
+
+    @property
+    def waiting(self) -> int:
+        """The questions that have no answer yet."""
+        return self._by_tenant.taken
 
     @property
     def streams(self) -> int:
@@ -173,7 +186,10 @@ class Server:
         return response
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
-        person = self._trust().person(_common_name(request), request.headers.items())
+        try:
+            person = self._trust().person(_common_name(request), request.headers.items())
+        except Refused as refusal:
+            return _failed(400, REASONS[400], str(refusal))
         if person is None:
             return _failed(401, "Unauthorized", "ask kube-apiserver, which passes the question on")
         self._strangers.know(request)
@@ -193,16 +209,31 @@ class Server:
         as_table = not question.part and "as=Table" in request.headers.get("Accept", "")
         try:
             question = with_query(question, request.query)
-            if not await self._access.allows(person, question):
-                return _failed(403, "Forbidden", _forbidden(person, question), question.name)
-            if question.watch:
-                return await self._stream(request, person, question, as_table=as_table)
-            answer = await self._answers.answer(question, as_table=as_table)
+            with place(self._by_tenant, person.tenant, "questions"):
+                if not await self._access.allows(person, question):
+                    return _failed(403, "Forbidden", _forbidden(person, question), question.name)
+                if not question.watch:
+                    with place(self._by_namespace, question.namespace, "questions"):
+                        answer = await self._answers.answer(question, person.tenant, as_table=as_table)
+                        return await self._sent(request, person, answer)
+            return await self._stream(request, person, question, as_table=as_table)
         except Exception as error:  # noqa: BLE001  told as a status, and logged there
             code, reason, words = _told(error, question)
             again = COME_AGAIN_SECONDS if code == 429 else 0
             return _failed(code, reason, words, question.name, again)
-        return web.Response(body=answer.body, content_type=answer.media, charset="utf-8")
+
+    async def _sent(self, request: web.Request, person: Person, answer: Answer) -> web.Response:
+        """Send an answer, whose bytes take memory until its reader has them."""
+        response = web.Response(body=answer.body, content_type=answer.media, charset="utf-8")
+        with place(self._unsent, person.tenant, "bytes of answers on their way", len(answer.body)):
+            try:
+                async with asyncio.timeout(SEND_SECONDS):
+                    await response.prepare(request)
+                    await response.write_eof()
+            except (TimeoutError, ConnectionError):
+                if request.transport is not None:
+                    request.transport.abort()
+        return response
 
     async def _stream(
         self, request: web.Request, person: Person, question: Question, *, as_table: bool
@@ -210,11 +241,11 @@ class Server:
         """Send what changes.  Raises as `Answers.answer` before it begins."""
         sending = Sending(request, question, as_table=as_table)
         told = (
-            self._streams.events(question)
+            self._streams.events(question, person.tenant)
             if question.part
-            else self._streams.changes(question, sending.progress, as_table=as_table)
+            else self._streams.changes(question, sending.progress, person.tenant, as_table=as_table)
         )
-        with self._streams.place(person.name):
+        with self._streams.place(person.tenant, question.namespace):
             async with aclosing(told):
                 await anext(told)
                 self._sending.add(sending)

@@ -1,20 +1,21 @@
 """Streams of what changes: the histories of a watch, and the later events of one job.
 
-Few at once, with a bounded number of jobs.  A stream reads the log no faster than its reader takes what it is told.
+Few at once, with a bounded number of jobs, of which each tenant has its share.  A stream reads the log no faster than
+its reader takes what it is told.
 """
 
-from collections import Counter
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 
 from msgspec.structs import replace
 
 from services.history import documents
-from services.history.answers import COME_AGAIN_SECONDS, Answers, Busy, asked_for, kept_of
+from services.history.answers import Answers, asked_for, kept_of, place
 from services.history.core.selection import Selection
 from services.history.documents import Kept
 from shared.errors import Refused
 from shared.eventlog import EventLog
+from shared.flow import Shares
 from shared.history_api import Question
 from shared.job.fold import History
 from shared.job.naming import NO_UID, JobKey, Uid, history_filters
@@ -23,11 +24,9 @@ from shared.telling.shown import Shown
 from shared.telling.targets import find, must_be_names
 
 STREAMS = 32
-"""The most streams at once: each holds up to 8 MiB of events that its reader has not taken."""
-STREAMS_OF_ONE = 8
-"""The most streams of one person, so that one leaves places to the others."""
-STREAMED_JOBS = 10_000
-"""The most jobs of all watches together, those that are gone included: each watch has a fold of its own in memory."""
+"""Streams of all readers: each holds up to 8 MiB of events that its reader has not taken."""
+STREAMED_JOBS = 20_000
+"""Jobs of all watches, those that are gone included: each watch has a fold of its own in memory."""
 
 
 class Progress:
@@ -40,31 +39,21 @@ class Progress:
 class Streams:
     def __init__(self, answers: Answers) -> None:
         self._answers = answers
-        self._jobs = 0
-        self._of = Counter[str]()
-        """By person, the streams that are open."""
-        self.open = 0
+        self._jobs = Shares(STREAMED_JOBS)
+        self._by_tenant, self._by_namespace = Shares(STREAMS), Shares(STREAMS)
+
+    @property
+    def open(self) -> int:
         """The streams that are open."""
+        return self._by_namespace.taken
 
     @contextmanager
-    def place(self, person: str) -> Iterator[None]:
-        """A place among the streams for the person of that name.  Raises `Busy` if there is none."""
-        if self._of[person] >= STREAMS_OF_ONE:
-            words = f"you have {STREAMS_OF_ONE} streams open already; end one, or ask again later"
-            raise Busy(words, retry_after=COME_AGAIN_SECONDS)
-        if self.open >= STREAMS:
-            raise Busy(f"{STREAMS} streams are open already; ask again", retry_after=COME_AGAIN_SECONDS)
-        self.open += 1
-        self._of[person] += 1
-        try:
+    def place(self, tenant: str, namespace: str) -> Iterator[None]:
+        """A place for a stream of the tenant about the namespace.  Raises `Busy` if there is none."""
+        with place(self._by_tenant, tenant, "streams"), place(self._by_namespace, namespace, "streams"):
             yield
-        finally:
-            self.open -= 1
-            self._of[person] -= 1
-            # Zero takes no memory: anyone may be a person.
-            self._of += Counter()
 
-    async def events(self, question: Question) -> AsyncGenerator[bytes, None]:
+    async def events(self, question: Question, tenant: str = "") -> AsyncGenerator[bytes, None]:
         """The events of a job after a sequence, a line each, and the later ones as they come; empty first.
 
         Raises as `Answers.answer`; `Refused` with the reason `Expired` if the log ends before that sequence.
@@ -76,7 +65,7 @@ class Streams:
         key = JobKey(question.namespace, asked.name, Uid(question.uid))
         if not question.uid or asked.is_request:
             # The uid of a request's events is that of its job, whose name is another one.
-            fold = await self._answers.folded(question)
+            fold = await self._answers.folded(question, tenant)
             key = find(fold.histories, asked, question.namespace, uid=question.uid)[1].job.key
             del fold
         yield b""
@@ -85,7 +74,9 @@ class Streams:
                 mine = (line_of(stored).encode() for stored in batch.events if of_history(stored, key))
                 yield b"".join(line + b"\n" for line in mine)
 
-    async def changes(self, question: Question, progress: Progress, *, as_table: bool) -> AsyncGenerator[bytes, None]:
+    async def changes(
+        self, question: Question, progress: Progress, tenant: str = "", *, as_table: bool
+    ) -> AsyncGenerator[bytes, None]:
         """The histories of a list that changed after a sequence, in Kubernetes' framing; empty first.
 
         Of a job with several new events the newest state; without a sequence all histories come first.
@@ -94,13 +85,12 @@ class Streams:
         log = await self._answers.log()
         await _must_have(log, question.after)
         selection, include = Selection(question), question.include
-        fold = await self._answers.folded(question)
+        fold = await self._answers.folded(question, tenant)
         histories, counted, kinds = fold.histories, len(fold.histories), self._answers.kinds
-        self._jobs += counted
+        if not self._jobs.take(tenant, counted):
+            words = "your watches have as many jobs as are left for others; watch one job, or `muster get -w --nats`"
+            raise Refused(words, reason="TooLarge")
         try:
-            if self._jobs > STREAMED_JOBS:
-                words = f"all watches have more than {STREAMED_JOBS} jobs; watch one job, or `muster get -w --nats`"
-                raise Refused(words, reason="TooLarge")
             # A reader goes on after the last version that it saw, so each is told in the order of versions.
             every = kept_of(histories, fold.began, replace(question, labels=""), kinds)
             known = sorted(every, key=lambda kept: kept.shown.sequence)
@@ -126,8 +116,9 @@ class Streams:
                         if (history := histories.fold(stored)) is not None and history.job.key.uid != NO_UID:
                             fold.began.setdefault(history.job.key, stored.time)
                             later[history.job.key] = history
-                    self._jobs += len(histories) - counted
-                    counted = len(histories)
+                    grown = len(histories) - counted
+                    room = not grown or self._jobs.take(tenant, grown)
+                    counted += grown * room
                     for history in sorted(later.values(), key=lambda history: history.sequence):
                         kept = Kept(Shown.of(history, kinds), history.time, fold.began[history.job.key])
                         place = (kept.shown.namespace, kept.name)
@@ -141,10 +132,10 @@ class Streams:
                             continue
                         yield documents.framed(what, kept, as_table=as_table, include=include)
                     progress.reached = max(histories.position, 1)
-                    if self._jobs > STREAMED_JOBS:
-                        raise Refused("all watches together have too many jobs now; ask again", reason="Expired")
+                    if not room:
+                        raise Refused("your watches have too many jobs now; ask again", reason="Expired")
         finally:
-            self._jobs -= counted
+            self._jobs.give(tenant, counted)
 
 
 async def _must_have(log: EventLog, sequence: int) -> None:

@@ -13,7 +13,7 @@ from muster.get import Options, texts
 from muster.history import Part, known_by_log, lines
 from muster.terminal import Output
 from services.history import answers
-from services.history.answers import Answer, Answers, Busy
+from services.history.answers import Answer, Answers
 from shared.errors import Refused, Transient
 from shared.eventlog import EventLog
 from shared.history_api import Question, with_query
@@ -289,24 +289,23 @@ async def test_a_request_of_several_jobs_is_that_of_the_newest(log: Log, monkeyp
     assert await told(log, request) == newest
 
 
-async def test_few_fold_at_once_and_those_beyond_the_queue_are_told_to_come_again(
-    log: Log, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(answers, "WAITING", 3)
-    let: asyncio.Event = asyncio.Event()
+async def test_another_tenant_is_answered_while_one_has_a_hundred_questions(log: Log, monkeypatch: pytest.MonkeyPatch):
+    let, render = threading.Event(), answers._render
 
-    async def slow() -> EventLog:
-        await let.wait()
-        return reader(log)
+    def slowly(question: Question, *rest: Any) -> Answer:
+        assert question.namespace == "team-b" or let.wait(20)
+        return render(question, *rest)
 
-    answering = Answers(slow, known_kinds())
-    asked = [asyncio.ensure_future(answering.answer(RESNET)) for _ in range(3)]
+    monkeypatch.setattr(answers, "_render", slowly)
+    answering = of(log)
+    many = [ask(part="at", at=str(number)) for number in range(3, 103)]
+    asked = [asyncio.ensure_future(answering.answer(question, "ann")) for question in many]
     await asyncio.sleep(0)
-    with pytest.raises(Busy):
-        await answering.answer(RESNET)
+    async with asyncio.timeout(10):
+        assert await answering.answer(Question("team-b", "trainingjob.other"), "bob")
+    assert not any(each.done() for each in asked)
     let.set()
-    assert len({answered.body for answered in await asyncio.gather(*asked)}) == 1
-    assert isinstance(await answering.answer(RESNET), Answer)
+    await asyncio.gather(*asked)
 
 
 async def test_a_fold_counts_until_its_thread_ends_also_where_nobody_waits_any_more(
@@ -323,10 +322,10 @@ async def test_a_fold_counts_until_its_thread_ends_also_where_nobody_waits_any_m
     monkeypatch.setattr(answers, "_render", slowly)
     answering = of(log)
     questions = [ask(part="at", at=str(number)) for number in range(3, 3 + 2 * answers.FOLDS)]
-    ended = await asyncio.gather(*map(answering.answer, questions), return_exceptions=True)
-    assert {type(each) for each in ended} == {Transient}
-    ended = await asyncio.gather(*map(answering.answer, questions), return_exceptions=True)
-    assert {type(each) for each in ended} == {Transient}
+    for _ in range(2):
+        asked = (answering.answer(each, f"tenant-{number}") for number, each in enumerate(questions))
+        ended = await asyncio.gather(*asked, return_exceptions=True)
+        assert {type(each) for each in ended} == {Transient}
     assert begun == questions[: answers.FOLDS]
     let.set()
     monkeypatch.setattr(answers, "MOST_SECONDS", 20.0)

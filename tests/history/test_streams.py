@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing, suppress
 from typing import Any
 
 import pytest
@@ -167,28 +167,37 @@ async def test_who_is_not_in_the_log_is_not_followed(log: Log):
             await anext(Streams(of(log)).events(question))
 
 
-async def test_one_person_leaves_places_to_the_others(log: Log, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(streams, "STREAMS_OF_ONE", 1)
+@pytest.mark.parametrize(
+    ("taking", "another"),
+    [
+        pytest.param([("ann", "team-a")], ("bob", "team-b"), id="one user"),
+        pytest.param(
+            [(f"user-{n}", f"team-{n}") for n in range(4)], ("bob", "team-b"), id="four users of four namespaces"
+        ),
+        pytest.param(
+            [(f"user-{n}", "team-a") for n in range(40)], ("bob", "team-b"), id="forty users of one namespace"
+        ),
+        pytest.param([("ann", f"team-{n}") for n in range(40)], ("bob", "team-1"), id="one user, in forty namespaces"),
+    ],
+)
+async def test_who_takes_all_streams_that_there_are_leaves_some_to_another(
+    log: Log, taking: list[tuple[str, str]], another: tuple[str, str]
+):
     bounded = Streams(of(log))
-    with bounded.place("ann"):
-        with pytest.raises(Busy, match="you have 1 streams open"), bounded.place("ann"):
+    with ExitStack() as open_streams:
+        for tenant, namespace in taking * streams.STREAMS:
+            with suppress(Busy):
+                open_streams.enter_context(bounded.place(tenant, namespace))
+        with pytest.raises(Busy, match="as many streams already as are left for others"), bounded.place(*taking[0]):
             pass
-        with bounded.place("bob"):
-            assert bounded.open == 2
-    with bounded.place("ann"):
-        assert bounded.open == 1
+        with bounded.place(*another):
+            assert bounded.open <= streams.STREAMS
+    assert bounded.open == 0
 
 
-async def test_streams_and_their_jobs_are_bounded(log: Log, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(streams, "STREAMS", 1)
+async def test_the_jobs_of_streams_are_bounded(log: Log, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(streams, "STREAMED_JOBS", 4)
     bounded = Streams(of(log))
-    with bounded.place("ann"):
-        assert bounded.open == 1
-        with pytest.raises(Busy), bounded.place("bob"):
-            pass
-    with bounded.place("ann"):
-        pass
-    monkeypatch.setattr(streams, "STREAMED_JOBS", 2)
     async with aclosing(bounded.changes(TEAM_A, Progress(), as_table=False)) as first:
         await anext(first)
         with pytest.raises(Refused, match="watch one job"):

@@ -40,7 +40,6 @@ def test_the_front_proxy_says_who_asks_with_groups_and_extras():
         pytest.param("kubelet", HEADERS, id="another name of the same authority"),
         pytest.param("", HEADERS, id="a certificate without a name"),
         pytest.param("front-proxy-client", HEADERS[1:], id="no user"),
-        pytest.param("front-proxy-client", [("X-Remote-User", "")], id="an empty user"),
     ],
 )
 def test_nobody_else_is_believed(name: str | None, headers: list[tuple[str, str]]):
@@ -51,6 +50,19 @@ def test_without_allowed_names_any_certificate_of_the_authority_counts():
     trust = Trust.read({**DATA, "requestheader-allowed-names": "[]"})
     assert trust.person("anything", HEADERS) is not None
     assert trust.person(None, HEADERS) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "tenant"),
+    [
+        ("ann", "ann"),
+        ("system:serviceaccount:team-a:one", "system:serviceaccount:team-a"),
+        ("system:serviceaccount:team-a:two", "system:serviceaccount:team-a"),
+        ("oidc:system:serviceaccount:team-a:one", "oidc:system:serviceaccount:team-a:one"),
+    ],
+)
+def test_the_service_accounts_of_a_namespace_are_one_tenant(name: str, tenant: str):
+    assert Person(name).tenant == tenant
 
 
 @pytest.mark.parametrize(

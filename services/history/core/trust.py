@@ -5,7 +5,9 @@ proves by its client certificate that it is kube-apiserver.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
+from unicodedata import category
 from urllib.parse import unquote
 
 import msgspec
@@ -16,6 +18,12 @@ from shared.untrusted import MALFORMED
 NAMESPACE, NAME = "kube-system", "extension-apiserver-authentication"
 
 
+MOST_GROUPS = 1000
+MOST_WORDS = 4096
+"""The most characters of a user's name, uid, group or extra."""
+ACCOUNTS = "system:serviceaccount:"
+
+
 class Person(msgspec.Struct, frozen=True):
     """Whom kube-apiserver has authenticated."""
 
@@ -23,6 +31,12 @@ class Person(msgspec.Struct, frozen=True):
     uid: str = ""
     groups: tuple[str, ...] = ()
     extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @property
+    def tenant(self) -> str:
+        """Whose share of the places is theirs: a namespace has as many service accounts as it likes, and one share."""
+        kind, accounts, account = self.name.rpartition(ACCOUNTS)
+        return f"{ACCOUNTS}{account.partition(':')[0]}" if accounts and not kind else self.name
 
 
 class Trust(msgspec.Struct, frozen=True):
@@ -59,27 +73,44 @@ class Trust(msgspec.Struct, frozen=True):
     def person(self, common_name: str | None, headers: Iterable[tuple[str, str]]) -> Person | None:
         """The user of a request; None if it does not come from the front proxy, or names no user.
 
-        `common_name` is that of the client's certificate, which `authority` has issued; None without one.
+        `common_name` is that of the client's certificate, which `authority` has issued; None without one.  The front
+        proxy sends one user, and one header for each group and for each value of an extra, whose key is in lower case
+        and percent-encoded.  Raises `Refused` for what it cannot have sent.
         """
         if common_name is None or (self.names and common_name not in self.names):
             return None
         known = [(name.lower(), value) for name, value in headers]
         names = _values(known, self.user_headers)
-        if not names or not names[0]:
+        if not names:
             return None
-        uids = _values(known, self.uid_headers)
-        extra: dict[str, tuple[str, ...]] = {}
+        uids, groups = _values(known, self.uid_headers), _values(known, self.group_headers)
+        extra: dict[str, list[str]] = {}
         for prefix in self.extra_prefixes:
             for name, value in known:
                 if name.startswith(prefix.lower()):
-                    key = unquote(name[len(prefix) :])
-                    extra[key] = (*extra.get(key, ()), value)
+                    extra.setdefault(unquote(name[len(prefix) :], errors="surrogateescape"), []).append(value)
+        if len(names) > 1 or len(uids) > 1 or not names[0]:
+            raise Refused("the request has to name one user, and at most one uid", reason="Invalid")
+        if len(groups) > MOST_GROUPS:
+            raise Refused(f"a user may be in {MOST_GROUPS} groups, and not in {len(groups)}", reason="Invalid")
+        for word in (*names, *uids, *groups, *extra, *chain.from_iterable(extra.values())):
+            _must_be_words(word)
         return Person(
             names[0],
             uid=uids[0] if uids else "",
-            groups=tuple(_values(known, self.group_headers)),
-            extra=tuple(sorted(extra.items())),
+            groups=tuple(filter(None, groups)),
+            extra=tuple((key, tuple(values)) for key, values in sorted(extra.items())),
         )
+
+
+def _must_be_words(word: str) -> None:
+    if len(word) > MOST_WORDS:
+        words = f"a user's name, uid, group or extra has at most {MOST_WORDS} characters, and not {len(word)}"
+        raise Refused(words, reason="Invalid")
+    # What is not UTF-8 comes as surrogates.
+    if any(category(character) in ("Cc", "Cs") for character in word):
+        words = f"the request names a user in characters that are none: {word[:64]!a}"
+        raise Refused(words, reason="Invalid")
 
 
 def _values(known: Sequence[tuple[str, str]], names: Iterable[str]) -> list[str]:
