@@ -6,6 +6,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import typer
@@ -25,6 +26,7 @@ from shared.frameworks.kinds import Kinds
 from shared.history_api import GROUP, KIND, PLURAL, VERSION, Question, path_of, query_of
 from shared.job.fold import Histories
 from shared.process.settings import Settings
+from shared.runtime.appends import stamp
 from shared.telling.reading import PATIENCE_SECONDS, event_of, everything, found_subjects
 from shared.telling.report import Report, report_lines, reported
 from shared.telling.targets import Asked, find, known_kinds
@@ -205,4 +207,4 @@ async def report_by_log(log: EventLog, asked: Asked, namespace: str, kinds: Kind
     """
     histories, events = await everything(log, await found_subjects(log, asked, namespace, uid=uid))
     _, history = find(histories, asked, namespace, uid=uid)
-    return reported(history, events, kinds)
+    return reported(history, events, kinds, until=stamp(datetime.now(UTC)))

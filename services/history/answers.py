@@ -7,6 +7,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -20,6 +21,7 @@ from shared.frameworks.kinds import Kinds
 from shared.history_api import Question, words_of
 from shared.job.fold import Histories
 from shared.job.naming import JobKey, namespace_filters
+from shared.runtime.appends import stamp
 from shared.telling.reading import fold_to_end, found_subjects, line_of, of_history, state_after, until, up_to
 from shared.telling.report import report_lines, reported
 from shared.telling.shown import Shown, listed
@@ -269,7 +271,9 @@ def _render(question: Question, asked: Asked | None, fold: Fold, kinds: Kinds, a
         case "at":
             return _text([state_after(history.job.key, up_to(_moment(question.at), mine))], "application/json")
         case "report":
-            report = report_lines(reported(history, mine, kinds), as_json=not question.text)
+            report = report_lines(
+                reported(history, mine, kinds, until=stamp(datetime.now(UTC))), as_json=not question.text
+            )
             return _text(report, "text/plain" if question.text else "application/json")
     kept = Kept(Shown.of(history, kinds), history.time, fold.began[history.job.key])
     as_row = documents.table([kept], kept.shown.sequence, question.include)

@@ -175,6 +175,7 @@ PODS = {
 }
 """Why a pod waits or ended, in the words of kube-scheduler and kubelet; their own message says it better."""
 
+PREEMPTED = "PreemptionByScheduler"
 RENDEZVOUS_LOST = "RendezvousLost"
 BY_KUBELET = "TerminationByKubelet"
 """The disruption of a pod that a kubelet ends for its node's sake: pressure, a shutdown, a critical pod."""
@@ -191,7 +192,7 @@ DISRUPTIONS = {
     "NodeShutdown": Reason("its machine was shut down"),
     "NodeTainted": Reason("it has a taint that counts as its end"),
     "NodeTerminating": Reason("its machine is taken back"),
-    "PreemptionByScheduler": Reason("a more important pod needs its room"),
+    PREEMPTED: Reason("a more important pod needs its room"),
     RENDEZVOUS_LOST: Reason("it ended because the store of its elastic group was lost, or not there yet"),
     "ScheduledMaintenance": Reason("its machine is maintained"),
     "SpotInterruption": Reason("its machine is taken back"),

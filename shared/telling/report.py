@@ -13,6 +13,7 @@ from shared.job.attempt import was_deleted
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import At
 from shared.job.fold import History
+from shared.job.ledger import BUCKETS, CAUSES, Bucket, Cause, Ledger, Stretch
 from shared.job.reasons import plain
 from shared.job.scaling import Request
 from shared.job.state import Job
@@ -85,6 +86,24 @@ class Loss(msgspec.Struct, frozen=True, rename="camel"):
     """True if it was deleted, or disappeared, before it ended."""
 
 
+class Share(msgspec.Struct, frozen=True, rename="camel"):
+    """The time of all places of a job in one bucket."""
+
+    bucket: Bucket
+    cause: Cause
+    """Why the places were lost; empty in every other bucket."""
+    seconds: float
+
+
+class Lane(msgspec.Struct, frozen=True, rename="camel"):
+    """What one place did over all attempts."""
+
+    role: str
+    index: int
+    stretches: tuple[Stretch, ...]
+    """In the order of time; between two of them the job did not hold the place."""
+
+
 class Report(msgspec.Struct, frozen=True, rename="camel"):
     """The life of a job; `--json` and `history.muster.dev` have these fields."""
 
@@ -95,10 +114,20 @@ class Report(msgspec.Struct, frozen=True, rename="camel"):
     failures: tuple[Loss, ...]
     changes: tuple[Change, ...]
     """Who changed the job or asked for a scaling, the oldest first."""
+    until: str
+    """When the report was made: stretches that last are counted until then."""
+    shares: tuple[Share, ...]
+    """The time of its places by bucket, the longest first."""
+    goodput: float | None
+    """The part of that time in which places trained, from 0 to 1; None of a job that never held a place."""
+    places: tuple[Lane, ...]
 
 
-def reported(history: History, events: Iterable[Stored], kinds: Kinds) -> Report:
-    """The report of a folded history from its events; those of other jobs are left out."""
+def reported(history: History, events: Iterable[Stored], kinds: Kinds, *, until: str) -> Report:
+    """The report of a folded history from its events; those of other jobs are left out.
+
+    `until` is the time at which it is made, as events carry it.
+    """
     key = history.job.key
     life = _Life()
     noted = Noted(life.note)
@@ -110,6 +139,8 @@ def reported(history: History, events: Iterable[Stored], kinds: Kinds) -> Report
     changes = noted.changes(kinds)
     authors = {change.sequence: change for change in changes}
     requests = sorted(history.job.scaling.requests.values(), key=lambda request: request.order)
+    spent = life.ledger.seconds(until)
+    held = spent.total()
     return Report(
         Shown.of(history, kinds),
         phases=tuple(_ended(life.phases, life.gone)),
@@ -117,6 +148,10 @@ def reported(history: History, events: Iterable[Stored], kinds: Kinds) -> Report
         scalings=tuple(_scaling(request, times, authors.get(request.order)) for request in requests),
         failures=tuple(life.losses),
         changes=tuple(changes),
+        until=until,
+        shares=tuple(Share(bucket, cause, round(seconds, 3)) for (bucket, cause), seconds in spent.most_common()),
+        goodput=round(spent["training", ""] / held, 4) if held else None,
+        places=tuple(Lane(place.role, place.index, tuple(lane)) for place, lane in sorted(life.ledger.lanes.items())),
     )
 
 
@@ -127,6 +162,7 @@ class _Life:
         self.phases: list[PhaseSpan] = []
         self.attempts: list[AttemptSpan] = []
         self.losses: list[Loss] = []
+        self.ledger = Ledger()
         self.gone = ""
         """When the job was gone; empty before."""
 
@@ -138,6 +174,7 @@ class _Life:
             )
             self.phases.append(phase)
         self._note_attempt(before, event, after, at)
+        self.ledger.note(before, event, after, at)
         self.losses += _losses(before, after, at)
         # A job whose resource was restored is no longer gone.
         self.gone = (self.gone or at.time) if after.resource.gone else ""
@@ -225,6 +262,7 @@ def report_lines(found: Report, *, as_json: bool) -> Iterator[str]:
         ("PHASE", [(*_when(each), each.phase, each.message or plain(each.reason)) for each in found.phases]),
         ("ATTEMPT", [(*_when(each), str(each.number), _attempt(each)) for each in found.attempts]),
         ("SCALING", [(*_when(each), each.phase, _request(each)) for each in found.scalings]),
+        ("PLACES", [_share(each, sum(share.seconds for share in found.shares)) for each in found.shares]),
         ("FAILURE", [(str(each.sequence), each.time[:19], "", each.pod, _lost(each)) for each in found.failures]),
         (
             "CHANGE BY",
@@ -240,6 +278,12 @@ def report_lines(found: Report, *, as_json: bool) -> Iterator[str]:
 def _when(span: Span) -> tuple[str, str, str]:
     lasted = "" if span.seconds is None else f"{span.seconds:.0f} s"
     return str(span.sequence), span.since[:19], lasted
+
+
+def _share(share: Share, held: float) -> tuple[str, str, str, str, str]:
+    part = f"{100 * share.seconds / held:.0f} %" if held else ""
+    why = f": {CAUSES[share.cause]}" if share.cause else ""
+    return "", "", f"{share.seconds:.0f} s", part, f"{BUCKETS[share.bucket]}{why}"
 
 
 def _attempt(attempt: AttemptSpan) -> str:

@@ -19,7 +19,7 @@ from shared.eventlog import EventLog
 from shared.history_api import Question, with_query
 from shared.job.events.status import JobFailed
 from shared.job.events.watcher import JobGone
-from shared.telling.report import report_lines
+from shared.telling.report import Report, report_lines
 from shared.telling.targets import known_kinds, parse_target
 from tests.kit.builders import a_running_job, scaling_out
 from tests.memory.eventlog import MemoryEventLog
@@ -63,10 +63,13 @@ async def test_its_words_are_those_of_the_command_line(log: Log):
     assert await told(log, ask(part="why", text=True)) == printed
     [why] = await answer(reader(log), ASKED, "worker-1", "team-a", as_json=True)
     assert await told(log, ask(part="why", about="worker-1")) == f"{why}\n"
+    log.add(JobGone(version=90))
     report = await report_by_log(reader(log), ASKED, "team-a", known_kinds())
-    for as_json in (True, False):
-        found = "".join(f"{line}\n" for line in report_lines(report, as_json=as_json))
-        assert await told(log, ask(part="report", text=not as_json)) == found
+    found = msgspec.json.decode(await told(log, ask(part="report")), type=Report)
+    assert msgspec.structs.replace(found, until=report.until) == report
+    assert await told(log, ask(part="report", text=True)) == "".join(
+        f"{line}\n" for line in report_lines(report, as_json=False)
+    )
     events = [line async for line in lines(known_by_log(reader(log), ASKED, "team-a"), Part(as_json=True))]
     assert (await told(log, ask(part="events"))).splitlines() == events
     known = known_by_log(reader(log), ASKED, "team-a")

@@ -123,7 +123,7 @@ async def test_the_audit_and_the_report_name_users():
     events = log_of([*BEGUN, an_edit(40), by("alice", write=40)])
     for stored in events:
         history.fold(stored)
-    lines = "\n".join(report_lines(reported(history, events, BUILT_IN), as_json=False))
+    lines = "\n".join(report_lines(reported(history, events, BUILT_IN, until=events[-1].time), as_json=False))
     assert "edit of the job by alice of team-a with kubectl/v1.36.2 (kubectl-edit)" in lines
 
 

@@ -1,0 +1,142 @@
+"""The ledger: every place is in one bucket at any moment, and a loss lands in its bucket, on its node."""
+
+import msgspec
+import pytest
+
+from shared.eventlog import Stored
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.event import At
+from shared.job.events.scheduler import JobRestarted, SlotsAssigned
+from shared.job.events.status import JobFailed, JobRestarting, JobSuspended, JobSuspending
+from shared.job.events.watcher import DisruptionNoticed, NodeBack, NodeLost, PodsGone
+from shared.job.fold import Histories, History
+from shared.job.ledger import Ledger, Place
+from shared.job.naming import RESTART_REQUESTED, Uid
+from shared.job.state import Job
+from shared.job.views import Slots, occupies
+from shared.telemetry.metrics import seconds_between
+from tests.histories.recorded import Recording, recordings
+from tests.kit.builders import a_running_job, a_spec, exited, observed, pods, scaling_in, scaling_out, worker
+from tests.kit.histories import KEY, stored
+
+WORKER_1 = Place("worker", 1)
+LOST_1 = pods(worker(1, version=30, phase="Failed", exits=exited(1)))
+
+
+class Told:
+    """A ledger that was told events, and the jobs after them."""
+
+    def __init__(self, events: list[Stored]) -> None:
+        self.ledger = Ledger()
+        self.histories = Histories(self._note)
+        self.jobs: list[Job] = []
+        for self._stored in events:
+            self.histories.fold(self._stored)
+            self._must_hold_every_pod()
+        self.end = events[-1].logged or events[-1].time
+
+    def _note(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
+        self.ledger.note(before, event, after, At(self._stored.sequence, time, self._stored.logged))
+        self.jobs.append(after)
+
+    def _must_hold_every_pod(self) -> None:
+        """A pod that holds its resources is in a place that the ledger counts now."""
+        if self.jobs and self.jobs[-1].spec is not None:
+            held = {place for place, lane in self.ledger.lanes.items() if not lane[-1].until}
+            assert {Place(pod.role, pod.index) for pod in self.jobs[-1].pods.values() if occupies(pod)} <= held
+
+    def lane(self, place: Place) -> list[str]:
+        """What the place did, one after the other."""
+        return [f"{each.bucket}:{each.cause}".rstrip(":") for each in self.ledger.lanes[place]]
+
+
+def told(*events: AnyEvent) -> Told:
+    """The ledger of these events, one a second."""
+    history, log = History(KEY), list[Stored]()
+    for event in events:
+        log.append(stored(history, event))
+        history.fold(log[-1])
+    return Told(log)
+
+
+@pytest.mark.parametrize("life", recordings("0.1.0"), ids=lambda life: life.name)
+def test_in_every_recorded_life_a_place_is_in_one_bucket_at_a_time(life: Recording):
+    found = Told(life.events())
+    for lane in found.ledger.lanes.values():
+        times = [time for each in lane for time in (each.since, each.until or found.end)]
+        assert times == sorted(times)
+    held = sum(
+        seconds_between(each.since, each.until or found.end) or 0.0
+        for lane in found.ledger.lanes.values()
+        for each in lane
+    )
+    assert found.ledger.seconds(found.end).total() == pytest.approx(held, abs=0.001)
+
+
+def test_a_node_that_is_away_for_37_seconds_costs_its_place_37_seconds():
+    on_node = pods(worker(1, version=12, node="gpu-7"))
+    lost = NodeLost(node="gpu-7", uids=(Uid("pod-1"),), reason="NodeUnreachable")
+    quiet = [observed(a_spec(2))] * 36
+    found = told(*a_running_job(2), on_node, lost, *quiet, NodeBack(node="gpu-7", uids=(Uid("pod-1"),)))
+    [*_, outage, now] = found.ledger.lanes[WORKER_1]
+    assert (outage.bucket, outage.cause, outage.node) == ("lost", "node", "gpu-7")
+    assert seconds_between(outage.since, outage.until) == 37
+    assert (now.bucket, now.until) == ("training", "")
+    assert found.ledger.seconds(found.end)["lost", "node"] == 37
+
+
+@pytest.mark.parametrize(
+    ("then", "lane"),
+    [
+        pytest.param([], [], id="a place of a job that runs trains"),
+        pytest.param([LOST_1], ["lost:crash"], id="a worker that failed is lost to a crash"),
+        pytest.param(
+            [
+                LOST_1,
+                JobRestarting(reason="WorkerFailed"),
+                PodsGone(uids=(Uid("pod-1"),)),
+                JobRestarted(attempt=1, reason="WorkerFailed"),
+                SlotsAssigned(slots=(Slots(1, "worker", ((0, 1),)),)),
+                pods(msgspec.structs.replace(worker(1, version=40, phase="Pending"), uid=Uid("again"), attempt=1)),
+            ],
+            ["lost:crash"],
+            id="its place is lost until it trains again, over the whole restart",
+        ),
+        pytest.param(
+            [JobRestarting(reason=RESTART_REQUESTED)], ["lost:restart"], id="a restart is the person's who asked for it"
+        ),
+        pytest.param(
+            [pods(worker(1, version=30, deleting=True, phase="Failed", exits=exited(143)))],
+            ["lost:deletion"],
+            id="a deleted pod is lost to its deletion",
+        ),
+        pytest.param(
+            [pods(worker(1, version=30, disruption="PreemptionByScheduler", phase="Failed", exits=exited(143)))],
+            ["lost:preemption"],
+            id="a preempted pod is lost to preemption",
+        ),
+        pytest.param(
+            [
+                DisruptionNoticed(node="a", uids=(Uid("pod-1"),), reason="SpotInterruption"),
+                pods(worker(1, version=30, phase="Failed", exits=exited(143))),
+            ],
+            ["lost:node"],
+            id="a worker whose node was announced to go is lost to the node",
+        ),
+        pytest.param(scaling_in(1), ["draining"], id="a worker that a scale-in takes is leaving"),
+        pytest.param(
+            [JobSuspending(reason="S"), JobSuspended(reason="S")], ["draining"], id="a suspended job gives it up"
+        ),
+        pytest.param([JobFailed(reason="X")], ["ended"], id="a pod that outlives its job"),
+        pytest.param([JobFailed(reason="X"), PodsGone(uids=(Uid("pod-1"),))], ["ended"], id="until it is gone"),
+    ],
+)
+def test_a_place_is_lost_to_the_cause_until_it_trains_again(then: list[AnyEvent], lane: list[str]):
+    found = told(*a_running_job(2), *then)
+    assert found.lane(WORKER_1) == ["node", "gang", "training", *lane]
+
+
+def test_a_worker_that_joins_is_scaling_until_the_request_is_over():
+    found = told(*a_running_job(2), *scaling_out(2), pods(worker(2, version=50)))
+    assert found.lane(Place("worker", 2)) == ["node", "scaling"]
+    assert found.lane(WORKER_1) == ["node", "gang", "training"]
