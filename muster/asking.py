@@ -9,12 +9,13 @@ from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+import msgspec
 import typer
 import uvloop
 
 from muster import jobs, queues
 from muster.following import WAITED_TOO_LONG, Tell, WaitedTooLong, warn
-from muster.terminal import fail, say
+from muster.terminal import fail, has_colours, say, width
 from shared.cluster import Resource
 from shared.cluster.kube import KubeCluster
 from shared.cluster.objects import Object
@@ -30,10 +31,14 @@ from shared.runtime.appends import stamp
 from shared.telling.reading import PATIENCE_SECONDS, event_of, everything, found_subjects
 from shared.telling.report import Report, report_lines, reported
 from shared.telling.targets import Asked, find, known_kinds
+from shared.telling.timeline import timeline as timeline_of
 from shared.telling.why import answered
 
 CONNECT_SECONDS = 3.0
 """Seconds for the first connection to the log."""
+
+PAGE_WIDTH = 100
+"""Columns of a timeline where no terminal shows it."""
 
 T = TypeVar("T")
 HISTORIES = Resource(GROUP, VERSION, PLURAL, KIND, Object)
@@ -189,15 +194,29 @@ async def report(
     asked: Asked, namespace: str, settings: Settings, *, uid: str, as_json: bool, nats: bool = False
 ) -> None:
     """Print the report of a job."""
-    if by_cluster(settings, nats=nats):
-        question = Question(namespace, asked.word, "report", uid=uid, text=not as_json)
-        async with open_cluster(settings) as cluster:
-            say((await ask(cluster, question)).decode(), nl=False, exact=as_json)
-        return
-    async with open_log(settings) as log:
-        found = await report_by_log(log, asked, namespace, known_kinds(), uid=uid)
+    found = await _reported(asked, namespace, settings, uid=uid, nats=nats)
     for line in report_lines(found, as_json=as_json):
         say(line, exact=as_json)
+
+
+async def timeline(asked: Asked, namespace: str, settings: Settings, *, uid: str, nats: bool = False) -> None:
+    """Draw what each place of a job did, in the width of the terminal."""
+    found = await _reported(asked, namespace, settings, uid=uid, nats=nats)
+    for line in timeline_of(found, width() or PAGE_WIDTH, coloured=has_colours()):
+        say(line, coloured=has_colours())
+
+
+async def _reported(asked: Asked, namespace: str, settings: Settings, *, uid: str, nats: bool) -> Report:
+    if by_cluster(settings, nats=nats):
+        async with open_cluster(settings) as cluster:
+            return await report_by_cluster(cluster, asked, namespace, uid=uid)
+    async with open_log(settings) as log:
+        return await report_by_log(log, asked, namespace, known_kinds(), uid=uid)
+
+
+async def report_by_cluster(cluster: KubeCluster, asked: Asked, namespace: str, *, uid: str = "") -> Report:
+    """The report by `history.muster.dev`."""
+    return msgspec.json.decode(await ask(cluster, Question(namespace, asked.word, "report", uid=uid)), type=Report)
 
 
 async def report_by_log(log: EventLog, asked: Asked, namespace: str, kinds: Kinds, *, uid: str = "") -> Report:

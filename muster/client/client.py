@@ -16,7 +16,7 @@ import msgspec
 import yaml
 from pydantic import ValidationError
 
-from muster.asking import answer, ask, by_cluster, open_cluster, open_log, report_by_log
+from muster.asking import answer, ask, by_cluster, open_cluster, open_log, report_by_cluster, report_by_log
 from muster.client.models import Cause, Event, Job, Report
 from muster.following import LOOK_SECONDS, Answer, Change, condition_of, follow, status_of
 from muster.history import known_by_cluster, known_by_log
@@ -217,8 +217,7 @@ class Client:
         """The whole life of a job, also of one that is gone: the newest of that name, or the one with the uid."""
         asked = parse_target(job)
         if by_cluster(self._settings, nats=False):
-            question = Question(namespace, asked.word, "report", uid=uid)
-            return msgspec.json.decode(await ask(await self._cluster(), question), type=Report)
+            return await report_by_cluster(await self._cluster(), asked, namespace, uid=uid)
         return await report_by_log(await self._log(), asked, namespace, known_kinds(), uid=uid)
 
     async def list(self, namespace: str = "", *, selector: str = "") -> builtins.list[Job]:

@@ -10,7 +10,21 @@ from typer.main import get_command
 
 from muster.commands.arguments import of_cluster
 from muster.commands.installing import audit_policy, crds, demo, doctor, rbac, run, setup
-from muster.commands.jobs import audit, get, history, logs, replay, report, restart, resume, scale, schema, suspend, why
+from muster.commands.jobs import (
+    audit,
+    get,
+    history,
+    logs,
+    replay,
+    report,
+    restart,
+    resume,
+    scale,
+    schema,
+    suspend,
+    timeline,
+    why,
+)
 from muster.commands.sending import forward, subscriber
 from muster.terminal import say
 
@@ -24,6 +38,7 @@ COMMANDS = (
     of_cluster(get),
     of_cluster(history),
     of_cluster(report),
+    of_cluster(timeline),
     of_cluster(audit),
     of_cluster(logs),
     of_cluster(replay),

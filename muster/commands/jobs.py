@@ -235,6 +235,22 @@ def report(
     running(lambda: show(asked, namespace, settings(), uid=uid, as_json=as_json, nats=nats))
 
 
+def timeline(
+    target: JobName,
+    namespace: Namespace = "",
+    uid: Annotated[str, typer.Option(help="an earlier job of that name, by its uid; the newest without it")] = "",
+    nats: Nats = False,
+) -> None:
+    """Draw what each pod of a job did and when, over all attempts: it waited, trained, was lost, left."""
+    from muster.asking import run as running
+    from muster.asking import timeline as draw
+
+    asked = named(target)
+    if asked.is_request:
+        raise typer.BadParameter("`muster timeline` draws jobs; `muster why` explains a request")
+    running(lambda: draw(asked, namespace, settings(), uid=uid, nats=nats))
+
+
 def scale(
     target: JobName,
     to: Annotated[int, typer.Option("--to", min=1, help="the number of workers")],

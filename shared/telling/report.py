@@ -114,13 +114,13 @@ class Report(msgspec.Struct, frozen=True, rename="camel"):
     failures: tuple[Loss, ...]
     changes: tuple[Change, ...]
     """Who changed the job or asked for a scaling, the oldest first."""
-    until: str
+    until: str = ""
     """When the report was made: stretches that last are counted until then."""
-    shares: tuple[Share, ...]
+    shares: tuple[Share, ...] = ()
     """The time of its places by bucket, the longest first."""
-    goodput: float | None
+    goodput: float | None = None
     """The part of that time in which places trained, from 0 to 1; None of a job that never held a place."""
-    places: tuple[Lane, ...]
+    places: tuple[Lane, ...] = ()
 
 
 def reported(history: History, events: Iterable[Stored], kinds: Kinds, *, until: str) -> Report:
@@ -210,7 +210,8 @@ def _over(attempt: AttemptSpan, at: At) -> AttemptSpan:
 
 def _ended(spans: Sequence[PhaseSpan], end: str) -> Iterator[PhaseSpan]:
     """Spans of which each ends with the next one, and the last with `end`; it lasts without one."""
-    for span, until in zip(spans, (*(span.since for span in spans[1:]), end), strict=True):
+    # A job that was not taken on has none.
+    for span, until in zip(spans, (*(span.since for span in spans[1:]), end), strict=False):
         yield msgspec.structs.replace(span, until=until, seconds=seconds_between(span.since, until))
 
 
@@ -262,7 +263,7 @@ def report_lines(found: Report, *, as_json: bool) -> Iterator[str]:
         ("PHASE", [(*_when(each), each.phase, each.message or plain(each.reason)) for each in found.phases]),
         ("ATTEMPT", [(*_when(each), str(each.number), _attempt(each)) for each in found.attempts]),
         ("SCALING", [(*_when(each), each.phase, _request(each)) for each in found.scalings]),
-        ("PLACES", [_share(each, sum(share.seconds for share in found.shares)) for each in found.shares]),
+        ("PLACES", [share_words(each, sum(share.seconds for share in found.shares)) for each in found.shares]),
         ("FAILURE", [(str(each.sequence), each.time[:19], "", each.pod, _lost(each)) for each in found.failures]),
         (
             "CHANGE BY",
@@ -280,10 +281,11 @@ def _when(span: Span) -> tuple[str, str, str]:
     return str(span.sequence), span.since[:19], lasted
 
 
-def _share(share: Share, held: float) -> tuple[str, str, str, str, str]:
+def share_words(share: Share, held: float) -> tuple[str, str, str, str, str]:
+    """A share as cells of `report_lines`, of the seconds that all places were held."""
     part = f"{100 * share.seconds / held:.0f} %" if held else ""
     why = f": {CAUSES[share.cause]}" if share.cause else ""
-    return "", "", f"{share.seconds:.0f} s", part, f"{BUCKETS[share.bucket]}{why}"
+    return "", "", f"{share.seconds:.{1 if share.seconds < 10 else 0}f} s", part, f"{BUCKETS[share.bucket]}{why}"
 
 
 def _attempt(attempt: AttemptSpan) -> str:
