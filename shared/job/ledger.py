@@ -8,7 +8,7 @@ of its buckets sum to those for which it was held.
 `training` means that the place's container runs in a group that runs; whether its steps advance is not in the log.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import chain
 from typing import Literal, NamedTuple
@@ -65,7 +65,7 @@ class Standing(NamedTuple):
     """The node of its pod, or of the one that it lost; empty without one."""
 
 
-class Place(NamedTuple):
+class Place(msgspec.Struct, frozen=True, order=True, gc=False):
     """One index of a role."""
 
     role: str
@@ -106,9 +106,9 @@ class Ledger:
             }
         self._set(found, after.attempt.number + 1, at.logged or at.time)
 
-    def seconds(self, now: str) -> Counter[tuple[Bucket, Cause]]:
+    def seconds(self, now: str) -> dict[tuple[Bucket, Cause], float]:
         """The seconds of all places in each bucket until `now`; those that were lost by cause."""
-        found = Counter[tuple[Bucket, Cause]]()
+        found = defaultdict[tuple[Bucket, Cause], float](float)
         for stretch in chain.from_iterable(self.lanes.values()):
             took = seconds_between(stretch.since, stretch.until or now)
             found[stretch.bucket, stretch.cause] += took or 0.0

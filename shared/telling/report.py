@@ -140,7 +140,7 @@ def reported(history: History, events: Iterable[Stored], kinds: Kinds, *, until:
     authors = {change.sequence: change for change in changes}
     requests = sorted(history.job.scaling.requests.values(), key=lambda request: request.order)
     spent = life.ledger.seconds(until)
-    held = spent.total()
+    held = sum(spent.values())
     return Report(
         Shown.of(history, kinds),
         phases=tuple(_ended(life.phases, life.gone)),
@@ -149,10 +149,14 @@ def reported(history: History, events: Iterable[Stored], kinds: Kinds, *, until:
         failures=tuple(life.losses),
         changes=tuple(changes),
         until=until,
-        shares=tuple(Share(bucket, cause, round(seconds, 3)) for (bucket, cause), seconds in spent.most_common()),
-        goodput=round(spent["training", ""] / held, 4) if held else None,
+        shares=tuple(sorted((Share(*known, round(seconds, 3)) for known, seconds in spent.items()), key=_longest)),
+        goodput=round(spent.get(("training", ""), 0.0) / held, 4) if held else None,
         places=tuple(Lane(place.role, place.index, tuple(lane)) for place, lane in sorted(life.ledger.lanes.items())),
     )
+
+
+def _longest(share: Share) -> float:
+    return -share.seconds
 
 
 class _Life:

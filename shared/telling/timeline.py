@@ -1,6 +1,6 @@
 """`muster timeline`: a lane for each place of a job over all its attempts, one character for a moment.  Pure."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
@@ -77,7 +77,7 @@ def _shared(places: Sequence[Lane]) -> Iterator[tuple[str, tuple[Stretch, ...]]]
 
 def _drawn(stretches: Sequence[Stretch], until: str, began: float, step: float, cells: int) -> Iterator[Bucket | None]:
     """What the place did in each cell; None where the job did not hold it."""
-    spent: list[Counter[Bucket]] = [Counter() for _ in range(cells)]
+    spent: list[defaultdict[Bucket, float]] = [defaultdict(float) for _ in range(cells)]
     for each in stretches:
         start, end = _seconds(each.since) - began, _seconds(each.until or until) - began
         first = min(int(start / step), cells - 1) if step else 0
@@ -86,8 +86,8 @@ def _drawn(stretches: Sequence[Stretch], until: str, began: float, step: float, 
             part = min(end, (cell + 1) * step) - max(start, cell * step)
             if part > 0:
                 spent[cell][each.bucket] += part
-    for cell in spent:
-        yield "lost" if "lost" in cell else cell.most_common(1)[0][0] if cell else None
+    for parts in spent:
+        yield "lost" if "lost" in parts else max(parts, key=parts.__getitem__) if parts else None
 
 
 def _signs(bucket: Bucket | None, count: int, coloured: bool) -> str:

@@ -70,7 +70,7 @@ def test_in_every_recorded_life_a_place_is_in_one_bucket_at_a_time(life: Recordi
         for lane in found.ledger.lanes.values()
         for each in lane
     )
-    assert found.ledger.seconds(found.end).total() == pytest.approx(held, abs=0.001)
+    assert sum(found.ledger.seconds(found.end).values()) == pytest.approx(held, abs=0.001)
 
 
 def test_a_node_that_is_away_for_37_seconds_costs_its_place_37_seconds():
