@@ -166,7 +166,7 @@ def _standings(job: Job) -> Iterator[tuple[Place, Standing]]:
 
 def _begins(job: Job) -> dict[Slot, Standing]:
     """The slots that the job does not have yet, of its next attempt or of its launcher, and what they wait for."""
-    if job.spec is None or not job.phase or job.over or job.deleting or job.gone or job.halted:
+    if job.spec is None or not job.status.phase or job.over or job.deleting or job.resource.gone or job.halted:
         return {}
     attempt, waits = job.attempt, quota.waits(job)
     if attempt.begun and not job.between_attempts:
@@ -185,7 +185,7 @@ def _of_slot(job: Job, slot: Slot, pod: PodView | None) -> Standing | None:
     node = pod.node if pod is not None else ""
     runs = pod is not None and occupies(pod)
     vacancy = job.attempt.vacancies.get(slot)
-    if job.over or job.gone or job.deleting:
+    if job.over or job.resource.gone or job.deleting:
         return Standing("ended", node=node) if runs else None
     if job.halted:
         return Standing("lost", "hold", node)
@@ -193,13 +193,13 @@ def _of_slot(job: Job, slot: Slot, pod: PodView | None) -> Standing | None:
         return Standing("lost", _of_vacancy(vacancy), node)
     if slot not in job.attempt.slots or job.suspended:
         return Standing("draining", node=node) if runs else None
-    if pod is not None and pod.uid in job.lost:
+    if pod is not None and pod.uid in job.pods.lost:
         return Standing("lost", "node", node)
     if pod is None or pod.phase == "Pending":
         return Standing("start" if node else "node", node=node)
     if slot in job.outgoing:
         return Standing("draining", node=node)
-    if job.phase not in ("Running", "Scaling"):
+    if job.status.phase not in ("Running", "Scaling"):
         return Standing("gang", node=node)
     request = job.scaling.open_request
     joins = request is not None and slot in request.added
@@ -235,7 +235,7 @@ def _of_restart(job: Job, reason: str) -> Standing | None:
         return Standing("lost", "restart")
     if reason == DISRUPTED:
         vacancies = (each.reason for each in job.attempt.vacancies.values() if each.disrupted)
-        return Standing("lost", _of_disruption(next(chain(vacancies, job.disrupted.values()), "")))
+        return Standing("lost", _of_disruption(next(chain(vacancies, job.pods.disrupted.values()), "")))
     return Standing("lost", "crash")
 
 

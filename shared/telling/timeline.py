@@ -87,7 +87,11 @@ def _drawn(stretches: Sequence[Stretch], until: str, began: float, step: float, 
             if part > 0:
                 spent[cell][each.bucket] += part
     for parts in spent:
-        yield "lost" if "lost" in parts else max(parts, key=parts.__getitem__) if parts else None
+        if "lost" in parts or not parts:
+            yield "lost" if parts else None
+        else:
+            most: Bucket = max(parts, key=parts.__getitem__)
+            yield most
 
 
 def _signs(bucket: Bucket | None, count: int, coloured: bool) -> str:

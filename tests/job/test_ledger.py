@@ -43,7 +43,7 @@ class Told:
         """A pod that holds its resources is in a place that the ledger counts now."""
         if self.jobs and self.jobs[-1].spec is not None:
             held = {place for place, lane in self.ledger.lanes.items() if not lane[-1].until}
-            assert {Place(pod.role, pod.index) for pod in self.jobs[-1].pods.values() if occupies(pod)} <= held
+            assert {Place(pod.role, pod.index) for pod in self.jobs[-1].pods.views.values() if occupies(pod)} <= held
 
     def lane(self, place: Place) -> list[str]:
         """What the place did, one after the other."""
