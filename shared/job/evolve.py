@@ -42,7 +42,7 @@ from shared.job.state import (
     with_status,
     without,
 )
-from shared.job.timers import BACK_OFF, JOB_WAIT, WELL
+from shared.job.timers import BACK_OFF, JOB_WAIT, WELL, with_passed
 from shared.job.views import ChildView, each
 
 replace = msgspec.structs.replace
@@ -355,9 +355,7 @@ def _time_passed(job: Job, event: watcher.TimePassed, at: At) -> Job:
         return well_again(job, event)
     if event.timer == JOB_WAIT:
         return requests.never_bound(job, event.anchor, at)
-    timer = (event.anchor, event.timer)
-    passed = job.ledger.timers_passed.get(timer, at.sequence)
-    return with_ledger(job, timers_passed={**job.ledger.timers_passed, timer: passed})
+    return with_passed(job, event.anchor, event.timer, at.sequence)
 
 
 def _phase(job: Job, phase: Phase, kind: str, event: status.PhaseEntered, at: At) -> Job:

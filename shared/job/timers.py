@@ -3,10 +3,14 @@
 `timing.py` says which timers run, by the rules of `policies`; these ask here.
 """
 
+from collections.abc import Iterator, Mapping
+
 import msgspec
 
+from shared.job.attempt import Members
+from shared.job.events.event import At
 from shared.job.naming import Uid
-from shared.job.state import Job
+from shared.job.state import Job, with_ledger
 
 SCALING_DEADLINE = "ScalingDeadline"
 JOB_WAIT = "JobWait"
@@ -61,6 +65,47 @@ class Timer(msgspec.Struct, frozen=True):
 def passed(job: Job, anchor: int, name: str) -> bool:
     """True if the timer expired."""
     return (anchor, name) in job.ledger.timers_passed
+
+
+UNSORTED = 32
+"""As many passed timers may stay in a job's state although nothing there has their anchor any more."""
+
+
+def with_passed(job: Job, anchor: int, name: str, sequence: int) -> Job:
+    """The job with one more timer that passed."""
+    known = job.ledger.timers_passed
+    known = anchored(job) if len(known) >= UNSORTED else known
+    return with_ledger(job, timers_passed={**known, (anchor, name): known.get((anchor, name), sequence)})
+
+
+def anchored(job: Job) -> Mapping[tuple[int, str], int]:
+    """The passed timers whose anchor is in the state: no rule asks for others, and a job may live for years."""
+    there = {*_anchors(job)}
+    return {timer: sequence for timer, sequence in job.ledger.timers_passed.items() if timer[0] in there}
+
+
+def _anchors(job: Job) -> Iterator[int]:
+    """The sequences that a timer of this job may count from, some of them twice."""
+    attempt, pods, status, retries = job.attempt, job.pods, job.status, job.retries
+    yield from (job.resource.edited, attempt.below_minimum, pods.unseen.since)
+    restarting = retries.restarting.at if retries.restarting is not None else None
+    moments: list[At | None] = [status.active, status.ended, restarting, attempt.assigned, attempt.launcher_waits]
+    moments += [known.since for known in status.conditions]
+    moments += [vacancy.at for vacancy in attempt.vacancies.values()]
+    moments += [refill.at for refill in attempt.refilled.values()]
+    moments += pods.troubles.values()
+    moments += [notice.at for notices in pods.notices.values() for notice in notices]
+    moments += [at for lost in pods.lost.values() for at in (lost.at, lost.terminating)]
+    yield from (at.sequence for at in moments if at is not None)
+    if isinstance(job.membership, Members):
+        yield from (departure.seen for departure in job.membership.departures.values())
+    for request in job.scaling.requests.values():
+        if request.resize is not None and request.conditions:
+            yield request.conditions[-1].since.sequence
+        if not request.over or (request.kind == "ScaleIn" and request.published and not request.released):
+            yield from (request.waits_since, request.seen)
+            yield request.script.started if request.script is not None else 0
+            yield request.look.at if request.look is not None else 0
 
 
 def well(uid: Uid, restarts: int) -> str:

@@ -8,14 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.eventlog import Stored
-from shared.job.events.watcher import DisruptionNoticed
+from shared.job import timers
+from shared.job.events.scaler import ScaleSucceeded, WorkersReleased
+from shared.job.events.watcher import DisruptionNoticed, TimePassed
 from shared.job.fold import History
 from shared.job.naming import Uid
 from shared.job.spec import LAUNCHER
-from tests.kit.builders import a_running_job, a_spec, published
+from shared.job.state import with_ledger
+from shared.job.timing import next_due
+from tests.kit.builders import a_running_job, a_spec, hosts_file, published, scaling_in, workers
 from tests.kit.histories import KEY, stored
 from tests.kit.invariants import faults_of
-from tests.kit.loop import Loop
+from tests.kit.loop import Loop, steps_of
 
 seeds = st.integers(min_value=0, max_value=2**32)
 many = settings(max_examples=150, deadline=None, derandomize=True)
@@ -189,3 +193,34 @@ def test_a_finished_job_stays_finished():
     loop.request("ScaleOut", count=1)
     loop.run()
     assert loop.job.status.phase == before
+
+
+@settings(many, max_examples=25)
+@given(seeds)
+def test_a_timer_that_may_leave_the_state_is_asked_for_by_no_decision_and_does_not_run_again(seed: int):
+    loop = a_troubled_life(seed) if seed % 2 else a_life(seed, notices=seed % 3)
+    history, gone = History(KEY), set[tuple[int, str]]()
+    for event in loop.events:
+        history.fold(stored(history, event))
+        passed = history.job.ledger.timers_passed
+        gone |= passed.keys() - timers.anchored(history.job).keys()
+        few = with_ledger(history.job, timers_passed={each: at for each, at in passed.items() if each not in gone})
+        assert steps_of(few) == steps_of(history.job)
+        assert next_due(few) == next_due(history.job)
+
+
+def test_a_job_that_is_scaled_each_day_of_a_year_holds_few_timers():
+    history, most = History(KEY), 0
+    for event in a_running_job(4):
+        history.fold(stored(history, event))
+    for day in range(365):
+        request, files = Uid(f"request-{day}"), 2 + day
+        for event in (*scaling_in(3, request=request), published(files, 0, 1, 2, request=request), hosts_file(files)):
+            history.fold(stored(history, event))
+        drained = TimePassed(anchor=history.sequence, timer=timers.DRAIN)
+        released = WorkersReleased(request=request, slots=(workers(3),), reason="DrainTimed")
+        for event in (drained, released, ScaleSucceeded(request=request, reason="ScalingInSucceeded")):
+            history.fold(stored(history, event))
+        most = max(most, len(history.job.ledger.timers_passed))
+    assert not history.held
+    assert most <= timers.UNSORTED
