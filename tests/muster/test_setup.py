@@ -258,27 +258,24 @@ async def _fixed(work: Coroutine[Any, Any, None], said: Said, trouble: str, fix:
     assert len(lines) == len(set(lines))
 
 
-async def test_told_to_wait_it_goes_on_once_the_password_is_there(
-    a_site: MakeSite, tmp_path: Path, said: Said, quick: None
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        pytest.param(None, "cannot be read", id="is there"),
+        pytest.param("guessed", "does not know this user and password", id="is right"),
+    ],
+)
+async def test_told_to_wait_it_goes_on_once_the_password(
+    a_site: MakeSite, tmp_path: Path, said: Said, quick: None, given: str | None, told: str
 ):
     async with a_site(OURS) as site, NatsServer(tmp_path / "nats") as nats:
         password = tmp_path / "password"
+        if given:
+            password.write_text(given)
         known = settings(site, nats, nats_password=None, nats_password_file=password)
         work = set_up(known, options_of(wait=True))
-        await _fixed(work, said, "cannot be read", lambda: password.write_text(nats.users[ADMIN]))
-    assert shown(said)[-1] == "scope the whole cluster claimed by the log ID"
-
-
-async def test_told_to_wait_it_goes_on_once_the_password_is_right(
-    a_site: MakeSite, tmp_path: Path, said: Said, quick: None
-):
-    async with a_site(OURS) as site, NatsServer(tmp_path / "nats") as nats:
-        password = tmp_path / "password"
-        password.write_text("guessed")
-        known = settings(site, nats, nats_password=None, nats_password_file=password)
-        work = set_up(known, options_of(wait=True))
-        told = "does not know this user and password"
         await _fixed(work, said, told, lambda: password.write_text(nats.users[ADMIN]))
+    assert shown(said)[-1] == "scope the whole cluster claimed by the log ID"
 
 
 async def test_told_to_wait_it_goes_on_once_there_is_a_cluster(

@@ -338,14 +338,6 @@ async def test_the_answer_needs_no_event_of_other_jobs():
     assert "Running" in heading
 
 
-def test_a_drained_node_is_the_first_cause_of_the_second_attempt():
-    causes = causes_of(*a_restarted_job())
-    told = path(causes)
-    assert told.index("JobRestarted") < told.index("JobRestarting") < told.index("DisruptionNoticed")
-    assert told[-1] == "DisruptionNoticed"
-    assert "attempt 2 begins, restart 1 of at most 6" in said(causes)
-
-
 @pytest.mark.parametrize(
     ("events", "types"),
     [

@@ -60,16 +60,6 @@ async def orphaned(world: World) -> None:
 
 
 @in_virtual_time
-async def test_an_orphaning_delete_leaves_the_children():
-    async with World() as world:
-        job = await world.trains(workers=2)
-        await orphaned(world)
-        assert sorted(world.pods()) == ["resnet-launcher", "resnet-worker-0", "resnet-worker-1"]
-        assert world.hosts() == ["resnet-worker-0", "resnet-worker-1"]
-        assert world.owned_by(job.metadata["uid"]) == []
-
-
-@in_virtual_time
 async def test_a_finished_request_never_runs_again_for_a_new_job_of_the_same_name():
     async with World() as world:
         await world.trains(workers=1)

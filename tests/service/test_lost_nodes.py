@@ -52,20 +52,6 @@ def message(world: World) -> str:
     return "; ".join(each["message"] for each in known if each["status"] == "True")
 
 
-@in_virtual_time
-async def test_a_node_that_comes_back_takes_part_again():
-    async with World() as world:
-        await a_job_on_two_nodes(world)
-        report(world, "Unknown")
-        await world.until(lambda: world.hosts() == ["resnet-worker-1"], "its worker leaves the hosts files")
-        await world.until(lambda: f"node {SILENT} is unreachable since {SINCE}" in message(world), "it is told")
-        await world.pass_seconds(20)
-        report(world, "True")
-        await world.until(lambda: world.hosts() == ["resnet-worker-0", "resnet-worker-1"], "it is a member again")
-        await world.until(lambda: SILENT not in message(world), "nothing waits for it")
-        assert (world.count("WorkersReleased"), world.count("JobRestarting")) == (0, 0)
-
-
 @pytest.mark.parametrize("forced", [False, True], ids=["as it is by default", "with the annotation"])
 @in_virtual_time
 async def test_a_worker_that_is_given_up_is_replaced_and_its_pod_is_deleted_by_force_if_asked(forced: bool):
@@ -80,18 +66,6 @@ async def test_a_worker_that_is_given_up_is_replaced_and_its_pod_is_deleted_by_f
         told = "kubectl delete pod -n team-a resnet-worker-0 --force --grace-period=0"
         assert (told in message(world)) is not forced
         assert ("NodeUnreachable", "resnet") in world.kubernetes_events()
-
-
-@in_virtual_time
-async def test_in_one_namespace_the_pod_shows_that_its_node_is_lost():
-    async with World(namespace=NAMESPACE) as world:
-        await a_job_on_two_nodes(world)
-        containers = {"type": "ContainersReady", "status": "True"}
-        mark(world, "resnet-worker-0", {"type": "Ready", "status": "False"}, containers)
-        await world.until(lambda: world.hosts() == ["resnet-worker-1"], "its worker leaves the hosts files")
-        assert f"node {SILENT} is unreachable" in message(world)
-        mark(world, "resnet-worker-0", {"type": "Ready", "status": "True"}, containers)
-        await world.until(lambda: world.hosts() == ["resnet-worker-0", "resnet-worker-1"], "it is a member again")
 
 
 @in_virtual_time

@@ -85,20 +85,6 @@ async def test_a_launcher_of_v2beta1_that_fails_is_followed_by_a_new_attempt_of_
         assert world.known("Failed") == ("True", "MPIJobFailed")
 
 
-@in_virtual_time
-async def test_a_worker_that_is_lost_comes_back_in_its_place_and_into_the_hosts_file():
-    async with Launched() as world:
-        world.play(changed(a_job(v2beta1=False), "spec.mpiReplicaSpecs.Worker.restartPolicy", "OnFailure"))
-        await world.comes_to("Running")
-        lost, launcher = world.uid("pi-worker-0"), world.uid("pi-launcher")
-        world.exit_codes["pi-worker-0"] = 137
-        await world.until(lambda: world.lines() == ["pi-worker-1 slots=1"])
-        await world.until(lambda: world.lines() == ["pi-worker-0 slots=1", "pi-worker-1 slots=1"])
-        assert world.uid("pi-worker-0") != lost
-        assert world.uid("pi-launcher") == launcher
-        await world.comes_to("Running")
-
-
 @pytest.mark.parametrize("works", [True, False])
 @in_virtual_time
 async def test_a_launcher_alone_runs(works: bool):

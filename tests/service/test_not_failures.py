@@ -80,23 +80,12 @@ async def test_2_a_request_finds_no_job_in_another_namespace():
 
 
 WORKER = "etReplicaSpecs.worker"
-LAUNCHER = "etReplicaSpecs.launcher"
 
 
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        pytest.param(lambda job: with_field(job, f"{WORKER}.replicas", 0), "InvalidValue", id="no replicas"),
-        pytest.param(lambda job: with_field(job, f"{WORKER}.template", {}), "NoContainers", id="an empty template"),
-        pytest.param(lambda job: without(job, f"{WORKER}.template"), "NoTemplate", id="no template"),
-        pytest.param(
-            lambda job: with_field(job, f"{LAUNCHER}.template.spec.containers", []), "NoContainers", id="no containers"
-        ),
         pytest.param(lambda job: without(job, WORKER), "NoWorker", id="no workers"),
-        pytest.param(lambda job: without(job, LAUNCHER), "NoLauncher", id="no launcher"),
-        pytest.param(lambda job: with_field(job, "etReplicaSpecs", "x"), "InvalidValue", id="text for an object"),
-        pytest.param(lambda job: with_field(job, f"{WORKER}.replicas", "many"), "InvalidValue", id="text for a number"),
-        pytest.param(lambda job: {**job, "spec": None}, "NoLauncher", id="no spec"),
         pytest.param(lambda job: {**job, "spec": [1, {"a": None}]}, "InvalidValue", id="a list for a spec"),
     ],
 )

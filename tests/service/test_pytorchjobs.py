@@ -9,7 +9,6 @@ from shared.frameworks.pytorchjob import PYTORCHJOB
 from tests.frameworks.documents import Document, pytorch_job
 from tests.kit.services import AUTHORS
 from tests.kit.virtual_time import in_virtual_time
-from tests.kit.world import NAMESPACE
 from tests.service.kubeflow import Play, applied
 
 TWO_TO_FOUR: Document = {"minReplicas": 2, "maxReplicas": 4}
@@ -171,33 +170,6 @@ class TestElastic:
             await world.has_workers(3)
             await world.until(lambda: world.count("ScaleSucceeded") == 1)
             assert sorted(world.pods()) == group(0, 1, 2)
-
-    @in_virtual_time
-    async def test_a_worker_is_replaced_before_its_node_goes(self):
-        async with Play(PYTORCHJOB) as world:
-            world.play(a_job(elastic=TWO_TO_FOUR, Worker=3))
-            await world.runs(3)
-            first = world.uid("mnist-worker-1")
-            disruption = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
-            world.store.patch(
-                PODS, NAMESPACE, "mnist-worker-1", {"status": {"conditions": [disruption]}}, subresource="status"
-            )
-            await world.until(lambda: world.pods().get("mnist-worker-1") and world.uid("mnist-worker-1") != first)
-            await world.has_workers(3)
-            assert sorted(world.pods()) == group(0, 1, 2)
-
-    @in_virtual_time
-    async def test_a_pause_keeps_the_size(self):
-        async with Play(PYTORCHJOB) as world:
-            world.play(a_job(elastic=TWO_TO_FOUR, Worker=2))
-            await world.has_workers(2)
-            world.scale(4)
-            await world.has_workers(4)
-            world.suspend(suspend=True)
-            await world.comes_to("Suspended")
-            await world.until(lambda: not world.pods())
-            world.suspend(suspend=False)
-            await world.has_workers(4)
 
     @in_virtual_time
     async def test_a_group_that_is_led_grows_too(self):

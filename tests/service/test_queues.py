@@ -160,29 +160,6 @@ async def test_a_scale_out_waits_for_a_larger_workload_which_takes_the_place_of_
 
 
 @in_virtual_time
-async def test_the_workload_of_a_deleted_job_goes_with_its_last_pod():
-    async with Queued() as world:
-        world.join()
-        await world.admit()
-        await world.running()
-        world.delete(TRAININGJOBS, "resnet")
-        await world.until(lambda: not world.workloads() and not world.pods())
-
-
-@in_virtual_time
-async def test_an_admission_waits_for_its_flavor_to_be_known():
-    async with Queued() as world:
-        world.delete(FLAVORS, "pool", "")
-        world.join()
-        await world.admit()
-        await world.quiet(1.0)
-        assert not world.pods()
-        world.apply(FLAVORS, {"metadata": {"name": "pool"}, "spec": {"nodeLabels": {"pool": "b"}}}, "")
-        await world.running()
-        assert {held.manifest["spec"]["nodeSelector"]["pool"] for held in world.pods().values()} == {"b"}
-
-
-@in_virtual_time
 async def test_without_kueue_other_jobs_run_and_those_in_queues_wait_for_it():
     async with Queued() as world:
         world.store.withdraw(WORKLOADS)

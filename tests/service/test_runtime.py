@@ -386,14 +386,6 @@ class TestAppending:
 
 class TestActing:
     @in_virtual_time
-    async def test_an_effect_is_not_repeated_by_every_wake_up(self):
-        async with Stage(Small(wanting(0))).running() as stage:
-            for generation in range(1, 20):
-                stage.see(generation=generation)
-                await asyncio.sleep(0.01)
-            assert len(stage.service.acted) == 1
-
-    @in_virtual_time
     async def test_an_effect_whose_outcome_is_never_seen_is_repeated(self):
         async with Stage(Small(wanting(0))).running() as stage:
             stage.see()
@@ -413,17 +405,6 @@ class TestActing:
             waits = [later - sooner for sooner, later in pairwise(times)]
             assert all(later > sooner for sooner, later in pairwise(waits)), waits
             assert stage.types() == ["JobObserved"], "no event for what may work later"
-
-    @in_virtual_time
-    async def test_a_conflict_in_the_cluster_is_retried_too(self):
-        async def act(effect: Effect, context: Context) -> None:
-            if len(stage.service.acted) < 3:
-                raise Conflict("another resourceVersion")
-
-        stage = Stage(Small(wanting(0), act))
-        async with stage.running():
-            stage.see()
-            await until(lambda: len(stage.service.acted) == 3, "the third try")
 
     @in_virtual_time
     async def test_refusals_are_recorded_once_per_round_and_reason_with_their_slots(self):
@@ -474,16 +455,6 @@ class TestActing:
             stage.see()
             await asyncio.sleep(0.9)
             assert 2 <= len(stage.bodies("EffectRefused")) <= 4
-
-    @in_virtual_time
-    async def test_a_decider_that_insists_on_what_is_refused_does_not_flood_the_log(self):
-        async def act(effect: Effect, context: Context) -> None:
-            raise Refused("no permission", reason="Forbidden")
-
-        async with Stage(Small(wanting(0), act)).running() as stage:
-            stage.see()
-            await asyncio.sleep(3_600)
-            assert 5 < len(stage.bodies("EffectRefused")) < 10, "1, 2, 4 s and so on up to a minute"
 
     @in_virtual_time
     async def test_a_refusal_that_cannot_be_recorded_now_is_recorded_later(self):

@@ -171,20 +171,6 @@ async def test_training_goes_on_and_nothing_is_failed_during_a_long_outage():
         await world.phase("ScaleSucceeded", SCALEOUTS, "out")
 
 
-@in_virtual_time
-async def test_a_watcher_that_was_away_fails_no_job_for_what_it_did_not_see():
-    async with World() as world:
-        await world.trains(workers=2)
-        await world.waits_in_a_scale_out("resnet-worker-2")
-        await world.until(lambda: "resnet-worker-2" in world.pods())
-        await world.kill("watcher")
-        world.stuck.clear()
-        await world.pass_seconds(3600)
-        await world.start("watcher")
-        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
-        assert world.count("TimePassed") == 0
-
-
 def timers(world: World) -> list[str]:
     """The names of the timers that expired."""
     expired = (stored.body for stored in world.journal.events if stored.subject.endswith(".TimePassed"))
@@ -235,19 +221,6 @@ async def test_a_watcher_that_was_away_finds_everything_that_changed():
         assert not any(name.startswith("leaves") for name in world.pods())
         assert world.status(TRAININGJOBS, "loses")["phase"] == "Running"
         assert world.status(TRAININGJOBS, "comes")["workers"] == "2/2"
-
-
-@in_virtual_time
-async def test_a_service_that_is_away_holds_up_only_its_own_part():
-    async with World() as world:
-        await world.kill("status")
-        await world.kill("scaler")
-        world.apply(TRAININGJOBS, a_training_job(workers=2))
-        world.apply(SCALEOUTS, a_scale_out(1))
-        await world.until(lambda: world.count("ScaleRequested") == 1)
-        for author in ("scaler", "status"):
-            await world.start(author)
-        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
 
 
 @in_virtual_time
