@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import typer
 
+from muster import following
 from muster.asking import failure_in_one_line
 from muster.following import PATIENCE_SECONDS as QUIET_SECONDS
 from muster.following import WATCHED_SECONDS, Change, between_looks, carried_out
@@ -179,7 +180,8 @@ async def test_a_watch_tells_of_each_change_and_spares_the_looks(job: Waiting):
     assert asyncio.get_running_loop().time() - began < WATCHED_SECONDS / 2
 
 
-async def test_a_watch_that_breaks_off_leaves_the_looks(job: Waiting):
+async def test_a_watch_that_breaks_off_leaves_the_looks(job: Waiting, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(following, "WATCHED_SECONDS", 0.1)
     job.looks.watch = True
     waiting = await job.begin()
     await asyncio.sleep(0.1)
