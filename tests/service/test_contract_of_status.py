@@ -9,7 +9,7 @@ from shared.cluster import Resource
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.virtual_time import in_virtual_time
-from tests.kit.world import NAMESPACE, Document, World, a_scale_in, a_scale_out, a_training_job
+from tests.kit.world import NAMESPACE, Document, World, a_scale_in, a_scale_out
 
 CREATED = ("Created", "True", "TrainingJobCreated")
 WORKERS_CREATED = ("WorkersCreated", "True", "TrainingJobWorkersCreated")
@@ -178,31 +178,3 @@ def test_the_kubernetes_events_of_a_whole_life(life: World):
             ("TrainingJobSucceeded", "resnet"),
         ]
     )
-
-
-@in_virtual_time
-async def test_workers_that_fail_are_announced():
-    async with World() as world:
-        await world.trains(workers=3)
-        world.exit_codes["resnet-worker-1"] = 137
-        await world.until(lambda: ("TrainingJobWorkerFailed", "resnet") in world.kubernetes_events())
-        assert world.hosts() == ["resnet-worker-0", "resnet-worker-2"]
-        assert world.status(TRAININGJOBS, "resnet")["phase"] == "Running"
-
-
-@in_virtual_time
-async def test_a_request_waits_and_says_for_what():
-    async with World() as world:
-        world.stuck |= {"resnet-worker-1", "resnet-worker-2"}
-        world.apply(SCALEOUTS, a_scale_out(1, name="first"))
-        await world.shows("Pending", "JobNotFound", SCALEOUTS, "first")
-        world.apply(TRAININGJOBS, a_training_job(workers=2))
-        await world.shows("Pending", "JobNotRunning", SCALEOUTS, "first")
-        world.stuck.discard("resnet-worker-1")
-        await world.phase("Scaling", SCALEOUTS, "first")
-        world.apply(SCALEINS, a_scale_in(1, name="second"))
-        await world.shows("Pending", "AnotherRequestRuns", SCALEINS, "second")
-        assert world.status(SCALEINS, "second")["phase"] == "Pending"
-        world.stuck.clear()
-        await world.phase("ScaleSucceeded", SCALEINS, "second")
-        assert world.condition(SCALEINS, "second", "Pending") is None

@@ -2,8 +2,6 @@
 
 import asyncio
 
-import pytest
-
 from services.status.shell import Status
 from services.watcher.shell import Watcher
 from shared.cluster import Manifest
@@ -93,39 +91,6 @@ async def test_a_finished_request_that_was_orphaned_never_runs_again_either():
         await world.quiet()
         assert world.status(SCALEOUTS, "out")["phase"] == "ScaleSucceeded"
         assert world.hosts() == ["resnet-worker-0"]
-
-
-@in_virtual_time
-async def test_a_request_that_still_waits_when_its_job_goes_serves_the_next_one():
-    async with World() as world:
-        world.stuck.add("resnet-worker-0")
-        world.apply(TRAININGJOBS, a_training_job(workers=1))
-        world.apply(SCALEOUTS, a_scale_out(1))
-        await world.shows("Pending", "JobNotRunning", SCALEOUTS, "out")
-        world.delete(TRAININGJOBS, "resnet")
-        await world.shows("Pending", "JobNotFound", SCALEOUTS, "out")
-        world.stuck.clear()
-        world.apply(TRAININGJOBS, a_training_job(workers=1))
-        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
-        assert world.hosts() == ["resnet-worker-0", "resnet-worker-1"]
-
-
-@pytest.mark.parametrize("controller", [True, False], ids=["as its controller", "as an owner"])
-@in_virtual_time
-async def test_a_request_that_names_the_uid_of_a_deleted_job_is_not_carried_out_for_the_next_one(controller: bool):
-    async with World() as world:
-        old = (await world.trains(workers=1)).metadata["uid"]
-        world.delete(TRAININGJOBS, "resnet")
-        await world.until(lambda: world.life(old).resource.gone and not world.pods())
-        await world.trains(workers=1)
-        world.collecting = False
-        request = a_scale_out(1)
-        owner = {"apiVersion": TRAININGJOBS.api_version, "kind": "TrainingJob", "name": "resnet", "uid": old}
-        request["metadata"]["ownerReferences"] = [owner | {"controller": controller}]
-        world.apply(SCALEOUTS, request)
-        await world.quiet()
-        assert world.hosts() == ["resnet-worker-0"]
-        assert world.count("ScaleAccepted") == 0
 
 
 @in_virtual_time

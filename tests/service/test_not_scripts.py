@@ -272,21 +272,6 @@ async def test_an_edited_size_is_reached_and_nothing_speaks_of_a_request():
 
 
 @in_virtual_time
-async def test_a_hundred_edits_at_once_end_with_the_last():
-    async with World() as world:
-        Launchers(world)
-        await a_running_world(world)
-        for index in range(100):
-            edit(world, 1 + (index * 5) % 8)
-            await asyncio.sleep(0.001)
-        edit(world, 5)
-        await world.until(lambda: len(world.hosts()) == 5 and not world.job().scaling.open, "the last one holds")
-        await world.running()
-        await world.quiet()
-        assert len(world.hosts()) == world.job().scaling.size == 5
-
-
-@in_virtual_time
 async def test_an_edit_and_requests_take_turns():
     async with World() as world:
         Launchers(world)

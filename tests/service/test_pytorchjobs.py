@@ -30,21 +30,6 @@ def group(*indices: int) -> list[str]:
     return [RENDEZVOUS, *workers(*indices)]
 
 
-@pytest.mark.parametrize(("restart", "state"), [("", "Running"), ("Always", "Running"), ("Never", "Failed")])
-@in_virtual_time
-async def test_a_master_that_fails_comes_back_unless_the_job_says_otherwise(restart: str, state: str):
-    async with Play(PYTORCHJOB) as world:
-        world.play(a_job(restart=restart, Master=1, Worker=1))
-        await world.comes_to("Running")
-        first = world.uid("mnist-master-0")
-        world.exit_codes["mnist-master-0"] = 1
-        await world.until(lambda: world.count("PodsGone") == 1 or world.state() == "Failed")
-        await world.comes_to(state)
-        await world.quiet()
-        assert world.state() == state
-        assert (world.uid("mnist-master-0") != first) is (state == "Running")
-
-
 class TestElastic:
     @in_virtual_time
     async def test_it_grows_and_shrinks_and_its_names_stay_the_same(self):
@@ -155,35 +140,6 @@ class TestElastic:
             world.stuck.clear()
             world.scale(3)
             await world.has_workers(3)
-
-    @in_virtual_time
-    async def test_a_worker_lost_during_a_scale_out_comes_back_and_the_scaling_ends(self):
-        async with Play(PYTORCHJOB) as world:
-            world.play(a_job(elastic=TWO_TO_FOUR, Worker=2))
-            await world.runs(2)
-            world.stuck |= {"mnist-worker-2"}
-            world.scale(3)
-            await world.until(lambda: "mnist-worker-2" in world.pods())
-            world.delete(PODS, "mnist-worker-1")
-            await world.until(lambda: world.count("PodsGone") == 1)
-            world.stuck.clear()
-            await world.has_workers(3)
-            await world.until(lambda: world.count("ScaleSucceeded") == 1)
-            assert sorted(world.pods()) == group(0, 1, 2)
-
-    @in_virtual_time
-    async def test_a_group_that_is_led_grows_too(self):
-        async with Play(PYTORCHJOB) as world:
-            world.play(a_job(elastic=TWO_TO_FOUR, Master=1, Worker=2))
-            await world.runs(2)
-            world.scale(3)
-            await world.has_workers(3)
-            world.exit_codes["mnist-worker-0"] = 0
-            await world.has_workers(2)
-            await world.quiet()
-            assert world.state() == "Running"
-            world.exit_codes["mnist-master-0"] = 0
-            await world.comes_to("Succeeded")
 
 
 @pytest.mark.parametrize("author", AUTHORS)

@@ -147,34 +147,6 @@ class TestContradictoryWishes:
             await world.runs(3)
 
     @in_virtual_time
-    async def test_the_number_from_before_a_scale_out_is_a_wish_again(self):
-        async with World() as world:
-            await world.trains(workers=2)
-            world.apply(SCALEOUTS, a_scale_out(2))
-            await world.phase("ScaleSucceeded", SCALEOUTS, "out")
-            held = world.store.get(TRAININGJOBS, NAMESPACE, "resnet")
-            assert held is not None
-            assert held.manifest["spec"]["etReplicaSpecs"]["worker"]["replicas"] == 4
-            scale = {"metadata": {}, "spec": {"replicas": 2}}
-            world.store.patch(TRAININGJOBS, NAMESPACE, "resnet", scale, subresource="scale")
-            await world.until(lambda: world.hosts() == ["resnet-worker-0", "resnet-worker-1"])
-            await world.running()
-            assert world.status(TRAININGJOBS, "resnet")["replicas"] == 2
-            assert world.count("ScaleAccepted") == 2
-
-    @in_virtual_time
-    async def test_of_two_sizes_at_once_the_newest_holds(self):
-        async with Play(PYTORCHJOB) as world:
-            world.play(applied(pytorch_job(policy=ONE_TO_FOUR, Worker=2)))
-            await world.runs(2)
-            world.scale(4)
-            await world.until(lambda: len(workers(world)) == 4)
-            world.scale(1)
-            await world.runs(1)
-            await world.quiet()
-            assert workers(world) == ["mnist-worker-0"]
-
-    @in_virtual_time
     async def test_a_pause_that_no_watcher_saw_leaves_the_pods_as_they_are_and_a_restart_brings_the_new_template(self):
         """Of suspend and resume with another template the watcher sees one change, which says nothing of a pause."""
         async with Play(PYTORCHJOB) as world:

@@ -1,10 +1,7 @@
 """What TFJobs promise beside what all kinds of the training operator do, with all four services."""
 
-import json
-
 import pytest
 
-from shared.cluster.kinds import PODS
 from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.training_job import TRAININGJOBS
 from tests.frameworks.documents import Document, changed, tf_job
@@ -39,55 +36,6 @@ async def test_dynamic_workers_follow_the_wanted_size():
         assert world.state() == "Running"
         world.exit_codes["mnist-worker-0"] = 0
         await world.comes_to("Succeeded")
-
-
-@in_virtual_time
-async def test_a_suspended_job_may_change_its_size():
-    async with Play(TFJOB) as world:
-        world.play(a_job(PS=1, Worker=1))
-        await world.comes_to("Running")
-        world.suspend(suspend=True)
-        await world.comes_to("Suspended")
-        await world.until(lambda: not world.pods())
-        world.edit({"tfReplicaSpecs": {"Worker": {"replicas": 3}, "PS": {"replicas": 2}}})
-        world.suspend(suspend=False)
-        await world.comes_to("Running")
-        await world.until(lambda: world.counts("Worker") == (3, 0, 0) and world.counts("PS") == (2, 0, 0))
-        (config,) = world.pods()["mnist-worker-2"].manifest["spec"]["containers"][0]["env"]
-        cluster = json.loads(config["value"])["cluster"]
-        assert (len(cluster["ps"]), len(cluster["worker"])) == (2, 3)
-
-
-@in_virtual_time
-async def test_a_type_that_is_taken_out_of_the_resource_breaks_nothing():
-    async with Play(TFJOB) as world:
-        world.play(a_job(Chief=1, PS=1, Worker=1))
-        await world.comes_to("Running")
-        await world.until(lambda: len(world.pods()) == 3)
-        world.edit({"tfReplicaSpecs": {"PS": None}})
-        world.delete(PODS, "mnist-ps-0")
-        await world.until(lambda: "mnist-ps-0" not in world.pods())
-        await world.quiet()
-        assert world.state() == "Running"
-        world.exit_codes["mnist-chief-0"] = 0
-        await world.comes_to("Succeeded")
-        assert {*world.shown()["replicaStatuses"]} == {"Chief", "Worker"}
-
-
-@in_virtual_time
-async def test_a_type_that_is_taken_out_while_its_job_starts_leaves_the_status_once_the_job_runs():
-    async with Play(TFJOB) as world:
-        world.stuck |= {"mnist-chief-0", "mnist-ps-0", "mnist-worker-0"}
-        world.play(a_job(Chief=1, PS=1, Worker=1))
-        await world.until(lambda: len(world.pods()) == 3)
-        world.edit({"tfReplicaSpecs": {"PS": None}})
-        await world.quiet()
-        assert "put the role ps back" in world.why()
-        assert {*world.shown()["replicaStatuses"]} == {"Chief", "PS", "Worker"}
-        world.stuck.clear()
-        await world.comes_to("Running")
-        await world.quiet()
-        assert {*world.shown()["replicaStatuses"]} == {"Chief", "Worker"}
 
 
 @pytest.mark.parametrize("first", ["TFJob", "TrainingJob"])

@@ -70,22 +70,6 @@ async def test_what_is_refused_for_ever_is_tried_on_and_written_no_more():
         await world.running()
 
 
-@in_virtual_time
-async def test_a_scale_out_beyond_the_quota_fails_at_its_deadline_and_the_next_one_goes_on_at_once():
-    async with World() as world:
-        world.store.pod_quota[NAMESPACE] = 4
-        await world.trains(workers=2)
-        request = a_scale_out(3, name="first")
-        request["spec"]["timeout"] = 6
-        world.apply(SCALEOUTS, request)
-        await world.phase("ScaleFailed", SCALEOUTS, "first")
-        assert world.condition(SCALEOUTS, "first", "ScaleFailed") == ("True", "QuotaExceeded")
-        await world.until(lambda: len(world.pods()) == 3, "half a scale-out is taken back")
-        world.apply(SCALEOUTS, a_scale_out(1, name="second"))
-        await world.phase("ScaleSucceeded", SCALEOUTS, "second")
-        assert world.hosts() == ["resnet-worker-0", "resnet-worker-1", "resnet-worker-5"]
-
-
 def labelled(**metadata: Any) -> dict[str, Any]:
     """Metadata that claim to be of the first job that is made."""
     labels = {
