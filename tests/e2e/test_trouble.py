@@ -185,10 +185,6 @@ def _other_token(config: dict[str, Any]) -> None:
     config["users"][0]["user"]["token"] = "nobodys"
 
 
-def _nobody_listens(config: dict[str, Any]) -> None:
-    config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{free_port()}"
-
-
 def _other_authority(config: dict[str, Any]) -> None:
     # Without one, those of the operating system are trusted, and none of them signed this.
     del config["clusters"][0]["cluster"]["certificate-authority-data"]
@@ -198,17 +194,13 @@ def _other_authority(config: dict[str, Any]) -> None:
     ("change", "words"),
     [
         pytest.param(None, ["there is no kubeconfig at"], id="there is none"),
-        pytest.param("contexts: [", ["cannot be used"], id="it is no YAML"),
         pytest.param(_other_token, ["401", "credentials"], id="another token"),
-        pytest.param(_nobody_listens, ["127.0.0.1", "is the API server up"], id="no server listens there"),
         pytest.param(_other_authority, ["certificate"], id="its certificate is not trusted"),
     ],
 )
 async def test_the_kubeconfig_is_wrong(place: Place, tmp_path: Path, change: Any, words: list[str]):
     path = tmp_path / "kubeconfig"
-    if isinstance(change, str):
-        path.write_text(change)
-    elif change is not None:
+    if change is not None:
         config = copy.deepcopy(_kubeconfig(place))
         change(config)
         path.write_text(yaml.safe_dump(config))
@@ -256,21 +248,6 @@ async def test_nats_goes_and_comes_back(place: Place, tmp_path: Path):
             whys = [line["why"] for line in service.lines("not ready")]
             # Between the first answers of the server and the next word of the lease another one may be due.
             assert len(whys) == len({*whys}), "the same is not said twice"
-
-
-async def test_the_password_is_changed_and_given_back(place: Place, tmp_path: Path):
-    async with a_server(tmp_path / "nats") as nats:
-        right = nats.users["scaler"]
-        environment = place.environment("scaler", NATS_URL=nats.url, NATS_PASSWORD=right)
-        async with a_service("scaler", tmp_path, environment) as service:
-            await service.becomes(200)
-            nats.users["scaler"] = "another"
-            await nats.restart()
-            await service.says("not ready", "does not know this user and password")
-            nats.users["scaler"] = right
-            await nats.restart()
-            await service.says("started", times=2)
-            await service.becomes(200)
 
 
 # Of a real API server: what RBAC forbids, and watches that end with their definition.

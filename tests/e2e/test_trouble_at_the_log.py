@@ -1,4 +1,4 @@
-"""What is wrong with the log, or might be: a missing Secret, a disk that is full, copies and syncs that are too few.
+"""What is wrong with the log, or might be: a missing Secret, a disk that is full or will be soon.
 
 Real service processes with real servers, as in `test_trouble.py`.
 """
@@ -24,7 +24,7 @@ from shared.eventlog.server import NatsServer, _program, configuration
 from shared.eventlog.setup import set_up
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.ports import free_port
-from tests.kit.nats import NatsCluster, a_decision, a_server, connected, until
+from tests.kit.nats import a_decision, a_server, connected, until
 from tests.kit.operator import a_job
 from tests.kit.place import Place, a_place, complains_once_and_recovers, edit
 from tests.kit.service import PATIENCE_SECONDS, Service, a_service
@@ -157,14 +157,12 @@ async def _ready(service: Service) -> bool:
     return status == 200 and bool(known["owner"])
 
 
-def _started(
-    folder: Path, port: int, users: Mapping[str, str], jetstream: Mapping[str, object], monitor: str = ""
-) -> Child:
+def _started(folder: Path, port: int, users: Mapping[str, str], jetstream: Mapping[str, object]) -> Child:
     """A server that is configured as ours are, but for this."""
     configured: dict[str, Any] = {"server_name": "other"} | configuration(folder, port=port, users=users)
     configured["jetstream"] |= jetstream
     path = folder / "server.conf"
-    path.write_text(json.dumps(configured | ({"http": monitor} if monitor else {})))
+    path.write_text(json.dumps(configured))
     server = Child("NATS", [_program(), "--config", str(path)], folder / "server.log", {})
     server.start()
     return server
@@ -179,44 +177,6 @@ async def warns_and_is_ready(service: Service, *words: str) -> None:
     assert line["level"] == "warning"
     assert (await service.probed("readyz"))[1]["warnings"] == [line["why"]]
     assert len(service.lines("log at risk")) == 1
-
-
-async def test_nats_does_not_sync_its_disk(place: Place, tmp_path: Path):
-    users = place.nats.users
-    port, monitor = free_port(), f"127.0.0.1:{free_port()}"
-    nats = _started(tmp_path, port, users, {"sync_interval": "120s"}, monitor)
-    try:
-        url = f"nats://127.0.0.1:{port}"
-        await set_up(url, password=users[ADMIN])
-        environment = place.environment("status", NATS_URL=url, NATS_MONITOR=f"http://{monitor}")
-        async with a_service("status", tmp_path, environment) as service:
-            await warns_and_is_ready(service, "NATS other acknowledges", "120 s", "sync_interval: always")
-        (again := tmp_path / "again").mkdir()
-        # Every start says it.
-        async with a_service("status", again, environment) as service:
-            await warns_and_is_ready(service, "NATS other acknowledges")
-    finally:
-        await nats.stop()
-
-
-async def test_a_stream_differs_in_what_costs_no_history(place: Place, tmp_path: Path):
-    async with a_server(tmp_path / "nats") as nats:
-        await edit(nats, "JOBS", {"duplicate_window": 60_000_000_000})
-        environment = place.environment("scheduler", NATS_URL=nats.url, NATS_PASSWORD=nats.users["scheduler"])
-        async with a_service("scheduler", tmp_path, environment) as service:
-            await warns_and_is_ready(service, "JOBS: duplicate_window is 60000000000, and would be made")
-
-
-async def test_a_stream_has_fewer_copies_than_there_are_servers(place: Place, tmp_path: Path):
-    cluster = NatsCluster(tmp_path / "nats")
-    try:
-        await cluster.start()
-        await set_up(cluster.url, password=cluster.users[ADMIN], replicas=1)
-        environment = place.environment("scaler", NATS_URL=cluster.url, NATS_PASSWORD=cluster.users["scaler"])
-        async with a_service("scaler", tmp_path, environment) as service:
-            await warns_and_is_ready(service, "JOBS: one copy in a cluster of servers", "--replicas 3")
-    finally:
-        cluster.stop()
 
 
 # One process, four users.

@@ -358,16 +358,6 @@ async def test_the_attempt_that_the_log_lost_is_taken_on():
 
 
 @in_virtual_time
-async def test_a_held_job_that_a_person_deletes_is_gone():
-    async with World() as lost:
-        uid = await a_finished_job(lost)
-    async with World(of=lost, journal=purged_of(lost.journal, uid)) as world:
-        await world.until(lambda: world.count("HistoryBroken") == 1)
-        world.delete(TRAININGJOBS, "resnet")
-        await world.until(lambda: world.life(uid).resource.gone)
-
-
-@in_virtual_time
 async def test_a_held_job_that_lost_its_launcher_is_gone_once_a_person_deletes_it():
     async with World() as world:
         uid = (await world.trains(workers=1)).metadata["uid"]

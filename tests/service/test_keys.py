@@ -10,7 +10,7 @@ from services.scheduler.core.effects import CreateSecret
 from services.scheduler.shell import Scheduler
 from shared.cluster.kinds import PODS, SECRETS
 from shared.errors import NotOwner, Refused, Transient
-from shared.frameworks.training_job import SSH_KEYS, TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.chain import Head
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scheduler import SecretMade
@@ -125,36 +125,6 @@ async def test_no_pod_is_made_before_the_keys_and_nothing_of_them_is_in_the_log(
         assert private not in log
         assert BEGINNING not in log
         assert "ssh-ed25519" not in log
-
-
-@in_virtual_time
-async def test_a_job_whose_user_brings_the_keys_makes_none():
-    async with World() as world:
-        job = a_training_job(workers=1)
-        job["metadata"]["annotations"] = {SSH_KEYS: "my-keys"}
-        world.apply(TRAININGJOBS, job)
-        await world.running()
-        assert world.store.find(SECRETS) == []
-        for held in world.pods().values():
-            (volume,) = (one for one in held.manifest["spec"]["volumes"] if one["name"] == "muster-ssh")
-            assert volume["secret"]["secretName"] == "my-keys"
-
-
-@in_virtual_time
-async def test_a_second_attempt_has_other_keys_and_those_of_the_first_are_deleted():
-    async with World() as world:
-        job = await world.trains(workers=1, restartPolicy="OnFailure")
-        [first] = world.store.find(SECRETS)
-        world.exit_codes["resnet-launcher"] = 1
-        await world.phase("Restarting")
-        await world.running()
-        await world.quiet()
-        [second] = world.store.find(SECRETS)
-        assert (first.at[1], second.at[1]) == tuple(f"resnet-ssh-{job.metadata['uid']}-{number}" for number in (0, 1))
-        assert first.manifest["data"]["id_rsa"] != second.manifest["data"]["id_rsa"]
-        for held in world.pods().values():
-            [volume] = (one for one in held.manifest["spec"]["volumes"] if one["name"] == "muster-ssh")
-            assert volume["secret"]["secretName"] == second.at[1]
 
 
 @in_virtual_time

@@ -318,19 +318,6 @@ async def test_a_job_keeps_the_runtime_that_it_began_with(restarted: bool):
 
 
 @in_virtual_time
-async def test_a_job_that_has_not_begun_gets_the_newest_runtime():
-    async with Play() as world:
-        world.runtime(torch_runtime())
-        world.play(suspend=True)
-        await world.comes_to("Suspended")
-        world.change_runtime("newer")
-        await world.quiet()
-        world.edit({"suspend": False})
-        await world.comes_to("Running")
-        assert world.images() == {"newer"}
-
-
-@in_virtual_time
 async def test_a_copy_that_somebody_else_wrote_is_not_used():
     async with Play() as world:
         world.runtime(torch_runtime())
@@ -440,33 +427,6 @@ async def test_a_job_that_trainer_began_is_left_alone():
         await world.until(lambda: "JobOfAnother" in world.types())
         await world.quiet()
         assert not world.pods()
-
-
-@in_virtual_time
-async def test_a_job_whose_copy_was_never_made_follows_its_runtime():
-    async with Play() as world:
-        world.runtime(torch_runtime())
-        await world.kill("scheduler")
-        world.play(trainer={"numNodes": 2})
-        await world.until(lambda: world.known("Created") is not None)
-        full = True
-
-        def quota(before: object, after: object) -> None:
-            if full:
-                raise Refused("create ConfigMap: exceeded quota", reason="QuotaExceeded")
-
-        world.store.admit(CONFIGMAPS, quota)
-        await world.start("scheduler")
-        await world.until(lambda: "EffectRefused" in world.types())
-        world.edit({"suspend": True})
-        await world.comes_to("Suspended")
-        world.edit({"suspend": False})
-        await world.until(lambda: world.job("mnist").attempt.begun and world.job("mnist").attempt.number == 1)
-        world.change_runtime("newer")
-        await world.quiet()
-        full = False
-        await world.comes_to("Running")
-        assert world.images() == {"newer"}
 
 
 @in_virtual_time
