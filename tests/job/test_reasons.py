@@ -95,6 +95,7 @@ OTHER_WORDS = {
             "Unauthorized",
         ),
     },
+    "categories of characters": {"Cc", "Cs"},
     "of the audit service": {"Authorization", "NoRoom", "NoToken", "QueueFull", "ResponseComplete"},
     "Kubernetes' own": {
         *("ContainerCreating", "ContainerStatusUnknown", "Created", "Error", "Exists", "False", "NoExecute"),
