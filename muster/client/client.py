@@ -30,7 +30,7 @@ from shared.eventlog.jetstream import JetStreamEventLog
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
 from shared.history_api import Question
-from shared.job.milestones import MILESTONES
+from shared.job.conditions import MILESTONES
 from shared.job.state import Phase
 from shared.process.settings import Settings, complaint
 from shared.telling.shown import called

@@ -8,6 +8,9 @@ import msgspec
 
 from shared.job.events.event import At
 
+MILESTONES = ("WorkersCreated", "WorkersReady", "LauncherCreated")
+"""The conditions of an attempt before Running; `waiting.py` says why one is not reached."""
+
 
 class Condition(msgspec.Struct, frozen=True, gc=False):
     """One Kubernetes condition, with the event that caused it."""

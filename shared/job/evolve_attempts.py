@@ -8,7 +8,7 @@ import msgspec
 
 from shared.job import reasons, text
 from shared.job.attempt import Attempt, Members, Refill, Tally, Unknown, Unseen, Vacancy
-from shared.job.conditions import Condition, no_longer
+from shared.job.conditions import MILESTONES, Condition, no_longer
 from shared.job.events.event import At
 from shared.job.events.scaler import WorkersReleased
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
@@ -16,7 +16,6 @@ from shared.job.events.status import JobCreated, JobRestarting, JobSuspended, Jo
 from shared.job.events.watcher import JobAdopted, PodsObserved
 from shared.job.evolve_pods import pods_already_seen, pods_observed
 from shared.job.evolve_requests import released, spoiling, with_edit, with_request
-from shared.job.milestones import MILESTONES
 from shared.job.naming import RESTART_REQUESTED, Slot
 from shared.job.policies import quota
 from shared.job.policies.replacement import losses_before

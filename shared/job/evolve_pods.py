@@ -5,11 +5,12 @@ from typing import TypeVar
 
 import msgspec
 
+from shared.job import text
 from shared.job.attempt import KEPT_FAILURES, UNREACHABLE, Failure, LostNode, Notice, Tally, Vacancy
+from shared.job.conditions import holds, with_condition
 from shared.job.events.event import At
 from shared.job.events.watcher import DisruptionNoticed, NodeBack, NodeLost, PodsObserved, TimePassed
 from shared.job.evolve_requests import seen
-from shared.job.milestones import with_milestones
 from shared.job.naming import Slot, Uid
 from shared.job.policies.replacement import back_off, losses_before, without_store
 from shared.job.policies.retries import before_start
@@ -30,6 +31,7 @@ from shared.job.state import (
     with_pods,
     with_resource,
     with_scaling,
+    with_status,
     without,
 )
 from shared.job.timers import WELL
@@ -134,6 +136,32 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
     )
     job = _with_launcher_wait(_with_stuck(job, [pod.uid for pod in event.pods], at), at)
     return with_minimum_checked(seen(with_milestones(job, at), at), at)
+
+
+def with_milestones(job: Job, at: At) -> Job:
+    """The job with the milestones that its pods reached: each becomes true once in an attempt."""
+    if not job.starting:
+        return job
+    conditions = job.status.conditions
+    # The pods that start together: all but the launcher.
+    together = job.spec is not None and not job.spec.has_launcher
+    workers = job.attempt.slots if together else job.attempt.workers
+    if workers and not holds(conditions, "WorkersReady"):
+        message = text.counted(len(workers), "pod" if together else "worker")
+        # The look at each slot comes once there can be a pod in it.
+        pods = job.by_slot() if len(job.pods.views) >= len(workers) else {}
+        views = [pods[slot] for slot in workers if slot in pods]
+        if len(views) == len(workers) and all(alive(view) for view in views):
+            conditions = with_condition(
+                conditions, "WorkersCreated", at, reason=f"{job.resource.kind}WorkersCreated", message=message
+            )
+            if all(view.ready for view in views):
+                conditions = with_condition(
+                    conditions, "WorkersReady", at, reason=f"{job.resource.kind}WorkersReady", message=message
+                )
+    if job.launcher is not None:
+        conditions = with_condition(conditions, "LauncherCreated", at, reason=f"{job.resource.kind}LauncherCreated")
+    return with_status(job, conditions=conditions) if conditions is not job.status.conditions else job
 
 
 def _changes(known: PodView | None, pod: PodView) -> bool:

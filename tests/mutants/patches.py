@@ -209,8 +209,8 @@ PATCHES = (
         (
             (
                 SLOTS,
-                "quota.within(job, sorted(slot for slot in job.attempt.slots - filled if _known(job, slot)))",
-                "sorted(slot for slot in job.attempt.slots - filled if _known(job, slot))",
+                "quota.within(job, [slot for slot in job.attempt.slots - there if _known(job, slot)])",
+                "[slot for slot in job.attempt.slots - there if _known(job, slot)]",
             ),
         ),
         ("tests/scheduler/test_queueing.py",),
@@ -258,8 +258,8 @@ PATCHES = (
         (
             (
                 SLOTS,
-                "if not pod.deleting and pod.slot not in kept]\n",
-                "if not pod.deleting and (pod.slot not in kept or pod.slot in job.outgoing)]\n",
+                "    released = there - job.attempt.unreleased\n",
+                "    released = (there - job.attempt.unreleased) | job.outgoing\n",
             ),
         ),
         ("tests/scaler/test_scale_in.py", "tests/scheduler/test_slots.py"),
@@ -374,8 +374,8 @@ PATCHES = (
         (
             (
                 SLOTS,
-                "if _known(job, slot)))\n    held, refusal = ",
-                "if _known(job, slot) and slot not in job.attempt.news))\n    held, refusal = ",
+                "if _known(job, slot)])\n    held, refusal = ",
+                "if _known(job, slot) and slot not in job.attempt.news])\n    held, refusal = ",
             ),
         ),
         ("tests/job/test_replicated_jobs.py", "tests/scaler/test_groups.py"),

@@ -122,10 +122,10 @@ def _no_limit(patch: pytest.MonkeyPatch) -> None:
 def _deleted_too_early(patch: pytest.MonkeyPatch) -> None:
     surplus = slots.surplus
 
-    def every(job: Job) -> list[Any]:
+    def every(job: Job, there: SortedSet[Slot]) -> list[Any]:
         # A worker that is asked to leave is deleted before its release.
         leaving = [pod for pod in job.pods.views.values() if pod.slot in job.outgoing and not pod.deleting]
-        return [*surplus(job), *(DeletePod(pod.name, pod.uid) for pod in leaving)]
+        return [*surplus(job, there), *(DeletePod(pod.name, pod.uid) for pod in leaving)]
 
     patch.setattr(slots, "surplus", every)
 
@@ -231,10 +231,10 @@ async def anything(*_: object, **__: object) -> bool:
 def _pods_of_others(patch: pytest.MonkeyPatch) -> None:
     surplus, known = slots.surplus, dict[JobKey, Job]()
 
-    def greedy(job: Job) -> list[Any]:
+    def greedy(job: Job, there: SortedSet[Slot]) -> list[Any]:
         known[job.key] = job
         others = [pod for key, other in known.items() if key != job.key for pod in other.pods.views.values()]
-        return [*surplus(job), *(DeletePod(pod.name, pod.uid) for pod in others)]
+        return [*surplus(job, there), *(DeletePod(pod.name, pod.uid) for pod in others)]
 
     patch.setattr(slots, "surplus", greedy)
     patch.setattr(scheduler_shell, "is_there", anything)

@@ -116,11 +116,13 @@ def _of_phase(job: Job) -> list[Step]:
         return everything(job)
     if job.deleting or job.status.phase == "":
         return []
+    there = SortedSet(pod.slot for pod in job.pods.views.values())
     if job.over:
         decisions = [*after_the_end(job), *expiry(job)]
-        return [*decisions, *slots.surplus(job), *slots.unclaimed(job), *keys.spent(job), *queueing.after_the_end(job)]
+        pods = [*slots.surplus(job, there), *slots.unclaimed(job)]
+        return [*decisions, *pods, *keys.spent(job), *queueing.after_the_end(job)]
     if job.between_attempts:
-        return [*next_attempt(job), *slots.surplus(job), *keys.spent(job), *queueing.next_steps(job)]
+        return [*next_attempt(job), *slots.surplus(job, there), *keys.spent(job), *queueing.next_steps(job)]
     decisions = [*slots.replaced(job), *slots.assigned(job), *keys.missing(job)]
-    pods = [*slots.missing(job), *slots.surplus(job), *slots.outliving(job), *slots.unclaimed(job)]
+    pods = [*slots.missing(job, there), *slots.surplus(job, there), *slots.outliving(job), *slots.unclaimed(job)]
     return [*decisions, *pods, *keys.spent(job), *queueing.next_steps(job)]

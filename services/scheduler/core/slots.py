@@ -90,16 +90,15 @@ def _first(job: Job, spec: JobSpec) -> list[Step]:
     return [Record(SlotsAssigned(slots=first, reason=reason), because)] if first else []
 
 
-def missing(job: Job) -> list[Step]:
-    """Create the Services and pods of slots for which none was seen."""
+def missing(job: Job, there: SortedSet[Slot]) -> list[Step]:
+    """Create the Services and pods of slots for which none was seen; `there` are the slots that have a pod."""
     if not job.attempt.slots or job.resource.problems:
         # An invalid resource has no usable pod template; its correction is an event that wakes the job.
         return []
     steps = [*_services(job)] if job.may_try("CreateService") else []
     if not keys.ready(job) or not job.may_try("CreatePod") or _waits_for_a_later_attempt(job):
         return steps
-    filled = {pod.slot for pod in job.pods.views.values()}
-    wanted = quota.within(job, sorted(slot for slot in job.attempt.slots - filled if _known(job, slot)))
+    wanted = quota.within(job, [slot for slot in job.attempt.slots - there if _known(job, slot)])
     held, refusal = job.held_names, job.ledger.refusals.get("CreatePod")
     if held is not None:
         # The others do not wait for a name; of those that do, a few probe.
@@ -115,11 +114,11 @@ def missing(job: Job) -> list[Step]:
     ]
 
 
-def surplus(job: Job) -> list[Step]:
+def surplus(job: Job, there: SortedSet[Slot]) -> list[Step]:
     """Delete pods of released slots and of other attempts, and Services of released slots."""
-    kept = job.attempt.unreleased
-    released = [pod for pod in job.pods.views.values() if not pod.deleting and pod.slot not in kept]
-    going = sorted((pod for pod in released if not _may_get_slot(job, pod)), key=lambda pod: (pod.name, pod.uid))
+    released = there - job.attempt.unreleased
+    left = [pod for pod in job.pods.views.values() if pod.slot in released and not pod.deleting] if released else []
+    going = sorted((pod for pod in left if not _may_get_slot(job, pod)), key=lambda pod: (pod.name, pod.uid))
     pods = [DeletePod(pod.name, pod.uid, drained=pod.uid in job.pods.drained) for pod in going]
     return [*pods, *_idle_services(job)]
 

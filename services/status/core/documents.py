@@ -12,8 +12,8 @@ from shared.frameworks.schemas import Document
 from shared.frameworks.statuses import whole_seconds
 from shared.job import text
 from shared.job.chain import Head
+from shared.job.conditions import MILESTONES
 from shared.job.events.event import EffectRefused
-from shared.job.milestones import MILESTONES
 from shared.job.reasons import FRAMEWORK_FAILED
 from shared.job.sorted_set import SortedSet
 from shared.job.state import Job
