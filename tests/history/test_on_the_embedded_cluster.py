@@ -37,7 +37,10 @@ async def test_kubectl_lists_and_gets_histories_and_reads_their_parts(site: Site
     ]
     why = await site.kubectl("viewer-a", "get", "--raw", f"{RESNET}/why?output=text")
     assert why.out.startswith("trainingjob/resnet (uid-1): Running")
-    assert json.loads((await site.kubectl("viewer-a", "get", "--raw", f"{RESNET}/at/4")).out)["phase"] == "Created"
+    assert (
+        json.loads((await site.kubectl("viewer-a", "get", "--raw", f"{RESNET}/at/4")).out)["status"]["phase"]
+        == "Created"
+    )
 
 
 async def test_kubectl_sorts_selects_and_explains_histories(site: Site):

@@ -1,6 +1,6 @@
 """Faults planted into the product, each with the rule that a run with it breaks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -220,7 +220,13 @@ def _rejected_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def _another_worker_leaves(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(admission, "_named", lambda job, names: admission.scale.victims(job, len(names)))
+    members = scale.members
+
+    def highest(job: Job, indices: Iterable[int]) -> tuple[Member, ...]:
+        ranked = sorted((slot.index for slot in scale.removable(job)), reverse=True)
+        return members(job, ranked[: len([*indices])])
+
+    patch.setattr(scale, "members", highest)
 
 
 async def anything(*_: object, **__: object) -> bool:
@@ -358,8 +364,7 @@ A_JOB_THAT_EXPIRES = _steady(_job(ttlSecondsAfterFinished=5), End(at=8.0, pod="r
 
 def _the_lowest_leave(patch: pytest.MonkeyPatch) -> None:
     def lowest(job: Job, count: int) -> tuple[Member, ...]:
-        pods = job.by_slot()
-        return tuple(scale.member(slot, pods) for slot in [*scale.removable(job)][:count])
+        return scale.members(job, [slot.index for slot in [*scale.removable(job)][:count]])
 
     patch.setattr(scale, "victims", lowest)
 
