@@ -46,9 +46,9 @@ mutants: $(DEVELOPING) ## prove: known-bad behaviours, planted one by one: which
 attacks: $(DEVELOPING) binaries # what stolen credentials and tenants try, and what they reach (INTO=FILE)
 	@$(RUN) -m pytest tests/security/attacks -m "real or not real" $(if $(INTO),--attacks-into $(INTO))
 
-under-attack: $(DEVELOPING) # what each service holds while a tenant attacks (MINUTES=10 of each, ONLY="jobs owners", INTO=FILE)
-	@$(RUN) -m devcluster.binaries control-plane bench
-	@$(RUN) -m tests.security.under_attack $(ONLY) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(INTO),--into $(INTO))
+under-attack: $(DEVELOPING) # what each service holds while a tenant attacks (MINUTES=10 of each kind, ONLY="heads feeds", INTO=FILE)
+	@$(RUN) -m devcluster.binaries control-plane
+	@$(RUN) -m tests.security.resources $(ONLY) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(INTO),--into $(INTO))
 
 input: $(DEVELOPING) # documents of each kind, from its definition and hostile ones, through the whole core (DOCUMENTS=10000)
 	@MUSTER_DOCUMENTS=$(or $(DOCUMENTS),10000) $(RUN) -m pytest tests/input $(PARALLEL)

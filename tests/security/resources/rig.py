@@ -1,0 +1,295 @@
+"""An installation to attack: every process with its port, another tenant, and the judge.
+
+Quiet first, then under attack: what each process held at the most, whether it was ready, how long the other tenant's
+job waited for its first pod, and another viewer for an answer.
+"""
+
+import asyncio
+import json
+import math
+import secrets
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import aiohttp
+import msgspec
+
+from devcluster.certificates import make_server
+from devcluster.child import Child
+from devcluster.cluster import Devcluster
+from muster import permissions
+from muster.stack import SERVICES, Stack
+from shared.eventlog.account import ADMIN, AUDIT, HISTORY, LOG_API, Copy
+from shared.eventlog.server import NatsServer
+from shared.eventlog.setup import set_up
+from shared.frameworks.scale_requests import GROUP
+from shared.ports import HOST, free_port
+from tests.bench.real.manifests import collection, training_job
+from tests.bench.real.processes import begin_anew, memory
+from tests.history.conftest import HOME, Site, the_api
+from tests.kit.nats import a_decision, connected
+from tests.security.resources.attacks import HISTORY as QUESTION
+from tests.security.resources.attacks import JOB, OURS, STARTED, THEIRS, Target
+
+VIEWERS = ("viewer-a", "viewer-b")
+NATS = "nats"
+COPY_BYTES = 50_000_000
+EVENTS, EVENT_BYTES = 2_000, 2_000
+"""What the attacker's namespace has in the log from the start, for those who ask for everything."""
+
+MOST_GROWTH, MOST_MEBIBYTES, MOST_GROWTH_OF_NATS, MOST_DELAY = 1.5, 512.0, 2.0, 2.0
+PROBES_IN_A_ROW = 3
+"""A kubelet's `failureThreshold`: so many probes without a 200, and a pod is not ready."""
+PROBE_SECONDS = 2.0
+"""A kubelet's `timeoutSeconds` in the chart."""
+START_SECONDS = 60.0
+PATIENCE_SECONDS = 10.0
+"""What another tenant or viewer waits for at the most; more counts as never."""
+
+
+class Figures(NamedTuple):
+    """What was measured in one stretch of time."""
+
+    peaks: dict[str, float]
+    """MiB of each process."""
+    unready: dict[str, int]
+    """The most probes in a row without a 200, by service."""
+    job: float
+    """Seconds until the other tenant's slowest job had a pod."""
+    question: float
+    """Seconds until the other viewer's slowest question was answered."""
+
+    def worst(self, other: "Figures") -> "Figures":
+        return Figures(
+            {name: max(peak, other.peaks[name]) for name, peak in self.peaks.items()},
+            {name: max(number, other.unready[name]) for name, number in self.unready.items()},
+            max(self.job, other.job),
+            max(self.question, other.question),
+        )
+
+
+def faults(quiet: Figures, attacked: Figures) -> list[str]:
+    """What the attack achieved, a sentence each."""
+    found = []
+    for name, peak in attacked.peaks.items():
+        factor = MOST_GROWTH_OF_NATS if name == NATS else MOST_GROWTH
+        most = quiet.peaks[name] * factor
+        if peak > (most if name == NATS else min(most, MOST_MEBIBYTES)):
+            found.append(f"{name} held {peak:.0f} MiB, and {quiet.peaks[name]:.0f} MiB when it was quiet")
+    found += [
+        f"{number} probes in a row found {name} not ready"
+        for name, number in attacked.unready.items()
+        if number >= PROBES_IN_A_ROW
+    ]
+    found += [
+        f"another {who} waited {was:.1f} s for {what}, and {alone:.1f} s alone"
+        for who, what, was, alone in (
+            ("tenant's job", "its first pod", attacked.job, quiet.job),
+            ("viewer", "an answer", attacked.question, quiet.question),
+        )
+        if was > alone + MOST_DELAY
+    ]
+    return found
+
+
+class Rig(Stack):
+    """`async with Rig(folder) as rig`: six services, the log's server, and an API server, each a process."""
+
+    cluster: Devcluster
+
+    def __init__(self, data: Path) -> None:
+        def cluster(folder: Path, users: Sequence[str], images: Mapping[str, Path], audit: Path | None) -> Devcluster:
+            return Devcluster(folder, (*users, HISTORY, *VIEWERS), images, nodes=0, audit=audit)
+
+        super().__init__(data, cluster)
+        self.copy = Copy.of(THEIRS)
+        self.nats = NatsServer(self.data / "log", users={**self.nats.users, self.copy.user: secrets.token_hex(8)})
+        self.ports = {name: free_port() for name in (*SERVICES, HISTORY, AUDIT, "history-api", "audit-api")}
+        self._jobs = count()
+
+    async def _start_services(self) -> None:
+        password = self.nats.users[ADMIN]
+        await set_up(self.nats.url, user=ADMIN, password=password, subscribers={self.copy: COPY_BYTES})
+        async with connected(self.nats, "scheduler") as log:
+            body = b'{"x":"%s"}' % (b"x" * EVENT_BYTES)
+            last = {f"job-{number}": 0 for number in range(20)}
+            for _ in range(0, EVENTS, len(last)):
+                entries = (
+                    log.append(a_decision(THEIRS, sequence, job=job, body=body), expect=sequence)
+                    for job, sequence in last.items()
+                )
+                last = dict(zip(last, await asyncio.gather(*entries), strict=True))
+        await super()._start_services()
+        await self._start_apis()
+        self._admin = await self._stack.enter_async_context(self.cluster.session())
+        self._viewer = await self._stack.enter_async_context(self.cluster.session("viewer-b"))
+        self._probes = await self._stack.enter_async_context(aiohttp.ClientSession())
+        for name in (THEIRS, OURS):
+            await self._post("/api/v1/namespaces", {"metadata": {"name": name}})
+        await self._post(collection("trainingjobs", THEIRS, GROUP), training_job(JOB, THEIRS, 2))
+        async with asyncio.timeout(60):
+            while not all([await self._is_ready(name) for name in self.services]) or not await self._answered():
+                await asyncio.sleep(0.2)
+        self.target = self.data / "target.json"
+        self.target.write_bytes(msgspec.json.encode(self._told()))
+
+    def _start_service(self, name: str, called: str, environment: Mapping[str, str]) -> None:
+        super()._start_service(name, called, {**environment, "MUSTER_HEALTH_PORT": str(self.ports[name])})
+
+    async def _start_apis(self) -> None:
+        site = Site(self.cluster, self.nats, self.data)
+        site.port = self.ports["history-api"]
+        self._start_service(HISTORY, HISTORY, site.environment())
+        folder = self.data / "audit"
+        folder.mkdir()
+        make_server(folder, ["localhost"])
+        (folder / "token").write_text(secrets.token_hex(16))
+        audit = {
+            "NATS_URL": self.nats.url,
+            "NATS_USER": AUDIT,
+            "NATS_PASSWORD": self.nats.users[AUDIT],
+            "MUSTER_AUDIT_PORT": str(self.ports["audit-api"]),
+            "MUSTER_AUDIT_CERT": str(folder / "server.crt"),
+            "MUSTER_AUDIT_KEY": str(folder / "server.key"),
+            "MUSTER_AUDIT_TOKEN_FILE": str(folder / "token"),
+        }
+        self._start_service(AUDIT, AUDIT, audit)
+        await site.apply(*permissions.history_rights(HOME), *the_api(site.authority, site.port))
+
+    def _told(self) -> Target:
+        return Target(
+            ports={**self.ports, NATS: self.nats.port, "api": int(self.cluster.url.rpartition(":")[2])},
+            tokens={name: self.cluster._tokens[name] for name in ("admin", *VIEWERS)},
+            subscriber=self.copy.user,
+            password=self.nats.users[self.copy.user],
+            reset=self.copy.reset.replace("$JS.API", LOG_API),
+        )
+
+    async def _post(self, path: str, document: Mapping[str, Any]) -> None:
+        async with self._admin.post(path, json=document) as answer:
+            assert answer.status in {201, 409}, await answer.text()
+
+    # what is measured
+
+    @property
+    def _pids(self) -> dict[str, int]:
+        return {NATS: self.nats.pid, **{name: service.pid for name, service in self.services.items()}}
+
+    async def measure(self, seconds: float) -> Figures:
+        """What happens in so many seconds, and until the last job of these has a pod."""
+        for pid in self._pids.values():
+            begin_anew(pid)
+        until = time.monotonic() + seconds
+        (job, question), unready = await asyncio.gather(
+            asyncio.gather(self._slowest(until, self._run_job), self._slowest(until, self._ask)),
+            asyncio.gather(*(self._unready(until, name) for name in self.services)),
+        )
+        peaks = {name: memory(pid).peak for name, pid in self._pids.items()}
+        return Figures(peaks, dict(zip(self.services, unready, strict=True)), job, question)
+
+    async def _slowest(self, until: float, once: Callable[[], Any]) -> float:
+        """The most seconds that it took, done at least once."""
+        slowest = 0.0
+        while True:
+            began = time.perf_counter()
+            try:
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    await once()
+            except (TimeoutError, aiohttp.ClientError):
+                return math.inf
+            slowest = max(slowest, time.perf_counter() - began)
+            if time.monotonic() >= until:
+                return slowest
+            await asyncio.sleep(0.5)
+
+    async def _run_job(self) -> None:
+        name = f"ours-{next(self._jobs)}"
+        await self._post(collection("trainingjobs", OURS, GROUP), training_job(name, OURS, 1))
+        while not any(pod["metadata"]["name"].startswith(name) for pod in await self._pods()):
+            await asyncio.sleep(0.05)
+        async with self._admin.delete(f"{collection('trainingjobs', OURS, GROUP)}/{name}"):
+            pass
+
+    async def _pods(self) -> list[dict[str, Any]]:
+        async with self._admin.get(collection("pods", OURS)) as answer:
+            found: list[dict[str, Any]] = (await answer.json())["items"]
+            return found
+
+    async def _ask(self) -> None:
+        while not await self._answered():
+            await asyncio.sleep(0.1)
+
+    async def _answered(self) -> bool:
+        async with self._viewer.get(f"{QUESTION}/why") as answer:
+            await answer.read()
+            return bool(answer.status == 200)
+
+    async def _unready(self, until: float, name: str) -> int:
+        most = now = 0
+        while time.monotonic() < until:
+            now = 0 if await self._is_ready(name) else now + 1
+            most = max(most, now)
+            await asyncio.sleep(1.0)
+        return most
+
+    async def _is_ready(self, name: str) -> bool:
+        with suppress(aiohttp.ClientError, TimeoutError):
+            async with (
+                asyncio.timeout(PROBE_SECONDS),
+                self._probes.get(f"http://{HOST}:{self.ports[name]}/readyz", headers={"Connection": "close"}) as said,
+            ):
+                return said.status == 200
+        return False
+
+    # what is attacked
+
+    async def attacked(self, attacks: Sequence[tuple[str, int]], seconds: float) -> Figures:
+        """While all of these run at once: of each the family and its number there."""
+        async with AsyncExitStack() as stack:
+            attackers = [await stack.enter_async_context(self._attacker(*attack)) for attack in attacks]
+            for attacker in attackers:
+                await attacker.line(STARTED, START_SECONDS)
+            figures = await self.measure(seconds)
+            for attacker in attackers:
+                assert attacker.running, attacker.error("ended")
+        return figures
+
+    @asynccontextmanager
+    async def _attacker(self, family: str, number: int) -> AsyncIterator[Child]:
+        command = [sys.executable, "-m", "tests.security.resources.attacks", family, str(number), str(self.target)]
+        attacker = Child(f"the attacker {family} {number}", command, self.data / f"{family}-{number}.log", {})
+        attacker.start()
+        try:
+            yield attacker
+        finally:
+            attacker.kill()
+
+    async def recover(self, quiet: Figures) -> None:
+        """Start anew what still holds more than when it was quiet, or is not ready, for the next attack."""
+        for name, service in self.services.items():
+            if memory(service.pid).resident > quiet.peaks[name] * 1.2 or not await self._is_ready(name):
+                await service.restart()
+        if memory(self.nats.pid).resident > quiet.peaks[NATS] * 1.2:
+            await self.nats.restart()
+        async with asyncio.timeout(120):
+            while not all([await self._is_ready(name) for name in self.services]) or not await self._answered():
+                await asyncio.sleep(0.2)
+
+
+def told(name: str, seconds: float, quiet: Figures, figures: Figures) -> str:
+    """One line for people."""
+    worst = max(figures.peaks, key=lambda each: figures.peaks[each] / quiet.peaks[each])
+    said = {
+        "attack": name,
+        "seconds": seconds,
+        "most grown": f"{worst} {quiet.peaks[worst]:.0f} -> {figures.peaks[worst]:.0f} MiB",
+        "unready": {name: number for name, number in figures.unready.items() if number},
+        "job": round(figures.job, 2),
+        "question": round(figures.question, 2),
+    }
+    return json.dumps(said, ensure_ascii=False)
