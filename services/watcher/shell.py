@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import structlog
 
 from services.watcher.asking import Asking
-from services.watcher.core.budgets import Budgets, PerMinute, allowed
+from services.watcher.core.budgets import MIB, Budget, Budgets, Limits, Standing, allowed, parts_used, standing
 from services.watcher.core.cache import Cache
 from services.watcher.core.observe import observe
 from services.watcher.core.pace import (
@@ -69,7 +69,8 @@ class Watcher:
         self._paused: set[JobKey] = set()
         """Jobs whose changes of pods are being coalesced."""
         self._rows: dict[JobKey, Row] = {}
-        self._budgets = Budgets(options.per_minute)
+        self._limits = options.limits
+        self._budgets = Budgets(options.limits.per_minute)
         self._starts = Starts()
         self._early: dict[JobKey, dict[type[Fact], float]] = {}
         """Until when facts of a starting job wait for others, by their type."""
@@ -123,12 +124,19 @@ class Watcher:
         if self._runtime.appends.busy(history):
             # None is recorded before the last one was read back, which wakes the job.
             return facts, False
-        now, full = asyncio.get_running_loop().time(), self._runtime.reserved()
+        now, met = asyncio.get_running_loop().time(), self._standing(history.job.key.namespace)
         recorded = history.facts.get(self.author, 0)
-        found = allowed(history.job, facts, self._budgets, now, recorded=recorded, full=full)
+        found = allowed(history.job, facts, self._budgets, now, recorded=recorded, met=met)
         if found.seconds:
             self._runtime.wake_later(history.job.key, found.seconds + 0.001)
         return found.facts, found.late
+
+    def _parts(self, namespace: str) -> dict[Budget, float]:
+        """How much of its budgets the namespace has used."""
+        return parts_used(self._runtime.histories.used[namespace], self._limits, self._runtime.room())
+
+    def _standing(self, namespace: str) -> Standing:
+        return standing(self._parts(namespace), reserved=self._runtime.reserved())
 
     def _in_turn(self, history: History, facts: tuple[Fact, ...]) -> tuple[Fact, ...]:
         """The facts of a job whose start is due, and of another one what is recorded meanwhile."""
@@ -217,7 +225,7 @@ class Watcher:
     async def _tell_of_budgets(self) -> None:
         """Tell which budgets are met and which jobs wait to begin; wake those whose turn it is.
 
-        Once the log has room again, wake all.
+        Once the log has room again, wake all; once a namespace is within its budgets again, its jobs that wait.
         """
         told: set[tuple[str, str]] = set()
         begin_later: set[str] = set()
@@ -240,6 +248,14 @@ class Watcher:
             for namespace, budget in sorted(waiting - told):
                 log.warning("over budget", namespace=namespace, budget=budget)
             told = waiting
+            self._runtime.metrics.used = {
+                (namespace, budget): part
+                for namespace in [*self._runtime.histories.used]
+                for budget, part in self._parts(namespace).items()
+            }
+            for key in self._budgets.stopped():
+                if not self._standing(key.namespace).stops:
+                    self._runtime.wake(key)
             if before and not full:
                 log.info("log has room again")
                 self._wake_all()
@@ -260,8 +276,10 @@ def build(dependencies: Dependencies) -> Watcher:
         ),
         kueue=settings.kueue,
         last_words=settings.termination_messages,
-        per_minute=PerMinute(
-            jobs=settings.jobs_per_minute, requests=settings.requests_per_minute, events=settings.events_per_minute
+        limits=Limits(
+            per_minute=settings.log_mib_per_minute * MIB,
+            memory=settings.namespace_mib * MIB,
+            share=settings.namespace_share if not settings.namespace else 0,
         ),
     )
     return Watcher(dependencies.cluster, dependencies.eventlog, dependencies.heads, dependencies.kinds, options)

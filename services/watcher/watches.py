@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from services.watcher.core import actors
-from services.watcher.core.budgets import PerMinute
+from services.watcher.core.budgets import Limits
 from services.watcher.core.cache import Cache, Concerned, Listing
 from services.watcher.core.disruption import DEFAULT_NOTICE_SECONDS, lost_by_pod, observed_node, tolerations
 from services.watcher.core.lists import Known, counts, missing, too_many
@@ -69,7 +69,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """True if jobs may wait in queues of Kueue."""
     last_words: bool = True
     """False if no termination message is recorded."""
-    per_minute: PerMinute = PerMinute()
+    limits: Limits = Limits()
 
 
 DEFAULTS = Options()

@@ -64,6 +64,11 @@ def reserved(rooms: Iterable[Room], reserve: float) -> bool:
     return any(room.used >= (1 - reserve) * room.most for room in _for_events(rooms))
 
 
+def bound(rooms: Iterable[Room]) -> int:
+    """The bytes that all events may have; 0 without a bound."""
+    return min((room.most for room in _for_events(rooms)), default=0)
+
+
 def seconds_to_next_check(rooms: Iterable[Room], reserve: float) -> float:
     """Seconds until the next check, if in `SOONEST_SECONDS` no more comes than the reserve holds: it begins then."""
     if not reserve:

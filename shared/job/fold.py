@@ -4,6 +4,7 @@ A history with an event that this process cannot read or confirm is *held*: its 
 process takes no step for the job.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from itertools import islice
 from traceback import format_exception
@@ -38,6 +39,9 @@ Held = Literal[
 Measure = Callable[[Job, AnyEvent, Job, str], None]
 
 
+OF_HEADERS = 200
+"""About the bytes of an event in the log besides its subject and its body."""
+
 MOST_HOLDS = 1_000
 """The most reasons of one job that are kept."""
 
@@ -71,8 +75,10 @@ class History:
         "digest",
         "facts",
         "job",
+        "kept",
         "last_decision",
         "sequence",
+        "spec",
         "time",
     )
 
@@ -81,6 +87,10 @@ class History:
         self._held = held if held is not None else {}
         self.job = Job(key=key)
         self.sequence = 0
+        self.spec = 0
+        """The bytes of the newest event with the job's spec."""
+        self.kept = 0
+        """About as many bytes as this service keeps of the job."""
         self.began = ""
         """When the first event was recorded."""
         self.time = ""
@@ -179,6 +189,8 @@ class History:
             return None
         if isinstance(event, EventDisowned):
             self._disown(event.sequence)
+        if tag == "JobObserved":
+            self.spec = len(stored.body)
         doubt = self.job.integrity.doubt
         self.job = evolve(self.job, event, At(sequence, stored.time, stored.logged))
         if self.job.integrity.doubt is not doubt:
@@ -243,6 +255,22 @@ def closed(job: Job) -> bool:
     return not any(request.shown for request in job.scaling.requests.values())
 
 
+A_HISTORY, A_POD, A_REQUEST = 6_000, 1_000, 2_000
+"""About as many bytes as a service keeps of a history without its spec, of a pod, and of a scale request.
+
+Of each the other parts are bounded, too: a pod's message, a request's names.
+"""
+
+
+class Use:
+    """The bytes of a namespace: in the log, and about as many as a service keeps of it in memory."""
+
+    __slots__ = ("log", "memory")
+
+    def __init__(self) -> None:
+        self.log = self.memory = 0
+
+
 class Histories:
     """Every history of the log by job key."""
 
@@ -260,6 +288,8 @@ class Histories:
         self._held: dict[JobKey, History] = {}
         self.position = 0
         """The last sequence folded, of any job."""
+        self.used: defaultdict[str, Use] = defaultdict(Use)
+        """By namespace."""
 
     def fold(self, stored: Stored) -> History | None:
         """Fold one event into its job's history and return that.
@@ -279,12 +309,22 @@ class Histories:
             self._stray(stored)
             return None
         before = history.job
+        used = self.used[before.key.namespace]
+        used.log += len(stored.body) + len(stored.subject) + OF_HEADERS
         try:
             event = history.fold(stored)
         except Exception as error:  # noqa: BLE001  the next start would meet the event again
             why = f"a broken invariant at {stored.sequence}: {error!r}"
             history.hold("BrokenInvariant", why, by_event=True, error=error)
             return history
+        kept = (
+            A_HISTORY
+            + 2 * history.spec
+            + A_POD * len(history.job.pods.views)
+            + A_REQUEST * len(history.job.scaling.requests)
+        )
+        used.memory += kept - history.kept
+        history.kept = kept
         if before.resource.gone or history.job.resource.gone:
             self._close(history)
         if self._measure is not None and event is not None:

@@ -64,10 +64,18 @@ WAITING = Metric(
     ("service", "job_namespace", "budget"),
     "Jobs about which the watcher has facts that wait: for a budget of their namespace, or for room in the log",
 )
+USED = Metric(
+    "muster_namespace_budget_used_ratio",
+    "gauge",
+    ("service", "job_namespace", "budget"),
+    "The part of its memory, or of its share of the log, that a namespace has used; without names the greatest one",
+)
 BUDGETS = {
-    "jobs": "{jobs} wait to be taken on, as MUSTER_JOBS_PER_MINUTE allows their namespaces",
-    "requests": "scale requests of {jobs} wait, as MUSTER_REQUESTS_PER_MINUTE allows their namespaces",
-    "events": "changes of {jobs} wait to be recorded, as MUSTER_EVENTS_PER_MINUTE allows their namespaces",
+    "log": "changes of {jobs} wait to be recorded, as MUSTER_LOG_MIB_PER_MINUTE allows their namespaces",
+    "memory": "{jobs} wait to be taken on, or with requests: each service keeps as much of their namespaces as "
+    "MUSTER_NAMESPACE_MIB allows; raise it with the limit of memory",
+    "share": "changes of {jobs} wait, as their namespaces have filled their share of the log (MUSTER_NAMESPACE_SHARE); "
+    "raise it, or give the log room",
     "room": "changes of {jobs} wait for room in the log: the rest is for decisions (MUSTER_LOG_RESERVE); give it room",
 }
 """What jobs wait for, with a sentence about them."""
@@ -156,6 +164,10 @@ class Health:
         waiting: Counter[Labels] = Counter({(self.service, "", budget): 0 for budget in BUDGETS})
         for (namespace, budget), number in self._waits().items():
             waiting[self.service, namespace if self.names else "", budget] += number
+        used: dict[Labels, float] = {}
+        for (namespace, budget), part in metrics.used.items() if self.owner() else ():
+            of = (self.service, namespace if self.names else "", budget)
+            used[of] = max(used.get(of, 0.0), part)
         bounds = {"interactive": self.limiter.interactive, "bulk": self.limiter.bulk}
         found: list[Series] = [
             *metrics.series,
@@ -165,6 +177,7 @@ class Health:
             Count.now(REQUESTS_MOST, {(self.service, work): bound.limit for work, bound in bounds.items()}),
             Count.now(REQUESTS_WAITING, {(self.service, work): bound.waiting for work, bound in bounds.items()}),
             Count.now(WAITING, waiting),
+            Count.now(USED, used),
             Count.now(LOG_BYTES, {(self.service, room.of): room.used for room in self.rooms}),
             Count.now(LOG_MAX_BYTES, {(self.service, room.of): room.most for room in self.rooms if room.most}),
         ]

@@ -23,7 +23,7 @@ from shared.cluster.kube import KubeCluster
 from shared.errors import Refused, Transient, Trouble
 from shared.eventlog import Bucket, EventLog
 from shared.eventlog.account import HEADS, LEASES
-from shared.eventlog.inspection import look, reserved
+from shared.eventlog.inspection import bound, look, reserved
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.setup import must_fit
 from shared.frameworks.kinds import BUILT_IN, Kinds
@@ -198,6 +198,7 @@ async def _own(
         namespace=settings.namespace,
         owns=lease.held,
         reserved=lambda: reserved(health.rooms, settings.log_reserve),
+        room=lambda: bound(health.rooms),
         limiter=found.cluster.limiter,
         metrics=health.metrics,
         # Every service folds the same log; the status service alone reports metrics of jobs.

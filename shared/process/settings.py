@@ -143,16 +143,18 @@ class Settings(BaseSettings):
     does, of the MXNet kinds whose status has a `result`, the termination message of each role's first pod. False: pods
     are made without `terminationMessagePolicy: FallbackToLogsOnError`, and no termination message is recorded."""
 
-    jobs_per_minute: int = Field(default=3_000, ge=0)
-    """For the watcher. How many new jobs of one namespace are taken on a minute; after a pause as many at once. The
-    others wait for their turn (`OverBudget` in their status). 0: no bound."""
+    log_mib_per_minute: int = Field(default=16, ge=0)
+    """For the watcher. How many MiB of one namespace it records in the log a minute; after a pause as many at once. The
+    rest waits for its turn and is merged, a new job or request with `OverBudget` in its status; the end of a job or a
+    pod does not wait. 0: no bound."""
 
-    requests_per_minute: int = Field(default=3_000, ge=0)
-    """The same for the scale requests of one namespace."""
+    namespace_mib: int = Field(default=256, ge=0)
+    """For the watcher. How many MiB each service keeps in memory of the jobs of one namespace, about 8 KB a job, 1 KB a
+    pod and 2 KB a scale request. From there on its new jobs and requests wait (`OverBudget`). 0: no bound."""
 
-    events_per_minute: int = Field(default=60_000, ge=0)
-    """The same for what else the watcher records of one namespace: changes of pods, children and specs. What has to
-    wait is merged; the end of a job or a pod does not wait."""
+    namespace_share: float = Field(default=0.5, ge=0, le=1)
+    """For the watcher of the whole cluster. The share of the log's room that one namespace may fill. From there on only
+    ends and decisions are recorded of it. 0: no bound."""
 
     log_reserve: float = Field(default=0.1, ge=0, lt=1)
     """The share of the log's room (`max_bytes` of its stream, the disk of a NATS server) that is left to decisions and

@@ -74,6 +74,7 @@ class Runtime:
         namespace: str = "",
         owns: Callable[[], bool] = lambda: True,
         reserved: Callable[[], bool] = lambda: False,
+        room: Callable[[], int] = lambda: 0,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         new_id: Callable[[], str] = lambda: uuid4().hex,
         chance: Callable[[], float] = random.random,
@@ -84,9 +85,10 @@ class Runtime:
     ) -> None:
         """Read the events of one `namespace`, or of all without one.
 
-        `owns` says whether this replica may act, `reserved` whether the rest of the log's room is for decisions.  A
-        simulation passes its own time, ids and chance.  `clock` measures how long a slice of work holds the loop.
-        `limiter` is that of the requests.  `metrics` counts what this process does, `job_metrics` counts jobs.
+        `owns` says whether this replica may act, `reserved` whether the rest of the log's room is for decisions, and
+        `room` how many bytes that has in all, 0 without a bound.  A simulation passes its own time, ids and chance.
+        `clock` measures how long a slice of work holds the loop.  `limiter` is that of the requests.  `metrics` counts
+        what this process does, `job_metrics` counts jobs.
         """
         self.service = service
         self.histories = Histories(self._measure if job_metrics else None, _warn_of_stray)
@@ -107,7 +109,7 @@ class Runtime:
         )
         self._log = eventlog
         self._subjects = namespace_filters(namespace)
-        self.reserved = reserved
+        self.reserved, self.room = reserved, room
         self.owns = owns
         self._chance = chance
         self._acts = Acts(

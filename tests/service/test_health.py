@@ -170,7 +170,7 @@ def test_without_a_host_it_answers_at_the_addresses_of_both_families(run: Callab
 
 async def test_jobs_that_wait_for_a_budget_are_counted_and_named_on_request_alone():
     known = context(Runtime(Idle(), MemoryEventLog(MemoryJournal())))
-    known.metrics.waiting.update({("team-a", "jobs"): 2, ("team-b", "jobs"): 1, ("team-b", "room"): 4})
+    known.metrics.waiting.update({("team-a", "memory"): 2, ("team-b", "memory"): 1, ("team-b", "room"): 4})
     jobs, room = known.report().warnings
     assert jobs.startswith("3 jobs wait to be taken on")
     assert "room in the log" in room

@@ -1,12 +1,23 @@
 """The budgets of a namespace: what they count, whose turn comes when, and what does not wait."""
 
 import asyncio
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
 
-from services.watcher.core.budgets import Budgets, PerMinute, allowed, budget_of
+from services.watcher.core.budgets import (
+    BRIEFS,
+    Budgets,
+    Limits,
+    Standing,
+    allowed,
+    begins,
+    cost,
+    is_free,
+    parts_used,
+    standing,
+)
 from services.watcher.shell import Watcher
 from services.watcher.watches import Options
 from shared.errors import Transient
@@ -24,12 +35,13 @@ from shared.job.events.watcher import (
     PodsObserved,
     ScaleRequestGone,
 )
+from shared.job.fold import Histories, History, Use
 from shared.job.naming import JobKey, Uid
 from shared.job.spec import MANY_STARTING, OVER_BUDGET, Problem
 from shared.job.state import Job
 from shared.job.views import PodView
 from tests.kit.builders import a_created_job, a_running_job, a_spec, launcher, observed, scale_out, worker
-from tests.kit.histories import KEY, a_history
+from tests.kit.histories import KEY, a_history, stored
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World, a_scale_out, a_training_job
 from tests.memory.eventlog import MemoryEventLog
@@ -61,195 +73,267 @@ def another_worker(version: int = 11) -> PodView:
 
 
 @pytest.mark.parametrize(
-    ("job", "fact", "budget"),
+    ("job", "fact", "pays"),
     [
-        pytest.param(NEW, observed(a_spec()), "jobs", id="a new job"),
+        pytest.param(NEW, observed(a_spec()), "begins", id="a new job"),
         pytest.param(
             folded(msgspec.structs.replace(observed(a_spec()), spec=None, problems=LATER)),
             observed(a_spec()),
-            "jobs",
+            "begins",
             id="a job whose turn comes",
         ),
-        pytest.param(NEW, IN_LINE, "events", id="a job that waits in line"),
-        pytest.param(folded(IN_LINE), observed(a_spec()), "jobs", id="its start"),
-        pytest.param(running(), observed(a_spec(3), generation=2), "events", id="an edit"),
-        pytest.param(running(), REQUEST, "requests", id="a new request"),
-        pytest.param(folded(*a_running_job(), REQUEST), REQUEST, "events", id="a known request"),
-        pytest.param(running(), PodsObserved(pods=(worker(0, ready=False),)), "events", id="a change of a pod"),
-        pytest.param(running(), PodsObserved(pods=(worker(0, phase="Failed"),)), None, id="the end of a pod is free"),
+        pytest.param(NEW, IN_LINE, "changes", id="a job that waits in line"),
+        pytest.param(folded(IN_LINE), observed(a_spec()), "begins", id="its start"),
+        pytest.param(running(), observed(a_spec(3), generation=2), "changes", id="an edit"),
+        pytest.param(running(), REQUEST, "begins", id="a new request"),
+        pytest.param(folded(*a_running_job(), REQUEST), REQUEST, "changes", id="a known request"),
+        pytest.param(running(), PodsObserved(pods=(worker(0, ready=False),)), "changes", id="a change of a pod"),
+        pytest.param(running(), PodsObserved(pods=(worker(0, phase="Failed"),)), "", id="the end of a pod is free"),
         pytest.param(
-            NEW, PodsObserved(pods=(worker(0, phase="Failed"),)), "events", id="but not of a pod that no slot waits for"
+            NEW,
+            PodsObserved(pods=(worker(0, phase="Failed"),)),
+            "changes",
+            id="but not of a pod that no slot waits for",
         ),
         pytest.param(
             folded(*a_created_job(workers=2)),
             PodsObserved(pods=(worker(0, phase="Failed"),)),
-            None,
+            "",
             id="the first pod of a slot, seen at its end, is free",
         ),
         pytest.param(
             folded(*a_created_job(workers=2), PodsObserved(pods=(worker(0, phase="Failed"),))),
             PodsObserved(pods=(another_worker(),)),
-            "events",
+            "changes",
             id="but not the next one: its slot waits for none any more",
         ),
         pytest.param(
             folded(*a_created_job(workers=2), PodsObserved(pods=(worker(0, version=90),))),
             PodsObserved(pods=(another_worker(version=80),)),
-            "events",
+            "changes",
             id="nor one whose slot has a newer pod",
         ),
-        pytest.param(running(), PodsGone(uids=(Uid("pod-0"),)), None, id="a pod that is gone is free"),
-        pytest.param(running(), JobDeleting(version=9), None, id="a deletion is free"),
-        pytest.param(running(), JobGone(version=9), None, id="and its end"),
-        pytest.param(running(), ScaleRequestGone(uid=Uid("request-1")), None, id="the end of a request is free"),
+        pytest.param(running(), PodsGone(uids=(Uid("pod-0"),)), "", id="a pod that is gone is free"),
+        pytest.param(running(), JobDeleting(version=9), "", id="a deletion is free"),
+        pytest.param(running(), JobGone(version=9), "", id="and its end"),
+        pytest.param(running(), ScaleRequestGone(uid=Uid("request-1")), "", id="the end of a request is free"),
     ],
 )
-def test_budget_of(job: Job, fact: Fact, budget: str | None):
-    assert budget_of(job, fact) == budget
+def test_what_pays(job: Job, fact: Fact, pays: str):
+    assert pays == ("" if is_free(job, fact) else "begins" if begins(job, fact) else "changes")
+
+
+def test_a_fact_costs_its_bytes_and_those_of_the_decisions_that_follow():
+    edit = observed(a_spec(3), generation=2)
+    own = len(msgspec.json.encode(edit))
+    assert own < cost(running(), edit) < own + 1_000 < cost(NEW, edit)
 
 
 class TestTurns:
     def test_a_minute_s_worth_comes_at_once_and_the_rest_in_the_order_in_which_it_came(self):
-        budgets = Budgets(PerMinute(jobs=60))
-        assert [budgets.wait(a_job(number), "jobs", 0.0) for number in range(62)] == [0.0] * 60 + [1.0, 2.0]
+        budgets = Budgets(60)
+        assert [budgets.wait(a_job(number), 1, 0.0) for number in range(62)] == [0.0] * 60 + [1.0, 2.0]
 
     def test_a_job_that_asks_again_keeps_its_place(self):
-        budgets = Budgets(PerMinute(jobs=1))
-        budgets.wait(a_job(0), "jobs", 0.0)
-        assert [budgets.wait(a_job(1), "jobs", now) for now in (0.0, 20.0, 60.0)] == [60.0, 40.0, 0.0]
+        budgets = Budgets(1)
+        budgets.wait(a_job(0), 1, 0.0)
+        assert [budgets.wait(a_job(1), 1, now) for now in (0.0, 20.0, 60.0)] == [60.0, 40.0, 0.0]
         assert not budgets.waiting
 
     def test_another_namespace_does_not_wait(self):
-        budgets = Budgets(PerMinute(jobs=1))
+        budgets = Budgets(1)
         for number in range(100):
-            budgets.wait(a_job(number), "jobs", 0.0)
-        assert budgets.wait(a_job(0, "team-b"), "jobs", 0.0) == 0.0
-        assert budgets.waiting == {("team-a", "jobs"): 99}
+            budgets.wait(a_job(number), 1, 0.0)
+        assert budgets.wait(a_job(0, "team-b"), 1, 0.0) == 0.0
+        assert budgets.waiting == {("team-a", "log"): 99}
 
     def test_a_turn_that_is_given_up_goes_back_to_the_namespace(self):
-        budgets = Budgets(PerMinute(jobs=1))
+        budgets = Budgets(1)
         for number in range(3):
-            budgets.wait(a_job(number), "jobs", 0.0)
-        budgets.keep(a_job(2), (), 0.0)
-        assert budgets.wait(a_job(3), "jobs", 0.0) == 120.0
-        assert budgets.waiting == {("team-a", "jobs"): 2}
+            budgets.wait(a_job(number), 1, 0.0)
+        budgets.keep(a_job(2), waits=False, pays=False, now=0.0)
+        assert budgets.wait(a_job(3), 1, 0.0) == 120.0
+        assert budgets.waiting == {("team-a", "log"): 2}
 
     def test_a_pause_fills_no_more_than_a_minute_s_worth(self):
-        budgets = Budgets(PerMinute(jobs=2))
-        budgets.wait(a_job(0), "jobs", 0.0)
-        assert [budgets.wait(a_job(number), "jobs", 9_000.0) for number in range(1, 4)] == [0.0, 0.0, 30.0]
+        budgets = Budgets(2)
+        budgets.wait(a_job(0), 1, 0.0)
+        assert [budgets.wait(a_job(number), 1, 9_000.0) for number in range(1, 4)] == [0.0, 0.0, 30.0]
 
     def test_zero_sets_no_bound(self):
-        budgets = Budgets(PerMinute(jobs=0))
-        assert {budgets.wait(a_job(number), "jobs", 0.0) for number in range(10_000)} == {0.0}
+        budgets = Budgets(0)
+        assert {budgets.wait(a_job(number), 1, 0.0) for number in range(10_000)} == {0.0}
 
     def test_namespaces_that_do_nothing_are_forgotten(self):
-        budgets = Budgets(PerMinute(jobs=1))
+        budgets = Budgets(1)
         for number in range(100):
-            budgets.wait(a_job(0, f"team-{number}"), "jobs", number * 60.0)
+            budgets.wait(a_job(0, f"team-{number}"), 1, number * 60.0)
         assert len(budgets._used) == 1
+
+
+EDIT, CHANGE = observed(a_spec(3), generation=2), PodsObserved(pods=(worker(0, ready=False),))
+START = observed(a_spec())
+
+
+def spent(fact: Fact, job: Job) -> Budgets:
+    """The budgets of a namespace that has just recorded as much as this fact costs, which is a minute's worth."""
+    budgets = Budgets(cost(job, fact))
+    budgets.wait(a_job(0, KEY.namespace), cost(job, fact), 0.0)
+    return budgets
 
 
 class TestAllowed:
     def test_a_job_that_waits_is_recorded_in_brief_once(self):
-        budgets, fact = Budgets(PerMinute(jobs=1)), observed(a_spec())
-        budgets.wait(a_job(0, KEY.namespace), "jobs", 0.0)
-        found = allowed(NEW, [fact], budgets, 0.0)
+        budgets = spent(START, NEW)
+        found = allowed(NEW, [START], budgets, 0.0)
         (brief,) = found.facts
         assert isinstance(brief, JobObserved)
         assert (brief.spec, brief.problems[0].reason, found.seconds) == (None, OVER_BUDGET, 60.0)
         waiting = folded(brief)
-        assert allowed(waiting, [fact], budgets, 1.0).facts == ()
-        assert allowed(waiting, [fact], budgets, 60.0).facts == (fact,)
+        assert allowed(waiting, [START], budgets, 1.0).facts == ()
+        assert allowed(waiting, [START], budgets, 60.0).facts == (START,)
 
     def test_a_job_that_waited_in_line_may_wait_for_its_budget_too(self):
-        budgets, fact = Budgets(PerMinute(jobs=1)), observed(a_spec())
-        budgets.wait(a_job(0, KEY.namespace), "jobs", 0.0)
-        (brief,) = allowed(folded(IN_LINE), [fact], budgets, 0.0).facts
+        (brief,) = allowed(folded(IN_LINE), [START], spent(START, NEW), 0.0).facts
         assert isinstance(brief, JobObserved)
         assert brief.problems[0].reason == OVER_BUDGET
 
-    def test_the_brief_record_waits_for_the_budget_of_events(self):
-        budgets = Budgets(PerMinute(jobs=1, events=1))
-        for budget in ("jobs", "events"):
-            budgets.wait(a_job(0, KEY.namespace), budget, 0.0)
-        found = allowed(NEW, [observed(a_spec())], budgets, 0.0)
+    def test_records_in_brief_have_a_part_of_a_minute_s_bytes(self):
+        budgets = spent(START, NEW)
+        assert budgets.may_tell(KEY.namespace, cost(NEW, START) // BRIEFS, 0.0)
+        found = allowed(NEW, [START], budgets, 0.0)
         assert (found.facts, found.seconds) == ((), 60.0)
 
     def test_an_end_does_not_wait_behind_an_edit(self):
-        budgets = Budgets(PerMinute(events=1))
-        budgets.wait(a_job(0, KEY.namespace), "events", 0.0)
         end = PodsObserved(pods=(launcher(phase="Succeeded"),))
-        found = allowed(running(), [observed(a_spec(3), generation=2), end], budgets, 0.0)
+        found = allowed(running(), [EDIT, end], spent(EDIT, running()), 0.0)
         assert found.facts == (end,)
 
     def test_only_the_fact_that_is_recorded_is_paid_for(self):
-        budgets = Budgets(PerMinute(events=2))
+        budgets = Budgets(2 * cost(running(), CHANGE))
         facts = [PodsObserved(pods=(worker(each, ready=False),)) for each in (0, 1)]
         assert allowed(running(), facts, budgets, 0.0, recorded=1).facts == (*facts,)
         assert allowed(running(), facts[1:], budgets, 0.0, recorded=2).facts == (facts[1],)
 
     def test_a_fact_whose_append_failed_is_not_paid_for_again(self):
-        budgets, fact = Budgets(PerMinute(events=1)), PodsObserved(pods=(worker(0, ready=False),))
-        assert [allowed(running(), [fact], budgets, 0.0, recorded=1).facts for _ in range(3)] == [(fact,)] * 3
-        assert allowed(running(), [fact], budgets, 0.0, recorded=2).seconds == 60.0, "the next one is"
+        budgets = Budgets(cost(running(), CHANGE))
+        assert [allowed(running(), [CHANGE], budgets, 0.0, recorded=1).facts for _ in range(3)] == [(CHANGE,)] * 3
+        assert allowed(running(), [CHANGE], budgets, 0.0, recorded=2).seconds == 60.0, "the next one is"
 
     def test_what_a_fact_paid_that_is_no_longer_true_goes_back_to_the_namespace(self):
-        budgets, fact = Budgets(PerMinute(events=1)), PodsObserved(pods=(worker(0, ready=False),))
-        allowed(running(), [fact], budgets, 0.0)
+        budgets = Budgets(cost(running(), CHANGE))
+        allowed(running(), [CHANGE], budgets, 0.0)
         allowed(running(), [], budgets, 0.0)
-        assert budgets.wait(a_job(0, KEY.namespace), "events", 0.0) == 0.0
+        assert budgets.wait(a_job(0, KEY.namespace), cost(running(), CHANGE), 0.0) == 0.0
 
-    def test_a_full_log_takes_ends_and_doubts_alone(self):
-        budgets = Budgets(PerMinute())
+    @pytest.mark.parametrize("full", ["room", "share"])
+    def test_a_full_log_and_a_full_share_take_ends_and_doubts_alone(self, full: Literal["room", "share"]):
+        budgets = Budgets(1)
         free: list[Fact] = [
             PodsObserved(pods=(launcher(phase="Succeeded"),)),
             HistoryBroken(log="", sequence=1, hash="", reason="OtherLog"),
             HistoryAccepted(sequence=1, hash=""),
         ]
-        found = allowed(
-            running(),
-            [observed(a_spec(3), generation=2), *free],
-            budgets,
-            0,
-            full=True,
-        )
+        found = allowed(running(), [EDIT, *free], budgets, 0, met=Standing(full))
         assert found.facts == (*free,)
-        assert budgets.waiting == {(KEY.namespace, "room"): 1}
+        assert budgets.waiting == {(KEY.namespace, full): 1}
         allowed(running(), [], budgets, 1.0)
         assert not budgets.waiting
+
+    @pytest.mark.parametrize(
+        ("job", "fact", "silent", "found"),
+        [
+            pytest.param(NEW, START, False, "brief", id="a new job waits, and says so"),
+            pytest.param(NEW, START, True, "nothing", id="far beyond, a word would be too much"),
+            pytest.param(running(), REQUEST, False, "brief", id="a new request"),
+            pytest.param(running(), EDIT, True, "all", id="what is there goes on"),
+        ],
+    )
+    def test_a_namespace_with_all_its_memory_begins_nothing(self, job: Job, fact: Fact, silent: bool, found: str):
+        budgets = Budgets(0)
+        facts = allowed(job, [fact], budgets, 0.0, met=Standing(None, crowded=True, silent=silent)).facts
+        assert found == ("nothing" if not facts else "all" if facts == (fact,) else "brief")
+        assert budgets.waiting == ({} if found == "all" else {(KEY.namespace, "memory"): 1})
+        assert [*budgets.stopped()] == ([] if found == "all" else [KEY])
+
+
+@pytest.mark.parametrize(
+    ("log", "memory", "room", "met"),
+    [
+        pytest.param(50, 99, 100, Standing("share"), id="a share that is full"),
+        pytest.param(49, 100, 100, Standing(crowded=True), id="memory that is full"),
+        pytest.param(10_000, 110, 0, Standing(crowded=True, silent=True), id="a log without a bound has no shares"),
+        pytest.param(49, 99, 100, Standing(), id="none"),
+    ],
+)
+def test_what_a_namespace_has_met(log: int, memory: int, room: int, met: Standing):
+    use = Use()
+    use.log, use.memory = log, memory
+    parts = parts_used(use, Limits(memory=100, share=0.5), room)
+    assert standing(parts, reserved=False) == met
+    assert standing(parts, reserved=True).full == "room"
+    assert parts_used(use, Limits(memory=0, share=0), room) == {}
+
+
+def test_a_fold_counts_the_bytes_of_each_namespace():
+    history, histories, written = History(KEY), Histories(), 0
+    for event in a_running_job(workers=2):
+        known = stored(history, event)
+        written += len(known.body)
+        assert [each.fold(known) for each in (history, histories)]
+    use = histories.used[KEY.namespace]
+    assert written < use.log < 3 * written
+    assert use.memory == histories[KEY].kept > 6_000 + 3 * 1_000
 
 
 class Bounded(World):
     """A world whose watcher has these budgets."""
 
-    def __init__(self, per_minute: PerMinute, **more: Any) -> None:
+    def __init__(self, limits: Limits, **more: Any) -> None:
         super().__init__(**more)
-        self._per_minute = per_minute
+        self._limits = limits
 
     def options(self) -> Options:
-        return msgspec.structs.replace(super().options(), per_minute=self._per_minute)
+        return msgspec.structs.replace(super().options(), limits=self._limits)
+
+
+A_JOB = 12_000
+"""Bytes that a job of one worker takes of a minute's until it runs, about."""
 
 
 @in_virtual_time
 async def test_jobs_beyond_the_budget_say_that_they_wait_and_run_in_their_turns():
-    async with Bounded(PerMinute(jobs=2)) as world:
+    async with Bounded(Limits(per_minute=A_JOB)) as world:
         for number in range(4):
             world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
-        await world.running("job-0")
-        await world.running("job-1")
-        assert world.condition(TRAININGJOBS, "job-2", "Created") == ("False", "OverBudget")
+        await asyncio.sleep(1)
+        assert world.condition(TRAININGJOBS, "job-3", "Created") == ("False", "OverBudget")
         assert world.status(TRAININGJOBS, "job-3")["phase"] == "Pending"
-        await asyncio.sleep(60)
-        await world.running("job-3")
+        for number in range(4):
+            await world.running(f"job-{number}")
         assert world.condition(TRAININGJOBS, "job-3", "Created") == ("True", "TrainingJobCreated")
         assert world.kubernetes_events().count(("OverBudget", "job-3")) == 1
 
 
+@in_virtual_time
+async def test_a_namespace_with_all_its_memory_waits_until_it_has_fewer_pods():
+    async with Bounded(Limits(memory=29_000)) as world:
+        for number in range(2):
+            world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=6))
+            await world.running(f"job-{number}")
+        world.apply(TRAININGJOBS, a_training_job("late", workers=1))
+        world.apply(TRAININGJOBS, a_training_job(workers=1), "team-b")
+        await asyncio.sleep(5)
+        assert world.condition(TRAININGJOBS, "late", "Created") == ("False", "OverBudget")
+        assert world.status(TRAININGJOBS, "resnet", "team-b")["phase"] == "Running"
+        for number in range(2):
+            world.exit_codes[f"job-{number}-launcher"] = 0
+        await world.running("late")
+
+
 def test_deadlines_run_on_while_an_edit_waits_and_not_while_pods_do():
-    edit, change = observed(a_spec(3), generation=2), PodsObserved(pods=(worker(0, ready=False),))
-    assert not allowed(running(), [edit], Budgets(PerMinute()), 0.0, full=True).late
-    assert allowed(running(), [edit, change], Budgets(PerMinute()), 0.0, full=True).late
+    assert not allowed(running(), [EDIT], Budgets(0), 0.0, met=Standing("room")).late
+    assert allowed(running(), [EDIT, CHANGE], Budgets(0), 0.0, met=Standing("room")).late
 
 
 class Unanswering(MemoryEventLog):
@@ -271,7 +355,7 @@ class OnABadLog(Bounded):
 
 @in_virtual_time
 async def test_a_job_pays_once_however_often_its_append_fails():
-    async with OnABadLog(PerMinute(jobs=2)) as world:
+    async with OnABadLog(Limits(per_minute=2 * A_JOB)) as world:
         world.apply(TRAININGJOBS, a_training_job("job-0", workers=1))
         await world.running("job-0")
         world.apply(TRAININGJOBS, a_training_job("job-1", workers=1))
@@ -280,7 +364,7 @@ async def test_a_job_pays_once_however_often_its_append_fails():
 
 @in_virtual_time
 async def test_another_namespace_does_not_notice():
-    async with Bounded(PerMinute(jobs=1)) as world:
+    async with Bounded(Limits(per_minute=A_JOB)) as world:
         for number in range(20):
             world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
         await asyncio.sleep(1)
@@ -291,7 +375,7 @@ async def test_another_namespace_does_not_notice():
 
 @in_virtual_time
 async def test_a_request_beyond_the_budget_waits_for_its_turn_and_is_carried_out():
-    async with Bounded(PerMinute(requests=1)) as world:
+    async with Bounded(Limits(per_minute=A_JOB)) as world:
         await world.trains(workers=1)
         world.apply(SCALEOUTS, a_scale_out(1, name="first"))
         await world.phase("ScaleSucceeded", SCALEOUTS, "first")
@@ -304,7 +388,7 @@ async def test_a_request_beyond_the_budget_waits_for_its_turn_and_is_carried_out
 
 @in_virtual_time
 async def test_a_job_that_is_deleted_while_it_waits_leaves_its_turn_to_the_next():
-    async with Bounded(PerMinute(jobs=1)) as world:
+    async with Bounded(Limits(per_minute=A_JOB)) as world:
         for number in range(3):
             world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
         await world.running("job-0")
@@ -318,7 +402,7 @@ async def test_a_job_that_is_deleted_while_it_waits_leaves_its_turn_to_the_next(
 @in_virtual_time
 async def test_a_job_whose_pods_are_recorded_late_does_not_fail_for_that():
     """The timers of a job wait with its facts: its pods were Ready in time."""
-    async with Bounded(PerMinute(events=2)) as world:
+    async with Bounded(Limits(per_minute=A_JOB)) as world:
         world.apply(TRAININGJOBS, a_training_job(workers=2, schedulingTimeoutSeconds=20))
         await asyncio.sleep(1_200)
         assert world.status(TRAININGJOBS, "resnet")["phase"] == "Running"
@@ -327,11 +411,11 @@ async def test_a_job_whose_pods_are_recorded_late_does_not_fail_for_that():
 
 @in_virtual_time
 async def test_the_end_of_a_job_does_not_wait():
-    async with Bounded(PerMinute(events=1_000)) as world:
+    async with Bounded(Limits(per_minute=2 * A_JOB)) as world:
         await world.trains(workers=1)
         watcher = world._running["watcher"][0].service
         assert isinstance(watcher, Watcher)
         for number in range(5_000):
-            watcher._budgets.wait(a_job(number, NAMESPACE), "events", asyncio.get_running_loop().time())
+            watcher._budgets.wait(a_job(number, NAMESPACE), A_JOB, asyncio.get_running_loop().time())
         world.exit_codes["resnet-launcher"] = 0
         await world.phase("Succeeded")

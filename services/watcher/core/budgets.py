@@ -1,4 +1,4 @@
-"""Budgets: how many jobs, requests and events of a namespace the watcher records a minute.  Pure: "now" is an argument.
+"""Budgets: how many bytes of a namespace the watcher records, a minute and in all.  Pure: "now" is an argument.
 
 A fact beyond its budget waits for its turn and is then observed afresh, so that changes merge and none is lost.
 Only facts that begin something wait.  A fact that ends something is free: the log has at most one for each beginning,
@@ -6,7 +6,7 @@ and for each slot.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from math import inf
 from typing import Literal, get_args
 
@@ -14,6 +14,7 @@ import msgspec
 
 from shared.job.events import watcher
 from shared.job.events.catalog import Fact
+from shared.job.fold import Use
 from shared.job.naming import JobKey
 from shared.job.spec import OVER_BUDGET, Problem, waits_for_turn
 from shared.job.state import Job
@@ -21,51 +22,119 @@ from shared.job.views import PodView, ended, newest_versions
 
 replace = msgspec.structs.replace
 
-Budget = Literal["jobs", "requests", "events", "room"]
-"""What a fact waits for: its share of a minute, or room in the log."""
+Budget = Literal["log", "memory", "share", "room"]
+"""What a fact waits for: its namespace's bytes of a minute, of memory, or of the log; or room in the log for all."""
 
 BUDGETS: tuple[Budget, ...] = get_args(Budget)
 
 JUDGED = (watcher.PodsObserved, watcher.ChildrenObserved, watcher.DisruptionNoticed, watcher.NodeLost, watcher.NodeBack)
 """What happens to pods and children decides whether a job or a request is in time."""
 
-_JOB_WAITS = Problem(
-    reason=OVER_BUDGET,
-    message="the namespace has begun as many jobs within a minute as it may; this one waits for its turn",
-)
-_REQUEST_WAITS = Problem(
-    reason=OVER_BUDGET,
-    message="the namespace has made as many requests within a minute as it may; this one waits for its turn",
-)
+MIB = 2**20
+
+ENVELOPE = 300
+"""Bytes of an event in the log besides its body: subject, headers, framing."""
+
+OF_A_JOB, OF_A_REQUEST = 4_000, 800
+"""Bytes of the decisions that follow the first event of a job, and of a request."""
+
+BRIEFS = 8
+"""A namespace may have a part of a minute's bytes more, to be told of what waits: one in so many."""
+
+TOLD = 1.1
+"""So many times the budget of memory: beyond it what waits is not even recorded in brief."""
+
+_WAITS: dict[Budget, Problem] = {
+    "log": Problem(
+        reason=OVER_BUDGET,
+        message="the namespace has recorded as many bytes within a minute as it may; this one waits for its turn",
+    ),
+    "memory": Problem(
+        reason=OVER_BUDGET,
+        message="the services keep as many bytes of the namespace as they may; this one waits until requests that wait "
+        "are deleted or MUSTER_NAMESPACE_MIB is raised",
+    ),
+}
 
 
-class PerMinute(msgspec.Struct, frozen=True, kw_only=True):
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The budgets of each namespace; 0 sets no bound."""
 
-    jobs: int = 3_000
-    requests: int = 3_000
-    events: int = 60_000
+    per_minute: int = 16 * MIB
+    """Bytes."""
+    memory: int = 256 * MIB
+    """Bytes that each service keeps."""
+    share: float = 0.5
+    """The part of the log's room."""
 
 
-def budget_of(job: Job, fact: Fact) -> Budget | None:
-    """The budget that pays for the fact; None if the fact is free."""
+class Standing(msgspec.Struct, frozen=True):
+    """Which budgets of a namespace are met, besides that of a minute."""
+
+    full: Literal["share", "room"] | None = None
+    """Nothing that begins is recorded."""
+    crowded: bool = False
+    """No new job and no new request is recorded, but in brief."""
+    silent: bool = False
+    """Nor that."""
+
+    @property
+    def stops(self) -> bool:
+        return self.full is not None or self.crowded
+
+
+WITHIN = Standing()
+
+
+def parts_used(use: Use, limits: Limits, room: int) -> dict[Budget, float]:
+    """How much of its budgets a namespace has used; `room` is that of the log, 0 without a bound."""
+    found: dict[Budget, float] = {}
+    if limits.memory:
+        found["memory"] = use.memory / limits.memory
+    if limits.share and room:
+        found["share"] = use.log / (limits.share * room)
+    return found
+
+
+def standing(parts: dict[Budget, float], *, reserved: bool) -> Standing:
+    """The standing of a namespace that has used these parts; with `reserved` the rest of the log is for decisions."""
+    memory = parts.get("memory", 0.0)
+    full: Literal["share", "room"] | None = "share" if parts.get("share", 0.0) >= 1 else None
+    return Standing("room" if reserved else full, memory >= 1, memory >= TOLD)
+
+
+def is_free(job: Job, fact: Fact) -> bool:
+    """True if no budget pays for the fact."""
     match fact:
-        case watcher.JobObserved(problems=problems) if not waits_for_turn(problems):
-            return "jobs" if not job.resource.generation or waits_for_turn(job.resource.problems) else "events"
-        case watcher.ScaleRequested(uid=uid):
-            known = job.scaling.requests.get(uid)
-            return "requests" if known is None or waits_for_turn(known.problems) else "events"
         case watcher.PodsObserved(pods=pods):
-            return None if _ends_something(job, [pod for pod in pods if ended(pod)]) else "events"
+            return _ends_something(job, [pod for pod in pods if ended(pod)])
         case watcher.JobDeleting() | watcher.JobGone() | watcher.LauncherLost() | watcher.PodsGone():
-            return None
+            return True
         case watcher.ChildGone() | watcher.ScaleRequestGone():
-            return None
+            return True
         case watcher.HistoryBroken() | watcher.HistoryAccepted():
             # Services must not act on a doubtful history, and a person ended that state.
-            return None
+            return True
         case _:
-            return "events"
+            return False
+
+
+def begins(job: Job, fact: Fact) -> bool:
+    """True if the fact is a new job or request, or one whose turn comes."""
+    match fact:
+        case watcher.JobObserved(problems=problems) if not waits_for_turn(problems):
+            return not job.resource.generation or waits_for_turn(job.resource.problems)
+        case watcher.ScaleRequested(uid=uid):
+            known = job.scaling.requests.get(uid)
+            return known is None or waits_for_turn(known.problems)
+        case _:
+            return False
+
+
+def cost(job: Job, fact: Fact) -> int:
+    """The bytes in the log of the fact, and of what follows if it begins a job or a request."""
+    follows = (OF_A_JOB if isinstance(fact, watcher.JobObserved) else OF_A_REQUEST) if begins(job, fact) else 0
+    return len(msgspec.json.encode(fact)) + ENVELOPE + follows
 
 
 def _ends_something(job: Job, over: Collection[PodView]) -> bool:
@@ -78,15 +147,15 @@ def _ends_something(job: Job, over: Collection[PodView]) -> bool:
 
 
 class Budgets:
-    """The budgets of all namespaces.  A new one is full: a minute's worth may come at once."""
+    """The budgets of a minute of all namespaces.  A new one is full: a minute's worth may come at once."""
 
-    def __init__(self, per_minute: PerMinute) -> None:
-        self._rates = {"jobs": per_minute.jobs, "requests": per_minute.requests, "events": per_minute.events}
-        self._used: dict[tuple[str, Budget], tuple[float, float]] = {}
-        """What each namespace has taken and promised, and when that was so; it falls by the rate."""
-        self._places: dict[JobKey, dict[Budget, float]] = {}
-        """When the turn of each job that waits comes."""
-        self._paid: dict[JobKey, tuple[int, set[Budget]]] = {}
+    def __init__(self, per_minute: int) -> None:
+        self._rate = per_minute
+        self._used: dict[tuple[str, bool], tuple[float, float]] = {}
+        """What each namespace has taken and promised, in brief or not, and when that was so; it falls by the rate."""
+        self._places: dict[JobKey, tuple[Budget, float, int]] = {}
+        """The jobs that wait: for what, when their turn comes, and its cost."""
+        self._paid: dict[JobKey, tuple[int, int]] = {}
         """What each job has paid since its last recorded fact: an append that failed is not paid again."""
         self.waiting: Counter[tuple[str, str]] = Counter()
         """How many jobs of each namespace wait."""
@@ -96,70 +165,83 @@ class Budgets:
         if key in self._paid and self._paid[key][0] != recorded:
             del self._paid[key]
 
-    def wait(self, key: JobKey, budget: Budget, now: float, recorded: int = 0) -> float:
+    def wait(self, key: JobKey, cost: int, now: float, recorded: int = 0) -> float:
         """Seconds until the job's turn comes, first come, first served; 0 if it has come, and then it is used.
 
         The next fact after `recorded` pays once, however often its append fails.
         """
-        rate = self._rates[budget]
-        _, paid = self._paid.get(key, (recorded, ()))
-        if not rate or budget in paid:
+        if not self._rate or key in self._paid:
             return 0.0
-        due = self._places.get(key, {}).get(budget)
-        if due is None:
-            used = self._take(key.namespace, budget, 1, now)
-            due = now + max(used - rate, 0.0) * 60 / rate
+        budget, due, promised = self._places.get(key, ("", now, 0))
+        if budget != "log":
+            self._leave(key)
+            promised = cost
+            used = self._take(key.namespace, cost, now)
+            due = now + max(used - self._rate, 0.0) * 60 / self._rate
             if due > now:
-                self._enter(key, budget, due)
+                self._enter(key, "log", due, cost)
         if due > now:
             return due - now
-        self._leave(key, budget)
-        self._paid.setdefault(key, (recorded, set()))[1].add(budget)
+        self._leave(key)
+        self._paid[key] = recorded, promised
         return 0.0
 
-    def wait_for_room(self, key: JobKey) -> float:
-        if "room" not in self._places.get(key, {}):
-            self._enter(key, "room", inf)
+    def may_tell(self, namespace: str, cost: int, now: float) -> bool:
+        """True if a record in brief fits into what a namespace has for such; then it is used."""
+        rate = self._rate / BRIEFS
+        if rate and self._in_use((namespace, True), now) + cost > max(rate, cost):
+            return False
+        self._take(namespace, cost, now, brief=True)
+        return True
+
+    def wait_for_room(self, key: JobKey, budget: Budget, now: float) -> float:
+        if self._places.get(key, ("",))[0] != budget:
+            self._give_back(key, now)
+            self._enter(key, budget, inf, 0)
         return inf
 
-    def keep(self, key: JobKey, wanted: Collection[Budget], now: float) -> None:
-        """The job wants only the `wanted` ones: turns and payments for others go back to its namespace."""
-        for budget in [each for each in self._places.get(key, {}) if each not in wanted]:
-            self._leave(key, budget)
-            if budget != "room":
-                self._take(key.namespace, budget, -1, now)
-        _, paid = self._paid.get(key, (0, set[Budget]()))
-        for budget in paid - {*wanted}:
-            paid.remove(budget)
-            self._take(key.namespace, budget, -1, now)
-        if not paid:
-            self._paid.pop(key, None)
+    def stopped(self) -> Iterator[JobKey]:
+        """The jobs that wait until their namespace has fewer bytes."""
+        return (key for key, (budget, _, _) in [*self._places.items()] if budget in ("memory", "share"))
 
-    def _take(self, namespace: str, budget: Budget, number: int, now: float) -> float:
-        if (namespace, budget) not in self._used:
+    def keep(self, key: JobKey, *, waits: bool, pays: bool, now: float) -> None:
+        """The turn of a job that does not wait, and the payment of one that records nothing, go to its namespace."""
+        if not waits:
+            self._give_back(key, now)
+        if not pays and key in self._paid:
+            _, paid = self._paid.pop(key)
+            self._take(key.namespace, -paid, now)
+
+    def _give_back(self, key: JobKey, now: float) -> None:
+        promised = self._leave(key)
+        if promised:
+            self._take(key.namespace, -promised, now)
+
+    def _take(self, namespace: str, cost: int, now: float, *, brief: bool = False) -> float:
+        if (namespace, brief) not in self._used:
             # Those that are full again are as good as new.
             self._used = {each: known for each, known in self._used.items() if self._in_use(each, now)}
-        used = max(self._in_use((namespace, budget), now) + number, 0.0)
-        self._used[namespace, budget] = used, now
+        used = max(self._in_use((namespace, brief), now) + cost, 0.0)
+        self._used[namespace, brief] = used, now
         return used
 
-    def _in_use(self, of: tuple[str, Budget], now: float) -> float:
+    def _in_use(self, of: tuple[str, bool], now: float) -> float:
         used, at = self._used.get(of, (0.0, now))
-        return max(used - (now - at) * self._rates[of[1]] / 60, 0.0)
+        return max(used - (now - at) * self._rate / (BRIEFS if of[1] else 1) / 60, 0.0)
 
-    def _enter(self, key: JobKey, budget: Budget, due: float) -> None:
-        self._places.setdefault(key, {})[budget] = due
+    def _enter(self, key: JobKey, budget: Budget, due: float, cost: int) -> None:
+        self._places[key] = budget, due, cost
         self.waiting[key.namespace, budget] += 1
 
-    def _leave(self, key: JobKey, budget: Budget) -> None:
-        places = self._places.get(key, {})
-        if places.pop(budget, None) is None:
-            return
-        if not places:
-            del self._places[key]
+    def _leave(self, key: JobKey) -> int:
+        """What the job was to pay."""
+        if (place := self._places.pop(key, None)) is None:
+            return 0
+        budget, _, promised = place
         self.waiting[key.namespace, budget] -= 1
         if not self.waiting[key.namespace, budget]:
             del self.waiting[key.namespace, budget]
+        return promised
 
 
 class Allowed(msgspec.Struct, frozen=True):
@@ -174,51 +256,47 @@ class Allowed(msgspec.Struct, frozen=True):
 
 
 def allowed(
-    job: Job, facts: Iterable[Fact], budgets: Budgets, now: float, *, recorded: int = 0, full: bool = False
+    job: Job, facts: Iterable[Fact], budgets: Budgets, now: float, *, recorded: int = 0, met: Standing = WITHIN
 ) -> Allowed:
-    """The facts that their budgets, and the room of a `full` log, allow; the others wait.
+    """The facts that their budgets, and those that the namespace has `met`, allow; the others wait.
 
     `recorded` is the sequence of the job's last fact.
-    A new job or request that waits is recorded in brief, as an event, so that its status says why.
+    A new job or request that waits is recorded in brief, so that its status says why.
     """
     found: list[Fact] = []
     seconds: list[float] = []
-    late = False
-    wanted: list[Budget] = []
+    late = pays = False
     budgets.note_recorded(job.key, recorded)
     for fact in facts:
-        budget = budget_of(job, fact)
-        if budget is None:
+        if is_free(job, fact):
             found.append(fact)
             continue
-        wanted.append("room" if full else budget)
-        if full:
-            seconds.append(budgets.wait_for_room(job.key))
-            late = late or isinstance(fact, JUDGED)
-        elif found:
-            found.append(fact)
-        elif wait := budgets.wait(job.key, budget, now, recorded):
-            seconds.append(wait)
-            late = late or isinstance(fact, JUDGED)
-            brief = _in_brief(job, fact, budget)
-            if brief is not None:
-                wanted.append("events")
-                if longer := budgets.wait(job.key, "events", now, recorded):
-                    seconds.append(longer)
-                else:
-                    found.append(brief)
+        stop: Budget | None = met.full or ("memory" if met.crowded and begins(job, fact) else None)
+        if stop:
+            wait = budgets.wait_for_room(job.key, stop, now)
         else:
+            wait = budgets.wait(job.key, cost(job, fact), now, recorded) if not found else 0.0
+        if not wait:
             found.append(fact)
-    budgets.keep(job.key, wanted, now)
+            pays = True
+            continue
+        seconds.append(wait)
+        late = late or isinstance(fact, JUDGED)
+        brief = _in_brief(job, fact, stop or "log") if not (met.full or met.silent) else None
+        if brief is not None and budgets.may_tell(job.key.namespace, cost(job, brief), now):
+            found.append(brief)
+    budgets.keep(job.key, waits=bool(seconds), pays=pays, now=now)
     return Allowed(tuple(found), min(seconds, default=0.0), late)
 
 
 def _in_brief(job: Job, fact: Fact, budget: Budget) -> Fact | None:
     """The fact that this job or request waits, until the log has it."""
+    if not begins(job, fact):
+        return None
     match fact:
-        case watcher.JobObserved() if budget == "jobs" and _JOB_WAITS not in job.resource.problems:
-            return replace(fact, spec=None, problems=(_JOB_WAITS,))
-        case watcher.ScaleRequested(uid=uid) if budget == "requests" and uid not in job.scaling.requests:
-            return replace(fact, spec=None, problems=(_REQUEST_WAITS,))
+        case watcher.JobObserved() if _WAITS[budget] not in job.resource.problems:
+            return replace(fact, spec=None, problems=(_WAITS[budget],))
+        case watcher.ScaleRequested(uid=uid) if uid not in job.scaling.requests:
+            return replace(fact, spec=None, problems=(_WAITS[budget],))
         case _:
             return None

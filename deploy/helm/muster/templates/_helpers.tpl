@@ -281,12 +281,12 @@ imagePullSecrets:
   value: {{ if ne .Values.forceDeleteAfter nil }}{{ .Values.forceDeleteAfter | int | quote }}{{ else }}""{{ end }}
 - name: MUSTER_TERMINATION_MESSAGES
   value: {{ .Values.terminationMessages | quote }}
-- name: MUSTER_JOBS_PER_MINUTE
-  value: {{ .Values.budgets.jobs | int | quote }}
-- name: MUSTER_REQUESTS_PER_MINUTE
-  value: {{ .Values.budgets.requests | int | quote }}
-- name: MUSTER_EVENTS_PER_MINUTE
-  value: {{ .Values.budgets.events | int | quote }}
+- name: MUSTER_LOG_MIB_PER_MINUTE
+  value: {{ .Values.budgets.logMiBPerMinute | int | quote }}
+- name: MUSTER_NAMESPACE_MIB
+  value: {{ .Values.budgets.memoryMiB | int | quote }}
+- name: MUSTER_NAMESPACE_SHARE
+  value: {{ .Values.budgets.logShare | quote }}
 - name: MUSTER_LOG_RESERVE
   value: {{ .Values.logReserve | quote }}
 - name: MUSTER_TELL_NAMES
