@@ -2,16 +2,17 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from services.watcher.core.views import MOST_PROBLEMS, observed_child, observed_job, observed_pod, observed_request
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.tfjob import TFJOB
-from shared.frameworks.training_job import JOB_ROLE, REPLICA_INDEX, TRAININGJOB
+from shared.frameworks.training_job import JOB_ROLE, REPLICA_INDEX, SSH_KEYS, TRAININGJOB
 from shared.job.chain import Head
-from shared.job.naming import ACCEPT_HISTORY, ATTEMPT, HOSTS_VERSION, INDEX, JOB_UID, Uid
+from shared.job.naming import ACCEPT_HISTORY, ATTEMPT, HOSTS_VERSION, INDEX, JOB_UID, RESTART, Uid
 from shared.job.views import Exit, PodView
-from tests.frameworks.documents import changed, custom, training_job
+from tests.frameworks.documents import changed, custom, scale_in, training_job
 from tests.kit.histories import KEY
 from tests.watcher.objects import a_child, a_pod, a_request, owned_by
 
@@ -299,6 +300,32 @@ def test_of_many_finalizers_an_event_has_the_first():
     manifest = changed(training_job(), "metadata.deletionTimestamp", "2030-01-01T00:00:00Z")
     manifest["metadata"]["finalizers"] = [f"example.com/{number}" for number in range(5_000)]
     assert len(observed_of(custom(manifest)).finalizers) == 10
+
+
+LONG = "x" * 200_000
+WRITER = {"manager": "m" * 100, "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {}}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        pytest.param("metadata.annotations", {ACCEPT_HISTORY: LONG}, id="an accepted head"),
+        pytest.param("metadata.annotations", {RESTART: LONG}, id="a wish to restart"),
+        pytest.param("metadata.annotations", {SSH_KEYS: LONG}, id="the name of a Secret"),
+        pytest.param("metadata.managedFields", [WRITER] * 5_000, id="writers"),
+        pytest.param("metadata.labels", {LONG: LONG}, id="a label"),
+        pytest.param("spec", {LONG: LONG}, id="a spec"),
+        pytest.param("status", {"phase": LONG, "conditions": [{"type": LONG, "reason": LONG}]}, id="a status"),
+    ],
+)
+def test_of_a_job_however_large_a_few_thousand_bytes_are_kept(path: str, value: object):
+    assert len(msgspec.json.encode(observed_of(custom(changed(training_job(), path, value))))) < 4_000
+
+
+def test_of_a_request_however_large_so_are():
+    spec = {"selector": {"name": "resnet"}, "toDelete": {"podNames": [f"resnet-worker-{2 * i}" for i in range(1_000)]}}
+    manifest = custom(scale_in() | {"spec": spec | {"env": [{"name": "A", "value": LONG}]}, "status": {"phase": LONG}})
+    assert len(msgspec.json.encode(observed_request("ScaleIn", manifest))) < 6_000
 
 
 def waiting(reason: str, message: str) -> dict[str, Any]:

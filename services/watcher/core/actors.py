@@ -16,12 +16,16 @@ from shared.job.views import Actor
 MOST_CHANGES = 16
 """The most changes of a job that are kept until they are recorded; of older ones the writer is not known."""
 
+MOST_WRITERS = 100
+"""The most entries of an object's managed fields that are read: of more the writers are not known."""
+
 STATUS = "status"
 """The subresource that Muster writes, and that is no wish of anybody."""
 
 
 def writers(meta: CustomMetadata) -> tuple[Writer, ...]:
     """The clients that wrote anything but the status."""
+    entries = meta.managed_fields or ()
     return tuple(
         Writer(
             Actor(entry.manager, entry.operation, entry.subresource),
@@ -29,7 +33,7 @@ def writers(meta: CustomMetadata) -> tuple[Writer, ...]:
             time=entry.time or "",
             spec=entry.owns("spec"),
         )
-        for entry in meta.managed_fields or ()
+        for entry in (entries if len(entries) <= MOST_WRITERS else ())
         if entry.subresource != STATUS
     )
 

@@ -35,6 +35,12 @@ LONGEST_NAME = 253
 LONGEST_UID = 64
 """Characters of a job's name and of its uid, which anyone may write into an owner reference."""
 
+LONGEST_HEAD = 128
+"""Characters of an annotation that accepts a head, `<sequence>:<hash>`; a longer one accepts none."""
+
+LONGEST_PHASE = 32
+"""Characters of a phase in the status of a request, which anyone may write who may write there."""
+
 Known = Callable[[JobKey], bool]
 """True for a job of which the log has events."""
 
@@ -62,7 +68,7 @@ def observed_job(framework: Framework, manifest: Custom, *, kueue: bool = False)
         spec = _with_forced_deletion(spec, (meta.annotations or {}).get(naming.FORCE_DELETE_AFTER))
     runtime = runtime_of(manifest)
     log, head = shown_in(manifest.status)
-    accept = (meta.annotations or {}).get(naming.ACCEPT_HISTORY, "")
+    accept = (meta.annotations or {}).get(naming.ACCEPT_HISTORY, "")[:LONGEST_HEAD]
     return ObservedJob(
         key=JobKey(meta.namespace, meta.name, Uid(meta.uid)),
         observed=JobObserved(
@@ -133,7 +139,7 @@ def observed_request(kind: ScaleKind, manifest: Custom, kinds: Kinds = BUILT_IN)
         owner=Uid(owner.uid) if owner is not None else Uid(""),
         spec=answer if isinstance(answer, ScaleSpec) else None,
         problems=() if isinstance(answer, ScaleSpec) else answer[:MOST_PROBLEMS],
-        phase=phase if isinstance(phase := at(manifest.status, "phase"), str) else "",
+        phase=phase[:LONGEST_PHASE] if isinstance(phase := at(manifest.status, "phase"), str) else "",
         # A request never changes.
         by=actors.sole(actors.writers(meta)),
     )
