@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import ceil
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ from shared.cluster.objects import Custom
 from shared.frameworks import reading
 from shared.frameworks.attaching import OMPI_ARGS, OMPI_HOSTS, OMPI_KEEP, OMPI_SLOTS, SSH_VOLUME, check_ssh_folder
 from shared.frameworks.rendezvous import STEM, brings_its_own, rendezvous_role
+from shared.frameworks.requested import amount
 from shared.frameworks.runtimes import (
     ANCESTOR,
     LAUNCHER_JOB,
@@ -55,7 +57,6 @@ ELASTIC = ("PET_RDZV_BACKEND", "PET_RDZV_ENDPOINT", "PET_RDZV_ID", "PET_MAX_REST
 TORCHTUNE = ["tune", "run"]
 
 _PROCESSES = re.compile("auto|cpu|gpu|0*[1-9][0-9]{0,5}")
-_QUANTITY = re.compile(r"([0-9]{1,9})(\.[0-9]+)?(m|k)?")
 _LABEL = re.compile(reading.DNS_LABEL)
 
 IGNORED: Mapping[str, str] = {
@@ -285,7 +286,7 @@ def processes_of(manifest: Custom) -> str:
     if gpus_of(resources):
         return text
     cpus = at(resources, "requests", "cpu") or at(resources, "limits", "cpu")
-    return str(max(_whole(cpus), 1))
+    return str(max(ceil(amount(cpus)), 1))
 
 
 def _of_torch(runtime: Any) -> Any:
@@ -309,21 +310,9 @@ def gpus_of(resources: Any) -> int:
     for kind in ("requests", "limits"):
         named = at(resources, kind)
         for name, value in named.items() if isinstance(named, dict) else ():
-            if "gpu" in str(name).lower() and (count := _whole(value)):
+            if "gpu" in str(name).lower() and (count := ceil(amount(value))):
                 return count
     return 0
-
-
-def _whole(quantity: Any) -> int:
-    """A quantity rounded up, as Kubernetes' `Value` does; 0 for another shape."""
-    text = str(quantity) if isinstance(quantity, int | float | str) and not isinstance(quantity, bool) else ""
-    found = _QUANTITY.fullmatch(text)
-    if found is None:
-        return 0
-    whole, part, unit = found.groups()
-    thousandths = int(whole) * 1000 + int(((part or ".0")[1:] + "00")[:3])
-    scale = {"m": 1, "k": 1_000_000, None: 1000}[unit]
-    return -(-thousandths * scale // 1_000_000)
 
 
 def runtime_spec(manifest: Custom) -> Any:

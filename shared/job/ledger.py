@@ -106,12 +106,14 @@ class Ledger:
             }
         self._set(found, after.attempt.number + 1, at.logged or at.time)
 
-    def seconds(self, now: str) -> dict[tuple[Bucket, Cause], float]:
-        """The seconds of all places in each bucket until `now`; those that were lost by cause."""
-        found = defaultdict[tuple[Bucket, Cause], float](float)
-        for stretch in chain.from_iterable(self.lanes.values()):
-            took = seconds_between(stretch.since, stretch.until or now)
-            found[stretch.bucket, stretch.cause] += took or 0.0
+    def seconds(self, now: str) -> dict[tuple[Bucket, Cause], dict[str, float]]:
+        """The seconds of the places of each role in each bucket until `now`; those that were lost by cause."""
+        found = defaultdict[tuple[Bucket, Cause], dict[str, float]](dict)
+        for place, lane in self.lanes.items():
+            for stretch in lane:
+                of_roles = found[stretch.bucket, stretch.cause]
+                took = seconds_between(stretch.since, stretch.until or now) or 0.0
+                of_roles[place.role] = of_roles.get(place.role, 0.0) + took
         return found
 
     def _note_causes(self, before: Job, event: AnyEvent) -> None:

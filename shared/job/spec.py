@@ -93,6 +93,8 @@ class RoleSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The training container, whose exit is the pod's."""
     stem: str = ""
     """The names of its pods without the index; empty for et-operator's names."""
+    requests: tuple[tuple[str, float], ...] = ()
+    """What each of its pods requests, each resource with its amount: processors in cores, memory in bytes."""
 
     @property
     def least(self) -> int:

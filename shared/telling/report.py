@@ -16,6 +16,7 @@ from shared.job.fold import History
 from shared.job.ledger import BUCKETS, CAUSES, Bucket, Cause, Ledger, Stretch
 from shared.job.reasons import plain
 from shared.job.scaling import Request
+from shared.job.spec import JobSpec
 from shared.job.state import Job
 from shared.job.text import counted, with_last_words
 from shared.job.views import Actor
@@ -93,6 +94,8 @@ class Share(msgspec.Struct, frozen=True, rename="camel"):
     cause: Cause
     """Why the places were lost; empty in every other bucket."""
     seconds: float
+    hours: dict[str, float] = {}
+    """By resource, what the newest spec requests for them, for that time: core hours, byte hours, device hours."""
 
 
 class Lane(msgspec.Struct, frozen=True, rename="camel"):
@@ -140,7 +143,8 @@ def reported(history: History, events: Iterable[Stored], kinds: Kinds, *, until:
     authors = {change.sequence: change for change in changes}
     requests = sorted(history.job.scaling.requests.values(), key=lambda request: request.order)
     spent = life.ledger.seconds(until)
-    held = sum(spent.values())
+    shares = sorted((_shared(*known, of_roles, history.job.spec) for known, of_roles in spent.items()), key=_longest)
+    held = sum(share.seconds for share in shares)
     return Report(
         Shown.of(history, kinds),
         phases=tuple(_ended(life.phases, life.gone)),
@@ -149,9 +153,19 @@ def reported(history: History, events: Iterable[Stored], kinds: Kinds, *, until:
         failures=tuple(life.losses),
         changes=tuple(changes),
         until=until,
-        shares=tuple(sorted((Share(*known, round(seconds, 3)) for known, seconds in spent.items()), key=_longest)),
-        goodput=round(spent.get(("training", ""), 0.0) / held, 4) if held else None,
+        shares=tuple(shares),
+        goodput=round(sum(share.seconds for share in shares if share.bucket == "training") / held, 4) if held else None,
         places=tuple(Lane(place.role, place.index, tuple(lane)) for place, lane in sorted(life.ledger.lanes.items())),
+    )
+
+
+def _shared(bucket: Bucket, cause: Cause, of_roles: Mapping[str, float], spec: JobSpec | None) -> Share:
+    hours: dict[str, float] = {}
+    for role in spec.roles if spec is not None else ():
+        for name, requested in role.requests:
+            hours[name] = hours.get(name, 0.0) + requested * of_roles.get(role.name, 0.0) / 3600
+    return Share(
+        bucket, cause, round(sum(of_roles.values()), 3), {name: round(each, 6) for name, each in hours.items()}
     )
 
 
@@ -289,7 +303,15 @@ def share_words(share: Share, held: float) -> tuple[str, str, str, str, str]:
     """A share as cells of `report_lines`, of the seconds that all places were held."""
     part = f"{100 * share.seconds / held:.0f} %" if held else ""
     why = f": {CAUSES[share.cause]}" if share.cause else ""
-    return "", "", f"{share.seconds:.{1 if share.seconds < 10 else 0}f} s", part, f"{BUCKETS[share.bucket]}{why}"
+    # Processors and memory are in the JSON; a device is what people pay for.
+    devices = "".join(f"; {each:.2f} {name} hours" for name, each in share.hours.items() if "/" in name)
+    return (
+        "",
+        "",
+        f"{share.seconds:.{1 if share.seconds < 10 else 0}f} s",
+        part,
+        f"{BUCKETS[share.bucket]}{why}{devices}",
+    )
 
 
 def _attempt(attempt: AttemptSpan) -> str:

@@ -70,7 +70,8 @@ def test_in_every_recorded_life_a_place_is_in_one_bucket_at_a_time(life: Recordi
         for lane in found.ledger.lanes.values()
         for each in lane
     )
-    assert sum(found.ledger.seconds(found.end).values()) == pytest.approx(held, abs=0.001)
+    spent = found.ledger.seconds(found.end).values()
+    assert sum(sum(of_roles.values()) for of_roles in spent) == pytest.approx(held, abs=0.001)
 
 
 def test_a_node_that_is_away_for_37_seconds_costs_its_place_37_seconds():
@@ -82,7 +83,7 @@ def test_a_node_that_is_away_for_37_seconds_costs_its_place_37_seconds():
     assert (outage.bucket, outage.cause, outage.node) == ("lost", "node", "gpu-7")
     assert seconds_between(outage.since, outage.until) == 37
     assert (now.bucket, now.until) == ("training", "")
-    assert found.ledger.seconds(found.end)["lost", "node"] == 37
+    assert found.ledger.seconds(found.end)["lost", "node"] == {"worker": 37}
 
 
 @pytest.mark.parametrize(

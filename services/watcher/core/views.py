@@ -11,6 +11,7 @@ from shared.cluster.objects import Custom, Metadata, Object, OwnerReference, Pod
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.queueing import QUEUE, view_of
+from shared.frameworks.requested import with_requests
 from shared.frameworks.runtimes import runtime_of
 from shared.frameworks.scale_requests import parse_scale, selected
 from shared.job import naming, text
@@ -66,6 +67,7 @@ def observed_job(framework: Framework, manifest: Custom, *, kueue: bool = False)
         spec = msgspec.structs.replace(spec, queue=(meta.labels or {}).get(QUEUE, ""))
     if spec is not None:
         spec = _with_forced_deletion(spec, (meta.annotations or {}).get(naming.FORCE_DELETE_AFTER))
+        spec = with_requests(framework, manifest, spec)
     runtime = runtime_of(manifest)
     log, head = shown_in(manifest.status)
     accept = (meta.annotations or {}).get(naming.ACCEPT_HISTORY, "")[:LONGEST_HEAD]
