@@ -277,11 +277,12 @@ def report_lines(found: Report, *, as_json: bool) -> Iterator[str]:
     job = found.job
     state = f"gone; it was {job.phase}" if job.gone else job.phase or "not taken on yet"
     yield f"{job.called}/{job.name} ({job.uid}): {state}"
+    held = sum(share.seconds for share in found.shares)
     blocks = (
         ("PHASE", [(*_when(each), each.phase, each.message or plain(each.reason)) for each in found.phases]),
         ("ATTEMPT", [(*_when(each), str(each.number), _attempt(each)) for each in found.attempts]),
         ("SCALING", [(*_when(each), each.phase, _request(each)) for each in found.scalings]),
-        ("PLACES", [share_words(each, sum(share.seconds for share in found.shares)) for each in found.shares]),
+        ("PLACES", [share_words(each, held) for each in found.shares]),
         ("FAILURE", [(str(each.sequence), each.time[:19], "", each.pod, _lost(each)) for each in found.failures]),
         (
             "CHANGE BY",
@@ -291,7 +292,8 @@ def report_lines(found: Report, *, as_json: bool) -> Iterator[str]:
     for heading, rows in blocks:
         if rows:
             yield ""
-            yield from aligned([("SEQUENCE", "TIME", "FOR", heading, ""), *rows])
+            columns = ("FOR", "PART", heading) if heading == "PLACES" else ("SEQUENCE", "TIME", "FOR", heading, "")
+            yield from aligned([columns, *rows])
 
 
 def _when(span: Span) -> tuple[str, str, str]:
@@ -299,7 +301,7 @@ def _when(span: Span) -> tuple[str, str, str]:
     return str(span.sequence), span.since[:19], lasted
 
 
-def share_words(share: Share, held: float) -> tuple[str, str, str, str, str]:
+def share_words(share: Share, held: float) -> tuple[str, str, str]:
     """A share as cells of `report_lines`, of the seconds that all places were held."""
     part = f"{100 * share.seconds / held:.0f} %" if held else ""
     why = f": {CAUSES[share.cause]}" if share.cause else ""

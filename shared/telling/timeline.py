@@ -60,7 +60,7 @@ def timeline(report: Report, width: int, *, coloured: bool = False) -> Iterator[
     yield ""
     held = sum(share.seconds for share in report.shares)
     for share in report.shares:
-        _, _, lasted, part, what = share_words(share, held)
+        lasted, part, what = share_words(share, held)
         yield f"{_signs(share.bucket, 1, coloured)}  {lasted:>9}  {part:>5}  {what}"
 
 
