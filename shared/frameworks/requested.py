@@ -71,10 +71,9 @@ def requests(pod: Any) -> dict[str, float]:
     for container in objects(at(pod, "containers")):
         for name, found in _of_container(container).items():
             together[name] += found
-    found = {name: max(value, most[name]) for name, value in sorted(together.items())}
-    found |= {name: value for name, value in most.items() if name not in found}
-    kept = sorted(name for name, value in found.items() if value and len(name) <= _LONGEST_NAME)
-    return {name: found[name] for name in kept[:MOST_RESOURCES]}
+    asked = {name: max(together[name], most[name]) for name in sorted({**together, **most})}
+    kept = [name for name, value in asked.items() if value and len(name) <= _LONGEST_NAME]
+    return {name: asked[name] for name in kept[:MOST_RESOURCES]}
 
 
 def _of_container(container: Mapping[str, Any]) -> dict[str, float]:

@@ -307,13 +307,8 @@ def share_words(share: Share, held: float) -> tuple[str, str, str]:
     why = f": {CAUSES[share.cause]}" if share.cause else ""
     # Processors and memory are in the JSON; a device is what people pay for.
     devices = "".join(f"; {each:.2f} {name} hours" for name, each in share.hours.items() if "/" in name)
-    return (
-        "",
-        "",
-        f"{share.seconds:.{1 if share.seconds < 10 else 0}f} s",
-        part,
-        f"{BUCKETS[share.bucket]}{why}{devices}",
-    )
+    lasted = f"{share.seconds:.{1 if share.seconds < 10 else 0}f} s"
+    return lasted, part, f"{BUCKETS[share.bucket]}{why}{devices}"
 
 
 def _attempt(attempt: AttemptSpan) -> str:

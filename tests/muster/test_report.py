@@ -112,7 +112,8 @@ async def test_its_blocks_name_what_there_is_and_json_has_all_of_it(log: Log):
     report = await of(log)
     heading, *lines = report_lines(report, as_json=False)
     assert heading == "trainingjob/resnet (uid-1): Running"
-    assert [line.split()[3] for line in lines if line.startswith("SEQUENCE")] == [
+    headings = [line.split() for line in lines if line.startswith(("SEQUENCE", "FOR"))]
+    assert [heading[2 if heading[0] == "FOR" else 3] for heading in headings] == [
         "PHASE",
         "ATTEMPT",
         "PLACES",
