@@ -18,12 +18,13 @@ from muster.terminal import fail, say, wrong_usage
 from shared.cluster import Cluster
 from shared.cluster.kube import KubeCluster
 from shared.eventlog import Entry, EventLog, Stored, ignore_trouble
-from shared.eventlog.account import ADMIN
+from shared.eventlog.account import ADMIN, AUDIT
 from shared.eventlog.subject import Subject, is_decision
 from shared.frameworks.kinds import Kinds
 from shared.history_api import Question
 from shared.job import text
-from shared.job.events.event import EventDisowned
+from shared.job.events.catalog import Malformed, read_event
+from shared.job.events.event import ChangeAttributed, EventDisowned
 from shared.job.naming import ACCEPT_HISTORY, JobKey, history_filters, key_of, namespace_filters, subject_of
 from shared.job.state import Job
 from shared.process.settings import Settings
@@ -180,10 +181,7 @@ async def annotate(cluster: Cluster, target: Target, job: Job, kinds: Kinds) -> 
 
 async def disown(sequence: int, reason: str, settings: Settings) -> None:
     """Record, with an administrator's credentials, that an event counts for nothing."""
-    if (user := settings.nats_user or ADMIN) != ADMIN:
-        raise fail(
-            f"only the log's administrator disowns an event: set NATS_USER={ADMIN}, not {user}, and its password"
-        )
+    must_be_administrator(settings, "disowns an event")
     async with open_log(settings) as log:
         say(await disowned(log, sequence, reason, uuid4().hex, datetime.now(UTC)))
 
@@ -239,14 +237,50 @@ async def audit(settings: Settings, namespace: str, since: str, now: datetime, *
         say(line, exact=as_json)
 
 
-def begin_of(since: str, now: datetime) -> datetime | None:
+async def forget(settings: Settings, namespace: str, user: str, before: str, now: datetime) -> None:
+    """Remove from the log, with an administrator's credentials, who made the changes in a namespace, or in all.
+
+    Those of one user, or all; those before a time, or all.  The server removes all up to an event: who made earlier
+    changes of the same job goes, too.
+    """
+    end = begin_of(before, now, "--before")
+    must_be_administrator(settings, "forgets who made changes")
+    tag = str(ChangeAttributed.__struct_config__.tag)
+    newest: dict[str, int] = {}
+
+    def note(stored: Stored) -> None:
+        if (not user or _names(stored, user)) and (end is None or datetime.fromisoformat(stored.time) < end):
+            newest[stored.subject] = stored.sequence
+
+    async with open_log(settings) as log:
+        await fold_to_end(log, note, (str(Subject("facts", namespace or "*", "*", "*", AUDIT, tag)),))
+        removed = sum([await log.remove(subject, sequence) for subject, sequence in newest.items()])
+    say(f"removed who made {text.counted(removed, 'change')} of {text.counted(len(newest), 'job')}")
+
+
+def _names(stored: Stored, user: str) -> bool:
+    """True if the event says that this user made a change."""
+    try:
+        event = read_event(stored.body, Subject.parse(stored.subject).type)
+    except Malformed:
+        return False
+    return isinstance(event, ChangeAttributed) and user in (event.user, event.acting_as)
+
+
+def must_be_administrator(settings: Settings, what: str) -> None:
+    """Exit with one line where another user's credentials are set."""
+    if (user := settings.nats_user or ADMIN) != ADMIN:
+        raise fail(f"only the log's administrator {what}: set NATS_USER={ADMIN}, not {user}, and its password")
+
+
+def begin_of(since: str, now: datetime, option: str = "--since") -> datetime | None:
     """The time that `--since` names, as an age (`90s`, `30m`, `2h`, `7d`) or in RFC 3339; None without one."""
     if not since:
         return None
     if (age := _AGO.fullmatch(since)) is not None:
         return now - min(timedelta(**{_UNITS[age[2]]: int(age[1])}), LONGEST)
     with wrong_usage():
-        return moment_of(since, f"--since {since!r} is neither an age (30m, 2h, 7d) nor a time (2030-01-31T12:00:00Z)")
+        return moment_of(since, f"{option} {since!r} is neither an age (30m, 2h, 7d) nor a time (2030-01-31T12:00:00Z)")
 
 
 async def changes(log: EventLog, namespace: str, kinds: Kinds) -> list[Change]:

@@ -15,7 +15,7 @@ from muster import policies
 from muster.nats_users import CONF, NAMESPACE, render_namespace, render_users
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
-from shared.history_api import GROUP, PARTS, PLURAL
+from shared.history_api import GROUP, PARTS, PEOPLE, PLURAL
 from shared.installation import admission, auditing, requesters
 from shared.installation.permissions import USUAL, Need, Powers, needs, set_up
 from shared.job.events.event import Author
@@ -23,6 +23,7 @@ from shared.job.events.event import Author
 HISTORY_ACCOUNT = "history"
 HISTORY_ROLE = "muster:history"
 VIEW = "muster:view"
+VIEW_PEOPLE = "muster:view-people"
 """The names of the roles; the chart uses other names, so that both can be applied."""
 RBAC = "rbac.authorization.k8s.io"
 
@@ -38,6 +39,8 @@ VIEW_RULES: list[Document] = [
     {"apiGroups": [GROUP], "resources": [f"{PLURAL}/{part}" for part in PARTS], "verbs": ["get"]},
 ]
 """The rights of who may read the histories of a namespace."""
+PEOPLE_RULES: list[Document] = [{"apiGroups": [GROUP], "resources": [f"{PLURAL}/{PEOPLE}"], "verbs": ["get"]}]
+"""The right of who may know who made a change."""
 HOME = "muster"
 """The namespace of the service accounts."""
 JOBS = "team-a"
@@ -52,7 +55,7 @@ SERVICE_ACCOUNTS: tuple[Author, ...] = ("watcher", "scheduler", "scaler", "statu
 
 
 def history_rights(home: str) -> list[Document]:
-    """The account and role of the service, and the role of its readers, which the cluster adds to `view`."""
+    """The account and role of the service, and its readers' roles, which the cluster adds to `view` and `admin`."""
     account_of = [{"kind": "ServiceAccount", "name": HISTORY_ACCOUNT, "namespace": home}]
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": HISTORY_ACCOUNT, "namespace": home}},
@@ -66,6 +69,7 @@ def history_rights(home: str) -> list[Document]:
             subjects=account_of,
         ),
         _rbac("ClusterRole", VIEW, labels={f"{RBAC}/aggregate-to-view": "true"}, rules=VIEW_RULES),
+        _rbac("ClusterRole", VIEW_PEOPLE, labels={f"{RBAC}/aggregate-to-admin": "true"}, rules=PEOPLE_RULES),
     ]
 
 
@@ -209,7 +213,7 @@ def of_chart() -> str:
             | ({} if namespace else {"kueue": _by_service(namespace, _FEWEST._replace(kueue=True))})
             for variant, namespace in (("cluster", ""), ("namespace", JOBS))
         }
-        | {"setup": setup_rules(), "view": VIEW_RULES},
+        | {"setup": setup_rules(), "view": VIEW_RULES, "people": PEOPLE_RULES},
         Dumper=_Plain,
         sort_keys=False,
     )

@@ -17,6 +17,8 @@ ROOT = f"/apis/{API_VERSION}"
 WHOLE = ("events", "why", "report")
 PARTS = (*WHOLE, "at")
 """The subresources of a history; `at` has a moment in its path."""
+PEOPLE = "people"
+"""The subresource with no path of its own: who may get it is told in `WHOLE` who made each change."""
 TEXTS = ("why", "report")
 """Parts that are told as lines of text as well."""
 
@@ -61,6 +63,8 @@ class Question(msgspec.Struct, frozen=True):
     """Of a list: its label selector."""
     fields: str = ""
     """Of a list: its field selector; one that has a single name is `only` as well."""
+    people: bool = False
+    """True for an answer that says who made each change; a right decides it, and not who asks."""
     include: str = ""
     """Of a table: what each row has besides its cells, one of `INCLUDED`; the metadata if it is empty."""
 

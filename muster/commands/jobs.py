@@ -142,14 +142,25 @@ def audit(
         str, typer.Option(metavar="AGE|TIME", help="only later ones: 30m, 2h, 7d or an RFC 3339 time")
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object a line")] = False,
+    forget: Annotated[
+        bool, typer.Option("--forget", help="remove from the log who made changes, as NATS_USER=admin")
+    ] = False,
+    user: Annotated[str, typer.Option(help="`--forget`: up to the newest change of this user in each job")] = "",
+    before: Annotated[str, typer.Option(metavar="AGE|TIME", help="`--forget`: only older ones, such as 90d")] = "",
 ) -> None:
-    """Show who changed jobs: what they wished for, when, and what became of it, from the log alone."""
+    """Show who changed jobs: what they asked for, when, and what became of it, from the log alone."""
     from datetime import UTC, datetime
 
     from muster.asking import run as running
     from muster.history import audit as show
+    from muster.history import forget as forgotten
 
     where = "" if everywhere else namespace
+    if not forget and (user or before):
+        raise typer.BadParameter("--user and --before say what to --forget")
+    if forget:
+        running(lambda: forgotten(settings(), where, user, before, datetime.now(UTC)))
+        return
     running(lambda: show(settings(), where, since, datetime.now(UTC), as_json=as_json))
 
 

@@ -51,7 +51,7 @@ async def serving(settings: Settings) -> AsyncIterator[int]:
     writer = Writer(connection.log, figures)
 
     def take(body: bytes) -> None:
-        found = [*claims(body, kinds)]
+        found = [*claims(body, kinds, groups=settings.audit_groups)]
         figures.claimed(len(found))
         for claim in found:
             for match in matcher.claim(claim, time.monotonic()):

@@ -16,9 +16,11 @@ from services.history.core.selection import Selection
 from services.history.documents import Kept
 from shared.errors import Refused, Transient
 from shared.eventlog import EventLog, Stored
+from shared.eventlog.subject import split
 from shared.flow import Shares, Turns
 from shared.frameworks.kinds import Kinds
 from shared.history_api import Question, words_of
+from shared.job.events.catalog import for_people
 from shared.job.fold import Histories
 from shared.job.naming import JobKey, namespace_filters
 from shared.runtime.appends import stamp
@@ -161,7 +163,7 @@ class Answers:
             # Others may have asked the same meanwhile.
             if (known := self._known(key, end)) is not None:
                 return known
-            fold, began = Fold(keep=asked is not None), asyncio.get_running_loop().time()
+            fold, began = Fold(keep=asked is not None, people=question.people), asyncio.get_running_loop().time()
             await self._read(log, fold, asked, subjects, question)
             # In a thread, so that the loop answers others meanwhile.
             rendering = asyncio.ensure_future(asyncio.to_thread(_render, question, asked, fold, self.kinds, as_table))
@@ -208,8 +210,8 @@ async def _in_time(seconds: float) -> AsyncIterator[None]:
 class Fold:
     """The fold of some subjects, within bounds."""
 
-    def __init__(self, *, keep: bool) -> None:
-        """With `keep` the events are kept, too."""
+    def __init__(self, *, keep: bool, people: bool = False) -> None:
+        """With `keep` the events are kept, too; without `people` those that say who made a change are left out."""
         self.histories = Histories()
         self.events: list[Stored] = []
         self.subjects: tuple[str, ...] = ()
@@ -219,9 +221,12 @@ class Fold:
         self.began: dict[JobKey, str] = {}
         """When that was recorded."""
         self._keep = keep
+        self._people = people
         self._bytes = 0
 
     def fold(self, stored: Stored) -> None:
+        if not self._people and names_people(stored):
+            return
         if (history := self.histories.fold(stored)) is None:
             return
         self.first.setdefault(history.job.key, stored.sequence)
@@ -235,6 +240,15 @@ class Fold:
                 f"it has more than {what}; ask the log itself: `muster get`, `why`, `report` or `history` with --nats"
             )
             raise Refused(words, reason="TooLarge")
+
+
+def names_people(stored: Stored) -> bool:
+    """True for an event that says who made a change."""
+    try:
+        _, author, tag = split(stored.subject)
+    except ValueError:
+        return False
+    return for_people(author, tag)
 
 
 def kept_of(histories: Histories, began: Mapping[JobKey, str], question: Question, kinds: Kinds) -> list[Kept]:

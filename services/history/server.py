@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import structlog
 from aiohttp import web
+from msgspec.structs import replace
 
 from services.history import documents
 from services.history.access import Access
@@ -24,7 +25,7 @@ from services.history.probes import HistoryFigures
 from services.history.streams import Progress, Streams
 from shared.errors import Refused, Trouble
 from shared.flow import Shares
-from shared.history_api import GROUP, PLURAL, Question, parse, path_of, with_query
+from shared.history_api import GROUP, PEOPLE, PLURAL, WHOLE, Question, parse, path_of, with_query
 from shared.process.serving import Listening, Strangers, listening
 
 EVENTS_SECONDS = 50.0
@@ -212,6 +213,8 @@ class Server:
             with place(self._by_tenant, person.tenant, "questions"):
                 if not await self._access.allows(person, question):
                     return _failed(403, "Forbidden", _forbidden(person, question), question.name)
+                if question.part in WHOLE:
+                    question = replace(question, people=await self._access.allows(person, _of_people(question)))
                 if not question.watch:
                     with place(self._by_namespace, question.namespace, "questions"):
                         answer = await self._answers.answer(question, person.tenant, as_table=as_table)
@@ -252,11 +255,16 @@ class Server:
                 try:
                     return await sending.run(
                         told,
-                        lambda: self._access.allows(person, question),
+                        lambda: self._access.allows(person, _of_people(question) if question.people else question),
                         lambda error: documents.status(*_told(error, question)),
                     )
                 finally:
                     self._sending.discard(sending)
+
+
+def _of_people(question: Question) -> Question:
+    """The question whose right allows to know who made a change."""
+    return replace(question, part=PEOPLE)
 
 
 def _common_name(request: web.Request) -> str | None:

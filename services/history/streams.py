@@ -10,7 +10,7 @@ from contextlib import aclosing, contextmanager
 from msgspec.structs import replace
 
 from services.history import documents
-from services.history.answers import Answers, asked_for, kept_of, place
+from services.history.answers import Answers, asked_for, kept_of, names_people, place
 from services.history.core.selection import Selection
 from services.history.documents import Kept
 from shared.errors import Refused
@@ -71,8 +71,9 @@ class Streams:
         yield b""
         async with aclosing(log.read(after=question.after, subjects=history_filters(key))) as batches:
             async for batch in batches:
-                mine = (line_of(stored).encode() for stored in batch.events if of_history(stored, key))
-                yield b"".join(line + b"\n" for line in mine)
+                mine = (stored for stored in batch.events if of_history(stored, key))
+                shown = (stored for stored in mine if question.people or not names_people(stored))
+                yield b"".join(line_of(stored).encode() + b"\n" for stored in shown)
 
     async def changes(
         self, question: Question, progress: Progress, tenant: str = "", *, as_table: bool

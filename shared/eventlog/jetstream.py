@@ -113,6 +113,14 @@ class JetStreamEventLog:
     async def last(self, scope: str) -> Stored | None:
         return _stored(await api.message(self._connection, STREAM, last_by_subj=scope))
 
+    async def remove(self, subject: str, newest: int) -> int:
+        """Remove the events of this subject up to a sequence, as an administrator may; return how many.
+
+        Only for subjects without which every history is whole.
+        """
+        request = {"filter": subject, "seq": newest + 1}
+        return (await api.call(self._connection, f"STREAM.PURGE.{STREAM}", request, _Purged)).purged
+
     async def bucket(self, name: str) -> Bucket:
         await api.stream_info(self._connection, stream_of(name))
         return JetStreamBucket(self._connection, name)
@@ -195,6 +203,10 @@ class JetStreamEventLog:
                 reason="TooNew",
             )
         return genesis.event_id
+
+
+class _Purged(msgspec.Struct):
+    purged: int = 0
 
 
 def _layout(genesis: bytes) -> int:

@@ -1,6 +1,7 @@
 """Proves that a history is complete: each decision confirms a hash chain over the job's events.  Pure.
 
-h = SHA-256(previous h | subject | event id | time | stored body), over facts and decisions alike.
+h = SHA-256(previous h | subject | event id | time | stored body), over facts and decisions alike, without those for
+people alone: who made a change may be removed, and the chain holds.
 A decision has a *basis*: `<sequence>:<hash>` of the last event that its author had folded.  If a reader's own hash
 differs, an event was lost, changed or reordered.
 """

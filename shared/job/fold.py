@@ -15,7 +15,7 @@ import msgspec
 from shared.eventlog import Stored
 from shared.eventlog.subject import Subject, is_decision, split
 from shared.job.chain import START, Head, basis, link
-from shared.job.events.catalog import AUTHORS, FACTS, FOR_PEOPLE, AnyEvent, Malformed, UnknownEvent, read_event
+from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent, Malformed, UnknownEvent, for_people, read_event
 from shared.job.events.event import At, EventDisowned
 from shared.job.evolve import evolve
 from shared.job.naming import NO_UID, JobKey, key_of
@@ -149,6 +149,12 @@ class History:
         subject, sequence = stored.subject, stored.sequence
         decision = is_decision(subject)
         _, author, tag = split(subject)
+        if for_people(author, tag) and not decision:
+            self.facts[author] = sequence
+            try:
+                return read_event(stored.body, tag)
+            except Malformed:
+                return None
         self.sequence, self.time, confirmed = sequence, stored.time, True
         self.began = self.began or stored.time
         if decision:
@@ -170,8 +176,6 @@ class History:
                 self.hold("UnknownEvent", f"unknown event {tag} at {sequence}; upgrade this service", by_event=True)
             return None
         except Malformed as error:
-            if tag in FOR_PEOPLE:
-                return None
             self.hold("MalformedEvent", f"malformed event at {sequence}: {error}", by_event=True)
             return None
         if author not in AUTHORS[type(event)]:

@@ -194,6 +194,9 @@ class Settings(BaseSettings):
     audit_key: Path | None = None
     """The private key of that certificate."""
 
+    audit_groups: bool = False
+    """For the audit service. Write down a user's groups beside the name."""
+
     audit_token_file: Path | None = None
     """For the audit service. A file with the token of the webhook's kubeconfig; a request without it gets 401."""
 

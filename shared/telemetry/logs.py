@@ -28,6 +28,14 @@ def configure(service: str, *, style: str = "json", level: str = "info") -> None
         cache_logger_on_first_use=True,
     )
     structlog.contextvars.bind_contextvars(service=service)
+    logging.basicConfig(level=logging.WARNING, handlers=[_OfLibraries()])
+
+
+class _OfLibraries(logging.Handler):
+    """Writes what libraries log in our form, such as the event loop's tracebacks."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        structlog.get_logger().log(record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info)
 
 
 def _keep(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:

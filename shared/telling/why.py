@@ -8,9 +8,8 @@ import msgspec
 
 from shared.errors import Refused
 from shared.eventlog import Stored
-from shared.eventlog.account import AUDIT
 from shared.eventlog.subject import Subject, split
-from shared.job.events.catalog import Malformed, read_event
+from shared.job.events.catalog import Malformed, for_people, read_event
 from shared.job.events.event import ChangeAttributed
 from shared.job.fold import Histories
 from shared.job.naming import JobKey, key_of
@@ -69,10 +68,10 @@ def caused(key: JobKey, events: Iterable[Stored]) -> Causes:
 
 def people_of(events: Iterable[Stored]) -> People:
     """Who made changes, as these events say."""
-    tag, people = str(ChangeAttributed.__struct_config__.tag), People()
+    people = People()
     for stored in events:
-        _, author, of_type = split(stored.subject)
-        if (author, of_type) == (AUDIT, tag):
+        _, author, tag = split(stored.subject)
+        if for_people(author, tag):
             with suppress(Malformed):
                 event = read_event(stored.body, tag)
                 assert isinstance(event, ChangeAttributed), event

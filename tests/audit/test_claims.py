@@ -12,7 +12,7 @@ KINDS = {(GROUP, "trainingjobs"), (GROUP, "scaleouts")}
 
 
 def one(event: Any) -> Claim | None:
-    found = [*claims(a_list(event), KINDS)]
+    found = [*claims(a_list(event), KINDS, groups=True)]
     return found[0] if found else None
 
 
@@ -119,3 +119,8 @@ def test_groups_and_agents_are_bounded():
     assert claim is not None
     assert claim.groups == tuple(groups[1 : MOST_GROUPS + 1])
     assert len(claim.agent) <= 256
+
+
+def test_a_name_is_taken_without_groups_by_default():
+    [claim] = claims(a_list(an_event()), KINDS)
+    assert (claim.user, claim.groups) == ("alice", ())

@@ -35,6 +35,8 @@ def test_who_may_view_a_namespace_may_read_every_part_of_a_history_and_change_no
     }
     parts = {(GROUP, f"{PLURAL}/{part}", "get") for part in PARTS}
     assert allowed == {*((GROUP, PLURAL, verb) for verb in ("get", "list", "watch")), *parts}
+    [people] = permissions.PEOPLE_RULES
+    assert people == {"apiGroups": [GROUP], "resources": [f"{PLURAL}/people"], "verbs": ["get"]}
 
 
 def test_one_namespace_has_no_such_rights():

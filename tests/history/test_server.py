@@ -13,7 +13,9 @@ from services.history.access import Access
 from services.history.core.trust import Person, Trust
 from services.history.probes import HistoryFigures
 from services.history.server import Server
-from shared.history_api import ROOT, Question
+from shared.history_api import PEOPLE, ROOT, Question
+from shared.job.events.event import ChangeAttributed
+from shared.job.events.watcher import JobDeleting
 from tests.history.test_answers import log as log  # noqa: PLC0414
 from tests.history.test_answers import of
 from tests.muster.test_get import Log
@@ -28,7 +30,7 @@ class AllAllowed(Access):
 
     async def allows(self, person: Person, question: Question) -> bool:
         self.asked.append(person)
-        return self.people or question.part != "audit"
+        return self.people or question.part != PEOPLE
 
 
 class Site:
@@ -142,3 +144,16 @@ async def test_a_reader_that_takes_no_answer_gives_back_its_place(
         while site.server.waiting or site.server._unsent.taken:
             await asyncio.sleep(0.01)
     writer.transport.abort()
+
+
+@pytest.mark.parametrize("part", ["events", "why?output=text", "report?output=text", "events?watch=1&timeoutSeconds=1"])
+async def test_who_made_a_change_is_told_to_those_who_may_get_the_people(site: Site, log: Log, part: str):
+    log.add(JobDeleting(version=90))
+    log.add(ChangeAttributed(of=log.journal.events[-1].sequence, user="alice-of-ops"))
+    told = {}
+    for allowed in (True, False, True):
+        site.access.people = allowed
+        status, body = await site.get(b"X-Remote-User: ann\r\n", f"{RESNET}/{part}")
+        assert status == 200
+        told[allowed] = "alice-of-ops" in body
+    assert told == {True: True, False: False}

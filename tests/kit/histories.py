@@ -50,7 +50,7 @@ def stored(history: History, event: AnyEvent, *, sequence: int | None = None, au
     """`event` as the log would keep it, next after `history`; a decision with what made it, as the runtime adds it."""
     if isinstance(event, Decided) and not event.because:
         event = explained(history, event)
-    sequence = sequence or history.sequence + 1
+    sequence = sequence or max(history.sequence, history.facts.get("audit", 0)) + 1
     fact = type(event) in FACTS
     subject = subject_of(
         history.job.key, "facts" if fact else "jobs", author or author_of(event), event.__struct_config__.tag

@@ -112,8 +112,10 @@ _list = msgspec.json.Decoder(_List)
 _event = msgspec.json.Decoder(_Event)
 
 
-def claims(body: bytes, kinds: Collection[tuple[str, str]]) -> Iterator[Claim]:
+def claims(body: bytes, kinds: Collection[tuple[str, str]], *, groups: bool = False) -> Iterator[Claim]:
     """The claims in a list of audit events about these kinds, by group and plural.  Raises one of `MALFORMED`.
+
+    Without `groups` no user's groups are taken: a name is enough to ask somebody.
 
     An event that cannot be read is left out: a later one may be about another object.
     """
@@ -123,7 +125,7 @@ def claims(body: bytes, kinds: Collection[tuple[str, str]]) -> Iterator[Claim]:
         except MALFORMED:
             continue
         if found is not None:
-            yield found
+            yield found if groups else msgspec.structs.replace(found, groups=())
 
 
 def _items(body: bytes) -> list[msgspec.Raw]:

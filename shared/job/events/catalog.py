@@ -38,6 +38,11 @@ FOR_PEOPLE = frozenset({str(ChangeAttributed.__struct_config__.tag)})
 """The types by which no service acts: one that cannot be read holds no job."""
 
 
+def for_people(author: str, tag: str) -> bool:
+    """True for what people alone are told: it is in no chain and no decision's basis, so that it may be removed."""
+    return author == "audit" and tag in FOR_PEOPLE
+
+
 class UnknownEvent(Exception):  # noqa: N818  it names a thing in the log, for which the reader holds the job
     """An event of a type that a newer release wrote."""
 
