@@ -13,6 +13,7 @@ import yaml
 
 from muster import policies
 from muster.nats_users import CONF, NAMESPACE, render_namespace, render_users
+from shared.cluster.namespaces import OPTED_IN
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
 from shared.history_api import GROUP, PARTS, PEOPLE, PLURAL
@@ -200,7 +201,8 @@ def render(
 def of_chart() -> str:
     """The rules of the Helm chart's roles, by service and for `all` in one process.
 
-    Those that are always needed, and those for taking over, for commands in launchers, for ssh keys and for Kueue.
+    Those that are always needed, and those for taking over, for commands in launchers, for ssh keys, for Kueue and for
+    selecting namespaces.
     """
     return HEADER + yaml.dump(
         {
@@ -211,6 +213,7 @@ def of_chart() -> str:
                 "ssh": _by_service(namespace, _FEWEST._replace(keys=True)),
             }
             | ({} if namespace else {"kueue": _by_service(namespace, _FEWEST._replace(kueue=True))})
+            | ({} if namespace else {"selecting": _by_service(namespace, _FEWEST._replace(namespaces=OPTED_IN))})
             for variant, namespace in (("cluster", ""), ("namespace", JOBS))
         }
         | {"setup": setup_rules(), "view": VIEW_RULES, "people": PEOPLE_RULES},

@@ -58,7 +58,8 @@ def manifests(
 ) -> list[Document]:
     """The policy of an installation's accounts in the namespace `home`, each with its services, and its binding."""
     closed = admission.closed_namespaces(home, scope)
-    given = admission.settings(kinds, closed, powers)
+    # An installation for one namespace was given it by name.
+    given = admission.settings(kinds, closed, powers._replace(namespaces=()) if scope else powers)
     return bound(name(accounts, home), admission.spec(home, accounts, given))
 
 

@@ -133,6 +133,9 @@ def rbac(
         bool, typer.Option("--ssh/--without-ssh", help="with the right to make ssh keys that MUSTER_SSH=false spares")
     ] = True,
     kueue: Annotated[bool, typer.Option("--kueue", help="with the rights that MUSTER_KUEUE needs")] = False,
+    namespace_selector: Annotated[
+        str, typer.Option(metavar="LABELS", help="as MUSTER_NAMESPACE_SELECTOR: where the accounts may begin jobs")
+    ] = "",
     policies: Annotated[
         bool | None,
         typer.Option(
@@ -161,6 +164,7 @@ def rbac(
     if history and namespace:
         raise typer.BadParameter("the history service answers for the whole cluster; leave --namespace out")
     from muster.permissions import render
+    from shared.cluster.namespaces import labels_of
     from shared.installation.permissions import Powers
     from shared.installation.plugins import installed
 
@@ -170,7 +174,7 @@ def rbac(
         namespace,
         installed().kinds,
         home=home,
-        powers=Powers(take_over, commands, keys, kueue),
+        powers=Powers(take_over, commands, keys, kueue, labels_of(namespace_selector)),
         with_policies=policies,
         with_requesters=requesters,
         with_history=history,

@@ -97,6 +97,7 @@ class ClusterExamination:
             )
             found += [finding for each in await asyncio.gather(*looks) for finding in each]
             found += await part("rights.accounts", cluster.url, self._of_rights(cluster, kinds), seconds)
+            found += await part(rights.NAMESPACES_CHECK, cluster.url, self._of_namespaces(cluster), seconds)
             return found + await part(policies.CHECK, cluster.url, self._of_policies(cluster), seconds)
 
     async def _of_server(self, cluster: KubeCluster) -> list[Finding]:
@@ -211,6 +212,18 @@ class ClusterExamination:
             for account, granted in zip(accounts, answers, strict=True)
             for finding in rights.findings(account, kinds, granted)
         ]
+
+    async def _of_namespaces(self, cluster: KubeCluster) -> list[Finding]:
+        selector = next((one.powers.namespaces for one in self._accounts if one.powers.namespaces), ())
+        if not selector:
+            return []
+        what = "list the namespaces where jobs may begin"
+        try:
+            answer = await cluster.ask("/api/v1/namespaces", what=what, query={"labelSelector": ",".join(selector)})
+        except Refused as refusal:
+            return [rights.of_namespaces(selector, None, str(refusal))]
+        items = read_answer(_List, answer.body, what).items
+        return [rights.of_namespaces(selector, [each["metadata"]["name"] for each in items])]
 
     async def _of_policies(self, cluster: KubeCluster) -> list[Finding]:
         if not self._accounts:

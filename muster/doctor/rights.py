@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from muster.doctor.findings import Finding, fail, ok, unknown, warn
+from muster.doctor.findings import Finding, fail, names, ok, unknown, warn
 from shared.cluster.examination import Right, granting
 from shared.frameworks.framework import Framework
 from shared.installation.permissions import USUAL, Powers, necessary, needs
@@ -16,6 +16,8 @@ ALL = "all"
 """The component label of all four services in one process."""
 COMPONENT = "app.kubernetes.io/component"
 NAMESPACE = "MUSTER_NAMESPACE"
+
+NAMESPACES_CHECK = "rights.namespaces"
 
 _ACCOUNT = "system:serviceaccount:"
 
@@ -202,3 +204,16 @@ def _told(rights: Sequence[Right]) -> str:
     for right in rights:
         verbs.setdefault(right.resource + (f".{right.group}" if right.group else ""), []).append(right.verb)
     return ", ".join(f"{'/'.join(each)} {resource}" for resource, each in verbs.items())
+
+
+def of_namespaces(selector: Sequence[str], found: Sequence[str] | None, why: str = "") -> Finding:
+    """Where jobs may begin; None if the namespaces may not be listed."""
+    labels = ",".join(selector)
+    if found is None:
+        told = f"jobs begin in namespaces with {labels}; {why}"
+        return unknown(NAMESPACES_CHECK, told, "ask a person who may list namespaces")
+    if not found:
+        given = " ".join(label if "=" in label else f"{label}=VALUE" for label in selector)
+        remedy = f"kubectl label namespace NAMESPACE {given}"
+        return warn(NAMESPACES_CHECK, f"no namespace has the labels {labels}, so no job begins", remedy)
+    return ok(NAMESPACES_CHECK, f"jobs begin in the namespaces with {labels}: {names(found)}")

@@ -65,6 +65,8 @@ class Watcher:
     ) -> None:
         self._force_after = options.force_delete_after
         self._cache = Cache(kinds, takes_over=options.takes_over, kueue=options.kueue)
+        self._outside: set[str] = set()
+        """Namespaces of which the log says that their jobs do not begin."""
         self._warned: dict[JobKey, tuple[str, str]] = {}
         self._paused: set[JobKey] = set()
         """Jobs whose changes of pods are being coalesced."""
@@ -88,6 +90,9 @@ class Watcher:
     def decide(self, history: History) -> list[Step]:
         """The facts that the cache shows and the log lacks, and the expired timers."""
         key = history.job.key
+        if not history.sequence and not self._cache.works_in(key.namespace):
+            self._tell_outside(key.namespace)
+            return []
         # Another replica may have recorded a new epoch.
         self._watches.enter(history.job.resource.epoch)
         answers = self._asking.answers(key)
@@ -109,6 +114,15 @@ class Watcher:
             self._runtime.wake_later(other, 0.0)
         timers = self._deadlines.passed(history, late=waits) if seen.trusted else []
         return [*map(Record, facts), *map(Record, timers)]
+
+    def _tell_outside(self, namespace: str) -> None:
+        """Log once, while it holds, that jobs of a namespace do not begin; the namespaces may not be listed yet."""
+        self._outside = {name for name in self._outside if not self._cache.works_in(name)}
+        listing = self._cache.namespaces
+        if namespace not in self._outside and (listing is None or listing.listed):
+            self._outside.add(namespace)
+            lacks = listing.get(("", namespace)) if listing is not None else None
+            log.info("jobs do not begin: Muster does not work in their namespace", namespace=namespace, lacks=lacks)
 
     def _settled(self, key: JobKey) -> bool:
         """False while a fact about the requests that wait for this job is under way; the job is then woken again."""
@@ -267,6 +281,7 @@ def build(dependencies: Dependencies) -> Watcher:
     settings = dependencies.settings
     options = Options(
         namespace=settings.namespace,
+        namespace_selector=settings.namespace_selector,
         believes_vanished=settings.believe_vanished,
         takes_over=settings.take_over,
         disruption_taints=settings.disruption_taints,

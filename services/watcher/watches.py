@@ -21,7 +21,8 @@ from services.watcher.core.referring import Referring
 from services.watcher.core.views import inherited_pod, observed_child, observed_job, observed_pod, observed_request
 from services.watcher.deadlines import Deadlines
 from shared.cluster import Alive, Applied, Blind, Cluster, Deleted, Resource, Snapshot
-from shared.cluster.kinds import CONFIGMAPS, NODES, PODS, SERVICES
+from shared.cluster.kinds import CONFIGMAPS, NAMESPACES, NODES, PODS, SERVICES
+from shared.cluster.namespaces import lacking
 from shared.cluster.objects import Custom, Node, Object, Pod
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
@@ -55,6 +56,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     namespace: str = ""
     """Empty for the whole cluster."""
+    namespace_selector: tuple[str, ...] = ()
+    """The labels of the namespaces in which jobs may begin; empty for every namespace but the system's."""
     believes_vanished: bool = False
     """Confirms that many jobs are gone."""
     takes_over: bool = False
@@ -98,6 +101,8 @@ class Watches:
         self._options = options
         self._namespace = options.namespace
         cache.without_nodes = bool(options.namespace)
+        if options.namespace_selector and not options.namespace:
+            cache.namespaces = Listing()
         # Cluster-scoped kinds are seen by an installation for the whole cluster alone.
         self._answered: Mapping[Resource[Custom], asyncio.Event] = {
             each.resource: asyncio.Event()
@@ -136,6 +141,8 @@ class Watches:
         ]
         if self._options.kueue:
             streams += [lambda: self._follow_children(WORKLOADS, selector), self._follow_flavors]
+        if cache.namespaces is not None:
+            streams.append(self._follow_namespaces)
         if not self._namespace:
             # Nodes are cluster-scoped; an installation in one namespace sees only the conditions of pods.
             streams.append(self._follow_nodes)
@@ -248,6 +255,16 @@ class Watches:
 
     async def _follow_flavors(self) -> None:
         await self._follow(FLAVORS, self._cache.flavors, lambda at, flavor: self._cache.set_flavor(at[1], flavor))
+
+    async def _follow_namespaces(self) -> None:
+        listing, selector = self._cache.namespaces, self._options.namespace_selector
+        assert listing is not None
+
+        def seen(at: At, namespace: Object | None) -> Concerned:
+            lacks = lacking(selector, namespace.metadata.labels) if namespace is not None else None
+            return self._cache.set_namespace(at[1], lacks)
+
+        await self._follow(NAMESPACES, listing, seen)
 
     async def _follow_nodes(self) -> None:
         taints, seconds = self._options.disruption_taints, self._options.notice_seconds

@@ -12,7 +12,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from shared.cluster import Resource
+from shared.cluster import Resource, namespaces
 from shared.cluster.kinds import CONFIGMAPS, EVENTS, PODS, SECRETS, SERVICES
 from shared.frameworks.framework import Framework
 from shared.frameworks.queueing import WORKLOADS
@@ -24,9 +24,6 @@ from shared.job.naming import ATTEMPT, HOSTS_LINKING, HOSTS_VERSION, JOB_UID
 from shared.job.spec import LAUNCHER
 
 Document = dict[str, Any]
-
-SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease")
-"""No job lives there; Muster's own namespace is closed, too."""
 
 JOBS = "jobs"
 """Stands for every kind of job, as no resource without a group is called."""
@@ -95,8 +92,21 @@ _ABOUT_OURS = (
     f" || ({_kind_of('object.involvedObject')}) in {json.dumps([f'{kind.group}/{kind.kind}' for kind in REQUESTS])}"
 )
 
+_ACCOUNT = (
+    "variables.labels.size() == 0 || [object.spec.?serviceAccountName.orValue('default')].all(a, a in ['', 'default']"
+    f" || namespaceObject.metadata.?annotations[?'{namespaces.ACCOUNTS}'].orValue('').split(',')"
+    ".exists(n, n == a || n == '*'))"
+)
+
 RULES = (
-    Rule("scheduler", "CREATE", (PODS,), f"{OURS} && {_SLOT}", f"{OURS_IN_WORDS}, or it lacks the labels of a slot"),
+    Rule(
+        "scheduler",
+        "CREATE",
+        (PODS,),
+        f"{OURS} && {_SLOT} && ({_ACCOUNT})",
+        f"{OURS_IN_WORDS}, or it lacks the labels of a slot, or its service account is neither default nor in the "
+        f"annotation {namespaces.ACCOUNTS} of the namespace",
+    ),
     Rule("scheduler", "CREATE", (SERVICES,), f"{OURS} && {_HEADLESS}", f"{OURS_IN_WORDS}, or it is not headless"),
     Rule(
         "scheduler",
@@ -178,8 +188,8 @@ def plurals(kinds: Iterable[Framework]) -> list[str]:
 
 
 def closed_namespaces(home: str, scope: str) -> list[str]:
-    """The namespaces in which no service writes; an installation for its own namespace alone keeps that."""
-    return [*SYSTEM_NAMESPACES, *([home] if home != scope else [])]
+    """The namespaces, besides those of the system, in which no service writes; one for its own alone keeps that."""
+    return [home] if home != scope else []
 
 
 def settings(kinds: Iterable[Framework], closed: Collection[str], powers: Powers) -> list[Document]:
@@ -187,6 +197,7 @@ def settings(kinds: Iterable[Framework], closed: Collection[str], powers: Powers
     kinds = [*kinds]
     given = {
         "closed": [*closed],
+        "labels": [*powers.namespaces],
         "kinds": labels_of_pods(kinds),
         "jobs": plurals(kinds),
         "take_over": powers.taking_over,
@@ -224,6 +235,19 @@ VARIABLES = (
     _variable(
         "owner",
         f"variables.controllers.size() == 1 ? {_kind_of('variables.controllers[0]')} : ''",
+    ),
+    _variable(
+        "lacking",
+        # A namespace that is made is not there yet.
+        "variables.within == '' || variables.plural == 'namespaces' ? [] : variables.labels.filter(l,"
+        " !namespaceObject.?metadata.?labels.orValue({})"
+        ".exists(k, l == k || l == k + '=' + namespaceObject.metadata.labels[k]))",
+    ),
+    # What runs in a namespace whose label goes ends as it would: its status is told and its objects are deleted.
+    _variable(
+        "begins",
+        f"request.operation == 'CREATE' && variables.call != 'CREATE {_plural(EVENTS)}'"
+        f" || request.operation == 'CONNECT' || variables.call == 'DELETE {JOBS}'",
     ),
     _variable("job_uid", f"variables.it.metadata.?labels[?'{JOB_UID}'].orValue('')"),
     # What another operator made has no label of ours until it is taken over.
@@ -298,7 +322,11 @@ def _quoted(words: str) -> str:
     return f"'{escaped}'"
 
 
-CLOSED = "variables.within in variables.closed ? 'the namespace is closed to Muster' : "
+CLOSED = (
+    f"variables.within in variables.closed || variables.within.startsWith('{namespaces.SYSTEM}')"
+    " ? 'the namespace is closed to Muster' : variables.begins && variables.lacking.size() > 0"
+    " ? 'the namespace lacks the label ' + variables.lacking[0] : "
+)
 STRANGER = "'it has no rules'"
 
 

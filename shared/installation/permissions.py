@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self
 from shared.cluster import Resource
 from shared.cluster.examination import Right
 from shared.cluster.kinds import CONFIGMAPS, DEFINITIONS, EVENTS, NAMESPACES, NODES, PODS, SECRETS, SERVICES
+from shared.cluster.namespaces import SELECTOR, labels_of
 from shared.frameworks.framework import Framework, resources_of
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.queueing import FLAVORS, PRIORITIES, WORKLOADS
@@ -71,6 +72,8 @@ class Powers(NamedTuple):
     """It makes Secrets with ssh keys (`MUSTER_SSH`)."""
     kueue: bool = False
     """Its jobs may wait in queues of Kueue, for which it writes Workloads (`MUSTER_KUEUE`)."""
+    namespaces: tuple[str, ...] = ()
+    """The labels of the namespaces in which it works (`MUSTER_NAMESPACE_SELECTOR`); empty for every namespace."""
 
     @classmethod
     def of(cls, environment: Mapping[str, str], *, taking_over: bool = False) -> Self:
@@ -84,6 +87,7 @@ class Powers(NamedTuple):
             commands=says("MUSTER_EXEC", True),
             keys=says("MUSTER_SSH", True),
             kueue=says("MUSTER_KUEUE", False),
+            namespaces=labels_of(environment.get(SELECTOR, "")),
         )
 
 
@@ -116,6 +120,8 @@ class Permission(NamedTuple):
     """Only an installation that takes over another operator's jobs has it."""
     kueue: bool = False
     """Only an installation whose jobs wait in queues of Kueue has it."""
+    selecting: bool = False
+    """Only an installation that works in namespaces with certain labels has it."""
 
     def needs(self, kinds: Iterable[Framework] = BUILT_IN) -> Iterator[Need]:
         """The single rights for these `kinds` of job; requests exist only with the kind that has them."""
@@ -207,6 +213,14 @@ PERMISSIONS = (
         "what an admitted job's pods get: node labels and tolerations",
         kueue=True,
     ),
+    Permission(
+        "watcher",
+        ("list", "watch"),
+        (NAMESPACES,),
+        "the labels of namespaces; without it no job begins",
+        everywhere=True,
+        selecting=True,
+    ),
     Permission("scheduler", ("create",), (WORKLOADS,), "`WriteWorkload`", kueue=True),
     Permission("scheduler", ("get",), (WORKLOADS,), f"every effect on a Workload: {WHOSE}", kueue=True),
     Permission(
@@ -281,4 +295,5 @@ def _of(service: Author, powers: Powers) -> list[Permission]:
         if powers.taking_over or not known.taking_over
         if powers.keys or SECRETS not in known.resources
         if powers.kueue or not known.kueue
+        if powers.namespaces or not known.selecting
     ]

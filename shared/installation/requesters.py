@@ -1,7 +1,8 @@
 """The optional policy for whoever creates jobs and scale requests: it asks the authorizer about what these cause.
 
 Muster makes a job's pods and runs a request's script with its own rights.  With this policy the person, or the service
-account, who asks for that needs the same rights.  Pure.
+account, who asks for that needs the same rights.  So does who writes a runtime of a namespace, as that becomes pods.
+The policy does not see which account the runtime names that a job refers to.  Pure.
 """
 
 from collections.abc import Iterable
@@ -15,10 +16,17 @@ Document = dict[str, Any]
 NAME = "requesters"
 
 _IN_NAMESPACE = "namespace(request.namespace)"
-_REPLICAS = (
-    "(type(variables.spec[f]) == map ? variables.spec[f].map(k, variables.spec[f][k])"
-    " : type(variables.spec[f]) == list ? variables.spec[f] : [])"
+_PARTS = (
+    "[(type(variables.spec) == list ? variables.spec : [variables.spec])] + (type(variables.spec) != map ? []"
+    " : variables.spec.map(f, type(variables.spec[f]) == map ? variables.spec[f].map(k, variables.spec[f][k])"
+    " : type(variables.spec[f]) == list ? variables.spec[f] : []))"
 )
+"""Lists of what may have a pod template: the spec, or its elements where it is a list, and those of its fields."""
+_JOB_SETS = (
+    "type(variables.spec) != map ? [] : [variables.spec]"
+    " + variables.spec.?runtimePatches.orValue([]).map(p, p.?trainingRuntimeSpec.orValue({}))"
+)
+"""What has a template with replicated jobs: a runtime, and the changes that a job makes to one."""
 _ACCOUNTS = "[{0}.?template.?spec.?serviceAccountName.orValue(''), {0}.?template.?spec.?serviceAccount.orValue('')]"
 _MAY_USE = (
     "{0}.all(n, n in ['', 'default']"
@@ -30,7 +38,10 @@ _MAY_USE = (
 def spec(kinds: Iterable[Framework]) -> Document:
     """The policy for jobs of these kinds and for scale requests."""
     kinds = [*kinds]
-    of_jobs = [_rule(kind.resource.group, kind.resource.plural) for kind in kinds]
+    runtimes = [each.resource for kind in kinds for each in kind.runtimes if not each.of_cluster]
+    of_jobs = [
+        _rule(each.group, each.plural) for each in dict.fromkeys([*(kind.resource for kind in kinds), *runtimes])
+    ]
     of_requests = [_rule(request.group, request.plural) for request in REQUESTS]
     return {
         "failurePolicy": "Fail",
@@ -65,6 +76,8 @@ VARIABLES = [
         "name": "request",
         "expression": f"request.resource.resource in {[request.plural for request in REQUESTS]!r}",
     },
+    {"name": "parts", "expression": _PARTS},
+    {"name": "job_sets", "expression": _JOB_SETS},
 ]
 
 VALIDATIONS = [
@@ -82,10 +95,10 @@ VALIDATIONS = [
         "reason": "Forbidden",
     },
     {
-        "expression": "variables.request || ("
-        + _MAY_USE.format(_ACCOUNTS.format("variables.spec"))
-        + f" && variables.spec.all(f, {_REPLICAS}.all(r, type(r) != map || "
+        "expression": "variables.request || (variables.parts.all(l, l.all(r, type(r) != map || "
         + _MAY_USE.format(_ACCOUNTS.format("r"))
+        + ")) && variables.job_sets.all(s, s.?template.?spec.?replicatedJobs.orValue([]).all(j, "
+        + _MAY_USE.format(_ACCOUNTS.format("j.?template.?spec"))
         + ")))",
         "messageExpression": "'a template names a service account: ask for the right to impersonate it in '"
         " + request.namespace + ', or leave serviceAccountName out'",

@@ -136,7 +136,9 @@ class Found(NamedTuple):
         settings = self.dependencies.settings
         wanted = {kind.resource: kind.requests for kind in self.dependencies.kinds}
 
-        powers = Powers(settings.take_over, keys=settings.ssh, kueue=settings.kueue)
+        powers = Powers(
+            settings.take_over, keys=settings.ssh, kueue=settings.kueue, namespaces=settings.namespace_selector
+        )
 
         def rights(served: Sequence[Resource[Any]]) -> list[Right]:
             there = [kind for kind in self.dependencies.kinds if kind.resource in served]

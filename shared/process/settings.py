@@ -85,6 +85,11 @@ class Settings(BaseSettings):
     namespace: str = ""
     """The one namespace whose jobs count, with Roles alone. Empty: the whole cluster, with ClusterRoles."""
 
+    namespace_selector: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()
+    """The labels that a namespace needs before its jobs begin, such as
+    `muster.dev/jobs=enabled,pod-security.kubernetes.io/enforce`; one without a value may have any. All four services
+    need the same value. Empty: every namespace but those of the system (`kube-*`). Without effect with a namespace."""
+
     believe_vanished: bool = False
     """For the watcher. More than ten jobs, and more than a fifth of all, missing from one LIST count as a fault of the
     LIST, and the watcher waits. True confirms that these jobs are gone; unset it afterwards."""

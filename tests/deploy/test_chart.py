@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from muster import permissions, policies
 from muster.commands import application
 from muster.permissions import HISTORY_ROLE, VIEW, history_rights
+from shared.cluster.namespaces import OPTED_IN
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.queueing import GROUP
 from shared.installation import auditing
@@ -24,6 +25,8 @@ from tests.deploy.rendering import BASE, CHART, HISTORY, Document, NotRendered, 
 ROOT = Path(__file__).parents[2]
 NAMES = re.compile("(^n|N)ame(space)?$")
 """Of keys that hold a name."""
+
+OF_CHART = Powers(namespaces=OPTED_IN)
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +57,7 @@ def test_lint_has_nothing_to_say(name: str) -> None:
 def test_a_role_of_the_chart_is_that_of_the_table() -> None:
     roles = {found["metadata"]["name"]: found["rules"] for found in of_kind("ClusterRole", "default")}
     for service in permissions.SERVICE_ACCOUNTS:
-        assert roles[f"muster-{service}"] == permissions.rules(service)
+        assert rights(roles[f"muster-{service}"]) == rights(permissions.rules(service, powers=OF_CHART))
 
 
 def test_the_history_service_is_there_when_it_is_asked_for() -> None:
@@ -167,13 +170,16 @@ def _identity(found: dict[str, Any]) -> tuple[str, str, str]:
 def test_a_policy_of_the_chart_is_that_of_the_table() -> None:
     made = {found["metadata"]["name"]: found["spec"] for found in of_kind(policies.POLICY, "default")}
     bindings = {found["metadata"]["name"]: found["spec"] for found in of_kind(policies.BINDING, "default")}
-    wanted = policies.manifests(policies.accounts("muster-"), "muster")
+    wanted = policies.manifests(policies.accounts("muster-"), "muster", powers=OF_CHART)
     assert made == {found["metadata"]["name"]: found["spec"] for found in wanted if found["kind"] == policies.POLICY}
     assert bindings == {
         found["metadata"]["name"]: found["spec"] for found in wanted if found["kind"] != policies.POLICY
     }
     [one] = of_kind(policies.POLICY, "all-in-one")
-    assert one["spec"] == policies.manifests({"muster": permissions.SERVICE_ACCOUNTS}, "muster")[0]["spec"]
+    assert (
+        one["spec"]
+        == policies.manifests({"muster": permissions.SERVICE_ACCOUNTS}, "muster", powers=OF_CHART)[0]["spec"]
+    )
 
 
 def test_the_policy_for_requesters_is_that_of_the_table() -> None:
@@ -228,12 +234,16 @@ def test_an_installation_for_its_own_namespace_may_write_there() -> None:
         if found["kind"] == policies.POLICY
     ]
     given = {one["name"]: one["expression"] for one in policy["spec"]["variables"]}
-    assert given["closed"] == '["kube-system","kube-public","kube-node-lease"]'
+    assert (given["closed"], given["labels"]) == ("[]", "[]")
 
 
 def test_one_process_has_the_rights_of_all_four() -> None:
     [role] = of_kind("ClusterRole", "all-in-one", "muster")
-    wanted = {right for service in permissions.SERVICE_ACCOUNTS for right in rights(permissions.rules(service))}
+    wanted = {
+        right
+        for service in permissions.SERVICE_ACCOUNTS
+        for right in rights(permissions.rules(service, powers=OF_CHART))
+    }
     assert rights(role["rules"]) == wanted
 
 

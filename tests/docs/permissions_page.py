@@ -27,7 +27,8 @@ Kubernetes' core. "Every kind" are these:
 | --- | --- | --- |
 {kinds}
 
-Rights for taking over are in no role by default (`muster rbac --take-over`; `takeOver` in the chart).
+Rights for taking over are in no role by default (`muster rbac --take-over`; `takeOver` in the chart), and those for
+selecting namespaces come with a [selector](tenants.md#where-muster-works).
 
 {tables}
 Roles name no single objects: [admission policies](tenants.md#what-musters-own-accounts-may-write) restrict writing to
@@ -85,7 +86,15 @@ def _table(service: Author) -> str:
     rows = [
         _row(
             ", ".join(permission.verbs)
-            + (" (taking over)" if permission.taking_over else " (Kueue)" if permission.kueue else ""),
+            + (
+                " (taking over)"
+                if permission.taking_over
+                else " (Kueue)"
+                if permission.kueue
+                else " (selecting)"
+                if permission.selecting
+                else ""
+            ),
             _objects(permission),
             permission.call,
         )

@@ -10,7 +10,7 @@ import msgspec
 from services.watcher.core.lists import VANISHED_AT_ONCE
 from services.watcher.shell import Watcher
 from services.watcher.watches import Options
-from shared.cluster.kinds import PODS
+from shared.cluster.kinds import NAMESPACES, PODS
 from shared.errors import Transient
 from shared.eventlog import Entry
 from shared.eventlog.account import HEADS
@@ -79,13 +79,19 @@ class Cluster:
 
     @asynccontextmanager
     async def watched(
-        self, *, kinds: Kinds = BUILT_IN, believes_vanished: bool = False, log: type[MemoryEventLog] = Bounded
+        self,
+        *,
+        kinds: Kinds = BUILT_IN,
+        believes_vanished: bool = False,
+        selector: tuple[str, ...] = (),
+        log: type[MemoryEventLog] = Bounded,
     ) -> AsyncIterator[Runtime]:
         """A new process, from nothing."""
         eventlog = log(self.journal, user="watcher")
         cluster = MemoryCluster(self.store)
         heads = await eventlog.bucket(HEADS)
-        watcher = Watcher(cluster, eventlog, heads, kinds, Options(believes_vanished=believes_vanished))
+        options = Options(believes_vanished=believes_vanished, namespace_selector=selector)
+        watcher = Watcher(cluster, eventlog, heads, kinds, options)
         async with running(Runtime(watcher, eventlog)) as runtime:
             yield runtime
 
@@ -289,3 +295,41 @@ async def test_when_too_many_vanish_at_once_none_is_believed_gone():
     async with cluster.watched(believes_vanished=True):
         await cluster.quiet()
     assert cluster.kinds() == ["JobObserved"] * count + ["JobGone"] * count
+
+
+@in_virtual_time
+async def test_a_job_begins_once_its_namespace_has_the_labels_and_goes_on_when_they_go():
+    cluster = Cluster()
+
+    def label(value: str) -> None:
+        cluster.store.patch(NAMESPACES, "", NAMESPACE, {"metadata": {"labels": {"muster.dev/jobs": value}}})
+
+    def begun() -> list[str]:
+        return [job.key.name for job in cluster.jobs()]
+
+    cluster.store.create(NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
+    cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job("first"))
+    async with cluster.watched(selector=("muster.dev/jobs=enabled",)):
+        await cluster.quiet()
+        assert begun() == []
+        label("enabled")
+        await until(lambda: begun() == ["first"], "the first")
+        label("no")
+        cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job("second"))
+        cluster.store.delete(TRAININGJOBS, NAMESPACE, "first")
+        await until(lambda: "JobGone" in cluster.kinds(), "the end")
+        assert begun() == ["first"]
+    async with cluster.watched(selector=("muster.dev/jobs=enabled",)):
+        await cluster.quiet()
+        assert begun() == ["first"], "the labels still lack after a restart"
+        label("enabled")
+        await until(lambda: begun() == ["first", "second"], "the second")
+
+
+@in_virtual_time
+async def test_no_job_begins_in_a_namespace_of_the_system():
+    cluster = Cluster()
+    cluster.store.create(TRAININGJOBS, "kube-system", a_training_job())
+    async with cluster.watched():
+        await cluster.quiet()
+    assert cluster.jobs() == []

@@ -11,6 +11,7 @@ import msgspec
 from services.watcher.core.disruption import GONE, leaves
 from services.watcher.core.observed import ObservedJob, ObservedNode, ObservedRequest, recorded_part
 from shared.cluster import Resource
+from shared.cluster.namespaces import SYSTEM
 from shared.cluster.objects import Custom, Toleration
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.queueing import with_flavors, with_placement
@@ -80,6 +81,8 @@ class Cache:
         self.children: dict[str, Listing[tuple[JobKey, ChildView]]] = {kind: Listing() for kind in kinds_of_children}
         self.flavors: Listing[Custom] = Listing()
         """Kueue's ResourceFlavors: what the pods of an admitted job get."""
+        self.namespaces: Listing[tuple[str, ...]] | None = None
+        """The labels that each namespace lacks for Muster to work there; None if it works in all but the system's."""
         self.nodes: Listing[ObservedNode] = Listing()
         self.ending_nodes: dict[str, ObservedNode] = {}
         """The nodes that are about to be removed, by name, and removed ones that still have pods."""
@@ -115,6 +118,8 @@ class Cache:
         yield from self.children.values()
         yield self.flavors
         yield self.nodes
+        if self.namespaces is not None:
+            yield self.namespaces
 
     def sees(self, kind: Resource[Custom]) -> bool:
         """True if every watch works that concerns jobs of this kind.
@@ -151,6 +156,22 @@ class Cache:
             self.epoch = epoch
             for listing in self.listings():
                 listing.outdated, listing.answered = listing.version > 0, False
+
+    def works_in(self, namespace: str) -> bool:
+        """True if jobs may begin in this namespace."""
+        if namespace.startswith(SYSTEM):
+            return False
+        return self.namespaces is None or self.namespaces.get(("", namespace)) == ()
+
+    def set_namespace(self, name: str, lacks: tuple[str, ...] | None) -> Concerned:
+        """Set or remove a namespace, by the labels that it lacks; return the histories that may begin now."""
+        assert self.namespaces is not None
+        before = self.namespaces.pop(("", name), None)
+        if lacks is not None:
+            self.namespaces["", name] = lacks
+        if before == lacks or lacks != () or self.namespaces.at_once:
+            return ()
+        return _once(*(key for key in self.keys() if key.namespace == name))
 
     def keys(self) -> Iterator[JobKey]:
         """Every job of which the cache has a resource, a pod, a child or a request, some of them several times.

@@ -14,7 +14,9 @@ from devcluster.controlplane import ControlPlane
 from muster import crds, permissions, policies
 from muster.permissions import HOME, SERVICE_ACCOUNTS
 from muster.stack import APPLIED
+from shared.cluster.kinds import NAMESPACES
 from shared.cluster.kube import KubeCluster
+from shared.cluster.namespaces import ACCOUNTS, OPTED_IN
 from shared.frameworks.framework import metadata, owner_reference, slot_labels
 from shared.frameworks.scale_requests import SCALEINS
 from shared.frameworks.training_job import TRAININGJOB, TRAININGJOBS
@@ -29,13 +31,21 @@ pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 Document = dict[str, Any]
 
 SYSTEM = "kube-system"
+ARGOCD = "argocd"
+"""Another operator's namespace, which did not opt in."""
 HOST = {"hostPID": True, "volumes": [{"name": "host", "hostPath": {"path": "/"}}]}
 CONTAINER = {"name": "main", "image": "training"}
 EVENTS = "/api/v1"
 MERGE = {"Content-Type": "application/merge-patch+json"}
 
 
-ASKS = [{"apiGroups": ["kai.alibabacloud.com"], "resources": ["*"], "verbs": ["create"]}]
+ASKS = [
+    {
+        "apiGroups": ["kai.alibabacloud.com", "trainer.kubeflow.org", "mpba.fbk.eu"],
+        "resources": ["*"],
+        "verbs": ["create"],
+    }
+]
 MAKES_PODS = [
     *ASKS,
     {"apiGroups": [""], "resources": ["pods", "pods/exec"], "verbs": ["create"]},
@@ -118,9 +128,16 @@ async def world(control_plane: ControlPlane) -> AsyncIterator[World]:
         "subjects": [{"kind": "ServiceAccount", "name": "watcher", "namespace": HOME}],
     }
     tenant = f"tenant-{uuid4().hex[:8]}"
-    applied = [{"kind": "Namespace", "metadata": {"name": name}} for name in (HOME, tenant)]
+    opted_in = {
+        "name": tenant,
+        "labels": {"muster.dev/jobs": "enabled", "pod-security.kubernetes.io/enforce": "baseline"},
+        "annotations": {ACCOUNTS: "trainer,loader"},
+    }
+    namespaces = (opted_in, *({"name": name} for name in (HOME, ARGOCD)))
+    applied: list[Document] = [{"kind": "Namespace", "metadata": each} for each in namespaces]
     applied += [found for service in SERVICE_ACCOUNTS for found in permissions.manifests(service)]
-    applied += [widened, *policies.manifests(policies.accounts(), HOME), *policies.of_requesters(HOME)]
+    applied += [widened, *policies.manifests(policies.accounts(), HOME, powers=Powers(namespaces=OPTED_IN))]
+    applied += policies.of_requesters(HOME)
     applied += [found for person in PERSONS for found in rights_of(person, tenant)]
     async with AsyncExitStack() as stack:
         admin = await KubeCluster.connect(control_plane.kubeconfig(ADMIN))
@@ -212,6 +229,63 @@ def without_a_slot(document: Document) -> None:
 async def test_a_scheduler_makes_no_pod_with_the_hosts_disk_where_the_system_lives(world: World, namespace: str):
     pod = world.ours("resnet-worker-9", slot=WORKER, spec={"containers": [CONTAINER], **HOST})
     await world.refused("scheduler", "POST", world.at("pods", namespace=namespace), pod, why="closed")
+
+
+@pytest.mark.attack("the scheduler's token", "namespaces that did not opt in")
+@pytest.mark.parametrize("namespace", [ARGOCD, "default"])
+async def test_a_scheduler_makes_no_pod_where_nobody_asked_for_muster(world: World, namespace: str):
+    spec = {"containers": [CONTAINER], "serviceAccountName": "argocd-application-controller", **HOST}
+    pod = world.ours("resnet-worker-9", slot=WORKER, spec=spec)
+    await world.refused("scheduler", "POST", world.at("pods", namespace=namespace), pod, why=OPTED_IN[0])
+
+
+@pytest.mark.attack("the scheduler's token", "nodes, through a namespace that opted in")
+async def test_a_scheduler_makes_no_pod_with_the_hosts_disk_where_pod_security_refuses_that(world: World):
+    pod = world.ours("resnet-worker-9", slot=WORKER, spec={"containers": [CONTAINER], **HOST})
+    answer = await world.ask("scheduler", "POST", world.at("pods"), pod)
+    assert answer.code == 403
+    assert 'violates PodSecurity "baseline' in answer.message
+
+
+@pytest.mark.attack("the scheduler's token", "service accounts of a tenant")
+async def test_a_scheduler_makes_pods_only_under_accounts_that_the_namespace_names(world: World):
+    for account in ("builder", "train"):
+        pod = world.ours(
+            "resnet-worker-9", slot=WORKER, spec={"containers": [CONTAINER], "serviceAccountName": account}
+        )
+        await world.refused("scheduler", "POST", f"{world.at('pods')}?dryRun=All", pod, why=ACCOUNTS)
+    for account in ("default", "trainer", "loader"):
+        pod = world.ours(
+            "resnet-worker-9", slot=WORKER, spec={"containers": [CONTAINER], "serviceAccountName": account}
+        )
+        answer = await world.ask("scheduler", "POST", f"{world.at('pods')}?dryRun=All", pod)
+        assert "Muster may not" not in answer.message
+
+
+async def test_where_the_label_goes_nothing_begins_and_what_is_there_ends(world: World):
+    pod = world.ours("resnet-worker-7", slot=WORKER, spec={"containers": [CONTAINER]})
+    await world.allowed("scheduler", "POST", world.at("pods"), pod)
+
+    async def label(value: str | None) -> None:
+        await world.admin.patch(NAMESPACES, "", world.namespace, {"metadata": {"labels": {"muster.dev/jobs": value}}})
+
+    await label(None)
+    another = world.ours("resnet-worker-6", slot=WORKER, spec={"containers": [CONTAINER]})
+
+    async def closed() -> bool:
+        answer = await world.ask("scheduler", "POST", f"{world.at('pods')}?dryRun=All", another)
+        return "lacks the label muster.dev/jobs=enabled" in answer.message
+
+    await until(closed)
+    told = an_event(world, {"kind": "TrainingJob", "apiVersion": TRAININGJOBS.api_version, "name": "resnet"})
+    await world.allowed("status", "POST", world.at("events", api=EVENTS), told)
+    await world.allowed("scheduler", "DELETE", world.at("pods", "resnet-worker-7"))
+    await label("enabled")
+
+    async def open_again() -> bool:
+        return not await closed()
+
+    await until(open_again)
 
 
 @pytest.mark.attack("the scheduler's token", "pods that are no job's")
@@ -431,6 +505,61 @@ async def test_who_names_an_account_in_a_template_has_to_be_allowed_to_impersona
     await world.refused("ben", "POST", jobs, job, why="the right to impersonate it")
     await world.allowed("ben", "POST", jobs, asked_by("ben", world, **{field: "trainer"}))
     await world.allowed(ADMIN, "POST", jobs, job)
+
+
+def under(account: str) -> Document:
+    """What has a pod template under a service account."""
+    return {"template": {"spec": {"containers": [CONTAINER], "serviceAccountName": account}}}
+
+
+def a_job_set(account: str) -> Document:
+    return {"spec": {"replicatedJobs": [{"name": "node", "template": {"spec": under(account)}}]}}
+
+
+def a_patch(account: str, manager: str = "a.com/b") -> Document:
+    change = {"template": {"spec": {"serviceAccountName": account}}}
+    jobs = [{"name": "node", "template": {"spec": change}}]
+    return {"manager": manager, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
+
+
+TRAINER, MPBA = "trainer.kubeflow.org/v1alpha1", "mpba.fbk.eu/v1"
+
+
+@pytest.mark.attack("who may create jobs and scale requests", "service accounts, with the policy for requesters")
+@pytest.mark.parametrize(
+    ("api", "kind", "spec"),
+    [
+        pytest.param(
+            TRAINER,
+            "TrainJob",
+            lambda account: {
+                "runtimeRef": {"name": "torch"},
+                "runtimePatches": [a_patch("default", "a.com/a"), a_patch(account)],
+            },
+            id="a patch of a runtime",
+        ),
+        pytest.param(TRAINER, "TrainingRuntime", lambda account: {"template": a_job_set(account)}, id="a runtime"),
+        pytest.param(
+            MPBA,
+            "MXJob",
+            lambda account: [
+                {"replicaType": "SCHEDULER", "replicas": 1, **under("default")},
+                {"replicaType": "WORKER", "replicas": 1, **under(account)},
+            ],
+            id="a spec that is a list",
+        ),
+    ],
+)
+async def test_an_account_is_seen_in_every_kind(world: World, api: str, kind: str, spec: Any):
+    path = world.at(f"{kind.lower()}s", api=f"/apis/{api}") + "?dryRun=All"
+
+    def asked(account: str) -> Document:
+        return {"apiVersion": api, "kind": kind, **of_tenant(plain("of-ben", spec=spec(account)), world.namespace)}
+
+    await world.refused("ana", "POST", path, asked("default"), why="the right to create pods in")
+    await world.refused("ben", "POST", path, asked("builder"), why="the right to impersonate it")
+    await world.allowed("ben", "POST", path, asked("trainer"))
+    await world.allowed("ben", "POST", path, asked("default"))
 
 
 @pytest.mark.attack("the scheduler's token", "objects of others, while taking over")

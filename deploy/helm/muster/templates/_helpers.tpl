@@ -253,10 +253,17 @@ imagePullSecrets:
 {{- .name }}{{ with .root.Values.scope.namespace }}-{{ . }}{{ end -}}
 {{- end -}}
 
+{{/* The labels of the namespaces where jobs may begin; an installation for one namespace was given it by name. */}}
+{{- define "muster.namespaceSelector" -}}
+{{- if not .Values.scope.namespace }}{{ .Values.scope.namespaceSelector }}{{ end -}}
+{{- end -}}
+
 {{/* Settings of the services besides the log. */}}
 {{- define "muster.settings" -}}
 - name: MUSTER_NAMESPACE
   value: {{ .Values.scope.namespace | quote }}
+- name: MUSTER_NAMESPACE_SELECTOR
+  value: {{ include "muster.namespaceSelector" . | quote }}
 - name: MUSTER_KINDS
   value: {{ join "," .Values.kinds | quote }}
 - name: MUSTER_TAKE_OVER
