@@ -11,8 +11,10 @@ from aiohttp import web
 
 from shared.errors import Refused
 from shared.eventlog.account import AUDIT
+from shared.process.bounds import Budget
+from shared.process.http import know
 from shared.process.kept_connection import Figures
-from shared.process.serving import Certificate, Report, Strangers, listening
+from shared.process.serving import Certificate, Report, listening
 from shared.telemetry.metrics import Count, Labels, Metric, Series
 from shared.untrusted import MALFORMED
 
@@ -87,6 +89,16 @@ PATH = "/audit"
 MOST_BYTES = 2**24
 """The most bytes of a batch; an API server that sends more has to cut (`--audit-webhook-truncate-enabled`)."""
 
+HTTPS = Budget(
+    port="audit",
+    reached_by="API servers, which send the token of the webhook's kubeconfig",
+    connections=128,
+    of_one=48,
+    patience=1.0,
+    head_bytes=2**14,
+    body_bytes=MOST_BYTES,
+)
+
 AT_ONCE = 2
 """How many batches are read at once."""
 
@@ -108,7 +120,6 @@ class Server:
         self._figures = figures
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._waiting = 0
-        self._strangers = Strangers()
 
     @asynccontextmanager
     async def serving(self, host: str, port: int, certificate: Certificate) -> AsyncIterator[int]:
@@ -117,28 +128,25 @@ class Server:
         Raises `Refused` without a token or a certificate that can be used, or if the port is taken.
         """
         read_token(self._token)
-        app = web.Application(client_max_size=MOST_BYTES)
-        app.router.add_post(PATH, self._handle)
         async with listening(
-            app,
-            self._strangers,
-            (host, port),
-            "AUDIT",
-            read=certificate.read,
-            tls=certificate.context,
+            self._handle, HTTPS, (host, port), "AUDIT", read=certificate.read, tls=certificate.context
         ) as found:
             yield found.port
 
-    async def _handle(self, request: web.Request) -> web.Response:
+    async def _handle(self, request: web.BaseRequest) -> web.Response:
+        if request.path != PATH:
+            return web.Response(status=404, text=f"batches of audit events go to {PATH}")
+        if request.method != "POST":
+            return web.Response(status=405, text="post batches of audit events here", headers={"Allow": "POST"})
         response = await self._answer(request)
         self._figures.answered(response.status)
         return response
 
-    async def _answer(self, request: web.Request) -> web.Response:
+    async def _answer(self, request: web.BaseRequest) -> web.Response:
         # Before anything of the body is read.
         if not self._knows_token(request.headers.get("Authorization", "")):
             return web.Response(status=401, text="send the token that the webhook's kubeconfig has")
-        self._strangers.know(request)
+        know(request)
         if self._waiting >= MOST_WAITING:
             return web.Response(status=429, text="too many batches at once")
         self._waiting += 1

@@ -49,9 +49,8 @@ async def serving(settings: Settings) -> AsyncIterator[Listening]:
             settings.history_host, settings.history_port, front_proxy.read, front_proxy.tls
         ) as listening:
             log.info("serving", port=listening.port)
-            figures.trouble = lambda: connection.turned_away if listening.open else "the port of the API is not open"
-            figures.connected, figures.waiting = lambda: connection.connected, lambda: server.waiting
-            figures.streams = lambda: server.streams
+            figures.trouble, figures.connected = lambda: connection.turned_away, lambda: connection.connected
+            figures.waiting, figures.streams = lambda: server.waiting, lambda: server.streams
             async with meanwhile(connection.keep()), figures.probes(settings):
                 yield listening
     finally:

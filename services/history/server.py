@@ -26,7 +26,9 @@ from services.history.streams import Progress, Streams
 from shared.errors import Refused, Trouble
 from shared.flow import Shares
 from shared.history_api import GROUP, PEOPLE, PLURAL, WHOLE, Question, parse, path_of, with_query
-from shared.process.serving import Listening, Strangers, listening
+from shared.process.bounds import Budget
+from shared.process.http import know
+from shared.process.serving import Listening, listening
 
 EVENTS_SECONDS = 50.0
 """The most seconds of a stream of events: kube-apiserver ends a request that is no watch after 60."""
@@ -45,6 +47,15 @@ UNSENT_BYTES = 64 * 1024 * 1024
 TEND_SECONDS = 10.0
 """Seconds between two looks whether the reader is there and may read, and between two bookmarks."""
 log = structlog.get_logger()
+HTTPS = Budget(
+    port="history",
+    reached_by="kube-apiserver, which shows the front proxy's certificate",
+    connections=256,
+    of_one=128,
+    patience=1.0,
+    head_bytes=2**17,
+    head_lines=1200,
+)
 CODES = {"NotFound": 404, "Ambiguous": 400, "Invalid": 400, "TooLarge": 413, "Expired": 410, "NoRight": 403}
 """The HTTP status of a refusal; any other one is the log's."""
 REASONS = {400: "BadRequest", 403: "Forbidden", 404: "NotFound", 410: "Expired", 413: "RequestEntityTooLarge"}
@@ -57,7 +68,7 @@ class _SlowReader(Exception):  # noqa: N818 - what is the matter
 class Sending:
     """One stream."""
 
-    def __init__(self, request: web.Request, question: Question, *, as_table: bool) -> None:
+    def __init__(self, request: web.BaseRequest, question: Question, *, as_table: bool) -> None:
         self.progress = Progress()
         self._request = request
         self._question = question
@@ -148,7 +159,6 @@ class Server:
         self._access = access
         self._trust = trust
         self._figures = figures
-        self._strangers = Strangers()
 
     @property
     def waiting(self) -> int:
@@ -169,16 +179,14 @@ class Server:
         tls: Callable[[], ssl.SSLContext],
     ) -> AsyncIterator[Listening]:
         """Serve while the context lasts, as `listening` does."""
-        app = web.Application()
-        app.router.add_route("*", "/{path:.*}", self.handle)
-        async with listening(app, self._strangers, (host, port), "HISTORY", read=read, tls=tls) as found:
+        async with listening(self.handle, HTTPS, (host, port), "HISTORY", read=read, tls=tls) as found:
             try:
                 yield found
             finally:
                 for sending in self._sending:
                     sending.end()
 
-    async def handle(self, request: web.Request) -> web.StreamResponse:
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         began = time.monotonic()
         response = await self._handle(request)
         # A stream takes as long as its reader likes.
@@ -186,14 +194,14 @@ class Server:
         self._figures.answered(response.status, seconds)
         return response
 
-    async def _handle(self, request: web.Request) -> web.StreamResponse:
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
             person = self._trust().person(_common_name(request), request.headers.items())
         except Refused as refusal:
             return _failed(400, REASONS[400], str(refusal))
         if person is None:
             return _failed(401, "Unauthorized", "ask kube-apiserver, which passes the question on")
-        self._strangers.know(request)
+        know(request)
         if request.method != "GET":
             return _failed(405, "MethodNotAllowed", "a history can only be read")
         if (described := documents.described(request.path)) is not None:
@@ -206,7 +214,7 @@ class Server:
             return _failed(404, "NotFound", "the server could not find the requested resource")
         return await self._answer(request, person, question)
 
-    async def _answer(self, request: web.Request, person: Person, question: Question) -> web.StreamResponse:
+    async def _answer(self, request: web.BaseRequest, person: Person, question: Question) -> web.StreamResponse:
         as_table = not question.part and "as=Table" in request.headers.get("Accept", "")
         try:
             question = with_query(question, request.query)
@@ -225,7 +233,7 @@ class Server:
             again = COME_AGAIN_SECONDS if code == 429 else 0
             return _failed(code, reason, words, question.name, again)
 
-    async def _sent(self, request: web.Request, person: Person, answer: Answer) -> web.Response:
+    async def _sent(self, request: web.BaseRequest, person: Person, answer: Answer) -> web.Response:
         """Send an answer, whose bytes take memory until its reader has them."""
         response = web.Response(body=answer.body, content_type=answer.media, charset="utf-8")
         with place(self._unsent, person.tenant, "bytes of answers on their way", len(answer.body)):
@@ -239,7 +247,7 @@ class Server:
         return response
 
     async def _stream(
-        self, request: web.Request, person: Person, question: Question, *, as_table: bool
+        self, request: web.BaseRequest, person: Person, question: Question, *, as_table: bool
     ) -> web.StreamResponse:
         """Send what changes.  Raises as `Answers.answer` before it begins."""
         sending = Sending(request, question, as_table=as_table)
@@ -267,7 +275,7 @@ def _of_people(question: Question) -> Question:
     return replace(question, part=PEOPLE)
 
 
-def _common_name(request: web.Request) -> str | None:
+def _common_name(request: web.BaseRequest) -> str | None:
     """The name in the client's certificate, whose authority the handshake has checked; None without one."""
     shown: Any = request.transport.get_extra_info("peercert") if request.transport is not None else None
     if not shown:
@@ -275,7 +283,7 @@ def _common_name(request: web.Request) -> str | None:
     return next((value for part in shown["subject"] for name, value in part if name == "commonName"), "")
 
 
-def _aggregated(request: web.Request) -> str:
+def _aggregated(request: web.BaseRequest) -> str:
     """The version of aggregated discovery that the client accepts first; empty for the other form."""
     accept = request.headers.get("Accept", "")
     if "as=APIGroupDiscoveryList" not in accept:

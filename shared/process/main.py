@@ -36,7 +36,8 @@ from shared.process.health import Health
 from shared.process.health import serve as probes
 from shared.process.readiness import REMIND_SECONDS, Waiting, look_after, warn_unmonitored, watch_risks
 from shared.process.settings import Settings, complaint
-from shared.runtime.lease import Lease, LeaseThread, ThreadedLease
+from shared.runtime.lease import Lease, ThreadedLease
+from shared.runtime.loop_thread import LoopThread
 from shared.runtime.run import Runtime, Service
 from shared.telemetry.logs import configure
 from shared.telemetry.process_metrics import ProcessMetrics
@@ -173,7 +174,7 @@ async def opened(author: Author, settings: Settings, metrics: ProcessMetrics | N
 
 
 async def _run(author: Author, service: Service, found: Found, health: Health) -> None:
-    async with LeaseThread() as thread:
+    async with LoopThread("lease") as thread:
         thread_log = await thread.run(_connect(author, found.dependencies.settings))
         try:
             leases = ExclusiveLeases(
@@ -185,7 +186,7 @@ async def _run(author: Author, service: Service, found: Found, health: Health) -
 
 
 async def _own(
-    author: Author, service: Service, found: Found, health: Health, leases: ExclusiveLeases, thread: LeaseThread
+    author: Author, service: Service, found: Found, health: Health, leases: ExclusiveLeases, thread: LoopThread
 ) -> None:
     """Fold the log, and act while this replica holds the lease, until cancelled or in trouble."""
     holder = f"{socket.gethostname()}/{uuid4().hex[:8]}"

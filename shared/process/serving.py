@@ -11,20 +11,20 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import structlog
-from aiohttp import web
-from aiohttp.typedefs import Handler
-from aiohttp.web_protocol import RequestHandler
 from prometheus_client import CollectorRegistry, ProcessCollector
-from prometheus_client.aiohttp import make_aiohttp_handler
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.core import Metric as Family
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from shared.errors import Refused, Trouble
+from shared.process.bounds import Budget, Door, sockets_at
+from shared.process.http import Asked, BoundedServer, Handler
+from shared.runtime.loop_thread import LoopThread
 from shared.telemetry.metrics import Count, Histogram, Metric, Series
 
 
@@ -57,6 +57,87 @@ def reports_in(body: bytes) -> tuple[Report, ...]:
     return msgspec.json.decode(body, type=Reports).services or (msgspec.json.decode(body, type=Report),)
 
 
+HEALTH = Budget(
+    port="health",
+    reached_by="the kubelet for probes, and Prometheus; any pod that a NetworkPolicy lets through",
+    connections=64,
+    of_one=16,
+    head_bytes=2**13,
+)
+"""A request is answered when its head is there, on a thread of its own, and then the connection is closed."""
+
+TELL_SECONDS = 0.25
+"""Seconds between two snapshots of what the probes and scrapers are told."""
+
+STUCK_SECONDS = 5.0
+"""A process whose working loop has stood still for so long is not alive, as long as a liveness probe waits."""
+
+QUIET = 20
+"""Snapshots take at most one part in so many of the working loop's time."""
+
+
+class _Told(NamedTuple):
+    """One snapshot, made by the working loop; the probes' thread reads it."""
+
+    reports: tuple[Report, ...]
+    series: tuple[Series, ...]
+    rendered: dict[str, bytes]
+    """The metrics, by content type, once a scraper asked."""
+
+
+class Probes:
+    """What the probes' thread answers.  It never waits for the working loop, nor does that wait for it."""
+
+    def __init__(
+        self,
+        reports: Callable[[], Sequence[Report]],
+        series: Callable[[], Iterable[Series]],
+        stalled: Callable[[], str],
+    ) -> None:
+        self._reports = reports
+        self._series = series
+        self._stalled = stalled
+        self._process = CollectorRegistry()
+        ProcessCollector(registry=self._process)
+        self._told = self._now()
+
+    async def keep(self) -> None:
+        """Make snapshots for ever."""
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            self._told = self._now()
+            await asyncio.sleep(max(TELL_SECONDS, QUIET * (loop.time() - began)))
+
+    def _now(self) -> _Told:
+        return _Told(tuple(self._reports()), tuple(each.copy() for each in self._series()), {})
+
+    def answer(self, path: str, accept: str) -> tuple[int, str, bytes]:
+        """The status, the content type and the body for a path."""
+        told = self._told
+        match path:
+            case "/healthz" | "/readyz":
+                return self._probed(path, told.reports)
+            case "/metrics":
+                encoder, media = choose_encoder(accept)
+                if media not in told.rendered:
+                    registry = CollectorRegistry()
+                    registry.register(_Collector(told.series))
+                    registry.register(self._process)
+                    told.rendered[media] = encoder(registry)
+                return 200, media, told.rendered[media]
+        return 404, "text/plain", b"here are /healthz, /readyz and /metrics"
+
+    def _probed(self, path: str, reports: tuple[Report, ...]) -> tuple[int, str, bytes]:
+        stalled = self._stalled()
+        if stalled:
+            reports = tuple(msgspec.structs.replace(each, ready=False, trouble=stalled) for each in reports)
+        several = Reports(ready=all(each.ready for each in reports), services=reports)
+        body = msgspec.json.encode(reports[0] if len(reports) == 1 else several)
+        unwell = stalled if path == "/healthz" else not several.ready
+        return 503 if unwell else 200, "application/json", body
+
+
 @asynccontextmanager
 async def probes(
     reports: Callable[[], Sequence[Report]], series: Callable[[], Iterable[Series]], host: str, port: int
@@ -69,65 +150,31 @@ async def probes(
     if not port:
         yield
         return
-
-    async def probed(request: web.Request) -> web.Response:
-        found = tuple(reports())
-        several = Reports(ready=all(each.ready for each in found), services=found)
-        body = msgspec.json.encode(found[0] if len(found) == 1 else several)
-        status = 503 if request.path == "/readyz" and not several.ready else 200
-        return web.Response(body=body, content_type="application/json", status=status)
-
-    app = web.Application()
-    scrape = _scraped(series)
-    app.add_routes([web.get("/healthz", probed), web.get("/readyz", probed), web.get("/metrics", scrape)])
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
     try:
+        sockets = sockets_at(host, port)
+    except OSError as error:
+        raise Refused(
+            f"answer probes on {host}:{port}: {error.strerror}; set MUSTER_HEALTH_PORT and MUSTER_HEALTH_HOST",
+            reason="NoPort",
+        ) from error
+    async with LoopThread("probes") as thread:
+        told = Probes(reports, series, lambda: thread.stalled(STUCK_SECONDS))
+        door = Door(HEALTH, lambda client: Asked(client, HEALTH, told.answer))
+        await thread.run(door.open(sockets))
         try:
-            await web.TCPSite(runner, host, port).start()
-        except OSError as error:
-            raise Refused(
-                f"answer probes on {host}:{port}: {error.strerror}; set MUSTER_HEALTH_PORT and MUSTER_HEALTH_HOST",
-                reason="NoPort",
-            ) from error
-        yield
-    finally:
-        await runner.cleanup()
+            async with meanwhile(told.keep()):
+                yield
+        finally:
+            await thread.run(door.close())
 
-
-STRANGER_SECONDS = 30.0
-"""Seconds that a client has for the head of its first request, with what shows who it is."""
-
-_LOOK_SECONDS = 1.0
 
 RENEW_SECONDS = 30.0
 """Seconds between two looks whether a certificate was renewed."""
 
+END_SECONDS = 10.0
+"""Seconds for requests under way when the process ends."""
+
 log = structlog.get_logger()
-
-
-class Strangers:
-    """The clients of one server that are not known yet."""
-
-    def __init__(self) -> None:
-        self._known: set[RequestHandler] = set()
-        self._since: dict[RequestHandler, float] = {}
-
-    def know(self, request: web.BaseRequest) -> None:
-        """The client of this connection has shown who it is."""
-        self._known.add(request.protocol)
-
-    async def keep_out(self, runner: web.BaseRunner) -> None:
-        """Close, until cancelled, what has not become known in time; aiohttp waits for the rest of a head for ever."""
-        loop = asyncio.get_running_loop()
-        while True:
-            await asyncio.sleep(_LOOK_SECONDS)
-            now, open_now = loop.time(), set(runner.server.connections if runner.server is not None else ())
-            self._known &= open_now
-            self._since = {each: self._since.get(each, now) for each in open_now - self._known}
-            for each, since in self._since.items():
-                if now - since >= STRANGER_SECONDS:
-                    each.force_close()
 
 
 class Certificate:
@@ -154,65 +201,38 @@ class Certificate:
         return context
 
 
-class Listening:
-    """An open port for HTTPS; `setting` is in the names of the variables about it, such as `AUDIT`."""
+class Listening(NamedTuple):
+    """An open port."""
 
-    def __init__(
-        self, runner: web.AppRunner, host: str, port: int, setting: str, tls: Callable[[], ssl.SSLContext]
-    ) -> None:
-        self._runner = runner
-        self._host = host
-        self._setting = setting
-        self._tls = tls
-        self._site: web.TCPSite | None = None
-        self.port = port
-
-    @property
-    def open(self) -> bool:
-        return self._site is not None
-
-    async def begin(self) -> None:
-        """Accept connections with the certificates of now; those that are open go on.
-
-        Raises `Refused` if the port is taken, or a certificate cannot be used.
-        """
-        try:
-            tls = self._tls()
-        except OSError as error:
-            files = " and ".join(f"MUSTER_{self._setting}_{what}" for what in ("CERT", "KEY"))
-            raise Refused(f"the certificates of {files} cannot be used: {error}", reason="NoCertificate") from error
-        if self._site is not None:
-            before, self._site = self._site, None
-            await before.stop()
-        site = web.TCPSite(self._runner, self._host or None, self.port, ssl_context=tls, reuse_address=True)
-        try:
-            await site.start()
-        except OSError as error:
-            words = f"answer on {self._host}:{self.port}: {error.strerror}; set MUSTER_{self._setting}_PORT"
-            raise Refused(words, reason="NoPort") from error
-        self._site = site
-        self.port = int(self._runner.addresses[0][1])
+    port: int
 
 
 @asynccontextmanager
 async def listening(
-    app: web.Application,
-    strangers: Strangers,
+    handler: Handler,
+    budget: Budget,
     address: tuple[str, int],
     setting: str,
     *,
     read: Callable[[], Awaitable[object]],
     tls: Callable[[], ssl.SSLContext],
 ) -> AsyncIterator[Listening]:
-    """Serve HTTPS while the context lasts, and keep out clients that do not say who they are.
+    """Serve HTTPS while the context lasts, as `budget` allows; `handler` tells `know` of a client that may stay.
 
-    `tls` makes the context of the certificates of now, and once `read` gives something else, it is made anew.
-    Raises as `Listening.begin`.
+    `tls` makes the context of the certificates of now, and once `read` gives something else, it is made anew for those
+    who come then.  `setting` is in the names of the variables, such as `AUDIT`.  Raises `Refused` if the port is taken,
+    or a certificate cannot be used.
     """
     used = await read()
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    port = Listening(runner, *address, setting, tls)
+    server = BoundedServer(handler, budget)
+    door = Door(budget, server.protocol)
+    door.tls = _usable(tls, setting)
+    host, number = address
+    try:
+        sockets = sockets_at(host, number)
+    except OSError as error:
+        words = f"answer on {host}:{number}: {error.strerror}; set MUSTER_{setting}_PORT"
+        raise Refused(words, reason="NoPort") from error
 
     async def renew() -> None:
         nonlocal used
@@ -220,7 +240,7 @@ async def listening(
             await asyncio.sleep(RENEW_SECONDS)
             try:
                 if (now := await read()) != used:
-                    await port.begin()
+                    door.tls = _usable(tls, setting)
                     used = now
                     log.info("certificates renewed")
             except Trouble as trouble:
@@ -228,12 +248,22 @@ async def listening(
             except Exception:
                 log.exception("certificates not renewed")
 
+    await door.open(sockets)
     try:
-        async with meanwhile(strangers.keep_out(runner), renew()):
-            await port.begin()
-            yield port
+        async with meanwhile(renew()):
+            yield Listening(sockets[0].getsockname()[1])
     finally:
-        await runner.cleanup()
+        server.pre_shutdown()
+        await server.shutdown(END_SECONDS)
+        await door.close()
+
+
+def _usable(tls: Callable[[], ssl.SSLContext], setting: str) -> ssl.SSLContext:
+    try:
+        return tls()
+    except OSError as error:
+        files = " and ".join(f"MUSTER_{setting}_{what}" for what in ("CERT", "KEY"))
+        raise Refused(f"the certificates of {files} cannot be used: {error}", reason="NoCertificate") from error
 
 
 @asynccontextmanager
@@ -253,20 +283,11 @@ CONNECTED = Metric("muster_log_connected", "gauge", ("service",), "1 while there
 BUILD = Metric("muster_build_info", "gauge", ("version",), "The release that answers; always 1")
 
 
-def _scraped(current: Callable[[], Iterable[Series]]) -> Handler:
-    """The handler of `/metrics`: Prometheus text or OpenMetrics, as the scraper asks.
-
-    One registry for each process, with the kernel's figures of the process; the label `service` separates its services.
-    """
-    registry = CollectorRegistry()
-    registry.register(_Collector(current))
-    ProcessCollector(registry=registry)
-    return make_aiohttp_handler(registry)
-
-
 class _Collector(Collector):
-    def __init__(self, current: Callable[[], Iterable[Series]]) -> None:
-        self._current = current
+    """Prometheus' families of these series: one for each metric; the label `service` separates the services."""
+
+    def __init__(self, series: Iterable[Series]) -> None:
+        self._series = series
         self._build = Count(BUILD)
         self._build.add(version("muster"))
 
@@ -276,7 +297,7 @@ class _Collector(Collector):
 
     def collect(self) -> Iterator[Family]:
         families: dict[str, Family] = {}
-        for series in (self._build, *self._current()):
+        for series in (self._build, *self._series):
             family = families.setdefault(series.metric.name, _family(series.metric))
             _add(family, series)
         yield from families.values()

@@ -50,6 +50,10 @@ class Count:
         found.values.update(values)
         return found
 
+    def copy(self) -> Self:
+        """The values of this moment, which no longer change."""
+        return self.now(self.metric, self.values)
+
     def add(self, *labels: str, by: float = 1) -> None:
         """Add to the value of these labels.  A zero creates the series, so that its first increase can be seen."""
         self.values[labels] += by
@@ -65,6 +69,11 @@ class Spread:
         """Not cumulative; the last one counts the values above all bounds."""
         self.total = 0.0
 
+    def copy(self) -> "Spread":
+        found = Spread(0)
+        found.counts, found.total = self.counts.copy(), self.total
+        return found
+
 
 class Histogram:
     """The values of a histogram."""
@@ -74,6 +83,12 @@ class Histogram:
     def __init__(self, metric: Metric) -> None:
         self.metric = metric
         self.values: dict[Labels, Spread] = {}
+
+    def copy(self) -> "Histogram":
+        """The values of this moment, which no longer change."""
+        found = Histogram(self.metric)
+        found.values = {labels: spread.copy() for labels, spread in self.values.items()}
+        return found
 
     def observe(self, value: float, *labels: str) -> None:
         spread = self.values.get(labels)

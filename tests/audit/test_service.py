@@ -26,7 +26,6 @@ from shared.job.events.event import ChangeAttributed
 from shared.job.events.watcher import JobObserved, ScaleRequested
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
-from shared.process import serving as every_server
 from shared.process.settings import Settings
 from tests.audit.conftest import GROUP, a_list, an_event
 from tests.history.conftest import record
@@ -152,8 +151,7 @@ async def test_who_does_not_know_the_token_is_not_heard(site: Site):
     assert [event.user for _, event in await site.attributed(1)] == ["alice"]
 
 
-async def test_a_client_without_the_token_is_not_kept(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(every_server, "STRANGER_SECONDS", 1.0)
+async def test_a_client_without_the_token_is_not_kept(site: Site, tmp_path: Path):
     trust = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
     port = int(site.url.split(":")[2].split("/")[0])
     assert await site.post(a_list()) == 200

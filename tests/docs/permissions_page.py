@@ -5,11 +5,15 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from muster.permissions import SERVICE_ACCOUNTS
+from services.audit.server import HTTPS as AUDIT_PORT
+from services.history.server import HTTPS as HISTORY_PORT
 from shared.eventlog.account import AUDIT, AUTHORS, HISTORY, READER, SUBSCRIBER, asks, listens, publishes
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.scale_requests import GROUP
 from shared.installation.permissions import PERMISSIONS, Jobs, Permission
 from shared.job.events.event import Author
+from shared.process.bounds import PIECE, SLOW_SECONDS
+from shared.process.serving import HEALTH
 
 PAGE = """\
 # What each service may do
@@ -60,6 +64,19 @@ All but `subscriber`, and `audit` those of the stream `JOBS` alone, may ask JetS
 {copied}
 
 An administrator can narrow `facts.*` and `jobs.*` to one namespace.
+
+## Who reaches a port
+
+The budget of a port counts before TLS and HTTP, for all of its clients: whoever has no credential uses up no more.
+When no place is free, the oldest connection of the address with the most makes room, so that a probe always gets in.
+An address is one of IPv4, or 64 bits of IPv6; a client that showed who it is does not count for its address.
+
+| port | who reaches it | connections, of one address | bytes of a head, of a body | seconds until the client is known |
+| --- | --- | --- | --- | --- |
+{ports}
+
+Compressed bodies are refused, and bodies where there are none. A client that takes less than {piece} bytes of its
+answer in {slow:.0f} s is cut off.
 """
 
 
@@ -79,7 +96,18 @@ def page() -> str:
         )
         for kind in BUILT_IN
     )
-    return PAGE.format(group=GROUP, kinds=kinds, tables=tables, users=users, questions=questions, copied=copied)
+    ports = "\n".join(
+        _row(
+            f"`{each.port}`",
+            each.reached_by,
+            f"{each.connections}, {each.of_one}",
+            f"{each.head_bytes}, {each.body_bytes}",
+            f"{each.head_seconds:.0f}",
+        )
+        for each in (HEALTH, HISTORY_PORT, AUDIT_PORT)
+    )
+    words = {"kinds": kinds, "tables": tables, "users": users, "questions": questions, "copied": copied}
+    return PAGE.format(group=GROUP, ports=ports, piece=PIECE, slow=SLOW_SECONDS, **words)
 
 
 def _table(service: Author) -> str:

@@ -175,19 +175,6 @@ async def test_it_is_not_ready_while_the_log_turns_it_away(site: Site, monkeypat
         await probed(port, "healthz", 200)
 
 
-async def test_it_is_not_ready_while_its_port_is_not_open(site: Site):
-    port = free_port()
-    async with serving(site.settings(health_port=port)) as listening:
-        await probed(port, "readyz", 200)
-        listening.port = site.port
-        with pytest.raises(Refused, match="set MUSTER_HISTORY_PORT"):
-            await listening.begin()
-        assert "the port of the API is not open" in await probed(port, "readyz", 503)
-        listening.port = 0
-        await listening.begin()
-        await probed(port, "readyz", 200)
-
-
 async def test_answers_are_counted_by_their_status(site: Site):
     port = free_port()
     async with serving(site.settings(health_port=port)) as listening:

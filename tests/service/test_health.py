@@ -17,7 +17,7 @@ from shared.job.events.event import Author
 from shared.job.fold import History
 from shared.job.steps import Effect, Step
 from shared.ports import free_port
-from shared.process import health
+from shared.process import health, serving
 from shared.release import this_release
 from shared.runtime.acts import Context
 from shared.runtime.run import Runtime
@@ -61,6 +61,7 @@ def context(runtime: Runtime, *, owner: bool = True) -> health.Health:
 
 
 async def asked(port: int, path: str, host: str = "127.0.0.1") -> tuple[int, Any]:
+    await asyncio.sleep(1.2 * serving.TELL_SECONDS)
     async with aiohttp.ClientSession() as session, session.get(f"http://{host}:{port}{path}") as answer:
         return answer.status, await answer.json()
 

@@ -9,7 +9,8 @@ import pytest
 
 from shared.errors import Refused
 from shared.eventlog.account import LEASES
-from shared.runtime.lease import STALL_SECONDS, TTL_SECONDS, Lease, LeaseThread, ThreadedLease
+from shared.runtime.lease import TTL_SECONDS, Lease, ThreadedLease
+from shared.runtime.loop_thread import STALL_SECONDS, LoopThread
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 
 KEY = "scaler"
@@ -26,7 +27,7 @@ class Replica:
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Replica"]:
         bucket = await MemoryEventLog(self.journal, user=KEY).bucket(LEASES)
-        async with LeaseThread() as self.thread:
+        async with LoopThread("lease") as self.thread:
             self.lease = Lease(bucket, KEY, "a", clock=time.monotonic)
             self.owner = ThreadedLease(self.lease, self.thread)
             keeping = asyncio.create_task(self.owner.keep(self._acquired))
@@ -105,7 +106,7 @@ async def test_what_still_runs_beside_the_loop_ends_with_it():
             await asyncio.sleep(0.05)
             ended.append("endless")
 
-    async with LeaseThread() as thread:
+    async with LoopThread("lease") as thread:
         running = asyncio.create_task(thread.run(endless()))
         await asyncio.sleep(0.05)
         running.cancel()
@@ -119,7 +120,7 @@ async def test_what_becoming_the_owner_meets_ends_the_keeping_here():
     async def acquired() -> None:
         raise Refused("another log stands in its place", reason="LogTruncated")
 
-    async with LeaseThread() as thread:
+    async with LoopThread("lease") as thread:
         owner = ThreadedLease(Lease(bucket, KEY, "a", clock=time.monotonic), thread)
         with pytest.raises(Refused, match="another log"):
             await asyncio.wait_for(owner.keep(acquired), 10)

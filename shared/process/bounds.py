@@ -1,0 +1,258 @@
+"""What the clients of a port may use up, all together and each of them: connections, bytes, seconds.
+
+A `Door` accepts the connections of one port itself, so that its budget counts before TLS and before HTTP take memory.
+When no place is free, the oldest connection of the address that has the most makes room, so that the kubelet always
+gets in.  A client that a server knows (`Client.know`) keeps its place.
+"""
+
+import asyncio
+import errno
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import msgspec
+import structlog
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True):
+    """What the clients of one port may use up."""
+
+    port: str
+    """What it is called."""
+    reached_by: str
+    """Who has to reach it, and what shows that it is them."""
+    connections: int
+    """Connections in all, those whose TLS handshake is under way included."""
+    of_one: int
+    """Of them, those from one IPv4 address, or from one IPv6 network of 64 bits, that are not known."""
+    patience: float = 0.0
+    """Seconds after which a connection makes room for a newcomer from an address that has no fewer of them."""
+    head_seconds: float = 10.0
+    """Seconds from the connection until the client is known: for the TLS handshake, and for the head of a request."""
+    head_bytes: int
+    head_lines: int = 128
+    body_bytes: int = 0
+    """Of a request's body; 0 where a request has none."""
+
+
+PIECE = 2**16
+"""Bytes that a client takes within `SLOW_SECONDS` if as many wait for it, and the most that wait in a transport."""
+
+SLOW_SECONDS = 10.0
+
+LOOK_SECONDS = 1.0
+"""Seconds between two looks whose time is over."""
+
+BACKLOG = 1024
+"""Connections that wait in the kernel to be accepted."""
+
+AT_ONCE = 64
+"""Connections that are accepted before other work of the loop goes on."""
+
+AGAIN_SECONDS = 0.1
+"""The pause after a failure to accept, such as too many open files."""
+
+REMIND_SECONDS = 60.0
+"""The fewest seconds between two log lines about refused connections of one port."""
+
+log = structlog.get_logger()
+
+
+class Client:
+    """One connection, from when it is accepted."""
+
+    def __init__(self, door: "Door", accepted: socket.socket, address: bytes, since: float) -> None:
+        self.accepted: socket.socket | None = accepted
+        """None once the loop has it."""
+        self.address = address
+        self.since = since
+        self.known = False
+        self.opening: asyncio.Task[None] | None = None
+        """Its TLS handshake."""
+        self._door = door
+        self._transport: asyncio.Transport | None = None
+        self._unsent = 0
+        self._moved = since
+
+    def arrived(self, transport: asyncio.BaseTransport) -> None:
+        """From `connection_made`."""
+        # uvloop's for TLS is of no class of asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=PIECE)
+
+    def left(self) -> None:
+        """From `connection_lost`."""
+        self._door.forget(self)
+
+    def know(self) -> None:
+        """The client has shown who it is: it keeps its place, and its address another one."""
+        if not self.known:
+            self._door.forget(self)
+            self.known = True
+            self._door.keep(self)
+
+    def cut(self) -> None:
+        """Close the connection at once, and give back what it holds."""
+        self._door.forget(self)
+        if self._transport is not None:
+            self._transport.abort()
+        elif self.opening is not None:
+            self.opening.cancel()
+            if self.accepted is not None:
+                self.accepted.close()
+
+    def is_slow(self, now: float) -> bool:
+        """True if it takes less than `PIECE` bytes in `SLOW_SECONDS` of what waits for it."""
+        unsent = self._transport.get_write_buffer_size() if self._transport is not None else 0
+        if not unsent or not self._unsent - PIECE < unsent <= self._unsent:
+            self._unsent, self._moved = unsent, now
+        return now - self._moved >= SLOW_SECONDS
+
+
+class Door:
+    """Lets clients in at the sockets of one port, as its budget allows; `protocol` is made for each of them."""
+
+    def __init__(self, budget: Budget, protocol: Callable[[Client], asyncio.Protocol]) -> None:
+        self.tls: ssl.SSLContext | None = None
+        """That of the clients who come from now on."""
+        self._budget = budget
+        self._protocol = protocol
+        self._known: set[Client] = set()
+        self._strangers: dict[bytes, dict[Client, None]] = {}
+        """By address, the oldest first."""
+        self._open = 0
+        self._refused, self._told = 0, 0.0
+        self._sockets: Sequence[socket.socket] = ()
+
+    async def open(self, sockets: Sequence[socket.socket]) -> None:
+        """Let clients in at these sockets, until `close`."""
+        loop = asyncio.get_running_loop()
+        self._sockets = sockets
+        for each in sockets:
+            loop.add_reader(each, self._accept, loop, each)
+        self._looking = asyncio.create_task(self._look())
+
+    async def close(self) -> None:
+        """Close the connections, and the sockets."""
+        loop = asyncio.get_running_loop()
+        self._looking.cancel()
+        for listening in self._sockets:
+            loop.remove_reader(listening)
+            listening.close()
+        for client in self._clients():
+            client.cut()
+        # The transports close in the next iteration of the loop.
+        await asyncio.sleep(0)
+
+    def keep(self, client: Client) -> None:
+        """Count it."""
+        self._open += 1
+        if client.known:
+            self._known.add(client)
+        else:
+            self._strangers.setdefault(client.address, {})[client] = None
+
+    def forget(self, client: Client) -> None:
+        """Count it no longer."""
+        among = self._strangers.get(client.address, {})
+        if client in self._known or client in among:
+            self._open -= 1
+            self._known.discard(client)
+            among.pop(client, None)
+            if not among:
+                self._strangers.pop(client.address, None)
+
+    def _clients(self) -> tuple[Client, ...]:
+        return (*self._known, *(each for among in self._strangers.values() for each in among))
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            now = asyncio.get_running_loop().time()
+            for client in self._clients():
+                if client.is_slow(now) or (not client.known and now - client.since >= self._budget.head_seconds):
+                    client.cut()
+            if self._refused and now - self._told >= REMIND_SECONDS:
+                log.warning("connections refused", port=self._budget.port, number=self._refused)
+                self._refused, self._told = 0, now
+
+    def _accept(self, loop: asyncio.AbstractEventLoop, listening: socket.socket) -> None:
+        for _ in range(AT_ONCE):
+            try:
+                accepted, (host, *_rest) = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionError):
+                return
+            except OSError:
+                loop.remove_reader(listening)
+                loop.call_later(AGAIN_SECONDS, self._again, loop, listening)
+                return
+            client = Client(self, accepted, _address(host), loop.time())
+            if not self._has_room(client):
+                self._refused += 1
+                accepted.close()
+                continue
+            self.keep(client)
+            accepted.setblocking(False)
+            client.opening = loop.create_task(self._let_in(client))
+
+    async def _let_in(self, client: Client) -> None:
+        accepted, client.accepted = client.accepted, None
+        assert accepted is not None
+        seconds = {} if self.tls is None else {"ssl_handshake_timeout": self._budget.head_seconds}
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.connect_accepted_socket(lambda: self._protocol(client), accepted, ssl=self.tls, **seconds)
+        except (OSError, TimeoutError):
+            # No TLS, another version of it, or nothing in time.
+            self.forget(client)
+
+    def _again(self, loop: asyncio.AbstractEventLoop, listening: socket.socket) -> None:
+        if listening.fileno() >= 0:
+            loop.add_reader(listening, self._accept, loop, listening)
+
+    def _has_room(self, newcomer: Client) -> bool:
+        """True if there is a place, or another client has made room."""
+        mine = self._strangers.get(newcomer.address, {})
+        if len(mine) >= self._budget.of_one:
+            crowd = mine
+        elif self._open >= self._budget.connections:
+            crowd = max(self._strangers.values(), key=len, default={})
+        else:
+            return True
+        oldest = next(iter(crowd), None)
+        if oldest is None or (len(crowd) <= len(mine) and newcomer.since - oldest.since < self._budget.patience):
+            return False
+        self._refused += 1
+        oldest.cut()
+        return True
+
+
+def _address(host: str) -> bytes:
+    """What counts as one address: a pod has one of IPv4, and may have 64 bits of IPv6."""
+    if ":" in host:
+        return socket.inet_pton(socket.AF_INET6, host.split("%", maxsplit=1)[0])[:8]
+    return socket.inet_pton(socket.AF_INET, host)
+
+
+def sockets_at(host: str, port: int) -> list[socket.socket]:
+    """Sockets that listen at this address, or at every one if it is empty; port 0 is any free one.
+
+    Raises `OSError` if the port is taken.
+    """
+    found: list[socket.socket] = []
+    flags = socket.AI_PASSIVE
+    for family, *_, address in socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=flags):
+        number = found[0].getsockname()[1] if found else port
+        try:
+            listening = socket.create_server((str(address[0]), number), family=family, backlog=BACKLOG)
+        except OSError as error:
+            if found and error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                continue
+            for each in found:
+                each.close()
+            raise
+        listening.setblocking(False)
+        found.append(listening)
+    return found

@@ -1,0 +1,123 @@
+"""The bounds of a port: what a client without a credential gets, over real sockets on the loopback."""
+
+import asyncio
+import gzip
+import socket
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+
+from shared.ports import free_port
+from shared.process import bounds, serving
+from shared.process.serving import HEALTH, Report, probes
+
+ANOTHER = "127.0.0.9"
+"""An address that has no other connection, such as the kubelet's."""
+
+
+@asynccontextmanager
+async def a_port(ready: bool = True) -> AsyncIterator[int]:
+    port = free_port()
+    async with probes(lambda: [Report(service="scaler", ready=ready)], lambda: (), "127.0.0.1", port):
+        yield port
+
+
+async def heard(port: int, request: bytes, address: str = ANOTHER) -> bytes:
+    """All that is answered; empty if the connection is closed without an answer."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(address, 0))
+    try:
+        async with asyncio.timeout(20):
+            writer.write(request)
+            return await reader.read()
+    except ConnectionError:
+        return b""
+    finally:
+        writer.close()
+
+
+def get(path: str, *headers: str) -> bytes:
+    return "\r\n".join((f"GET {path} HTTP/1.1", "Host: x", *headers, "", "")).encode()
+
+
+@pytest.fixture
+def crowd() -> Iterator[list[socket.socket]]:
+    found: list[socket.socket] = []
+    yield found
+    for each in found:
+        each.close()
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer"),
+    [
+        pytest.param(get("/readyz"), b"HTTP/1.1 200 OK", id="a probe"),
+        pytest.param(get("/else"), b"HTTP/1.1 404 Not Found", id="another path"),
+        pytest.param(b"POST" + get("/readyz")[3:], b"HTTP/1.1 405 Method Not Allowed", id="another method"),
+        pytest.param(get("/readyz", "Content-Length: 2") + b"{}", b"HTTP/1.1 400 Bad Request", id="a body"),
+        pytest.param(get("/readyz", "Transfer-Encoding: chunked"), b"HTTP/1.1 400 Bad Request", id="chunks"),
+        pytest.param(
+            get("/healthz", "Content-Encoding: gzip", "Content-Length: 60") + gzip.compress(b"\0" * 9_999),
+            b"HTTP/1.1 415 Unsupported Media Type",
+            id="a compressed body",
+        ),
+        pytest.param(get("/readyz", "X: " + "x" * HEALTH.head_bytes), b"HTTP/1.1 431", id="a long head"),
+    ],
+)
+async def test_what_a_request_is_answered(request_: bytes, answer: bytes):
+    async with a_port() as port:
+        assert (await heard(port, request_)).startswith(answer)
+
+
+async def test_of_pipelined_requests_one_is_answered():
+    async with a_port() as port:
+        assert (await heard(port, 100 * get("/readyz"))).count(b"HTTP/1.1") == 1
+
+
+@pytest.mark.parametrize("address", [pytest.param(ANOTHER, id="another"), pytest.param("127.0.0.5", id="the same")])
+async def test_a_probe_gets_in_however_many_connections_are_held_open(crowd: list[socket.socket], address: str):
+    async with a_port() as port:
+        for number in range(300):
+            each = socket.create_connection(("127.0.0.1", port), source_address=("127.0.0.5", 0))
+            each.sendall(b"GET /readyz HTTP/1.1\r\nX-%d: " % number)
+            crowd.append(each)
+        began = time.monotonic()
+        assert (await heard(port, get("/readyz"), address)).startswith(b"HTTP/1.1 200")
+        assert time.monotonic() - began < 1
+        await asyncio.sleep(0.2)
+        still = [each for each in crowd if is_open(each)]
+        assert len(still) <= HEALTH.of_one
+
+
+def is_open(connection: socket.socket) -> bool:
+    connection.setblocking(False)
+    try:
+        return connection.recv(1) != b""
+    except BlockingIOError:
+        return True
+    except ConnectionError:
+        return False
+
+
+async def test_a_head_that_does_not_end_is_cut_off(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(bounds, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(serving, "HEALTH", msgspec.structs.replace(HEALTH, head_seconds=0.3))
+    async with a_port() as port:
+        assert await heard(port, b"GET /readyz HTTP/1.1\r\n") == b""
+
+
+async def test_a_working_loop_that_stands_still_is_told_by_the_probes_thread(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(serving, "STUCK_SECONDS", 0.3)
+    async with a_port() as port:
+        asking = socket.create_connection(("127.0.0.1", port))
+        time.sleep(1.0)  # noqa: ASYNC251  the loop stands still
+        asking.sendall(get("/healthz"))
+        asking.settimeout(5)
+        answer = b""
+        while piece := asking.recv(4096):
+            answer += piece
+        asking.close()
+        assert answer.startswith(b"HTTP/1.1 503")
+        assert b"the event loop has stalled" in answer
