@@ -137,7 +137,7 @@ class Server:
         if request.path != PATH:
             return web.Response(status=404, text=f"batches of audit events go to {PATH}")
         if request.method != "POST":
-            return web.Response(status=405, text="post batches of audit events here", headers={"Allow": "POST"})
+            return web.Response(status=405, text="post batches of audit events here")
         response = await self._answer(request)
         self._figures.answered(response.status)
         return response
