@@ -381,6 +381,29 @@ def test_the_monitor_of_nats_is_for_the_services_alone() -> None:
         assert selector == {"app.kubernetes.io/name": "muster", "app.kubernetes.io/instance": "muster"}
 
 
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        pytest.param("", [{"kubernetes.io/metadata.name": "monitoring"}], id="Prometheus by default"),
+        pytest.param("networkPolicy.enabled=true", [{"kubernetes.io/metadata.name": "monitoring"}], id="with egress"),
+        pytest.param("networkPolicy.healthFrom=null", [], id="no pod"),
+        pytest.param(
+            "networkPolicy.healthFrom[0].namespaceSelector.matchLabels.team=ops", [{"team": "ops"}], id="others"
+        ),
+    ],
+)
+def test_health_is_for_those_whom_a_value_names(options: str, named: list[dict[str, str]]) -> None:
+    policy = next(
+        one
+        for one in documents(render("--set", options))
+        if (one["kind"], one["metadata"]["name"]) == ("NetworkPolicy", "muster")
+    )
+    rules = [rule for rule in policy["spec"]["ingress"] or () if {"port": "health"} in rule["ports"]]
+    assert all(rule["from"] for rule in rules), "without peers a rule is for everybody"
+    assert [peer["namespaceSelector"]["matchLabels"] for rule in rules for peer in rule["from"]] == named
+    assert ("Egress" in policy["spec"]["policyTypes"]) is ("enabled" in options)
+
+
 def test_nats_may_run_elsewhere() -> None:
     options = "nodeSelector.pool=control,priorityClassName=high,nats.nodeSelector.disk=fast"
     for owner in documents(render("--set", options)):
