@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from muster import policies
-from muster.nats_users import CONF, NAMESPACE, render_namespace, render_users
+from muster.nats_users import CONF, COPIES_CONF, NAMESPACE, render_copies, render_namespace, render_users
 from shared.cluster.namespaces import OPTED_IN
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
@@ -269,7 +269,8 @@ def main() -> None:
         for variant, namespace in (("cluster", ""), ("namespace", JOBS))
         for name, text in render(namespace).items()
     }
-    files |= {CHART: of_chart(), POLICIES: policies_of_chart(), CONF: render_users(), NAMESPACE: render_namespace()}
+    files |= {CHART: of_chart(), POLICIES: policies_of_chart(), NAMESPACE: render_namespace()}
+    files |= {CONF: render_users(), COPIES_CONF: render_copies()}
     for path, text in files.items():
         Path(path).write_text(text)
 

@@ -14,7 +14,7 @@ from services.scheduler.shell import build as scheduler
 from services.status.shell import build as status
 from services.watcher.shell import build as watcher
 from shared.eventlog.account import ADMIN, READER
-from shared.eventlog.server import NatsServer
+from shared.eventlog.server import CopiesServer, NatsServer
 from shared.eventlog.setup import set_up
 from shared.installation.plugins import log_frameworks
 from shared.job.events.event import Author
@@ -74,6 +74,7 @@ async def _users(settings: Settings, embedded: Path | None) -> AsyncIterator[dic
         return
     async with contextlib.AsyncExitStack() as stack:
         server = await stack.enter_async_context(NatsServer(embedded))
+        await stack.enter_async_context(CopiesServer(server))
         await set_up(server.url, user=ADMIN, password=server.users[ADMIN])
         log.info("log is up", url=server.url, data=str(embedded))
         # Commands in another terminal need these; the log lines go to standard error.

@@ -27,7 +27,7 @@ from shared.cluster.kube import KubeCluster
 from shared.cluster.objects import Custom
 from shared.errors import Refused, Trouble
 from shared.eventlog.account import ADMIN, READER
-from shared.eventlog.server import NatsServer
+from shared.eventlog.server import CopiesServer, NatsServer
 from shared.eventlog.setup import set_up
 from shared.installation.permissions import Powers
 from shared.installation.plugins import kinds
@@ -139,6 +139,7 @@ class Stack:
         """
         self.data = data.absolute()
         self.nats = NatsServer(self.data / "nats")
+        self.copies = CopiesServer(self.nats)
         self.cluster = cluster(self.data / "cluster", users=SERVICES, images=IMAGES, audit=audit)
         self._namespace = permissions.HOME if alone else ""
         self._settings = {"MUSTER_NAMESPACE": self._namespace, **(settings or {})}
@@ -150,6 +151,7 @@ class Stack:
             self.data.mkdir(parents=True, exist_ok=True)
             # First, as it refuses a folder in use before anything else writes there.
             await self._stack.enter_async_context(self.nats)
+            await self._stack.enter_async_context(self.copies)
             await self._stack.enter_async_context(self.cluster)
             await set_up(self.nats.url, user=ADMIN, password=self.nats.users[ADMIN])
             self.kube = await KubeCluster.connect(self.cluster.kubeconfig(CLUSTER_ADMIN))
@@ -197,7 +199,7 @@ class Stack:
     @property
     def programs(self) -> Sequence[Program]:
         """All processes of the stack."""
-        return [self.nats, *self.cluster.programs, *self.services.values()]
+        return [self.nats, self.copies, *self.cluster.programs, *self.services.values()]
 
     async def stop_services(self) -> None:
         """End all four services; the next start does what they left undone."""

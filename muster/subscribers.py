@@ -1,7 +1,7 @@
 """`muster subscriber`: readers of one namespace's events, and what they have.
 
-The place is the server of `muster run` and of the demo, whose users are in a folder of this machine, or another one, to
-which its administrator adds the account first (the chart, `nats_users.py`).  The rest is the same in both.
+The place is the copies' server of `muster run` and of the demo, whose users are in a folder of this machine, or another
+one, to which its administrator adds the account first (the chart, `nats_users.py`).  The rest is the same in both.
 """
 
 import secrets
@@ -14,7 +14,7 @@ import typer
 from muster.asking import CONNECT_SECONDS, open_log
 from shared.errors import Refused
 from shared.eventlog.account import ADMIN, STREAM, Copy
-from shared.eventlog.server import changed_users, local
+from shared.eventlog.server import address, changed_users, copies_of, local
 from shared.eventlog.setup import SetUp, set_up
 from shared.eventlog.subscribers import fed_copies, found_copy, remove_copy
 from shared.process.settings import Settings
@@ -39,7 +39,7 @@ async def add(settings: Settings, folder: Path | None, namespace: str, max_bytes
     copy, password, new = Copy.of(namespace), "", False
     if folder is not None:
         settings = as_administrator(settings, folder)
-        async with changed_users(folder) as users:
+        async with changed_users(copies_of(folder)) as users:
             new = copy.user not in users
             password = users.setdefault(copy.user, secrets.token_urlsafe(18))
     try:
@@ -48,13 +48,16 @@ async def add(settings: Settings, folder: Path | None, namespace: str, max_bytes
         done = await _made(settings, copy, max_bytes, check=False)
     except Refused:
         if folder is not None and new:
-            async with changed_users(folder) as users:
+            async with changed_users(copies_of(folder)) as users:
                 users.pop(copy.user, None)
         raise
     typer.echo(f"# stream {copy.name} {'created' if copy.name in done.created else 'is there'}")
     for sentence in done.grown:
         typer.echo(f"# stream {sentence}")
-    typer.echo(f"export NATS_URL={done.url}")
+    if folder is not None:
+        typer.echo(f"export NATS_URL={address(copies_of(folder))}")
+    else:
+        typer.echo("# NATS_URL is that of the copies' server")
     typer.echo(f"export NATS_USER={copy.user}")
     typer.echo(f"export NATS_PASSWORD={password}" if password else "# its password is what the server was given")
     typer.echo(f"# nats sub '*.{namespace}.>' --stream={STREAM} --all")
@@ -84,7 +87,7 @@ async def remove(settings: Settings, folder: Path | None, namespace: str) -> Non
         known = copy in await fed_copies(log.connection)
         await remove_copy(log.connection, copy)
     if folder is not None:
-        async with changed_users(folder) as users:
+        async with changed_users(copies_of(folder)) as users:
             users.pop(copy.user, None)
     typer.echo(f"stream {copy.name} {'removed' if known else 'was not there'}")
 

@@ -1,7 +1,7 @@
-"""The certificate of the log's server, from an authority that signs nothing else: its key is not kept.
+"""The certificate of both NATS servers, from an authority that signs nothing else: its key is not kept.
 
 The arguments: the folder with a folder for each user, who gets the authority's certificate as `ca.crt`, and the folder
-of the server, which gets `tls.crt` and `tls.key`.  Those that are there stay.
+of the servers, which get `tls.crt` and `tls.key`.  Those that are there stay.
 """
 
 import sys
@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 LIFE = timedelta(days=3650)
 """`docker compose down --volumes` ends it sooner."""
 
-NAMES = [x509.DNSName("nats"), x509.DNSName("localhost"), x509.IPAddress(IPv4Address("127.0.0.1"))]
+NAMES = [*map(x509.DNSName, ("nats", "copies", "localhost")), x509.IPAddress(IPv4Address("127.0.0.1"))]
 
 USAGES = (
     "digital_signature",

@@ -1,12 +1,14 @@
-"""The NATS accounts: the log's own with its streams and buckets, and one for each user with what it may reach.  Pure.
+"""The NATS accounts of the two servers: the log's, and the one that subscribers connect to.  Pure.
+
+On the log's server the account `LOG` has the streams and buckets, and each user an account with what it may reach.
 
 The log's account exports to each user's account the subjects that this user may use, and nothing else.  Permissions
 within one account are not enough: a server does not check the reply subject of a request, so that an answer could be
 stored as an event.  An answer to a request from another account stays in that account.
-Programs of users have the user `subscriber`, or one for a namespace, such as `subscriber-team-a`.  They make consumers
-as any NATS client does, of a copy of the events (`subscribers.py`) in an account of its own: the consumers and their
-number never concern the log or another copy.
-`server.py` and the chart make a server configuration of the table; the tests' log in memory applies the same one.
+Programs of users have the user `subscriber`, or one for a namespace, such as `subscriber-team-a`, on the server of the
+copies alone, a leaf node of the log's.  They make consumers as any NATS client does, of a copy of the events
+(`subscribers.py`) in an account of its own: their connections, consumers and requests never reach the log's server.
+`server.py` and the chart make the servers' configurations of these tables.
 """
 
 import re
@@ -32,6 +34,8 @@ ADMIN = "admin"
 READER = "reader"
 """For people: `muster` reads histories, leases and heads with it."""
 SUBSCRIBER = "subscriber"
+COPIES = "copies"
+"""The server of the copies: its user at the log, its JetStream domain, and the consumer of the log that feeds it."""
 _FEED = "subscribers"
 HISTORY = "history"
 """The history service, which reads as the reader does."""
@@ -39,18 +43,24 @@ AUDIT = "audit"
 """The audit service, which reads events and writes facts of one type."""
 ATTRIBUTIONS = str(Subject("facts", "*", "*", "*", AUDIT, "ChangeAttributed"))
 AUTHORS = ("watcher", "scheduler", "scaler", "status")
-USERS = (ADMIN, READER, SUBSCRIBER, HISTORY, AUDIT, *AUTHORS)
+USERS = (ADMIN, READER, HISTORY, AUDIT, COPIES, *AUTHORS)
+"""The users at the log's server."""
 
 LOG_API = f"$JS.{ACCOUNT}.API"
-"""The prefix of the log's JetStream requests in the account of a copy."""
+"""The prefix, in the account of a copy, of the JetStream requests to the stream that it copies."""
+NAMES = "NAMES"
+"""The account of a stream without events, which answers for all copies which stream has a subject: a copy has none."""
 MAX_CONSUMERS = 200
 """The most consumers of one copy, of all its subscribers together."""
+MAX_CONNECTIONS = 32
+"""The most connections of one user, at either server."""
+_LIMITS = {"max_connections": MAX_CONNECTIONS, "max_subscriptions": 2000}
 _INBOXES = "_INBOX.>"
 """The default of NATS clients for answers, and for what a push consumer sends."""
 _NEXT = f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.*"
 _MANY_ANSWERS = (GET_MANY, _NEXT)
 _NAMES = "$JS.API.STREAM.NAMES"
-"""A client that subscribes to a subject asks so for its stream.  A copy has no subjects, the log has."""
+"""A client that subscribes to a subject asks so for its stream."""
 
 
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -68,6 +78,8 @@ class Copy(NamedTuple):
 
     namespace: str = ""
     """Empty for the copy of all events."""
+    relay: bool = False
+    """True for the copy that nobody reads, which the log feeds, and which feeds the others."""
 
     @classmethod
     def of(cls, namespace: str) -> Self:
@@ -85,31 +97,36 @@ class Copy(NamedTuple):
 
     @property
     def user(self) -> str:
-        return self._one_of(SUBSCRIBER)
+        return COPIES if self.relay else self._one_of(SUBSCRIBER)
 
     @property
     def account(self) -> str:
-        return self._one_of("COPY")
+        return ACCOUNT if self.relay else self._one_of("COPY")
 
     @property
     def name(self) -> str:
         """What messages call it."""
-        return f"{STREAM} of {self.account}"
+        return f"{STREAM} of {COPIES if self.relay else self.account}"
 
     @property
     def feed(self) -> str:
-        """The consumer of the log that feeds it."""
-        return self._one_of(_FEED)
+        """The consumer that feeds it: of the log for the relay, of the relay for another copy."""
+        return COPIES if self.relay else self._one_of(_FEED)
 
     @property
     def fed(self) -> str:
         """The subject to which the feed sends."""
-        return f"copied.{self.account}"
+        return f"copied.{COPIES if self.relay else self.account}"
 
     @property
     def api(self) -> str:
         """The prefix of its JetStream requests in the log's account: the administrator makes and sees it."""
-        return f"$JS.{self.account}.API"
+        return f"$JS.{COPIES}.API" if self.relay else f"$JS.{COPIES}.{self.account}.API"
+
+    @property
+    def source(self) -> str:
+        """The prefix of the requests to the stream that it copies, in the log's account."""
+        return "$JS.API" if self.relay else RELAY.api
 
     @property
     def filters(self) -> tuple[str, ...]:
@@ -128,6 +145,9 @@ class Copy(NamedTuple):
 
     def _one_of(self, kind: str) -> str:
         return f"{kind}-{self.namespace}" if self.namespace else kind
+
+
+RELAY = Copy(relay=True)
 
 
 def copy_of(user: str) -> Copy | None:
@@ -228,7 +248,7 @@ def permissions(user: str) -> dict[str, Any] | None:
 
 
 def accounts(passwords: Mapping[str, str]) -> dict[str, Any]:
-    """The `accounts` of the server's configuration, for the users with these passwords."""
+    """The `accounts` of the log's server, for the users with these passwords."""
     guests = [user for user in passwords if user != ADMIN]
     imports = {user: _imports(user) for user in guests}
     table: dict[str, Any] = {
@@ -237,19 +257,41 @@ def accounts(passwords: Mapping[str, str]) -> dict[str, Any]:
             "users": [_user(user, passwords[user]) for user in passwords if user == ADMIN],
         }
     }
-    for copy in filter(None, map(copy_of, guests)):
-        table[copy.account] = {
-            "jetstream": {"max_streams": 1, "max_consumers": MAX_CONSUMERS, "max_mem": -1, "max_file": -1}
-        }
-        imports[copy.account] = [
-            _Import("service", ACCOUNT, copy.reset, copy.reset.replace("$JS.API", LOG_API)),
-            _Import("service", ACCOUNT, copy.flow),
-            _Import("stream", ACCOUNT, copy.fed),
-        ]
-        imports.setdefault(ACCOUNT, []).append(_Import("service", copy.account, "$JS.API.>", f"{copy.api}.>"))
-    table |= {user: {"users": [_user(user, passwords[user])]} for user in guests}
+    table |= {user: {"users": [_user(user, passwords[user])], "limits": _LIMITS} for user in guests}
+    if COPIES in guests:
+        imports[COPIES] = _imports_of_copy(RELAY)
+        # The administrator's requests to the copies.
+        imports[ACCOUNT] = [_Import("service", COPIES, f"$JS.{COPIES}.>")]
+    return _connected(table, imports)
+
+
+def accounts_of_copies(passwords: Mapping[str, str]) -> dict[str, Any]:
+    """The `accounts` of the copies' server, for the subscribers with these passwords."""
+    copies = {user: copy for user in passwords if (copy := copy_of(user)) is not None}
+    # Who imports it is said there alone: so an account that comes later changes nothing of another one.
+    feeds = [{"service": RELAY.reset.replace(COPIES, "*")}, {"service": f"$JS.FC.{STREAM}.>"}, {"stream": "copied.*"}]
+    table: dict[str, Any] = {
+        ACCOUNT: {"jetstream": "enabled", "exports": feeds},
+        NAMES: {"jetstream": _jetstream(consumers=1), "exports": [{"service": _NAMES}, {"service": "$JS.API.>"}]},
+    }
+    table |= {copy.account: {"jetstream": _jetstream(consumers=MAX_CONSUMERS)} for copy in copies.values()}
+    table |= {user: {"users": [_user(user, passwords[user])], "limits": _LIMITS} for user in copies}
+    imports = {user: _imports(user) for user in copies}
+    imports |= {copy.account: _imports_of_copy(copy) for copy in copies.values()}
+    imports[ACCOUNT] = [
+        _Import("service", account, "$JS.API.>", f"$JS.{COPIES}.{account}.API.>")
+        for account in (NAMES, *(copy.account for copy in copies.values()))
+    ]
+    return _connected(table, imports)
+
+
+def _jetstream(*, consumers: int) -> dict[str, int]:
+    return {"max_streams": 1, "max_consumers": consumers, "max_mem": -1, "max_file": -1}
+
+
+def _connected(table: dict[str, Any], imports: Mapping[str, list["_Import"]]) -> dict[str, Any]:
     for account, found in table.items():
-        if exported := _exports(account, imports):
+        if "exports" not in found and (exported := _exports(account, imports)):
             found["exports"] = exported
         if account in imports:
             found["imports"] = [each.rendered for each in imports[account]]
@@ -272,10 +314,19 @@ class _Import(NamedTuple):
 
 def _imports(user: str) -> list[_Import]:
     if (copy := copy_of(user)) is not None:
-        services = [_Import("service", ACCOUNT if each == _NAMES else copy.account, each) for each in asks(user)]
+        services = [_Import("service", NAMES if each == _NAMES else copy.account, each) for each in asks(user)]
         return [*services, _Import("stream", copy.account, _INBOXES)]
     services = [_Import("service", ACCOUNT, each) for each in (*publishes(user), *asks(user))]
     return [*services, _Import("stream", ACCOUNT, f"{STORED}.>")]
+
+
+def _imports_of_copy(copy: Copy) -> list[_Import]:
+    """What feeds a copy."""
+    return [
+        _Import("service", ACCOUNT, copy.reset, copy.reset.replace("$JS.API", LOG_API)),
+        _Import("service", ACCOUNT, copy.flow),
+        _Import("stream", ACCOUNT, copy.fed),
+    ]
 
 
 def _exports(account: str, imports: Mapping[str, list[_Import]]) -> list[dict[str, Any]]:
@@ -292,5 +343,7 @@ def _exports(account: str, imports: Mapping[str, list[_Import]]) -> list[dict[st
 
 
 def _user(name: str, password: str) -> dict[str, Any]:
+    if name == COPIES:
+        return {"user": name, "password": password, "allowed_connection_types": ["LEAFNODE"]}
     allowed = permissions(name)
     return {"user": name, "password": password} | ({"permissions": allowed} if allowed else {})

@@ -17,7 +17,7 @@ import msgspec
 
 from shared.errors import Refused, Transient
 from shared.eventlog import api
-from shared.eventlog.account import LEASES, STREAM, stream_of, subject_of
+from shared.eventlog.account import COPIES, LEASES, RELAY, STREAM, stream_of, subject_of
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.streams import STREAMS, StreamInfo, differences
 from shared.eventlog.subscribers import fed_copies, found_copy
@@ -137,7 +137,8 @@ async def copies(log: JetStreamEventLog) -> dict[str, StreamInfo | None] | None:
     None if this user may not see them: only the administrator may.  Raises `Trouble`.
     """
     try:
-        fed = await fed_copies(log.connection)
+        feeds = (await api.call(log.connection, f"CONSUMER.NAMES.{STREAM}", None, _Feeds)).consumers or []
+        fed = [RELAY, *await fed_copies(log.connection)] if COPIES in feeds else []
     except Refused as refusal:
         if refusal.reason != "Forbidden":
             raise
@@ -146,11 +147,18 @@ async def copies(log: JetStreamEventLog) -> dict[str, StreamInfo | None] | None:
     for copy in sorted(fed):
         try:
             found[copy.user] = await found_copy(log.connection, copy)
+        except Transient:
+            # Their server is away.
+            found[copy.user] = None
         except Refused as refusal:
             if refusal.reason != "NoAccount":
                 raise
             found[copy.user] = None
     return found
+
+
+class _Feeds(msgspec.Struct, frozen=True):
+    consumers: list[str] | None = None
 
 
 async def stream(log: JetStreamEventLog, name: str) -> StreamInfo | None:

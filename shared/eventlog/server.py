@@ -17,14 +17,14 @@ import socket
 import subprocess
 import sys
 import sysconfig
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
 import msgspec
 
 from shared.errors import Refused, Transient
-from shared.eventlog.account import ADMIN, USERS, accounts
+from shared.eventlog.account import ACCOUNT, ADMIN, COPIES, SUBSCRIBER, USERS, accounts, accounts_of_copies
 from shared.ports import HOST, free_port
 from shared.private import write_private
 
@@ -39,6 +39,7 @@ _RELOADED = b"Reloaded server configuration"
 _CONFIGURATION = "server.conf"
 _LOG = "server.log"
 _PID = "nats.pid"
+_LEAVES = "leafnodes-port"
 _USERS = "users.json"
 _CHANGING = "users.lock"
 
@@ -53,6 +54,8 @@ class NatsServer:
 
     name = "the NATS server"
     """Its name in messages."""
+    own: tuple[str, ...] = USERS
+    """The users that it has from its first start on."""
 
     def __init__(
         self,
@@ -67,8 +70,8 @@ class NatsServer:
         self.log = directory / _LOG
         self.port = port or _kept_port(directory)
         self._kept = not users
-        self.users = dict(users or _users(directory))
-        """Passwords by user, see `shared.eventlog.account.USERS`."""
+        self.users = dict(users or _users(directory, self.own))
+        """Passwords by user, see `shared.eventlog.account`."""
         self._more = {"server_name": f"muster-{secrets.token_hex(4)}", **(more or {})}
         self._process: subprocess.Popen[bytes] | None = None
         self._lock: int | None = None
@@ -145,10 +148,10 @@ class NatsServer:
         self.directory.mkdir(parents=True, exist_ok=True)
         if self._kept:
             # Subscribers may have been added meanwhile.
-            own = {user: password for user, password in self.users.items() if user in USERS}
-            self.users = _users(self.directory) | own
+            own = {user: password for user, password in self.users.items() if user in self.own}
+            self.users = _users(self.directory, self.own) | own
         path = self.directory / _CONFIGURATION
-        write_private(path, json.dumps(configuration(self.directory, self.port, self.users) | self._more))
+        write_private(path, json.dumps(self._configuration() | self._more))
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
                 [_program(), "--config", str(path)],
@@ -159,6 +162,11 @@ class NatsServer:
                 process_group=0,
                 preexec_fn=_die_with_parent,  # noqa: PLW1509  it makes one system call and nothing else
             )
+
+    def _configuration(self) -> dict[str, Any]:
+        return configuration(self.directory, self.port, self.users) | {
+            "leafnodes": {"host": HOST, "port": _kept_port(self.directory, _LEAVES)}
+        }
 
     def kill(self) -> None:
         """Send SIGKILL, like a crash, and wait for the end."""
@@ -196,34 +204,70 @@ class NatsServer:
         return "; ".join(lines[-3:]) or "it ended without a message"
 
 
+class CopiesServer(NatsServer):
+    """The server of the subscribers' copies beside a log's server on this machine, in a folder below that one's."""
+
+    name = "the NATS server of the copies"
+    own = (SUBSCRIBER,)
+
+    def __init__(self, log: NatsServer, *, users: Mapping[str, str] | None = None) -> None:
+        super().__init__(copies_of(log.directory), users=users)
+        self._log = log
+
+    def _configuration(self) -> dict[str, Any]:
+        address = f"nats-leaf://{COPIES}:{self._log.users[COPIES]}@{HOST}:{_kept_port(self._log.directory, _LEAVES)}"
+        return {
+            **_common(self.directory, self.port),
+            **LIMITS_OF_COPIES,
+            "jetstream": {"store_dir": str(self.directory / "store"), "domain": COPIES},
+            "leafnodes": {"reconnect": 1, "remotes": [{"url": address, "account": ACCOUNT}]},
+            "accounts": accounts_of_copies(self.users),
+        }
+
+
+def copies_of(directory: Path) -> Path:
+    """The folder of the copies' server beside the log's server with this one."""
+    return directory / COPIES
+
+
+LIMITS = {"max_connections": 512, "max_pending": 32 * 1024 * 1024, "max_subscriptions": 1000}
+"""Of the log's server: clients in all, bytes that wait for one of them, and subscriptions of one.
+
+What the log sends ahead to the copies, 100 of its largest events, has to fit.
+"""
+LIMITS_OF_COPIES = {"max_connections": 256, "max_pending": 8 * 1024 * 1024, "max_subscriptions": 1000}
+
+
 def configuration(directory: Path, port: int, users: Mapping[str, str]) -> dict[str, Any]:
-    """The server's configuration, without its name; JSON is a subset of its own format."""
+    """The configuration of the log's server, without its name; JSON is a subset of its own format."""
     return {
-        "host": HOST,
-        "port": port,
-        "pid_file": str(directory / _PID),
-        "max_payload": _MAX_PAYLOAD,
+        **_common(directory, port),
+        **LIMITS,
         # Without `always` a power cut loses up to two minutes of acknowledged events.
         "jetstream": {"store_dir": str(directory / "store"), "sync_interval": "always"},
         "accounts": accounts(users),
     }
 
 
+def _common(directory: Path, port: int) -> dict[str, Any]:
+    return {"host": HOST, "port": port, "pid_file": str(directory / _PID), "max_payload": _MAX_PAYLOAD}
+
+
 @contextlib.asynccontextmanager
 async def changed_users(directory: Path) -> AsyncIterator[dict[str, str]]:
-    """The users of the server that runs on this folder, to change: it has them after the block, and goes on meanwhile.
+    """The subscribers of the copies' server that runs on this folder, to change: it has them after the block.
 
-    Raises `Refused` if no server runs there.
+    It goes on meanwhile.  Raises `Refused` if no server runs there.
     """
     pid = _running(directory)
     # Not the file of users itself: a write puts another file in its place.
     with (directory / _CHANGING).open("w") as locked:
         await asyncio.to_thread(fcntl.flock, locked, fcntl.LOCK_EX)
-        users = _users(directory)
+        users = _users(directory, CopiesServer.own)
         yield users
         write_private(directory / _USERS, json.dumps(users))
         path = directory / _CONFIGURATION
-        write_private(path, json.dumps(json.loads(path.read_bytes()) | {"accounts": accounts(users)}))
+        write_private(path, json.dumps(json.loads(path.read_bytes()) | {"accounts": accounts_of_copies(users)}))
         # NATS 2.15 connects the requests of an account that a reload adds at the reload that follows.
         for _ in range(2):
             await _reload(directory / _LOG, pid)
@@ -251,7 +295,12 @@ def local(directory: Path) -> tuple[str, str]:
     Raises `Refused` if no server runs there.
     """
     _running(directory)
-    return f"nats://{HOST}:{_kept_port(directory)}", _users(directory)[ADMIN]
+    return address(directory), _users(directory, USERS)[ADMIN]
+
+
+def address(directory: Path) -> str:
+    """The address of the server with this folder."""
+    return f"nats://{HOST}:{_kept_port(directory)}"
 
 
 def _running(directory: Path) -> int:
@@ -268,9 +317,9 @@ def _running(directory: Path) -> int:
     raise Refused(f"{words}; start it, or name its folder with --data", reason="NotRunning")
 
 
-def _kept_port(directory: Path) -> int:
+def _kept_port(directory: Path, name: str = "port") -> int:
     """The port of the last start, so that exported addresses in other terminals stay valid."""
-    file = directory / "port"
+    file = directory / name
     if file.exists():
         return int(file.read_text())
     port = free_port()
@@ -279,14 +328,14 @@ def _kept_port(directory: Path) -> int:
     return port
 
 
-def _users(directory: Path) -> dict[str, str]:
+def _users(directory: Path, own: Iterable[str]) -> dict[str, str]:
     """The users' passwords, made at the first start and kept beside the store for other commands."""
     path = directory / _USERS
     known = msgspec.json.decode(path.read_bytes(), type=dict[str, str]) if path.exists() else {}
-    if known.keys() >= set(USERS):
+    if known.keys() >= set(own):
         return known
     directory.mkdir(parents=True, exist_ok=True)
-    users = {name: known.get(name) or secrets.token_urlsafe(18) for name in USERS}
+    users = known | {name: known.get(name) or secrets.token_urlsafe(18) for name in own}
     write_private(path, json.dumps(users))
     return users
 

@@ -18,6 +18,7 @@ from shared.eventlog import Entry, api
 from shared.eventlog.account import (
     ADMIN,
     GENESIS,
+    RELAY,
     STREAM,
     Copy,
 )
@@ -30,6 +31,7 @@ from shared.eventlog.subscribers import (
     follows,
     found_copy,
     make_copy,
+    make_names,
     remove_copy,
     remove_feed,
     resized,
@@ -103,7 +105,7 @@ async def set_up(
             identity = "" if STREAM in work.created else await _identity(log) or ""
         else:
             identity = await _begin(log, connection)
-        for copy, size in (subscribers or {}).items():
+        for copy, size in {RELAY: -1, **subscribers}.items() if subscribers else ():
             await insist(
                 functools.partial(work.make_copy, copy, size), what=f"set up the stream {copy.name}", patience=patience
             )
@@ -166,6 +168,9 @@ class _Work:
 
     async def make_copy(self, copy: Copy, max_bytes: int) -> None:
         found = await found_copy(self._connection, copy)
+        if copy.relay and STREAM not in self.created:
+            # As large as the log, so that a copy that is made later has what its own size allows.
+            max_bytes = int((await api.stream_info(self._connection, STREAM)).config.get("max_bytes", -1))
         if found is not None and await follows(self._connection, copy, found):
             self.grown += await resized(self._connection, copy, found, max_bytes, check=self._check)
             return
@@ -173,6 +178,8 @@ class _Work:
             if found is not None:
                 await remove_copy(self._connection, copy)
             await make_copy(self._connection, copy, max_bytes)
+            if copy.relay:
+                await make_names(self._connection)
         self.created.append(copy.name)
 
     async def _change(self, verb: str, config: dict[str, Any]) -> StreamInfo | None:

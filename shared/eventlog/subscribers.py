@@ -1,19 +1,20 @@
-"""Copies of the log for subscribers: mirrors in accounts of their own, on which they make consumers as they like.
+"""Copies of the log for subscribers: mirrors on a server of their own, on which they make consumers as they like.
 
 One copy has all events, others have those of one namespace; each event is in it once, at its sequence in the log.
-A server takes a bounded number of consumers, and a push consumer sends to a subject of its maker's choice: from the
-account of a copy it reaches inboxes, and of the log the request alone that resets the copy's feed.
+A push consumer sends to a subject of its maker's choice: from the account of a copy it reaches inboxes, and the request
+that resets the copy's feed.  So a copy is fed by another one on its server, the relay, and the relay alone by the log.
 
-The feed is a durable consumer of the log, made here; it is acknowledged once the mirror has stored an event.
+A feed is a durable consumer, made here; it is acknowledged once the mirror has stored an event.
+The administrator reaches the copies through the log's server.
 """
 
 from typing import Any
 
 import msgspec
 
-from shared.errors import Refused
+from shared.errors import Refused, Transient
 from shared.eventlog import api, wire
-from shared.eventlog.account import LOG_API, STREAM, Copy
+from shared.eventlog.account import COPIES, LOG_API, NAMES, RELAY, STREAM, STREAM_SUBJECTS, Copy
 from shared.eventlog.connection import Connection, NoResponder
 from shared.eventlog.streams import ConsumerInfo, StreamInfo
 
@@ -25,13 +26,13 @@ _NANOSECONDS = 1_000_000_000
 _CREATE = 10.0
 
 
-def _config(copy: Copy, replicas: int, max_bytes: int) -> dict[str, Any]:
+def _config(copy: Copy, max_bytes: int) -> dict[str, Any]:
     return {
         "name": STREAM,
         "description": f"the events of {copy.namespace or 'all jobs'}, for subscribers; written by the log alone",
         "retention": "limits",
         "storage": "file",
-        "num_replicas": replicas,
+        "num_replicas": 1,
         "max_bytes": max_bytes,
         "discard": "old",
         "deny_delete": True,
@@ -59,14 +60,23 @@ def _feed(copy: Copy) -> dict[str, Any]:
 
 
 async def found_copy(connection: Connection, copy: Copy) -> StreamInfo | None:
-    """The copy as it is; None without one.  Raises `Refused(reason="NoAccount")` without an account for it."""
+    """The copy as it is; None without one.
+
+    Raises `Refused(reason="NoAccount")` without an account for it, and `Transient` while the copies' server is away.
+    """
     try:
         return await api.call(connection, f"STREAM.INFO.{STREAM}", None, StreamInfo, prefix=copy.api)
     except NoResponder as error:
+        if copy.relay:
+            raise Transient(
+                f"look for the stream {copy.name}: no server of the copies is connected to the log's; set "
+                "setup.subscribers or setup.subscriberNamespaces of the chart, or start it (docs/events.md)"
+            ) from error
+        await found_copy(connection, RELAY)
         remedy = f"add {copy.namespace} to setup.subscriberNamespaces of the chart" if copy.namespace else "update them"
         raise Refused(
-            f"look for the stream {copy.name}: the NATS server has no account {copy.account}, since its accounts are "
-            f"those of another list or release; {remedy} (docs/events.md)",
+            f"look for the stream {copy.name}: the copies' server has no account {copy.account}, since its accounts "
+            f"are those of another list or release; {remedy} (docs/events.md)",
             reason="NoAccount",
         ) from error
     except Refused as error:
@@ -76,9 +86,16 @@ async def found_copy(connection: Connection, copy: Copy) -> StreamInfo | None:
 
 
 async def fed_copies(connection: Connection) -> list[Copy]:
-    """The copies that have a feed."""
-    names = (await api.call(connection, f"CONSUMER.NAMES.{STREAM}", None, _Names)).consumers or []
-    return [copy for copy in map(Copy.named, names) if copy is not None]
+    """The copies that have a feed, without the relay; none without a server for them."""
+    try:
+        names = await api.call(connection, f"CONSUMER.NAMES.{STREAM}", None, _Names, prefix=RELAY.api)
+    except NoResponder:
+        return []
+    except Refused as error:
+        if error.reason != "NotSetUp":
+            raise
+        return []
+    return [copy for copy in map(Copy.named, names.consumers or []) if copy is not None]
 
 
 class _Names(msgspec.Struct, frozen=True):
@@ -86,15 +103,13 @@ class _Names(msgspec.Struct, frozen=True):
 
 
 async def make_copy(connection: Connection, copy: Copy, max_bytes: int) -> None:
-    """Make the copy, with as many replicas as the log; `max_bytes` is its size, beyond which the oldest events leave.
+    """Make the copy; `max_bytes` is its size, beyond which the oldest events leave.
 
-    The log has to be there.  Safe to repeat.  Raises `Refused(reason="NoRoom")` if the size does not fit, and leaves
-    nothing then.
+    What it copies has to be there.  Safe to repeat.  Raises `Refused(reason="NoRoom")` if the size does not fit, and
+    leaves nothing then.
     """
-    log = await api.stream_info(connection, STREAM)
-    config = _config(copy, log.config["num_replicas"], max_bytes)
-    request = {"stream_name": STREAM, "config": _feed(copy)}
-    await api.call(connection, f"CONSUMER.DURABLE.CREATE.{STREAM}.{copy.feed}", request, dict)
+    config, request = _config(copy, max_bytes), {"stream_name": STREAM, "config": _feed(copy)}
+    await api.call(connection, f"CONSUMER.DURABLE.CREATE.{STREAM}.{copy.feed}", request, dict, prefix=copy.source)
     try:
         await api.call(connection, f"STREAM.CREATE.{STREAM}", config, StreamInfo, prefix=copy.api, timeout=_CREATE)
     except api.NoRoom as error:
@@ -102,19 +117,30 @@ async def make_copy(connection: Connection, copy: Copy, max_bytes: int) -> None:
         raise _no_room(copy, max_bytes) from error
 
 
+async def make_names(connection: Connection) -> None:
+    """Make the stream that says which stream has a subject.  Safe to repeat."""
+    config = {"name": STREAM, "subjects": [*STREAM_SUBJECTS], "storage": "file", "max_bytes": 1024}
+    prefix = f"$JS.{COPIES}.{NAMES}.API"
+    await api.call(connection, f"STREAM.CREATE.{STREAM}", config, StreamInfo, prefix=prefix, timeout=_CREATE)
+
+
 def _no_room(copy: Copy, max_bytes: int) -> Refused:
     return Refused(
-        f"make the stream {copy.name}: {max_bytes} bytes do not fit beside the log in what the NATS server may store; "
-        "choose fewer, or raise `max_file_store` (nats.persistence.size in the chart)",
+        f"make the stream {copy.name}: {max_bytes} bytes do not fit in what the copies' server may store, beside a "
+        "copy as large as the log; choose fewer, or raise `max_file_store` (nats.copies.size in the chart)",
         reason="NoRoom",
     )
 
 
 async def follows(connection: Connection, copy: Copy, found: StreamInfo) -> bool:
     """True if the copy is of this log and is fed: a log that was made or restored anew has another feed, or none."""
-    if copy not in await fed_copies(connection):
+    try:
+        feed = await api.call(connection, f"CONSUMER.INFO.{STREAM}.{copy.feed}", None, ConsumerInfo, prefix=copy.source)
+    except Refused as error:
+        if error.reason not in ("NotFound", "NotSetUp"):
+            raise
         return False
-    feed, wanted = await api.call(connection, f"CONSUMER.INFO.{STREAM}.{copy.feed}", None, ConsumerInfo), _feed(copy)
+    wanted = _feed(copy)
     if any(feed.config.get(key) != wanted.get(key) for key in ("deliver_subject", "filter_subjects")):
         # Another release sent it elsewhere.
         return False
@@ -151,21 +177,21 @@ async def remove_copy(connection: Connection, copy: Copy) -> None:
 
 async def remove_feed(connection: Connection, copy: Copy) -> None:
     try:
-        await api.call(connection, f"CONSUMER.DELETE.{STREAM}.{copy.feed}", None, dict)
+        await api.call(connection, f"CONSUMER.DELETE.{STREAM}.{copy.feed}", None, dict, prefix=copy.source)
     except Refused as error:
-        if error.reason != "NotFound":
+        if error.reason not in ("NotFound", "NotSetUp"):
             raise
 
 
 async def resized(connection: Connection, copy: Copy, found: StreamInfo, max_bytes: int, *, check: bool) -> list[str]:
-    """Give the copy this size, and as many replicas as the log; return what changed, in words."""
-    log = await api.stream_info(connection, STREAM)
-    wanted = {"max_bytes": max_bytes, "num_replicas": log.config["num_replicas"]}
-    changes = {key: value for key, value in wanted.items() if found.config.get(key) != value}
-    if changes and not check:
-        config = found.config | changes
+    """Give the copy this size; return what changed, in words."""
+    now = found.config.get("max_bytes")
+    if now == max_bytes:
+        return []
+    if not check:
+        config = found.config | {"max_bytes": max_bytes}
         try:
             await api.call(connection, f"STREAM.UPDATE.{STREAM}", config, StreamInfo, prefix=copy.api, timeout=_CREATE)
         except api.NoRoom as error:
             raise _no_room(copy, max_bytes) from error
-    return [f"{copy.name}: {key} is {value} now, and was {found.config.get(key)}" for key, value in changes.items()]
+    return [f"{copy.name}: max_bytes is {max_bytes} now, and was {now}"]

@@ -33,7 +33,7 @@ class Node:
         self.name = f"{NAME}-{number}"
         self.folder = folder / self.name
         self.tls = self.folder / "tls"
-        self.client, self.route, self.monitor = free_port(), free_port(), free_port()
+        self.client, self.route, self.monitor, self.leaf = free_port(), free_port(), free_port(), free_port()
         self.child: Child
 
     async def is_ready(self) -> bool:
@@ -120,6 +120,7 @@ class Nats:
             "0.0.0.0:4222": f"127.0.0.1:{node.client}",
             "0.0.0.0:6222": f"127.0.0.1:{node.route}",
             "0.0.0.0:8222": f"127.0.0.1:{node.monitor}",
+            "0.0.0.0:7422": f"127.0.0.1:{node.leaf}",
             '"/data"': f'"{node.folder}/data"',
             "/var/run/nats": str(node.folder),
             "/etc/nats/tls": str(node.tls),
@@ -167,3 +168,37 @@ async def running(nats: Nats) -> AsyncIterator[Nats]:
         for node in nats.nodes:
             if node.child.running:
                 await node.child.stop()
+
+
+@asynccontextmanager
+async def copies_of(nats: Nats, folder: Path, readers: Mapping[str, str]) -> AsyncIterator[str]:
+    """The server of the copies beside it, with the subscribers' passwords; its address."""
+    (container,) = nats.objects["StatefulSet", f"{NAME}-copies"]["spec"]["template"]["spec"]["containers"]
+    known: dict[str, str] = {}
+    for entry in container["env"]:
+        if "valueFrom" in entry:
+            known[entry["name"]] = (nats.users | readers)[entry["valueFrom"]["secretKeyRef"]["key"]]
+        else:
+            known[entry["name"]] = expand(entry["value"], known)
+    node = nats.nodes[0]
+    known["LEAF_0"] = known["LEAF_0"].replace(f"{node.name}.{NAME}.muster.svc:7422", f"127.0.0.1:{node.leaf}")
+    client = free_port()
+    text: str = nats.objects["ConfigMap", f"{NAME}-copies"]["data"]["nats.conf"]
+    home = folder / "copies"
+    home.mkdir()
+    paths = {
+        "0.0.0.0:4222": f"127.0.0.1:{client}",
+        "0.0.0.0:8222": f"127.0.0.1:{free_port()}",
+        '"/data"': f'"{home}/data"',
+        "/var/run/nats": str(home),
+        "/etc/nats/tls": str(node.tls),
+    }
+    for there, here in paths.items():
+        text = text.replace(there, here)
+    (home / "nats.conf").write_text(text)
+    child = Child("copies", [_program(), "--config", str(home / "nats.conf")], home / "log", known)
+    child.start()
+    try:
+        yield f"tls://127.0.0.1:{client}"
+    finally:
+        await child.stop()

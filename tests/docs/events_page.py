@@ -11,7 +11,7 @@ from typing import get_args
 import msgspec
 
 from muster.schemas import CONTRACT, KINDS, summary
-from shared.eventlog.account import MAX_CONSUMERS
+from shared.eventlog.account import MAX_CONNECTIONS, MAX_CONSUMERS
 from shared.eventlog.subscribers import INACTIVE_SECONDS
 from shared.job.events.catalog import AUTHORS, FACTS
 from shared.job.events.event import Author
@@ -26,7 +26,8 @@ This page is the contract with it, version {contract}; `make pages` writes it.
 
 ## Connect
 
-A program reads a copy of the log, the stream `JOBS`. Set `NATS_URL`, `NATS_USER` and `NATS_PASSWORD`.
+A program reads a copy of the log, the stream `JOBS`, on a server of its own that is a leaf node of the log's: what
+subscribers do never reaches the log's server. Set `NATS_URL` (of the copies' server), `NATS_USER` and `NATS_PASSWORD`.
 
 | user | reads |
 | --- | --- |
@@ -45,10 +46,13 @@ muster subscriber remove team-a --data .muster
 
 `--size BYTES` is the size of the copy (256 MiB).
 In the chart: `setup.subscriberNamespaces` (`team-a: 268435456`); the password is in the Secret
-`muster-nats-subscriber-team-a`, `NATS_URL` that of the [installation](install.md#from-outside).
-A change restarts NATS. Run `muster subscriber remove` as administrator before you take a namespace out.
-Your own NATS takes the accounts from the chart (`helm template … --set setup.subscriberNamespaces.team-a=268435456
---show-only templates/nats-config.yaml`), then `muster subscriber add team-a` as administrator.
+`muster-nats-subscriber-team-a`, `NATS_URL` is `tls://muster-nats-copies.muster.svc:4222`.
+A change restarts the copies' server alone. Run `muster subscriber remove` as administrator before you take a namespace
+out.
+Beside your own NATS, run a second one with the configuration of the chart (`helm template … --set
+setup.subscriberNamespaces.team-a=268435456 --show-only templates/nats-copies.yaml`) and give yours a `leafnodes`
+listener, then run `muster subscriber add team-a` as administrator of the log.
+With Compose: `docker compose --profile copies up --detach`, then `muster setup --subscribers BYTES`; port 4223.
 
 ### For all namespaces
 
@@ -60,13 +64,16 @@ In the chart: `setup.subscribers`, and the Secret `muster-nats-subscriber`.
 
 ### Both
 
-- A size that does not fit on the log's disk is refused; a full copy loses its oldest events. Copies need NATS 2.14.
+- The disk of the copies (`nats.copies.size`) also holds one that is as large as the log and feeds the others. A size
+  that does not fit is refused; a full copy loses its oldest events. Copies need NATS 2.14.
 - After the log was restored or made anew, the same command makes the copy anew. A program that keeps its position
   keeps the log's identity (`ce-source` before the `#`): at another identity, or a position above the last sequence,
   it begins at 0.
 - A copy has at most {consumers} consumers, shared by all programs of its user; one that is unused for {days} days is
   removed, a durable one too. Give consumers for one use an `inactive_threshold`.
+- A user has at most {connections} connections. One that leaves 8 MB unread is closed: pull, or use flow control.
 - Push consumers send to subjects that begin with `_INBOX.`.
+- What a program asked for in its last two seconds is not lost when it is killed: it comes again after `ack_wait`.
 
 ## Read
 
@@ -242,6 +249,7 @@ def page() -> str:
     """`docs/events.md`."""
     return PAGE.format(
         contract=CONTRACT,
+        connections=MAX_CONNECTIONS,
         consumers=MAX_CONSUMERS,
         days=INACTIVE_SECONDS // 86_400,
         types="\n\n".join("\n".join(_of(author)) for author in get_args(Author)),

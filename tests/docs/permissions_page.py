@@ -7,7 +7,17 @@ from pathlib import Path
 from muster.permissions import SERVICE_ACCOUNTS
 from services.audit.server import HTTPS as AUDIT_PORT
 from services.history.server import HTTPS as HISTORY_PORT
-from shared.eventlog.account import AUDIT, AUTHORS, HISTORY, READER, SUBSCRIBER, asks, listens, publishes
+from shared.eventlog.account import (
+    AUDIT,
+    AUTHORS,
+    HISTORY,
+    MAX_CONNECTIONS,
+    READER,
+    SUBSCRIBER,
+    asks,
+    listens,
+    publishes,
+)
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.scale_requests import GROUP
 from shared.installation.permissions import PERMISSIONS, Jobs, Permission
@@ -48,8 +58,9 @@ another one. Installations for several namespaces can share a log; one for the w
 ## At the log
 
 Each user at NATS is in an account of its own, without JetStream, and reaches in the account `LOG` what stands here.
-The administrator alone creates, changes, purges or deletes streams. `subscriber-team-a` is as `subscriber`, with the
-copy of `team-a`.
+The administrator alone creates, changes, purges or deletes streams. A user has at most {connections} connections.
+`copies` is the copies' server: it may connect as a leaf node alone, gets the events and resets its own feed.
+`subscriber` and `subscriber-team-a` (with the copy of `team-a`) are users of that server, and unknown to the log's.
 
 | user | publishes to | listens to |
 | --- | --- | --- |
@@ -107,7 +118,7 @@ def page() -> str:
         for each in (HEALTH, HISTORY_PORT, AUDIT_PORT)
     )
     words = {"kinds": kinds, "tables": tables, "users": users, "questions": questions, "copied": copied}
-    return PAGE.format(group=GROUP, ports=ports, piece=PIECE, slow=SLOW_SECONDS, **words)
+    return PAGE.format(connections=MAX_CONNECTIONS, group=GROUP, ports=ports, piece=PIECE, slow=SLOW_SECONDS, **words)
 
 
 def _table(service: Author) -> str:

@@ -17,14 +17,14 @@ from muster.setup import set_up as command
 from muster.subscribers import add, remove, show, sizes_of
 from shared.errors import Refused
 from shared.eventlog import api
-from shared.eventlog.account import ADMIN, Copy
+from shared.eventlog.account import ADMIN, COPIES, RELAY, Copy
 from shared.eventlog.jetstream import JetStreamEventLog
-from shared.eventlog.server import NatsServer, changed_users
+from shared.eventlog.server import changed_users
 from shared.eventlog.setup import set_up
 from shared.eventlog.subscribers import fed_copies
 from shared.process.settings import Settings
-from tests.kit.nats import READY, a_decision, a_server, at, connected
-from tests.kit.subscribers import COPY_BYTES, TEAM_A, TEAM_B, stranger, write
+from tests.kit.nats import READY, a_decision, at, connected
+from tests.kit.subscribers import COPY_BYTES, TEAM_A, TEAM_B, Log, stranger, write
 
 pytestmark = pytest.mark.nats
 
@@ -32,32 +32,33 @@ SIZE = 2**22
 
 
 @pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[NatsServer]:
-    async with a_server(tmp_path) as server:
+async def server(tmp_path: Path) -> AsyncIterator[Log]:
+    async with Log(tmp_path) as server:
+        await set_up(server.url, password=server.users[ADMIN])
         yield server
 
 
-def passwords(server: NatsServer) -> dict[str, str]:
-    found: dict[str, str] = json.loads((server.directory / "users.json").read_bytes())
+def passwords(server: Log) -> dict[str, str]:
+    found: dict[str, str] = json.loads((server.copies.directory / "users.json").read_bytes())
     return found
 
 
-async def read(server: NatsServer, copy: Copy, number: int) -> list[int]:
+async def read(server: Log, copy: Copy, number: int) -> list[int]:
     """The sequences of the first events that the user reads."""
-    server.users = passwords(server)
+    server.copies.users = passwords(server)
     async with stranger(server, copy.user) as client:
         events = await client.jetstream().subscribe(">", ordered_consumer=True)
         return [(await events.next_msg(timeout=READY)).metadata.sequence.stream for _ in range(number)]
 
 
-async def test_a_reader_is_added_while_the_services_write(server: NatsServer, capsys: pytest.CaptureFixture[str]):
+async def test_a_reader_is_added_while_the_services_write(server: Log, capsys: pytest.CaptureFixture[str]):
     wanted = await write(server, 3)
     await write(server, 2, "team-b")
     async with connected(server) as log, connected(server, "status") as other:
         for copy in (TEAM_A, TEAM_B):
             await add(Settings(), server.directory, copy.namespace, SIZE)
             said = capsys.readouterr().out
-            assert f"export NATS_URL={server.url}\nexport NATS_USER={copy.user}\n" in said
+            assert f"export NATS_URL={server.copies.url}\nexport NATS_USER={copy.user}\n" in said
             assert f"export NATS_PASSWORD={passwords(server)[copy.user]}\n" in said
             async with aclosing(other.read(after=await other.end())) as batches:
                 await anext(batches)
@@ -67,15 +68,16 @@ async def test_a_reader_is_added_while_the_services_write(server: NatsServer, ca
     assert await read(server, TEAM_A, 3) == wanted
 
 
-async def test_a_reader_stays_through_a_restart_of_the_server(server: NatsServer):
+async def test_a_reader_stays_through_a_restart_of_the_server(server: Log):
     await add(Settings(), server.directory, "team-a", SIZE)
-    server.kill()
-    await server.start()
+    for each in (server, server.copies):
+        each.kill()
+        await each.start()
     wanted = await write(server, 2)
     assert await read(server, TEAM_A, 2) == wanted
 
 
-async def test_another_size_keeps_the_password_and_the_events(server: NatsServer, capsys: pytest.CaptureFixture[str]):
+async def test_another_size_keeps_the_password_and_the_events(server: Log, capsys: pytest.CaptureFixture[str]):
     wanted = await write(server, 2)
     await add(Settings(), server.directory, "team-a", SIZE)
     before = passwords(server)
@@ -87,7 +89,7 @@ async def test_another_size_keeps_the_password_and_the_events(server: NatsServer
     assert await read(server, TEAM_A, 2) == wanted
 
 
-async def test_a_removed_reader_leaves_nothing(server: NatsServer, capsys: pytest.CaptureFixture[str]):
+async def test_a_removed_reader_leaves_nothing(server: Log, capsys: pytest.CaptureFixture[str]):
     await write(server, 2)
     for namespace in ("team-a", "team-b"):
         await add(Settings(), server.directory, namespace, SIZE)
@@ -105,15 +107,15 @@ async def test_a_removed_reader_leaves_nothing(server: NatsServer, capsys: pytes
 
 
 async def test_a_refused_addition_leaves_no_user(tmp_path: Path):
-    async with NatsServer(tmp_path) as server:
+    async with Log(tmp_path) as server:
         with pytest.raises(Refused, match="there is no log yet"):
             await add(Settings(), server.directory, "team-a", SIZE)
         assert TEAM_A.user not in passwords(server)
 
 
-async def test_a_copy_without_its_account_is_shown_and_removed(server: NatsServer, capsys: pytest.CaptureFixture[str]):
+async def test_a_copy_without_its_account_is_shown_and_removed(server: Log, capsys: pytest.CaptureFixture[str]):
     await add(Settings(), server.directory, "team-a", SIZE)
-    async with changed_users(server.directory) as users:
+    async with changed_users(server.copies.directory) as users:
         del users[TEAM_A.user]
     capsys.readouterr()
     await show(Settings(), server.directory)
@@ -123,34 +125,19 @@ async def test_a_copy_without_its_account_is_shown_and_removed(server: NatsServe
         assert await fed_copies(admin) == []
 
 
-async def test_a_feed_that_sends_elsewhere_is_made_anew(server: NatsServer):
+async def test_a_feed_that_sends_elsewhere_is_made_anew(server: Log):
     wanted = await write(server, 2)
     await add(Settings(), server.directory, "team-a", SIZE)
     async with at(server, ADMIN) as admin:
-        await api.call(admin, f"CONSUMER.DELETE.JOBS.{TEAM_A.feed}", None, dict)
+        await api.call(admin, f"CONSUMER.DELETE.JOBS.{TEAM_A.feed}", None, dict, prefix=RELAY.api)
         config = {"durable_name": TEAM_A.feed, "deliver_subject": "elsewhere", "ack_policy": "none"}
         request = {"stream_name": "JOBS", "config": config}
-        await api.call(admin, f"CONSUMER.DURABLE.CREATE.JOBS.{TEAM_A.feed}", request, dict)
+        await api.call(admin, f"CONSUMER.DURABLE.CREATE.JOBS.{TEAM_A.feed}", request, dict, prefix=RELAY.api)
     await add(Settings(), server.directory, "team-a", SIZE)
     assert await read(server, TEAM_A, 2) == wanted
 
 
-async def test_a_log_that_had_all_of_the_store_makes_room_for_a_copy(tmp_path: Path):
-    """As an upgrade of the chart asks for it that adds a namespace."""
-    settings = {"jetstream": {"store_dir": str(tmp_path / "store"), "max_file_store": 400_000_000}}
-    async with NatsServer(tmp_path, more=settings) as server:
-        await set_up(server.url, password=server.users[ADMIN], max_bytes=300_000_000)
-        async with changed_users(server.directory) as users:
-            users[TEAM_A.user] = "secret"
-        done = await set_up(
-            server.url, password=server.users[ADMIN], max_bytes=250_000_000, subscribers={TEAM_A: 50_000_000}
-        )
-        assert done.created == (TEAM_A.name,)
-
-
-async def test_a_write_of_users_that_fails_leaves_those_that_are_there(
-    server: NatsServer, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_write_of_users_that_fails_leaves_those_that_are_there(server: Log, monkeypatch: pytest.MonkeyPatch):
     before = passwords(server)
 
     def full(_: int) -> None:
@@ -163,13 +150,13 @@ async def test_a_write_of_users_that_fails_leaves_those_that_are_there(
     assert passwords(server) == before
 
 
-async def test_a_set_up_that_waits_waits_for_the_account(server: NatsServer):
+async def test_a_set_up_that_waits_waits_for_the_account(server: Log):
     login = {"nats_url": server.url, "nats_user": ADMIN, "nats_password": server.users[ADMIN]}
     options = Options(subscribers={TEAM_A: SIZE}, cluster=False, wait=True, timeout=READY)
     waiting = asyncio.create_task(command(Settings().model_copy(update=login), options))
     done, _ = await asyncio.wait([waiting], timeout=1.5)
     assert not done
-    async with changed_users(server.directory) as users:
+    async with changed_users(server.copies.directory) as users:
         users[TEAM_A.user] = "secret"
     await waiting
     async with at(server, ADMIN) as admin:
@@ -177,7 +164,7 @@ async def test_a_set_up_that_waits_waits_for_the_account(server: NatsServer):
 
 
 async def test_no_server_runs_on_the_folder(tmp_path: Path):
-    async with a_server(tmp_path):
+    async with Log(tmp_path):
         pass
     with pytest.raises(Refused, match="no NATS server of `muster run`"):
         await add(Settings(), tmp_path, "team-a", SIZE)
@@ -200,7 +187,7 @@ def test_sizes_are_of_all_events_or_of_a_namespace():
     assert sizes_of(SIZE, ["team-a=2000000"]) == {Copy(): SIZE, TEAM_A: 2_000_000}
 
 
-async def test_a_server_without_the_account_is_told_at_once(server: NatsServer):
+async def test_a_server_without_the_account_is_told_at_once(server: Log):
     began = time.monotonic()
     with pytest.raises(Refused, match="no account COPY-team-a") as refused:
         await set_up(server.url, password=server.users[ADMIN], subscribers={TEAM_A: COPY_BYTES})
@@ -209,11 +196,13 @@ async def test_a_server_without_the_account_is_told_at_once(server: NatsServer):
 
 
 async def test_a_size_that_does_not_fit_is_refused_and_leaves_nothing(tmp_path: Path):
-    settings = {"jetstream": {"store_dir": str(tmp_path / "store"), "max_file_store": 200_000_000}}
-    async with NatsServer(tmp_path, more=settings) as server:
+    async with Log(tmp_path) as server:
+        store = {"store_dir": str(tmp_path / "small"), "domain": COPIES, "max_file_store": 200_000_000}
+        server.copies._more["jetstream"] = store
+        await server.copies.restart()
         password = server.users[ADMIN]
         await set_up(server.url, password=password)
-        with pytest.raises(Refused, match="300000000 bytes do not fit beside the log") as refused:
+        with pytest.raises(Refused, match="300000000 bytes do not fit in what the copies' server") as refused:
             await set_up(server.url, password=password, subscribers={Copy(): 300_000_000})
         assert refused.value.reason == "NoRoom"
         async with at(server, ADMIN) as admin:
@@ -223,31 +212,30 @@ async def test_a_size_that_does_not_fit_is_refused_and_leaves_nothing(tmp_path: 
             await set_up(server.url, password=password, subscribers={Copy(): 300_000_000})
 
 
-async def test_the_feed_of_an_account_that_is_gone_is_removed(tmp_path: Path):
-    async with NatsServer(tmp_path) as server:
-        await set_up(server.url, password=server.users[ADMIN])
-        await add(Settings(), tmp_path, "team-a", SIZE)
-        users = passwords(server)
+async def test_the_feed_of_an_account_that_is_gone_is_removed(server: Log):
+    await add(Settings(), server.directory, "team-a", SIZE)
+    server.copies.stop()
+    users = passwords(server)
     del users[TEAM_A.user]
-    (tmp_path / "users.json").write_text(json.dumps(users))
-    async with NatsServer(tmp_path) as server, at(server, ADMIN) as admin:
-        assert await fed_copies(admin) == [TEAM_A]
+    (server.copies.directory / "users.json").write_text(json.dumps(users))
+    await server.copies.start()
+    async with at(server, ADMIN) as admin:
+        async with asyncio.timeout(READY):
+            while await fed_copies(admin) != [TEAM_A]:
+                await asyncio.sleep(0.05)
         await set_up(server.url, password=server.users[ADMIN])
         assert await fed_copies(admin) == []
-        await api.call(admin, "STREAM.INFO.JOBS", None, dict)
 
 
-async def test_the_user_of_a_copy_is_told_which_user_the_commands_take(server: NatsServer):
+async def test_the_user_of_a_copy_is_told_which_user_the_commands_take(server: Log):
     await add(Settings(), server.directory, "team-a", SIZE)
-    server.users = passwords(server)
-    login = {"nats_url": server.url, "nats_password": server.users[TEAM_A.user]}
+    password = passwords(server)[TEAM_A.user]
+    login = {"nats_url": server.copies.url, "nats_password": password}
     with pytest.raises(Refused, match=r"NATS_USER=subscriber-team-a: .* the commands take NATS_USER=reader"):
         async with open_log(Settings(nats_user=TEAM_A.user, **login)):
             pass
     # As with a file of credentials, which names the user itself.
-    log = await JetStreamEventLog.connect(
-        server.url, name="muster", user=TEAM_A.user, password=server.users[TEAM_A.user]
-    )
+    log = await JetStreamEventLog.connect(server.copies.url, name="muster", user=TEAM_A.user, password=password)
     try:
         with pytest.raises(Refused, match="the commands take NATS_USER=reader"):
             await log.identity()
@@ -256,7 +244,7 @@ async def test_the_user_of_a_copy_is_told_which_user_the_commands_take(server: N
 
 
 async def test_set_up_as_a_reader_says_whose_it_is_and_works_with_the_servers_folder(
-    server: NatsServer, capsys: pytest.CaptureFixture[str]
+    server: Log, capsys: pytest.CaptureFixture[str]
 ):
     # As `muster demo` prints them.
     reader = Settings(nats_url=server.url, nats_user="reader", nats_password=server.users["reader"])

@@ -9,16 +9,15 @@ from nats.aio.msg import Msg
 from shared.eventlog import api
 from shared.eventlog.account import STREAM, Copy
 from shared.eventlog.connection import Connection
-from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
 from tests.kit.nats import READY
-from tests.kit.subscribers import ALL, COPY_BYTES, TEAM_A, a_log_for_subscribers, stranger, write
+from tests.kit.subscribers import ALL, COPY_BYTES, TEAM_A, Log, a_log_for_subscribers, stranger, write
 
 pytestmark = pytest.mark.nats
 
 
 @pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[NatsServer]:
+async def server(tmp_path: Path) -> AsyncIterator[Log]:
     async with a_log_for_subscribers(tmp_path) as server:
         yield server
 
@@ -35,39 +34,39 @@ def place(message: Msg) -> int:
 
 
 async def test_the_copy_begins_with_events_that_were_there_before_it(tmp_path: Path):
-    async with NatsServer(tmp_path) as server:
+    async with Log(tmp_path) as server:
         admin = server.users["admin"]
         await set_up(server.url, password=admin)
         wanted = await write(server, 3)
         made = [(await set_up(server.url, password=admin, subscribers={Copy(): COPY_BYTES})).created for _ in range(2)]
-        assert made == [("JOBS of COPY",), ()]
+        assert made == [("JOBS of copies", "JOBS of COPY"), ()]
         async with stranger(server) as client:
             subscription = await client.jetstream().subscribe("jobs.team-a.>", ordered_consumer=True)
             assert [place(await subscription.next_msg(timeout=READY)) for _ in wanted] == wanted
 
 
-async def test_another_size_is_given_to_the_copy_that_is_there(server: NatsServer, copy: Copy):
+async def test_another_size_is_given_to_the_copy_that_is_there(server: Log, copy: Copy):
     admin = server.users["admin"]
     done = await set_up(server.url, password=admin, subscribers={copy: 2 * COPY_BYTES})
     assert done.created == ()
     assert done.grown == (f"{copy.name}: max_bytes is {2 * COPY_BYTES} now, and was {COPY_BYTES}",)
 
 
-async def test_a_log_that_is_made_anew_has_a_copy_of_its_own(server: NatsServer, copy: Copy):
+async def test_a_log_that_is_made_anew_has_a_copy_of_its_own(server: Log, copy: Copy):
     admin = server.users["admin"]
     await write(server, 5)
     connection = await Connection.open(server.url, name="admin", user="admin", password=admin)
     await api.call(connection, "STREAM.DELETE.JOBS", None, dict)
     await connection.close()
     done = await set_up(server.url, password=admin, subscribers={copy: COPY_BYTES})
-    assert done.created == ("JOBS", copy.name)
+    assert done.created == ("JOBS", "JOBS of copies", copy.name)
     wanted = await write(server, 3)
     async with stranger(server, copy.user) as client:
         subscription = await client.jetstream().subscribe("jobs.team-a.>", ordered_consumer=True)
         assert [place(await subscription.next_msg(timeout=READY)) for _ in wanted] == wanted
 
 
-async def test_a_purge_of_the_log_leaves_the_copy_and_its_consumers(server: NatsServer, copy: Copy):
+async def test_a_purge_of_the_log_leaves_the_copy_and_its_consumers(server: Log, copy: Copy):
     admin = server.users["admin"]
     await write(server, 3)
     async with stranger(server, copy.user) as client:

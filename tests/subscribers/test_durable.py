@@ -11,29 +11,29 @@ from shared.errors import Transient
 from shared.eventlog import api
 from shared.eventlog.account import ADMIN, SUBSCRIBER, Copy
 from shared.eventlog.durable import IN_HAND, Durable, Lost
-from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
 from tests.kit.nats import READY, at
-from tests.kit.subscribers import COPY_BYTES, a_log_for_subscribers, write
+from tests.kit.subscribers import COPY_BYTES, GONE, Log, a_log_for_subscribers, write
 
 pytestmark = pytest.mark.nats
 
 
 @pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[NatsServer]:
+async def server(tmp_path: Path) -> AsyncIterator[Log]:
     async with a_log_for_subscribers(tmp_path) as server:
         yield server
 
 
 @asynccontextmanager
-async def a_position(server: NatsServer, namespace: str, *, everything: bool = False) -> AsyncIterator[Durable]:
-    login = {"user": SUBSCRIBER, "password": server.users[SUBSCRIBER]}
+async def a_position(server: Log, namespace: str, *, everything: bool = False) -> AsyncIterator[Durable]:
+    login = {"user": SUBSCRIBER, "password": server.copies.users[SUBSCRIBER]}
     subjects = (f"*.{namespace}.*.*.*.*",)
-    position = await Durable.connect(server.url, name="mine", subjects=subjects, everything=everything, **login)
+    position = await Durable.connect(server.copies.url, name="mine", subjects=subjects, everything=everything, **login)
     try:
         yield position
     finally:
         await position.close()
+        await asyncio.sleep(GONE)
 
 
 async def taken(position: Durable, number: int) -> tuple[list[int], str]:
@@ -52,19 +52,19 @@ async def taken(position: Durable, number: int) -> tuple[list[int], str]:
     return found, told
 
 
-async def copied(server: NatsServer, sequence: int) -> None:
+async def copied(server: Log, sequence: int) -> None:
     """Wait until the copy has the event."""
-    async with at(server, SUBSCRIBER) as connection, asyncio.timeout(READY):
+    async with at(server.copies, SUBSCRIBER) as connection, asyncio.timeout(READY):
         while (await api.call(connection, "STREAM.INFO.JOBS", None, dict))["state"]["last_seq"] < sequence:
             await asyncio.sleep(0.01)
 
 
-async def consumer_gone(server: NatsServer) -> None:
-    async with at(server, SUBSCRIBER) as connection:
+async def consumer_gone(server: Log) -> None:
+    async with at(server.copies, SUBSCRIBER) as connection:
         await api.call(connection, "CONSUMER.DELETE.JOBS.mine", None, dict)
 
 
-async def test_a_position_that_brought_nothing_to_this_process_is_where_it_was(server: NatsServer):
+async def test_a_position_that_brought_nothing_to_this_process_is_where_it_was(server: Log):
     first = await write(server, 2)
     async with a_position(server, "team-a", everything=True) as position:
         assert (await taken(position, 2))[0] == first
@@ -74,7 +74,7 @@ async def test_a_position_that_brought_nothing_to_this_process_is_where_it_was(s
         assert (await taken(position, 3))[0] == wanted
 
 
-async def test_a_new_position_that_brought_nothing_is_where_it_began(server: NatsServer):
+async def test_a_new_position_that_brought_nothing_is_where_it_began(server: Log):
     await copied(server, (await write(server, 2))[-1])
     async with a_position(server, "team-a") as position:
         await consumer_gone(server)
@@ -82,7 +82,7 @@ async def test_a_new_position_that_brought_nothing_is_where_it_began(server: Nat
         assert (await taken(position, 3))[0] == wanted
 
 
-async def test_another_log_is_read_from_its_first_event(server: NatsServer):
+async def test_another_log_is_read_from_its_first_event(server: Log):
     async with a_position(server, "team-a", everything=True) as position:
         await taken(position, len(await write(server, 8)))
         async with at(server, ADMIN) as admin:
@@ -98,15 +98,15 @@ SMALL, LARGE = 2**20, b'{"padding":"%s"}' % (b"x" * 8000)
 """The size of a copy, and an event of which it has room for some hundred."""
 
 
-async def overflow(server: NatsServer, namespace: str = "team-b", *, events: int = 200) -> int:
+async def overflow(server: Log, namespace: str = "team-b", *, events: int = 200) -> int:
     """Write more than the small copy has room for; the sequence of the first event that it still has."""
     await set_up(server.url, password=server.users[ADMIN], subscribers={Copy(): SMALL})
     await copied(server, (await write(server, events, namespace, body=LARGE))[-1])
-    async with at(server, SUBSCRIBER) as connection:
+    async with at(server.copies, SUBSCRIBER) as connection:
         return int((await api.call(connection, "STREAM.INFO.JOBS", None, dict))["state"]["first_seq"])
 
 
-async def test_what_left_the_copy_while_no_process_ran_is_known(server: NatsServer):
+async def test_what_left_the_copy_while_no_process_ran_is_known(server: Log):
     async with a_position(server, "*", everything=True) as position:
         (*_, last) = (await taken(position, len(await write(server, 3))))[0]
     first = await overflow(server)
@@ -117,7 +117,7 @@ async def test_what_left_the_copy_while_no_process_ran_is_known(server: NatsServ
         assert position.lost() == []
 
 
-async def test_what_left_the_copy_while_a_process_was_busy_is_known(server: NatsServer):
+async def test_what_left_the_copy_while_a_process_was_busy_is_known(server: Log):
     async with a_position(server, "*", everything=True) as position:
         (*_, last) = (await taken(position, len(await write(server, 3))))[0]
         first = await overflow(server, events=2 * IN_HAND)
@@ -127,7 +127,7 @@ async def test_what_left_the_copy_while_a_process_was_busy_is_known(server: Nats
         assert last < lost.first <= lost.last == first - 1
 
 
-async def test_events_of_others_that_leave_the_copy_are_not_lost(server: NatsServer):
+async def test_events_of_others_that_leave_the_copy_are_not_lost(server: Log):
     async with a_position(server, "team-a", everything=True) as position:
         await taken(position, len(await write(server, 3)))
         await copied(server, (await write(server, 10, "team-b"))[-1])
@@ -138,7 +138,7 @@ async def test_events_of_others_that_leave_the_copy_are_not_lost(server: NatsSer
         assert position.lost() == []
 
 
-async def test_a_position_that_wants_little_knows_how_far_it_looked(server: NatsServer):
+async def test_a_position_that_wants_little_knows_how_far_it_looked(server: Log):
     async with a_position(server, "team-a", everything=True) as position:
         await taken(position, len(await write(server, 3)))
         (*_, last) = await write(server, 10, "team-b")

@@ -19,12 +19,11 @@ from cloudevents.core.bindings.http import HTTPMessage, from_http_event
 from muster.outgoing import Sent, secret_of, signature
 from shared.eventlog import durable
 from shared.eventlog.account import READER, SUBSCRIBER, Copy
-from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
 from shared.ports import HOST, free_port
 from tests.kit.commands import Ended, run
 from tests.kit.nats import READY, a_decision, connected
-from tests.kit.subscribers import COPY_BYTES, a_log_for_subscribers, stranger, write
+from tests.kit.subscribers import COPY_BYTES, GONE, Log, a_log_for_subscribers, stranger, write
 
 pytestmark = pytest.mark.nats
 
@@ -99,17 +98,17 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 
 @pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[NatsServer]:
+async def server(tmp_path: Path) -> AsyncIterator[Log]:
     async with a_log_for_subscribers(tmp_path / "nats") as server:
         yield server
 
 
-def environment(server: NatsServer, user: str = SUBSCRIBER) -> dict[str, str]:
-    return {"NATS_URL": server.url, "NATS_USER": user, "NATS_PASSWORD": server.users[user]}
+def environment(server: Log, user: str = SUBSCRIBER) -> dict[str, str]:
+    return {"NATS_URL": server.copies.url, "NATS_USER": user, "NATS_PASSWORD": server.copies.users[user]}
 
 
 @asynccontextmanager
-async def forwarding(server: NatsServer, receiver: Receiver, *options: str) -> AsyncIterator[Process]:
+async def forwarding(server: Log, receiver: Receiver, *options: str) -> AsyncIterator[Process]:
     """The command, which has made its position."""
     command = (sys.executable, "-m", "muster", "forward", "--to", receiver.url, *options)
     process = await asyncio.create_subprocess_exec(*command, stderr=PIPE, env=os.environ | environment(server))
@@ -122,6 +121,7 @@ async def forwarding(server: NatsServer, receiver: Receiver, *options: str) -> A
         if process.returncode is None:
             process.kill()
         await process.communicate()
+        await asyncio.sleep(GONE)
 
 
 async def ended(process: Process) -> tuple[int | None, str]:
@@ -131,7 +131,7 @@ async def ended(process: Process) -> tuple[int | None, str]:
     return process.returncode, said.decode()
 
 
-async def written(server: NatsServer, number: int, namespace: str = "team-a") -> list[str]:
+async def written(server: Log, number: int, namespace: str = "team-a") -> list[str]:
     """Append so many events; their ids."""
     async with connected(server) as log:
         sequence = await log.end((f"jobs.{namespace}.>",))
@@ -143,14 +143,14 @@ async def written(server: NatsServer, number: int, namespace: str = "team-a") ->
         return found
 
 
-async def behind(server: NatsServer, name: str) -> tuple[int, int]:
+async def behind(server: Log, name: str) -> tuple[int, int]:
     """How many events the position has before it, and how many are in hand."""
     async with stranger(server) as client:
         info = await client.jetstream().consumer_info("JOBS", name)
         return info.num_pending or 0, info.num_ack_pending or 0
 
 
-async def test_each_event_is_posted_once_in_order_as_a_cloud_event(server: NatsServer, receiver: Receiver):
+async def test_each_event_is_posted_once_in_order_as_a_cloud_event(server: Log, receiver: Receiver):
     async with forwarding(server, receiver, "--name", "a", "--all", "-n", "team-a") as process:
         wanted = await written(server, 20)
         await written(server, 3, "team-b")
@@ -165,7 +165,7 @@ async def test_each_event_is_posted_once_in_order_as_a_cloud_event(server: NatsS
     assert await behind(server, "a") == (0, 0)
 
 
-async def test_a_new_position_begins_now_and_an_old_one_goes_on(server: NatsServer, receiver: Receiver):
+async def test_a_new_position_begins_now_and_an_old_one_goes_on(server: Log, receiver: Receiver):
     await written(server, 3)
     options = ("-n", "team-a", "--format", "structured")
     async with forwarding(server, receiver, *options) as process:
@@ -179,7 +179,7 @@ async def test_a_new_position_begins_now_and_an_old_one_goes_on(server: NatsServ
     assert receiver.taken == first + second
 
 
-async def test_batches_are_signed_and_whole(server: NatsServer, receiver: Receiver, tmp_path: Path):
+async def test_batches_are_signed_and_whole(server: Log, receiver: Receiver, tmp_path: Path):
     (tmp_path / "secret").write_text(SECRET)
     wanted = await written(server, 250)
     async with forwarding(
@@ -197,7 +197,7 @@ async def test_batches_are_signed_and_whole(server: NatsServer, receiver: Receiv
 
 
 async def test_killed_between_delivery_and_acknowledgement_an_event_comes_again_with_its_id(
-    server: NatsServer, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    server: Log, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ):
     wanted = await written(server, 30)
     async with forwarding(server, receiver, "--name", "killed", "--all", "-n", "team-a") as process:
@@ -225,7 +225,7 @@ async def test_killed_between_delivery_and_acknowledgement_an_event_comes_again_
     assert await behind(server, "killed") == (0, 0)
 
 
-async def test_what_is_in_hand_at_the_end_goes_to_the_next_process_soon(server: NatsServer, receiver: Receiver):
+async def test_what_is_in_hand_at_the_end_goes_to_the_next_process_soon(server: Log, receiver: Receiver):
     wanted = await written(server, 50)
     receiver.slow = 0.1
     async with forwarding(server, receiver, "--all", "-n", "team-a") as process:
@@ -240,7 +240,7 @@ async def test_what_is_in_hand_at_the_end_goes_to_the_next_process_soon(server: 
     assert sorted(receiver.taken) == sorted(wanted)
 
 
-async def test_a_receiver_that_is_away_or_in_trouble_is_waited_for(server: NatsServer, receiver: Receiver):
+async def test_a_receiver_that_is_away_or_in_trouble_is_waited_for(server: Log, receiver: Receiver):
     troubles = iter([503, 429])
 
     def sick(_: web.Request, __: bytes) -> web.StreamResponse:
@@ -264,7 +264,7 @@ async def test_a_receiver_that_is_away_or_in_trouble_is_waited_for(server: NatsS
     assert said.count(" takes events\n") == 1
 
 
-async def test_a_receiver_that_never_answers_is_asked_again(server: NatsServer, receiver: Receiver):
+async def test_a_receiver_that_never_answers_is_asked_again(server: Log, receiver: Receiver):
     wanted = await written(server, 2)
     receiver.slow = 30
     async with forwarding(server, receiver, "--all", "-n", "team-a", "--timeout", "0.3") as process:
@@ -281,7 +281,7 @@ async def test_a_receiver_that_never_answers_is_asked_again(server: NatsServer, 
 
 
 async def test_what_is_not_taken_becomes_a_dead_letter_and_the_others_go_on(
-    server: NatsServer, receiver: Receiver, tmp_path: Path
+    server: Log, receiver: Receiver, tmp_path: Path
 ):
     wanted = await written(server, 10)
     letters = tmp_path / "letters.jsonl"
@@ -302,7 +302,7 @@ async def test_what_is_not_taken_becomes_a_dead_letter_and_the_others_go_on(
     assert "it is a dead letter now" in said
 
 
-async def test_without_a_file_for_dead_letters_it_ends_and_loses_nothing(server: NatsServer, receiver: Receiver):
+async def test_without_a_file_for_dead_letters_it_ends_and_loses_nothing(server: Log, receiver: Receiver):
     wanted = await written(server, 3)
     receiver.answer = lambda _, __: web.Response(status=404)
     async with forwarding(server, receiver, "--all", "-n", "team-a", "--tries", "1") as process:
@@ -315,7 +315,7 @@ async def test_without_a_file_for_dead_letters_it_ends_and_loses_nothing(server:
     assert sorted({*receiver.taken}) == sorted(wanted)
 
 
-async def test_of_a_batch_that_ends_it_the_rest_is_given_back_at_once(server: NatsServer, receiver: Receiver):
+async def test_of_a_batch_that_ends_it_the_rest_is_given_back_at_once(server: Log, receiver: Receiver):
     wanted = await written(server, 6)
     receiver.answer = lambda _, __: web.Response(status=404)
     async with forwarding(server, receiver, "--batch", "6", "--all", "-n", "team-a", "--tries", "1") as process:
@@ -327,7 +327,7 @@ async def test_of_a_batch_that_ends_it_the_rest_is_given_back_at_once(server: Na
     assert sorted({*receiver.taken}) == sorted(wanted)
 
 
-async def test_a_redirect_is_not_followed(server: NatsServer, receiver: Receiver):
+async def test_a_redirect_is_not_followed(server: Log, receiver: Receiver):
     await written(server, 1)
     receiver.answer = lambda request, _: web.Response(status=307, headers={"Location": str(request.url)})
     async with forwarding(server, receiver, "--all", "-n", "team-a", "--tries", "1") as process:
@@ -336,7 +336,7 @@ async def test_a_redirect_is_not_followed(server: NatsServer, receiver: Receiver
     assert b"307" in said
 
 
-async def test_a_slow_receiver_has_few_events_in_hand_however_many_are_behind(server: NatsServer, receiver: Receiver):
+async def test_a_slow_receiver_has_few_events_in_hand_however_many_are_behind(server: Log, receiver: Receiver):
     """The server sends no more than a request's worth: what is behind stays there."""
     number = 3 * durable.IN_HAND
     await written(server, number)
@@ -348,7 +348,7 @@ async def test_a_slow_receiver_has_few_events_in_hand_however_many_are_behind(se
         assert pending + in_hand + len(receiver.taken) >= number
 
 
-async def test_an_outage_of_nats_and_a_lost_consumer_cost_no_event(server: NatsServer, receiver: Receiver):
+async def test_an_outage_of_nats_and_a_lost_consumer_cost_no_event(server: Log, receiver: Receiver):
     async with forwarding(server, receiver, "--name", "lost", "--all", "-n", "team-a") as process:
         wanted = await written(server, 10)
         await receiver.until(10)
@@ -366,7 +366,7 @@ async def test_an_outage_of_nats_and_a_lost_consumer_cost_no_event(server: NatsS
     assert [*dict.fromkeys(receiver.taken)] == wanted
 
 
-async def test_events_that_left_the_copy_are_told_here_and_to_the_receiver(server: NatsServer, receiver: Receiver):
+async def test_events_that_left_the_copy_are_told_here_and_to_the_receiver(server: Log, receiver: Receiver):
     small, large = 2**20, b'{"padding":"%s"}' % (b"x" * 8000)
     options = ("--name", "stopped", "--batch", "50", "--all")
     async with forwarding(server, receiver, *options) as process:
@@ -390,7 +390,7 @@ async def test_events_that_left_the_copy_are_told_here_and_to_the_receiver(serve
     assert "`muster history`" in said
 
 
-async def test_what_answers_no_http_is_told_without_the_path(server: NatsServer):
+async def test_what_answers_no_http_is_told_without_the_path(server: Log):
     async def garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(10)
         writer.write(b"garbage\r\n\r\n")
@@ -414,7 +414,7 @@ async def test_what_answers_no_http_is_told_without_the_path(server: NatsServer)
         assert b"token" not in said
 
 
-async def test_a_chat_is_told_of_failures_alone(server: NatsServer, receiver: Receiver):
+async def test_a_chat_is_told_of_failures_alone(server: Log, receiver: Receiver):
     async with forwarding(server, receiver, "--format", "slack", "--phase", "Failed", "--all"):
         await written(server, 3)
         async with connected(server, "status") as log:
@@ -428,7 +428,7 @@ async def test_a_chat_is_told_of_failures_alone(server: NatsServer, receiver: Re
     assert json.loads(body) == {"text": "team-a/vgg  JobFailed  Crash"}
 
 
-async def test_the_receiver_of_the_page_believes_what_is_signed(server: NatsServer, tmp_path: Path):
+async def test_the_receiver_of_the_page_believes_what_is_signed(server: Log, tmp_path: Path):
     (program,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     (make,) = re.findall(r"^(echo .*) > secret$", PAGE, re.MULTILINE)
     secret = (await run("sh", "-c", make)).out
@@ -448,15 +448,20 @@ async def test_the_receiver_of_the_page_believes_what_is_signed(server: NatsServ
     assert [line[1:] for line in lines] == [["team-a/resnet/u-1", "dev.muster.SlotsAssigned"]] * 3
 
 
-async def said_by(server: NatsServer, *words: str, **changed: str) -> Ended:
+async def said_by(server: Log, *words: str, **changed: str) -> Ended:
     return await run(sys.executable, "-m", "muster", "forward", *words, environment=environment(server) | changed)
 
 
-async def test_what_cannot_work_is_said_in_one_line(server: NatsServer, tmp_path: Path):
+async def test_what_cannot_work_is_said_in_one_line(server: Log, tmp_path: Path):
     to = ("--to", "http://127.0.0.1:1/x")
     for words, changed, code, complaint in (
         (to, {"NATS_PASSWORD": "wrong"}, 1, "does not know this user"),
-        (to, environment(server, READER), 1, "NATS_USER=subscriber"),
+        (
+            to,
+            {"NATS_USER": READER, "NATS_URL": server.url, "NATS_PASSWORD": server.users[READER]},
+            1,
+            "NATS_USER=subscriber",
+        ),
         ((*to, "--secret-file", "/none"), {}, 1, "cannot be read"),
         (("--to", "ftp://x/y"), {}, 2, "say where events are posted"),
         ((*to, "--phase", "Done"), {}, 2, "is no phase"),
@@ -470,7 +475,7 @@ async def test_what_cannot_work_is_said_in_one_line(server: NatsServer, tmp_path
 
 
 async def test_without_a_copy_it_says_how_to_make_one(tmp_path: Path):
-    async with NatsServer(tmp_path) as server:
+    async with Log(tmp_path) as server:
         await set_up(server.url, password=server.users["admin"])
         said = await said_by(server, "--to", "http://127.0.0.1:1/x")
         assert (said.code, said.complaint.count("\n")) == (1, 1)

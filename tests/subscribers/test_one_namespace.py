@@ -14,9 +14,8 @@ from nats.errors import Error as NatsError
 
 from shared.eventlog import api
 from shared.eventlog.account import ADMIN, SUBSCRIBER, Copy
-from shared.eventlog.server import NatsServer
 from tests.kit.nats import READY, at
-from tests.kit.subscribers import TEAM_A, TEAM_B, a_log_for_subscribers, stranger, write
+from tests.kit.subscribers import TEAM_A, TEAM_B, Log, a_log_for_subscribers, stranger, write
 
 pytestmark = [pytest.mark.nats, pytest.mark.attack("the password of a subscriber at NATS", "the log")]
 
@@ -26,7 +25,7 @@ HEARD_SECONDS = 3.0
 
 
 @pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[NatsServer]:
+async def server(tmp_path: Path) -> AsyncIterator[Log]:
     async with a_log_for_subscribers(tmp_path) as server:
         await write(server, 3, "team-a")
         await write(server, 3, "team-b")
@@ -67,7 +66,7 @@ QUESTIONS: dict[str, tuple[str, Any]] = {
 }
 
 
-async def test_no_answer_tells_of_another_namespace(server: NatsServer):
+async def test_no_answer_tells_of_another_namespace(server: Log):
     async with stranger(server, TEAM_A.user) as client:
         for question, (request, body) in QUESTIONS.items():
             answer = await asked(client, request, body)
@@ -77,7 +76,7 @@ async def test_no_answer_tells_of_another_namespace(server: NatsServer):
         assert (await client.jetstream().consumer_info("JOBS", "theirs")).name == "theirs"
 
 
-async def test_a_consumer_of_everything_delivers_the_events_of_the_copy(server: NatsServer):
+async def test_a_consumer_of_everything_delivers_the_events_of_the_copy(server: Log):
     for copy, delivered in ((TEAM_A, {"team-a"}), (TEAM_B, {"team-b"}), (Copy(), {"team-a", "team-b"})):
         async with stranger(server, copy.user) as client:
             events = await client.jetstream().subscribe(">", ordered_consumer=True)
@@ -105,13 +104,13 @@ async def is_refused(client: Client, attempt: Awaitable[object], what: str) -> N
     assert what.lower() in said
 
 
-async def test_a_subscription_beside_the_copy_is_refused(server: NatsServer):
+async def test_a_subscription_beside_the_copy_is_refused(server: Log):
     async with stranger(server, TEAM_A.user) as client:
         for subject in (">", "*.team-b.>", "jobs.>", "stored.>", "copied.>", "$JS.>", "$KV.>", "_INBOX_reader.>"):
             await is_refused(client, client.subscribe(subject), f'subscription to "{subject}"')
 
 
-async def test_what_is_sent_to_the_inbox_of_another_account_does_not_arrive(server: NatsServer):
+async def test_what_is_sent_to_the_inbox_of_another_account_does_not_arrive(server: Log):
     async with stranger(server, TEAM_A.user) as ours, stranger(server, TEAM_B.user) as theirs:
         heard = await ours.subscribe("_INBOX.>")
         events = await theirs.jetstream().subscribe(">", ordered_consumer=True)
@@ -126,14 +125,14 @@ async def unheard(client: Client) -> float:
     return float(info["mirror"]["active"]) / 1e9
 
 
-async def test_a_reader_sees_that_its_copy_is_no_longer_fed(server: NatsServer):
+async def test_a_reader_sees_that_its_copy_is_no_longer_fed(server: Log):
     """`docs/events.md` says how: by the stream's own information, and from other namespaces nothing."""
     async with stranger(server, TEAM_A.user) as client:
         async with asyncio.timeout(READY):
             while not 0 <= await unheard(client) <= HEARD_SECONDS:
                 await asyncio.sleep(0.1)
         async with at(server, ADMIN) as admin:
-            await api.call(admin, f"CONSUMER.DELETE.JOBS.{TEAM_A.feed}", None, dict)
+            await api.call(admin, f"CONSUMER.DELETE.JOBS.{TEAM_A.feed}", None, dict, prefix=TEAM_A.source)
         began = time.monotonic()
         async with asyncio.timeout(READY):
             while 0 <= await unheard(client) <= HEARD_SECONDS:
@@ -154,7 +153,7 @@ WRITES = (
 )
 
 
-async def test_no_subscriber_writes(server: NatsServer):
+async def test_no_subscriber_writes(server: Log):
     for user in (SUBSCRIBER, TEAM_A.user, TEAM_B.user):
         async with stranger(server, user) as client:
             for subject in WRITES:

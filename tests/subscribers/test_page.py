@@ -17,10 +17,9 @@ import pytest
 
 from devcluster import binaries
 from shared.eventlog.account import SUBSCRIBER
-from shared.eventlog.server import NatsServer
 from tests.docs.events_page import page
 from tests.kit.nats import READY, a_decision, connected
-from tests.kit.subscribers import TEAM_A, a_log_for_subscribers, write
+from tests.kit.subscribers import GONE, TEAM_A, Log, a_log_for_subscribers, write
 
 OLDER_GO = Path(__file__).with_name("older.go")
 WRITTEN = Path(__file__).parents[2] / "docs" / "events.md"
@@ -61,9 +60,9 @@ def user(request: pytest.FixtureRequest) -> str:
     return found
 
 
-def as_subscriber(server: NatsServer, user: str) -> dict[str, str]:
-    password = server.users[user]
-    return {"NATS_URL": server.url, "NATS_USER": user, "NATS_PASSWORD": password, "PATH": os.environ["PATH"]}
+def as_subscriber(server: Log, user: str) -> dict[str, str]:
+    password = server.copies.users[user]
+    return {"NATS_URL": server.copies.url, "NATS_USER": user, "NATS_PASSWORD": password, "PATH": os.environ["PATH"]}
 
 
 def python(code: str) -> tuple[str, ...]:
@@ -71,7 +70,7 @@ def python(code: str) -> tuple[str, ...]:
 
 
 async def sequences(
-    command: tuple[str, ...], server: NatsServer, number: int, user: str = SUBSCRIBER, **environment: str
+    command: tuple[str, ...], server: Log, number: int, user: str = SUBSCRIBER, **environment: str
 ) -> list[int]:
     """The sequences of the first events that the program prints."""
     program = await asyncio.create_subprocess_exec(
@@ -84,6 +83,7 @@ async def sequences(
     finally:
         program.kill()
         await program.wait()
+        await asyncio.sleep(GONE)
 
 
 @pytest.mark.parametrize("code", PROGRAMS, ids=NAMES)
@@ -138,7 +138,7 @@ async def test_a_program_in_go_prints_the_events_and_goes_on_where_it_was(
         assert await sequences(program, server, 2, user, POSITION=str(first[-1])) == later
 
 
-async def test_kills_of_the_server_cost_no_program_an_event(tmp_path: Path, build: Build):
+async def test_kills_of_the_servers_cost_no_program_an_event(tmp_path: Path, build: Build):
     """All programs of the page live through them, some on each copy; after deduplication each event is seen once."""
     programs = dict(zip(NAMES, map(python, PROGRAMS), strict=True))
     programs |= {f"{name} in Go": build(code, name) for name, code in zip(NAMES_IN_GO, IN_GO, strict=True)}
@@ -147,7 +147,7 @@ async def test_kills_of_the_server_cost_no_program_an_event(tmp_path: Path, buil
     written: list[int] = []
     seen: dict[str, dict[int, None]] = {}
 
-    async def follow(name: str, server: NatsServer) -> None:
+    async def follow(name: str, server: Log) -> None:
         found = seen[name] = {}
         command, environment = programs[name], as_subscriber(server, users[name])
         # On a busy machine a program may end before it began, and is started again, as whoever runs it does.
@@ -163,17 +163,18 @@ async def test_kills_of_the_server_cost_no_program_an_event(tmp_path: Path, buil
                 await program.wait()
         raise AssertionError(f"{name} ended")
 
-    async def append(until: asyncio.Task[None], server: NatsServer) -> None:
+    async def append(until: asyncio.Task[None], server: Log) -> None:
         async with connected(server) as log:
             while not until.done():
                 written.append(await log.append(a_decision(number=len(written)), expect=written[-1] if written else 0))
                 await asyncio.sleep(0.02)
 
-    async def kill(server: NatsServer) -> None:
+    async def kill(server: Log) -> None:
         for _ in range(KILLS):
-            await asyncio.sleep(0.3)
-            server.kill()
-            await server.start()
+            for each in (server.copies, server):
+                await asyncio.sleep(0.3)
+                each.kill()
+                await each.start()
 
     async def all_seen() -> None:
         while len(seen) < len(programs) or any(found.keys() != {*written} for found in seen.values()):

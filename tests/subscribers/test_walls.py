@@ -16,13 +16,12 @@ from nats.errors import Error as NatsError
 from nats.js.errors import APIError
 
 from shared.eventlog import api
-from shared.eventlog.account import ADMIN, LOG_API, MAX_CONSUMERS, STREAM, Copy
+from shared.eventlog.account import ADMIN, LOG_API, MAX_CONSUMERS, RELAY, STREAM, Copy
 from shared.eventlog.connection import Connection
-from shared.eventlog.server import NatsServer
 from shared.eventlog.streams import STREAMS
 from shared.eventlog.subscribers import INACTIVE_SECONDS
 from tests.kit.nats import READY, a_decision, at, connected
-from tests.kit.subscribers import ALL, TEAM_A, TEAM_B, a_log_for_subscribers, stranger, write
+from tests.kit.subscribers import ALL, TEAM_A, TEAM_B, Log, a_log_for_subscribers, stranger, write
 
 pytestmark = [pytest.mark.nats, pytest.mark.attack("the password of a subscriber at NATS", "the log")]
 
@@ -36,11 +35,12 @@ def targets(copy: Copy) -> tuple[str, ...]:
 
 OTHERS = tuple(
     subject
-    for copy in (ALL, TEAM_A, TEAM_B)
+    for copy in (RELAY, ALL, TEAM_A, TEAM_B)
     for subject in (
         f"{LOG_API}.CONSUMER.DELETE.JOBS.{copy.feed}",
         copy.reset.replace("$JS.API", LOG_API),
         f"{copy.api}.CONSUMER.DELETE.JOBS.mine",
+        f"{copy.api}.STREAM.DELETE.JOBS",
     )
 )
 TARGETS = (
@@ -61,7 +61,7 @@ TARGETS = (
 
 
 @pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[NatsServer]:
+async def server(tmp_path: Path) -> AsyncIterator[Log]:
     async with a_log_for_subscribers(tmp_path) as server:
         await write(server, 3)
         await write(server, 2, "team-b")
@@ -75,13 +75,17 @@ def copy(request: pytest.FixtureRequest) -> Copy:
     return found
 
 
-async def held(server: NatsServer) -> dict[str, Any]:
+async def held(server: Log) -> dict[str, Any]:
     """The content of each stream, the feeds' places, and the copies' settings, content and consumers."""
     async with at(server, ADMIN) as admin:
         found = {name: (await api.call(admin, f"STREAM.INFO.{name}", None, dict)) for name in STREAMS}
-        feeds = (await api.call(admin, "CONSUMER.LIST.JOBS", None, dict))["consumers"]
+        feeds = [
+            feed
+            for prefix in (RELAY.source, RELAY.api)
+            for feed in (await api.call(admin, "CONSUMER.LIST.JOBS", None, dict, prefix=prefix))["consumers"]
+        ]
         places = {feed["name"]: {key: _place(feed[key]) for key in ("delivered", "ack_floor")} for feed in feeds}
-        copies = {each: await _info(admin, each.api) for each in (ALL, TEAM_A, TEAM_B)}
+        copies = {each: await _info(admin, each.api) for each in (RELAY, ALL, TEAM_A, TEAM_B)}
         return {
             "streams": {name: info["state"]["last_seq"] for name, info in found.items()},
             "feeds": places,
@@ -97,13 +101,13 @@ async def _info(admin: Connection, prefix: str) -> dict[str, Any]:
     return await api.call(admin, "STREAM.INFO.JOBS", None, dict, prefix=prefix)
 
 
-async def copied(server: NatsServer) -> None:
+async def copied(server: Log) -> None:
     """Wait until each copy has what it should have, and said so."""
     async with at(server, ADMIN) as admin, asyncio.timeout(READY):
-        for copy in (ALL, TEAM_A, TEAM_B):
+        for copy in (RELAY, ALL, TEAM_A, TEAM_B):
             wanted = await api.end(admin, STREAM, copy.filters)
             while True:
-                feed = await api.call(admin, f"CONSUMER.INFO.JOBS.{copy.feed}", None, dict)
+                feed = await api.call(admin, f"CONSUMER.INFO.JOBS.{copy.feed}", None, dict, prefix=copy.source)
                 stored = (await _info(admin, copy.api))["state"]["last_seq"]
                 if (
                     wanted == stored
@@ -124,7 +128,7 @@ def consumer(name: str, **config: Any) -> dict[str, Any]:
     return {"stream_name": "JOBS", "config": {"name": name, "ack_policy": "none", "deliver_policy": "all"} | config}
 
 
-async def still_works(server: NatsServer, before: dict[str, Any], copy: Copy) -> None:
+async def still_works(server: Log, before: dict[str, Any], copy: Copy) -> None:
     """Nothing changed; a new event is stored, and reaches a subscriber."""
     assert await held(server) == before
     (sequence,) = await write(server, 1)
@@ -134,7 +138,7 @@ async def still_works(server: NatsServer, before: dict[str, Any], copy: Copy) ->
             pass
 
 
-async def test_nothing_is_published_beside_requests(server: NatsServer, copy: Copy):
+async def test_nothing_is_published_beside_requests(server: Log, copy: Copy):
     await copied(server)
     before = await held(server)
     async with stranger(server, copy.user) as client:
@@ -145,7 +149,7 @@ async def test_nothing_is_published_beside_requests(server: NatsServer, copy: Co
     await still_works(server, before, copy)
 
 
-async def test_a_consumer_that_sends_elsewhere_reaches_nothing(server: NatsServer, copy: Copy):
+async def test_a_consumer_that_sends_elsewhere_reaches_nothing(server: Log, copy: Copy):
     await copied(server)
     before = await held(server)
     async with stranger(server, copy.user) as client:
@@ -161,13 +165,13 @@ async def test_a_consumer_that_sends_elsewhere_reaches_nothing(server: NatsServe
         for found in (before, after):
             found["feeds"] = found["feeds"].keys()
         stored = before["streams"] | {"JOBS": before["streams"]["JOBS"] + 1}
-        for each in (ALL, TEAM_A):
+        for each in (RELAY, ALL, TEAM_A):
             config, messages = before["copies"][each]
             before["copies"][each] = (config, messages + 1)
         assert after == before | {"streams": stored}
 
 
-async def test_an_answer_that_is_sent_elsewhere_reaches_nothing(server: NatsServer, copy: Copy):
+async def test_an_answer_that_is_sent_elsewhere_reaches_nothing(server: Log, copy: Copy):
     """The answer about a consumer looks like the request for one."""
     await copied(server)
     before = await held(server)
@@ -182,7 +186,7 @@ async def test_an_answer_that_is_sent_elsewhere_reaches_nothing(server: NatsServ
     await still_works(server, before, copy)
 
 
-async def test_no_stream_is_made_or_changed(server: NatsServer, copy: Copy):
+async def test_no_stream_is_made_or_changed(server: Log, copy: Copy):
     await copied(server)
     before = await held(server)
     async with stranger(server, copy.user) as client:
@@ -195,7 +199,7 @@ async def test_no_stream_is_made_or_changed(server: NatsServer, copy: Copy):
     await still_works(server, before, copy)
 
 
-async def test_leases_and_heads_are_not_read(server: NatsServer, copy: Copy):
+async def test_leases_and_heads_are_not_read(server: Log, copy: Copy):
     async with stranger(server, copy.user) as client:
         for stream in ("KV_LEASES", "KV_HEADS"):
             for request in (f"STREAM.INFO.{stream}", f"STREAM.MSG.GET.{stream}", f"DIRECT.GET.{stream}"):
@@ -203,7 +207,7 @@ async def test_leases_and_heads_are_not_read(server: NatsServer, copy: Copy):
                     await client.request(f"$JS.API.{request}", b'{"seq":1}', timeout=0.2)
 
 
-async def test_a_consumer_without_its_subscriber_is_removed_in_time(server: NatsServer, copy: Copy):
+async def test_a_consumer_without_its_subscriber_is_removed_in_time(server: Log, copy: Copy):
     longer = {"inactive_threshold": (INACTIVE_SECONDS + 1) * 1_000_000_000}
     async with stranger(server, copy.user) as client:
         for durable in (False, True):
@@ -215,7 +219,7 @@ async def test_a_consumer_without_its_subscriber_is_removed_in_time(server: Nats
             await ask(client, "CONSUMER.DELETE.JOBS.mine")
 
 
-async def test_many_consumers_hold_up_nobody_at_the_log(server: NatsServer, copy: Copy):
+async def test_many_consumers_hold_up_nobody_at_the_log(server: Log, copy: Copy):
     async with stranger(server, copy.user) as client, connected(server, "status") as log:
         made = [
             await ask(client, f"CONSUMER.CREATE.JOBS.c{number}", consumer(f"c{number}", durable_name=f"c{number}"))
@@ -229,7 +233,7 @@ async def test_many_consumers_hold_up_nobody_at_the_log(server: NatsServer, copy
                 assert [event.sequence for event in (await anext(batches)).events] == [sequence]
 
 
-async def test_the_consumer_that_feeds_the_copy_is_out_of_reach(server: NatsServer, copy: Copy):
+async def test_the_consumer_that_feeds_the_copy_is_out_of_reach(server: Log, copy: Copy):
     await copied(server)
     before = await held(server)
     async with stranger(server, copy.user) as client:

@@ -25,7 +25,7 @@ from devcluster.cluster import Devcluster
 from muster import permissions
 from muster.stack import SERVICES, Stack
 from shared.eventlog.account import ADMIN, AUDIT, HISTORY, LOG_API, Copy
-from shared.eventlog.server import NatsServer
+from shared.eventlog.server import CopiesServer
 from shared.eventlog.setup import set_up
 from shared.frameworks.scale_requests import GROUP
 from shared.ports import HOST, free_port
@@ -108,7 +108,7 @@ class Rig(Stack):
 
         super().__init__(data, cluster)
         self.copy = Copy.of(THEIRS)
-        self.nats = NatsServer(self.data / "log", users={**self.nats.users, self.copy.user: secrets.token_hex(8)})
+        self.copies = CopiesServer(self.nats, users={self.copy.user: secrets.token_hex(8)})
         self.ports = {name: free_port() for name in (*SERVICES, HISTORY, AUDIT, "history-api", "audit-api")}
         self._jobs = count()
 
@@ -163,10 +163,10 @@ class Rig(Stack):
 
     def _told(self) -> Target:
         return Target(
-            ports={**self.ports, NATS: self.nats.port, "api": int(self.cluster.url.rpartition(":")[2])},
+            ports={**self.ports, NATS: self.copies.port, "api": int(self.cluster.url.rpartition(":")[2])},
             tokens={name: self.cluster._tokens[name] for name in ("admin", *VIEWERS)},
             subscriber=self.copy.user,
-            password=self.nats.users[self.copy.user],
+            password=self.copies.users[self.copy.user],
             reset=self.copy.reset.replace("$JS.API", LOG_API),
         )
 
