@@ -25,7 +25,7 @@ def newest(*causes: Cause | Iterable[Cause]) -> Cause:
 
 def timer(job: Job, anchor: int, name: str) -> Cause:
     """The expiry of a timer; unknown while it runs."""
-    return Cause(job.ledger.timers_passed.get((anchor, name), 0))
+    return Cause(job.efforts.timers_passed.get((anchor, name), 0))
 
 
 def of_pods(job: Job, slots: Iterable[Slot]) -> Iterator[Cause]:

@@ -35,7 +35,7 @@ from shared.job.state import (
     no_longer_refused,
     refusal_key,
     with_attempt,
-    with_ledger,
+    with_efforts,
     with_objects,
     with_resource,
     with_retries,
@@ -67,9 +67,9 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
             if held is None or held.uid != event.uid:
                 return job
             queued = at.sequence if held.workload is not None else job.objects.queued
-            refusals = no_longer_refused(job.ledger.refusals, _DELETIONS)
+            refusals = no_longer_refused(job.efforts.refusals, _DELETIONS)
             children = without(job.objects.children, (event.kind, event.name))
-            return with_ledger(with_objects(job, children=children, queued=queued), refusals=refusals)
+            return with_efforts(with_objects(job, children=children, queued=queued), refusals=refusals)
         case watcher.JobObserved():
             return _job_observed(job, event, at)
         case watcher.JobDeleting():
@@ -150,13 +150,13 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         case status.JobFailed():
             return _finished(job, "Failed", event, at)
         case scheduler.SecretMade():
-            refusals = no_longer_refused(job.ledger.refusals, ("CreateSecret",))
-            return with_ledger(
+            refusals = no_longer_refused(job.efforts.refusals, ("CreateSecret",))
+            return with_efforts(
                 with_objects(job, secrets={**job.objects.secrets, event.attempt: event.uid}), refusals=refusals
             )
         case scheduler.SecretGone():
-            refusals = no_longer_refused(job.ledger.refusals, ("DeleteSecret",))
-            return with_ledger(
+            refusals = no_longer_refused(job.efforts.refusals, ("DeleteSecret",))
+            return with_efforts(
                 with_objects(job, secrets=without(job.objects.secrets, event.attempt)), refusals=refusals
             )
         case scheduler.JobExpired():
@@ -279,10 +279,10 @@ def _children_observed(job: Job, event: watcher.ChildrenObserved, at: At) -> Job
     if not any(child.name == config_name(job.key.name) for child in event.children):
         # A ConfigMap may be the copy of a runtime, which another effect makes.
         made = [effect for effect in made if effect != "WriteHosts"]
-    refusals = no_longer_refused(job.ledger.refusals, made)
+    refusals = no_longer_refused(job.efforts.refusals, made)
     queued = at.sequence if any(_is_answer(job, child) for child in event.children) else job.objects.queued
     return requests.seen(
-        _written(with_ledger(with_objects(job, children=children, queued=queued), refusals=refusals), at), at
+        _written(with_efforts(with_objects(job, children=children, queued=queued), refusals=refusals), at), at
     )
 
 
@@ -323,7 +323,7 @@ def _refused(job: Job, event: EffectRefused, at: At) -> Job:
     if event.effect == "CreatePod" and slots and not (slots := slots & job.attempt.slots):
         # The slots were released while the API server answered: nothing tries it again.
         return job
-    known = job.ledger.refusals.get(key)
+    known = job.efforts.refusals.get(key)
     same = known is not None and known.reason == event.reason
     if known is not None and event.reason == NAME_HELD:
         slots |= known.slots
@@ -338,7 +338,7 @@ def _refused(job: Job, event: EffectRefused, at: At) -> Job:
         since=known.since if known is not None and same else at,
         slots=slots,
     )
-    return with_ledger(job, refusals={**job.ledger.refusals, key: refusal})
+    return with_efforts(job, refusals={**job.efforts.refusals, key: refusal})
 
 
 def _time_passed(job: Job, event: watcher.TimePassed, at: At) -> Job:
@@ -346,11 +346,11 @@ def _time_passed(job: Job, event: watcher.TimePassed, at: At) -> Job:
         effect: replace(refusal, due=True)
         if refusal.at.sequence == event.anchor and event.timer == BACK_OFF + effect
         else refusal
-        for effect, refusal in job.ledger.refusals.items()
+        for effect, refusal in job.efforts.refusals.items()
     }
     if event.timer.startswith(BACK_OFF):
         # A back-off is kept in `Refusal.due`: the mapping would grow with each refusal, for weeks.
-        return with_ledger(job, refusals=refusals)
+        return with_efforts(job, refusals=refusals)
     if event.timer.startswith(WELL):
         return well_again(job, event)
     if event.timer == JOB_WAIT:
@@ -361,8 +361,8 @@ def _time_passed(job: Job, event: watcher.TimePassed, at: At) -> Job:
 def _phase(job: Job, phase: Phase, kind: str, event: status.PhaseEntered, at: At) -> Job:
     conditions = with_condition(job.status.conditions, kind, at, reason=event.reason, message=event.message)
     # The refusal is forgotten: the API server may accept the status document of the new phase.
-    return with_ledger(
-        with_status(job, phase=phase, conditions=conditions), refusals=without(job.ledger.refusals, "PatchStatus")
+    return with_efforts(
+        with_status(job, phase=phase, conditions=conditions), refusals=without(job.efforts.refusals, "PatchStatus")
     )
 
 

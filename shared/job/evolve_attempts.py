@@ -176,8 +176,8 @@ def restarted(job: Job, event: JobRestarted, at: At) -> Job:
         retries=replace(
             job.retries, restarts=job.retries.restarts + event.counted, restarting=None, restart_wanted=0, paused=False
         ),
-        ledger=replace(
-            job.ledger,
+        efforts=replace(
+            job.efforts,
             # The new attempt tries every effect at once: quotas and templates may have changed.
             refusals={},
         ),

@@ -132,7 +132,7 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
         attempt=attempt,
         pods=replace(job.pods, unseen=unseen, views=pods, troubles=troubles, disrupted=disrupted),
         status=replace(job.status, failures=tuple(failures[-KEPT_FAILURES:])),
-        ledger=replace(job.ledger, refusals=_progress(job, fresh, event)),
+        efforts=replace(job.efforts, refusals=_progress(job, fresh, event)),
     )
     job = _with_launcher_wait(_with_stuck(job, [pod.uid for pod in event.pods], at), at)
     return with_minimum_checked(seen(with_milestones(job, at), at), at)
@@ -375,11 +375,11 @@ def pods_gone(job: Job, uids: Sequence[Uid], at: At) -> Job:
             drained=job.pods.drained - uids if job.pods.drained else job.pods.drained,
         ),
         status=replace(job.status, failures=tuple(failures[-KEPT_FAILURES:])),
-        ledger=replace(
-            job.ledger,
-            refusals=no_longer_refused(job.ledger.refusals, ("DeletePod",))
-            if job.ledger.refusals
-            else job.ledger.refusals,
+        efforts=replace(
+            job.efforts,
+            refusals=no_longer_refused(job.efforts.refusals, ("DeletePod",))
+            if job.efforts.refusals
+            else job.efforts.refusals,
         ),
     )
 
@@ -401,10 +401,10 @@ def _progress(job: Job, fresh: int, event: PodsObserved) -> Mapping[str, Refusal
 
     Those of an effect whose outcome a pod shows are over.
     """
-    if not job.ledger.refusals:
-        return job.ledger.refusals
+    if not job.efforts.refusals:
+        return job.efforts.refusals
     refusals = no_longer_refused(
-        job.ledger.refusals, [effect for pod in event.pods for effect in _shown(job.pods.views.get(pod.uid), pod)]
+        job.efforts.refusals, [effect for pod in event.pods for effect in _shown(job.pods.views.get(pod.uid), pod)]
     )
     refusal, held = refusals.get("CreatePod"), job.held_names
     if not fresh:

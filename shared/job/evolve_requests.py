@@ -28,7 +28,7 @@ from shared.job.state import (
     hosts_seen,
     no_longer_refused,
     with_attempt,
-    with_ledger,
+    with_efforts,
     with_scaling,
     with_status,
     without,
@@ -212,7 +212,7 @@ def resized(job: Job, before: JobSpec | None, by: tuple[Actor, ...], at: At) -> 
     if _is_written_back(job, replicas, by):
         # An edit that failed had moved the minimum that follows it.
         least = min(job.scaling.least or before.worker.min_replicas, replicas)
-        job = with_ledger(job, refusals=no_longer_refused(job.ledger.refusals, ("WriteSize",)))
+        job = with_efforts(job, refusals=no_longer_refused(job.efforts.refusals, ("WriteSize",)))
         return with_scaling(job, least=least if follows else 0)
     job = with_scaling(job, least=0)
     requests = job.scaling.requests
@@ -310,7 +310,7 @@ def drain_checked(job: Job, event: DrainChecked, at: At) -> Job:
         if at.sequence <= before.at:
             return job
         # A long drain has many checks; only the timer of the newest is kept.
-        job = with_ledger(job, timers_passed=without(job.ledger.timers_passed, (before.at, DRAIN_CHECK)))
+        job = with_efforts(job, timers_passed=without(job.efforts.timers_passed, (before.at, DRAIN_CHECK)))
     count = before.count + 1 if before is not None else 1
     look = DrainLook(at=at.sequence, count=count, in_use=event.in_use, unknown=event.reason)
     return with_request(job, event.request, look=look)
@@ -336,7 +336,7 @@ def request_over(job: Job, uid: Uid, at: At, *, success: bool, reason: str, told
     conditions = with_condition(conditions, kind, at, reason=reason, message=message)
     if success and request.resize is not None:
         job = with_scaling(job, size=request.resize)
-    job = with_ledger(job, refusals=without(job.ledger.refusals, "OwnRequest"))
+    job = with_efforts(job, refusals=without(job.efforts.refusals, "OwnRequest"))
     # An edit of the job has no object of its own to show why it failed.
     edit = request.resize is not None and not success and not job.over
     if job.scaling.open == uid or edit:
@@ -357,7 +357,7 @@ def _message(job: Job, request: Request, reason: str) -> str:
         return f"{problem.field}: {problem.message}" if problem.field else problem.message
     if reason == reasons.SCRIPT_FAILED and request.script is not None:
         return _exited(request.script.exit_code)
-    refusals = [job.ledger.refusals.get(effect) for effect in ("CreatePod", "OwnRequest")]
+    refusals = [job.efforts.refusals.get(effect) for effect in ("CreatePod", "OwnRequest")]
     refused = next((known.message for known in refusals if known is not None and known.reason == reason), "")
     return refused or reasons.of_request(reason)
 
@@ -392,9 +392,9 @@ def released(job: Job, groups: tuple[Slots, ...]) -> Job:
     )
     if not job.attempt.slots - {pod.slot for pod in job.pods.views.values()}:
         # Without missing pods the back-off of their creation ends.
-        return with_ledger(job, refusals=no_longer_refused(job.ledger.refusals, ("CreatePod",)))
+        return with_efforts(job, refusals=no_longer_refused(job.efforts.refusals, ("CreatePod",)))
     if (held := job.held_names) is not None and held.slots & slots:
-        job = with_ledger(job, refusals=held_by_others(job.ledger.refusals, held, slots))
+        job = with_efforts(job, refusals=held_by_others(job.efforts.refusals, held, slots))
     return job
 
 

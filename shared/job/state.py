@@ -192,8 +192,8 @@ class Objects(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """By attempt, the uid of its Secret with ssh keys; empty if it is unknown."""
 
 
-class Ledger(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """The effects that were refused, and the timers that ran out."""
+class Efforts(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What became of what the services tried and waited for: effects that were refused, and timers that ran out."""
 
     refusals: Mapping[str, Refusal] = {}
     """By effect, and by effect and reason for names that are held (`refusal_key`)."""
@@ -220,7 +220,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     scaling: Scaling = Scaling()
     pods: Pods = Pods()
     objects: Objects = Objects()
-    ledger: Ledger = Ledger()
+    efforts: Efforts = Efforts()
 
     @property
     def deleting(self) -> bool:
@@ -267,7 +267,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             return runtime
         missed = any(
             refusal.reason == RUNTIME_CHANGED and refusal.at.sequence > self.resource.edited
-            for refusal in self.ledger.refusals.values()
+            for refusal in self.efforts.refusals.values()
         )
         return runtime if self.attempt.begun and not missed else None
 
@@ -340,13 +340,13 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     def may_try(self, effect: str) -> bool:
         """True if the effect was not refused, or its back-off is over."""
-        refusal = self.ledger.refusals.get(effect)
+        refusal = self.efforts.refusals.get(effect)
         return refusal is None or refusal.due
 
     @property
     def held_names(self) -> Refusal | None:
         """The refusal of pods whose names are held by others that are still being deleted."""
-        return self.ledger.refusals.get(refusal_key("CreatePod", NAME_HELD))
+        return self.efforts.refusals.get(refusal_key("CreatePod", NAME_HELD))
 
     def by_slot(self) -> dict[Slot, PodView]:
         """The pod in each slot; of two pods in one slot the one that is not being deleted."""
@@ -402,9 +402,9 @@ def with_objects(job: Job, **changes: object) -> Job:
     return replace(job, objects=replace(job.objects, **changes))
 
 
-def with_ledger(job: Job, **changes: object) -> Job:
-    """The job with these fields of its `Ledger` changed."""
-    return replace(job, ledger=replace(job.ledger, **changes))
+def with_efforts(job: Job, **changes: object) -> Job:
+    """The job with these fields of its `Efforts` changed."""
+    return replace(job, efforts=replace(job.efforts, **changes))
 
 
 def with_attempt(job: Job, **changes: object) -> Job:

@@ -10,7 +10,7 @@ import msgspec
 from shared.job.attempt import Members
 from shared.job.events.event import At
 from shared.job.naming import Uid
-from shared.job.state import Job, with_ledger
+from shared.job.state import Job, with_efforts
 
 SCALING_DEADLINE = "ScalingDeadline"
 JOB_WAIT = "JobWait"
@@ -64,7 +64,7 @@ class Timer(msgspec.Struct, frozen=True):
 
 def passed(job: Job, anchor: int, name: str) -> bool:
     """True if the timer expired."""
-    return (anchor, name) in job.ledger.timers_passed
+    return (anchor, name) in job.efforts.timers_passed
 
 
 UNSORTED = 32
@@ -73,15 +73,15 @@ UNSORTED = 32
 
 def with_passed(job: Job, anchor: int, name: str, sequence: int) -> Job:
     """The job with one more timer that passed."""
-    known = job.ledger.timers_passed
+    known = job.efforts.timers_passed
     known = anchored(job) if len(known) >= UNSORTED else known
-    return with_ledger(job, timers_passed={**known, (anchor, name): known.get((anchor, name), sequence)})
+    return with_efforts(job, timers_passed={**known, (anchor, name): known.get((anchor, name), sequence)})
 
 
 def anchored(job: Job) -> Mapping[tuple[int, str], int]:
     """The passed timers whose anchor is in the state: no rule asks for others, and a job may live for years."""
     there = {*_anchors(job)}
-    return {timer: sequence for timer, sequence in job.ledger.timers_passed.items() if timer[0] in there}
+    return {timer: sequence for timer, sequence in job.efforts.timers_passed.items() if timer[0] in there}
 
 
 def _anchors(job: Job) -> Iterator[int]:

@@ -55,7 +55,7 @@ def next_due(job: Job) -> tuple[Timer, ...]:
         return (*_of_requests_without_a_job(job),)
     found = [
         promise(refusal.at, timers.BACK_OFF + effect, before_effect(refusal.count))
-        for effect, refusal in job.ledger.refusals.items()
+        for effect, refusal in job.efforts.refusals.items()
         if not refusal.due and _retried(job, effect, refusal)
     ]
     request = job.scaling.open_request

@@ -198,7 +198,7 @@ def _ending(job: Job, pod: PodView) -> str:
 
 
 def _of_refusals(job: Job, *effects: str) -> Wait | None:
-    known = [refusal for refusal in job.ledger.refusals.values() if refusal.effect in effects]
+    known = [refusal for refusal in job.efforts.refusals.values() if refusal.effect in effects]
     if not known:
         return None
     first = min(known, key=lambda refusal: effects.index(refusal.effect))
@@ -275,7 +275,7 @@ def _of_size(job: Job) -> Wait | None:
     edit = edits[-1] if edits else None
     of_edit = f"the job keeps {text.counted(size, 'worker')}, and its spec asks for {asked}"
     if edit is None or edit.phase == "Succeeded":
-        refusal = job.ledger.refusals.get("WriteSize")
+        refusal = job.efforts.refusals.get("WriteSize")
         if not spec.worker.written or (refusal is not None and refusal.permanent):
             # Nothing writes it.
             return None

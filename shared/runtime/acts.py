@@ -203,7 +203,7 @@ class Acts:
         if not trouble.reason:
             return False
         lasts = explained(item, self._time(), trouble.reason)
-        known = job.ledger.refusals.get(refusal_key(type(item.effect).__name__, trouble.reason))
+        known = job.efforts.refusals.get(refusal_key(type(item.effect).__name__, trouble.reason))
         return lasts or (known is not None and known.reason == trouble.reason)
 
     async def _outcome(self, item: Item, history: History, context: Context) -> Refused | None:

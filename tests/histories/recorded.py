@@ -27,7 +27,7 @@ from shared.eventlog import Stored
 from shared.eventlog.subject import Subject
 from shared.job.fold import History
 from shared.job.naming import key_of
-from shared.job.state import with_ledger
+from shared.job.state import with_efforts
 from shared.job.steps import Step
 from shared.telling.reading import event_of
 from tests.kit.histories import VERSIONS, kinds_of, observed
@@ -77,7 +77,7 @@ def documents(events: list[Stored]) -> Iterator[Document]:
         if history.held:
             raise ValueError(history.held)
         # A document that waits for its back-off is one too.
-        job = with_ledger(history.job, refusals={})
+        job = with_efforts(history.job, refusals={})
         steps: list[Step] = [*(of_job(job, kinds) if kinds.knows(job) else ()), *of_requests(job)]
         for step in steps:
             if isinstance(step, PatchStatus):

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
         pytest.param("get -A -o json", id="the jobs"),
         pytest.param("get bygone -n team-a --gone", id="a job that is gone, by its name alone"),
         pytest.param("why trainingjob.kai.alibabacloud.com/bygone -n team-a --uid uid-2", id="why by uid"),
-        pytest.param("report resnet -n team-a --json", id="a report"),
+        pytest.param("report bygone -n team-a", id="a report"),
         pytest.param("history resnet -n team-a --at 4 --decisions", id="events up to a moment"),
         pytest.param("why resnet worker-9 -n team-a", id="a worker that never was"),
         pytest.param("history accept resnet -n team-a", id="a loss that is none"),

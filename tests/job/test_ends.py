@@ -80,5 +80,5 @@ def test_what_is_refused_again_and_again_leaves_nothing_behind():
         history.fold(stored(history, EffectRefused(effect="PatchStatus", reason="Forbidden")))
         history.fold(stored(history, TimePassed(anchor=history.sequence, timer="BackOff:PatchStatus")))
         assert next_due(history.job) == ()
-    assert not history.job.ledger.timers_passed
-    assert history.job.ledger.refusals["PatchStatus"].count == 100
+    assert not history.job.efforts.timers_passed
+    assert history.job.efforts.refusals["PatchStatus"].count == 100

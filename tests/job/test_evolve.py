@@ -339,21 +339,21 @@ def test_refusals_in_a_row_are_counted_by_effect_and_wait_again_each_time():
     refused = EffectRefused(effect="CreatePod", reason="QuotaExceeded")
     story = [*a_created_job(), refused]
     due = given(*story, TimePassed(anchor=len(story), timer="BackOff:CreatePod")).job
-    assert due.ledger.refusals["CreatePod"].due
-    again = evolve(due, refused, AT).ledger.refusals["CreatePod"]
+    assert due.efforts.refusals["CreatePod"].due
+    again = evolve(due, refused, AT).efforts.refusals["CreatePod"]
     assert (again.count, again.due, again.at) == (2, False, AT)
 
 
 def test_pods_that_came_after_a_refusal_let_the_next_round_be_larger_and_the_last_of_them_ends_it():
     story = [*a_created_job(workers=4), EffectRefused(effect="CreatePod", reason="QuotaExceeded")]
     due = [*story, TimePassed(anchor=len(story), timer="BackOff:CreatePod")]
-    assert given(*due).job.ledger.refusals["CreatePod"].probe == 1
-    assert given(*due, pods(worker(0))).job.ledger.refusals["CreatePod"].probe == 2
-    assert given(*due, pods(worker(0)), pods(worker(0, version=11))).job.ledger.refusals["CreatePod"].probe == 2, (
+    assert given(*due).job.efforts.refusals["CreatePod"].probe == 1
+    assert given(*due, pods(worker(0))).job.efforts.refusals["CreatePod"].probe == 2
+    assert given(*due, pods(worker(0)), pods(worker(0, version=11))).job.efforts.refusals["CreatePod"].probe == 2, (
         "no news"
     )
-    assert given(*story, pods(worker(0))).job.ledger.refusals["CreatePod"].probe == 1, "it was made before the refusal"
-    assert "CreatePod" not in given(*due, *(pods(worker(index)) for index in range(4))).job.ledger.refusals
+    assert given(*story, pods(worker(0))).job.efforts.refusals["CreatePod"].probe == 1, "it was made before the refusal"
+    assert "CreatePod" not in given(*due, *(pods(worker(index)) for index in range(4))).job.efforts.refusals
 
 
 @pytest.mark.parametrize(
@@ -403,27 +403,27 @@ def test_a_place_that_was_given_up_is_not_vacant_when_its_disruption_is_told_lat
 
 def test_a_new_attempt_waits_for_no_refusal_of_the_one_before():
     refused = EffectRefused(effect="CreatePod", reason="QuotaExceeded")
-    assert not given(*a_created_job(), refused, JobRestarted(attempt=1)).job.ledger.refusals
+    assert not given(*a_created_job(), refused, JobRestarted(attempt=1)).job.efforts.refusals
 
 
 def test_a_refusal_says_since_when_it_lasts_and_for_which_slots():
     quota = EffectRefused(effect="CreatePod", reason="QuotaExceeded", slots=(workers(2, 3),))
     story = [*a_created_job(workers=4), quota, EffectRefused(effect="CreatePod", reason="QuotaExceeded")]
-    known = given(*story).job.ledger.refusals["CreatePod"]
+    known = given(*story).job.efforts.refusals["CreatePod"]
     assert (known.since.sequence, known.at.sequence) == (len(story) - 1, len(story))
-    other = given(*story, EffectRefused(effect="CreatePod", reason="Denied")).job.ledger.refusals["CreatePod"]
+    other = given(*story, EffectRefused(effect="CreatePod", reason="Denied")).job.efforts.refusals["CreatePod"]
     assert other.since.sequence == len(story) + 1, "another reason is another refusal"
-    assert {slot.index for slot in given(*story[:-1]).job.ledger.refusals["CreatePod"].slots} == {2, 3}
+    assert {slot.index for slot in given(*story[:-1]).job.efforts.refusals["CreatePod"].slots} == {2, 3}
 
 
 def test_a_name_that_is_held_stands_beside_a_refusal_of_the_others_until_its_own_pod_is_seen():
     held = EffectRefused(effect="CreatePod", reason="NameHeld", slots=(workers(1, 2),), message="resnet-worker-1 waits")
     job = given(*a_created_job(workers=4), held, EffectRefused(effect="CreatePod", reason="QuotaExceeded")).job
-    assert {refusal.reason for refusal in job.ledger.refusals.values()} == {"NameHeld", "QuotaExceeded"}
+    assert {refusal.reason for refusal in job.efforts.refusals.values()} == {"NameHeld", "QuotaExceeded"}
     seen = given(*a_created_job(workers=4), held, pods(worker(0), worker(1))).job.held_names
     assert seen is not None
     assert ([slot.index for slot in seen.slots], seen.probe) == ([2], 2)
-    assert not given(*a_created_job(workers=4), held, pods(worker(1), worker(2))).job.ledger.refusals
+    assert not given(*a_created_job(workers=4), held, pods(worker(1), worker(2))).job.efforts.refusals
 
 
 def test_a_name_that_is_held_is_forgotten_with_its_slot():
@@ -436,8 +436,8 @@ def test_a_name_that_is_held_is_forgotten_with_its_slot():
     lost = PodsGone(uids=(Uid("pod-1"),))
     again = SlotsAssigned(slots=(workers(5),), replaces=(workers(1),), reason="WorkersReplaced")
     for story in ([*growing, taken_back], [*growing, lost, again, taken_back]):
-        assert not given(*story).job.ledger.refusals
-        assert not given(*story, held).job.ledger.refusals, "the API server answered after the release"
+        assert not given(*story).job.efforts.refusals
+        assert not given(*story, held).job.efforts.refusals, "the API server answered after the release"
 
 
 @pytest.mark.parametrize(
@@ -451,5 +451,5 @@ def test_a_name_that_is_held_is_forgotten_with_its_slot():
 )
 def test_a_refusal_ends_with_the_fact_that_shows_the_effect_to_have_succeeded(effect: str, fact: AnyEvent):
     story = [*a_running_job(workers=2), EffectRefused(effect=effect, reason="Forbidden")]
-    assert effect in given(*story).job.ledger.refusals
-    assert effect not in given(*story, fact).job.ledger.refusals
+    assert effect in given(*story).job.efforts.refusals
+    assert effect not in given(*story, fact).job.efforts.refusals

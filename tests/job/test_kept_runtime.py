@@ -77,7 +77,7 @@ def test_a_runtime_with_the_same_spec_is_the_same():
 
 def test_the_copy_of_a_runtime_is_no_hosts_file():
     refused = EffectRefused(effect="WriteHosts", reason="QuotaExceeded")
-    assert "WriteHosts" in given(*BEGUN, refused, COPY).job.ledger.refusals
+    assert "WriteHosts" in given(*BEGUN, refused, COPY).job.efforts.refusals
 
 
 def test_a_deadline_and_a_fitting_number_of_workers_count_and_another_number_is_told():

@@ -14,7 +14,7 @@ from shared.job.events.watcher import DisruptionNoticed, TimePassed
 from shared.job.fold import History
 from shared.job.naming import Uid
 from shared.job.spec import LAUNCHER
-from shared.job.state import with_ledger
+from shared.job.state import with_efforts
 from shared.job.timing import next_due
 from tests.kit.builders import a_running_job, a_spec, hosts_file, published, scaling_in, workers
 from tests.kit.histories import KEY, stored
@@ -202,9 +202,9 @@ def test_a_timer_that_may_leave_the_state_is_asked_for_by_no_decision_and_does_n
     history, gone = History(KEY), set[tuple[int, str]]()
     for event in loop.events:
         history.fold(stored(history, event))
-        passed = history.job.ledger.timers_passed
+        passed = history.job.efforts.timers_passed
         gone |= passed.keys() - timers.anchored(history.job).keys()
-        few = with_ledger(history.job, timers_passed={each: at for each, at in passed.items() if each not in gone})
+        few = with_efforts(history.job, timers_passed={each: at for each, at in passed.items() if each not in gone})
         assert steps_of(few) == steps_of(history.job)
         assert next_due(few) == next_due(history.job)
 
@@ -221,6 +221,6 @@ def test_a_job_that_is_scaled_each_day_of_a_year_holds_few_timers():
         released = WorkersReleased(request=request, slots=(workers(3),), reason="DrainTimed")
         for event in (drained, released, ScaleSucceeded(request=request, reason="ScalingInSucceeded")):
             history.fold(stored(history, event))
-        most = max(most, len(history.job.ledger.timers_passed))
+        most = max(most, len(history.job.efforts.timers_passed))
     assert not history.held
     assert most <= timers.UNSORTED

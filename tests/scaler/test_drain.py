@@ -105,7 +105,7 @@ def test_the_looks_come_further_apart_and_each_has_a_time_of_its_own():
         waits.append(timer.seconds)
         story.append(look_passed(story))
     assert waits == [1, 2, 4, 8, 10, 10]
-    kept = [timer for timer in given(*story).job.ledger.timers_passed if timer[1] == "DrainCheck"]
+    kept = [timer for timer in given(*story).job.efforts.timers_passed if timer[1] == "DrainCheck"]
     assert len(kept) == 1, "a drain of a day remembers no more than one of a minute"
 
 

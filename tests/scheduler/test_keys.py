@@ -87,7 +87,7 @@ def test_what_was_refused_is_tried_again_after_its_back_off():
 
 def test_a_secret_that_was_made_ends_the_back_off():
     refused = EffectRefused(effect="CreateSecret", reason="QuotaExceeded")
-    assert "CreateSecret" not in a_history([*a_created_job(), refused, secret()]).job.ledger.refusals
+    assert "CreateSecret" not in a_history([*a_created_job(), refused, secret()]).job.efforts.refusals
 
 
 def test_what_is_refused_for_good_is_not_tried_again():

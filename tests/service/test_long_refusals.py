@@ -30,7 +30,7 @@ async def made_again(world: World, *names: str, workers: int = 2) -> None:
 
 
 def reasons(world: World) -> list[str]:
-    return [refusal.reason for refusal in world.job().ledger.refusals.values()]
+    return [refusal.reason for refusal in world.job().efforts.refusals.values()]
 
 
 def told(world: World) -> str:

@@ -389,7 +389,7 @@ class Checker(LogChecker):
             waits = (
                 job.resource.gone
                 or uid == NO_UID
-                or (job.status.phase not in ENDED and (job.ledger.refusals or job.resource.problems))
+                or (job.status.phase not in ENDED and (job.efforts.refusals or job.resource.problems))
             )
             if not request.over and not request.gone and not waits:
                 self.fault(f"I5 request {request.name} of {job.key} is {request.phase or 'not begun'} for ever")
@@ -402,7 +402,7 @@ class Checker(LogChecker):
             and job.resource.kind == MPIJOB.resource.kind
             and all(pod.role != LAUNCHER for pod in job.pods.views.values())
         )
-        explained = suspended or job.resource.problems or job.ledger.refusals or alone
+        explained = suspended or job.resource.problems or job.efforts.refusals or alone
         if job.status.phase not in ENDED and not explained:
             self.fault(f"I15 {job.key} stays {job.status.phase or 'without a phase'}")
         resource, shown = resources[uid]

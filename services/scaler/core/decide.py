@@ -107,7 +107,7 @@ def _ownable(job: Job, request: Request) -> bool:
 
 
 def _own(job: Job, request: Request) -> list[Step]:
-    refusal = job.ledger.refusals.get("OwnRequest")
+    refusal = job.efforts.refusals.get("OwnRequest")
     if refusal is not None and refusal.permanent:
         # A permanent refusal rejects the request, so that the next one gets its turn.
         rejected = ScaleRejected(request=request.uid, reason=refusal.reason)

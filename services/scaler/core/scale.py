@@ -86,7 +86,7 @@ def scale_out(job: Job, request: Request) -> list[Step]:
         if not isinstance(members, Unknown):
             wanted = members | [slot.index for slot in request.added]
             return [_published(job, wanted, request)]
-    refusal = job.ledger.refusals.get("CreatePod")
+    refusal = job.efforts.refusals.get("CreatePod")
     if refusal is not None and refusal.at.sequence < request.accepted:
         # The refused pod was not one of this request.
         refusal = None

@@ -99,7 +99,7 @@ def missing(job: Job, there: SortedSet[Slot]) -> list[Step]:
     if not keys.ready(job) or not job.may_try("CreatePod") or _waits_for_a_later_attempt(job):
         return steps
     wanted = quota.within(job, [slot for slot in job.attempt.slots - there if _known(job, slot)])
-    held, refusal = job.held_names, job.ledger.refusals.get("CreatePod")
+    held, refusal = job.held_names, job.efforts.refusals.get("CreatePod")
     if held is not None:
         # The others do not wait for a name; of those that do, a few probe.
         waiting = [slot for slot in wanted if slot in held.slots]
@@ -178,7 +178,7 @@ def _services(job: Job) -> Iterator[Step]:
     """Create the Services that were not seen."""
     if _has_one_service(job) and not _service_seen(job):
         yield CreateService()
-    refusal = job.ledger.refusals.get("CreateService")
+    refusal = job.efforts.refusals.get("CreateService")
     # The filter comes before the sort, because usually none is missing.
     missing = sorted(
         slot

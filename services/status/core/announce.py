@@ -55,9 +55,9 @@ def announcements(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
     """The Events of this job's conditions, failures and refusals, and of its requests."""
     words = kinds.of(job).announcements if kinds.knows(job) else {}
     refused = {
-        effect: job.ledger.refusals[effect]
+        effect: job.efforts.refusals[effect]
         for effect in _CREATED
-        if effect in job.ledger.refusals and "Refused" in words
+        if effect in job.efforts.refusals and "Refused" in words
     }
     steps: list[Step] = []
     for condition in job.status.conditions:
@@ -140,7 +140,7 @@ def _of_nodes(job: Job) -> list[Announce]:
 
 def _of_other_refusals(job: Job, told: Container[str], wait: Wait | None) -> list[Announce]:
     """Those that neither the wait nor an Event of the kind's own tells, each once for as long as it lasts."""
-    others = [known for key, known in job.ledger.refusals.items() if key not in told and known.effect not in _UNTOLD]
+    others = [known for key, known in job.efforts.refusals.items() if key not in told and known.effect not in _UNTOLD]
     # A Service and a pod are refused for one misspelt field in the same words.
     first = {(known.reason, known.sentence): known for known in reversed(others)}
     if wait is not None:

@@ -30,7 +30,7 @@ def document_of(job: Job, kinds: Kinds = BUILT_IN) -> bytes:
 
 def of_job(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
     """The document, or the fact that a plug-in's framework could not make one, once in a phase: the job goes on."""
-    refusal = job.ledger.refusals.get("PatchStatus")
+    refusal = job.efforts.refusals.get("PatchStatus")
     failed = refusal.message if refusal is not None and refusal.reason == FRAMEWORK_FAILED else ""
     if not failed and not job.may_try("PatchStatus"):
         return []

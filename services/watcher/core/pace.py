@@ -298,7 +298,7 @@ def _begins(job: Job) -> bool:
         or job.deleting
         or job.halted
         or job.resource.problems
-        or job.ledger.refusals
+        or job.efforts.refusals
         or job.between_attempts
     ):
         return False

@@ -77,7 +77,7 @@ def told_already(job: Job, event: EffectRefused) -> bool:
     It needs no event: its service tries the effect again after the longest back-off.  Other numbers
     are no news: those of a quota change whenever another pod begins.
     """
-    known = job.ledger.refusals.get(refusal_key(event.effect, event.reason))
+    known = job.efforts.refusals.get(refusal_key(event.effect, event.reason))
     if known is None:
         return False
     if event.reason == NAME_HELD:

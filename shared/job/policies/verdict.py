@@ -161,7 +161,7 @@ def _of_refusal(job: Job) -> Verdict | None:
     if job.under_way:
         return None
     for effect in _NEEDED_TO_START:
-        refusal = job.ledger.refusals.get(effect)
+        refusal = job.efforts.refusals.get(effect)
         if refusal is not None and refusal.permanent:
             where = f" ({refusal.field})" if refusal.field and not refusal.message else ""
             message = text.with_words(f"{effect} was refused for good{where}", refusal.message)

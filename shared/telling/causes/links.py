@@ -176,14 +176,14 @@ def waits_for(causes: Links) -> Link | None:
         wait = None
     if wait is not None:
         return link_of(causes, job, wait)
-    refusals = (known for known in job.ledger.refusals.values() if known.effect not in _OF_THE_STATUS_SERVICE)
+    refusals = (known for known in job.efforts.refusals.values() if known.effect not in _OF_THE_STATUS_SERVICE)
     return newest(causes.at.get(refusal.at.sequence) for refusal in refusals)
 
 
 def link_of(causes: Links, job: Job, wait: Wait) -> Link | None:
     """The link of what a job waits for: of a refused effect, of the pod in a slot, or of a node."""
     if wait.effect:
-        return causes.at.get(job.ledger.refusals[wait.effect].at.sequence)
+        return causes.at.get(job.efforts.refusals[wait.effect].at.sequence)
     return causes.last.get(wait.slot) if wait.slot is not None else causes.at.get(wait.since.sequence)
 
 
@@ -217,5 +217,5 @@ def awaited_by(causes: Links, job: Job, request: Request) -> Link | None:
 
 
 def _refused(causes: Links, job: Job, effect: str) -> Link | None:
-    refusal = job.ledger.refusals.get(effect) or job.ledger.refusals.get(refusal_key(effect, NAME_HELD))
+    refusal = job.efforts.refusals.get(effect) or job.efforts.refusals.get(refusal_key(effect, NAME_HELD))
     return causes.at.get(refusal.at.sequence) if refusal is not None else None

@@ -307,7 +307,7 @@ def _of_workload(child: ChildView, before: ChildView | None) -> str:
 
 def refusal_line(event: EffectRefused, job: Job) -> str:
     """The refused effect, the reason, and the number of refusals; `job` is the state after the refusal."""
-    refusal = job.ledger.refusals.get(refusal_key(event.effect, event.reason))
+    refusal = job.efforts.refusals.get(refusal_key(event.effect, event.reason))
     times = f", {refusal.count} times in a row" if refusal and refusal.count > 1 else ""
     final = ", and would be again unless something changes" if event.permanent else ""
     told = of_refusal(event.effect, event.reason, event.field, plain(event.reason, event.message))
