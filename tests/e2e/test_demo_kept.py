@@ -24,7 +24,12 @@ README = Path(__file__).parents[2] / "README.md"
 LAST = "tail -f"
 """The last line that a demo prints before it stays."""
 
-OURS = {"nats-server": "the NATS server", "services.scheduler": "the scheduler", "devcluster.node": "node-0"}
+OURS = {
+    "nats/server.conf": "the NATS server",
+    "copies/server.conf": "the NATS server of the copies",
+    "services.scheduler": "the scheduler",
+    "devcluster.node": "node-0",
+}
 EMBEDDED = {**OURS, "devcluster.apiserver": "the API server"}
 REAL = {**OURS, **{name: name for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")}}
 STORE = {"etcd": "etcd"}

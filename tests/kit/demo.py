@@ -50,8 +50,8 @@ def until(process: subprocess.Popen[str], words: str) -> list[str]:
 
 
 def child(process: subprocess.Popen[str], words: str) -> int:
-    """The process that the demo started with these words in its command line."""
+    """The process that the demo started with this word in its command line, or with a path that ends with it."""
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     commands = {int(pid): Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0") for pid in children}
-    (found,) = [pid for pid, command in commands.items() if words in command or words == Path(command[0]).name]
+    (found,) = [pid for pid, command in commands.items() if any(f"/{each}".endswith(f"/{words}") for each in command)]
     return found
