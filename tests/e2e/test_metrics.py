@@ -9,6 +9,7 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from shared.frameworks.training_job import TRAININGJOBS
+from tests.kit.clusters import eventually
 from tests.kit.nats import until
 from tests.kit.operator import Operator, a_job
 from tests.kit.service import PATIENCE_SECONDS, Service, a_service
@@ -72,8 +73,9 @@ async def test_a_replica_that_takes_over_tells_what_the_log_has(operator: Operat
         assert value(found, "muster_job_start_duration_seconds", "_count", kind=PLACE["kind"]) == 1
         await operator.apply(a_job("counted-too", "sleep 0.2"))
         await operator.phase("Succeeded", TRAININGJOBS, "counted-too")
-        found = await scraped(standby)
-        assert value(found, "muster_jobs_successful", "_total", **PLACE) == 2
+        found = await eventually(
+            lambda: scraped(standby), lambda told: value(told, "muster_jobs_successful", "_total", **PLACE) == 2
+        )
         assert value(found, "muster_decision_latency_seconds", "_count", service="status") >= 3
     decisions = [line for line in standby.lines() if "basis" in line]
     assert [line["event"] for line in decisions] == ["JobCreated", "JobRunning", "JobSucceeded"]

@@ -15,7 +15,7 @@ from shared.eventlog.account import ADMIN
 from shared.eventlog.connection import Connection
 from shared.eventlog.server import NatsServer
 from shared.eventlog.streams import StreamInfo
-from tests.kit.clusters import DEFINITIONS
+from tests.kit.clusters import DEFINITIONS, eventually
 from tests.kit.nats import a_server, until
 from tests.kit.service import Service
 
@@ -77,7 +77,8 @@ async def complains_once_and_recovers(service: Service, *words: str, mend: Calla
     assert line["service"] == service.name
     assert line["level"] == "warning"
     assert (await service.probed("healthz"))[0] == 200, "a restart would not help"
-    status, known = await service.probed("readyz")
+    # A probe tells what was so when the service last said it.
+    status, known = await eventually(lambda: service.probed("readyz"), lambda told: bool(told[1]["trouble"]))
     assert (status, known["ready"]) == (503, False)
     assert known["trouble"] == line["why"]
     said = mend()
