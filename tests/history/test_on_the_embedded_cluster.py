@@ -21,6 +21,7 @@ from shared.job.events.status import JobFailed
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
 from shared.ports import free_port
+from shared.process.serving import TELL_SECONDS
 from tests.history.conftest import HOME, NAME, RESNET, Site, record
 from tests.kit.builders import a_running_job
 from tests.kit.nats import connected
@@ -183,6 +184,7 @@ async def test_answers_are_counted_by_their_status(site: Site):
             session.get(f"https://localhost:{listening.port}{RESNET}", ssl=False) as answer,
         ):
             assert answer.status == 401
+        await asyncio.sleep(2 * TELL_SECONDS)
         assert 'muster_history_answers_total{code="401"} 1.0' in await probed(port, "metrics", 200)
 
 
