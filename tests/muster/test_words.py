@@ -34,7 +34,7 @@ def filled(kind: Any) -> Any:
         hints = get_type_hints(kind)
         return kind(**{field.name: filled(hints[field.name]) for field in msgspec.structs.fields(kind)})
     kind = getattr(kind, "__supertype__", kind)
-    return {str: "Word", int: 3, bool: True}[kind]
+    return {str: "Word", int: 3, float: 0.5, bool: True}[kind]
 
 
 @pytest.mark.parametrize("kind", get_args(AnyEvent), ids=lambda kind: str(kind.__name__))
