@@ -15,6 +15,9 @@ from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 
 from shared.process.bounds import PIECE, Budget, Client
 
+STRANGERS_BYTES = 2**14
+"""The most bytes of a head, whatever the budget, from a client that has not shown who it is."""
+
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 Answer = Callable[[str, str], tuple[int, str, bytes]]
 """From a path and a header `Accept` to a status, a content type and a body."""
@@ -157,8 +160,12 @@ class Connection(web.RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self.client.arrived(transport)
+        if transport.get_extra_info("peercert"):
+            # The handshake has checked its authority, whose certificates no other client has.
+            self.client.know()
 
     def data_received(self, data: bytes) -> None:
+        most = self._budget.head_bytes if self.client.known else min(self._budget.head_bytes, STRANGERS_BYTES)
         before = self._request_count
         in_head = self._body.is_eof()
         super().data_received(data)
@@ -166,7 +173,7 @@ class Connection(web.RequestHandler):
             self._body, self._head_bytes = self._messages[-1][1], 0
         elif in_head:
             self._head_bytes += len(data)
-        if self._head_bytes > self._budget.head_bytes or len(self._messages) > 1 + PIPELINED:
+        if self._head_bytes > most or len(self._messages) > 1 + PIPELINED:
             self.client.cut()
 
     def handle_error(

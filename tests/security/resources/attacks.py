@@ -77,7 +77,8 @@ async def for_ever(workers: int, once: Callable[[int], Awaitable[None]]) -> None
         while True:
             try:
                 await once(number)
-            except (OSError, TimeoutError, asyncio.IncompleteReadError):
+            except (OSError, TimeoutError, asyncio.IncompleteReadError, RuntimeError):
+                # uvloop says by a RuntimeError that the server has closed the connection.
                 await asyncio.sleep(PAUSE_SECONDS)
             await asyncio.sleep(0)
 
