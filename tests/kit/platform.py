@@ -29,6 +29,8 @@ CHART = ROOT / "deploy" / "helm" / "muster"
 IMAGES = {"muster": ROOT, "nats": ROOT, "muster-digits": ROOT / "examples" / "digits"}
 
 PATIENCE_SECONDS = 60.0
+OPT_IN = "kubectl label namespace default muster.dev/jobs=enabled pod-security.kubernetes.io/enforce=baseline"
+"""As the notes of the chart say it of a namespace with jobs."""
 PROGRAMS = ("kubectl", "helm", "nats")
 
 
@@ -140,6 +142,7 @@ async def a_platform(
         platform = Platform(cluster, folder)
         node = NAME if kubelet else cluster.node.name
         await platform.do("kubectl apply -f -", given=json.dumps(_storage(folder, disks, node)))
+        await platform.do(OPT_IN)
         yield platform
 
 

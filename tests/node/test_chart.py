@@ -13,7 +13,6 @@ from tests.kit.platform import ROOT, a_platform
 pytestmark = pytest.mark.node
 
 INSTALL = "helm install muster deploy/helm/muster --namespace muster --create-namespace --wait --timeout 2m"
-OPT_IN = "kubectl label namespace default muster.dev/jobs=enabled pod-security.kubernetes.io/enforce=baseline"
 BLOCKS = re.findall(r"^```sh\n(.*?)^```$", (ROOT / "docs" / "install.md").read_text(), re.DOTALL | re.MULTILINE)
 (FROM_OUTSIDE,) = [block for block in BLOCKS if "port-forward" in block]
 PATIENCE = 130.0
@@ -25,7 +24,6 @@ async def test_what_the_chart_installs_by_default_runs_a_job(tmp_path: Path, bui
         for archive in built:
             have(archive)
         await platform.do(INSTALL, patience=PATIENCE)
-        await platform.do(OPT_IN)
         await platform.do("kubectl apply -f -", given=yaml.safe_dump(a_job("job", "sleep 1")))
         await platform.do("kubectl wait --for=condition=Succeeded trainingjob/job --timeout=60s", patience=70)
 
