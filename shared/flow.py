@@ -78,7 +78,7 @@ class Turns:
             self.leave(namespace, job)
 
     async def enter(self, namespace: Hashable, job: Hashable = None) -> None:
-        """As `turn`, until `leave`: for a place that somebody else gives back."""
+        """As `turn`, until `leave`: for a place that another caller gives back."""
         if self.running < self.limit and self._running[namespace, job] < self._of_one:
             self._take(namespace, job)
             return
@@ -130,7 +130,7 @@ class Turns:
 
 
 class Shares:
-    """Places without a queue: whoever would have more of them than are left free gets none.
+    """Places without a queue: a caller that would have more of them than are left free gets none.
 
     So one alone has half, and `n` who take all they can have one part each of `n + 1`: there is always as much for
     another.

@@ -26,7 +26,7 @@ from services.history.streams import Progress, Streams
 from shared.errors import Refused, Trouble
 from shared.flow import Shares
 from shared.history_api import GROUP, PEOPLE, PLURAL, WHOLE, Question, parse, path_of, with_query
-from shared.process.bounds import Budget
+from shared.process.bounds import PIECE, SLOW_SECONDS, Budget
 from shared.process.http import know
 from shared.process.serving import Listening, listening
 
@@ -34,10 +34,6 @@ EVENTS_SECONDS = 50.0
 """The most seconds of a stream of events: kube-apiserver ends a request that is no watch after 60."""
 WATCH_SECONDS = 1800.0
 """The most seconds of a watch, as of kube-apiserver's own."""
-PIECE = 2**16
-"""Bytes that a reader has to take within `SLOW_SECONDS`."""
-SLOW_SECONDS = 10.0
-"""Seconds in which a reader takes nothing, after which it is cut off."""
 SEND_SECONDS = 30.0
 """Seconds in which a reader takes an answer; a stream it takes as slowly as `SLOW_SECONDS` allows."""
 QUESTIONS = 200

@@ -79,7 +79,7 @@ class Copy(NamedTuple):
     namespace: str = ""
     """Empty for the copy of all events."""
     relay: bool = False
-    """True for the copy that nobody reads, which the log feeds, and which feeds the others."""
+    """True for the copy that has no reader, which the log feeds, and which feeds the others."""
 
     @classmethod
     def of(cls, namespace: str) -> Self:

@@ -156,12 +156,12 @@ def _standings(job: Job) -> Iterator[tuple[Place, Standing]]:
     """Every place that the job holds, by the job's state alone."""
     if job.spec is None or job.key.uid == NO_UID:
         return
-    pods, begins = job.by_slot(), _begins(job)
+    pods, begins, outgoing = job.by_slot(), _begins(job), job.outgoing
     slots = dict.fromkeys([*begins, *job.attempt.unreleased, *(slot for slot, pod in pods.items() if occupies(pod))])
     # Of two attempts in one place the newer one counts.
     places = {_place(slot): slot for slot in sorted(slots, key=_attempt_of)}
     for place, slot in places.items():
-        standing = begins.get(slot) or _of_slot(job, slot, pods.get(slot))
+        standing = begins.get(slot) or _of_slot(job, slot, pods.get(slot), leaves=slot in outgoing)
         if standing is not None:
             yield place, standing
 
@@ -182,7 +182,7 @@ def _begins(job: Job) -> dict[Slot, Standing]:
     return {Slot(number, role.name, index): standing for role, size in sizes.items() for index in range(size)}
 
 
-def _of_slot(job: Job, slot: Slot, pod: PodView | None) -> Standing | None:
+def _of_slot(job: Job, slot: Slot, pod: PodView | None, *, leaves: bool) -> Standing | None:
     """What one slot does; None if nothing holds its place any more."""
     node = pod.node if pod is not None else ""
     runs = pod is not None and occupies(pod)
@@ -199,7 +199,7 @@ def _of_slot(job: Job, slot: Slot, pod: PodView | None) -> Standing | None:
         return Standing("lost", "node", node)
     if pod is None or pod.phase == "Pending":
         return Standing("start" if node else "node", node=node)
-    if slot in job.outgoing:
+    if leaves:
         return Standing("draining", node=node)
     if job.status.phase not in ("Running", "Scaling"):
         return Standing("gang", node=node)

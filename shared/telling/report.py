@@ -269,14 +269,18 @@ def _losses(before: Job, after: Job, at: At) -> Iterator[Loss]:
             yield Loss(at.sequence, at.time, names[slot], lost.reason, lost.code, lost.message, lost.deleted)
 
 
+def first_line(job: Shown) -> str:
+    """The first line of a report and of a timeline: which job it is, and where it stands."""
+    state = f"gone; it was {job.phase}" if job.gone else job.phase or "not taken on yet"
+    return f"{job.called}/{job.name} ({job.uid}): {state}"
+
+
 def report_lines(found: Report, *, as_json: bool) -> Iterator[str]:
     """The report as JSON, or as blocks of lines for people; a block without rows is left out."""
     if as_json:
         yield msgspec.json.format(msgspec.json.encode(found)).decode()
         return
-    job = found.job
-    state = f"gone; it was {job.phase}" if job.gone else job.phase or "not taken on yet"
-    yield f"{job.called}/{job.name} ({job.uid}): {state}"
+    yield first_line(found.job)
     held = sum(share.seconds for share in found.shares)
     blocks = (
         ("PHASE", [(*_when(each), each.phase, each.message or plain(each.reason)) for each in found.phases]),

@@ -8,7 +8,7 @@ from itertools import groupby
 from shared.job.ledger import BUCKETS, Bucket, Stretch
 from shared.job.text import range_words
 from shared.job.views import ranges
-from shared.telling.report import Lane, Report, share_words
+from shared.telling.report import Lane, Report, first_line, share_words
 
 SIGNS: dict[Bucket, str] = {
     "quota": "q",
@@ -40,13 +40,11 @@ def timeline(report: Report, width: int, *, coloured: bool = False) -> Iterator[
 
     Places that did the same share a line.  A cell shows what the place did for most of it, and a loss however short.
     """
-    job = report.job
-    state = f"gone; it was {job.phase}" if job.gone else job.phase or "not taken on yet"
-    yield f"{job.called}/{job.name} ({job.uid}): {state}"
+    yield first_line(report.job)
     if not report.places:
         yield "it has held no place yet"
         return
-    names = [(name, lane) for name, lane in _shared(report.places)]
+    names = [*_shared(report.places)]
     margin = max(len(name) for name, _ in names) + 2
     cells = max(width - margin, LEAST_CELLS)
     began = min(_seconds(lane.stretches[0].since) for lane in report.places)

@@ -31,7 +31,7 @@ ALL = {("team-a", "alice"), ("team-a", "bob"), ("team-b", "alice")}
     [
         pytest.param("", "", "", set(), id="all"),
         pytest.param("team-a", "", "", {("team-b", "alice")}, id="a namespace"),
-        pytest.param("", "alice", "", {("team-a", "bob")}, id="a user, with whoever came earlier"),
+        pytest.param("", "alice", "", {("team-a", "bob")}, id="a user, with the users before"),
         pytest.param("", "", "2001-01-01T00:00:00Z", ALL, id="nothing so old"),
     ],
 )

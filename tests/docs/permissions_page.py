@@ -78,7 +78,7 @@ An administrator can narrow `facts.*` and `jobs.*` to one namespace.
 
 ## Who reaches a port
 
-The budget of a port counts before TLS and HTTP, for all of its clients: whoever has no credential uses up no more.
+The budget of a port counts before TLS and HTTP, for all of its clients: a client without a credential uses up no more.
 When no place is free, the oldest connection of the address with the most makes room, so that a probe always gets in.
 An address is one of IPv4, or 64 bits of IPv6; a client that showed who it is does not count for its address.
 

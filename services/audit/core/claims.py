@@ -115,7 +115,7 @@ _event = msgspec.json.Decoder(_Event)
 def claims(body: bytes, kinds: Collection[tuple[str, str]], *, groups: bool = False) -> Iterator[Claim]:
     """The claims in a list of audit events about these kinds, by group and plural.  Raises one of `MALFORMED`.
 
-    Without `groups` no user's groups are taken: a name is enough to ask somebody.
+    Without `groups` a claim has no groups of its user: the name says whom to ask.
 
     An event that cannot be read is left out: a later one may be about another object.
     """
