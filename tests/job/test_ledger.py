@@ -16,7 +16,17 @@ from shared.job.state import Job
 from shared.job.views import Slots, occupies
 from shared.telemetry.metrics import seconds_between
 from tests.histories.recorded import Recording, recordings
-from tests.kit.builders import a_running_job, a_spec, exited, observed, pods, scaling_in, scaling_out, worker
+from tests.kit.builders import (
+    a_created_job,
+    a_running_job,
+    a_spec,
+    exited,
+    observed,
+    pods,
+    scaling_in,
+    scaling_out,
+    worker,
+)
 from tests.kit.histories import KEY, stored
 
 WORKER_1 = Place("worker", 1)
@@ -141,3 +151,66 @@ def test_a_worker_that_joins_is_scaling_until_the_request_is_over():
     found = told(*a_running_job(2), *scaling_out(2), pods(worker(2, version=50)))
     assert found.lane(Place("worker", 2)) == ["node", "scaling"]
     assert found.lane(WORKER_1) == ["node", "gang", "training"]
+
+
+AGAIN = [
+    JobRestarting(reason="WorkerFailed"),
+    JobRestarted(attempt=1, reason="WorkerFailed"),
+    SlotsAssigned(slots=(Slots(1, "worker", ((0, 1),)),)),
+]
+PREEMPTED = pods(worker(1, version=30, disruption="PreemptionByScheduler", phase="Failed", exits=exited(143)))
+
+
+@pytest.mark.parametrize(
+    ("events", "lane"),
+    [
+        pytest.param([*a_running_job(2), LOST_1], ["training"], id="an elastic group trains on without another worker"),
+        pytest.param(
+            [*a_running_job(2), LOST_1, *AGAIN],
+            ["training", "lost:crash"],
+            id="of two attempts in one place the newer one counts",
+        ),
+        pytest.param(
+            [*a_running_job(2), PREEMPTED, JobRestarting(reason="Disrupted", counted=False)],
+            ["training", "lost:preemption"],
+            id="an attempt that a preemption ended is lost to it for all",
+        ),
+        pytest.param(
+            [*a_created_job(2), JobRestarting(reason="LauncherUnschedulable")],
+            [],
+            id="an attempt that found no node for its launcher goes on waiting for nodes",
+        ),
+    ],
+)
+def test_what_happens_to_others_reaches_a_place_only_where_its_group_needs_them(
+    events: list[AnyEvent], lane: list[str]
+):
+    assert told(*events).lane(Place("worker", 0)) == ["node", *(["gang"] if lane else []), *lane]
+
+
+@pytest.mark.parametrize(
+    ("life", "place", "lane"),
+    [
+        pytest.param(
+            "test_without_kueue_other_jobs_run_and_those_in_queues_wait_for_it",
+            Place("worker", 0),
+            ["quota", "node", "gang", "training"],
+            id="a job in a queue waits for quota",
+        ),
+        pytest.param(
+            "test_a_worker_that_was_lost_before_is_made_again_and_nothing_else",
+            Place("chief", 0),
+            ["lost:hold", "lost:deletion", "training"],
+            id="a strict group is lost with one of it, and on hold no place trains",
+        ),
+        pytest.param(
+            "test_a_dead_worker_leaves_at_once_and_is_replaced",
+            Place("worker", 2),
+            ["lost:deletion", "training"],
+            id="a replacement under another index is lost until it trains",
+        ),
+    ],
+)
+def test_a_recorded_life_has_its_lanes(life: str, place: Place, lane: list[str]):
+    lives = [Told(each.events()) for each in recordings("0.1.0") if each.name == life]
+    assert lane in [found.lane(place) for found in lives if place in found.ledger.lanes]
