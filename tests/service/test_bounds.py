@@ -9,9 +9,12 @@ from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
+from aiohttp import web
 
 from shared.ports import free_port
 from shared.process import bounds, serving
+from shared.process.bounds import Budget, Door, sockets_at
+from shared.process.http import STRANGERS_BYTES, BoundedServer, know
 from shared.process.serving import HEALTH, Report, probes
 
 ANOTHER = "127.0.0.9"
@@ -121,3 +124,57 @@ async def test_a_working_loop_that_stands_still_is_told_by_the_probes_thread(mon
         asking.close()
         assert answer.startswith(b"HTTP/1.1 503")
         assert b"the event loop has stalled" in answer
+
+
+LARGE = Budget(
+    port="large", reached_by="a test", connections=8, of_one=8, head_seconds=60.0, head_bytes=4 * STRANGERS_BYTES
+)
+KNOWN = get("/", "Authorization: it is me")
+LINES = [f"X-{number}: {'x' * 1_000}" for number in range(2 * STRANGERS_BYTES // 1_000)]
+"""A head of many short lines, longer than that of a client that is not known may be."""
+
+
+@asynccontextmanager
+async def an_aiohttp_port(answers: asyncio.Event) -> AsyncIterator[int]:
+    """A port of aiohttp without TLS, which answers once it may, and knows a client by its header."""
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        if "Authorization" in request.headers:
+            know(request)
+        await answers.wait()
+        return web.Response(text="heard")
+
+    server = BoundedServer(handle, LARGE)
+    door, sockets = Door(LARGE, server.protocol), sockets_at("127.0.0.1", 0)
+    await door.open(sockets)
+    try:
+        yield sockets[0].getsockname()[1]
+    finally:
+        await server.shutdown(1.0)
+        await door.close()
+
+
+async def test_the_lines_of_a_head_that_does_not_end_are_counted_together():
+    async with an_aiohttp_port(asyncio.Event()) as port:
+        assert await heard(port, get("/", *LINES)[:-2]) == b""
+
+
+async def test_a_client_that_is_known_may_send_a_longer_head():
+    answers = asyncio.Event()
+    answers.set()
+    async with an_aiohttp_port(answers) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(KNOWN)
+        await reader.readuntil(b"heard")
+        head = get("/", *LINES, "Connection: close")
+        writer.write(head[:-2])
+        await writer.drain()
+        await asyncio.sleep(0.1)
+        writer.write(head[-2:])
+        assert (await reader.read()).endswith(b"heard")
+        writer.close()
+
+
+async def test_a_client_that_sends_requests_ahead_is_cut_off():
+    async with an_aiohttp_port(asyncio.Event()) as port:
+        assert await heard(port, get("/") * 4) == b""
