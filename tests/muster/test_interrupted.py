@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from asyncio.subprocess import PIPE
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,25 @@ from tests.muster.conftest import MakeSite
 PATIENCE_SECONDS = 60.0
 GOES_ON = "muster: only the waiting ended; what was asked for goes on"
 MUSTER = (sys.executable, "-m", "muster")
+
+
+async def until_it_speaks(pid: int) -> None:
+    """Wait until this process has a socket: until then Python may not have begun to watch for signals.
+
+    Raises:
+        TimeoutError: It has none after `PATIENCE_SECONDS`.
+    """
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not await asyncio.to_thread(has_a_socket, pid):
+            await asyncio.sleep(0.05)
+
+
+def has_a_socket(pid: int) -> bool:
+    """Whether this process has a socket open; false too if a file was closed while this looked."""
+    try:
+        return any(str(file.readlink()).startswith("socket:") for file in Path(f"/proc/{pid}/fd").iterdir())
+    except FileNotFoundError:
+        return False
 
 
 @pytest.mark.parametrize(
@@ -43,8 +63,7 @@ async def test_ctrl_c_ends_what_goes_on_with_130_in_at_most_a_line(
                 line = await asyncio.wait_for(process.stdout.readline(), PATIENCE_SECONDS)
                 assert line.decode().strip() == first
             else:
-                # Whether it comes while the program starts or later, the end is the same.
-                await asyncio.sleep(1)
+                await until_it_speaks(process.pid)
             process.send_signal(signal.SIGINT)
             _, complaint = await asyncio.wait_for(process.communicate(), PATIENCE_SECONDS)
         finally:
