@@ -166,7 +166,8 @@ def findings(account: Account, kinds: Iterable[Framework], granted: Mapping[Righ
     if not missing:
         return [ok(check, f"{who}: has all {len(granted)} rights {where}")]
     found = []
-    remedy = granting(account.scope, taking_over=account.powers.taking_over)
+    selector = account.powers.namespaces if not account.scope else ()
+    remedy = granting(account.scope, taking_over=account.powers.taking_over, selector=selector)
     if lacks := [right for right in missing if right in vital]:
         found.append(fail(check, f"{who}: may not {_told(lacks)} {where}", remedy))
     if lacks := [right for right in missing if right not in vital]:

@@ -69,12 +69,12 @@ async def examine(
     rights: Callable[[Sequence[Resource[Any]]], Iterable[Right]],
     namespace: str = "",
     *,
-    taking_over: bool = False,
+    remedy: str = "",
     patience: float = PATIENCE_SECONDS,
 ) -> list[Resource[Any]]:
     """Return the served ones of `kinds`, each of which maps to the resources that it requires.
 
-    `rights` gives the rights that the served kinds require; `taking_over` adds its flag to the remedy.  Raises
+    `rights` gives the rights that the served kinds require; `remedy` says what to do if one is missing.  Raises
     `Refused(reason="NotInstalled" | "Forbidden")` or `Transient`, with what is missing and what to do.  `Transient` is
     `Unfinished` if any request of this client succeeded meanwhile: questions stand in one queue with its work.
     """
@@ -82,7 +82,7 @@ async def examine(
     try:
         async with asyncio.timeout(patience):
             served = await _must_serve(cluster, kinds)
-            await _must_allow(cluster, [*rights(served)], namespace, taking_over=taking_over)
+            await _must_allow(cluster, [*rights(served)], namespace, remedy)
     except TimeoutError as error:
         if cluster.succeeded > before:
             why = f"{cluster.url} answers, but not every question within {patience:g} s; look at its load"
@@ -126,16 +126,16 @@ def _not_installed(cluster: Examined, which: str, kinds: Iterable[Resource[Any]]
     )
 
 
-async def _must_allow(cluster: Examined, rights: list[Right], namespace: str, *, taking_over: bool) -> None:
+async def _must_allow(cluster: Examined, rights: list[Right], namespace: str, remedy: str) -> None:
     if missing := await _missing(cluster, rights, namespace):
         where = f"in the namespace {namespace}" if namespace else "in the whole cluster"
-        remedy = granting(namespace, taking_over=taking_over)
         raise Refused(f"{cluster.url} does not let us {missing} {where}; {remedy}", reason="Forbidden")
 
 
-def granting(namespace: str, *, taking_over: bool) -> str:
+def granting(namespace: str, *, taking_over: bool, selector: Sequence[str] = ()) -> str:
     """The command that grants the services' rights, in a namespace or the whole cluster."""
     scope, more = f" -n {namespace}" if namespace else "", " --take-over" if taking_over else ""
+    more += f" --namespace-selector {','.join(selector)}" if selector else ""
     return f"upgrade the chart's release, or without the chart `muster rbac{scope}{more} | kubectl apply -f -`"
 
 

@@ -269,7 +269,8 @@ def needs(
 def necessary(service: Author, kinds: Iterable[Framework] = BUILT_IN, powers: Powers = USUAL) -> list[Need]:
     """The rights without which a service cannot begin if these `kinds` of job are served."""
     known, kinds = _of(service, powers), [*kinds]
-    return [need for each in known if not (each.everywhere or each.helpful) for need in each.needs(kinds)]
+    vital = [each for each in known if each.selecting or not (each.everywhere or each.helpful)]
+    return [need for each in vital for need in each.needs(kinds)]
 
 
 def set_up(kinds: Iterable[Framework] = BUILT_IN) -> list[Right]:

@@ -18,7 +18,7 @@ import uvloop
 from pydantic import ValidationError
 
 from shared.cluster import Cluster, Resource
-from shared.cluster.examination import Right, examine
+from shared.cluster.examination import Right, examine, granting
 from shared.cluster.kube import KubeCluster
 from shared.errors import Refused, Transient, Trouble
 from shared.eventlog import Bucket, EventLog
@@ -136,17 +136,16 @@ class Found(NamedTuple):
         await self.leases.must_be_exclusive()
         settings = self.dependencies.settings
         wanted = {kind.resource: kind.requests for kind in self.dependencies.kinds}
-
-        powers = Powers(
-            settings.take_over, keys=settings.ssh, kueue=settings.kueue, namespaces=settings.namespace_selector
-        )
+        selector = settings.namespace_selector if not settings.namespace else ()
+        powers = Powers(settings.take_over, keys=settings.ssh, kueue=settings.kueue, namespaces=selector)
 
         def rights(served: Sequence[Resource[Any]]) -> list[Right]:
             there = [kind for kind in self.dependencies.kinds if kind.resource in served]
             found = necessary(author, there, powers)
             return [Right(need.verb, need.group, need.resource) for need in found]
 
-        served = await examine(self.cluster, wanted, rights, settings.namespace, taking_over=settings.take_over)
+        remedy = granting(settings.namespace, taking_over=settings.take_over, selector=selector)
+        served = await examine(self.cluster, wanted, rights, settings.namespace, remedy=remedy)
         if not settings.namespace:
             await self.scope.must_be_ours(served)
 

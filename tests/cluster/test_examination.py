@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from shared.cluster import Resource
-from shared.cluster.examination import Right, Unfinished, examine, served
+from shared.cluster.examination import Right, Unfinished, examine, granting, served
 from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster
 from shared.errors import Refused, Transient
@@ -89,19 +89,28 @@ async def test_what_belongs_to_a_kind_has_to_be_served_where_the_kind_is(
 
 
 @pytest.mark.parametrize(
-    ("namespace", "where", "remedy"),
+    ("namespace", "selector", "where", "remedy"),
     [
-        pytest.param("", "in the whole cluster", "`muster rbac | kubectl", id="everywhere"),
-        pytest.param("team-a", "in the namespace team-a", "`muster rbac -n team-a | kubectl", id="in one namespace"),
+        pytest.param("", (), "in the whole cluster", "`muster rbac | kubectl", id="everywhere"),
+        pytest.param("team-a", (), "in the namespace team-a", "`muster rbac -n team-a | kubectl", id="in a namespace"),
+        pytest.param(
+            "",
+            ("a=b", "c"),
+            "in the whole cluster",
+            "`muster rbac --namespace-selector a=b,c | kubectl",
+            id="in namespaces with labels",
+        ),
     ],
 )
 async def test_rights_are_missing(
-    cluster: KubeCluster, server: ScriptedApiServer, namespace: str, where: str, remedy: str
+    cluster: KubeCluster, server: ScriptedApiServer, namespace: str, selector: Sequence[str], where: str, remedy: str
 ):
     server.every_list = ok(group("trainingjobs"))
     server.answers += [ok(review(allowed=False))] * 3
+    grants = granting(namespace, taking_over=False, selector=selector)
+    wanted = [LIST_PODS, Right("watch", "", "pods"), PATCH_STATUS]
     with pytest.raises(Refused) as refusal:
-        await examine(cluster, {}, lambda _: [LIST_PODS, Right("watch", "", "pods"), PATCH_STATUS], namespace)
+        await examine(cluster, {}, lambda _: wanted, namespace, remedy=grants)
     assert refusal.value.reason == "Forbidden"
     missing = f"does not let us list/watch pods, patch trainingjobs/status {where}; "
     assert f"{missing}upgrade the chart's release, or without the chart {remedy}" in str(refusal.value)

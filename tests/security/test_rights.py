@@ -281,6 +281,13 @@ def test_without_keys_no_right_on_secrets_is_needed_or_given(service: Author):
     assert "secrets" not in "".join(permissions.render(powers=Powers(keys=False), with_policies=False).values())
 
 
+def test_with_a_selector_the_watcher_does_not_begin_without_the_right_to_watch_namespaces():
+    selecting = {Need("watcher", verb, "", "namespaces") for verb in ("list", "watch")}
+    for service in permissions.SERVICE_ACCOUNTS:
+        more = {*necessary(service, powers=Powers(namespaces=OPTED_IN))} - {*necessary(service)}
+        assert more == (selecting if service == "watcher" else set())
+
+
 class TestTakingOver:
     """What is only needed while another operator's jobs are taken over is granted and asked for only then."""
 
