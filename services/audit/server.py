@@ -94,6 +94,7 @@ HTTPS = Budget(
     reached_by="API servers, which send the token of the webhook's kubeconfig",
     connections=128,
     of_one=48,
+    of_network=96,
     patience=1.0,
     head_bytes=2**14,
     body_bytes=MOST_BYTES,

@@ -9,7 +9,6 @@ import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
-from typing import Any
 
 import msgspec
 import structlog
@@ -27,7 +26,7 @@ from shared.errors import Refused, Trouble
 from shared.flow import Shares
 from shared.history_api import GROUP, PEOPLE, PLURAL, WHOLE, Question, parse, path_of, with_query
 from shared.process.bounds import PIECE, SLOW_SECONDS, Budget
-from shared.process.http import know
+from shared.process.http import common_name, know
 from shared.process.serving import Listening, listening
 
 EVENTS_SECONDS = 50.0
@@ -48,6 +47,7 @@ HTTPS = Budget(
     reached_by="kube-apiserver, which shows the front proxy's certificate",
     connections=256,
     of_one=80,
+    of_network=192,
     patience=1.0,
     head_bytes=2**17,
     head_lines=1200,
@@ -175,7 +175,10 @@ class Server:
         tls: Callable[[], ssl.SSLContext],
     ) -> AsyncIterator[Listening]:
         """Serve while the context lasts, as `listening` does."""
-        async with listening(self.handle, HTTPS, (host, port), "HISTORY", read=read, tls=tls) as found:
+        where = (host, port)
+        async with listening(
+            self.handle, HTTPS, where, "HISTORY", read=read, tls=tls, trusts=lambda name: self._trust().trusts(name)
+        ) as found:
             try:
                 yield found
             finally:
@@ -192,7 +195,7 @@ class Server:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            person = self._trust().person(_common_name(request), request.headers.items())
+            person = self._trust().person(common_name(request.transport), request.headers.items())
         except Refused as refusal:
             return _failed(400, REASONS[400], str(refusal))
         if person is None:
@@ -269,14 +272,6 @@ class Server:
 def _of_people(question: Question) -> Question:
     """The question whose right allows to know who made a change."""
     return replace(question, part=PEOPLE)
-
-
-def _common_name(request: web.BaseRequest) -> str | None:
-    """The name in the client's certificate, whose authority the handshake has checked; None without one."""
-    shown: Any = request.transport.get_extra_info("peercert") if request.transport is not None else None
-    if not shown:
-        return None
-    return next((value for part in shown["subject"] for name, value in part if name == "commonName"), "")
 
 
 def _aggregated(request: web.BaseRequest) -> str:

@@ -1,14 +1,15 @@
 """What the clients of a port may use up, all together and each of them: connections, bytes, seconds.
 
 A `Door` accepts the connections of one port itself, so that its budget counts before TLS and before HTTP take memory.
-When no place is free, the oldest connection of the address that has the most makes room, so that the kubelet always
-gets in.  A client that a server knows (`Client.know`) keeps its place.
+When no place is free, the oldest connection of the address that has the most makes room, in the network that has the
+most, so that the kubelet always gets in.  A client that a server knows (`Client.know`) keeps its place.
 """
 
 import asyncio
 import errno
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import cast
 
@@ -26,11 +27,13 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
     connections: int
     """Connections in all, those whose TLS handshake is under way included."""
     of_one: int
-    """Of them, those from one IPv4 address, or from one IPv6 network of 64 bits, that are not known."""
+    """Of them, those from one address that are not known."""
+    of_network: int
+    """The same of one IPv6 network of 64 bits: a pod may have it whole, or share it with its node."""
     patience: float = 0.0
     """Seconds after which a connection makes room for a newcomer from an address that has no fewer of them."""
     head_seconds: float = 10.0
-    """Seconds from the connection until the client is known: for the TLS handshake, and for the head of a request."""
+    """Seconds from the connection until the client is known, and then for the head of each request."""
     head_bytes: int
     head_lines: int = 128
     body_bytes: int = 0
@@ -69,6 +72,8 @@ class Client:
         self.address = address
         self.since = since
         self.known = False
+        self.head_since: float | None = since
+        """Since when it has to send a head, its TLS handshake included; None while it has not to."""
         self.opening: asyncio.Task[None] | None = None
         """Its TLS handshake."""
         self._door = door
@@ -90,7 +95,7 @@ class Client:
         """The client has shown who it is: it keeps its place, and its address another one."""
         if not self.known:
             self._door.forget(self)
-            self.known = True
+            self.known, self.head_since = True, None
             self._door.keep(self)
 
     def cut(self) -> None:
@@ -122,6 +127,8 @@ class Door:
         self._known: set[Client] = set()
         self._strangers: dict[bytes, dict[Client, None]] = {}
         """By address, the oldest first."""
+        self._networks: Counter[bytes] = Counter()
+        """How many of them each network has."""
         self._open = 0
         self._refused, self._told = 0, 0.0
         self._sockets: Sequence[socket.socket] = ()
@@ -153,10 +160,16 @@ class Door:
             self._known.add(client)
         else:
             self._strangers.setdefault(client.address, {})[client] = None
+            self._networks[client.address[:NETWORK]] += 1
 
     def forget(self, client: Client) -> None:
         """Count it no longer."""
         among = self._strangers.get(client.address, {})
+        if client in among:
+            network = client.address[:NETWORK]
+            self._networks[network] -= 1
+            if not self._networks[network]:
+                del self._networks[network]
         if client in self._known or client in among:
             self._open -= 1
             self._known.discard(client)
@@ -172,7 +185,8 @@ class Door:
             await asyncio.sleep(LOOK_SECONDS)
             now = asyncio.get_running_loop().time()
             for client in self._clients():
-                if client.is_slow(now) or (not client.known and now - client.since >= self._budget.head_seconds):
+                late = client.head_since is not None and now - client.head_since >= self._budget.head_seconds
+                if late or client.is_slow(now):
                     client.cut()
             if self._refused and now - self._told >= REMIND_SECONDS:
                 log.warning("connections refused", port=self._budget.port, number=self._refused)
@@ -188,8 +202,8 @@ class Door:
                 loop.remove_reader(listening)
                 loop.call_later(AGAIN_SECONDS, self._again, loop, listening)
                 return
-            client = Client(self, accepted, _address(host), loop.time())
-            if not self._has_room(client):
+            client = Client(self, accepted, address_of(host), loop.time())
+            if not self.has_room(client):
                 self._refused += 1
                 accepted.close()
                 continue
@@ -212,27 +226,38 @@ class Door:
         if listening.fileno() >= 0:
             loop.add_reader(listening, self._accept, loop, listening)
 
-    def _has_room(self, newcomer: Client) -> bool:
+    def has_room(self, newcomer: Client) -> bool:
         """True if there is a place, or another client has made room."""
-        mine = self._strangers.get(newcomer.address, {})
-        if len(mine) >= self._budget.of_one:
-            crowd = mine
+        mine, network = newcomer.address, newcomer.address[:NETWORK]
+        if self._number(mine)[1] >= self._budget.of_one:
+            among = [mine]
+        elif self._networks[network] >= self._budget.of_network:
+            among = [address for address in self._strangers if address.startswith(network)]
         elif self._open >= self._budget.connections:
-            crowd = max(self._strangers.values(), key=len, default={})
+            among = [*self._strangers]
         else:
             return True
-        oldest = next(iter(crowd), None)
-        if oldest is None or (len(crowd) <= len(mine) and newcomer.since - oldest.since < self._budget.patience):
+        crowd = max(among, key=self._number, default=mine)
+        oldest = next(iter(self._strangers.get(crowd, ())), None)
+        fewer = self._number(mine) < self._number(crowd)
+        if oldest is None or (not fewer and newcomer.since - oldest.since < self._budget.patience):
             return False
         self._refused += 1
         oldest.cut()
         return True
 
+    def _number(self, address: bytes) -> tuple[int, int]:
+        """The strangers of its network, and its own."""
+        return self._networks[address[:NETWORK]], len(self._strangers.get(address, ()))
 
-def _address(host: str) -> bytes:
-    """What counts as one address: a pod has one of IPv4, and may have 64 bits of IPv6."""
+
+NETWORK = 8
+"""The bytes of an IPv6 address that are its network's; an IPv4 address has fewer, and is a network of its own."""
+
+
+def address_of(host: str) -> bytes:
     if ":" in host:
-        return socket.inet_pton(socket.AF_INET6, host.split("%", maxsplit=1)[0])[:8]
+        return socket.inet_pton(socket.AF_INET6, host.split("%", maxsplit=1)[0])
     return socket.inet_pton(socket.AF_INET, host)
 
 

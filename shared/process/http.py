@@ -6,7 +6,7 @@ A body where none is expected, and every compressed one, is refused with a sente
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from typing import cast
+from typing import Any, cast
 
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
@@ -21,6 +21,14 @@ STRANGERS_BYTES = 2**14
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 Answer = Callable[[str, str], tuple[int, str, bytes]]
 """From a path and a header `Accept` to a status, a content type and a body."""
+
+Trusts = Callable[[str], bool]
+"""True if the client whose certificate has this common name is known by it; the handshake checked its authority."""
+
+
+def of_nobody(_common_name: str) -> bool:
+    return False
+
 
 IDLE_SECONDS = 100.0
 """Seconds for the head of the next request on a connection; the API server closes an idle one after 90."""
@@ -106,15 +114,20 @@ class Asked(asyncio.Protocol):
 class BoundedServer(web.Server):
     """aiohttp's server of one port."""
 
-    def __init__(self, handler: Handler, budget: Budget) -> None:
+    def __init__(self, handler: Handler, budget: Budget, trusts: Trusts = of_nobody) -> None:
         async def bounded(request: web.BaseRequest) -> web.StreamResponse:
             if refused := refusal(request.headers, budget, has_body=request.body_exists):
                 response = web.Response(status=refused[0], text=refused[1])
                 response.force_close()
                 return response
-            return await handler(request)
+            response = await handler(request)
+            if isinstance(request.protocol, Connection) and not request.protocol.client.known:
+                # It would keep a place without a credential.
+                response.force_close()
+            return response
 
         super().__init__(bounded, request_factory=self._request)
+        self.trusts = trusts
         self._budget = budget
 
     def protocol(self, client: Client) -> "Connection":
@@ -135,7 +148,7 @@ class BoundedServer(web.Server):
 class Connection(web.RequestHandler):
     """One connection of a `BoundedServer`."""
 
-    __slots__ = ("_body", "_budget", "_head_bytes", "client")
+    __slots__ = ("_body", "_budget", "_head_bytes", "_trusts", "client")
 
     def __init__(self, server: BoundedServer, client: Client, budget: Budget) -> None:
         super().__init__(
@@ -151,6 +164,7 @@ class Connection(web.RequestHandler):
             max_headers=budget.head_lines,
         )
         self.client = client
+        self._trusts = server.trusts
         self._budget = budget
         self._head_bytes = 0
         """Of a head that is not complete; aiohttp bounds its lines and their number, not their sum."""
@@ -160,8 +174,8 @@ class Connection(web.RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self.client.arrived(transport)
-        if transport.get_extra_info("peercert"):
-            # The handshake has checked its authority, whose certificates no other client has.
+        name = common_name(transport)
+        if name is not None and self._trusts(name):
             self.client.know()
 
     def data_received(self, data: bytes) -> None:
@@ -171,8 +185,11 @@ class Connection(web.RequestHandler):
         super().data_received(data)
         if self._request_count > before and self._messages:
             self._body, self._head_bytes = self._messages[-1][1], 0
+            if self.client.known:
+                self.client.head_since = None
         elif in_head:
             self._head_bytes += len(data)
+            self.client.head_since = self.client.head_since or asyncio.get_running_loop().time()
         if self._head_bytes > most or len(self._messages) > 1 + PIPELINED:
             self.client.cut()
 
@@ -199,3 +216,11 @@ def know(request: web.BaseRequest) -> None:
     """The client of this request has shown who it is: it keeps its place."""
     if isinstance(request.protocol, Connection):
         request.protocol.client.know()
+
+
+def common_name(transport: asyncio.BaseTransport | None) -> str | None:
+    """The name in the client's certificate, whose authority the handshake has checked; None without one."""
+    shown: Any = transport.get_extra_info("peercert") if transport is not None else None
+    if not shown:
+        return None
+    return next((value for part in shown["subject"] for name, value in part if name == "commonName"), "")

@@ -6,6 +6,7 @@ process answers from its start: while it waits for its log it is alive and not r
 
 import asyncio
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -23,7 +24,7 @@ from prometheus_client.registry import Collector
 
 from shared.errors import Refused, Trouble
 from shared.process.bounds import Budget, Door, sockets_at
-from shared.process.http import Asked, BoundedServer, Handler
+from shared.process.http import Asked, BoundedServer, Handler, Trusts, of_nobody
 from shared.runtime.loop_thread import LoopThread
 from shared.telemetry.metrics import Count, Histogram, Metric, Series
 
@@ -62,15 +63,22 @@ HEALTH = Budget(
     reached_by="the kubelet for probes, and Prometheus; any pod that a NetworkPolicy lets through",
     connections=64,
     of_one=16,
+    of_network=48,
     head_bytes=2**13,
 )
-"""A request is answered when its head is there, on a thread of its own, and then the connection is closed."""
+"""A request is answered when its head is there, on a thread of its own, and then the connection is closed.
+
+Without patience: a probe from the very address of a flood is answered 9 times in 10, and with half a second never.
+"""
 
 TELL_SECONDS = 0.25
 """Seconds between two snapshots of what the probes and scrapers are told."""
 
 STUCK_SECONDS = 5.0
 """A process whose working loop has stood still for so long is not alive, as long as a liveness probe waits."""
+
+REMIND_SECONDS = 60.0
+"""The fewest seconds between two log lines about a snapshot that failed."""
 
 QUIET = 20
 """Snapshots take at most one part in so many of the working loop's time."""
@@ -83,10 +91,15 @@ class _Told(NamedTuple):
     series: tuple[Series, ...]
     rendered: dict[str, bytes]
     """The metrics, by content type, once a scraper asked."""
+    due: float
+    """When the next one is to follow, by the monotonic clock."""
 
 
 class Probes:
-    """What the probes' thread answers.  It never waits for the working loop, nor does that wait for it."""
+    """What the probes' thread answers.  It never waits for the working loop, nor does that wait for it.
+
+    Figures that no snapshot has replaced in time are told no longer.
+    """
 
     def __init__(
         self,
@@ -103,14 +116,27 @@ class Probes:
 
     async def keep(self) -> None:
         """Make snapshots for ever."""
-        loop = asyncio.get_running_loop()
+        said = -REMIND_SECONDS
         while True:
-            began = loop.time()
-            self._told = self._now()
-            await asyncio.sleep(max(TELL_SECONDS, QUIET * (loop.time() - began)))
+            try:
+                self._told = self._now()
+            except Exception:
+                if time.monotonic() - said >= REMIND_SECONDS:
+                    said = time.monotonic()
+                    log.exception("health and metrics not known")
+            await asyncio.sleep(max(TELL_SECONDS, self._told.due - time.monotonic()))
 
     def _now(self) -> _Told:
-        return _Told(tuple(self._reports()), tuple(each.copy() for each in self._series()), {})
+        began = time.monotonic()
+        reports, series = tuple(self._reports()), tuple(each.copy() for each in self._series())
+        now = time.monotonic()
+        return _Told(reports, series, {}, now + max(TELL_SECONDS, QUIET * (now - began)))
+
+    def _stale(self) -> str:
+        """Why the last snapshot is not told; empty if it may be."""
+        late = time.monotonic() - self._told.due
+        why = f"health and metrics could not be told for {late:.0f} s; the log of this process says why"
+        return self._stalled() or (why if late >= STUCK_SECONDS else "")
 
     def answer(self, path: str, accept: str) -> tuple[int, str, bytes]:
         """The status, the content type and the body for a path."""
@@ -118,6 +144,8 @@ class Probes:
         match path:
             case "/healthz" | "/readyz":
                 return self._probed(path, told.reports)
+            case "/metrics" if stale := self._stale():
+                return 503, "text/plain", stale.encode()
             case "/metrics":
                 encoder, media = choose_encoder(accept)
                 if media not in told.rendered:
@@ -129,12 +157,11 @@ class Probes:
         return 404, "text/plain", b"here are /healthz, /readyz and /metrics"
 
     def _probed(self, path: str, reports: tuple[Report, ...]) -> tuple[int, str, bytes]:
-        stalled = self._stalled()
-        if stalled:
-            reports = tuple(msgspec.structs.replace(each, ready=False, trouble=stalled) for each in reports)
+        if stale := self._stale():
+            reports = tuple(msgspec.structs.replace(each, ready=False, trouble=stale) for each in reports)
         several = Reports(ready=all(each.ready for each in reports), services=reports)
         body = msgspec.json.encode(reports[0] if len(reports) == 1 else several)
-        unwell = stalled if path == "/healthz" else not several.ready
+        unwell = self._stalled() if path == "/healthz" else not several.ready
         return 503 if unwell else 200, "application/json", body
 
 
@@ -216,6 +243,7 @@ async def listening(
     *,
     read: Callable[[], Awaitable[object]],
     tls: Callable[[], ssl.SSLContext],
+    trusts: Trusts = of_nobody,
 ) -> AsyncIterator[Listening]:
     """Serve HTTPS while the context lasts, as `budget` allows; `handler` tells `know` of a client that may stay.
 
@@ -224,7 +252,7 @@ async def listening(
     or a certificate cannot be used.
     """
     used = await read()
-    server = BoundedServer(handler, budget)
+    server = BoundedServer(handler, budget, trusts)
     door = Door(budget, server.protocol)
     door.tls = _usable(tls, setting)
     host, number = address

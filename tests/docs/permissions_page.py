@@ -23,6 +23,7 @@ from shared.frameworks.scale_requests import GROUP
 from shared.installation.permissions import PERMISSIONS, Jobs, Permission
 from shared.job.events.event import Author
 from shared.process.bounds import PIECE, SLOW_SECONDS
+from shared.process.http import STRANGERS_BYTES
 from shared.process.serving import HEALTH
 
 PAGE = """\
@@ -80,9 +81,9 @@ An administrator can narrow `facts.*` and `jobs.*` to one namespace.
 
 The budget of a port counts before TLS and HTTP, for all of its clients: a client without a credential uses up no more.
 When no place is free, the oldest connection of the address with the most makes room, so that a probe always gets in.
-An address is one of IPv4, or 64 bits of IPv6; a client that showed who it is does not count for its address.
+A network is 64 bits of IPv6. A client that showed who it is counts for no address, and its head may be longer.
 
-| port | who reaches it | connections, of one address | bytes of a head, of a body | seconds until the client is known |
+| port | who reaches it | connections, of an address, of a network | head, until known, body in bytes | seconds for a head |
 | --- | --- | --- | --- | --- |
 {ports}
 
@@ -111,8 +112,8 @@ def page() -> str:
         _row(
             f"`{each.port}`",
             each.reached_by,
-            f"{each.connections}, {each.of_one}",
-            f"{each.head_bytes}, {each.body_bytes}",
+            f"{each.connections}, {each.of_one}, {each.of_network}",
+            f"{each.head_bytes}, {min(each.head_bytes, STRANGERS_BYTES)}, {each.body_bytes}",
             f"{each.head_seconds:.0f}",
         )
         for each in (HEALTH, HISTORY_PORT, AUDIT_PORT)

@@ -53,7 +53,7 @@ class Site:
 
 @pytest.fixture
 async def site(log: Log, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
-    monkeypatch.setattr(server, "_common_name", lambda _: "front-proxy-client")
+    monkeypatch.setattr(server, "common_name", lambda _: "front-proxy-client")
     site = Site(log)
     runner = web.ServerRunner(web.Server(site.server.handle, max_headers=1200))
     await runner.setup()

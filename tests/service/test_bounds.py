@@ -3,19 +3,23 @@
 import asyncio
 import gzip
 import socket
+import ssl
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 import msgspec
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from shared.ports import free_port
 from shared.process import bounds, serving
-from shared.process.bounds import Budget, Door, sockets_at
+from shared.process.bounds import Budget, Client, Door, address_of, sockets_at
 from shared.process.http import STRANGERS_BYTES, BoundedServer, know
-from shared.process.serving import HEALTH, Report, probes
+from shared.process.serving import HEALTH, Report, listening, probes
+from tests.security.authority import Authority
 
 ANOTHER = "127.0.0.9"
 """An address that has no other connection, such as the kubelet's."""
@@ -126,8 +130,39 @@ async def test_a_working_loop_that_stands_still_is_told_by_the_probes_thread(mon
         assert b"the event loop has stalled" in answer
 
 
+async def test_a_snapshot_that_fails_is_logged_and_no_old_one_is_told(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(serving, "STUCK_SECONDS", 1.0)
+    port, broken = free_port(), False
+
+    def reports() -> list[Report]:
+        if broken:
+            raise RuntimeError("dictionary changed size during iteration")
+        return [Report(service="scaler", ready=True)]
+
+    async with probes(reports, lambda: (), "127.0.0.1", port):
+        assert (await heard(port, get("/readyz"))).startswith(b"HTTP/1.1 200")
+        broken = True
+        with capture_logs() as lines:
+            await asyncio.sleep(1.5)
+        assert [line["event"] for line in lines] == ["health and metrics not known"]
+        for path in ("/readyz", "/metrics"):
+            answer = await heard(port, get(path))
+            assert answer.startswith(b"HTTP/1.1 503")
+            assert b"could not be told for 1 s" in answer
+        assert (await heard(port, get("/healthz"))).startswith(b"HTTP/1.1 200"), "a restart would not help"
+        broken = False
+        await asyncio.sleep(0.6)
+        assert (await heard(port, get("/readyz"))).startswith(b"HTTP/1.1 200")
+
+
 LARGE = Budget(
-    port="large", reached_by="a test", connections=8, of_one=8, head_seconds=60.0, head_bytes=4 * STRANGERS_BYTES
+    port="large",
+    reached_by="a test",
+    connections=8,
+    of_one=8,
+    of_network=8,
+    head_seconds=60.0,
+    head_bytes=4 * STRANGERS_BYTES,
 )
 KNOWN = get("/", "Authorization: it is me")
 LINES = [f"X-{number}: {'x' * 1_000}" for number in range(2 * STRANGERS_BYTES // 1_000)]
@@ -135,7 +170,7 @@ LINES = [f"X-{number}: {'x' * 1_000}" for number in range(2 * STRANGERS_BYTES //
 
 
 @asynccontextmanager
-async def an_aiohttp_port(answers: asyncio.Event) -> AsyncIterator[int]:
+async def an_aiohttp_port(answers: asyncio.Event, budget: Budget = LARGE) -> AsyncIterator[int]:
     """A port of aiohttp without TLS, which answers once it may, and knows a client by its header."""
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
@@ -144,8 +179,8 @@ async def an_aiohttp_port(answers: asyncio.Event) -> AsyncIterator[int]:
         await answers.wait()
         return web.Response(text="heard")
 
-    server = BoundedServer(handle, LARGE)
-    door, sockets = Door(LARGE, server.protocol), sockets_at("127.0.0.1", 0)
+    server = BoundedServer(handle, budget)
+    door, sockets = Door(budget, server.protocol), sockets_at("127.0.0.1", 0)
     await door.open(sockets)
     try:
         yield sockets[0].getsockname()[1]
@@ -173,6 +208,109 @@ async def test_a_client_that_is_known_may_send_a_longer_head():
         writer.write(head[-2:])
         assert (await reader.read()).endswith(b"heard")
         writer.close()
+
+
+async def test_the_next_head_of_a_known_client_has_to_end_too(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(bounds, "LOOK_SECONDS", 0.1)
+    answers = asyncio.Event()
+    answers.set()
+    async with an_aiohttp_port(answers, msgspec.structs.replace(LARGE, head_seconds=0.5)) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(KNOWN)
+        await reader.readuntil(b"heard")
+        await asyncio.sleep(0.8)
+        writer.write(KNOWN)
+        await reader.readuntil(b"heard")
+        writer.write(KNOWN[:-2])
+        with suppress(ConnectionError):
+            async with asyncio.timeout(5):
+                assert await reader.read() == b""
+        writer.close()
+
+
+async def test_an_answer_to_a_client_that_is_not_known_ends_its_connection():
+    answers = asyncio.Event()
+    answers.set()
+    async with an_aiohttp_port(answers) as port:
+        assert (await heard(port, get("/"))).endswith(b"heard")
+
+
+@pytest.mark.parametrize("name", ["front-proxy", "kubelet-serving"])
+async def test_a_certificate_counts_by_its_name_too(tmp_path: Path, name: str):
+    authority = Authority(tmp_path)
+    server, client = authority.issue("server"), authority.issue(name)
+
+    def tls() -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(str(server.certificate), str(server.key))
+        context.load_verify_locations(authority.path)
+        context.verify_mode = ssl.CERT_OPTIONAL
+        return context
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        raise AssertionError("its head does not end")
+
+    async def read() -> int:
+        return 0
+
+    shown = ssl.create_default_context(cafile=str(authority.path))
+    shown.load_cert_chain(str(client.certificate), str(client.key))
+    async with listening(
+        handle, LARGE, ("127.0.0.1", 0), "TEST", read=read, tls=tls, trusts=lambda known: known == "front-proxy"
+    ) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port.port, ssl=shown)
+        writer.write(get("/", *LINES)[:-2])
+        kept = False
+        try:
+            async with asyncio.timeout(0.5):
+                await reader.read()
+        except TimeoutError:
+            kept = True
+        except ConnectionError:
+            pass
+        writer.transport.abort()
+        assert kept == (name == "front-proxy"), "of the others' heads fewer bytes are kept"
+
+
+@pytest.mark.parametrize(
+    ("there", "comes", "leaves"),
+    [
+        pytest.param({"fd00::1": 16}, "fd00::2", "", id="another address of the network has its own places"),
+        pytest.param({"fd00::1": 16}, "fd00::1", "fd00::1", id="the same address makes room for itself"),
+        pytest.param({"fd00::1": 16, "fd00::2": 16, "fd00::3": 15, "fd00::4": 1}, "fd00::5", "fd00::1", id="a network"),
+        pytest.param({f"fd00::{n:x}": 1 for n in range(1, 49)}, "fd00::ff", "fd00::1", id="a network of addresses"),
+        pytest.param(
+            {"10.0.0.1": 2, **{f"fd00::{n:x}": 1 for n in range(1, 48)}, "10.0.0.2": 15},
+            "10.0.0.3",
+            "fd00::1",
+            id="all places: the network with the most makes room",
+        ),
+    ],
+)
+async def test_who_makes_room(there: dict[str, int], comes: str, leaves: str):
+    door = Door(HEALTH, lambda _: asyncio.Protocol())
+    cut: list[str] = []
+
+    class Stranger(Client):
+        host = ""
+
+        def cut(self) -> None:
+            door.forget(self)
+            cut.append(self.host)
+
+    def stranger(host: str) -> Stranger:
+        found = Stranger(door, socket.socket(), address_of(host), 0.0)
+        found.accepted.close()
+        found.host = host
+        return found
+
+    for host, number in there.items():
+        for _ in range(number):
+            door.keep(stranger(host))
+    newcomer = stranger(comes)
+    newcomer.since = 100.0
+    assert door.has_room(newcomer)
+    assert cut == ([leaves] if leaves else [])
 
 
 async def test_a_client_that_sends_requests_ahead_is_cut_off():

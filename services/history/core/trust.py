@@ -70,6 +70,10 @@ class Trust(msgspec.Struct, frozen=True):
             extra_prefixes=_words(data, "extra-headers-prefix"),
         )
 
+    def trusts(self, common_name: str) -> bool:
+        """True if the certificate of this name, which `authority` has issued, is the front proxy's."""
+        return not self.names or common_name in self.names
+
     def person(self, common_name: str | None, headers: Iterable[tuple[str, str]]) -> Person | None:
         """The user of a request; None if it does not come from the front proxy, or names no user.
 
@@ -77,7 +81,7 @@ class Trust(msgspec.Struct, frozen=True):
         proxy sends one user, and one header for each group and for each value of an extra, whose key is in lower case
         and percent-encoded.  Raises `Refused` for what it cannot have sent.
         """
-        if common_name is None or (self.names and common_name not in self.names):
+        if common_name is None or not self.trusts(common_name):
             return None
         known = [(name.lower(), value) for name, value in headers]
         names = _values(known, self.user_headers)
