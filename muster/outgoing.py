@@ -129,7 +129,7 @@ def attributes_of(event: Delivered) -> dict[str, str]:
         "specversion": "1.0",
         "id": stored.event_id or str(stored.sequence),
         "type": f"{TYPES}{subject.type}",
-        "source": event.source or subject.author,
+        "source": stored.source or subject.author,
         "subject": f"{subject.namespace}/{subject.name}/{subject.uid}",
         "time": stored.time,
         # The extension `sequence`: ordered as text.

@@ -94,8 +94,6 @@ _HEADERS: Schema = {
         "ce-specversion": {"const": "1.0"},
         "ce-type": {"type": "string", "description": f"{TYPES} and the type."},
         "ce-source": {"type": "string", "description": "urn:uuid:LOG#AUTHOR."},
-        "ce-subject": {"type": "string", "description": "NAMESPACE/NAME/UID."},
-        "ce-datacontenttype": {"const": "application/json"},
         "Muster-Basis": {"type": "string", "description": "SEQUENCE:HASH of the last event known to a decision."},
     },
 }

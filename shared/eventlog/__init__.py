@@ -47,6 +47,10 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
 
     It is no part of the event: `time` is, which is its author's.
     """
+    source: str = ""
+    """The log and the author, by its headers: the CloudEvents `source`."""
+    type: str = ""
+    """The CloudEvents `type` where it is not that of the subject; empty for every event that a service wrote."""
 
 
 class Batch(msgspec.Struct, frozen=True):

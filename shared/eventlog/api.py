@@ -44,7 +44,6 @@ class Acknowledged(msgspec.Struct, frozen=True):
     """The server's answer to a publish: stored, on as many servers as the stream has replicas."""
 
     seq: int = 0
-    duplicate: bool = False
     error: Fault | None = None
 
 

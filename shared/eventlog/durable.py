@@ -50,8 +50,6 @@ class Delivered(msgspec.Struct, frozen=True, gc=False):
     """An event, until it is acknowledged."""
 
     stored: Stored
-    source: str
-    """The CloudEvents source, as it was stored."""
     behind: int
     """How many more events there were when it was sent."""
     reply: str
@@ -339,7 +337,7 @@ def _delivered(subject: str, reply: str, headers: bytes, body: bytes) -> Deliver
     words = reply.split(".")
     at = 2 if len(words) == 9 else 4
     sequence, behind = (whole_number(words[at + offset]) or 0 for offset in (3, 6))
-    return Delivered(wire.stored(sequence, subject, headers, body), wire.header(headers, "ce-source"), behind, reply)
+    return Delivered(wire.stored(sequence, subject, headers, body), behind, reply)
 
 
 def _reached(known: ConsumerInfo) -> int:

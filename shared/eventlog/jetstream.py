@@ -144,12 +144,7 @@ class JetStreamEventLog:
                 # finds it.
                 raise NotSent(str(error)) from error
             return sequence
-        if not answer.duplicate:
-            return answer.seq
-        original = _stored(await api.message(self._connection, STREAM, seq=answer.seq))
-        if original is None or original.event_id != entry.event_id:
-            raise NoAnswer(f"append {entry.subject}: called a duplicate of {answer.seq}, which is another event")
-        return original.sequence
+        return answer.seq
 
     async def _ours_after(self, entry: Entry, expect: int, conflict: Conflict) -> int:
         """After a conflict: the sequence of this entry if an earlier try stored it; raise `Conflict` otherwise."""

@@ -14,6 +14,7 @@ from shared.untrusted import whole_number
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 EXPECTED_SCOPE = "Nats-Expected-Last-Subject-Sequence-Subject"
 MESSAGE_ID = "Nats-Msg-Id"
+"""Of values in buckets.  An event has none: its guard refuses it a second time."""
 TTL = "Nats-TTL"
 OPERATION = "KV-Operation"
 
@@ -26,6 +27,7 @@ _STATUS = b"NATS/1.0 "
 _OURS = re.compile(
     rb"NATS/1\.0\r\nce-id: ([!-~]*)\r\nce-time: ([!-~]*)\r\n"
     rb"(?:Muster-Basis: ([!-~]*)\r\n)?(Muster-Optional: true\r\n)?"
+    rb"ce-type: ([!-~]*)\r\nce-source: ([!-~]*)\r\n"
 )
 
 _STREAM = b"\r\nNats-Stream: "
@@ -58,13 +60,11 @@ def headers(entry: Entry, *, log: str, expect: int) -> dict[str, str]:
         result["Muster-Basis"] = entry.basis
     if entry.optional:
         result["Muster-Optional"] = "true"
+    # The log stores every header with its event, so that those are left out that CloudEvents does not demand.
     result |= {
-        "ce-specversion": "1.0",
         "ce-type": f"{TYPES}{subject.type}",
-        "ce-source": f"urn:uuid:{log}#{subject.author}",
-        "ce-subject": f"{subject.namespace}/{subject.name}/{subject.uid}",
-        "ce-datacontenttype": "application/json",
-        MESSAGE_ID: entry.event_id,
+        "ce-source": source(log, subject.author),
+        "ce-specversion": "1.0",
         EXPECTED: str(expect),
         # The server compares the literal filters of appends in flight, so a scope has one spelling.
         EXPECTED_SCOPE: subject.scope,
@@ -72,14 +72,30 @@ def headers(entry: Entry, *, log: str, expect: int) -> dict[str, str]:
     return result
 
 
+def source(log: str, author: str) -> str:
+    """The CloudEvents source of this author's events in the log `log`."""
+    return f"urn:uuid:{log}#{author}"
+
+
 def stored(sequence: int, subject: str, raw_headers: bytes, body: bytes, logged: str = "") -> Stored:
     """The event of a message.  A message of another writer, without Muster's headers, has empty fields."""
-    # Headers in another order are searched by name, below.
     if (ours := _OURS.match(raw_headers)) and raw_headers.find(b"\nMuster-", ours.end() - 1) < 0:
-        event_id, time, basis, optional = ours.groups(b"")
+        event_id, time, basis, optional, kind, origin = ours.groups(b"")
+        called = "" if kind == f"{TYPES}{subject.rpartition('.')[2]}".encode() else kind.decode()
         return Stored(
-            sequence, subject, event_id.decode(), time.decode(), body, basis.decode(), optional != b"", logged
+            sequence,
+            subject,
+            event_id.decode(),
+            time.decode(),
+            body,
+            basis.decode(),
+            optional != b"",
+            logged,
+            origin.decode(),
+            called,
         )
+    # Headers in another order are searched by name.
+    called = _value(raw_headers, b"\r\nce-type: ")
     return Stored(
         sequence,
         subject,
@@ -89,6 +105,8 @@ def stored(sequence: int, subject: str, raw_headers: bytes, body: bytes, logged:
         _value(raw_headers, b"\r\nMuster-Basis: "),
         b"\r\nMuster-Optional: true\r\n" in raw_headers,
         logged,
+        _value(raw_headers, b"\r\nce-source: "),
+        "" if called == f"{TYPES}{subject.rpartition('.')[2]}" else called,
     )
 
 

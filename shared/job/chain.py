@@ -1,7 +1,7 @@
 """Proves that a history is complete: each decision confirms a hash chain over the job's events.  Pure.
 
-h = SHA-256(previous h | subject | event id | time | stored body), over facts and decisions alike, without those for
-people alone: who made a change may be removed, and the chain holds.
+h = SHA-256(previous h | all that an event is: sequence, subject, id, time, basis, optional, type, source, body), over
+facts and decisions alike, without those for people alone: who made a change may be removed, and the chain holds.
 A decision has a *basis*: `<sequence>:<hash>` of the last event that its author had folded.  If a reader's own hash
 differs, an event was lost, changed or reordered.
 """
@@ -10,6 +10,7 @@ from hashlib import sha256
 
 import msgspec
 
+from shared.eventlog import Stored
 from shared.untrusted import whole_number
 
 START = b"\0" * 32
@@ -26,10 +27,14 @@ class Head(msgspec.Struct, frozen=True):
         return f"{self.sequence}:{self.hash}"
 
 
-def link(before: bytes, subject: str, event_id: str, time: str, body: bytes) -> bytes:
+def link(before: bytes, event: Stored) -> bytes:
     """The hash after one more event."""
+    envelope = (
+        f"{event.sequence}\0{event.subject}\0{event.event_id}\0{event.time}\0{event.basis}\0{event.optional:d}\0"
+        f"{event.type}\0{event.source}\0"
+    )
     # No part before the body can contain a zero byte, so different events give different input.
-    return sha256(before + f"{subject}\0{event_id}\0{time}\0".encode() + body).digest()
+    return sha256(before + envelope.encode() + event.body).digest()
 
 
 def basis(sequence: int, digest: bytes) -> str:

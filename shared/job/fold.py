@@ -162,7 +162,7 @@ class History:
             self.last_decision = sequence
         else:
             self.facts[author] = sequence
-        self.digest = link(self.digest, subject, stored.event_id, stored.time, stored.body)
+        self.digest = link(self.digest, stored)
         if self.job.key.uid != NO_UID:
             # The requests of a job that does not exist yet are facts only: no decision has one of them as its basis.
             self._since_decision[sequence] = self.digest

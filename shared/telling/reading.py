@@ -177,6 +177,8 @@ class SavedEvent(msgspec.Struct):
     """The stored bytes, because the chain's hashes cover them; a string if the body is not an object on one line."""
     basis: str = ""
     optional: bool = False
+    source: str = ""
+    type: str = ""
 
 
 def line_of(stored: Stored) -> str:

@@ -9,12 +9,11 @@ import msgspec
 import pytest
 
 from shared.eventlog import Stored
-from shared.eventlog.subject import Subject, split
-from shared.job.chain import START, basis, link
-from shared.job.naming import JobKey, key_of
+from shared.eventlog.subject import split
 from tests.determinism.fold import Prefix, prefixes
 from tests.histories.recorded import recordings
 from tests.kit.builders import a_spec
+from tests.kit.histories import chained
 from tests.kit.loop import Loop
 
 HOURS = {"watcher": -5, "scheduler": 11, "scaler": 2, "status": -17}
@@ -27,17 +26,12 @@ EACH = 10
 
 def with_clocks(log: Sequence[Stored], hours: Mapping[str, int]) -> list[Stored]:
     """The log as it would be if these clocks were wrong; its chain is made anew."""
-    heads: dict[JobKey, dict[int, bytes]] = {}
     found = []
     for stored in log:
-        links = heads.setdefault(key_of(Subject.parse(stored.subject)), {0: START})
         time = datetime.fromisoformat(stored.time) + timedelta(hours=hours.get(split(stored.subject)[1], 0))
         told = time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        at = int(stored.basis.partition(":")[0] or 0)
-        named = basis(at, links[at]) if stored.basis else ""
-        found.append(msgspec.structs.replace(stored, time=told, basis=named))
-        links[stored.sequence] = link(links[max(links)], stored.subject, stored.event_id, found[-1].time, stored.body)
-    return found
+        found.append(msgspec.structs.replace(stored, time=told))
+    return chained(found)
 
 
 def without_times(prefix: Prefix) -> tuple[int, bytes, bytes, bytes]:

@@ -208,16 +208,16 @@ reason `Bound`, or fails at `TimePassed` with the timer `JobWait`.
 ## What is in a message
 
 The body is JSON by the [schema](schemas/events.json) of its type (`muster schema TYPE`); the headers are CloudEvents
-1.0 in NATS' binding. The [AsyncAPI document](schemas/asyncapi.json) describes both. Ignore other headers.
+1.0 in NATS' binding: what that requires, and the time; the subject names the job.
+The [AsyncAPI document](schemas/asyncapi.json) describes both. Ignore other headers.
 
 | header | for example | |
 | --- | --- | --- |
 | `ce-id` | `b7f6c1a2-…` | unique in the log |
 | `ce-type` | `dev.muster.SlotsAssigned` | |
 | `ce-source` | `urn:uuid:LOG#scheduler` | the log's identity and the author |
-| `ce-subject` | `team-a/resnet/7f3c…` | the job, with its uid |
 | `ce-time` | `2026-01-01T00:00:00.000Z` | by the author's clock |
-| `ce-datacontenttype` | `application/json` | |
+| `ce-specversion` | `1.0` | |
 
 ## The promise
 

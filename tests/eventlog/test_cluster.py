@@ -170,10 +170,10 @@ async def apart(cluster: NatsCluster) -> tuple[NatsServer, list[NatsServer]]:
 
 
 async def in_flight(log: JetStreamEventLog, entry: Entry) -> bool:
-    """Whether the leader has it and waits for the others: it says so to a client that sends it again."""
+    """Whether the leader has it and waits for the others: its guard then refuses, and names no sequence."""
     headers = wire.headers(entry, log=await log.identity(), expect=0)
     with suppress(NoAnswer):
-        return b"in process" in (await log.connection.request(entry.subject, entry.body, headers, timeout=0.5)).body
+        return b"10164" in (await log.connection.request(entry.subject, entry.body, headers, timeout=0.5)).body
     return False
 
 

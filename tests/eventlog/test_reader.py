@@ -252,5 +252,5 @@ def _spoil(directory: Path, event_id: bytes) -> None:
     """Change a byte of the event on the disk of a server that is stopped."""
     (block,) = (directory / "store").glob("jetstream/*/streams/JOBS/msgs/*.blk")
     kept = block.read_bytes()
-    assert kept.count(event_id) == 2, "as the event's id and as the message's"
+    assert kept.count(event_id) == 1
     block.write_bytes(kept.replace(event_id, event_id[:-1] + b"X"))

@@ -8,7 +8,7 @@ The file of a release is written once, from histories that its tests made:
     MUSTER_HISTORIES=FOLDER python -m pytest tests/service tests/takeover
     python -m tests.histories.recorded RELEASE FOLDER
 
-Until it is released, a change of what is shown makes the documents of its histories anew, which is reviewed:
+Until it is released, a change of what is shown or of the chain makes its histories anew, which is reviewed:
 
     python -m tests.histories.recorded RELEASE
 """
@@ -29,8 +29,8 @@ from shared.job.fold import History
 from shared.job.naming import key_of
 from shared.job.state import with_efforts
 from shared.job.steps import Step
-from shared.telling.reading import event_of
-from tests.kit.histories import VERSIONS, kinds_of, observed
+from shared.telling.reading import event_of, line_of
+from tests.kit.histories import VERSIONS, chained, kinds_of, observed
 
 FOLDER = Path(__file__).parent
 LONGEST = 300
@@ -130,8 +130,10 @@ def chosen(folder: Path) -> Iterator[Recording]:
 
 
 def again(recording: Recording) -> Recording:
-    """The same history with the documents of today."""
-    return msgspec.structs.replace(recording, documents=[*documents(recording.events())])
+    """The same history with the chain and the documents of today."""
+    events = chained(recording.events())
+    log = [msgspec.Raw(line_of(event).encode()) for event in events]
+    return msgspec.structs.replace(recording, log=log, documents=[*documents(events)])
 
 
 def main(release: str, folder: str = "") -> None:

@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import pytest_asyncio
 import yaml
@@ -51,8 +50,10 @@ async def record(log: EventLog, events: Sequence[AnyEvent], history: History) ->
         scope = history.last_decision if subject.family == "jobs" else history.facts.get(subject.author, 0)
         event_id = f"{key.uid}-{known.event_id}"
         entry = Entry(subject=known.subject, event_id=event_id, time=known.time, body=known.body, basis=known.basis)
-        place = await log.append(entry, expect=scope)
-        history.fold(msgspec.structs.replace(known, sequence=place, event_id=event_id))
+        await log.append(entry, expect=scope)
+        kept = await log.last(known.subject)
+        assert kept is not None
+        history.fold(kept)
     assert not history.held, history.held
 
 

@@ -12,12 +12,14 @@ from services.scaler.core.decide import decide as scaler
 from services.scheduler.core.decide import decide as scheduler
 from services.status.core.decide import decide as status
 from shared.eventlog import Stored
+from shared.eventlog.subject import Subject
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.job.causes import of_request
+from shared.job.chain import START, basis, link
 from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent
 from shared.job.events.event import Cause, Decided, EffectRefused
 from shared.job.fold import History
-from shared.job.naming import JobKey, Uid, subject_of
+from shared.job.naming import JobKey, Uid, key_of, subject_of
 from shared.job.steps import Record
 from shared.telling.reading import line_of
 
@@ -74,6 +76,19 @@ def a_history(events: Iterable[AnyEvent], key: JobKey = KEY) -> History:
         history.fold(stored(history, event))
     assert not history.held, history.held
     return history
+
+
+def chained(log: Iterable[Stored]) -> list[Stored]:
+    """The log with its chain made anew: each decision names the hash of the event that its basis names."""
+    heads: dict[JobKey, dict[int, bytes]] = {}
+    found = []
+    for event in log:
+        links = heads.setdefault(key_of(Subject.parse(event.subject)), {0: START})
+        at = int(event.basis.partition(":")[0] or 0)
+        known = msgspec.structs.replace(event, basis=basis(at, links[at]) if event.basis else "")
+        links[event.sequence] = link(links[max(links)], known)
+        found.append(known)
+    return found
 
 
 def write(log: Sequence[Stored], folder: Path, name: str) -> Path:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from itertools import islice
 
 from shared.errors import Conflict, Refused
-from shared.eventlog import MAX_BODY, Batch, Bucket, Entry, Revised, Stored, ignore_trouble
+from shared.eventlog import MAX_BODY, Batch, Bucket, Entry, Revised, Stored, ignore_trouble, wire
 from shared.eventlog.account import ADMIN, GENESIS, HEADS, LEASES, publishes, subject_of
 from shared.eventlog.subject import Subject, matches
 
@@ -35,6 +35,7 @@ class MemoryJournal:
         More events than `most` are a hot loop, which would never end while virtual time stands still.
         """
         self.events: list[Stored] = []
+        self._genesis = identity
         self.listeners: list[Callable[[Stored], None]] = []
         """Called with each event at the moment of its append."""
         self._most = most
@@ -54,7 +55,8 @@ class MemoryJournal:
         """As `EventLog.append`, at once."""
         if known := self._by_id.get(entry.event_id):
             return known
-        scope = Subject.parse(entry.subject).scope
+        subject = Subject.parse(entry.subject)
+        scope = subject.scope
         last = self._last[scope].sequence if scope in self._last else 0
         if last != expect:
             raise Conflict(f"append {entry.subject}: {scope} is at {last}, not at {expect}; read on and decide again")
@@ -67,6 +69,7 @@ class MemoryJournal:
             entry.basis,
             entry.optional,
             datetime.fromtimestamp(self.wall(), UTC).isoformat(),
+            wire.source(self._genesis, subject.author),
         )
         self.events.append(stored)
         self._last[scope] = stored

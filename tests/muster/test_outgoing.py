@@ -24,8 +24,9 @@ def an_event(sequence: int = 7, *, body: bytes = b'{"type":"JobFailed","reason":
         "subject": "jobs.team-a.res_net.uid-1.status.JobFailed",
         "event_id": f"id-{sequence}",
         "time": "2030-01-01T00:00:00.000Z",
+        "source": "urn:uuid:log#status",
     }
-    return Delivered(Stored(sequence=sequence, body=body, **(known | changed)), "urn:uuid:log#status", 0, "")
+    return Delivered(Stored(sequence=sequence, body=body, **(known | changed)), 0, "")
 
 
 @pytest.mark.parametrize("form", [Format.binary, Format.structured])

@@ -7,11 +7,13 @@ the job is held. The other way round is the same: a decision on the damaged log 
 
 import os
 import random
+from typing import Any
 
 import msgspec
 import pytest
 
 from shared.eventlog import Stored
+from shared.job.chain import START
 from shared.job.events.status import JobRestarting
 from shared.job.fold import Histories, History
 from tests.kit.histories import KEY, stored
@@ -66,3 +68,25 @@ def test_events_that_are_lost_hold_the_job(log: list[Stored]):
     for lost in range(1, len(log) - 1):
         assert is_held([*log[: -lost - 1], log[-1]]), f"the newest {lost} are lost"
         assert is_held([*log[: lost - 1], *log[lost:]]), f"the event {lost} is lost"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param({"basis": "0:" + START.hex()}, id="basis"),
+        pytest.param({"optional": True}, id="optional"),
+        pytest.param({"source": "urn:uuid:another#watcher"}, id="source"),
+        pytest.param({"type": "dev.muster.JobGone"}, id="type"),
+    ],
+)
+def test_all_that_an_event_is_enters_the_chain(log: list[Stored], changed: dict[str, Any]):
+    for at, event in enumerate(log[:-1]):
+        damaged = [*log[:at], msgspec.structs.replace(event, **changed), *log[at + 1 :]]
+        assert is_held(damaged), event
+
+
+def test_events_at_other_sequences_hold_the_job(log: list[Stored]):
+    """The newest ones, whose sequences no basis names yet, moved by one."""
+    for at in range(1, len(log) - 1):
+        moved = [msgspec.structs.replace(event, sequence=event.sequence + 1) for event in log[at:]]
+        assert is_held([*log[:at], *moved]), at
