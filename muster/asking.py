@@ -28,8 +28,9 @@ from shared.history_api import GROUP, KIND, PLURAL, VERSION, Question, path_of, 
 from shared.job.fold import Histories
 from shared.process.settings import Settings
 from shared.runtime.appends import stamp
-from shared.telling.reading import PATIENCE_SECONDS, event_of, everything, found_subjects
+from shared.telling.reading import PATIENCE_SECONDS, Reading, event_of
 from shared.telling.report import Report, report_lines, reported
+from shared.telling.sealed import everything_of
 from shared.telling.targets import Asked, find, known_kinds
 from shared.telling.timeline import timeline as timeline_of
 from shared.telling.why import answered
@@ -150,10 +151,7 @@ async def events_of(
 
 
 def folded(events: list[Stored]) -> Histories:
-    histories = Histories()
-    for stored in events:
-        histories.fold(stored)
-    return histories
+    return Reading(events).histories
 
 
 async def why(
@@ -186,7 +184,7 @@ async def answer(
     log: EventLog, asked: Asked, about: str, namespace: str, *, uid: str = "", as_json: bool = False
 ) -> list[str]:
     """The lines of the answer.  Raises `Refused` if the log does not have the job."""
-    histories, events = await everything(log, await found_subjects(log, asked, namespace, uid=uid))
+    histories, events = await everything_of(log, asked, namespace, uid=uid)
     return answered(histories, events, asked, about, namespace, uid=uid, as_json=as_json)
 
 
@@ -224,6 +222,6 @@ async def report_by_log(log: EventLog, asked: Asked, namespace: str, kinds: Kind
 
     Raises `Refused` if the log does not have the job.
     """
-    histories, events = await everything(log, await found_subjects(log, asked, namespace, uid=uid))
+    histories, events = await everything_of(log, asked, namespace, uid=uid)
     _, history = find(histories, asked, namespace, uid=uid)
     return reported(history, events, kinds, until=stamp(datetime.now(UTC)))

@@ -33,7 +33,6 @@ from shared.telling.reading import (
     event_of,
     everything,
     fold_to_end,
-    found_subjects,
     line_of,
     moment_of,
     of_history,
@@ -41,6 +40,7 @@ from shared.telling.reading import (
     until,
     up_to,
 )
+from shared.telling.sealed import everything_of
 from shared.telling.targets import Asked, Target, find, known_kinds, subjects_of
 from shared.telling.words import aligned, one_line
 
@@ -107,11 +107,11 @@ async def known_by_log(
 
     Raises `Refused` if the log does not have the job.
     """
-    histories, events = await everything(log, await found_subjects(log, asked, namespace, uid=uid))
+    histories, events = await everything_of(log, asked, namespace, uid=uid)
     _, history = find(histories, asked, namespace, uid=uid)
     key = history.job.key
     yield [stored for stored in events if of_history(stored, key)]
-    after, subjects = histories.position, history_filters(key)
+    after, subjects = events[-1].sequence, history_filters(key)
     async with aclosing(log.read(after=after, subjects=subjects, trouble=trouble)) as batches:
         async for batch in batches:
             yield [stored for stored in batch.events if of_history(stored, key)]

@@ -23,7 +23,7 @@ from shared.errors import Refused, Trouble
 from shared.eventlog.account import Copy
 from shared.eventlog.setup import SetUp
 from shared.eventlog.setup import set_up as set_up_log
-from shared.eventlog.streams import STREAMS
+from shared.eventlog.streams import CONFIGS
 from shared.installation.permissions import set_up as rights
 from shared.installation.plugins import chosen, kinds
 from shared.process.settings import Settings
@@ -58,6 +58,7 @@ class Options(NamedTuple):
 
     replicas: int | None = None
     max_bytes: int | None = None
+    archive_bytes: int | None = None
     subscribers: Mapping[Copy, int] = MappingProxyType({})
     """The sizes of the subscribers' copies of the log; others are not made."""
     cluster: bool = True
@@ -120,6 +121,7 @@ async def _log(settings: Settings, options: Options, *, check: bool) -> SetUp:
             settings.nats_url,
             replicas=options.replicas,
             max_bytes=options.max_bytes,
+            archive_bytes=options.archive_bytes,
             subscribers=options.subscribers,
             patience=CONNECT_SECONDS,
             check=check,
@@ -129,7 +131,7 @@ async def _log(settings: Settings, options: Options, *, check: bool) -> SetUp:
 
 def _tell_log(done: SetUp, *, check: bool) -> bool:
     grown = {sentence.partition(":")[0] for sentence in done.grown}
-    for stream in dict.fromkeys((*STREAMS, *done.created)):
+    for stream in dict.fromkeys((*(str(config["name"]) for config in CONFIGS), *done.created)):
         if stream in done.created:
             typer.echo(f"stream {stream} {'would be ' * check}created")
         elif stream not in grown:

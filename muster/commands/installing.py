@@ -42,6 +42,9 @@ def setup(
     max_bytes: Annotated[
         int | None, typer.Option(min=-1, help="how large the log may become; -1 is the disk, as for a new log")
     ] = None,
+    archive_bytes: Annotated[
+        int | None, typer.Option(min=-1, help="how large the archive may become; -1 is the disk, as for a new one")
+    ] = None,
     subscribers: Annotated[
         int | None,
         typer.Option(
@@ -99,6 +102,7 @@ def setup(
     options = Options(
         replicas=replicas,
         max_bytes=max_bytes,
+        archive_bytes=archive_bytes,
         subscribers=sizes,
         cluster=not log_only,
         check=check,

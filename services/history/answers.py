@@ -5,7 +5,7 @@ An answer is kept until the log has a newer event under its subjects, in bounded
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 
@@ -24,8 +24,9 @@ from shared.job.events.catalog import for_people
 from shared.job.fold import Histories
 from shared.job.naming import JobKey, namespace_filters
 from shared.runtime.appends import stamp
-from shared.telling.reading import fold_to_end, found_subjects, line_of, of_history, state_after, until, up_to
+from shared.telling.reading import fold_to_end, found_subjects, is_seal, line_of, of_history, state_after, until, up_to
 from shared.telling.report import report_lines, reported
+from shared.telling.sealed import of_archive, together
 from shared.telling.shown import Shown, listed
 from shared.telling.targets import Asked, find, must_be_names, parse_target, subjects_of
 from shared.telling.why import answered
@@ -144,6 +145,9 @@ class Answers:
             fold.subjects = subjects
             async with _in_time(FOLD_SECONDS):
                 await fold_to_end(log, fold.fold, subjects)
+                if asked is not None:
+                    histories = fold.histories
+                    fold.add(await of_archive(log, asked, question.namespace, question.uid, histories, MOST_BYTES))
         except Refused as refusal:
             if refusal.reason == "LogReplaced":
                 # The next question connects to the other one.
@@ -224,8 +228,20 @@ class Fold:
         self._people = people
         self._bytes = 0
 
+    def add(self, older: Sequence[Stored]) -> None:
+        """Fold anew, with the events of the archive that the log lacks."""
+        if older:
+            known, self._bytes = [*self.events], 0
+            self.histories, self.events, self.first, self.began = Histories(), [], {}, {}
+            for stored in together(older, known):
+                self.fold(stored)
+
     def fold(self, stored: Stored) -> None:
         if not self._people and names_people(stored):
+            return
+        if is_seal(stored):
+            if self._keep:
+                self.events.append(stored)
             return
         if (history := self.histories.fold(stored)) is None:
             return

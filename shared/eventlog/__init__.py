@@ -9,9 +9,12 @@ Bodies are opaque here: `shared.job` decodes them.
 """
 
 from collections.abc import AsyncGenerator, Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
+
+if TYPE_CHECKING:
+    from shared.eventlog.parts import Part
 
 MAX_BODY = 256 * 1024
 """The most bytes of an event's body; a larger one is refused before it is sent."""
@@ -96,12 +99,26 @@ class Bucket(Protocol):
         """
 
 
+class ReadableArchive(Protocol):
+    """Sealed histories, which the log need not have any more."""
+
+    def parts(self, subject: str, after: int = 0) -> "AsyncGenerator[Part, None]":
+        """The messages under a subject, or a filter, in order; none without an archive."""
+
+    async def newest(self, subject: str) -> "Part | None":
+        """The last of them."""
+
+
 def ignore_trouble(trouble: str) -> None:
     """The default of `EventLog.read`: ignore trouble."""
 
 
 class EventLog(Protocol):
     """The one log."""
+
+    @property
+    def archive(self) -> ReadableArchive:
+        """The histories that the log had, and need not have any more."""
 
     async def identity(self) -> str:
         """The id of the genesis event, by which two logs of the same name differ.

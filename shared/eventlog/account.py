@@ -26,6 +26,9 @@ STORED = "stored"
 """The server publishes each stored event again, under this prefix and its own subject."""
 LEASES = "LEASES"
 HEADS = "HEADS"
+ARCHIVE = "ARCHIVE"
+"""The stream of sealed histories, under `archive.<namespace>.<name>.<uid>`."""
+ARCHIVED = "archive.*.*.*"
 GET_MANY = f"$JS.API.DIRECT.GET.{STREAM}"
 """The request for many events at once, which any server with a copy answers, with one message for each."""
 GENESIS = str(Subject("facts", "none", "none", "none", "setup", "LogCreated"))
@@ -41,9 +44,11 @@ HISTORY = "history"
 """The history service, which reads as the reader does."""
 AUDIT = "audit"
 """The audit service, which reads events and writes facts of one type."""
+ARCHIVER = "archiver"
+"""The archiver, which writes the archive; it and the administrator alone purge events."""
 ATTRIBUTIONS = str(Subject("facts", "*", "*", "*", AUDIT, "ChangeAttributed"))
 AUTHORS = ("watcher", "scheduler", "scaler", "status")
-USERS = (ADMIN, READER, HISTORY, AUDIT, COPIES, *AUTHORS)
+USERS = (ADMIN, READER, HISTORY, AUDIT, ARCHIVER, COPIES, *AUTHORS)
 """The users at the log's server."""
 
 LOG_API = f"$JS.{ACCOUNT}.API"
@@ -58,7 +63,8 @@ _LIMITS = {"max_connections": MAX_CONNECTIONS, "max_subscriptions": 2000}
 _INBOXES = "_INBOX.>"
 """The default of NATS clients for answers, and for what a push consumer sends."""
 _NEXT = f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.*"
-_MANY_ANSWERS = (GET_MANY, _NEXT)
+_GET_ARCHIVED = f"$JS.API.DIRECT.GET.{ARCHIVE}"
+_MANY_ANSWERS = (GET_MANY, _GET_ARCHIVED, _NEXT)
 _NAMES = "$JS.API.STREAM.NAMES"
 """A client that subscribes to a subject asks so for its stream."""
 
@@ -179,27 +185,31 @@ def publishes(user: str) -> tuple[str, ...]:
         return (">",)
     if user == AUDIT:
         return (ATTRIBUTIONS,)
-    if user not in AUTHORS:
+    if user not in (ARCHIVER, *AUTHORS):
         return ()
     heads = (subject_of(HEADS, ">"),) if user == "status" else ()
     leases = (subject_of(LEASES, user), subject_of(LEASES, f"{user}.>"))
-    return (*filters(author=user), *leases, *heads)
+    return (*((ARCHIVED,) if user == ARCHIVER else filters(author=user)), *leases, *heads)
 
 
 def asks(user: str) -> tuple[str, ...]:
-    """The JetStream requests that a user may make: they read, and create, change or remove nothing in the log."""
+    """The JetStream requests that a user may make: they read, and but for the archiver's remove nothing."""
     if user == ADMIN:
         return ()
     api = "$JS.API"
     if copy_of(user) is not None:
         return (_NAMES, *_asks_of_copy())
-    readable = (STREAM,) if user == AUDIT else (STREAM, stream_of(LEASES), stream_of(HEADS))
+    archived = user in (READER, HISTORY, ARCHIVER)
+    readable = [STREAM] if user == AUDIT else [STREAM, stream_of(LEASES), stream_of(HEADS)]
+    readable += [ARCHIVE] if archived else []
     return (
         # Without it the server would answer all of JetStream's requests from the user's own account, which has none.
         f"{api}.INFO",
         GET_MANY,
         *(f"{api}.STREAM.INFO.{stream}" for stream in readable),
         *(f"{api}.STREAM.MSG.GET.{stream}" for stream in readable),
+        *([_GET_ARCHIVED] if archived else []),
+        *([f"{api}.STREAM.PURGE.{stream}" for stream in (STREAM, ARCHIVE)] if user == ARCHIVER else []),
     )
 
 

@@ -15,6 +15,7 @@ import msgspec
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import MAX_BODY, Batch, Bucket, Entry, Revised, Stored, api, ignore_trouble, wire
 from shared.eventlog.account import FOR_CLIENTS, GENESIS, STREAM, stream_of, subject_of
+from shared.eventlog.archive import Archive
 from shared.eventlog.connection import Connection, NoAnswer, NotSent
 from shared.eventlog.reader import Reader
 from shared.eventlog.retry import backoff, insist
@@ -82,6 +83,10 @@ class JetStreamEventLog:
     def ended(self) -> bool:
         """True once every call is refused: it was closed, or the server rejected the user."""
         return self._connection.ended
+
+    @property
+    def archive(self) -> Archive:
+        return Archive(self._connection)
 
     async def identity(self) -> str:
         if not self._identity:

@@ -17,6 +17,7 @@ from shared.errors import Conflict, Refused
 from shared.eventlog import Entry, api
 from shared.eventlog.account import (
     ADMIN,
+    ARCHIVE,
     GENESIS,
     RELAY,
     STREAM,
@@ -77,6 +78,7 @@ async def set_up(
     *,
     replicas: int | None = None,
     max_bytes: int | None = None,
+    archive_bytes: int | None = None,
     subscribers: Mapping[Copy, int] | None = None,
     patience: float = 30.0,
     check: bool = False,
@@ -84,7 +86,8 @@ async def set_up(
 ) -> SetUp:
     """Make missing streams, raise sizes on request, and compare the other settings; with `check` only report.
 
-    `replicas` is 3 on a cluster by default; `max_bytes` is the size at which the stream refuses events (-1: the disk).
+    `replicas` is 3 on a cluster by default; `max_bytes` is the size at which the stream refuses events (-1: the disk),
+    `archive_bytes` that of the archive.
     `subscribers` are the sizes of the subscribers' copies, which are made only on request.  An existing stream keeps
     its own sizes without a request.  Raises `Refused(reason="Unfit")` if the settings of one could lose history.
     """
@@ -92,11 +95,12 @@ async def set_up(
     connection = await Connection.open(url, name="setup", patience=patience, **login)
     log = JetStreamEventLog(connection, patience=patience)
     copies = {"num_replicas": replicas} if replicas is not None else {}
-    room = {"max_bytes": max_bytes} if max_bytes is not None else {}
+    rooms = {STREAM: max_bytes, ARCHIVE: archive_bytes}
     work = _Work(connection, check=check)
     try:
         for config in CONFIGS:
-            asked = copies | (room if config["name"] == STREAM else {})
+            room = rooms.get(config["name"])
+            asked = copies | ({"max_bytes": room} if room is not None else {})
             # A starting cluster has no leader for a while.
             make = functools.partial(work.make, config, asked)
             await insist(make, what=f"set up the stream {config['name']}", patience=patience)

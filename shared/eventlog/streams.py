@@ -10,7 +10,17 @@ from typing import Any, NamedTuple
 import msgspec
 
 from shared.eventlog import MAX_BODY
-from shared.eventlog.account import HEADS, LEASES, STORED, STREAM, STREAM_SUBJECTS, stream_of, subject_of
+from shared.eventlog.account import (
+    ARCHIVE,
+    ARCHIVED,
+    HEADS,
+    LEASES,
+    STORED,
+    STREAM,
+    STREAM_SUBJECTS,
+    stream_of,
+    subject_of,
+)
 
 
 class StreamState(msgspec.Struct, frozen=True):
@@ -145,7 +155,10 @@ _LEASES_BYTES = 1024 * 1024
 """The room of the leases: some thousand of them; an installation has four."""
 _HEADS_BYTES = 64 * 1024 * 1024
 """The room of the heads: of some 200,000 jobs that are still there."""
+_PART_BYTES = 1024 * 1024
+"""The most bytes of a message of the archive."""
 STREAMS = (STREAM, stream_of(LEASES), stream_of(HEADS))
+"""The streams without which no service works; the archive may be away."""
 
 
 def _config(name: str, subjects: Collection[str]) -> dict[str, Any]:
@@ -189,6 +202,15 @@ CONFIGS = (
     | _BUCKET
     | {"allow_msg_ttl": True, "max_bytes": _LEASES_BYTES},
     _config(stream_of(HEADS), [subject_of(HEADS, ">")]) | _BUCKET | {"allow_msg_ttl": False, "max_bytes": _HEADS_BYTES},
+    # Its messages are compressed already.
+    _config(ARCHIVE, [ARCHIVED])
+    | {
+        "compression": "none",
+        "max_msgs_per_subject": -1,
+        "allow_msg_ttl": False,
+        "duplicate_window": _DUPLICATES * _NANOSECONDS,
+        "max_msg_size": _PART_BYTES,
+    },
 )
 """The settings of new streams."""
 

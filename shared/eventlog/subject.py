@@ -70,6 +70,11 @@ def of_type(namespace: str, tag: str) -> str:
     return f"*.{_token(namespace)}.*.*.*.{tag}"
 
 
+def archived_under(namespace: str, name: str, uid: str) -> str:
+    """The subject of the archive for a job; `*` stands for any value."""
+    return f"archive.{_token(namespace)}.{_token(name)}.{uid}"
+
+
 def matches(pattern: str, subject: str) -> bool:
     """Whether a NATS filter covers a subject: `*` is one token, a final `>` one or more."""
     wanted = pattern.split(".")

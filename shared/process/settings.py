@@ -205,6 +205,18 @@ class Settings(BaseSettings):
     audit_token_file: Path | None = None
     """For the audit service. A file with the token of the webhook's kubeconfig; a request without it gets 401."""
 
+    archive_seals: Annotated[timedelta, BeforeValidator(_seconds), Field(ge=timedelta(0))] = timedelta(days=1)
+    """For the archiver. How long the log keeps the seal of a history whose events were purged: longer than any service
+    is away, so that it learns that the job is over."""
+
+    archive_days: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()
+    """For the archiver. For how many days the archive keeps a history, such as `365,team-a=30`: a number alone is for
+    all other namespaces, 0 for ever. Empty: for ever."""
+
+    archive_histories: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()
+    """For the archiver. How many histories of one namespace the archive keeps, the newest, such as
+    `100000,team-a=1000`; a history of more than 512 KiB counts as several. 0, or empty: all."""
+
     log_format: Literal["json", "console"] = "json"
     """`json`: one object a line, for machines. `console`: aligned text, for people."""
 

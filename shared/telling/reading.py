@@ -10,6 +10,7 @@ import msgspec
 
 from shared.errors import Refused, Transient
 from shared.eventlog import EventLog, Stored
+from shared.eventlog.parts import SEALED
 from shared.eventlog.subject import Subject, of_type
 from shared.job.events.catalog import Malformed, UnknownEvent, read_event
 from shared.job.events.watcher import ScaleRequested
@@ -54,14 +55,27 @@ async def fold_to_end(log: EventLog, fold: Callable[[Stored], object], subjects:
 
 async def everything(log: EventLog, subjects: tuple[str, ...] = ()) -> tuple[Histories, list[Stored]]:
     """The histories and the events under `subjects`, or of the whole log without them."""
-    histories, kept = Histories(), list[Stored]()
+    found = Reading()
+    await fold_to_end(log, found.fold, subjects)
+    return found.histories, found.events
 
-    def fold(stored: Stored) -> None:
-        if histories.fold(stored) is not None:
-            kept.append(stored)
 
-    await fold_to_end(log, fold, subjects)
-    return histories, kept
+class Reading:
+    """Histories and their events; of a sealed job, too, which services forget at its seal."""
+
+    def __init__(self, events: Iterable[Stored] = ()) -> None:
+        self.histories = Histories()
+        self.events: list[Stored] = []
+        for stored in events:
+            self.fold(stored)
+
+    def fold(self, stored: Stored) -> None:
+        if is_seal(stored) or self.histories.fold(stored) is not None:
+            self.events.append(stored)
+
+
+def is_seal(stored: Stored) -> bool:
+    return stored.subject.endswith(f".{SEALED}")
 
 
 async def found_subjects(log: EventLog, asked: Asked, namespace: str, *, uid: str = "") -> tuple[str, ...]:

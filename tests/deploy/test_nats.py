@@ -44,6 +44,7 @@ STRANGE = {
     "copies": "off",
     "history": "null",
     "audit": "~",
+    "archiver": "1e1",
     "watcher": 'a"b#c;d{e}\\f $(ADMIN_SECRET) $X',
     "scheduler": "true",
     "scaler": "0x12 // no comment",
@@ -140,7 +141,7 @@ async def test_one_server_with_strange_passwords(tmp_path: Path) -> None:
             assert log.connection._client.max_payload == 2 * 1024 * 1024
             if user != ADMIN:
                 with pytest.raises(Refused, match="no permission"):
-                    await log.connection.request("$JS.API.STREAM.PURGE.JOBS", b"{}", timeout=READY)
+                    await log.connection.request("$JS.API.STREAM.DELETE.JOBS", b"{}", timeout=READY)
             await log.close()
             with pytest.raises(Refused, match="does not know this user and password"):
                 await connect(nats, user, "wrong")

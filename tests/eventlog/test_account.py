@@ -5,6 +5,7 @@ import pytest
 from shared.eventlog.account import (
     ACCOUNT,
     ADMIN,
+    ARCHIVER,
     AUDIT,
     AUTHORS,
     HISTORY,
@@ -16,7 +17,7 @@ from shared.eventlog.account import (
 )
 from shared.eventlog.subject import covering, matches
 
-GUESTS = (*AUTHORS, READER, HISTORY, AUDIT)
+GUESTS = (*AUTHORS, READER, HISTORY, AUDIT, ARCHIVER)
 
 
 @pytest.mark.parametrize(

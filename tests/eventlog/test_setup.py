@@ -52,7 +52,7 @@ async def test_it_makes_everything_once_and_then_nothing(tmp_path: Path):
         again = await set_up(server.url, password=server.users["admin"])
         async with connected(server) as log:
             events = await read_to_end(log)
-    assert {*first.created, *rival.created} == {"JOBS", "KV_LEASES", "KV_HEADS"}
+    assert {*first.created, *rival.created} == {"JOBS", "KV_LEASES", "KV_HEADS", "ARCHIVE"}
     assert first.identity == rival.identity == again.identity
     assert again.created == first.differences == again.differences == ()
     assert [event.subject for event in events] == ["facts.none.none.none.setup.LogCreated"]
@@ -109,7 +109,7 @@ async def test_on_a_cluster_copies_are_added(nats_cluster_of_its_own: NatsCluste
     cluster, password = nats_cluster_of_its_own, nats_cluster_of_its_own.users["admin"]
     await set_up(cluster.url, password=password)
     grown = await set_up(cluster.url, password=password, replicas=3)
-    assert [sentence.partition(":")[0] for sentence in grown.grown] == ["JOBS", "KV_LEASES", "KV_HEADS"]
+    assert [sentence.partition(":")[0] for sentence in grown.grown] == ["JOBS", "KV_LEASES", "KV_HEADS", "ARCHIVE"]
     kept = await set_up(cluster.url, password=password, replicas=1)
     assert [sentence.partition(" stays 3")[1] for sentence in kept.kept] == [" stays 3"] * 3
 
@@ -117,7 +117,7 @@ async def test_on_a_cluster_copies_are_added(nats_cluster_of_its_own: NatsCluste
 async def test_a_check_makes_nothing(tmp_path: Path):
     async with NatsServer(tmp_path) as server:
         found = await set_up(server.url, password=server.users["admin"], check=True)
-        assert (found.identity, found.created) == ("", ("JOBS", "KV_LEASES", "KV_HEADS"))
+        assert (found.identity, found.created) == ("", ("JOBS", "KV_LEASES", "KV_HEADS", "ARCHIVE"))
         assert await set_up(server.url, password=server.users["admin"], check=True) == found
 
 
@@ -182,6 +182,6 @@ async def test_the_last_server_of_a_cluster_is_waited_for(tmp_path: Path):
         done, _ = await asyncio.wait([setting_up], timeout=8)
         assert not done, setting_up.result()
         await last.start()
-        assert (await setting_up).created == ("JOBS", "KV_LEASES", "KV_HEADS")
+        assert (await setting_up).created == ("JOBS", "KV_LEASES", "KV_HEADS", "ARCHIVE")
     finally:
         cluster.stop()

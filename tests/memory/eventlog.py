@@ -14,6 +14,7 @@ from itertools import islice
 from shared.errors import Conflict, Refused
 from shared.eventlog import MAX_BODY, Batch, Bucket, Entry, Revised, Stored, ignore_trouble, wire
 from shared.eventlog.account import ADMIN, GENESIS, HEADS, LEASES, publishes, subject_of
+from shared.eventlog.parts import Part
 from shared.eventlog.subject import Subject, matches
 
 BATCH = 1_000
@@ -36,6 +37,7 @@ class MemoryJournal:
         """
         self.events: list[Stored] = []
         self._genesis = identity
+        self.archived: list[Part] = []
         self.listeners: list[Callable[[Stored], None]] = []
         """Called with each event at the moment of its append."""
         self._most = most
@@ -120,6 +122,22 @@ class MemoryJournal:
         await waiting
 
 
+class MemoryArchive:
+    """The parts of an archive."""
+
+    def __init__(self, kept: list[Part]) -> None:
+        self._kept = kept
+
+    async def parts(self, subject: str, after: int = 0) -> AsyncGenerator[Part, None]:
+        for part in self._kept:
+            if part.sequence > after and matches(subject, part.subject):
+                yield part
+
+    async def newest(self, subject: str) -> Part | None:
+        found = [part for part in self._kept if matches(subject, part.subject)]
+        return found[-1] if found else None
+
+
 class MemoryEventLog:
     """One user's client of a journal; it may publish the same as that user on a server."""
 
@@ -127,6 +145,7 @@ class MemoryEventLog:
         self._journal = journal
         self._user = user
         self._closed = False
+        self.archive = MemoryArchive(journal.archived)
 
     async def identity(self) -> str:
         return self._journal.events[0].event_id

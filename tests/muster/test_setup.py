@@ -84,7 +84,7 @@ async def test_it_makes_everything_once_and_then_nothing(a_site: MakeSite, tmp_p
         await set_up(settings(site, nats), options_of())
         first = shown(said)
         assert first == [
-            *(f"stream {name} created" for name in ("JOBS", "KV_LEASES", "KV_HEADS")),
+            *(f"stream {name} created" for name in ("JOBS", "KV_LEASES", "KV_HEADS", "ARCHIVE")),
             "log ID is set up",
             f"definition {NAMES[0]} created",
             *(f"definition {name} unchanged" for name in NAMES[1:]),

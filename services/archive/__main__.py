@@ -1,0 +1,95 @@
+"""`muster-archiver`, or `python -m services.archive`: the archiver as a process."""
+
+import asyncio
+import socket
+from uuid import uuid4
+
+import structlog
+
+from services.archive.archiving import Archiver
+from services.archive.core.steps import of_namespaces
+from services.archive.probes import ArchiveFigures
+from shared.errors import Refused, Trouble
+from shared.eventlog.account import ARCHIVER, LEASES
+from shared.installation import plugins
+from shared.process.kept_connection import KeptConnection
+from shared.process.main import run_process
+from shared.process.serving import meanwhile
+from shared.process.settings import Settings
+from shared.runtime.lease import Lease
+
+PAUSE_SECONDS = 2.0
+"""Seconds until the work begins anew after the log was lost or replaced."""
+
+log = structlog.get_logger()
+
+
+def run() -> None:
+    """The entry point: serve until SIGTERM or Ctrl-C; exit 0 then, 1 after a fault."""
+    run_process(ARCHIVER, serve)
+
+
+async def serve(settings: Settings, figures: ArchiveFigures | None = None) -> None:
+    """Archive until cancelled.  Raises `Refused` for settings that cannot be meant."""
+    try:
+        days = of_namespaces(settings.archive_days, "MUSTER_ARCHIVE_DAYS")
+        most = of_namespaces(settings.archive_histories, "MUSTER_ARCHIVE_HISTORIES")
+    except ValueError as error:
+        raise Refused(str(error), reason="Invalid") from error
+    figures = figures or ArchiveFigures()
+    connection = KeptConnection(ARCHIVER, settings)
+    figures.trouble, figures.connected = lambda: connection.turned_away, lambda: connection.connected
+    figures.names = settings.tell_names
+    try:
+        async with meanwhile(connection.keep()), figures.probes(settings):
+            while True:
+                try:
+                    await _archive(connection, settings, figures, days, most)
+                except Trouble as trouble:
+                    log.warning("the log is not read", why=str(trouble))
+                    if isinstance(trouble, Refused):
+                        figures.trouble_of_all = str(trouble)
+                        # Another log may be in its place.
+                        await connection.close()
+                await asyncio.sleep(PAUSE_SECONDS)
+    finally:
+        await connection.close()
+
+
+async def _archive(
+    connection: KeptConnection,
+    settings: Settings,
+    figures: ArchiveFigures,
+    days: dict[str, int],
+    most: dict[str, int],
+) -> None:
+    eventlog = await connection.log()
+    archiver = Archiver(
+        eventlog,
+        plugins.kinds(),
+        figures,
+        namespace=settings.namespace,
+        seals=settings.archive_seals.total_seconds(),
+        days=days,
+        most=most,
+    )
+    key = f"{ARCHIVER}.{settings.namespace}" if settings.namespace else ARCHIVER
+    lease = Lease(await eventlog.bucket(LEASES), key, f"{socket.gethostname()}/{uuid4().hex[:8]}")
+
+    async def working() -> None:
+        await archiver.work(lease.held)
+
+    tasks = [asyncio.create_task(work) for work in (archiver.follow(), lease.keep(working))]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await lease.release()
+
+
+if __name__ == "__main__":
+    run()

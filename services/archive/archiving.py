@@ -1,0 +1,224 @@
+"""Takes the steps for sealed histories, one after the other, while this replica holds the lease."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from contextlib import aclosing
+from datetime import datetime
+
+import msgspec
+import structlog
+
+from services.archive.core.steps import Sealed, Step, next_step
+from services.archive.probes import ArchiveFigures
+from shared.backoff import doubled
+from shared.errors import Conflict, Refused, Transient
+from shared.eventlog import Stored
+from shared.eventlog.account import ARCHIVE, STREAM
+from shared.eventlog.jetstream import JetStreamEventLog
+from shared.eventlog.parts import SEALS, Packing, seal_of
+from shared.eventlog.subject import Subject, archived_under
+from shared.frameworks.kinds import Kinds
+from shared.job.naming import JobKey, history_filters, key_of
+from shared.telling.reading import fold_to_end, is_seal, line_of
+from shared.telling.sealed import Check, kept
+
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 300.0
+"""Before a step that failed is tried again, twice as long each time."""
+REST_SECONDS = 1.0
+RETAIN_SECONDS = 60.0
+"""Seconds between two looks for what retention takes away."""
+DAY_SECONDS = 86_400.0
+MOST_REMOVED = 1_000
+"""The most histories that one such look removes for their age."""
+
+_OF_ONE_HISTORY = ("TooLarge", "Invalid")
+"""The refusals that are about the history; any other one is about the archive or this process."""
+
+log = structlog.get_logger()
+
+
+class Archiver:
+    """What waits, and the work on it, on one log."""
+
+    def __init__(
+        self,
+        eventlog: JetStreamEventLog,
+        kinds: Kinds,
+        figures: ArchiveFigures,
+        *,
+        namespace: str = "",
+        seals: float = DAY_SECONDS,
+        days: dict[str, int] | None = None,
+        most: dict[str, int] | None = None,
+    ) -> None:
+        """`seals` are the seconds for which the log keeps a seal.
+
+        `days` and `most` are how long and how many histories of a namespace the archive keeps, those of all others
+        under an empty name; 0 is for ever, and all.
+        """
+        self.sealed: dict[int, Sealed] = {}
+        """By the sequence of the seal, in its order."""
+        self._log = eventlog
+        self._kinds = kinds
+        self._figures = figures
+        self._namespace = namespace
+        self._seals = seals
+        self._days, self._most = days or {}, most or {}
+        self._grown: set[str] = set()
+        """Namespaces with more in the archive than at the last look."""
+        self._looked = 0.0
+        self._retained: dict[str, int] = {}
+        """By namespace, the sequence of the archive up to which everything is younger or of another namespace."""
+
+    async def follow(self) -> None:
+        """Note the seals of the log, for ever."""
+        subjects = (SEALS.format(self._namespace or "*"),)
+        async with aclosing(self._log.read(subjects=subjects)) as batches:
+            async for batch in batches:
+                for stored in batch.events:
+                    self.note(stored)
+                if not batch.pending:
+                    self._figures.current = True
+
+    def note(self, stored: Stored) -> None:
+        try:
+            key, seal = key_of(Subject.parse(stored.subject)), seal_of(stored.body)
+            at = datetime.fromisoformat(stored.logged).timestamp()
+        except ValueError as error:
+            log.warning("not a seal", sequence=stored.sequence, why=str(error))
+            return
+        self.sealed[stored.sequence] = Sealed(key, stored.sequence, at, seal)
+
+    async def work(self, held: Callable[[], bool]) -> None:
+        """Do what comes next, for ever; a log or an archive that is away is waited for."""
+        failures = 0
+        while True:
+            try:
+                await self.turn(held)
+            except Transient as trouble:
+                failures += 1
+                if str(trouble) != self._figures.trouble_of_all:
+                    log.warning("not archived", why=str(trouble))
+                self._figures.trouble_of_all = str(trouble)
+                await asyncio.sleep(doubled(FIRST_PAUSE_SECONDS, failures, LONGEST_PAUSE_SECONDS / 10))
+            else:
+                failures, self._figures.trouble_of_all = 0, ""
+                await asyncio.sleep(REST_SECONDS)
+
+    async def turn(self, held: Callable[[], bool]) -> None:
+        """Take every step that can be taken now.  Raises `Transient` if the log or the archive is away or full."""
+        waiting: set[JobKey] = set()
+        for sealed in [*self.sealed.values()]:
+            while held() and (now := self._log.now()) is not None:
+                step = next_step(sealed, now, self._seals, earlier=sealed.key in waiting)
+                if step is None:
+                    break
+                await self._take(step, sealed, now)
+            if sealed.waits:
+                waiting.add(sealed.key)
+        self._figures.tell(self.sealed.values(), self._log.now() or 0.0)
+        now = asyncio.get_running_loop().time()
+        if held() and now >= self._looked + RETAIN_SECONDS:
+            await self.retain()
+            self._looked = now
+
+    async def _take(self, step: Step, sealed: Sealed, now: float) -> None:
+        subject = archived_under(*msgspec.structs.astuple(sealed.key))
+        try:
+            match step:
+                case "copy":
+                    await self._copy(sealed, subject)
+                case "purge":
+                    await self._purge(sealed, sealed.sequence)
+                    sealed.purged = True
+                    self._figures.done("purged")
+                case "drop":
+                    await self._drop(sealed, now)
+        except (Refused, Conflict, ValueError) as trouble:
+            if isinstance(trouble, Refused) and trouble.reason not in _OF_ONE_HISTORY:
+                raise Transient(str(trouble)) from trouble
+            self._failed(sealed, str(trouble), now)
+
+    def _failed(self, sealed: Sealed, why: str, now: float) -> None:
+        if why != sealed.trouble:
+            log.warning("not archived", job=str(sealed.key), seal=sealed.sequence, why=why)
+        sealed.failed(why, now + doubled(FIRST_PAUSE_SECONDS, sealed.tries + 1, LONGEST_PAUSE_SECONDS))
+
+    async def _copy(self, sealed: Sealed, subject: str) -> None:
+        """Copy what the archive lacks, and read back what it has."""
+        filters = history_filters(sealed.key)
+        first = await self._log.archive.first(filters)
+        left = 0 < first < sealed.sequence
+        fault = await kept(self._log.archive, subject, sealed.seal)
+        if fault is None and left:
+            await self._store(sealed, subject, filters)
+            fault = await kept(self._log.archive, subject, sealed.seal)
+        if fault is None:
+            words = "the archive does not have what was stored" if left else "neither the log nor the archive has it"
+            raise ValueError(words)
+        if fault:
+            raise ValueError(f"the archive differs from the seal: {fault}")
+        sealed.kept, sealed.purged, sealed.trouble, sealed.tries = True, not left, "", 0
+
+    async def _store(self, sealed: Sealed, subject: str, filters: tuple[str, ...]) -> None:
+        check, packing = Check(sealed.key), Packing()
+
+        def fold(stored: Stored) -> None:
+            if stored.sequence > sealed.sequence or (is_seal(stored) and stored.sequence < sealed.sequence):
+                return
+            packing.add(line_of(stored))
+            if stored.sequence < sealed.sequence:
+                check.fold(stored)
+
+        await fold_to_end(self._log, fold, filters)
+        if fault := check.fault(sealed.seal):
+            raise ValueError(f"the log differs from the seal: {fault}")
+        row = json.dumps(json.loads(check.row(self._kinds))).encode()
+        await self._log.archive.store(subject, sealed.seal, packing.bodies(), row)
+        self._figures.done("archived")
+        self._grown.add(sealed.key.namespace)
+
+    async def _purge(self, sealed: Sealed, before: int) -> None:
+        for each in history_filters(sealed.key):
+            await self._log.archive.purge(STREAM, each, before)
+
+    async def _drop(self, sealed: Sealed, now: float) -> None:
+        if await self._log.end(history_filters(sealed.key)) > sealed.sequence:
+            # Without the seal a later event would be the begin of a history.
+            sealed.again = now + LONGEST_PAUSE_SECONDS
+            return
+        await self._purge(sealed, sealed.sequence + 1)
+        self.sealed.pop(sealed.sequence, None)
+
+    async def retain(self) -> None:
+        """Remove from the archive what is too old, and what is too much."""
+        for namespace in sorted(self._grown):
+            if most := self._most.get(namespace, self._most.get("", 0)):
+                subject = archived_under(namespace, "*", "*")
+                removed = await self._log.archive.keep(subject, most)
+                async with aclosing(self._log.archive.parts(subject)) as parts:
+                    async for part in parts:
+                        # The rest of a history whose first part is gone.
+                        if part.number <= 1:
+                            break
+                        removed += await self._log.archive.purge(ARCHIVE, part.subject, part.sequence + 1)
+                self._figures.done("removed", removed)
+        self._grown.clear()
+        for namespace, days in self._days.items():
+            if days:
+                await self._remove_old(namespace, days)
+
+    async def _remove_old(self, namespace: str, days: int) -> None:
+        if (now := self._log.now()) is None:
+            return
+        after, removed = self._retained.get(namespace, 0), 0
+        subject = archived_under(self._namespace or namespace or "*", "*", "*")
+        async with aclosing(self._log.archive.parts(subject, after)) as parts:
+            async for part in parts:
+                if datetime.fromisoformat(part.time).timestamp() > now - days * DAY_SECONDS or removed >= MOST_REMOVED:
+                    break
+                if namespace or part.subject.split(".")[1].replace("_", ".") not in self._days:
+                    removed += await self._log.archive.purge(ARCHIVE, part.subject, part.sequence + 1)
+                self._retained[namespace] = part.sequence
+        self._figures.done("removed", removed)

@@ -1,0 +1,177 @@
+"""Sealed histories: whether lines are what the seal says, how lists show them, and one job read from the archive."""
+
+from collections.abc import Sequence
+from contextlib import aclosing, suppress
+from math import inf
+
+import msgspec
+
+from shared.errors import Refused
+from shared.eventlog import EventLog, ReadableArchive, Stored
+from shared.eventlog.parts import Part, Seal
+from shared.eventlog.subject import Subject, archived_under
+from shared.frameworks.kinds import Kinds
+from shared.job.fold import Histories, History
+from shared.job.naming import JobKey, key_of
+from shared.telling.reading import Reading, event_of, everything, found_subjects, is_seal
+from shared.telling.shown import Shown
+from shared.telling.targets import Asked, Target, find
+from shared.untrusted import MALFORMED
+
+
+class Row(Shown, frozen=True, rename="camel"):
+    """A history as lists show it, without its status."""
+
+    time: str
+    """When its last event was recorded."""
+
+
+class Check:
+    """The fold of a sealed history, event by event, beside what its seal says."""
+
+    def __init__(self, key: JobKey) -> None:
+        self._history = History(key)
+        self._first = self._count = 0
+
+    def fold(self, stored: Stored) -> None:
+        before = self._history.sequence
+        # The chain goes on before a rule can break.
+        with suppress(Exception):
+            self._history.fold(stored)
+        if self._history.sequence != before:
+            self._count += 1
+            self._first = self._first or stored.sequence
+
+    def fault(self, seal: Seal) -> str:
+        """What differs from the seal; empty if nothing does."""
+        head = self._history.head
+        found = {"first": self._first, "last": head.sequence, "count": self._count, "hash": head.hash}
+        wrong = [name for name, value in found.items() if value != getattr(seal, name)]
+        return ", ".join(f"{name} is {found[name]} and not {getattr(seal, name)}" for name in wrong)
+
+    def row(self, kinds: Kinds) -> bytes:
+        """The job as lists show it."""
+        shown = msgspec.structs.asdict(Shown.of(self._history, kinds))
+        return msgspec.json.encode(Row(**{**shown, "status": {}}, time=self._history.time))
+
+
+def events_in(part: Part) -> list[Stored]:
+    """The events of a message.  Raises `ValueError` for one that has something else."""
+    try:
+        return [event_of(line) for line in part.lines]
+    except MALFORMED as error:
+        raise ValueError(f"the message {part.sequence} of the archive has something else: {error}") from error
+
+
+async def kept(archive: ReadableArchive, subject: str, seal: Seal) -> str | None:
+    """The fault of what the archive has of a sealed history; empty if it is what the seal says, None if it lacks.
+
+    A history that a person had forgotten has no fault.
+    """
+    check, number, of = Check(key_under(subject)), 0, 0
+    async with aclosing(archive.parts(subject)) as parts:
+        async for part in parts:
+            if part.seal != seal:
+                continue
+            if part.forgotten:
+                return ""
+            number, of = number + 1, part.of
+            if part.number != number:
+                return f"part {part.number} is where part {number} should be"
+            try:
+                for stored in events_in(part):
+                    if not is_seal(stored) or stored.sequence <= seal.last:
+                        check.fold(stored)
+            except ValueError as error:
+                return str(error)
+    return check.fault(seal) if of and number == of else None
+
+
+def key_under(subject: str) -> JobKey:
+    """The job of a subject of the archive.  Raises `ValueError` for another one."""
+    family, *tokens = subject.split(".")
+    if family != "archive" or len(tokens) != 3:
+        raise ValueError(f"not a subject of the archive: {subject}")
+    return key_of(Subject("facts", tokens[0].replace("_", "."), tokens[1].replace("_", "."), tokens[2], "", ""))
+
+
+async def everything_of(
+    log: EventLog, asked: Asked, namespace: str, *, uid: str = ""
+) -> tuple[Histories, list[Stored]]:
+    """The histories and the events of what is asked for: of the log, and where that lacks them, of the archive."""
+    histories, events = await everything(log, await found_subjects(log, asked, namespace, uid=uid))
+    if older := await of_archive(log, asked, namespace, uid, histories):
+        found = Reading(together(older, events))
+        return found.histories, found.events
+    return histories, events
+
+
+def together(older: Sequence[Stored], events: Sequence[Stored]) -> list[Stored]:
+    """The events of the archive and those of the log, each once."""
+    return [known for _, known in sorted({stored.sequence: stored for stored in (*older, *events)}.items())]
+
+
+async def of_archive(
+    log: EventLog, asked: Asked, namespace: str, uid: str, known: Histories, most: float = inf
+) -> Sequence[Stored]:
+    """The events of a job that the log lacks and the archive has, by what is `known` of the log; none if it suffices.
+
+    Without a uid it is the newest job of the name.  Raises `Refused` for a history that was forgotten, is damaged, or
+    has more than `most` bytes.
+    """
+    if asked.is_request:
+        return ()
+    found: History | None = None
+    try:
+        _, found = find(known, asked, namespace, uid=uid)
+    except Refused as refusal:
+        if refusal.reason != "NotFound":
+            raise
+    alive = found is not None and not found.job.resource.gone
+    newest = await _newest(log, asked, namespace, uid or (found.job.key.uid if found is not None and alive else "*"))
+    if newest is None or (found is not None and newest.seal.last < found.sequence and _other(newest, found)):
+        return ()
+    if newest.forgotten:
+        if found is not None:
+            return ()
+        words = (
+            f"the history {namespace}/{asked.name} with the hash {newest.seal.hash} was removed on {newest.time[:19]}"
+        )
+        raise Refused(f"{words}: {newest.forgotten}", reason="NotFound")
+    events: list[Stored] = []
+    async with aclosing(log.archive.parts(newest.subject)) as parts:
+        async for part in parts:
+            try:
+                events += events_in(part)
+            except ValueError as error:
+                raise Refused(f"read {namespace}/{asked.name}: {error}", reason="Invalid") from error
+            if sum(len(stored.body) for stored in events) > most:
+                raise Refused(f"{namespace}/{asked.name} has more events than one answer may have", reason="TooLarge")
+    return events
+
+
+def _other(newest: Part, found: History) -> bool:
+    return key_under(newest.subject) != found.job.key
+
+
+async def _newest(log: EventLog, asked: Asked, namespace: str, uid: str) -> Part | None:
+    subject = archived_under(namespace, asked.name, uid)
+    newest = await log.archive.newest(subject)
+    if newest is None or _means(newest, asked.targets):
+        return newest
+    newest = None
+    async with aclosing(log.archive.parts(subject)) as parts:
+        async for part in parts:
+            if _means(part, asked.targets):
+                newest = part
+    return newest
+
+
+def _means(part: Part, targets: Sequence[Target]) -> bool:
+    """True if the job in this message is of one of these kinds; a forgotten one has none."""
+    try:
+        row = msgspec.json.decode(part.row, type=Row)
+    except MALFORMED:
+        return bool(part.forgotten)
+    of = row.api_version.partition("/")[0], row.kind
+    return any((target.resource.group, target.resource.kind) == of for target in targets)
