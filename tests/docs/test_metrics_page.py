@@ -7,6 +7,7 @@ import promql_parser
 import pytest
 import yaml
 
+from services.archive.probes import ArchiveFigures
 from services.audit.server import AuditFigures
 from services.history.probes import HistoryFigures
 from shared.eventlog.account import AUTHORS
@@ -22,10 +23,12 @@ PAGE = (ROOT / "docs" / "metrics.md").read_text()
 OF_JOBS = {series.metric.name: series.metric for series in JobMetrics().series}
 OF_HISTORY = {series.metric.name: series.metric for series in HistoryFigures().series()}
 OF_AUDIT = {series.metric.name: series.metric for series in AuditFigures().series()}
+OF_ARCHIVE = {series.metric.name: series.metric for series in ArchiveFigures().series()}
 OF_PROCESSES = {
     **{series.metric.name: series.metric for series in Health("status").current_metrics()},
     **OF_HISTORY,
     **OF_AUDIT,
+    **OF_ARCHIVE,
     BUILD.name: BUILD,
 }
 ALL = OF_JOBS | OF_PROCESSES

@@ -111,7 +111,7 @@ async def test_on_a_cluster_copies_are_added(nats_cluster_of_its_own: NatsCluste
     grown = await set_up(cluster.url, password=password, replicas=3)
     assert [sentence.partition(":")[0] for sentence in grown.grown] == ["JOBS", "KV_LEASES", "KV_HEADS", "ARCHIVE"]
     kept = await set_up(cluster.url, password=password, replicas=1)
-    assert [sentence.partition(" stays 3")[1] for sentence in kept.kept] == [" stays 3"] * 3
+    assert [sentence.partition(" stays 3")[1] for sentence in kept.kept] == [" stays 3"] * 4
 
 
 async def test_a_check_makes_nothing(tmp_path: Path):

@@ -54,8 +54,10 @@ class Life:
         basis = history.basis if is_decision(subject) else ""
         time = "2030-01-01T00:00:00.000Z"
         entry = Entry(subject=subject, event_id=uuid4().hex, time=time, body=body, basis=basis)
-        sequence = await self._log.append(entry, expect=expect)
-        return Stored(sequence, entry.subject, entry.event_id, entry.time, entry.body, entry.basis)
+        await self._log.append(entry, expect=expect)
+        found = await self._log.last(subject)
+        assert found is not None
+        return found
 
 
 async def a_sealed_life(log: EventLog, key: JobKey) -> Life:
