@@ -1,19 +1,24 @@
 """`muster replay FILE`: folds a saved history again and prints the phases.
 
+`--decisions` decides a history again, by `redecide.py`, and prints what this release decides otherwise.
 `--verify` compares every history of the log with the status in the API server.  The resources are listed before the
 log is read, so that the log has every head in a resource.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, aclosing, suppress
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 import typer
 
-from muster.asking import open_cluster, open_log
+from muster.asking import by_cluster, events_of, open_cluster, open_log
+from muster.asking import run as running
+from muster.history import known_by_log
 from muster.jobs import OVER, every
-from muster.terminal import fail, say
+from muster.redecide import redecide, settings_of
+from muster.terminal import fail, say, wrong_usage
 from services.status.core.documents import canonical, with_head
 from services.status.core.documents import document_of as status_of
 from shared.cluster import Cluster
@@ -30,7 +35,7 @@ from shared.process.settings import Settings
 from shared.telling.causes.words import waits_for
 from shared.telling.reading import event_of, fold_to_end
 from shared.telling.shown import called, word_of
-from shared.telling.targets import known_kinds
+from shared.telling.targets import Asked, known_kinds, parse_target
 from shared.telling.words import one_line
 
 Verdict = Literal["identical", "different", "held", "missing", "absent", "not compared"]
@@ -71,6 +76,44 @@ def saved(path: Path) -> list[Stored]:
     if not events:
         raise fail(f"{path} is empty; {how}")
     return events
+
+
+def decide_again(
+    where: Path, namespace: str, settings: Settings, given: Sequence[str], *, as_json: bool, nats: bool
+) -> None:
+    """Decide again what a saved history or a job has, with the `SETTING=VALUE`s that are given, and print it.
+
+    Exit code 1 if a decision differs or cannot be decided again, 2 for a file that is no history.
+    """
+    with wrong_usage():
+        chosen = settings_of(given)
+    if (job := _job_of(where)) is not None:
+        events = running(lambda: _events(job, namespace, settings, nats=nats))
+    else:
+        try:
+            events = saved(where)
+        except typer.Exit as error:
+            raise typer.Exit(2) from error
+    found = redecide(events, known_kinds(), chosen)
+    for line in [msgspec.json.encode(found).decode()] if as_json else found.lines():
+        say(line, exact=as_json)
+    if not found.whole:
+        raise typer.Exit(1)
+
+
+def _job_of(where: Path) -> Asked | None:
+    """The job of a KIND/NAME; None for a file."""
+    with suppress(Refused):
+        return None if where.exists() else parse_target(str(where))
+    return None
+
+
+async def _events(job: Asked, namespace: str, settings: Settings, *, nats: bool) -> Sequence[Stored]:
+    async with AsyncExitStack() as stack:
+        if by_cluster(settings, nats=nats):
+            return await events_of(await stack.enter_async_context(open_cluster(settings)), job, namespace)
+        log = await stack.enter_async_context(open_log(settings))
+        return await anext(await stack.enter_async_context(aclosing(known_by_log(log, job, namespace))))
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -180,7 +180,12 @@ def logs(
 
 
 def replay(
-    file: Annotated[Path | None, typer.Argument(help="a history saved by `muster history --json`")] = None,
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE]", help="a history saved by `muster history --json`; of --decisions also a job, KIND/NAME"
+        ),
+    ] = None,
     verify: Annotated[
         bool,
         typer.Option(
@@ -188,13 +193,29 @@ def replay(
             help="compare every status with the API server's, and look for lost histories",
         ),
     ] = False,
+    decisions: Annotated[
+        bool, typer.Option("--decisions", help="decide again at each decision, and print what differs")
+    ] = False,
+    with_: Annotated[
+        list[str] | None,
+        typer.Option("--with", metavar="SETTING=VALUE", help="of --decisions: decide with it, as MUSTER_DRAIN=5"),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="of --decisions: one JSON object")] = False,
+    namespace: Namespace = "",
+    nats: Nats = False,
 ) -> None:
-    """Fold a saved history; or, with --verify, fold the whole log and compare each status with the cluster's."""
+    """Fold a saved history; with --decisions, decide it again; with --verify, compare the log with each status."""
     from muster.asking import run as running
-    from muster.replay import from_file
+    from muster.replay import decide_again, from_file
     from muster.replay import verify as verify_all
 
-    if file is not None:
+    if (with_ or as_json) and not decisions:
+        raise typer.BadParameter("--with and --json belong to --decisions")
+    if decisions:
+        if file is None or verify:
+            raise typer.BadParameter("--decisions needs one saved history or KIND/NAME")
+        decide_again(file, namespace, settings(), with_ or (), as_json=as_json, nats=nats)
+    elif file is not None:
         from_file(file)
     elif verify:
         running(lambda: verify_all(settings()))

@@ -1,7 +1,6 @@
 """The scaler's shell: its effects, carried out in the cluster."""
 
 import asyncio
-import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -212,6 +211,4 @@ def _version(hosts: Metadata) -> int:
 
 def build(dependencies: Dependencies) -> Scaler:
     """The service of a process with these dependencies."""
-    seconds = math.ceil(dependencies.settings.drain.total_seconds())
-    policy = Policy(drain_seconds=seconds, commands=dependencies.settings.exec)
-    return Scaler(dependencies.cluster, policy, dependencies.kinds)
+    return Scaler(dependencies.cluster, Policy.of(dependencies.settings), dependencies.kinds)

@@ -31,6 +31,10 @@ def _words(value: object) -> object:
     return tuple(word.strip() for word in value.split(",") if word.strip()) if isinstance(value, str) else value
 
 
+DECIDING = ("drain", "exec")
+"""The settings that reach a `decide`: with others the same history leads to the same decisions."""
+
+
 class Settings(BaseSettings):
     """One process reads them once, at its start."""
 

@@ -1,6 +1,20 @@
 """The scaler's rules: who is in the hosts files, and how a scale request is accepted, carried out and ended.  Pure."""
 
+import math
+from datetime import timedelta
+from typing import Protocol
+
 import msgspec
+
+
+class Deciding(Protocol):
+    """The settings of which a policy is made."""
+
+    @property
+    def drain(self) -> timedelta: ...
+
+    @property
+    def exec(self) -> bool: ...
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -11,3 +25,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """
     commands: bool = True
     """False: no command runs in a launcher, so that requests with scripts are rejected and drains take their time."""
+
+    @classmethod
+    def of(cls, settings: Deciding) -> "Policy":
+        return cls(drain_seconds=math.ceil(settings.drain.total_seconds()), commands=settings.exec)
