@@ -83,7 +83,7 @@ The budget of a port counts before TLS and HTTP, for all of its clients: a clien
 When no place is free, the oldest connection of the address with the most makes room, so that a probe always gets in.
 A network is 64 bits of IPv6. A client that showed who it is counts for no address, and its head may be longer.
 
-| port | who reaches it | connections, of an address, of a network | head, until known, body in bytes | seconds for a head |
+| port | reached by | connections, of an address, of a network | head, until known, body: bytes | seconds for a head |
 | --- | --- | --- | --- | --- |
 {ports}
 
