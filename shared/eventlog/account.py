@@ -59,7 +59,8 @@ MAX_CONSUMERS = 200
 """The most consumers of one copy, of all its subscribers together."""
 MAX_CONNECTIONS = 32
 """The most connections of one user, at either server."""
-_LIMITS = {"max_connections": MAX_CONNECTIONS, "max_subscriptions": 2000}
+SERVICE_CONNECTIONS = 256
+"""Those of a service: installations for several namespaces share its user."""
 _INBOXES = "_INBOX.>"
 """The default of NATS clients for answers, and for what a push consumer sends."""
 _NEXT = f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.*"
@@ -267,7 +268,7 @@ def accounts(passwords: Mapping[str, str]) -> dict[str, Any]:
             "users": [_user(user, passwords[user]) for user in passwords if user == ADMIN],
         }
     }
-    table |= {user: {"users": [_user(user, passwords[user])], "limits": _LIMITS} for user in guests}
+    table |= {user: {"users": [_user(user, passwords[user])], "limits": _limits(user)} for user in guests}
     if COPIES in guests:
         imports[COPIES] = _imports_of_copy(RELAY)
         # The administrator's requests to the copies.
@@ -285,7 +286,7 @@ def accounts_of_copies(passwords: Mapping[str, str]) -> dict[str, Any]:
         NAMES: {"jetstream": _jetstream(consumers=1), "exports": [{"service": _NAMES}, {"service": "$JS.API.>"}]},
     }
     table |= {copy.account: {"jetstream": _jetstream(consumers=MAX_CONSUMERS)} for copy in copies.values()}
-    table |= {user: {"users": [_user(user, passwords[user])], "limits": _LIMITS} for user in copies}
+    table |= {user: {"users": [_user(user, passwords[user])], "limits": _limits(user)} for user in copies}
     imports = {user: _imports(user) for user in copies}
     imports |= {copy.account: _imports_of_copy(copy) for copy in copies.values()}
     imports[ACCOUNT] = [
@@ -293,6 +294,11 @@ def accounts_of_copies(passwords: Mapping[str, str]) -> dict[str, Any]:
         for account in (NAMES, *(copy.account for copy in copies.values()))
     ]
     return _connected(table, imports)
+
+
+def _limits(user: str) -> dict[str, int]:
+    most = SERVICE_CONNECTIONS if user in AUTHORS else MAX_CONNECTIONS
+    return {"max_connections": most, "max_subscriptions": 2000}
 
 
 def _jetstream(*, consumers: int) -> dict[str, int]:
@@ -353,7 +359,9 @@ def _exports(account: str, imports: Mapping[str, list[_Import]]) -> list[dict[st
 
 
 def _user(name: str, password: str) -> dict[str, Any]:
-    if name == COPIES:
-        return {"user": name, "password": password, "allowed_connection_types": ["LEAFNODE"]}
-    allowed = permissions(name)
-    return {"user": name, "password": password} | ({"permissions": allowed} if allowed else {})
+    user: dict[str, Any] = {"user": name, "password": password}
+    if copy_of(name) is None:
+        # A leaf node could pass on the connections of others.
+        user |= {"allowed_connection_types": ["LEAFNODE" if name == COPIES else "STANDARD"]}
+    allowed = permissions(name) if name != COPIES else None
+    return user | ({"permissions": allowed} if allowed else {})

@@ -219,7 +219,11 @@ class CopiesServer(NatsServer):
         return {
             **_common(self.directory, self.port),
             **LIMITS_OF_COPIES,
-            "jetstream": {"store_dir": str(self.directory / "store"), "domain": COPIES},
+            "jetstream": {
+                "store_dir": str(self.directory / "store"),
+                "domain": COPIES,
+                "limits": {"max_ack_pending": MAX_ACK_PENDING},
+            },
             "leafnodes": {"reconnect": 1, "remotes": [{"url": address, "account": ACCOUNT}]},
             "accounts": accounts_of_copies(self.users),
         }
@@ -230,12 +234,17 @@ def copies_of(directory: Path) -> Path:
     return directory / COPIES
 
 
-LIMITS = {"max_connections": 512, "max_pending": 32 * 1024 * 1024, "max_subscriptions": 1000}
+LOGIN = {"authorization": {"timeout": 2}}
+"""Seconds in which a client says who it is."""
+LIMITS = LOGIN | {"max_connections": 4096, "max_pending": 32 * 1024 * 1024, "max_subscriptions": 1000}
 """Of the log's server: clients in all, bytes that wait for one of them, and subscriptions of one.
 
-What the log sends ahead to the copies, 100 of its largest events, has to fit.
+Clients that have not said who they are count too: 4,096 of them take 64 MiB.  What the log sends ahead to the copies,
+100 of its largest events, has to fit into the bytes.
 """
-LIMITS_OF_COPIES = {"max_connections": 256, "max_pending": 8 * 1024 * 1024, "max_subscriptions": 1000}
+MAX_ACK_PENDING = 1000
+"""The most events that a subscriber's consumer has sent and not heard of: the default of NATS, and no more."""
+LIMITS_OF_COPIES = LOGIN | {"max_connections": 256, "max_pending": 8 * 1024 * 1024, "max_subscriptions": 1000}
 
 
 def configuration(directory: Path, port: int, users: Mapping[str, str]) -> dict[str, Any]:

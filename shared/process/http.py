@@ -117,9 +117,9 @@ class BoundedServer(web.Server):
     def __init__(self, handler: Handler, budget: Budget, trusts: Trusts = of_nobody) -> None:
         async def bounded(request: web.BaseRequest) -> web.StreamResponse:
             if refused := refusal(request.headers, budget, has_body=request.body_exists):
-                response = web.Response(status=refused[0], text=refused[1])
-                response.force_close()
-                return response
+                refusing = web.Response(status=refused[0], text=refused[1])
+                refusing.force_close()
+                return refusing
             response = await handler(request)
             if isinstance(request.protocol, Connection) and not request.protocol.client.known:
                 # It would keep a place without a credential.

@@ -12,6 +12,7 @@ import msgspec
 
 from muster.schemas import CONTRACT, KINDS, summary
 from shared.eventlog.account import MAX_CONNECTIONS, MAX_CONSUMERS
+from shared.eventlog.server import MAX_ACK_PENDING
 from shared.eventlog.subscribers import INACTIVE_SECONDS
 from shared.job.events.catalog import AUTHORS, FACTS
 from shared.job.events.event import Author
@@ -47,8 +48,8 @@ muster subscriber remove team-a --data .muster
 `--size BYTES` is the size of the copy (256 MiB).
 In the chart: `setup.subscriberNamespaces` (`team-a: 268435456`); the password is in the Secret
 `muster-nats-subscriber-team-a`, `NATS_URL` is `tls://muster-nats-copies.muster.svc:4222`.
-A change restarts the copies' server alone. Run `muster subscriber remove` as administrator before you take a namespace
-out.
+A change restarts the copies' server; the first subscriber restarts the log's too, which then listens for it.
+Run `muster subscriber remove` as administrator before you take a namespace out.
 Beside your own NATS, run a second one with the configuration of the chart (`helm template … --set
 setup.subscriberNamespaces.team-a=268435456 --show-only templates/nats-copies.yaml`) and give yours a `leafnodes`
 listener, then run `muster subscriber add team-a` as administrator of the log.
@@ -72,6 +73,7 @@ In the chart: `setup.subscribers`, and the Secret `muster-nats-subscriber`.
 - A copy has at most {consumers} consumers, shared by all programs of its user; one that is unused for {days} days is
   removed, a durable one too. Give consumers for one use an `inactive_threshold`.
 - A user has at most {connections} connections. One that leaves 8 MB unread is closed: pull, or use flow control.
+- A consumer has sent at most {pending} events that no one acknowledged (`max_ack_pending`).
 - Push consumers send to subjects that begin with `_INBOX.`.
 - What a program asked for in its last two seconds is not lost when it is killed: it comes again after `ack_wait`.
 
@@ -250,6 +252,7 @@ def page() -> str:
     return PAGE.format(
         contract=CONTRACT,
         connections=MAX_CONNECTIONS,
+        pending=MAX_ACK_PENDING,
         consumers=MAX_CONSUMERS,
         days=INACTIVE_SECONDS // 86_400,
         types="\n\n".join("\n".join(_of(author)) for author in get_args(Author)),

@@ -13,6 +13,7 @@ from shared.eventlog.account import (
     HISTORY,
     MAX_CONNECTIONS,
     READER,
+    SERVICE_CONNECTIONS,
     SUBSCRIBER,
     asks,
     listens,
@@ -59,7 +60,8 @@ another one. Installations for several namespaces can share a log; one for the w
 ## At the log
 
 Each user at NATS is in an account of its own, without JetStream, and reaches in the account `LOG` what stands here.
-The administrator alone creates, changes, purges or deletes streams. A user has at most {connections} connections.
+The administrator alone creates, changes, purges or deletes streams. A service has at most {ours} connections, another
+user {connections}.
 `copies` is the copies' server: it may connect as a leaf node alone, gets the events and resets its own feed.
 `subscriber` and `subscriber-team-a` (with the copy of `team-a`) are users of that server, and unknown to the log's.
 
@@ -119,7 +121,15 @@ def page() -> str:
         for each in (HEALTH, HISTORY_PORT, AUDIT_PORT)
     )
     words = {"kinds": kinds, "tables": tables, "users": users, "questions": questions, "copied": copied}
-    return PAGE.format(connections=MAX_CONNECTIONS, group=GROUP, ports=ports, piece=PIECE, slow=SLOW_SECONDS, **words)
+    return PAGE.format(
+        connections=MAX_CONNECTIONS,
+        ours=SERVICE_CONNECTIONS,
+        group=GROUP,
+        ports=ports,
+        piece=PIECE,
+        slow=SLOW_SECONDS,
+        **words,
+    )
 
 
 def _table(service: Author) -> str:
