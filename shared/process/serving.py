@@ -81,7 +81,8 @@ REMIND_SECONDS = 60.0
 """The fewest seconds between two log lines about a snapshot that failed."""
 
 QUIET = 20
-"""Snapshots take at most one part in so many of the working loop's time."""
+"""Snapshots take at most one part in so many of the working loop's time, by the processor's clock: a process that was
+paused in one makes the next as soon as it goes on."""
 
 
 class _Told(NamedTuple):
@@ -127,10 +128,10 @@ class Probes:
             await asyncio.sleep(max(TELL_SECONDS, self._told.due - time.monotonic()))
 
     def _now(self) -> _Told:
-        began = time.monotonic()
+        began = time.thread_time()
         reports, series = tuple(self._reports()), tuple(each.copy() for each in self._series())
-        now = time.monotonic()
-        return _Told(reports, series, {}, now + max(TELL_SECONDS, QUIET * (now - began)))
+        took = time.thread_time() - began
+        return _Told(reports, series, {}, time.monotonic() + max(TELL_SECONDS, QUIET * took))
 
     def _stale(self) -> str:
         """Why the last snapshot is not told; empty if it may be."""

@@ -155,6 +155,19 @@ async def test_a_snapshot_that_fails_is_logged_and_no_old_one_is_told(monkeypatc
         assert (await heard(port, get("/readyz"))).startswith(b"HTTP/1.1 200")
 
 
+async def test_a_process_that_was_paused_in_a_snapshot_soon_makes_the_next():
+    port, pauses = free_port(), iter([0.0, 0.5])
+
+    def reports() -> list[Report]:
+        pause = next(pauses, None)
+        time.sleep(pause or 0.0)
+        return [Report(service="scaler", ready=pause is None)]
+
+    async with probes(reports, lambda: (), "127.0.0.1", port):
+        await asyncio.sleep(1.5)
+        assert (await heard(port, get("/readyz"))).startswith(b"HTTP/1.1 200")
+
+
 LARGE = Budget(
     port="large",
     reached_by="a test",
