@@ -5,7 +5,6 @@ For each job one question of a kind is in flight at a time; its answer wakes the
 
 import asyncio
 from collections.abc import Callable, Collection
-from contextlib import aclosing
 from functools import partial
 
 import msgspec
@@ -19,9 +18,9 @@ from shared.cluster.kinds import EVENTS_WITH_WORDS, NAMESPACES
 from shared.errors import Refused, Transient
 from shared.eventlog import Bucket, EventLog
 from shared.frameworks.kinds import Kinds
-from shared.job.chain import checkpointed
 from shared.job.fold import History
-from shared.job.naming import JobKey, history_filters
+from shared.job.naming import JobKey
+from shared.runtime.heads import hash_read_again, kept
 
 ASK_AGAIN_SECONDS = 1.0
 """Seconds between two GETs of a job whose watch disagrees, and after a failed question."""
@@ -184,16 +183,18 @@ class Asking:
         self, history: History, shown: questions.Named | None, *, first: bool, recall: bool
     ) -> questions.Evidence:
         # The checkpoint before the log's end: the status service appends first, so an older end would look truncated.
-        kept = await self._kept(history.job.key) if recall else None
+        remembered = await self._kept(history.job.key) if recall else None
         identity, end = await self._log.identity(), await self._log.end()
         self._identity = identity
         hashes = {}
-        for named in dict.fromkeys(named for named in (shown, kept) if named is not None and named.log == identity):
+        for named in dict.fromkeys(
+            named for named in (shown, remembered) if named is not None and named.log == identity
+        ):
             sequence = named.head.sequence
             known = history.hash_at(sequence)
             # A head beyond this fold is of an event that is on its way, or of none.
             if known is None and (first or sequence > history.sequence) and sequence <= end:
-                known = await self._read_again(history, sequence)
+                known = await hash_read_again(self._log, history.job.key, sequence)
             if known is not None:
                 hashes[sequence] = known
         return questions.Evidence(
@@ -201,25 +202,11 @@ class Asking:
             began=self.began if first else end,
             end=end,
             shown=shown,
-            kept=kept,
+            kept=remembered,
             hashes=hashes,
             empty=not history.sequence,
         )
 
     async def _kept(self, key: JobKey) -> questions.Named | None:
-        kept = await self._heads.get(key.uid)
-        named, head = checkpointed(kept.value.decode() if kept is not None else "")
+        named, head = await kept(self._heads, key.uid)
         return questions.Named(named, head) if head is not None else None
-
-    async def _read_again(self, history: History, sequence: int) -> str:
-        """The hash of a job's history up to a sequence, from the log itself; empty without such an event."""
-        key = history.job.key
-        again = History(key)
-        async with aclosing(self._log.read(subjects=history_filters(key))) as batches:
-            async for batch in batches:
-                for stored in batch.events:
-                    if stored.sequence <= sequence:
-                        again.fold(stored)
-                if not batch.pending or (batch.events and batch.events[-1].sequence >= sequence):
-                    break
-        return again.head.hash if again.sequence == sequence else ""

@@ -197,6 +197,7 @@ async def _own(
     runtime = Runtime(
         service,
         eventlog,
+        heads=found.dependencies.heads if author != "watcher" else None,
         namespace=settings.namespace,
         owns=lease.held,
         reserved=lambda: reserved(health.rooms, settings.log_reserve),

@@ -52,6 +52,11 @@ def held(history: History, sequence: int) -> None:
     )
 
 
+def unproven(history: History, head: Head) -> None:
+    """This process does not act on a job yet."""
+    log.warning("history is not proven", **_about(history.job), seq=history.sequence, checkpoint=str(head))
+
+
 def _about(job: Job) -> dict[str, str]:
     return {"job": str(job.key), "kind": job.resource.kind, "uid": job.key.uid}
 

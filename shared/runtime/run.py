@@ -17,8 +17,8 @@ from uuid import uuid4
 
 import structlog
 
-from shared.errors import Transient
-from shared.eventlog import Batch, EventLog, Stored
+from shared.errors import Refused, Transient
+from shared.eventlog import Batch, Bucket, EventLog, Stored
 from shared.eventlog.retry import backoff
 from shared.flow import Limiter
 from shared.job.events.catalog import AnyEvent
@@ -31,11 +31,18 @@ from shared.job.steps import Effect, Record, Step
 from shared.runtime import log_lines
 from shared.runtime.acts import Acts, Context
 from shared.runtime.appends import Appends
+from shared.runtime.heads import astray
 from shared.runtime.queue import Late, Priority, Slice, WorkQueue
 from shared.telemetry.process_metrics import ProcessMetrics
 
 STOP_SECONDS = 5.0
 """How long a stop waits for appends and effects in flight; the kubelet kills the process after 30."""
+
+COMPARE_SECONDS = 1.0
+"""Seconds between two comparisons of a history that does not lead to its checkpoint."""
+
+COMPARED_AT_ONCE = 64
+"""The most comparisons in flight."""
 
 log = structlog.get_logger()
 
@@ -71,6 +78,7 @@ class Runtime:
         service: Service,
         eventlog: EventLog,
         *,
+        heads: Bucket | None = None,
         namespace: str = "",
         owns: Callable[[], bool] = lambda: True,
         reserved: Callable[[], bool] = lambda: False,
@@ -85,6 +93,8 @@ class Runtime:
     ) -> None:
         """Read the events of one `namespace`, or of all without one.
 
+        With `heads`, the bucket of checkpoints, each time that this replica begins to act it takes no step for a job of
+        which the log has not led to the checkpoint; without, as the watcher, which compares more, it looks at none.
         `owns` says whether this replica may act, `reserved` whether the rest of the log's room is for decisions, and
         `room` how many bytes that has in all, 0 without a bound.  A simulation passes its own time, ids and chance.
         `clock` measures how long a slice of work holds the loop.  `limiter` is that of the requests.  `metrics` counts
@@ -123,6 +133,11 @@ class Runtime:
         )
         self._limiter = limiter or Limiter()
         self._act_from = 0
+        self._heads = heads
+        self._unproven: set[JobKey] = set()
+        """Jobs of which this fold has not led to the checkpoint since this replica began to act."""
+        self._comparing: set[JobKey] = set()
+        self._few = asyncio.Semaphore(COMPARED_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
         self._broke: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._told_unmeasured = False
@@ -291,6 +306,8 @@ class Runtime:
     def _catch_up(self) -> None:
         if self.histories.position >= self._act_from:
             self.current = True
+            if self._heads is not None:
+                self._unproven = {history.job.key for history in self.histories.open()}
             self.folded.set()
             self.wake_all()
 
@@ -302,6 +319,11 @@ class Runtime:
         # A history without events is not kept: anyone may name any number of jobs.
         history = self.histories.get(key) or History(key)
         if history.held:
+            return
+        if key in self._unproven:
+            if key not in self._comparing:
+                self._comparing.add(key)
+                self._start(self._compare(history))
             return
         try:
             steps = self.service.decide(history)
@@ -322,6 +344,28 @@ class Runtime:
             self._start(work)
         if history.job.resource.gone:
             self.appends.forget(history)
+
+    async def _compare(self, history: History) -> None:
+        """Let the job be decided once its history has led to its checkpoint; until then look again and again.
+
+        The watcher records what is wrong; here a head that this fold does not have yet looks the same.
+        """
+        key, head = history.job.key, None
+        assert self._heads is not None, "no job is unproven without checkpoints"
+        try:
+            async with self._few:
+                head = await astray(self._heads, self._log, history)
+        except (Transient, Refused) as trouble:
+            log.info("cannot compare a history", job=str(key), why=str(trouble))
+        else:
+            if head is None:
+                self._unproven.discard(key)
+                self._queue.add(key)
+                return
+            log_lines.unproven(history, head)
+        finally:
+            self._comparing.discard(key)
+        self.wake_later(key, COMPARE_SECONDS)
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)

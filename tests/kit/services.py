@@ -95,6 +95,7 @@ class Services(ABC):
         runtime = Runtime(
             service,
             log,
+            heads=await log.bucket(HEADS) if author != "watcher" else None,
             namespace=self.namespace,
             owns=lambda: author not in self.standby,
             reserved=lambda: self.full,

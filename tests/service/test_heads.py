@@ -3,6 +3,7 @@
 import asyncio
 from itertools import cycle
 
+import msgspec
 import pytest
 
 from services.status.checkpoints import SWEPT
@@ -16,6 +17,7 @@ from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.fold import closed
 from shared.job.integrity import Broken
 from tests.frameworks.documents import changed, tf_job
+from tests.kit.histories import chained
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import MOST_EVENTS, NAMESPACE, Document, World, a_scale_in, a_scale_out, a_training_job
 from tests.memory.cluster import Call, Calm
@@ -569,3 +571,39 @@ async def test_what_was_decided_before_the_history_broke_is_not_done_until_it_is
         world.annotate("resnet", {"muster.dev/accept-history": f"{10**6}:{'0' * 64}"})
         await world.phase("ScaleSucceeded", SCALEOUTS, "out")
         await going_on(world)
+
+
+WRITES = ("create", "patch", "replace", "delete")
+
+
+@pytest.mark.parametrize("damage", ["cut", "forged"])
+@pytest.mark.parametrize("last", [0, -1], ids=["before any pod", "before the launcher"])
+@in_virtual_time
+async def test_no_service_writes_for_a_job_before_the_log_led_to_its_checkpoint(damage: str, last: int):
+    """The watcher comes last, so that nothing says yet that the log is another one."""
+    async with World() as first:
+        await first.trains(workers=1)
+        await first.quiet()
+    events = first.journal.events
+    assigned = [at for at, stored in enumerate(events) if stored.subject.endswith(".SlotsAssigned")][last]
+    if damage == "cut":
+        first.journal.restore(assigned + 1)
+    else:
+        # Another beginning, and events of another job where the newest ones were.
+        other = "facts.team-b.other.uid-of-other.watcher.TimePassed"
+        log = [msgspec.structs.replace(event, optional=True) for event in events]
+        log[assigned + 1 :] = [
+            msgspec.structs.replace(event, subject=other, body=PASSED, basis="") for event in log[assigned + 1 :]
+        ]
+        events[:] = [events[0], *chained(log[1:])]
+        first.journal.restore(len(events))
+    counted = Counted()
+    world = World(of=first, journal=first.journal, weather=lambda _: counted)
+    try:
+        for author in ("scheduler", "scaler", "status"):
+            await world.start(author)
+        await world.pass_seconds(20)
+        assert [call for call in counted.calls if call.verb in WRITES] == []
+    finally:
+        for author in ("scheduler", "scaler", "status"):
+            await world.kill(author)

@@ -38,6 +38,7 @@ from shared.job.state import Job
 from shared.job.steps import Record
 from shared.job.timers import TIME_TO_LIVE, Timer
 from shared.job.views import Member
+from shared.runtime import run as runtime_run
 from tests.memory.eventlog import MemoryJournal
 from tests.simulation.loop import PROCESS
 from tests.simulation.plan import AnyStep, Apply, Cut, Delete, Edit, EditRuntime, End, Node, Plan, Restore, Scale
@@ -319,7 +320,11 @@ def _over_and_begun_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def _whatever_the_status_shows(patch: pytest.MonkeyPatch) -> None:
+    async def nothing(*_: object) -> None:
+        return None
+
     patch.setattr(Integrity, "leads_to", lambda self, status, own: True)
+    patch.setattr(runtime_run, "astray", nothing)
 
 
 def _the_present_runtime(patch: pytest.MonkeyPatch) -> None:
@@ -495,7 +500,7 @@ MUTANTS = (
         "a job that is over begins again after its log was restored", "I25", _over_and_begun_again, OVER_AND_RESTORED
     ),
     Mutant(
-        "the scheduler does not look at the status after a restore",
+        "nobody looks at the status and the checkpoint after a restore",
         "I25",
         _whatever_the_status_shows,
         OVER_BEFORE_THE_WATCHER_LOOKS,

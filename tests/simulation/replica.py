@@ -8,7 +8,7 @@ from random import Random
 from services.scaler.core import Policy
 from services.watcher.watches import Options
 from shared.errors import Refused, Transient
-from shared.eventlog.account import LEASES
+from shared.eventlog.account import HEADS, LEASES
 from shared.frameworks.kinds import Kinds
 from shared.installation.scope import lease_key
 from shared.job.events.catalog import AnyEvent
@@ -155,6 +155,7 @@ class Replica:
         self.runtime = runtime = Runtime(
             _Attributed(service),
             log,
+            heads=await log.bucket(HEADS) if self.author != "watcher" else None,
             owns=lease.held,
             now=self._time,
             new_id=self._new_id,
