@@ -17,7 +17,9 @@ from muster import jobs, queues
 from muster.following import WAITED_TOO_LONG, Tell, WaitedTooLong, warn
 from muster.terminal import fail, has_colours, say, width
 from shared.cluster import Resource
+from shared.cluster.kinds import NAMESPACES
 from shared.cluster.kube import KubeCluster
+from shared.cluster.namespaces import OPTED_IN, lacking, why_outside
 from shared.cluster.objects import Object
 from shared.errors import Refused, Transient, Trouble
 from shared.eventlog import EventLog, Stored
@@ -158,6 +160,28 @@ async def why(
     asked: Asked, about: str, namespace: str, settings: Settings, *, uid: str, as_json: bool, nats: bool = False
 ) -> None:
     """Print why the job, or the worker or request `about`, is in its state."""
+    try:
+        await _why(asked, about, namespace, settings, uid=uid, as_json=as_json, nats=nats)
+    except Refused as refusal:
+        if refusal.reason != "NotFound" or uid or not (outside := await _outside(settings, asked, namespace)):
+            raise
+        raise Refused(outside, reason=refusal.reason) from refusal
+
+
+async def _outside(settings: Settings, asked: Asked, namespace: str) -> str:
+    """Why a job that is in the cluster does not begin in its namespace; empty if it may, or that cannot be asked."""
+    with suppress(Trouble, TimeoutError):
+        async with asyncio.timeout(QUEUE_SECONDS), open_cluster(settings) as cluster:
+            if not asked.is_request and await jobs.found(cluster, asked, namespace) is not None:
+                found = await cluster.get(NAMESPACES, "", namespace)
+                labels = found.metadata.labels if found is not None else {}
+                return why_outside(namespace, lacking(settings.namespace_selector or OPTED_IN, labels))
+    return ""
+
+
+async def _why(
+    asked: Asked, about: str, namespace: str, settings: Settings, *, uid: str, as_json: bool, nats: bool
+) -> None:
     if by_cluster(settings, nats=nats):
         question = Question(namespace, asked.word, "why", about=about, uid=uid, text=not as_json)
         async with open_cluster(settings) as cluster:

@@ -7,6 +7,7 @@ import msgspec
 
 from muster.doctor.findings import Finding, fail, names, ok, unknown, warn
 from shared.cluster.examination import Right, granting
+from shared.cluster.namespaces import labelling
 from shared.frameworks.framework import Framework
 from shared.installation.permissions import USUAL, Powers, necessary, needs
 from shared.job.events.event import Author
@@ -214,7 +215,6 @@ def of_namespaces(selector: Sequence[str], found: Sequence[str] | None, why: str
         told = f"jobs begin in namespaces with {labels}; {why}"
         return unknown(NAMESPACES_CHECK, told, "ask a person who may list namespaces")
     if not found:
-        given = " ".join(label if "=" in label else f"{label}=VALUE" for label in selector)
-        remedy = f"kubectl label namespace NAMESPACE {given}"
+        remedy = labelling("NAMESPACE", selector)
         return warn(NAMESPACES_CHECK, f"no namespace has the labels {labels}, so no job begins", remedy)
     return ok(NAMESPACES_CHECK, f"jobs begin in the namespaces with {labels}: {names(found)}")

@@ -28,6 +28,7 @@ from services.watcher.core.requests import waiting_room
 from services.watcher.deadlines import Deadlines
 from services.watcher.watches import DEFAULTS, Options, Watches
 from shared.cluster import Cluster
+from shared.cluster.namespaces import why_outside
 from shared.eventlog import Bucket, EventLog
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.job.events.catalog import Fact
@@ -65,8 +66,8 @@ class Watcher:
     ) -> None:
         self._force_after = options.force_delete_after
         self._cache = Cache(kinds, takes_over=options.takes_over, kueue=options.kueue)
-        self._outside: set[str] = set()
-        """Namespaces of which the log says that their jobs do not begin."""
+        self._outside: dict[str, set[JobKey]] = {}
+        """The jobs that do not begin where they are, by namespace."""
         self._warned: dict[JobKey, tuple[str, str]] = {}
         self._paused: set[JobKey] = set()
         """Jobs whose changes of pods are being coalesced."""
@@ -91,7 +92,7 @@ class Watcher:
         """The facts that the cache shows and the log lacks, and the expired timers."""
         key = history.job.key
         if not history.sequence and not self._cache.works_in(key.namespace):
-            self._tell_outside(key.namespace)
+            self._keep_outside(key)
             return []
         # Another replica may have recorded a new epoch.
         self._watches.enter(history.job.resource.epoch)
@@ -115,14 +116,22 @@ class Watcher:
         timers = self._deadlines.passed(history, late=waits) if seen.trusted else []
         return [*map(Record, facts), *map(Record, timers)]
 
-    def _tell_outside(self, namespace: str) -> None:
-        """Log once, while it holds, that jobs of a namespace do not begin; the namespaces may not be listed yet."""
-        self._outside = {name for name in self._outside if not self._cache.works_in(name)}
-        listing = self._cache.namespaces
-        if namespace not in self._outside and (listing is None or listing.listed):
-            self._outside.add(namespace)
-            lacks = listing.get(("", namespace)) if listing is not None else None
-            log.info("jobs do not begin: Muster does not work in their namespace", namespace=namespace, lacks=lacks)
+    def _keep_outside(self, key: JobKey) -> None:
+        """Count a job that does not begin; log it of the first one.  The namespaces may not be listed yet."""
+        namespace, listing = key.namespace, self._cache.namespaces
+        if (listing is None or listing.listed) and self._cache.job(key) is not None:
+            if namespace not in self._outside:
+                why = why_outside(namespace, listing.get(("", namespace), ()) if listing is not None else ())
+                log.info("jobs do not begin", namespace=namespace, why=why)
+            self._outside.setdefault(namespace, set()).add(key)
+
+    def _outside_now(self) -> dict[str, int]:
+        """How many jobs of each namespace do not begin."""
+        for namespace, jobs in [*self._outside.items()]:
+            jobs -= {key for key in jobs if self._cache.job(key) is None}
+            if not jobs or self._cache.works_in(namespace):
+                del self._outside[namespace]
+        return {namespace: len(jobs) for namespace, jobs in self._outside.items()}
 
     def _settled(self, key: JobKey) -> bool:
         """False while a fact about the requests that wait for this job is under way; the job is then woken again."""
@@ -262,6 +271,7 @@ class Watcher:
             for namespace, budget in sorted(waiting - told):
                 log.warning("over budget", namespace=namespace, budget=budget)
             told = waiting
+            self._runtime.metrics.outside = self._outside_now()
             self._runtime.metrics.used = {
                 (namespace, budget): part
                 for namespace in [*self._runtime.histories.used]

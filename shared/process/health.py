@@ -70,6 +70,12 @@ USED = Metric(
     ("service", "job_namespace", "budget"),
     "The part of its memory, or of its share of the log, that a namespace has used; without names the greatest one",
 )
+OUTSIDE = Metric(
+    "muster_jobs_outside",
+    "gauge",
+    ("service", "job_namespace"),
+    "Jobs that do not begin, as their namespace lacks labels of the selector or is the system's",
+)
 BUDGETS = {
     "log": "changes of {jobs} wait to be recorded, as MUSTER_LOG_MIB_PER_MINUTE allows their namespaces",
     "memory": "{jobs} wait to be taken on, or with requests: each service keeps as much of their namespaces as "
@@ -125,12 +131,19 @@ class Health:
         """What the owner has waiting; a replica that was one keeps what it had."""
         return self.metrics.waiting if self.owner() else {}
 
+    def _outside(self) -> dict[str, int]:
+        return self.metrics.outside if self.owner() else {}
+
     def _waiting(self) -> Iterator[str]:
         for budget, sentence in BUDGETS.items():
             waiting = {of: number for (of, known), number in self._waits().items() if known == budget}
             if waiting:
                 names = f"{', '.join(sorted(waiting))}: " if self.names else ""
                 yield names + sentence.format(jobs=counted(sum(waiting.values()), "job"))
+        if outside := self._outside():
+            names = f"{', '.join(sorted(outside))}: " if self.names else ""
+            jobs = counted(sum(outside.values()), "job")
+            yield f"{names}{jobs} will not begin: Muster does not work in their namespaces; `muster why JOB` says why"
 
     def _late(self) -> Iterator[str]:
         late = self.runtime.late() if self.runtime is not None else Late()
@@ -164,6 +177,9 @@ class Health:
         waiting: Counter[Labels] = Counter({(self.service, "", budget): 0 for budget in BUDGETS})
         for (namespace, budget), number in self._waits().items():
             waiting[self.service, namespace if self.names else "", budget] += number
+        outside: Counter[Labels] = Counter({(self.service, ""): 0})
+        for namespace, number in self._outside().items():
+            outside[self.service, namespace if self.names else ""] += number
         used: dict[Labels, float] = {}
         for (namespace, budget), part in metrics.used.items() if self.owner() else ():
             of = (self.service, namespace if self.names else "", budget)
@@ -177,6 +193,7 @@ class Health:
             Count.now(REQUESTS_MOST, {(self.service, work): bound.limit for work, bound in bounds.items()}),
             Count.now(REQUESTS_WAITING, {(self.service, work): bound.waiting for work, bound in bounds.items()}),
             Count.now(WAITING, waiting),
+            Count.now(OUTSIDE, outside),
             Count.now(USED, used),
             Count.now(LOG_BYTES, {(self.service, room.of): room.used for room in self.rooms}),
             Count.now(LOG_MAX_BYTES, {(self.service, room.of): room.most for room in self.rooms if room.most}),

@@ -68,6 +68,8 @@ class ProcessMetrics:
         """Every metric above."""
         self.waiting: Counter[tuple[str, str]] = Counter()
         """How many jobs of each namespace wait for each budget, or for room in the log; the watcher's alone."""
+        self.outside: dict[str, int] = {}
+        """How many jobs of each namespace do not begin, as Muster does not work there; the watcher's alone."""
         self.used: dict[tuple[str, str], float] = {}
         """The part of each budget that each namespace has used; the watcher's alone."""
         self._last_read = ""

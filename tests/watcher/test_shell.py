@@ -309,11 +309,13 @@ async def test_a_job_begins_once_its_namespace_has_the_labels_and_goes_on_when_t
 
     cluster.store.create(NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
     cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job("first"))
-    async with cluster.watched(selector=("muster.dev/jobs=enabled",)):
+    async with cluster.watched(selector=("muster.dev/jobs=enabled",)) as runtime:
         await cluster.quiet()
         assert begun() == []
+        assert runtime.metrics.outside == {NAMESPACE: 1}
         label("enabled")
         await until(lambda: begun() == ["first"], "the first")
+        await until(lambda: not runtime.metrics.outside, "the count")
         label("no")
         cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job("second"))
         cluster.store.delete(TRAININGJOBS, NAMESPACE, "first")
@@ -330,6 +332,9 @@ async def test_a_job_begins_once_its_namespace_has_the_labels_and_goes_on_when_t
 async def test_no_job_begins_in_a_namespace_of_the_system():
     cluster = Cluster()
     cluster.store.create(TRAININGJOBS, "kube-system", a_training_job())
-    async with cluster.watched():
+    async with cluster.watched() as runtime:
         await cluster.quiet()
+        assert runtime.metrics.outside == {"kube-system": 1}
+        cluster.store.delete(TRAININGJOBS, "kube-system", a_training_job()["metadata"]["name"])
+        await until(lambda: not runtime.metrics.outside, "the count")
     assert cluster.jobs() == []
