@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
+from muster.commands.archive import archive
 from muster.commands.arguments import of_cluster
 from muster.commands.installing import audit_policy, crds, demo, doctor, rbac, run, setup
 from muster.commands.jobs import (
@@ -65,6 +66,7 @@ def application(*, completion: bool = True) -> typer.Typer:
     for command in COMMANDS:
         made.command()(command)
     made.add_typer(subscriber, name="subscriber")
+    made.add_typer(archive, name="archive")
     return made
 
 

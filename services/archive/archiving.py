@@ -20,8 +20,8 @@ from shared.eventlog.parts import SEALS, Packing, seal_of
 from shared.eventlog.subject import Subject, archived_under
 from shared.frameworks.kinds import Kinds
 from shared.job.naming import JobKey, history_filters, key_of
-from shared.telling.reading import fold_to_end, is_seal, line_of
-from shared.telling.sealed import Check, kept
+from shared.telling.reading import line_of
+from shared.telling.sealed import check_of_log, kept
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 300.0
 """Before a step that failed is tried again, twice as long each time."""
@@ -115,6 +115,8 @@ class Archiver:
                 if step is None:
                     break
                 await self._take(step, sealed, now)
+                if step == "drop":
+                    break
             if sealed.waits:
                 waiting.add(sealed.key)
         self._figures.tell(self.sealed.values(), self._log.now() or 0.0)
@@ -152,7 +154,7 @@ class Archiver:
         left = 0 < first < sealed.sequence
         fault = await kept(self._log.archive, subject, sealed.seal)
         if fault is None and left:
-            await self._store(sealed, subject, filters)
+            await self._store(sealed, subject)
             fault = await kept(self._log.archive, subject, sealed.seal)
         if fault is None:
             words = "the archive does not have what was stored" if left else "neither the log nor the archive has it"
@@ -161,17 +163,9 @@ class Archiver:
             raise ValueError(f"the archive differs from the seal: {fault}")
         sealed.kept, sealed.purged, sealed.trouble, sealed.tries = True, not left, "", 0
 
-    async def _store(self, sealed: Sealed, subject: str, filters: tuple[str, ...]) -> None:
-        check, packing = Check(sealed.key), Packing()
-
-        def fold(stored: Stored) -> None:
-            if stored.sequence > sealed.sequence or (is_seal(stored) and stored.sequence < sealed.sequence):
-                return
-            packing.add(line_of(stored))
-            if stored.sequence < sealed.sequence:
-                check.fold(stored)
-
-        await fold_to_end(self._log, fold, filters)
+    async def _store(self, sealed: Sealed, subject: str) -> None:
+        packing = Packing()
+        check = await check_of_log(self._log, sealed.key, sealed.sequence, lambda stored: packing.add(line_of(stored)))
         if fault := check.fault(sealed.seal):
             raise ValueError(f"the log differs from the seal: {fault}")
         row = json.dumps(json.loads(check.row(self._kinds))).encode()

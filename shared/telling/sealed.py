@@ -1,6 +1,6 @@
 """Sealed histories: whether lines are what the seal says, how lists show them, and one job read from the archive."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing, suppress
 from math import inf
 
@@ -12,8 +12,8 @@ from shared.eventlog.parts import Part, Seal
 from shared.eventlog.subject import Subject, archived_under
 from shared.frameworks.kinds import Kinds
 from shared.job.fold import Histories, History
-from shared.job.naming import JobKey, key_of
-from shared.telling.reading import Reading, event_of, everything, found_subjects, is_seal
+from shared.job.naming import JobKey, history_filters, key_of
+from shared.telling.reading import Reading, event_of, everything, fold_to_end, found_subjects, is_seal
 from shared.telling.shown import Shown
 from shared.telling.targets import Asked, Target, find
 from shared.untrusted import MALFORMED
@@ -63,28 +63,61 @@ def events_in(part: Part) -> list[Stored]:
         raise ValueError(f"the message {part.sequence} of the archive has something else: {error}") from error
 
 
-async def kept(archive: ReadableArchive, subject: str, seal: Seal) -> str | None:
-    """The fault of what the archive has of a sealed history; empty if it is what the seal says, None if it lacks.
+class Copy:
+    """What the archive has of a sealed history, part by part."""
 
-    A history that a person had forgotten has no fault.
-    """
-    check, number, of = Check(key_under(subject)), 0, 0
+    def __init__(self, subject: str, seal: Seal) -> None:
+        self.subject, self.seal = subject, seal
+        self.forgotten = ""
+        self._check = Check(key_under(subject))
+        self._number = self._of = 0
+        self._fault = ""
+
+    def add(self, part: Part) -> None:
+        self._number, self._of = self._number + 1, part.of
+        self.forgotten = self.forgotten or part.forgotten
+        if part.number != self._number:
+            self._fault = self._fault or f"part {part.number} is where part {self._number} should be"
+        try:
+            for stored in () if part.forgotten else events_in(part):
+                if not is_seal(stored) or stored.sequence <= self.seal.last:
+                    self._check.fold(stored)
+        except ValueError as error:
+            self._fault = self._fault or str(error)
+
+    @property
+    def fault(self) -> str | None:
+        """Empty if it is what the seal says, or a person had it forgotten; None if parts are missing."""
+        if self.forgotten or self._fault:
+            return "" if self.forgotten else self._fault
+        return self._check.fault(self.seal) if self._of and self._number == self._of else None
+
+
+async def kept(archive: ReadableArchive, subject: str, seal: Seal) -> str | None:
+    """The fault of what the archive has of a sealed history, as `Copy` has it."""
+    copy = Copy(subject, seal)
     async with aclosing(archive.parts(subject)) as parts:
         async for part in parts:
-            if part.seal != seal:
-                continue
-            if part.forgotten:
-                return ""
-            number, of = number + 1, part.of
-            if part.number != number:
-                return f"part {part.number} is where part {number} should be"
-            try:
-                for stored in events_in(part):
-                    if not is_seal(stored) or stored.sequence <= seal.last:
-                        check.fold(stored)
-            except ValueError as error:
-                return str(error)
-    return check.fault(seal) if of and number == of else None
+            if part.seal == seal:
+                copy.add(part)
+    return copy.fault
+
+
+async def check_of_log(
+    log: EventLog, key: JobKey, sequence: int, took: Callable[[Stored], object] = lambda _: None
+) -> Check:
+    """The fold of what the log has up to the seal at `sequence`, the seal not included; `took` is called with both."""
+    check = Check(key)
+
+    def fold(stored: Stored) -> None:
+        if stored.sequence > sequence or (is_seal(stored) and stored.sequence < sequence):
+            return
+        took(stored)
+        if stored.sequence < sequence:
+            check.fold(stored)
+
+    await fold_to_end(log, fold, history_filters(key))
+    return check
 
 
 def key_under(subject: str) -> JobKey:
@@ -128,7 +161,7 @@ async def of_archive(
         if refusal.reason != "NotFound":
             raise
     alive = found is not None and not found.job.resource.gone
-    newest = await _newest(log, asked, namespace, uid or (found.job.key.uid if found is not None and alive else "*"))
+    newest = await newest_of(log, asked, namespace, uid or (found.job.key.uid if found is not None and alive else "*"))
     if newest is None or (found is not None and newest.seal.last < found.sequence and _other(newest, found)):
         return ()
     if newest.forgotten:
@@ -154,7 +187,7 @@ def _other(newest: Part, found: History) -> bool:
     return key_under(newest.subject) != found.job.key
 
 
-async def _newest(log: EventLog, asked: Asked, namespace: str, uid: str) -> Part | None:
+async def newest_of(log: EventLog, asked: Asked, namespace: str, uid: str) -> Part | None:
     subject = archived_under(namespace, asked.name, uid)
     newest = await log.archive.newest(subject)
     if newest is None or _means(newest, asked.targets):

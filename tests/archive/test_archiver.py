@@ -1,44 +1,250 @@
 """The archiver on a real NATS server: what is sealed leaves the log once its copy was read back, and is still told."""
 
+import asyncio
+import contextlib
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from muster import archive as commands
 from muster.history import Part, known_by_log, lines
 from services.archive.archiving import Archiver
 from services.archive.probes import ArchiveFigures
+from services.history.answers import Answers
+from shared.errors import Refused, Transient
+from shared.eventlog import api, wire
+from shared.eventlog.account import ADMIN, ARCHIVE, ARCHIVER
 from shared.eventlog.jetstream import JetStreamEventLog
+from shared.eventlog.parts import SEALS
 from shared.eventlog.server import NatsServer
+from shared.eventlog.subject import archived_under
 from shared.frameworks.kinds import BUILT_IN
-from shared.job.naming import history_filters
+from shared.history_api import Question
+from shared.job.naming import JobKey, history_filters
+from shared.process.settings import Settings
+from shared.telling.reading import event_of, until
 from shared.telling.targets import parse_target
-from tests.kit.nats import a_namespace, connected, read_to_end
-from tests.kit.sealed import Life, a_key
+from tests.kit.nats import a_namespace, a_server, connected, read_to_end
+from tests.kit.sealed import Life, a_key, a_sealed_life
+
+pytestmark = pytest.mark.nats
+LINES = Part(as_json=True)
 
 
-def archiver(log: JetStreamEventLog, **options: object) -> Archiver:
-    return Archiver(log, BUILT_IN, ArchiveFigures(), **options)
-
-
-async def noted(made: Archiver, log: JetStreamEventLog) -> Archiver:
-    for stored in await read_to_end(log, "jobs.*.*.*.status.JobSealed"):
+async def an_archiver(log: JetStreamEventLog, namespace: str, **options: object) -> Archiver:
+    """One that has just started."""
+    made = Archiver(log, BUILT_IN, ArchiveFigures(), namespace=namespace, **options)  # type: ignore[arg-type]
+    for stored in await read_to_end(log, SEALS.format(namespace)):
         made.note(stored)
     await log.end()
     return made
 
 
-async def told(log: JetStreamEventLog, name: str, namespace: str, uid: str = "") -> list[str]:
-    known = known_by_log(log, parse_target(f"trainingjob/{name}"), namespace, uid=uid)
-    return [line async for line in lines(known, Part(as_json=True))]
+async def archive(log: JetStreamEventLog, namespace: str, **options: object) -> Archiver:
+    made = await an_archiver(log, namespace, **options)
+    await made.turn(lambda: True)
+    return made
+
+
+async def told(log: JetStreamEventLog, namespace: str, uid: str = "", part: Part = LINES) -> list[str]:
+    known = known_by_log(log, parse_target("trainingjob/resnet"), namespace, uid=uid)
+    return [line async for line in lines(known, part, until(part.at) if part.at else None)]
+
+
+async def left(log: JetStreamEventLog, key: JobKey) -> list[int]:
+    return [stored.sequence for stored in await read_to_end(log, *history_filters(key))]
+
+
+async def kept(log: JetStreamEventLog, namespace: str) -> int:
+    """How many messages the archive has of a namespace."""
+    return len([part async for part in log.archive.parts(archived_under(namespace, "*", "*"))])
+
+
+def settings_of(server: NatsServer, user: str) -> Settings:
+    return Settings(NATS_URL=server.url, NATS_USER=user, NATS_PASSWORD=server.users[user])
 
 
 async def test_a_sealed_history_leaves_the_log_and_is_told_from_the_archive(nats_server: NatsServer):
-    namespace = a_namespace()
-    key = a_key(namespace)
-    async with connected(nats_server, "admin") as log, connected(nats_server, "archiver") as mine:
+    key = a_key(namespace := a_namespace())
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        life = await a_sealed_life(log, key)
+        before, sealed = await told(log, namespace), await log.end(history_filters(key))
+        await archive(mine, namespace)
+        assert await left(log, key) == [sealed]
+        await archive(mine, namespace, seals=0)
+        assert await left(log, key) == []
+    async with connected(nats_server, "reader") as reader, connected(nats_server, "history") as asked:
+        assert await told(reader, namespace) == await told(reader, namespace, key.uid) == before
+        *_, state = await told(reader, namespace, part=Part(at=str(life.events[3].sequence)))
+        assert '"resource"' in state
+        answers = Answers(lambda: asyncio.sleep(0, asked), BUILT_IN)
+        answer = await answers.answer(Question(namespace, "trainingjob.resnet", "events"))
+        assert answer.body.decode().splitlines() == before
+        assert (await answers.answer(Question(namespace, "trainingjob.resnet", "report"))).body
+
+
+class Killed(Exception):  # noqa: N818
+    """The process ends here."""
+
+
+def kill_at(log: JetStreamEventLog, number: int, *, after: bool) -> None:
+    """Let this request of the process be its last."""
+    asked, count = log.connection.request, 0
+
+    async def killing(*args: Any, **more: Any) -> Any:
+        nonlocal count
+        if (count := count + 1) != number:
+            return await asked(*args, **more)
+        if after:
+            await asked(*args, **more)
+        raise Killed
+
+    log.connection.request = killing  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("number", range(1, 20))
+async def test_an_archiver_that_was_killed_at_any_request_goes_on(nats_server: NatsServer, number: int, after: bool):
+    key = a_key(namespace := a_namespace())
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        await a_sealed_life(log, key)
+        before, made = await told(log, namespace), await an_archiver(mine, namespace)
+        kill_at(mine, number, after=after)
+        with contextlib.suppress(Killed):
+            await made.turn(lambda: True)
+            assert number > 8
+        assert await told(log, namespace) == before
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        await archive(mine, namespace)
+        assert (len(await left(log, key)), await kept(log, namespace)) == (1, 1)
+        assert await told(log, namespace) == before
+
+
+async def test_of_two_archivers_at_once_one_stores(nats_server: NatsServer):
+    key = a_key(namespace := a_namespace())
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        await a_sealed_life(log, key)
+        await asyncio.gather(*(archive(mine, namespace) for _ in range(3)))
+        assert (len(await left(log, key)), await kept(log, namespace)) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"hash": "0" * 64}, {"count": 3}, {"first": 1}, {"last": 1}],
+    ids=lambda changed: next(iter(changed)),
+)
+async def test_what_is_not_as_its_seal_says_stays_in_the_log(nats_server: NatsServer, changed: dict[str, object]):
+    key = a_key(namespace := a_namespace())
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
         await (life := Life(log, key)).live()
-        sealed = await life.seal()
-        before = await told(log, key.name, namespace)
-        await (made := await noted(archiver(mine), mine)).turn(lambda: True)
-        [left] = await read_to_end(log, *history_filters(key))
-        assert left.sequence == sealed.sequence
-        assert [*made.sealed.values()][-1].trouble == ""
-    async with connected(nats_server, "reader") as reader:
-        assert await told(reader, key.name, namespace) == before
-        assert await told(reader, key.name, namespace, key.uid) == before
+        await life.seal(**changed)
+        [sealed] = (await archive(mine, namespace)).sealed.values()
+        assert f"the log differs from the seal: {next(iter(changed))}" in sealed.trouble
+        assert (len(await left(log, key)), await kept(log, namespace)) == (len(life.events) + 1, 0)
+
+
+async def test_a_copy_that_was_changed_is_told_and_nothing_is_purged(
+    nats_server: NatsServer, capsys: pytest.CaptureFixture[str]
+):
+    key = a_key(namespace := a_namespace())
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        life = await a_sealed_life(log, key)
+        made = await an_archiver(mine, namespace)
+        await made._store(next(iter(made.sealed.values())), archived_under(*_tokens(key)))
+        [part] = [part async for part in log.archive.parts(archived_under(*_tokens(key)))]
+        raw = await api.message(log.connection, ARCHIVE, seq=part.sequence)
+        assert raw is not None
+        await log.archive.purge(ARCHIVE, part.subject, part.sequence + 1)
+        other = b"\n".join(part.lines).replace(b"resnet", b"RESNET", 1)
+        names = ("Muster-Seal", "Muster-Part", "Muster-Row")
+        headers = {name: wire.header(raw.hdrs, name) for name in names}
+        await api.publish(log.connection, part.subject, gzip.compress(other), headers)
+        [sealed] = (await archive(mine, namespace)).sealed.values()
+        assert "the archive differs from the seal" in sealed.trouble
+        assert len(await left(log, key)) == len(life.events) + 1
+    await commands.status(settings_of(nats_server, "reader"), namespace)
+    assert "the archive differs from the seal" in capsys.readouterr().out
+    with pytest.raises(typer.Exit):
+        await commands.verify(settings_of(nats_server, "reader"), None, namespace)
+
+
+async def test_a_full_or_missing_archive_leaves_all_in_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("shared.eventlog.archive._PATIENCE", 0.2)
+    async with a_server(tmp_path) as server, connected(server, ADMIN) as log, connected(server, ARCHIVER) as mine:
+        key = a_key("team-a")
+        life = await a_sealed_life(log, key)
+        config = (await api.stream_info(log.connection, ARCHIVE)).config
+        await api.call(log.connection, f"STREAM.UPDATE.{ARCHIVE}", config | {"max_bytes": 100}, dict)
+        made = await an_archiver(mine, "team-a")
+        with pytest.raises(Transient, match="full"):
+            await made.turn(lambda: True)
+        await api.call(log.connection, f"STREAM.DELETE.{ARCHIVE}", None, dict)
+        with pytest.raises(Transient):
+            await made.turn(lambda: True)
+        assert len(await left(log, key)) == len(life.events) + 1
+        assert len(await told(log, "team-a")) == len(life.events) + 1
+        await api.call(log.connection, f"STREAM.CREATE.{ARCHIVE}", config, dict)
+        await made.turn(lambda: True)
+        assert len(await left(log, key)) == 1
+
+
+async def test_each_of_several_lives_of_a_name_is_told(nats_server: NatsServer):
+    namespace = a_namespace()
+    older, newer = a_key(namespace), a_key(namespace, uid="u-2")
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        for key in (older, newer):
+            await a_sealed_life(log, key)
+        before = {key.uid: await told(log, namespace, key.uid) for key in (older, newer)}
+        await archive(mine, namespace)
+        assert {uid: await told(log, namespace, uid) for uid in before} == before
+        assert await told(log, namespace) == before[newer.uid]
+        third = Life(log, a_key(namespace, uid="u-3"))
+        await third.live()
+        assert event_of((await told(log, namespace))[0].encode()).sequence == third.events[0].sequence
+
+
+async def test_retention_goes_by_number_by_age_and_by_namespace(nats_server: NatsServer):
+    namespace = a_namespace()
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        for uid in ("u-1", "u-2", "u-3"):
+            await a_sealed_life(log, a_key(namespace, uid=uid))
+        made = await archive(mine, namespace, most={namespace: 2, "": 1})
+        assert await kept(log, namespace) == 2
+        with pytest.raises(Refused, match="knows no"):
+            await told(log, namespace, "u-1")
+        made._days, now = {"": 1, namespace: 3}, log.now() or 0.0
+        for days, rest in ((2, 2), (4, 0)):
+            mine.now = lambda days=days: now + days * 86_400  # type: ignore[method-assign, misc]
+            await made.retain()
+            assert await kept(log, namespace) == rest
+
+
+async def test_a_forgotten_history_leaves_a_hash_and_a_reason(
+    nats_server: NatsServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    key = a_key(namespace := a_namespace())
+    asked, reader = parse_target("trainingjob/resnet"), settings_of(nats_server, "reader")
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        await a_sealed_life(log, key)
+        before = await told(log, namespace)
+        await archive(mine, namespace)
+        await commands.verify(reader, None, namespace)
+        await commands.export(reader, None, namespace, "", tmp_path)
+        assert (tmp_path / namespace / "resnet" / "u-1.jsonl").read_text().splitlines() == before
+        capsys.readouterr()
+        await commands.export(reader, asked, namespace, "", None)
+        assert capsys.readouterr().out.splitlines() == before
+        await commands.forget(settings_of(nats_server, ADMIN), asked, namespace, "", "its owner asked for it")
+        assert await kept(log, namespace) == 1
+        with pytest.raises(Refused, match=r"hash [0-9a-f]{64}.*its owner asked for it"):
+            await told(log, namespace)
+        await commands.verify(reader, None, namespace)
+        [sealed] = (await archive(mine, namespace)).sealed.values()
+        assert sealed.trouble == ""
+
+
+def _tokens(key: JobKey) -> tuple[str, str, str]:
+    return key.namespace, key.name, key.uid

@@ -1,0 +1,182 @@
+"""`muster archive`: what waits and why, whether histories are what their seals say, histories as files, forgetting."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+
+import msgspec
+import typer
+
+from muster.asking import open_log
+from muster.history import must_be_administrator
+from muster.terminal import fail, say
+from shared.errors import Refused
+from shared.eventlog import Stored, inspection
+from shared.eventlog.account import ARCHIVE, ARCHIVER
+from shared.eventlog.inspection import of_stream, size
+from shared.eventlog.jetstream import JetStreamEventLog
+from shared.eventlog.parts import SEALS, Part, Seal, seal_of
+from shared.eventlog.subject import Subject, archived_under
+from shared.job.naming import JobKey, history_filters, key_of
+from shared.job.text import counted
+from shared.process.settings import Settings
+from shared.telling.reading import fold_to_end, line_of
+from shared.telling.sealed import Copy, check_of_log, events_in, kept, newest_of
+from shared.telling.targets import Asked, must_be_names
+
+AT_ONCE = 32
+"""Seals that are looked at together."""
+MOST_EXPLAINED = 20
+"""The most histories that wait of which the reason is told."""
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """A sealed history whose events are in the log."""
+
+    key: JobKey
+    sequence: int
+    since: str
+    seal: Seal
+
+
+async def status(settings: Settings, namespace: str) -> None:
+    """Print how full the archive is, and which sealed histories wait for it."""
+    async with open_log(settings) as log:
+        there, waiting = await inspection.stream(log, ARCHIVE), await found_waiting(log, namespace)
+        holders = [each.holder for each in (await inspection.holdings(log))[0] if each.key.startswith(ARCHIVER)]
+        if there is None:
+            say("there is no archive: run `muster setup`")
+        else:
+            room = of_stream(there)
+            most = f" of at most {size(room.most)}" if room.most else ""
+            say(f"archive: {counted(there.state.messages, 'message')}, {size(room.used)}{most}")
+        say(f"archiver: {', '.join(holders) or 'none works'}")
+        since = f", the oldest since {waiting[0].since[:19]}" if waiting else ""
+        say(f"sealed, and still in the log: {len(waiting)}{since}")
+        for each in waiting[:MOST_EXPLAINED]:
+            say(f"  {each.key}  {each.key.uid}  {await _why(log, each, working=bool(there and holders))}")
+
+
+async def found_waiting(log: JetStreamEventLog, namespace: str = "") -> list[Waiting]:
+    """The sealed histories whose events are in the log, the oldest first."""
+    sealed: list[Waiting] = []
+
+    def note(stored: Stored) -> None:
+        key, seal = key_of(Subject.parse(stored.subject)), seal_of(stored.body)
+        sealed.append(Waiting(key, stored.sequence, stored.logged, seal))
+
+    await fold_to_end(log, note, (SEALS.format(namespace or "*"),))
+    places = asyncio.Semaphore(AT_ONCE)
+
+    async def first(each: Waiting) -> int:
+        async with places:
+            return await log.archive.first(history_filters(each.key))
+
+    begins = await asyncio.gather(*map(first, sealed))
+    return [each for each, begin in zip(sealed, begins, strict=True) if 0 < begin < each.sequence]
+
+
+async def _why(log: JetStreamEventLog, waiting: Waiting, *, working: bool) -> str:
+    subject = archived_under(*msgspec.structs.astuple(waiting.key))
+    if fault := await kept(log.archive, subject, waiting.seal):
+        return f"the archive differs from the seal: {fault}"
+    check = await check_of_log(log, waiting.key, waiting.sequence)
+    if fault := check.fault(waiting.seal):
+        return f"the log differs from the seal: {fault}"
+    return "its turn comes" if working else "waits for an archiver"
+
+
+async def verify(settings: Settings, asked: Asked | None, namespace: str) -> None:
+    """Fold every history of the archive, or of one name, and compare it with its seal; exit code 1 if one differs."""
+    copies: dict[tuple[str, Seal], Copy] = {}
+    wrong = right = 0
+
+    def told(copy: Copy, fault: str) -> int:
+        if fault:
+            say(f"{copy.subject}: {fault}", err=True)
+        return bool(fault)
+
+    async with open_log(settings) as log, aclosing(log.archive.parts(_filter(asked, namespace))) as parts:
+        async for part in parts:
+            at = part.subject, part.seal
+            copy = copies.setdefault(at, Copy(*at))
+            copy.add(part)
+            if (fault := copy.fault) is not None:
+                wrong += told(copy, fault)
+                right += not fault
+                del copies[at]
+    wrong += sum(told(copy, "parts of it are missing") for copy in copies.values())
+    say(f"histories of the archive that are what their seals say: {right}, different: {wrong}")
+    if wrong:
+        raise typer.Exit(1)
+
+
+async def export(settings: Settings, asked: Asked | None, namespace: str, uid: str, folder: Path | None) -> None:
+    """Print the lines of a history, or write each history into a file of its own."""
+    async with open_log(settings) as log:
+        if folder is None:
+            assert asked is not None, "the command has a job or a folder"
+            newest = await _named(log, asked, namespace, uid)
+            async with aclosing(log.archive.parts(newest.subject)) as parts:
+                async for part in parts:
+                    for stored in events_in(part):
+                        say(line_of(stored), exact=True)
+            return
+        written = 0
+        async with aclosing(_whole(log, _filter(asked, namespace, uid))) as histories:
+            async for subject, lines in histories:
+                _, *names, uid_of = subject.split(".")
+                await asyncio.to_thread(_write, folder.joinpath(*names), f"{uid_of}.jsonl", lines)
+                written += 1
+        say(f"{counted(written, 'file')} in {folder}")
+
+
+async def _whole(log: JetStreamEventLog, subject: str) -> AsyncGenerator[tuple[str, bytes], None]:
+    """Each history under a filter, with its lines."""
+    known: dict[str, list[Part]] = {}
+    async with aclosing(log.archive.parts(subject)) as parts:
+        async for part in parts:
+            if part.forgotten:
+                continue
+            known.setdefault(part.subject, []).append(part)
+            if part.number == part.of:
+                lines = (line for each in known.pop(part.subject) for line in each.lines)
+                yield part.subject, b"".join(b"%s\n" % line for line in lines)
+
+
+def _write(folder: Path, name: str, lines: bytes) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    new = folder / f"{name}.new"
+    with new.open("wb") as file:
+        file.write(lines)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(folder / name)
+
+
+async def forget(settings: Settings, asked: Asked, namespace: str, uid: str, reason: str) -> None:
+    """Remove a history from the archive, as its administrator; its hash and the reason stay."""
+    must_be_administrator(settings, "forgets a history")
+    async with open_log(settings) as log:
+        newest = await _named(log, asked, namespace, uid)
+        seal = await log.archive.forget(newest.subject, reason)
+        if seal is None:
+            raise fail(f"{namespace}/{asked.name} was forgotten already: {newest.forgotten}")
+        say(f"{newest.subject}: removed; what stays is its hash {seal.hash[:16]}... and the reason")
+
+
+async def _named(log: JetStreamEventLog, asked: Asked, namespace: str, uid: str) -> Part:
+    if asked.is_request:
+        raise fail("only a job has a history; name the job")
+    found = await newest_of(log, asked, namespace, uid or "*")
+    if found is None:
+        raise Refused(f"the archive has no {asked.kind} {namespace}/{asked.name}", reason="NotFound")
+    return found
+
+
+def _filter(asked: Asked | None, namespace: str, uid: str = "") -> str:
+    name = asked.name if asked is not None else ""
+    must_be_names(namespace, name, uid)
+    return archived_under(namespace or "*", name or "*", uid or "*")
