@@ -1,6 +1,7 @@
 """Findings about the log: settings, copies and room of its streams, and histories that are on hold.  Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 
 from muster.doctor.findings import Finding, fail, names, ok, unknown, warn
 from shared.eventlog.inspection import Room, Varz, copies_trouble, fsync_trouble, of_stream, size
@@ -11,6 +12,13 @@ from shared.job.naming import NO_UID
 from shared.job.state import Job
 from shared.job.text import counted
 
+FEWEST_EVENTS = 100
+"""With fewer events there is no pace."""
+LATEST_EVENTS = 10_000
+FEWEST_DAYS = 14
+DAY_SECONDS = 86_400
+PATIENT_MINUTES = 10
+"""A sealed history that waits longer is a warning; an archiver takes about ten milliseconds for each."""
 STARVED_SECONDS = 5.0
 """A copy hears of the log each second; `docs/adr/0019` says what it takes until a reader sees that it does not."""
 MOST_BEHIND = 1_000
@@ -73,6 +81,31 @@ def subscribers(copies: Mapping[str, StreamInfo | None]) -> list[Finding]:
 def room(streams: Iterable[StreamInfo]) -> list[Finding]:
     """The findings about streams with a bound on their size."""
     return [_left("log.room", known, "") for known in map(of_stream, streams) if known.most]
+
+
+def outlook(log: StreamInfo, since: datetime, events: int, now: datetime) -> list[Finding]:
+    """When the log will be full at the pace of its newest events, of which the first was stored at `since`."""
+    known, span = of_stream(log), (now - since).total_seconds()
+    if not known.most or events < FEWEST_EVENTS or span <= 0:
+        return []
+    pace = known.used / max(log.state.messages, 1) * events / span
+    days = (known.most - known.used) / pace / DAY_SECONDS
+    words = f"{known.of}: at the pace of its last {events} events it is full in {days:.0f} days, if nothing is purged"
+    return [warn("log.full", words, known.remedy) if days < FEWEST_DAYS else ok("log.full", words)]
+
+
+def archive(waiting: int, oldest: datetime | None, now: datetime, *, working: bool) -> Finding:
+    """The finding about sealed histories that are still in the log, the oldest since a time."""
+    if not waiting or oldest is None:
+        return ok("log.archive", "no sealed history waits for the archive")
+    words = f"{counted(waiting, 'job')} of the log {'is' if waiting == 1 else 'are'} sealed and wait for the archive"
+    if not working:
+        remedy = "start the archiver (`archive.enabled` of the chart), or give the log room for all that is over"
+        return warn("log.archive", f"{words}, and no archiver works", remedy)
+    minutes = (now - oldest).total_seconds() / 60
+    if minutes < PATIENT_MINUTES:
+        return ok("log.archive", words)
+    return warn("log.archive", f"{words}, the oldest for {minutes:.0f} minutes", "`muster archive status -A` says why")
 
 
 def disk(varz: Varz) -> list[Finding]:

@@ -1,21 +1,23 @@
 """Examines the log: the server, the streams, the leases and the histories."""
 
 import asyncio
+from contextlib import aclosing
 from datetime import UTC, datetime
 
 from cryptography import x509
 
+from muster.archive import found_waiting
 from muster.asking import open_log
 from muster.doctor import log as of_log
 from muster.doctor import servers, services
 from muster.doctor.findings import Choices, Finding, ok, part, unknown
 from shared.errors import Refused, Trouble
 from shared.eventlog import inspection
-from shared.eventlog.account import STREAM
+from shared.eventlog.account import ARCHIVER, STREAM
 from shared.eventlog.inspection import varz
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.setup import must_fit
-from shared.eventlog.streams import STREAMS, differences
+from shared.eventlog.streams import STREAMS, StreamInfo, differences
 from shared.eventlog.tls import Life
 from shared.job.fold import Histories
 from shared.job.naming import namespace_filters
@@ -56,6 +58,7 @@ class LogExamination:
                 self._of_disks(),
                 part("services.owners", log.url, self._of_owners(log), seconds),
                 part("jobs.histories", log.url, self._of_histories(log, identity), seconds),
+                part("log.archive", log.url, self._of_archive(log), seconds),
             )
         return [*found, *(finding for each in parts for finding in each)]
 
@@ -85,10 +88,17 @@ class LogExamination:
         found = of_log.settings(unfit, differences({stream.name: stream.config for stream in there}))
         found += [*of_log.copies(there), *of_log.room(there)]
         found += of_log.subscribers(await inspection.copies(log) or {})
+        found += await _outlook(log, next(stream for stream in there if stream.name == STREAM), answered)
         if (time := there[-1].ts) is not None:
             reading = servers.Reading(time, asked, answered)
             found.append(servers.difference("clock.nats", "the NATS server", reading))
         return found
+
+    async def _of_archive(self, log: JetStreamEventLog) -> list[Finding]:
+        waiting, (held, _) = await found_waiting(log, self._settings.namespace), await inspection.holdings(log)
+        oldest = datetime.fromisoformat(waiting[0].since) if waiting else None
+        working = any(each.key.partition(".")[0] == ARCHIVER for each in held)
+        return [of_log.archive(len(waiting), oldest, datetime.now(UTC), working=working)]
 
     async def _of_disks(self) -> list[Finding]:
         """The findings about each server's disk; a server that does not answer does not affect the others."""
@@ -127,3 +137,14 @@ class LogExamination:
             namespace = history.job.key.namespace
             self.ends[namespace] = max(self.ends.get(namespace, 0), history.sequence)
         return of_log.histories(histories, identity)
+
+
+async def _outlook(log: JetStreamEventLog, jobs: StreamInfo, now: datetime) -> list[Finding]:
+    begin = max(jobs.state.first_seq, jobs.state.last_seq - of_log.LATEST_EVENTS)
+    async with aclosing(log.read(after=begin - 1)) as batches:
+        async for batch in batches:
+            if batch.events:
+                since = datetime.fromisoformat(batch.events[0].logged)
+                return of_log.outlook(jobs, since, jobs.state.last_seq - batch.events[0].sequence, now)
+            break
+    return []

@@ -17,7 +17,7 @@ BEHIND = 1_000
 PASSING_SECONDS = 1.5
 """Seconds before a free lease is read again: a standby takes a lease within two seconds."""
 
-BESIDE = ("history", "audit")
+BESIDE = ("history", "audit", "archiver")
 """The services on which no job depends, by their component."""
 
 VERSION = "app.kubernetes.io/version"

@@ -175,6 +175,34 @@ def test_the_copies_for_subscribers(copies: dict[str, StreamInfo | None], status
 
 
 @pytest.mark.parametrize(
+    ("used", "days_ago", "status"),
+    [
+        pytest.param(2**20, 10, "ok", id="there is room for years"),
+        pytest.param(2**29, 10, "warn", id="half of it went in ten days"),
+    ],
+)
+def test_when_the_log_will_be_full(used: int, days_ago: int, status: str):
+    jobs = StreamInfo({"name": "JOBS", "max_bytes": 2**30}, StreamState(messages=10_000, bytes=used))
+    [found] = log.outlook(jobs, NOW - timedelta(days=days_ago), 10_000, NOW)
+    assert found.status == status
+    assert log.outlook(jobs, NOW, 10_000, NOW) == log.outlook(jobs, NOW - timedelta(days=1), 3, NOW) == []
+
+
+@pytest.mark.parametrize(
+    ("waiting", "minutes", "working", "status"),
+    [
+        pytest.param(0, 0, False, "ok", id="nothing waits"),
+        pytest.param(3, 1, True, "ok", id="their turn comes"),
+        pytest.param(3, 60, True, "warn", id="they wait for long"),
+        pytest.param(3, 1, False, "warn", id="no archiver"),
+    ],
+)
+def test_sealed_histories_that_wait(waiting: int, minutes: int, working: bool, status: str):
+    oldest = NOW - timedelta(minutes=minutes) if waiting else None
+    assert log.archive(waiting, oldest, NOW, working=working).status == status
+
+
+@pytest.mark.parametrize(
     ("config", "used", "statuses"),
     [
         pytest.param({"sync_always": True, "max_storage": 100}, 10, ["ok", "ok"], id="as it should be"),
