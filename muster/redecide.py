@@ -6,6 +6,7 @@ with the timers of this release, by the times of the log.  What services observe
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, Literal
 
 import msgspec
@@ -28,6 +29,7 @@ from shared.job.steps import Record, Step
 from shared.job.timing import next_due
 from shared.process.settings import DECIDING, Settings, complaint
 from shared.telemetry.metrics import seconds_between
+from shared.telling.reading import is_seal
 from shared.telling.words import details
 from shared.untrusted import whole_number
 
@@ -40,7 +42,13 @@ QUIET_SECONDS = 5.0
 
 Decide = Callable[[Job], list[Step]]
 
-Obstacle = Literal["the history is on hold", "the kind is not known here", "not readable", "no basis"]
+Obstacle = Literal[
+    "the history is on hold",
+    "the kind is not known here",
+    "not readable",
+    "no basis",
+    "settings that do not decide here",
+]
 """Why a decision cannot be decided again: its basis is no event of this history, or this release cannot read it."""
 
 
@@ -53,13 +61,16 @@ class Difference(msgspec.Struct, frozen=True):
     recorded: AnyEvent
     decides: AnyEvent | None
     """None if it waits."""
+    release: str = ""
+    """Of the service that recorded it, with its settings, as `Decided.release`."""
     why: str = ""
     """Of a timer, how it differs."""
 
     def __str__(self) -> str:
         decides = self.why or "decides " + (_words(self.decides, self.recorded) if self.decides else "nothing")
         recorded = _words(self.recorded, self.decides)
-        return f"at {self.sequence} {self.author} recorded {recorded}; this release {decides}"
+        author = f"{self.author} ({self.release})" if self.release else self.author
+        return f"at {self.sequence} {author} recorded {recorded}; this release {decides}"
 
 
 class Late(msgspec.Struct, frozen=True):
@@ -102,8 +113,8 @@ class Redecided(msgspec.Struct, frozen=True):
 
 
 def redecide(events: Sequence[Stored], kinds: Kinds, settings: Mapping[str, str] | None = None) -> Redecided:
-    """Decide again at each basis, with these settings.  Raises `ValueError` for settings that do not decide."""
-    again = _Again(events, kinds, policy_of(settings or {}))
+    """Decide again at each basis, with the settings that each decision names and these instead."""
+    again = _Again(events, kinds, settings or {})
     for stored in events:
         again.fold(stored)
     return again.outcome()
@@ -112,18 +123,22 @@ def redecide(events: Sequence[Stored], kinds: Kinds, settings: Mapping[str, str]
 class _Again:
     """One fold over the events of some jobs, which decides at each basis."""
 
-    def __init__(self, events: Sequence[Stored], kinds: Kinds, policy: Policy) -> None:
+    def __init__(self, events: Sequence[Stored], kinds: Kinds, settings: Mapping[str, str]) -> None:
         self._count = len(events)
         self._kinds = kinds
+        self._settings = settings
+        self._policy = policy_of(tuple(settings.items()))
+        """By the newest decision of the scaler."""
         self._deciders: dict[str, Decide] = {
             "scheduler": scheduler,
-            "scaler": lambda job: scaler(job, policy),
+            "scaler": lambda job: scaler(job, self._policy),
             "status": lambda job: status(job, kinds),
         }
         self._waiting: defaultdict[int, dict[str, Stored]] = defaultdict(dict)
         """The decisions by basis and author; a reader holds a history with two on one basis."""
         for stored in events:
-            if is_decision(stored.subject):
+            # A seal says how long the history is, and `replay --verify` asks whether that is so.
+            if is_decision(stored.subject) and not is_seal(stored):
                 at = whole_number(stored.basis.partition(":")[0]) or 0
                 self._waiting[at].setdefault(split(stored.subject)[1], stored)
         self._histories = Histories()
@@ -189,8 +204,20 @@ class _Again:
         elif not self._kinds.knows(history.job):
             self._obstacles["the kind is not known here"] += 1
         elif not history.held:
-            decided = self._decided(author, history.job)
-            self._note(Difference(decision.sequence, basis, author, _bare(recorded), decided))
+            release = recorded.release if isinstance(recorded, Decided) else ""
+            if author == "scaler":
+                try:
+                    named = settings_of(release.split()[1:])
+                except ValueError:
+                    self._obstacles["settings that do not decide here"] += 1
+                    return
+                self._policy = policy_of(tuple((named | dict(self._settings)).items()))
+            decides = self._decided(author, history.job)
+            recorded = _bare(recorded)
+            if decides == recorded:
+                self._same += 1
+            else:
+                self._differences.append(Difference(decision.sequence, basis, author, recorded, decides, release))
 
     def _timer(self, stored: Stored, recent: Iterable[Job]) -> None:
         """Compare a timer with those that run by this release; `recent` are the states before it expired."""
@@ -214,37 +241,27 @@ class _Again:
         if took is not None and took > timer.seconds + TOLERANCE_SECONDS:
             self._late.append(Late(timer.anchor, "watcher", took, event))
 
-    def _note(self, found: Difference) -> None:
-        if found.decides == found.recorded:
-            self._same += 1
-        else:
-            self._differences.append(found)
-
 
 def _bare(event: AnyEvent) -> AnyEvent:
-    """The decision without what made it."""
-    return msgspec.structs.replace(event, because=0, slot=None) if isinstance(event, Decided) else event
+    """The decision without what made it and who decided."""
+    return msgspec.structs.replace(event, because=0, slot=None, release="") if isinstance(event, Decided) else event
 
 
 def settings_of(given: Iterable[str]) -> dict[str, str]:
     """The settings of some `SETTING=VALUE`s.  Raises `ValueError` for others than those that decide."""
-    found = dict[str, str]()
-    for words in given:
-        name, _, value = words.partition("=")
-        found[name] = value
-    policy_of(found)
+    found = {name: value for name, _, value in (words.partition("=") for words in given)}
+    policy_of(tuple(found.items()))
     return found
 
 
-def policy_of(settings: Mapping[str, str]) -> Policy:
-    """The scaler's policy with these settings, by variable.  Raises `ValueError` for others and for bad values."""
-    known = {f"MUSTER_{name.upper()}": name for name in DECIDING}
-    if others := [name for name in settings if name not in known]:
-        raise ValueError(f"{', '.join(others)} changes no decision; the settings that do: {', '.join(known)}")
-    given: dict[str, Any] = {name: Settings.model_fields[name].default for name in DECIDING}
-    given |= {known[name]: value for name, value in settings.items()}
+@cache
+def policy_of(settings: tuple[tuple[str, str], ...]) -> Policy:
+    """The scaler's policy with these settings.  Raises `ValueError` for others and for bad values."""
+    if others := [name for name, _ in settings if name not in DECIDING]:
+        raise ValueError(f"{', '.join(others)} changes no decision; the settings that do: {', '.join(DECIDING)}")
     try:
-        return Policy.of(Settings(**given))
+        given: dict[str, Any] = {**DECIDING, **dict(settings)}
+        return Policy.of(Settings(**{name.removeprefix("MUSTER_").lower(): value for name, value in given.items()}))
     except ValidationError as error:
         raise ValueError(complaint(error)) from error
 

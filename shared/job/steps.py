@@ -22,12 +22,12 @@ class Record(msgspec.Struct, frozen=True, eq=False):
     def __hash__(self) -> int:
         return hash(self.event)
 
-    @property
-    def explained(self) -> AnyEvent:
-        """The event with what made it, as it is appended."""
+    def explained(self, release: str = "") -> AnyEvent:
+        """The event with what made it and who decided, as it is appended."""
         if not isinstance(self.event, Decided):
             return self.event
-        return msgspec.structs.replace(self.event, because=self.because.sequence, slot=self.because.slot)
+        because, slot = self.because
+        return msgspec.structs.replace(self.event, because=because, slot=slot, release=release)
 
 
 class Effect(msgspec.Struct, frozen=True):

@@ -36,6 +36,7 @@ from shared.process.health import Health
 from shared.process.health import serve as probes
 from shared.process.readiness import REMIND_SECONDS, Waiting, look_after, warn_unmonitored, watch_risks
 from shared.process.settings import Settings, complaint
+from shared.release import this_release
 from shared.runtime.lease import Lease, ThreadedLease
 from shared.runtime.loop_thread import LoopThread
 from shared.runtime.run import Runtime, Service
@@ -199,6 +200,7 @@ async def _own(
         eventlog,
         heads=found.dependencies.heads if author != "watcher" else None,
         namespace=settings.namespace,
+        release=f"{this_release()} {settings.deciding}".rstrip(),
         owns=lease.held,
         reserved=lambda: reserved(health.rooms, settings.log_reserve),
         room=lambda: bound(health.rooms),

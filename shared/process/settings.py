@@ -3,6 +3,7 @@
 `make pages` writes `docs/settings.md` from the docstrings of the fields.
 """
 
+import math
 import re
 from datetime import timedelta
 from pathlib import Path
@@ -31,8 +32,8 @@ def _words(value: object) -> object:
     return tuple(word.strip() for word in value.split(",") if word.strip()) if isinstance(value, str) else value
 
 
-DECIDING = ("drain", "exec")
-"""The settings that reach a `decide`: with others the same history leads to the same decisions."""
+DECIDING: dict[str, object] = {"MUSTER_DRAIN": 10, "MUSTER_EXEC": "true"}
+"""The settings that reach a `decide`, with their defaults: with any others a history leads to the same decisions."""
 
 
 class Settings(BaseSettings):
@@ -255,6 +256,12 @@ class Settings(BaseSettings):
             credentials=self.nats_creds,
             tls=self.nats_tls,
         )
+
+    @property
+    def deciding(self) -> str:
+        """The settings that decide and are not at their default, as decisions name them: `MUSTER_DRAIN=5`."""
+        given = {"MUSTER_DRAIN": math.ceil(self.drain.total_seconds()), "MUSTER_EXEC": str(self.exec).lower()}
+        return " ".join(f"{name}={value}" for name, value in given.items() if value != DECIDING[name])
 
 
 def complaint(error: ValidationError) -> str:

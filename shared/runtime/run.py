@@ -80,6 +80,7 @@ class Runtime:
         *,
         heads: Bucket | None = None,
         namespace: str = "",
+        release: str = "",
         owns: Callable[[], bool] = lambda: True,
         reserved: Callable[[], bool] = lambda: False,
         room: Callable[[], int] = lambda: 0,
@@ -91,7 +92,7 @@ class Runtime:
         metrics: ProcessMetrics | None = None,
         job_metrics: JobMetrics | None = None,
     ) -> None:
-        """Read the events of one `namespace`, or of all without one.
+        """Read the events of one `namespace`, or of all without one.  Decisions name the `release`.
 
         With `heads`, the bucket of checkpoints, each time that this replica begins to act it takes no step for a job of
         which the log has not led to the checkpoint; without, as the watcher, which compares more, it looks at none.
@@ -118,6 +119,7 @@ class Runtime:
             service.author, eventlog, self._queue, now=now, new_id=new_id, chance=chance, metrics=self.metrics
         )
         self._log = eventlog
+        self._release = release
         self._subjects = namespace_filters(namespace)
         self.reserved, self.room = reserved, room
         self.owns = owns
@@ -336,7 +338,7 @@ class Runtime:
         record = next((step for step in steps if isinstance(step, Record)), None)
         if record is None:
             self.appends.nothing_to_record(history)
-        elif (work := self.appends.record(self.histories[key], record.explained)) is not None:
+        elif (work := self.appends.record(self.histories[key], record.explained(self._release))) is not None:
             self._start(work)
         # A decision may come instead of effects, which are wanted again after it.
         effects = [step for step in steps if isinstance(step, Effect)]

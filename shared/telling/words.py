@@ -22,6 +22,7 @@ QUIET = {
     "log",
     "node",
     "because",
+    "release",
     "slot",
     "blank",
     "writes",

@@ -18,6 +18,7 @@ from shared.cluster import Cluster
 from shared.eventlog import EventLog
 from shared.eventlog.account import HEADS
 from shared.frameworks.kinds import Kinds
+from shared.release import this_release
 from shared.runtime.run import Runtime, Service
 
 AUTHORS = ("watcher", "scheduler", "scaler", "status")
@@ -97,6 +98,7 @@ class Services(ABC):
             log,
             heads=await log.bucket(HEADS) if author != "watcher" else None,
             namespace=self.namespace,
+            release=f"{this_release()} MUSTER_DRAIN={self._policy.drain_seconds}",
             owns=lambda: author not in self.standby,
             reserved=lambda: self.full,
             now=self.now,

@@ -11,11 +11,13 @@ from typer.testing import CliRunner
 
 from muster.commands import application
 from muster.redecide import Redecided, redecide
+from services.scaler.core import Policy
 from shared.eventlog import Stored
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import ScaleAccepted
 from shared.job.events.status import JobCreated
+from shared.process.settings import DECIDING, Settings
 from shared.telling.reading import line_of
 from tests.histories.recorded import recordings
 from tests.kit.builders import a_running_job, scale_in
@@ -79,8 +81,8 @@ def test_a_rule_that_decides_otherwise_is_noticed(monkeypatch: pytest.MonkeyPatc
     assert faults()
 
 
-def a_scaled_job() -> list[Stored]:
-    """A job of which a worker leaves, as the log keeps it; the scaler drained it for ten seconds."""
+def a_scaled_job(release: str = "", drain: int = 10) -> list[Stored]:
+    """A job of which a worker leaves, as the log keeps it."""
     history, kept = a_history([]), list[Stored]()
     request = scale_in(count=1)
     for event in [*a_running_job(workers=3), request]:
@@ -88,8 +90,31 @@ def a_scaled_job() -> list[Stored]:
         history.fold(kept[-1])
     (accepted,) = redecide(kept, BUILT_IN).next.values()
     assert isinstance(accepted, ScaleAccepted), accepted
-    kept.append(stored(history, accepted))
+    kept.append(stored(history, msgspec.structs.replace(accepted, because=1, release=release, drain=drain)))
     return kept
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        pytest.param({}, "", id="the defaults"),
+        pytest.param({"drain": "4.5"}, "MUSTER_DRAIN=5", id="whole seconds"),
+        pytest.param({"drain": "0", "exec": "false"}, "MUSTER_DRAIN=0 MUSTER_EXEC=false", id="all of them"),
+        pytest.param({"ssh": "false"}, "", id="one that does not decide"),
+    ],
+)
+def test_a_decision_names_the_settings_that_decide_and_is_decided_again_with_them(given: dict[str, Any], told: str):
+    settings = Settings(**given)
+    assert settings.deciding == told
+    drain = Policy.of(settings).drain_seconds
+    assert redecide(a_scaled_job(f"0.1.0 {told}".rstrip(), drain), BUILT_IN).whole
+    assert redecide(a_scaled_job(f"0.1.0 {told}".rstrip(), drain + 1), BUILT_IN).differences
+    assert len(DECIDING) == len(Policy.__struct_fields__), "another setting decides: name it there"
+
+
+def test_a_decision_with_the_settings_of_a_later_release_is_not_decided_again():
+    found = redecide(a_scaled_job("9.9.9 MUSTER_PATIENCE=5"), BUILT_IN)
+    assert found.obstacles == {"settings that do not decide here": 1}
 
 
 def cut(log: list[Stored]) -> list[Stored]:

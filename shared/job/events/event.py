@@ -27,6 +27,8 @@ class Decided(Event, frozen=True, kw_only=True):
     """The sequence of the event of this job that made the decision; 0 if none is known."""
     slot: Slot | None = None
     """Of an event about several pods, the slot of the one that counts."""
+    release: str = ""
+    """The release of the service, and its settings that decide and are not at their default: `0.1.0 MUSTER_DRAIN=5`."""
 
 
 class Cause(NamedTuple):
