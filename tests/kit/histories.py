@@ -45,7 +45,7 @@ def explained(history: History, event: Decided) -> AnyEvent:
         alike = isinstance(step, Record) and type(step.event) is type(event)
         if alike and getattr(step.event, "request", "") == getattr(event, "request", ""):
             made = Record(event, step.because)
-    return made.explained()
+    return made.explained(event.release)
 
 
 def stored(history: History, event: AnyEvent, *, sequence: int | None = None, author: str = "") -> Stored:

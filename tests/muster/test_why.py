@@ -16,7 +16,7 @@ from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.chain import Head
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.event import EffectRefused
+from shared.job.events.event import Decided, EffectRefused
 from shared.job.events.scaler import (
     DrainChecked,
     HostsPublished,
@@ -122,6 +122,15 @@ def in_attempt(pod: PodView, attempt: int) -> PodView:
 
 def gone(index: int) -> PodsGone:
     return PodsGone(uids=(Uid(f"pod-{index}"),))
+
+
+def test_a_decision_of_another_release_or_with_other_settings_says_so():
+    *job, running = a_running_job(2)
+    known = [replace(event, release="0.1.0") if isinstance(event, Decided) else event for event in job]
+    assert isinstance(running, JobRunning)
+    told = "the status is 0.2.0 MUSTER_DRAIN=5"
+    assert told not in said(causes_of(*known, replace(running, release="0.1.0")))
+    assert said(causes_of(*known, replace(running, release="0.2.0 MUSTER_DRAIN=5"))).count(told) == 1
 
 
 RUNS_AGAIN = [

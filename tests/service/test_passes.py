@@ -53,7 +53,7 @@ def add(journal: MemoryJournal, key: JobKey, *events: AnyEvent) -> None:
             basis=said.basis,
         )
         last[family] = journal.append(entry, expect=last[family])
-        history.fold(said)
+        history.fold(journal.events[-1])
 
 
 OVER = (observed(a_spec()), JobSucceeded(reason="LauncherSucceeded"))

@@ -2,7 +2,7 @@
 
 import math
 from datetime import timedelta
-from typing import Protocol
+from typing import Protocol, Self
 
 import msgspec
 
@@ -27,5 +27,5 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """False: no command runs in a launcher, so that requests with scripts are rejected and drains take their time."""
 
     @classmethod
-    def of(cls, settings: Deciding) -> "Policy":
+    def of(cls, settings: Deciding) -> Self:
         return cls(drain_seconds=math.ceil(settings.drain.total_seconds()), commands=settings.exec)

@@ -41,6 +41,8 @@ class Causes(Links):
         """`people` are those of the whole history: who made a change is written down after it."""
         super().__init__(key)
         self._people = people if people is not None else People()
+        self._releases: dict[str, str] = {}
+        """By author, the release and the settings of its newest decision."""
 
     @property
     def sized(self) -> Link | None:
@@ -81,6 +83,9 @@ class Causes(Links):
     def _decided(self, event: Decision, before: Job, here: Link) -> None:
         made_by = Cause(event.because, event.slot)
         text, slots = sentences.decided(event, before, self.job)
+        if event.release != self._releases.get(here.author, event.release):
+            text += f" (from here on the {here.author} is {event.release})"
+        self._releases[here.author] = event.release
         link = self._decision(here, text, made_by)
         if isinstance(event, scheduler.SlotsAssigned) and event.replaces:
             for slot, old in zip(sorted(each(event.slots)), sorted(each(event.replaces)), strict=False):
