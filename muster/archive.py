@@ -23,7 +23,7 @@ from shared.job.naming import JobKey, history_filters, key_of
 from shared.job.text import counted
 from shared.process.settings import Settings
 from shared.telling.reading import fold_to_end, line_of
-from shared.telling.sealed import Copy, check_of_log, events_in, kept, newest_of
+from shared.telling.sealed import Copy, check_of_log, events_in, kept, newest_of, parts_of
 from shared.telling.targets import Asked, must_be_names
 
 AT_ONCE = 32
@@ -119,7 +119,7 @@ async def export(settings: Settings, asked: Asked | None, namespace: str, uid: s
         if folder is None:
             assert asked is not None, "the command has a job or a folder"
             newest = await _named(log, asked, namespace, uid)
-            async with aclosing(log.archive.parts(newest.subject)) as parts:
+            async with aclosing(parts_of(log.archive, newest)) as parts:
                 async for part in parts:
                     for stored in events_in(part):
                         say(line_of(stored), exact=True)

@@ -1,6 +1,6 @@
 """Sealed histories: whether lines are what the seal says, how lists show them, and one job read from the archive."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from math import inf
 
@@ -172,7 +172,7 @@ async def of_archive(
         )
         raise Refused(f"{words}: {newest.forgotten}", reason="NotFound")
     events: list[Stored] = []
-    async with aclosing(log.archive.parts(newest.subject)) as parts:
+    async with aclosing(parts_of(log.archive, newest)) as parts:
         async for part in parts:
             try:
                 events += events_in(part)
@@ -181,6 +181,17 @@ async def of_archive(
             if sum(len(stored.body) for stored in events) > most:
                 raise Refused(f"{namespace}/{asked.name} has more events than one answer may have", reason="TooLarge")
     return events
+
+
+async def parts_of(archive: ReadableArchive, newest: Part) -> AsyncGenerator[Part, None]:
+    """The messages of a history, in order, of which this one is the last.
+
+    A log that was restored from a backup goes on from there: what had come after it is another history.
+    """
+    async with aclosing(archive.parts(newest.subject)) as parts:
+        async for part in parts:
+            if part.seal == newest.seal or part.seal.last < newest.seal.first:
+                yield part
 
 
 def _other(newest: Part, found: History) -> bool:
