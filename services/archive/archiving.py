@@ -141,6 +141,12 @@ class Archiver:
             if isinstance(trouble, Refused) and trouble.reason not in _OF_ONE_HISTORY:
                 raise Transient(str(trouble)) from trouble
             self._failed(sealed, str(trouble), now)
+        except Transient:
+            raise
+        except Exception as error:
+            # The others go on.
+            log.exception("not archived", job=str(sealed.key), seal=sealed.sequence)
+            self._failed(sealed, f"a fault of the archiver: {error!r}", now)
 
     def _failed(self, sealed: Sealed, why: str, now: float) -> None:
         if why != sealed.trouble:

@@ -4,7 +4,9 @@ The lines are those of `muster history --json`, the seal's is the last; `shared.
 """
 
 import gzip
+import zlib
 from collections.abc import Iterator
+from io import BytesIO
 
 import msgspec
 
@@ -19,6 +21,7 @@ PART_BYTES = 512 * 1024
 """About the most compressed bytes of one message."""
 _LINES_BYTES = 4 * 1024 * 1024
 """The most bytes of lines of one message."""
+_MOST_BYTES = 2 * _LINES_BYTES
 _LEVEL = 6
 
 
@@ -54,10 +57,15 @@ class Part(msgspec.Struct, frozen=True):
     @property
     def lines(self) -> list[bytes]:
         """Raises `ValueError` for bytes that are no lines."""
+        what = f"the message {self.sequence} of {ARCHIVE} is damaged"
         try:
-            return gzip.decompress(self.body).splitlines()
-        except (OSError, EOFError, ValueError) as error:
-            raise ValueError(f"the message {self.sequence} of {ARCHIVE} is damaged: {error}") from error
+            with gzip.GzipFile(fileobj=BytesIO(self.body)) as packed:
+                lines = packed.read(_MOST_BYTES + 1)
+        except (OSError, EOFError, zlib.error) as error:
+            raise ValueError(f"{what}: {error}") from error
+        if len(lines) > _MOST_BYTES:
+            raise ValueError(f"{what}: it has more than {_MOST_BYTES} bytes")
+        return lines.splitlines()
 
 
 class Packing:

@@ -1,0 +1,50 @@
+"""What comes next for a sealed history, and how one is packed."""
+
+import random
+
+import pytest
+
+from services.archive.core.steps import Sealed, next_step, of_namespaces
+from shared.eventlog.parts import PART_BYTES, Packing, Part, Seal
+from tests.kit.sealed import a_key
+
+SEAL = Seal(1, 9, 9, "a")
+
+
+@pytest.mark.parametrize(
+    ("seen", "earlier", "step"),
+    [
+        pytest.param({}, False, "copy", id="nothing is known of it"),
+        pytest.param({"kept": True}, False, "purge", id="its copy was read back"),
+        pytest.param({"kept": True}, True, None, id="an earlier history of the job waits"),
+        pytest.param({"kept": True, "purged": True}, False, None, id="its seal is young"),
+        pytest.param({"kept": True, "purged": True, "at": 0.0}, False, "drop", id="its seal is old"),
+        pytest.param({"purged": True, "at": 0.0}, False, None, id="its seal is all that is left"),
+        pytest.param({"again": 101.0}, False, None, id="it has just failed"),
+    ],
+)
+def test_what_comes_next(seen: dict[str, object], earlier: bool, step: str | None):
+    sealed = Sealed(**{"key": a_key("team-a"), "sequence": 10, "at": 90.0, "seal": SEAL, **seen})  # type: ignore[arg-type]
+    assert next_step(sealed, 100.0, 50.0, earlier=earlier) == step
+
+
+def test_a_setting_has_numbers_for_all_and_for_some_namespaces():
+    assert of_namespaces(("365", "team-a=30"), "DAYS") == {"": 365, "team-a": 30}
+    with pytest.raises(ValueError, match="DAYS: 'team-a' is neither"):
+        of_namespaces(("team-a",), "DAYS")
+
+
+@pytest.mark.parametrize("lines", [1, 3, 40_000])
+@pytest.mark.parametrize("size", [10, 300])
+def test_lines_are_packed_into_messages_of_a_bounded_size_and_come_out_again(lines: int, size: int):
+    chance, packing = random.Random(lines), Packing()
+    given = [chance.randbytes(size).hex() for _ in range(lines)]
+    for line in given:
+        packing.add(line)
+    bodies = packing.bodies()
+    assert max(map(len, bodies)) <= PART_BYTES
+    parts = [Part("", 0, SEAL, 1, 1, b"", body, "") for body in bodies]
+    assert [line.decode() for part in parts for line in part.lines] == given
+    for damaged in (bodies[0][:-9], b"x", bodies[0][:40] + b"x" + bodies[0][41:]):
+        with pytest.raises(ValueError, match="is damaged"):
+            _ = Part("", 0, SEAL, 1, 1, b"", damaged, "").lines
