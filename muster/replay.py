@@ -1,11 +1,11 @@
 """`muster replay FILE`: folds a saved history again and prints the phases.
 
 `--decisions` decides a history again, by `redecide.py`, and prints what this release decides otherwise.
-`--verify` compares every history of the log with the status in the API server.  The resources are listed before the
-log is read, so that the log has every head in a resource.
+`--verify` compares every history of the log, or one job's, with the status in the API server, with its checkpoint, and
+with its seal.  The resources are listed before the log is read, so that the log has every head in a resource.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -25,17 +25,21 @@ from shared.cluster import Cluster
 from shared.cluster.objects import Custom
 from shared.errors import Refused
 from shared.eventlog import EventLog, Stored
+from shared.eventlog.account import HEADS
+from shared.eventlog.parts import seal_of
+from shared.eventlog.subject import Subject
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
 from shared.job.chain import Head, shown_in
 from shared.job.fold import Histories, History
-from shared.job.naming import NO_UID, JobKey, Uid, namespace_filters
+from shared.job.naming import NO_UID, JobKey, Uid, key_of, namespace_filters
 from shared.job.state import Job
 from shared.process.settings import Settings
+from shared.runtime.heads import astray, hash_read_again
 from shared.telling.causes.words import waits_for
-from shared.telling.reading import event_of, fold_to_end
+from shared.telling.reading import event_of, fold_to_end, is_seal
 from shared.telling.shown import called, word_of
-from shared.telling.targets import Asked, known_kinds, parse_target
+from shared.telling.targets import Asked, known_kinds, parse_target, subjects_of
 from shared.telling.words import one_line
 
 Verdict = Literal["identical", "different", "held", "missing", "absent", "not compared"]
@@ -46,17 +50,21 @@ WRONG: tuple[Verdict, ...] = ("different", "held", "missing")
 def from_file(path: Path) -> None:
     """Fold a saved history (`muster history --json`), printing each event and the phase after it.
 
-    Exit code 1 if a history is held: the file differs from the log, or is of another release.
+    Exit code 1 if a history is held or is not what its seal says: the file differs from the log, or is of another
+    release.
     """
-    histories = Histories()
+    histories, wrong = Histories(), False
     for stored in saved(path):
+        if fault := _sealed_otherwise(histories, stored):
+            say(fault)
+            wrong = True
         history = histories.fold(stored)
         phase = history.job.status.phase if history is not None else ""
         say(
             f"{one_line(stored)}  -> {phase or 'no phase'}"
             + (f"  HELD: {history.held}" if history and history.held else "")
         )
-    if any(history.held for history in histories):
+    if wrong or any(history.held for history in histories):
         raise typer.Exit(1)
 
 
@@ -166,10 +174,19 @@ class _Then(msgspec.Struct, frozen=True):
     time: str
 
 
-async def verify(settings: Settings) -> None:
+def verify(where: Path | None, namespace: str, settings: Settings) -> None:
+    """Verify a saved history, the job KIND/NAME, or every job."""
+    job = _job_of(where) if where is not None else None
+    if where is not None and job is None:
+        from_file(where)
+    else:
+        running(lambda: _verify(settings, namespace if job is not None else settings.namespace, job))
+
+
+async def _verify(settings: Settings, namespace: str, job: Asked | None) -> None:
     """Print a line for each job and a summary.  Exit code 1 if a status differs, or a history is held or missing."""
     async with open_log(settings) as log, open_cluster(settings) as cluster:
-        verified = await verified_jobs(log, cluster, known_kinds(), settings.namespace)
+        verified = await verified_jobs(log, cluster, known_kinds(), namespace, job)
     for answer in verified.answers:
         say(str(answer))
     typer.echo(verified.summary)
@@ -177,17 +194,25 @@ async def verify(settings: Settings) -> None:
         raise typer.Exit(1)
 
 
-async def verified_jobs(log: EventLog, cluster: Cluster, kinds: Kinds, namespace: str = "") -> Verified:
+async def verified_jobs(
+    log: EventLog, cluster: Cluster, kinds: Kinds, namespace: str = "", job: Asked | None = None
+) -> Verified:
     """Fold every history once; at the event of a resource's head, keep the job; then compare the documents.
 
-    An empty `namespace` is the whole cluster.
+    An empty `namespace` is the whole cluster; with a `job` it is this one in its namespace.
     """
     shown = await _listed(cluster, kinds, namespace)
+    if job is not None:
+        shown = {key: known for key, known in shown.items() if key.name == job.name}
     histories, then, events = Histories(), dict[JobKey, _Then](), 0
+    sealed: list[tuple[JobKey, Answer]] = []
 
     def fold(stored: Stored) -> None:
         nonlocal events
         events += 1
+        if fault := _sealed_otherwise(histories, stored):
+            key = key_of(Subject.parse(stored.subject))
+            sealed.append((key, Answer(f"job {key}", "different", f"DIFFERS: {fault}")))
         history = histories.fold(stored)
         if history is None:
             return
@@ -195,13 +220,45 @@ async def verified_jobs(log: EventLog, cluster: Cluster, kinds: Kinds, namespace
         if known is not None and known.head is not None and known.head.sequence == stored.sequence:
             then[history.job.key] = _Then(history.job, history.head, history.time)
 
-    await fold_to_end(log, fold, namespace_filters(namespace))
+    subjects = subjects_of(job, namespace) if job is not None else namespace_filters(namespace)
+    end = await fold_to_end(log, fold, subjects)
     identity = await log.identity()
     found = [
         *_of_resources(shown, histories, then, identity, kinds),
         *_of_others((history for history in histories if history.job.key not in shown), kinds),
+        *sealed,
+        *[each async for each in _astray(log, histories, end)],
     ]
     return Verified(events, tuple(answer for _, answer in sorted(found, key=lambda each: each[0])))
+
+
+async def _astray(log: EventLog, histories: Histories, end: int) -> AsyncIterator[tuple[JobKey, Answer]]:
+    """The results of histories that do not lead to their checkpoints, those of deleted jobs too."""
+    heads = await log.bucket(HEADS)
+    for history in histories:
+        head = await astray(heads, log, history)
+        if head is None or (
+            # It was written after the log was read.
+            head.sequence > end and await hash_read_again(log, history.job.key, head.sequence) == head.hash
+        ):
+            continue
+        words = f"DIFFERS: the checkpoint is {head}, and the log does not lead to it"
+        yield history.job.key, Answer(f"job {history.job.key}", "different", words)
+
+
+def _sealed_otherwise(histories: Histories, stored: Stored) -> str:
+    """What a seal says otherwise than the events before it; empty where they were purged, and for another event."""
+    history = histories.get(key_of(Subject.parse(stored.subject))) if is_seal(stored) else None
+    if history is None:
+        return ""
+    try:
+        seal = seal_of(stored.body)
+    except ValueError:
+        return f"the seal at {stored.sequence} cannot be read"
+    wanted = Head(seal.last, seal.hash)
+    return f"the seal at {stored.sequence} names {wanted}, and its events have {history.head}" * (
+        wanted != history.head
+    )
 
 
 async def _listed(cluster: Cluster, kinds: Kinds, namespace: str) -> dict[JobKey, _Shown]:

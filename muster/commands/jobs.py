@@ -183,14 +183,15 @@ def replay(
     file: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[FILE]", help="a history saved by `muster history --json`; of --decisions also a job, KIND/NAME"
+            metavar="[FILE]",
+            help="a saved history (`muster history --json`); of --decisions and --verify also KIND/NAME",
         ),
     ] = None,
     verify: Annotated[
         bool,
         typer.Option(
             "--verify",
-            help="compare every status with the API server's, and look for lost histories",
+            help="compare every status with the API server's, every history with its checkpoint and seal",
         ),
     ] = False,
     decisions: Annotated[
@@ -205,7 +206,6 @@ def replay(
     nats: Nats = False,
 ) -> None:
     """Fold a saved history; with --decisions, decide it again; with --verify, compare the log with each status."""
-    from muster.asking import run as running
     from muster.replay import decide_again, from_file
     from muster.replay import verify as verify_all
 
@@ -215,10 +215,10 @@ def replay(
         if file is None or verify:
             raise typer.BadParameter("--decisions needs one saved history or KIND/NAME")
         decide_again(file, namespace, settings(), with_ or (), as_json=as_json, nats=nats)
+    elif verify:
+        verify_all(file, namespace, settings())
     elif file is not None:
         from_file(file)
-    elif verify:
-        running(lambda: verify_all(settings()))
     else:
         raise typer.BadParameter("say --verify to compare with the API server, or name a saved history")
 

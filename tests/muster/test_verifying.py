@@ -2,19 +2,26 @@
 
 import time
 from collections.abc import Iterable
+from pathlib import Path
 
 import msgspec
 import pytest
+import typer
 
-from muster.replay import WRONG, Verified, verified_jobs
+from muster.replay import WRONG, Verified, from_file, verified_jobs
 from services.status.core.documents import document_of, with_head
+from shared.eventlog import Stored
+from shared.eventlog.account import HEADS
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.training_job import TRAININGJOBS
+from shared.job.chain import Head
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.watcher import HistoryBroken, JobGone, JobOfAnother
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
 from shared.job.spec import Problem
+from shared.telling.reading import line_of
+from shared.telling.targets import parse_target
 from tests.kit.builders import a_running_job, a_spec, observed
 from tests.kit.histories import stored
 from tests.kit.world import NAMESPACE, World, a_training_job
@@ -197,3 +204,54 @@ async def _seconds_for_each(jobs: int) -> float:
 
 async def test_ten_times_as_many_jobs_take_ten_times_as_long():
     assert await _seconds_for_each(600) < 3 * await _seconds_for_each(60)
+
+
+async def checkpoint(site: Site, history: History, head: Head) -> None:
+    heads = await MemoryEventLog(site.journal).bucket(HEADS)
+    await heads.put(history.job.key.uid, f"this-log/{head}".encode())
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["present", "deleted"])
+async def test_a_log_that_does_not_lead_to_a_checkpoint_is_different(site: Site, gone: bool):
+    history = site.job()
+    if gone:
+        site.store.delete(TRAININGJOBS, NAMESPACE, "resnet")
+        site.more(history, [JobGone()])
+    await checkpoint(site, history, history.head)
+    right = [] if gone else ["identical"]
+    assert await verdicts(site) == right
+    await checkpoint(site, history, Head(history.sequence, "0" * 64))
+    assert [*{*await verdicts(site)} - {*right}] == ["different"]
+    await checkpoint(site, history, Head(history.sequence + 1, history.head.hash))
+    assert [*{*await verdicts(site)} - {*right}] == ["different"], "the newest event is lost"
+
+
+async def test_one_job_is_verified_alone(site: Site):
+    site.job("one")
+    site.show(site.job("two"), restartCount=7)
+    log, cluster = MemoryEventLog(site.journal), MemoryCluster(site.store)
+    found = [
+        (await verified_jobs(log, cluster, BUILT_IN, NAMESPACE, parse_target(name, BUILT_IN))).answers
+        for name in ("trainingjob/one", "two")
+    ]
+    assert [[answer.verdict for answer in answers] for answers in found] == [["identical"], ["different"]]
+
+
+@pytest.mark.parametrize(("changed", "wrong"), [({}, False), ({"hash": "0" * 64}, True), ({"last": 3}, True)])
+def test_a_saved_history_is_what_its_seal_says(tmp_path: Path, changed: dict[str, object], wrong: bool):
+    history, lines = History(JobKey(NAMESPACE, "resnet", Uid("u"))), list[str]()
+    for event in [*a_running_job(), JobGone()]:
+        record = stored(history, event)
+        history.fold(record)
+        lines.append(line_of(record))
+    seal = {"type": "JobSealed", "first": 1, "last": history.sequence, "count": len(lines), "hash": history.head.hash}
+    subject = "jobs.team-a.resnet.u.status.JobSealed"
+    body = msgspec.json.encode({**seal, "outcome": "Succeeded", "reason": "", **changed})
+    sealed = Stored(history.sequence + 1, subject, "s", history.time, body, history.basis, optional=True)
+    file = tmp_path / "history"
+    file.write_text("\n".join([*lines, line_of(sealed)]))
+    if wrong:
+        with pytest.raises(typer.Exit):
+            from_file(file)
+    else:
+        from_file(file)
