@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import structlog
 
 from services.watcher.asking import Asking
-from services.watcher.core.budgets import MIB, Budget, Budgets, Limits, Standing, allowed, parts_used, standing
+from services.watcher.core.budgets import MIB, Budget, Budgets, Limits, Memory, Standing, allowed, parts_used, standing
 from services.watcher.core.cache import Cache
 from services.watcher.core.observe import observe
 from services.watcher.core.pace import (
@@ -74,6 +74,8 @@ class Watcher:
         self._rows: dict[JobKey, Row] = {}
         self._limits = options.limits
         self._budgets = Budgets(options.limits.per_minute)
+        self._memory = Memory()
+        """As of the last look at the budgets."""
         self._starts = Starts()
         self._early: dict[JobKey, dict[type[Fact], float]] = {}
         """Until when facts of a starting job wait for others, by their type."""
@@ -156,7 +158,7 @@ class Watcher:
 
     def _parts(self, namespace: str) -> dict[Budget, float]:
         """How much of its budgets the namespace has used."""
-        return parts_used(self._runtime.histories.used[namespace], self._limits, self._runtime.room())
+        return parts_used(self._runtime.histories.used[namespace], self._limits, self._runtime.room(), self._memory)
 
     def _standing(self, namespace: str) -> Standing:
         return standing(self._parts(namespace), reserved=self._runtime.reserved())
@@ -255,6 +257,7 @@ class Watcher:
         full = False
         while True:
             before, full = full, self._runtime.reserved()
+            self._memory = Memory.of(self._runtime.histories.used.values())
             if not self._runtime.acting:
                 # Once it leads again, all that waited meanwhile would be recorded at once.
                 self._starts = Starts()
@@ -304,6 +307,7 @@ def build(dependencies: Dependencies) -> Watcher:
         limits=Limits(
             per_minute=settings.log_mib_per_minute * MIB,
             memory=settings.namespace_mib * MIB,
+            total=settings.memory_mib * MIB,
             share=settings.namespace_share if not settings.namespace else 0,
         ),
     )

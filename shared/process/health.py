@@ -80,6 +80,8 @@ BUDGETS = {
     "log": "changes of {jobs} wait to be recorded, as MUSTER_LOG_MIB_PER_MINUTE allows their namespaces",
     "memory": "{jobs} wait to be taken on, or with requests: each service keeps as much of their namespaces as "
     "MUSTER_NAMESPACE_MIB allows; raise it with the limit of memory",
+    "total": "{jobs} wait to be taken on, or with requests: each service keeps as much of all namespaces as "
+    "MUSTER_MEMORY_MIB allows; raise it with the limit of memory",
     "share": "changes of {jobs} wait, as their namespaces have filled their share of the log (MUSTER_NAMESPACE_SHARE); "
     "raise it, or give the log room",
     "room": "changes of {jobs} wait for room in the log: the rest is for decisions (MUSTER_LOG_RESERVE); give it room",

@@ -162,6 +162,10 @@ class Settings(BaseSettings):
     """For the watcher. How many MiB each service keeps in memory of the jobs of one namespace, about 8 KB a job, 1 KB a
     pod and 2 KB a scale request. From there on its new jobs and requests wait (`OverBudget`). 0: no bound."""
 
+    memory_mib: int = Field(default=512, ge=0)
+    """For the watcher. The same of all namespaces together, about half of the memory that a service may take. From
+    there on new jobs and requests wait of each namespace with no less than an equal part of it. 0: no bound."""
+
     namespace_share: float = Field(default=0.5, ge=0, le=1)
     """For the watcher of the whole cluster. The share of the log's room that one namespace may fill. From there on only
     ends and decisions are recorded of it. 0: no bound."""

@@ -10,6 +10,7 @@ from services.watcher.core.budgets import (
     BRIEFS,
     Budgets,
     Limits,
+    Memory,
     Standing,
     allowed,
     begins,
@@ -251,7 +252,7 @@ class TestAllowed:
     )
     def test_a_namespace_with_all_its_memory_begins_nothing(self, job: Job, fact: Fact, silent: bool, found: str):
         budgets = Budgets(0)
-        facts = allowed(job, [fact], budgets, 0.0, met=Standing(None, crowded=True, silent=silent)).facts
+        facts = allowed(job, [fact], budgets, 0.0, met=Standing(None, crowded="memory", silent=silent)).facts
         assert found == ("nothing" if not facts else "all" if facts == (fact,) else "brief")
         assert budgets.waiting == ({} if found == "all" else {(KEY.namespace, "memory"): 1})
         assert [*budgets.stopped()] == ([] if found == "all" else [KEY])
@@ -261,18 +262,35 @@ class TestAllowed:
     ("log", "memory", "room", "met"),
     [
         pytest.param(50, 99, 100, Standing("share"), id="a share that is full"),
-        pytest.param(49, 100, 100, Standing(crowded=True), id="memory that is full"),
-        pytest.param(10_000, 110, 0, Standing(crowded=True, silent=True), id="a log without a bound has no shares"),
+        pytest.param(49, 100, 100, Standing(crowded="memory"), id="memory that is full"),
+        pytest.param(10_000, 110, 0, Standing(crowded="memory", silent=True), id="a log without a bound has no shares"),
         pytest.param(49, 99, 100, Standing(), id="none"),
     ],
 )
 def test_what_a_namespace_has_met(log: int, memory: int, room: int, met: Standing):
     use = Use()
     use.log, use.memory = log, memory
-    parts = parts_used(use, Limits(memory=100, share=0.5), room)
+    parts = parts_used(use, Limits(memory=100, share=0.5), room, Memory())
     assert standing(parts, reserved=False) == met
     assert standing(parts, reserved=True).full == "room"
-    assert parts_used(use, Limits(memory=0, share=0), room) == {}
+    assert parts_used(use, Limits(memory=0, total=0, share=0), room, Memory()) == {}
+
+
+@pytest.mark.parametrize(
+    ("mine", "others", "met"),
+    [
+        pytest.param(80, [80, 80], Standing(), id="within"),
+        pytest.param(80, [90, 90, 90], Standing(crowded="total", silent=True), id="four with less than each may have"),
+        pytest.param(60, [95, 95], Standing(), id="less than an equal part goes on"),
+        pytest.param(100, [80, 80], Standing(crowded="memory"), id="its own budget comes first"),
+    ],
+)
+def test_what_all_namespaces_together_have_met(mine: int, others: list[int], met: Standing):
+    uses = [Use() for _ in (mine, *others)]
+    for use, memory in zip(uses, (mine, *others), strict=True):
+        use.memory = memory
+    parts = parts_used(uses[0], Limits(memory=100, total=250, share=0), 0, Memory.of(uses))
+    assert standing(parts, reserved=False) == met
 
 
 def test_a_fold_counts_the_bytes_of_each_namespace():

@@ -8,7 +8,7 @@ and for each slot.
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from math import inf
-from typing import Literal, get_args
+from typing import Literal, Self, get_args
 
 import msgspec
 
@@ -22,8 +22,8 @@ from shared.job.views import PodView, ended, newest_versions
 
 replace = msgspec.structs.replace
 
-Budget = Literal["log", "memory", "share", "room"]
-"""What a fact waits for: its namespace's bytes of a minute, of memory, or of the log; or room in the log for all."""
+Budget = Literal["log", "memory", "total", "share", "room"]
+"""What a fact waits for: its namespace's bytes of a minute, of memory, or of the log; or memory or room for all."""
 
 BUDGETS: tuple[Budget, ...] = get_args(Budget)
 
@@ -51,8 +51,13 @@ _WAITS: dict[Budget, Problem] = {
     ),
     "memory": Problem(
         reason=OVER_BUDGET,
-        message="the services keep as many bytes of the namespace as they may; this one waits until requests that wait "
-        "are deleted or MUSTER_NAMESPACE_MIB is raised",
+        message="the services keep as many bytes of the namespace as they may; this one waits until jobs that are gone "
+        "have left the log, other jobs and requests that wait are deleted, or MUSTER_NAMESPACE_MIB is raised",
+    ),
+    "total": Problem(
+        reason=OVER_BUDGET,
+        message="the services keep as many bytes of all namespaces as they may, of this one no less than of others; "
+        "this one waits until jobs that are gone have left the log, or MUSTER_MEMORY_MIB is raised",
     ),
 }
 
@@ -64,6 +69,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes."""
     memory: int = 256 * MIB
     """Bytes that each service keeps."""
+    total: int = 512 * MIB
+    """Those of all namespaces together."""
     share: float = 0.5
     """The part of the log's room."""
 
@@ -73,24 +80,39 @@ class Standing(msgspec.Struct, frozen=True):
 
     full: Literal["share", "room"] | None = None
     """Nothing that begins is recorded."""
-    crowded: bool = False
+    crowded: Literal["memory", "total"] | None = None
     """No new job and no new request is recorded, but in brief."""
     silent: bool = False
     """Nor that."""
 
     @property
     def stops(self) -> bool:
-        return self.full is not None or self.crowded
+        return self.full is not None or self.crowded is not None
 
 
 WITHIN = Standing()
 
 
-def parts_used(use: Use, limits: Limits, room: int) -> dict[Budget, float]:
+class Memory(msgspec.Struct, frozen=True):
+    """What a service keeps of all namespaces together."""
+
+    used: int = 0
+    namespaces: int = 1
+
+    @classmethod
+    def of(cls, uses: Iterable[Use]) -> Self:
+        kept = [use.memory for use in uses if use.memory > 0]
+        return cls(sum(kept), len(kept))
+
+
+def parts_used(use: Use, limits: Limits, room: int, memory: Memory) -> dict[Budget, float]:
     """How much of its budgets a namespace has used; `room` is that of the log, 0 without a bound."""
     found: dict[Budget, float] = {}
     if limits.memory:
         found["memory"] = use.memory / limits.memory
+    if limits.total:
+        # A namespace with less than an equal part goes on: many others could not shut it out.
+        found["total"] = min(memory.used, use.memory * memory.namespaces) / limits.total
     if limits.share and room:
         found["share"] = use.log / (limits.share * room)
     return found
@@ -98,9 +120,10 @@ def parts_used(use: Use, limits: Limits, room: int) -> dict[Budget, float]:
 
 def standing(parts: dict[Budget, float], *, reserved: bool) -> Standing:
     """The standing of a namespace that has used these parts; with `reserved` the rest of the log is for decisions."""
-    memory = parts.get("memory", 0.0)
+    own, total = parts.get("memory", 0.0), parts.get("total", 0.0)
+    crowded: Literal["memory", "total"] | None = "memory" if own >= 1 else "total" if total >= 1 else None
     full: Literal["share", "room"] | None = "share" if parts.get("share", 0.0) >= 1 else None
-    return Standing("room" if reserved else full, memory >= 1, memory >= TOLD)
+    return Standing("room" if reserved else full, crowded, max(own, total) >= TOLD)
 
 
 def is_free(job: Job, fact: Fact) -> bool:
@@ -202,7 +225,7 @@ class Budgets:
 
     def stopped(self) -> Iterator[JobKey]:
         """The jobs that wait until their namespace has fewer bytes."""
-        return (key for key, (budget, _, _) in [*self._places.items()] if budget in ("memory", "share"))
+        return (key for key, (budget, _, _) in [*self._places.items()] if budget in ("memory", "total", "share"))
 
     def keep(self, key: JobKey, *, waits: bool, pays: bool, now: float) -> None:
         """The turn of a job that does not wait, and the payment of one that records nothing, go to its namespace."""
@@ -271,7 +294,7 @@ def allowed(
         if is_free(job, fact):
             found.append(fact)
             continue
-        stop: Budget | None = met.full or ("memory" if met.crowded and begins(job, fact) else None)
+        stop: Budget | None = met.full or (met.crowded if begins(job, fact) else None)
         if stop:
             wait = budgets.wait_for_room(job.key, stop, now)
         else:

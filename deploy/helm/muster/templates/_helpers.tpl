@@ -292,6 +292,8 @@ imagePullSecrets:
   value: {{ .Values.budgets.logMiBPerMinute | int | quote }}
 - name: MUSTER_NAMESPACE_MIB
   value: {{ .Values.budgets.memoryMiB | int | quote }}
+- name: MUSTER_MEMORY_MIB
+  value: {{ .Values.budgets.totalMemoryMiB | int | quote }}
 - name: MUSTER_NAMESPACE_SHARE
   value: {{ .Values.budgets.logShare | quote }}
 - name: MUSTER_LOG_RESERVE
