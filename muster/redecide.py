@@ -7,7 +7,7 @@ with the timers of this release, by the times of the log.  What services observe
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from pydantic import ValidationError
@@ -42,48 +42,24 @@ QUIET_SECONDS = 5.0
 
 Decide = Callable[[Job], list[Step]]
 
-Obstacle = Literal[
-    "the history is on hold",
-    "the kind is not known here",
-    "not readable",
-    "no basis",
-    "settings that do not decide here",
-]
-"""Why a decision cannot be decided again: its basis is no event of this history, or this release cannot read it."""
-
 
 class Difference(msgspec.Struct, frozen=True):
-    """A decision or a timer that this release would not record."""
+    """A decision or a timer that this release would not record, or not then."""
 
     sequence: int
-    basis: int
+    """Of the event that is recorded; of the last one before, where none is."""
     author: str
-    recorded: AnyEvent
+    recorded: AnyEvent | None
     decides: AnyEvent | None
-    """None if it waits."""
+    why: str = ""
+    """How a timer differs, or that something came late."""
     release: str = ""
     """Of the service that recorded it, with its settings, as `Decided.release`."""
-    why: str = ""
-    """Of a timer, how it differs."""
 
     def __str__(self) -> str:
-        decides = self.why or "decides " + (_words(self.decides, self.recorded) if self.decides else "nothing")
-        recorded = _words(self.recorded, self.decides)
+        decides = self.why or f"this release decides {_words(self.decides, self.recorded)}"
         author = f"{self.author} ({self.release})" if self.release else self.author
-        return f"at {self.sequence} {author} recorded {recorded}; this release {decides}"
-
-
-class Late(msgspec.Struct, frozen=True):
-    """A decision or a timer that came later than by this release: it may be sooner now, or its author was away."""
-
-    after: int
-    author: str
-    seconds: float
-    decides: AnyEvent
-
-    def __str__(self) -> str:
-        decides = f"this release decides {_words(self.decides, None)}"
-        return f"after {self.after} {self.author} waited {self.seconds:g} s, or was away; {decides}"
+        return f"at {self.sequence} {author} recorded {_words(self.recorded, self.decides)}; {decides}"
 
 
 class Redecided(msgspec.Struct, frozen=True):
@@ -92,9 +68,10 @@ class Redecided(msgspec.Struct, frozen=True):
     events: int
     same: int
     differences: tuple[Difference, ...]
-    obstacles: dict[Obstacle, int]
+    obstacles: dict[str, int]
     """How many decisions could not be decided again, by reason; and how many histories are on hold from some event."""
-    late: tuple[Late, ...]
+    late: tuple[Difference, ...]
+    """What came later than by this release: it may be sooner now, or its author was away."""
     next: dict[str, AnyEvent]
     """What each service decides after the last event."""
 
@@ -146,8 +123,8 @@ class _Again:
         self._times: dict[int, str] = {}
         self._same = 0
         self._differences: list[Difference] = []
-        self._late: list[Late] = []
-        self._obstacles: Counter[Obstacle] = Counter()
+        self._late: list[Difference] = []
+        self._obstacles: Counter[str] = Counter()
 
     def fold(self, stored: Stored) -> None:
         self._times[stored.sequence] = stored.time
@@ -162,7 +139,7 @@ class _Again:
             self._timer(stored, [job for _, job in recent])
         recent.append((stored.sequence, history.job))
         for decision in self._waiting.get(stored.sequence, {}).values():
-            self._decision(decision, stored.sequence, history)
+            self._decision(decision, history)
 
     def outcome(self) -> Redecided:
         if left := sum(len(decisions) for at, decisions in self._waiting.items() if at not in self._times):
@@ -181,7 +158,11 @@ class _Again:
 
     def _decided(self, author: str, job: Job) -> AnyEvent | None:
         """What the service records first, as its process does; None if it waits."""
-        steps = self._deciders[author](job) if self._kinds.knows(job) else ()
+        try:
+            steps = self._deciders[author](job) if self._kinds.knows(job) else []
+        except Exception:  # noqa: BLE001  the service would hold this job
+            self._obstacles["a broken invariant"] += 1
+            return None
         return next((step.event for step in steps if isinstance(step, Record)), None)
 
     def _silence(self, after: int, job: Job, until: str) -> None:
@@ -191,20 +172,21 @@ class _Again:
             return
         for author in self._deciders:
             if author not in self._waiting.get(after, {}) and (event := self._decided(author, job)) is not None:
-                self._late.append(Late(after, author, seconds, event))
+                why = f"this release decides {_words(event, None)}, and {author} waited {seconds:g} s or was away"
+                self._late.append(Difference(after, author, None, event, why))
 
-    def _decision(self, decision: Stored, basis: int, history: History) -> None:
+    def _decision(self, decision: Stored, history: History) -> None:
         _, author, tag = split(decision.subject)
         try:
             recorded = read_event(decision.body, tag)
         except (UnknownEvent, Malformed):
             recorded = None
-        if recorded is None or author not in self._deciders:
+        if not isinstance(recorded, Decided) or author not in self._deciders:
             self._obstacles["not readable"] += 1
         elif not self._kinds.knows(history.job):
             self._obstacles["the kind is not known here"] += 1
         elif not history.held:
-            release = recorded.release if isinstance(recorded, Decided) else ""
+            release = recorded.release
             if author == "scaler":
                 try:
                     named = settings_of(release.split()[1:])
@@ -213,11 +195,11 @@ class _Again:
                     return
                 self._policy = policy_of(tuple((named | dict(self._settings)).items()))
             decides = self._decided(author, history.job)
-            recorded = _bare(recorded)
+            recorded = msgspec.structs.replace(recorded, because=0, slot=None, release="")
             if decides == recorded:
                 self._same += 1
             else:
-                self._differences.append(Difference(decision.sequence, basis, author, recorded, decides, release))
+                self._differences.append(Difference(decision.sequence, author, recorded, decides, release=release))
 
     def _timer(self, stored: Stored, recent: Iterable[Job]) -> None:
         """Compare a timer with those that run by this release; `recent` are the states before it expired."""
@@ -228,23 +210,18 @@ class _Again:
         assert isinstance(event, TimePassed), event
         running = (timer for job in recent for timer in next_due(job))
         timer = next((each for each in running if (each.anchor, each.name) == (event.anchor, event.timer)), None)
-        missing = Difference(stored.sequence, 0, "watcher", event, None, "has no such timer")
-        if timer is None:
-            self._differences.append(missing)
-            return
-        took = seconds_between(timer.since or self._times.get(timer.anchor, ""), stored.time)
-        if took is not None and took < timer.seconds - TOLERANCE_SECONDS:
-            why = f"waits {timer.seconds} s, and {took:g} s had passed"
-            self._differences.append(msgspec.structs.replace(missing, why=why))
-            return
-        self._same += 1
-        if took is not None and took > timer.seconds + TOLERANCE_SECONDS:
-            self._late.append(Late(timer.anchor, "watcher", took, event))
-
-
-def _bare(event: AnyEvent) -> AnyEvent:
-    """The decision without what made it and who decided."""
-    return msgspec.structs.replace(event, because=0, slot=None, release="") if isinstance(event, Decided) else event
+        why, late = "this release has no such timer", False
+        if timer is not None:
+            took = seconds_between(timer.since or self._times.get(timer.anchor, ""), stored.time) or 0.0
+            late = took > timer.seconds + TOLERANCE_SECONDS
+            why = f"this release waits {timer.seconds} s, and {took:g} s had passed"
+            if late:
+                why += ", or the watcher was away"
+            elif took >= timer.seconds - TOLERANCE_SECONDS:
+                why = ""
+        self._same += late or not why
+        if why:
+            (self._late if late else self._differences).append(Difference(stored.sequence, "watcher", event, None, why))
 
 
 def settings_of(given: Iterable[str]) -> dict[str, str]:
@@ -261,13 +238,16 @@ def policy_of(settings: tuple[tuple[str, str], ...]) -> Policy:
         raise ValueError(f"{', '.join(others)} changes no decision; the settings that do: {', '.join(DECIDING)}")
     try:
         given: dict[str, Any] = {**DECIDING, **dict(settings)}
-        return Policy.of(Settings(**{name.removeprefix("MUSTER_").lower(): value for name, value in given.items()}))
+        made = Settings(**{name.removeprefix("MUSTER_").lower(): value for name, value in given.items()})
     except ValidationError as error:
         raise ValueError(complaint(error)) from error
+    return Policy.of(made.drain, commands=made.exec)
 
 
-def _words(event: AnyEvent, other: AnyEvent | None) -> str:
+def _words(event: AnyEvent | None, other: AnyEvent | None) -> str:
     """The type of a decision, and its details or, beside another one of its type, the fields that differ."""
+    if event is None:
+        return "nothing"
     kind = type(event).__name__
     if type(event) is not type(other):
         return f"{kind}  {details(event)}".rstrip()

@@ -211,4 +211,6 @@ def _version(hosts: Metadata) -> int:
 
 def build(dependencies: Dependencies) -> Scaler:
     """The service of a process with these dependencies."""
-    return Scaler(dependencies.cluster, Policy.of(dependencies.settings), dependencies.kinds)
+    settings = dependencies.settings
+    policy = Policy.of(settings.drain, commands=settings.exec)
+    return Scaler(dependencies.cluster, policy, dependencies.kinds)

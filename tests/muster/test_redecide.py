@@ -106,10 +106,16 @@ def a_scaled_job(release: str = "", drain: int = 10) -> list[Stored]:
 def test_a_decision_names_the_settings_that_decide_and_is_decided_again_with_them(given: dict[str, Any], told: str):
     settings = Settings(**given)
     assert settings.deciding == told
-    drain = Policy.of(settings).drain_seconds
+    drain = Policy.of(settings.drain, commands=settings.exec).drain_seconds
     assert redecide(a_scaled_job(f"0.1.0 {told}".rstrip(), drain), BUILT_IN).whole
     assert redecide(a_scaled_job(f"0.1.0 {told}".rstrip(), drain + 1), BUILT_IN).differences
     assert len(DECIDING) == len(Policy.__struct_fields__), "another setting decides: name it there"
+
+
+def test_a_rule_that_breaks_is_counted_and_ends_nothing(monkeypatch: pytest.MonkeyPatch):
+    log = a_scaled_job()
+    monkeypatch.setattr("services.scaler.core.decide.admission.answer", lambda *_: 1 / 0)
+    assert redecide(log, BUILT_IN).obstacles == {"a broken invariant": 1}
 
 
 def test_a_decision_with_the_settings_of_a_later_release_is_not_decided_again():

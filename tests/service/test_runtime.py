@@ -117,7 +117,7 @@ class Stage:
         self.journal = MemoryJournal()
         self.service = service
         self.line = Line(self.journal, user=service.author)
-        self.runtime = Runtime(service, self.line, owns=owns, chance=lambda: 0.5)
+        self.runtime = Runtime(service, self.line, release="0.1.0 MUSTER_DRAIN=5", owns=owns, chance=lambda: 0.5)
         self._ids = 0
 
     @asynccontextmanager
@@ -202,6 +202,7 @@ class TestDeciding:
             assert not stage.history().held
             bases = [stored.basis.partition(":")[0] for stored in stage.journal.events[2:]]
             assert bases == ["2", "3", "4"], "each on the one before"
+            assert {body["release"] for body in stage.bodies("JobRestarted")} == {"0.1.0 MUSTER_DRAIN=5"}
 
     @in_virtual_time
     async def test_of_several_records_only_the_first_is_appended(self):

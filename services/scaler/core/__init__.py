@@ -2,19 +2,9 @@
 
 import math
 from datetime import timedelta
-from typing import Protocol, Self
+from typing import Self
 
 import msgspec
-
-
-class Deciding(Protocol):
-    """The settings of which a policy is made."""
-
-    @property
-    def drain(self) -> timedelta: ...
-
-    @property
-    def exec(self) -> bool: ...
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,5 +17,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """False: no command runs in a launcher, so that requests with scripts are rejected and drains take their time."""
 
     @classmethod
-    def of(cls, settings: Deciding) -> Self:
-        return cls(drain_seconds=math.ceil(settings.drain.total_seconds()), commands=settings.exec)
+    def of(cls, drain: timedelta, *, commands: bool) -> Self:
+        """The policy of two settings."""
+        return cls(drain_seconds=math.ceil(drain.total_seconds()), commands=commands)
