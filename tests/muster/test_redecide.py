@@ -1,6 +1,7 @@
 """`muster replay --decisions`: this release decides every history of a release as that one did."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 
 from muster.commands import application
 from muster.redecide import Redecided, redecide
+from muster.replay import decide_again
 from services.scaler.core import Policy
 from shared.eventlog import Stored
 from shared.frameworks.kinds import BUILT_IN, Kinds
@@ -22,6 +24,7 @@ from shared.telling.reading import line_of
 from tests.histories.recorded import recordings
 from tests.kit.builders import a_running_job, scale_in
 from tests.kit.histories import a_history, kinds_of, stored
+from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 
 DRAINS = ("10", "0", "3", "5", "20")
 """The drain times of the tests that made the recorded histories, the default first: these name no settings."""
@@ -179,3 +182,16 @@ def test_a_file_without_a_history_is_bad_input(tmp_path: Path, text: str | None)
         (tmp_path / "history").write_text(text)
     ended = CliRunner().invoke(application(), ["replay", str(tmp_path / "history"), "--decisions"])
     assert ended.exit_code == 2
+
+
+def test_a_job_in_the_log_is_decided_again(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    journal = MemoryJournal()
+
+    @asynccontextmanager
+    async def open_log(_: Settings) -> AsyncIterator[MemoryEventLog]:
+        journal.events[:] = a_scaled_job()
+        yield MemoryEventLog(journal, user="admin")
+
+    monkeypatch.setattr("muster.replay.open_log", open_log)
+    decide_again(Path("trainingjob/resnet"), "team-a", Settings(), (), as_json=False, nats=True)
+    assert "different: 0" in capsys.readouterr().out
