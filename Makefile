@@ -18,7 +18,7 @@ EPOCH = $(shell git log -1 --format=%ct)
 on = $(filter-out 0 no off false,$(1))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sim crash-matrix mutants attacks under-attack input fuzz perturb test-determinism test-real test-node test-k3s test-kueue test-frameworks lint types fmt bench bench-parts binaries control-plane crds rbac pages chart replay image sbom audit release based ha soak lock clean
+.PHONY: help demo test sim crash-matrix mutants attacks under-attack input fuzz perturb test-determinism test-real test-node test-page test-k3s test-kueue test-frameworks lint types fmt bench bench-parts binaries control-plane crds rbac pages chart replay image sbom audit release based ha soak lock clean
 
 # Those that one needs every day; what proves more is in docs/reliability.md, what releases in docs/releasing.md.
 help:
@@ -71,6 +71,9 @@ test-node: $(DEVELOPING) ## check: the main stories on a real kubelet with conta
 	@$(RUN) -m devcluster.binaries control-plane node
 	@# Ports of its own, so that it may run beside the others.
 	@MUSTER_PORTS=30001-32000 $(RUN) -m pytest -m node -rs
+
+test-page: $(DEVELOPING) # `muster ui` in a real browser; skipped with the reason where none is
+	@$(RUN) -m pytest -m page -rs
 
 test-k3s: $(DEVELOPING) # the end-to-end tests on K3s in a container; skipped where no Docker engine runs
 	@# The client of the Docker engine leaves a socket open when nobody answers it.

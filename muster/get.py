@@ -10,11 +10,12 @@ import typer
 import yaml
 
 from muster.asking import ask, by_cluster, open_cluster, open_log, patiently, streamed
+from muster.following import Tell, warn
 from muster.jobs import every
 from muster.terminal import Output, harmless, say
 from shared.cluster.kube import KubeCluster
 from shared.errors import Transient
-from shared.eventlog import EventLog
+from shared.eventlog import EventLog, ignore_trouble
 from shared.frameworks.kinds import Kinds
 from shared.history_api import Question
 from shared.job.fold import Histories
@@ -176,7 +177,7 @@ async def get(settings: Settings, options: Options, *, nats: bool = False, selec
             say(text, exact=options.output is Output.json, coloured=options.colours)
 
 
-async def texts_by_cluster(cluster: KubeCluster, options: Options) -> AsyncGenerator[str, None]:
+async def texts_by_cluster(cluster: KubeCluster, options: Options, tell: Tell = warn) -> AsyncGenerator[str, None]:
     """The pieces of the output as `texts` gives them, from `history.muster.dev`."""
     found = await _found(cluster, options)
     shown = [one for one in found.shown if _chosen(one, options) and (options.asked or options.gone or not one.gone)]
@@ -196,7 +197,7 @@ async def texts_by_cluster(cluster: KubeCluster, options: Options) -> AsyncGener
         for one in found.shown:
             yield one
 
-    async with aclosing(patiently(later)) as changes:
+    async with aclosing(patiently(later, tell)) as changes:
         async for one in changes:
             state, seen = renderer.state(one), one.uid in before or options.gone or not one.gone
             if before.get(one.uid) != state and _chosen(one, options) and seen:
@@ -229,7 +230,9 @@ async def _found(cluster: KubeCluster, options: Options) -> "_Found":
     return _Found([item.job for item in items.items], int(items.metadata.resource_version), "")
 
 
-async def texts(log: EventLog, options: Options, kinds: Kinds) -> AsyncGenerator[str, None]:
+async def texts(
+    log: EventLog, options: Options, kinds: Kinds, tell: Tell = ignore_trouble
+) -> AsyncGenerator[str, None]:
     """The pieces of the output; with a watch there is no end.
 
     Raises `Refused` if the log does not have the job.
@@ -246,7 +249,7 @@ async def texts(log: EventLog, options: Options, kinds: Kinds) -> AsyncGenerator
         if options.asked
         else namespace_filters(options.namespace)
     )
-    async with aclosing(log.read(after=histories.position, subjects=subjects)) as batches:
+    async with aclosing(log.read(after=histories.position, subjects=subjects, trouble=tell)) as batches:
         async for batch in batches:
             changed = {id(known): known for stored in batch.events if (known := histories.fold(stored)) is not None}
             for history in changed.values():

@@ -26,6 +26,7 @@ from muster.commands.jobs import (
     timeline,
     why,
 )
+from muster.commands.page import ui
 from muster.commands.sending import forward, subscriber
 from muster.terminal import say
 
@@ -40,6 +41,7 @@ COMMANDS = (
     of_cluster(history),
     of_cluster(report),
     of_cluster(timeline),
+    of_cluster(ui),
     of_cluster(audit),
     of_cluster(logs),
     of_cluster(replay),

@@ -255,6 +255,9 @@ def report(
     namespace: Namespace = "",
     uid: Annotated[str, typer.Option(help="an earlier job of that name, by its uid; the newest without it")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="one JSON document")] = False,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="write the drawing of `muster ui` into a file of its own")
+    ] = None,
     nats: Nats = False,
 ) -> None:
     """Show the whole life of a job: phases, attempts, scalings, failures, and who changed what, from the log alone."""
@@ -264,6 +267,13 @@ def report(
     asked = named(target)
     if asked.is_request:
         raise typer.BadParameter("`muster report` tells of jobs; `muster why` explains a request")
+    if html is not None:
+        from muster.page.offline import write
+
+        if as_json:
+            raise typer.BadParameter("--html writes a file and --json prints; say one of them")
+        running(lambda: write(html, asked, namespace, settings(), uid=uid, nats=nats))
+        return
     running(lambda: show(asked, namespace, settings(), uid=uid, as_json=as_json, nats=nats))
 
 

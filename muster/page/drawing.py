@@ -1,0 +1,115 @@
+"""A job as the page draws it: its report, and each event with its sentence and its cause.  Pure."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from shared.eventlog import Stored
+from shared.eventlog.subject import Subject
+from shared.frameworks.kinds import Kinds
+from shared.job.fold import Histories
+from shared.job.ledger import BUCKETS, CAUSES, Bucket, Cause
+from shared.telling.causes.links import Link
+from shared.telling.reading import of_history
+from shared.telling.report import Report, reported
+from shared.telling.targets import Asked, find
+from shared.telling.why import caused, explained
+from shared.telling.words import said
+
+
+class Told(msgspec.Struct, frozen=True, rename="camel"):
+    """An event in a sentence; of an event about several pods, one for each."""
+
+    sequence: int
+    time: str
+    type: str
+    author: str
+    text: str
+    cause: int | None
+    """The place of its cause in `Drawing.links`."""
+    unknown: str
+    """The cause that must exist and is not in the log."""
+
+
+class Chain(msgspec.Struct, frozen=True):
+    """A question or a name, and the places of its links in `Drawing.links`."""
+
+    title: str
+    links: tuple[int, ...]
+
+
+class Drawing(msgspec.Struct, frozen=True):
+    """All that the page shows of a job."""
+
+    heading: tuple[str, ...]
+    """The first lines of `muster why`."""
+    report: Report
+    why: tuple[Chain, ...]
+    """The answers of `muster why`."""
+    links: tuple[Told, ...]
+    events: tuple[int, ...]
+    """By event in the order of the log, its place in `links`."""
+    lives: dict[str, tuple[int, ...]]
+    """By place, such as `worker/3`, what happened to its pods over all attempts."""
+    requests: tuple[Chain, ...]
+    """By scale request, what happened to it."""
+    buckets: dict[Bucket, str] = msgspec.field(default_factory=BUCKETS.copy)
+    causes: dict[Cause, str] = msgspec.field(default_factory=CAUSES.copy)
+
+
+class _Places:
+    """Links by their place in one list; each comes after its cause."""
+
+    def __init__(self) -> None:
+        self.told: list[Told] = []
+        self._known: dict[int, tuple[int, Link]] = {}
+
+    def of(self, link: Link) -> int:
+        new = []
+        for each in link.chain():
+            if id(each) in self._known:
+                break
+            new.append(each)
+        for each in reversed(new):
+            cause = self._known[id(each.cause)][0] if each.cause is not None else None
+            # With the link itself, so that no other has its id.
+            self._known[id(each)] = len(self.told), each
+            self.told.append(Told(each.sequence, each.time, each.type, each.author, each.text, cause, each.unknown))
+        return self._known[id(link)][0]
+
+    def each_of(self, links: Iterable[Link]) -> tuple[int, ...]:
+        return tuple(dict.fromkeys(map(self.of, links)))
+
+
+def drawn(events: Sequence[Stored], asked: Asked, namespace: str, kinds: Kinds, *, uid: str, until: str) -> Drawing:
+    """The drawing of the newest job of a name, or of the one with the uid.  Raises `Refused` if no event is of it."""
+    histories = Histories()
+    for stored in events:
+        histories.fold(stored)
+    target, history = find(histories, asked, namespace, uid=uid)
+    mine = [stored for stored in events if of_history(stored, history.job.key)]
+    causes = caused(history.job.key, mine)
+    heading, chains = explained(causes, "", target)
+    places = _Places()
+    lives: dict[str, list[Link]] = {}
+    for slot, links in causes.lives.items():
+        lives.setdefault(f"{slot.role}/{slot.index}", []).extend(links)
+    return Drawing(
+        tuple(heading),
+        reported(history, events, kinds, until=until),
+        why=tuple(Chain(chain.question, places.each_of(chain.links)) for chain in chains),
+        events=tuple(places.of(causes.at.get(stored.sequence) or _untold(stored)) for stored in mine),
+        lives={place: places.each_of(links) for place, links in lives.items()},
+        requests=tuple(
+            Chain(f"{causes.known[uid].kind} {causes.known[uid].name}", places.each_of(links))
+            for uid, links in causes.requests.items()
+            if uid in causes.known
+        ),
+        links=tuple(places.told),
+    )
+
+
+def _untold(stored: Stored) -> Link:
+    """An event without news for people, by its fields."""
+    subject = Subject.parse(stored.subject)
+    return Link(stored.sequence, stored.time, subject.type, subject.author, said(stored.body, subject.type))

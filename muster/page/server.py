@@ -1,0 +1,268 @@
+"""Serves the page on 127.0.0.1: who does not know the secret in its address gets nothing.
+
+Other users of the machine reach the port, too, and so does every page in the person's browser.  So each request has to
+name this host, as a page of another name that leads here would not, and begins with a secret of the person.
+"""
+
+import asyncio
+import secrets
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from muster.page.assets import TYPES, asset
+from muster.page.following import Followed, News, Open, Table
+from muster.page.source import Source, open_source
+from muster.terminal import say
+from shared.errors import Refused, Transient, Trouble
+from shared.eventlog.subject import Subject
+from shared.frameworks.kinds import Kinds
+from shared.job.fold import History
+from shared.job.naming import key_of
+from shared.private import write_private
+from shared.process.settings import Settings
+from shared.telling.reading import as_json_text, line_of
+from shared.telling.report import report_lines
+from shared.telling.shown import summary
+from shared.telling.targets import Asked, parse_target
+from shared.telling.timeline import timeline
+
+HOST = "127.0.0.1"
+SECRET_BYTES = 24
+TEXT_WIDTH = 120
+PARTING_SECONDS = 0.1
+"""Seconds for answers on their way at the end; without a limit, streams to browsers would last for ever."""
+MOST_TEXT_ROWS = 500
+"""The most jobs of the table for browsers without scripts."""
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' blob: data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+STATUSES = {"NotFound": 404, "Forbidden": 403, "Invalid": 400, "TooManyRequests": 429}
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Page:
+    """The handlers; all of them only read."""
+
+    def __init__(self, source: Source, secret: str, port: int) -> None:
+        self._source = source
+        self._secret = secret
+        self._hosts = {f"{name}:{port}" for name in (HOST, "localhost")}
+        self.table = Table()
+        self.open = Open(source)
+
+    def application(self) -> web.Application:
+        made = web.Application(middlewares=[self._guarded])
+        made.on_response_prepare.append(_with_headers)
+        root, job = f"/{self._secret}", f"/{self._secret}/%s/{{namespace}}/{{kind}}/{{name}}"
+        made.add_routes(
+            [
+                web.get(f"{root}/", self._jobs),
+                web.get(f"{root}/fleet", self._fleet),
+                web.get(job % "jobs", self._job),
+                web.get(f"{root}/static/{{name}}", _asset),
+                web.get(f"{root}/api/jobs", self._rows),
+                web.get(job % "api/jobs", self._drawing),
+                web.get(f"{job % 'api/jobs'}/news", self._news),
+                web.get(f"{job % 'api/jobs'}/events", self._events),
+                web.get(f"{job % 'api/jobs'}/at/{{sequence:[0-9]{{1,18}}}}", self._at),
+            ]
+        )
+        return made
+
+    @web.middleware
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.headers.get("Host", "") not in self._hosts:
+            return web.Response(status=421, text="this is not the address that `muster ui` printed")
+        given = request.path.split("/")[1]
+        if not secrets.compare_digest(given.encode(), self._secret.encode()):
+            return web.Response(status=403, text="open the address that `muster ui` printed, with all its letters")
+        if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+            return web.Response(status=403, text="another site may not ask here")
+        try:
+            return await handler(request)
+        except Refused as refusal:
+            return web.json_response({"error": str(refusal)}, status=STATUSES.get(refusal.reason, 400))
+        except Transient as trouble:
+            return web.json_response({"error": str(trouble)}, status=503)
+
+    async def _jobs(self, _: web.Request) -> web.Response:
+        rows = sorted((row for _, row in self.table.rows.values()), key=lambda row: (row.namespace, row.name, row.uid))
+        cells = (
+            (row.namespace, f"{row.called}/{row.name}", row.phase, f"{row.ready}/{row.wanted}", row.note, row.uid)
+            for row in rows[:MOST_TEXT_ROWS]
+        )
+        lines = "".join(
+            f'<tr><td>{escape(namespace)}<td><a href="jobs/{escape(namespace)}/{escape(job)}'
+            f'?uid={escape(uid)}">{escape(job)}</a><td>{escape(phase)}<td>{ready}<td>{escape(note)}'
+            for namespace, job, phase, ready, note, uid in cells
+        )
+        more = f"<p>and {len(rows) - MOST_TEXT_ROWS} more: `muster get -A`</p>" if len(rows) > MOST_TEXT_ROWS else ""
+        heading = "<tr><th>Namespace<th>Job<th>Phase<th>Ready<th>Note"
+        return self._shell("Jobs", "jobs", f"<table>{heading}{lines}</table>{more}")
+
+    async def _fleet(self, _: web.Request) -> web.Response:
+        return self._shell("Fleet", "fleet", "<p>The fleet is drawn by scripts; the jobs are a table without.</p>")
+
+    async def _job(self, request: web.Request) -> web.Response:
+        asked, namespace, uid = _asked(request)
+        try:
+            async with self.open.of(asked, namespace, uid) as job:
+                found = (await job.drawing(self._source, asked, namespace, uid)).report
+        except Trouble as trouble:
+            told = str(trouble)
+        else:
+            told = "\n".join((*timeline(found, TEXT_WIDTH), "", *report_lines(found, as_json=False)))
+        return self._shell(request.match_info["name"], "job", f"<pre>{escape(told)}</pre>")
+
+    def _shell(self, title: str, view: str, without_scripts: str) -> web.Response:
+        root = f"/{self._secret}"
+        links = "".join(
+            f'<a href="{root}/{path}"{" aria-current=page" if view == name else ""}>{name.title()}</a>'
+            for name, path in (("jobs", ""), ("fleet", "fleet"))
+        )
+        text = (
+            f'<!doctype html><html lang="en" data-view="{view}" data-root="{root}"><meta charset="utf-8">'
+            f'<meta name="viewport" content="width=device-width"><title>{escape(title)} - Muster</title>'
+            f'<link rel="icon" href="data:,"><link rel="stylesheet" href="{root}/static/page.css">'
+            f'<script type="module" src="{root}/static/page.js"></script>'
+            f'<body><header><a class="brand" href="{root}/">Muster</a><nav aria-label="Views">{links}</nav></header>'
+            f'<main id="main"><noscript><h1>{escape(title)}</h1>{without_scripts}</noscript></main>'
+        )
+        return web.Response(text=text, content_type="text/html")
+
+    async def _rows(self, request: web.Request) -> web.StreamResponse:
+        def told(before: int) -> Any:
+            return {"rows": self.table.since(before), "trouble": self.table.news.trouble}
+
+        return await _stream(request, self.table.news, told)
+
+    async def _drawing(self, request: web.Request) -> web.Response:
+        asked, namespace, uid = _asked(request)
+        async with self.open.of(asked, namespace, uid) as job:
+            drawing = await job.drawing(self._source, asked, namespace, uid)
+        return web.Response(body=msgspec.json.encode(drawing), content_type="application/json")
+
+    async def _news(self, request: web.Request) -> web.StreamResponse:
+        async with self.open.of(*_asked(request)) as job:
+
+            def told(_: int) -> Any:
+                return {"events": len(job.events), "trouble": job.news.trouble}
+
+            return await _stream(request, job.news, told)
+
+    async def _events(self, request: web.Request) -> web.Response:
+        async with self.open.of(*_asked(request)) as job:
+            lines = "".join(f"{line_of(stored)}\n" for stored in job.events)
+        return web.Response(text=lines, content_type="application/x-ndjson")
+
+    async def _at(self, request: web.Request) -> web.Response:
+        async with self.open.of(*_asked(request)) as job:
+            found = await asyncio.to_thread(_state_at, job, int(request.match_info["sequence"]), self._source.kinds)
+        return web.Response(body=msgspec.json.encode(found), content_type="application/json")
+
+
+def _state_at(job: Followed, sequence: int, kinds: Kinds) -> dict[str, str]:
+    """The event, and what the fold and the status were after it."""
+    early = [stored for stored in job.events if stored.sequence <= sequence]
+    if not early:
+        raise Refused(f"the job has no event up to {sequence}", reason="NotFound")
+    then = History(key_of(Subject.parse(early[0].subject)))
+    for stored in early:
+        then.fold(stored)
+    status = msgspec.json.format(msgspec.json.encode(summary(then.job, kinds).status)).decode()
+    event = msgspec.json.format(line_of(early[-1]).encode()).decode()
+    return {"event": event, "status": status, "state": as_json_text(then.job)}
+
+
+def _asked(request: web.Request) -> tuple[Asked, str, str]:
+    named = request.match_info
+    asked = parse_target(f"{named['kind']}/{named['name']}")
+    if asked.is_request:
+        raise Refused("the page draws jobs; `muster why` explains a request", reason="Invalid")
+    return asked, named["namespace"], request.query.get("uid", "")
+
+
+async def _with_headers(_: web.Request, response: web.StreamResponse) -> None:
+    response.headers.update(HEADERS)
+
+
+async def _stream(request: web.Request, news: News, told: Callable[[int], Any]) -> web.StreamResponse:
+    """Server-sent events: what is told now, and after each change, until the browser goes."""
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await response.prepare(request)
+    with suppress(ConnectionError):
+        async for before in news.later():
+            piece = b"data: " + msgspec.json.encode(told(before)) + b"\n\n" if before != news.version else b":\n\n"
+            await response.write(piece)
+    return response
+
+
+async def _asset(request: web.Request) -> web.Response:
+    name = request.match_info["name"]
+    if name not in TYPES:
+        raise web.HTTPNotFound
+    return web.Response(text=asset(name), content_type=TYPES[name])
+
+
+def secret_of(folder: Path) -> str:
+    """The secret of the person's addresses: the same one each time, so that they open later as well."""
+    path = folder / "muster" / "page-secret"
+    with suppress(OSError):
+        if len(known := path.read_text()) >= SECRET_BYTES:
+            return known
+    made = secrets.token_urlsafe(SECRET_BYTES)
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_private(path, made)
+    return made
+
+
+@asynccontextmanager
+async def serving(source: Source, namespace: str, *, port: int, secret: str) -> AsyncIterator[str]:
+    """Serve while the context lasts; gives the address.  Raises `Refused` if another program has the port."""
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((HOST, port))
+    except OSError as error:
+        listener.close()
+        raise Refused(
+            f"serve on {HOST}:{port}: {error.strerror}; say another --port, or 0 for any", reason="InUse"
+        ) from error
+    page = Page(source, secret, listener.getsockname()[1])
+    runner = web.AppRunner(page.application(), access_log=None, shutdown_timeout=PARTING_SECONDS)
+    await runner.setup()
+    following = asyncio.create_task(page.table.follow(lambda: source.jobs(namespace, page.table.news.told)))
+    try:
+        await web.SockSite(runner, listener).start()
+        yield f"http://{HOST}:{listener.getsockname()[1]}/{secret}/"
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        await page.open.close()
+        await runner.cleanup()
+
+
+async def ui(settings: Settings, namespace: str, *, nats: bool, port: int) -> None:
+    """Print the address, and serve until Ctrl-C."""
+    folder = Path.home() / ".local" / "state"
+    async with (
+        open_source(settings, nats=nats) as source,
+        serving(source, namespace, port=port, secret=secret_of(folder)) as address,
+    ):
+        say(f"{address}\nthe page shows what you may read, to whoever has this address; Ctrl-C ends it")
+        await asyncio.Event().wait()

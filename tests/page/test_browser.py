@@ -1,0 +1,160 @@
+"""`muster ui` in a real browser: its views, hostile words, and how fast it is with much to show."""
+
+import shutil
+import subprocess
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from muster.page.drawing import drawn
+from muster.page.offline import written
+from shared.frameworks.kinds import BUILT_IN
+from shared.job.events.status import JobFailed
+from shared.telling.targets import parse_target
+from tests.kit.builders import a_running_job, pods, worker
+from tests.muster.test_why import a_restarted_job, a_scaled_job
+from tests.page.browser import PROGRAM, Tab, opened
+from tests.page.conftest import Memory
+
+pytestmark = [
+    pytest.mark.page,
+    pytest.mark.skipif(not PROGRAM, reason="no Chromium is installed (apt-get install chromium)"),
+]
+RESNET = "jobs/team-a/trainingjob/resnet"
+HOSTILE = "<img src=x onerror=window.owned=1></script><script>window.owned=1</script>"
+DRAWN = "document.querySelectorAll('.chain li').length > 0"
+ROWS = "document.querySelectorAll('tr[aria-rowindex]').length > 0"
+FRAMES = """(async () => {
+  const plot = document.querySelector('.plot'), box = plot.getBoundingClientRect(), times = [];
+  for (let turn = 0, last = await new Promise(requestAnimationFrame); turn < 60; turn++) {
+    plot.dispatchEvent(new WheelEvent('wheel', {deltaY: turn < 30 ? -60 : 60, ctrlKey: true,
+      clientX: box.left + box.width / 2, clientY: box.top + 300, cancelable: true, bubbles: true}));
+    const now = await new Promise(requestAnimationFrame);
+    times.push(now - last); last = now;
+  }
+  times.sort((one, other) => one - other);
+  return [1000 * times.length / times.reduce((sum, each) => sum + each, 0), times[Math.floor(times.length * .95)]];
+})()"""
+AXE = "axe-core@4.11.0"
+
+
+@pytest_asyncio.fixture
+async def tab() -> AsyncIterator[Tab]:
+    async with opened() as found:
+        yield found
+        assert found.complaints == []
+
+
+@pytest.fixture
+def axe(tmp_path: Path) -> str:
+    """The script of axe-core, which is no part of this project."""
+    packing = subprocess.run(
+        ["npm", "pack", "--silent", AXE], cwd=tmp_path, check=False, timeout=60, capture_output=True, text=True
+    )
+    if packing.returncode:
+        pytest.skip(f"npm has no {AXE} here: {packing.stderr[-200:]}")
+    subprocess.run(["tar", "-xzf", *tmp_path.glob("axe-core-*.tgz")], cwd=tmp_path, check=True)
+    return (tmp_path / "package" / "axe.min.js").read_text()
+
+
+async def test_a_job_is_listed_drawn_explained_and_goes_on(tab: Tab, address: str, memory: Memory):
+    memory.add("resnet", *a_scaled_job())
+    await tab.go(address)
+    await tab.until(ROWS)
+    await tab.run("document.querySelector('td a').click()")
+    await tab.until(DRAWN)
+    assert await tab.run("document.querySelector('.heading').textContent.startsWith('trainingjob/resnet (uid-resnet)')")
+    # A click on a lane: its causes, its address, and the state then.
+    box = await tab.run(
+        "(b => [b.left, b.top, b.width])(document.querySelector('canvas.lanes').getBoundingClientRect())"
+    )
+    await tab.click(box[0] + box[2] * 0.97, box[1] + 80)
+    await tab.until("document.querySelector('[aria-current=true] b')?.textContent")
+    await tab.until("document.querySelector('.then pre').textContent.includes('conditions')")
+    at = await tab.run("new URLSearchParams(location.search).get('at')")
+    # The same view from its address alone, also once there are later events.
+    kept = await tab.run("location.href")
+    memory.add("resnet", JobFailed(reason="Crash", message="too hot"))
+    await tab.until("document.querySelector('.heading').textContent.includes('Failed')")
+    await tab.go("about:blank")
+    await tab.go(kept)
+    await tab.until("document.querySelector('[aria-current=true] b')?.textContent")
+    assert await tab.run("new URLSearchParams(location.search).get('at')") == at
+
+
+async def test_keys_alone_reach_an_event_and_zoom(tab: Tab, address: str, memory: Memory):
+    memory.add("resnet", *a_restarted_job())
+    await tab.go(address + RESNET)
+    await tab.until(DRAWN)
+    await tab.run("document.querySelector('.plot').focus()")
+    for key in ("+", "ArrowLeft", "ArrowDown", "Enter"):
+        await tab.key(key)
+    assert "worker 0" in await tab.until("document.querySelector('.said').textContent")
+    await tab.until("new URLSearchParams(location.search).get('from')")
+    assert await tab.run("!!document.querySelector('[aria-current=true]')")
+
+
+async def test_hostile_words_are_words(tab: Tab, address: str, memory: Memory):
+    memory.add("resnet", *a_running_job(2), JobFailed(reason="Crash", message=HOSTILE))
+    for path in ("", "fleet", RESNET):
+        await tab.go(address + path)
+        if path != "fleet":
+            await tab.until(f"document.body.textContent.includes({HOSTILE[:20]!r})")
+        assert await tab.run("[window.owned, document.querySelectorAll('main img').length]") == [None, 0]
+    assert HOSTILE.partition(">")[0].replace("<", "&lt;") in await tab.run("document.body.innerHTML")
+
+
+async def test_a_drawing_is_saved_as_svg_and_in_a_file_of_its_own(tab: Tab, memory: Memory, tmp_path: Path):
+    memory.add("resnet", *a_restarted_job())
+    log = memory.logs["resnet"]
+    path = tmp_path / "resnet.html"
+    path.write_text(written(drawn(log, parse_target("resnet"), "team-a", BUILT_IN, uid="", until=log[-1].time)))
+    await tab.send("Network.enable")
+    await tab.send(
+        "Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=0, uploadThroughput=0
+    )
+    await tab.go(path.as_uri())
+    await tab.until(DRAWN)
+    svg = await tab.run("view_of_the_test = [...document.querySelectorAll('button')].map(each => each.textContent)")
+    assert {"SVG", "PNG"} <= {*svg}
+
+
+async def test_it_draws_5000_lanes_and_lists_10000_jobs_without_a_stutter(tab: Tab, address: str, memory: Memory):
+    memory.add("large", *a_running_job(5000), *(pods(worker(index, version=90, ready=False)) for index in range(50)))
+    memory.add("resnet", *a_running_job(2))
+    for number in range(10_000):
+        memory.rows[str(number)] = msgspec.structs.replace(memory.rows["resnet"], name=f"job-{number}", uid=str(number))
+    began = time.monotonic()
+    await tab.go(address + RESNET.replace("resnet", "large"))
+    await tab.until(DRAWN)
+    drawing = time.monotonic() - began
+    frames, slow = await tab.run(FRAMES)
+    began = time.monotonic()
+    await tab.go(address)
+    await tab.until("document.querySelector('.count').textContent.includes('of 10002')")
+    listing = time.monotonic() - began
+    scroll = FRAMES.replace(".plot", ".rows").replace("plot.dispatchEvent(", "plot.scrollTop += 400; (() => 0)(")
+    scrolled, late = await tab.run(scroll)
+    print(f"\n5,000 lanes: drawn in {drawing:.1f} s, zoomed with {frames:.0f} frames/s (95 % within {slow:.0f} ms)")
+    print(f"10,000 jobs: listed in {listing:.1f} s, scrolled with {scrolled:.0f} frames/s (95 % within {late:.0f} ms)")
+    assert min(frames, scrolled) > 20
+    assert await tab.run("document.querySelectorAll('tr').length") < 120
+
+
+@pytest.mark.skipif(not shutil.which("npm"), reason="axe-core comes by npm")
+async def test_axe_finds_nothing_serious(tab: Tab, address: str, memory: Memory, axe: str):
+    memory.add("resnet", *a_restarted_job())
+    for dark in (False, True):
+        await tab.dark(dark)
+        for path, ready in (("", ROWS), ("fleet", "!!document.querySelector('.holds section')"), (RESNET, DRAWN)):
+            await tab.go(address + path)
+            await tab.until(ready)
+            await tab.send("Runtime.evaluate", expression=axe)
+            found = await tab.run(
+                "axe.run().then(({violations}) => violations.map(({impact, id, nodes}) => [impact, id, nodes[0].html]))"
+            )
+            assert [each for each in found if each[0] in ("serious", "critical")] == [], (path, dark)

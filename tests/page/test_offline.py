@@ -1,0 +1,28 @@
+"""`muster report --html`: a file whose policy lets run its own script alone, whatever the events say."""
+
+import re
+from base64 import b64encode
+from hashlib import sha256
+
+from muster.page.drawing import drawn
+from muster.page.offline import written
+from shared.frameworks.kinds import BUILT_IN
+from shared.job.events.status import JobFailed
+from shared.job.fold import History
+from shared.telling.targets import parse_target
+from tests.kit.builders import a_running_job
+from tests.kit.histories import KEY, stored
+
+
+def test_the_policy_names_the_scripts_of_the_file_and_words_end_no_element():
+    history, log = History(KEY), []
+    for event in [*a_running_job(2), JobFailed(reason="Crash", message="</script><script>alert(1)</script>")]:
+        log.append(stored(history, event))
+        history.fold(log[-1])
+    text = written(drawn(log, parse_target("resnet"), "team-a", BUILT_IN, uid="", until=log[-1].time))
+    scripts = re.findall(r'<script type="module">(.*?)</script>', text, re.DOTALL)
+    assert text.count("<script") == 2
+    assert len(scripts) == 1
+    digest = b64encode(sha256(scripts[0].encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}';" in text
+    assert "http://" not in text.replace("http://www.w3.org/2000/svg", "")
