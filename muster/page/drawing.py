@@ -7,10 +7,9 @@ import msgspec
 from shared.eventlog import Stored
 from shared.eventlog.subject import Subject
 from shared.frameworks.kinds import Kinds
-from shared.job.fold import Histories
 from shared.job.ledger import BUCKETS, CAUSES, Bucket, Cause
 from shared.telling.causes.links import Link
-from shared.telling.reading import of_history
+from shared.telling.reading import Reading, of_history
 from shared.telling.report import Report, reported
 from shared.telling.targets import Asked, find
 from shared.telling.why import caused, explained
@@ -83,10 +82,8 @@ class _Places:
 
 def drawn(events: Sequence[Stored], asked: Asked, namespace: str, kinds: Kinds, *, uid: str, until: str) -> Drawing:
     """The drawing of the newest job of a name, or of the one with the uid.  Raises `Refused` if no event is of it."""
-    histories = Histories()
-    for stored in events:
-        histories.fold(stored)
-    target, history = find(histories, asked, namespace, uid=uid)
+    found = Reading(events)
+    target, history = find(found.histories, asked, namespace, uid=uid)
     mine = [stored for stored in events if of_history(stored, history.job.key)]
     causes = caused(history.job.key, mine)
     heading, chains = explained(causes, "", target)

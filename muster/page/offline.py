@@ -15,8 +15,8 @@ from muster.page.drawing import Drawing, drawn
 from shared.errors import Refused
 from shared.process.settings import Settings
 from shared.runtime.appends import stamp
-from shared.telling.reading import everything, found_subjects
 from shared.telling.report import report_lines
+from shared.telling.sealed import everything_of
 from shared.telling.targets import Asked, known_kinds
 
 START = """
@@ -33,7 +33,7 @@ async def write(path: Path, asked: Asked, namespace: str, settings: Settings, *,
             events = await events_of(cluster, asked, namespace, uid=uid)
     else:
         async with open_log(settings) as log:
-            _, events = await everything(log, await found_subjects(log, asked, namespace, uid=uid))
+            _, events = await everything_of(log, asked, namespace, uid=uid)
     text = written(drawn(events, asked, namespace, known_kinds(), uid=uid, until=stamp(datetime.now(UTC))))
     try:
         await asyncio.to_thread(path.write_text, text, encoding="utf-8")
