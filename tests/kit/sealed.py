@@ -7,7 +7,7 @@ import msgspec
 
 from shared.eventlog import Entry, EventLog, Stored
 from shared.eventlog.parts import Seal
-from shared.eventlog.subject import is_decision
+from shared.eventlog.subject import Subject, is_decision
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.watcher import JobGone
 from shared.job.fold import History
@@ -49,9 +49,9 @@ class Life:
         return await self._append(subject_of(self.key, "jobs", "status", "JobSealed"), body)
 
     async def _append(self, subject: str, body: bytes) -> Stored:
-        author, history = subject.split(".")[-2], self.history
-        expect = history.last_decision if is_decision(subject) else history.facts.get(author, 0)
-        basis = history.basis if is_decision(subject) else ""
+        newest = await self._log.last(Subject.parse(subject).scope)
+        expect = newest.sequence if newest is not None else 0
+        basis = self.history.basis if is_decision(subject) else ""
         time = "2030-01-01T00:00:00.000Z"
         entry = Entry(subject=subject, event_id=uuid4().hex, time=time, body=body, basis=basis)
         await self._log.append(entry, expect=expect)
