@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+from collections.abc import Coroutine
+from typing import Any
 from uuid import uuid4
 
 import structlog
@@ -64,22 +66,32 @@ async def _archive(
     most: dict[str, int],
 ) -> None:
     eventlog = await connection.log()
-    archiver = Archiver(
-        eventlog,
-        plugins.kinds(),
-        figures,
-        namespace=settings.namespace,
-        seals=settings.archive_seals.total_seconds(),
-        days=days,
-        most=most,
-    )
     key = f"{ARCHIVER}.{settings.namespace}" if settings.namespace else ARCHIVER
     lease = Lease(await eventlog.bucket(LEASES), key, f"{socket.gethostname()}/{uuid4().hex[:8]}")
+    figures.trouble_of_all = ""
 
     async def working() -> None:
-        await archiver.work(lease.held)
+        # A standby replica keeps nothing in memory.
+        archiver = Archiver(
+            eventlog,
+            plugins.kinds(),
+            figures,
+            namespace=settings.namespace,
+            seals=settings.archive_seals.total_seconds(),
+            days=days,
+            most=most,
+        )
+        await first_of(archiver.follow(), archiver.work(lease.held))
 
-    tasks = [asyncio.create_task(work) for work in (archiver.follow(), lease.keep(working))]
+    try:
+        await lease.keep(working)
+    finally:
+        await lease.release()
+
+
+async def first_of(*works: Coroutine[Any, Any, None]) -> None:
+    """Do all of it until one has ended, and raise what that one raised."""
+    tasks = [asyncio.create_task(work) for work in works]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
@@ -88,7 +100,6 @@ async def _archive(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await lease.release()
 
 
 if __name__ == "__main__":

@@ -78,8 +78,6 @@ class Archiver:
             async for batch in batches:
                 for stored in batch.events:
                     self.note(stored)
-                if not batch.pending:
-                    self._figures.current = True
 
     def note(self, stored: Stored) -> None:
         try:
@@ -91,9 +89,9 @@ class Archiver:
         self.sealed[stored.sequence] = Sealed(key, stored.sequence, at, seal)
 
     async def work(self, held: Callable[[], bool]) -> None:
-        """Do what comes next, for ever; a log or an archive that is away is waited for."""
+        """Do what comes next while the lease is held; a log or an archive that is away is waited for."""
         failures = 0
-        while True:
+        while held():
             try:
                 await self.turn(held)
             except Transient as trouble:
@@ -180,6 +178,7 @@ class Archiver:
         self._grown.add(sealed.key.namespace)
 
     async def _purge(self, sealed: Sealed, before: int) -> None:
+        # The facts first: who reads decisions without a fact before them knows that they are being purged.
         for each in history_filters(sealed.key):
             await self._log.archive.purge(STREAM, each, before)
 

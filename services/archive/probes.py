@@ -1,7 +1,7 @@
 """The answers to probes and scrapers.
 
-Ready: there is an archive, the log lets this process in, and its seals were read.  A history that cannot be archived
-is a warning: it stays in the log.
+Ready: there is an archive that takes histories, and the log lets this process in.  A history that cannot be archived is
+a warning: it stays in the log.
 """
 
 from collections.abc import Iterable
@@ -34,7 +34,6 @@ class ArchiveFigures(Figures):
         super().__init__(ARCHIVER)
         self.trouble_of_all = ""
         """Why nothing can be archived now."""
-        self.current = False
         self.names = False
         self._done = Count(DONE)
         self._waiting = self._failing = 0
