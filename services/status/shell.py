@@ -121,7 +121,9 @@ class Status:
     async def attend(self, runtime: Runtime) -> None:
         """Keep the bucket small, and the sequence that says which jobs have all their Events."""
         self._position = lambda: runtime.histories.position
-        self.hash_at = lambda key, sequence: runtime.histories[key].hash_at(sequence)
+        self.hash_at = lambda key, sequence: (
+            known.hash_at(sequence) if (known := runtime.histories.get(key)) is not None else None
+        )
         await self._acts.wait()
         await asyncio.gather(self._remove_closed(runtime), self._note_announced(runtime))
 

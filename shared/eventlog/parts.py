@@ -11,9 +11,9 @@ from io import BytesIO
 import msgspec
 
 from shared.eventlog.account import ARCHIVE
+from shared.eventlog.subject import SEALED
 from shared.untrusted import MALFORMED
 
-SEALED = "JobSealed"
 SEALS = "jobs.{}.*.*.status." + SEALED
 """The filter of the seals of a namespace."""
 

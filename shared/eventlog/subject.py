@@ -12,6 +12,9 @@ Family = Literal["facts", "jobs"]
 
 FAMILIES: tuple[Family, ...] = get_args(Family)
 
+SEALED = "JobSealed"
+"""The type of the last event of a history."""
+
 
 _NAMED = re.compile(rf"\b({'|'.join(FAMILIES)})\.(?!none\.)[^\s:;,]+")
 """A subject in a text; that of the genesis event names no job."""
@@ -41,7 +44,9 @@ class Subject(NamedTuple):
 
     @property
     def scope(self) -> str:
-        """The filter of an append's guard: a job's decisions, or the facts of one author about the job."""
+        """The filter of an append's guard: a job's decisions, or the facts of one author about it; of a seal, all."""
+        if self.type == SEALED:
+            return _filter("*", self.namespace, self.name, self.uid)
         author = self.author if self.family == "facts" else "*"
         return _filter(self.family, self.namespace, self.name, self.uid, author)
 
@@ -112,7 +117,7 @@ def _union(one: list[str], other: list[str]) -> list[str]:
     return common if len(one) == len(other) else [*common[:-1], ">"]
 
 
-def _filter(family: Family, *values: str) -> str:
+def _filter(family: str, *values: str) -> str:
     tokens = [family, *map(_token, values)]
     while tokens[-1] == "*":
         tokens.pop()

@@ -177,8 +177,9 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
             return requests.script_finished(job, event, at)
         case scaler.DrainChecked():
             return requests.drain_checked(job, event, at)
-        case LogCreated() | EventDisowned() | ChangeAttributed():
+        case LogCreated() | EventDisowned() | ChangeAttributed() | status.JobSealed():
             # The log's beginning and who made a change are for people; what is disowned holds its history no more.
+            # A seal ends the history, and the job with it.
             return job
 
 

@@ -13,12 +13,13 @@ from typing import Literal
 import msgspec
 
 from shared.eventlog import Stored
-from shared.eventlog.subject import Subject, is_decision, split
+from shared.eventlog.subject import FAMILIES, SEALED, Subject, is_decision, split
 from shared.job.chain import START, Head, basis, link
 from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent, Malformed, UnknownEvent, for_people, read_event
 from shared.job.events.event import At, EventDisowned
+from shared.job.events.status import JobSealed
 from shared.job.evolve import evolve
-from shared.job.naming import NO_UID, JobKey, key_of
+from shared.job.naming import NO_UID, JobKey, key_of, subject_of
 from shared.job.state import Job
 from shared.untrusted import whole_number
 
@@ -33,6 +34,7 @@ Held = Literal[
     "BrokenInvariant",
     "TooLarge",
     "Disowned",
+    "Sealed",
 ]
 """Why a history is held."""
 
@@ -44,6 +46,12 @@ OF_HEADERS = 200
 
 MOST_HOLDS = 1_000
 """The most reasons of one job that are kept."""
+
+MOST_SEALED = 100_000
+"""The most sealed jobs that are remembered, at about 130 bytes each, of which the older half then goes.
+
+It is for what comes just after a seal.  A resource that comes back later shows a head that the log no longer has.
+"""
 
 MOST_HASHES = 20_000
 """The most hashes that a history keeps since its last decision, of which the older half then goes.
@@ -72,11 +80,14 @@ class History:
         "_holds",
         "_since_decision",
         "began",
+        "count",
         "digest",
         "facts",
+        "first",
         "job",
         "kept",
         "last_decision",
+        "sealed",
         "sequence",
         "spec",
         "time",
@@ -86,7 +97,10 @@ class History:
         """`held` is kept up to date: it has the history while no service may act on its job."""
         self._held = held if held is not None else {}
         self.job = Job(key=key)
-        self.sequence = 0
+        self.first = self.sequence = self.count = 0
+        """The first and the last event of the chain, and how many it has."""
+        self.sealed = False
+        """True once the seal was read that this history fits: it is over."""
         self.spec = 0
         """The bytes of the newest event with the job's spec."""
         self.kept = 0
@@ -139,6 +153,11 @@ class History:
     def basis(self) -> str:
         return basis(self.sequence, self.digest)
 
+    @property
+    def newest(self) -> int:
+        """The last sequence of the job, with facts for people alone."""
+        return max(self.sequence, *self.facts.values()) if self.facts else self.sequence
+
     def hash_at(self, sequence: int) -> str | None:
         """The hash after this sequence; None before the last decision's basis, where none is kept."""
         digest = self._since_decision.get(sequence)
@@ -155,6 +174,8 @@ class History:
                 return read_event(stored.body, tag)
             except Malformed:
                 return None
+        last, digest = self.sequence, self.digest
+        self.first, self.count = self.first or sequence, self.count + 1
         self.sequence, self.time, confirmed = sequence, stored.time, True
         self.began = self.began or stored.time
         if decision:
@@ -189,10 +210,16 @@ class History:
                 by_event=True,
             )
             return None
+        if isinstance(event, JobSealed) and not self.facts:
+            # An archiver that purges now has removed the facts: it has read the history and verified it.
+            self.sealed = True
+            return event
         if not confirmed:
             return None
         if isinstance(event, EventDisowned):
             self._disown(event.sequence)
+        if isinstance(event, JobSealed):
+            self._seal(event, last, digest)
         if tag == "JobObserved":
             self.spec = len(stored.body)
         doubt = self.job.integrity.doubt
@@ -231,6 +258,15 @@ class History:
             trace = "".join(format_exception(error)) if error is not None else ""
             self._holds = (*self._holds, Hold(reason, why, self.sequence, by_event, trace))
             self._note_held()
+
+    def _seal(self, seal: JobSealed, last: int, digest: bytes) -> None:
+        """End the history that the seal is about; any other one is held."""
+        stated = seal.first, seal.last, seal.count, seal.hash
+        if stated == (self.first, last, self.count - 1, digest.hex()) and closed(self.job):
+            self.sealed = True
+        else:
+            why = f"the seal at {self.sequence} is of another history, or of a job that is not over"
+            self.hold("NotConfirmed", why, by_event=True)
 
     def _disown(self, sequence: int) -> None:
         if sequence not in self.nonsense:
@@ -290,6 +326,8 @@ class Histories:
         self._lives: dict[tuple[str, str], list[History]] = {}
         self._open: dict[JobKey, History] = {}
         self._held: dict[JobKey, History] = {}
+        self._sealed: dict[int, int] = {}
+        """The seal's sequence by the hash of the key: two jobs of one hash do not occur."""
         self.position = 0
         """The last sequence folded, of any job."""
         self.used: defaultdict[str, Use] = defaultdict(Use)
@@ -305,10 +343,19 @@ class Histories:
         self.position = stored.sequence
         # This lookup costs less than parsing the subject; a history has one prefix for each family.
         try:
-            prefix, _, _ = split(stored.subject)
+            prefix, author, tag = split(stored.subject)
             history = self._by_prefix.get(prefix)
             if history is None:
-                history = self._by_prefix[prefix] = self[key_of(Subject.parse(stored.subject))]
+                key = key_of(Subject.parse(stored.subject))
+                if key not in self._by_key:
+                    if tag == SEALED and author in AUTHORS[JobSealed] and is_decision(prefix):
+                        self._note_sealed(key)
+                        return None
+                    if self.sealed(key):
+                        if for_people(author, tag):
+                            return None
+                        self.reopened(key)
+                history = self._by_prefix[prefix] = self[key]
         except ValueError:
             self._stray(stored)
             return None
@@ -333,7 +380,39 @@ class Histories:
             self._close(history)
         if self._measure is not None and event is not None:
             self._measure(before, event, history.job, stored.time)
+        if history.sealed:
+            self._drop(history)
         return history
+
+    def sealed(self, key: JobKey) -> int:
+        """The sequence of the job's seal; 0 if it has none, or a very old one."""
+        return self._sealed.get(hash(key), 0)
+
+    def reopened(self, key: JobKey) -> History:
+        """The history of a sealed job about which there is something to fold: no service acts on that job."""
+        history = self[key]
+        history.hold("Sealed", f"its history was sealed at {self.sealed(key)}, and something came after it")
+        return history
+
+    def _note_sealed(self, key: JobKey) -> None:
+        self._sealed[hash(key)] = self.position
+        if len(self._sealed) > MOST_SEALED:
+            self._sealed = dict(islice(self._sealed.items(), MOST_SEALED // 2, None))
+
+    def _drop(self, history: History) -> None:
+        """Let go of a history that is over."""
+        key = history.job.key
+        self._note_sealed(key)
+        self.used[key.namespace].memory -= history.kept
+        for index in (self._by_key, self._open, self._held):
+            index.pop(key, None)
+        for family in FAMILIES:
+            prefix, _, _ = split(subject_of(key, family, "", ""))
+            self._by_prefix.pop(prefix, None)
+        lives = self._lives[key.namespace, key.name]
+        lives.remove(history)
+        if not lives:
+            del self._lives[key.namespace, key.name]
 
     def _close(self, history: History) -> None:
         """List the history as open or not; a job that is not gone is listed since its first event."""

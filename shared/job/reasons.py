@@ -304,6 +304,7 @@ HISTORIES = {
     "NotConfirmed": Reason("a decision was taken on an event that this history lacks", final=FINAL),
     "NotFenced": Reason("two decisions were taken on the same event", final=FINAL),
     "OtherLog": Reason("the head belongs to another log", final=FINAL),
+    "Sealed": Reason("something came after the seal that ended the history", final=FINAL),
     "TooLarge": Reason("an event is larger than the log takes", final=FINAL),
     "UnknownEvent": Reason("an event is of a later release"),
 }

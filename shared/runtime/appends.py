@@ -18,6 +18,7 @@ from shared.eventlog.subject import Subject
 from shared.flow import Turns
 from shared.job.events.catalog import FACTS, AnyEvent
 from shared.job.events.event import Author
+from shared.job.events.status import JobSealed
 from shared.job.fold import History
 from shared.job.naming import JobKey, subject_of
 from shared.runtime import log_lines
@@ -221,7 +222,9 @@ class Appends:
             self._tell(history, entry.event_id, known.awaited)
         finally:
             known.appending = False
-        if self._expected(history, event) > expect:
+        if history.sealed:
+            self.forget(history)
+        elif self._expected(history, event) > expect:
             # The event was read before the answer came, so that no further event wakes the job.
             self._queue.add(key)
 
@@ -246,6 +249,8 @@ class Appends:
         )
 
     def _expected(self, history: History, event: AnyEvent) -> int:
+        if isinstance(event, JobSealed):
+            return history.newest
         if type(event) in FACTS:
             return history.facts.get(self._author, 0)
         return history.last_decision

@@ -280,6 +280,10 @@ class Runtime:
             if history is not None:
                 if self.appends.uncertain:
                     self.appends.read_back(history, stored)
+                if history.sealed:
+                    self.appends.forget(history)
+                    changed.pop(history.job.key, None)
+                    continue
                 changed[history.job.key] = None
                 if history.job.status.phase in ("Running", "Scaling") and history.last_decision != stored.sequence:
                     self._limiter.somebody_waits()
@@ -336,6 +340,10 @@ class Runtime:
             log_lines.held(history, history.sequence)
             return
         record = next((step for step in steps if isinstance(step, Record)), None)
+        if record is not None and not history.sequence and self.histories.sealed(key):
+            # A resource came back whose job is over for good.
+            log_lines.held(self.histories.reopened(key), 0)
+            return
         if record is None:
             self.appends.nothing_to_record(history)
         elif (work := self.appends.record(self.histories[key], record.explained(self._release))) is not None:

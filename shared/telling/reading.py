@@ -10,8 +10,7 @@ import msgspec
 
 from shared.errors import Refused, Transient
 from shared.eventlog import EventLog, Stored
-from shared.eventlog.parts import SEALED
-from shared.eventlog.subject import Subject, of_type
+from shared.eventlog.subject import SEALED, Subject, of_type
 from shared.job.events.catalog import Malformed, UnknownEvent, read_event
 from shared.job.events.watcher import ScaleRequested
 from shared.job.fold import Histories, History

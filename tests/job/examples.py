@@ -162,6 +162,9 @@ EXAMPLES: tuple[AnyEvent, ...] = (
     status.JobSuspended(because=11, slot=SLOT, reason="Suspended", message="paused"),
     status.JobSucceeded(because=11, slot=SLOT, reason="TrainingJobSucceeded", message="done"),
     status.JobFailed(because=11, slot=SLOT, reason="TrainingJobFailed", message="the launcher exited with 1 (Error)"),
+    status.JobSealed(
+        because=11, first=1, last=11, count=11, hash="7c" * 32, outcome="Succeeded", reason="TrainingJobSucceeded"
+    ),
     event.ChangeAttributed(
         of=11,
         write=40,

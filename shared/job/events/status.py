@@ -48,7 +48,32 @@ class JobFailed(PhaseEntered, frozen=True, tag="JobFailed"):
     """The job failed for good."""
 
 
+class JobSealed(Decided, frozen=True, tag="JobSealed"):
+    """The job is over and gone, with all that it had: its history is whole, and nothing follows."""
+
+    first: int
+    """The sequence of its first event in the chain."""
+    last: int
+    """The sequence of its last event before this one."""
+    count: int
+    """Its events in the chain, without this one."""
+    hash: str
+    """The hash after `last`."""
+    outcome: str
+    """The phase in which it ended; empty for a job that never had one."""
+    reason: str
+    """Why the job ended, or how its resource did."""
+
+
 Decision = (
-    JobCreated | JobRunning | JobScaling | JobRestarting | JobSuspending | JobSuspended | JobSucceeded | JobFailed
+    JobCreated
+    | JobRunning
+    | JobScaling
+    | JobRestarting
+    | JobSuspending
+    | JobSuspended
+    | JobSucceeded
+    | JobFailed
+    | JobSealed
 )
 """All decisions of this author; `catalog` takes them from here."""

@@ -40,7 +40,7 @@ _TIMERS = {
 }
 _SIGNAL_CODES = 128
 """An exit code above this is the number of a signal plus this, as in shells and container runtimes."""
-PHASES = get_args(status.Decision)
+PHASES = tuple(kind for kind in get_args(status.Decision) if issubclass(kind, status.PhaseEntered))
 _PHASES = {
     "JobCreated": "the job is admitted",
     "JobRunning": "the job runs",
@@ -198,6 +198,8 @@ def decided(event: Decision, before: Job, after: Job) -> tuple[str, Iterable[Slo
             how = _OUTCOMES.get(type(event).__name__, "was cancelled")
             released = () if isinstance(event, (scaler.ScaleRejected, scaler.ScaleSucceeded)) else each(event.released)
             return f"{what} {how}{why(event.reason, said)}", released
+        case status.JobSealed():
+            return "its history is whole, and ends here", ()
         case _:
             return _PHASES[type(event).__name__] + why(event.reason, event.message), ()
 
