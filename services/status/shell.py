@@ -178,8 +178,12 @@ class Status:
         await asyncio.Event().wait()
 
     async def _remove(self, history: History) -> None:
-        # A restored store may have the job again.
-        await self._insist(lambda: self._checkpoints.remove(history.job) if closed(history.job) else asyncio.sleep(0))
+        async def remove() -> None:
+            # A restored store may have the job again.
+            if closed(history.job) and not (await self._checkpoints.contradict(history)):
+                await self._checkpoints.remove(history.job)
+
+        await self._insist(remove)
 
     async def _insist(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask the bucket until it answers."""

@@ -209,6 +209,21 @@ async def test_nothing_is_kept_of_jobs_that_closed_in_a_restored_log_whatever_wa
         assert uid not in kept_of(world)
 
 
+@in_virtual_time
+async def test_the_last_head_of_a_job_that_is_gone_stays_if_the_log_contradicts_it():
+    async with World() as world:
+        uid = await a_finished_job(world)
+        await world.kill("status")
+        identity = await world.log("status").identity()
+        beyond = f"{identity}/999999:{'0' * 64}"
+        await (await world.log("status").bucket(HEADS)).put(uid, beyond.encode())
+        world.delete(TRAININGJOBS, "resnet")
+        await world.until(lambda: closed(world.life(uid)))
+        await world.start("status")
+        await world.pass_seconds(10)
+        assert uid in kept_of(world)
+
+
 def uid_of(world: World) -> str:
     return str(resource(world)["metadata"]["uid"])
 
