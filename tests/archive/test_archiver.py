@@ -1,11 +1,15 @@
 """The archiver on a real NATS server: what is sealed leaves the log once its copy was read back, and is still told."""
 
 import asyncio
+import base64
 import contextlib
 import gzip
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
+import nats
 import pytest
 import typer
 
@@ -248,3 +252,28 @@ async def test_a_forgotten_history_leaves_a_hash_and_a_reason(
 
 def _tokens(key: JobKey) -> tuple[str, str, str]:
     return key.namespace, key.name, key.uid
+
+
+async def test_a_history_is_read_with_standard_tools_as_the_page_says(nats_server: NatsServer):
+    key = a_key(namespace := a_namespace())
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        await a_sealed_life(log, key)
+        before = await told(log, namespace)
+        await archive(mine, namespace)
+    person = await nats.connect(
+        nats_server.url, user="reader", password=nats_server.users["reader"], inbox_prefix="_INBOX_reader"
+    )
+    try:
+        question = json.dumps({"last_by_subj": f"archive.{namespace}.resnet.*"}).encode()
+        answer = json.loads((await person.request(f"$JS.API.STREAM.MSG.GET.{ARCHIVE}", question)).data)
+    finally:
+        await person.close()
+    assert gzip.decompress(base64.b64decode(answer["message"]["data"])).decode().splitlines() == before
+    digest = bytes(32)
+    *events, seal = map(json.loads, before)
+    for line, event in zip(before, events, strict=False):
+        words = ("sequence", "subject", "event_id", "time", "basis", "optional", "type", "source")
+        envelope = "".join(f"{int(event[word]) if word == 'optional' else event[word]}\0" for word in words)
+        body = line[line.index('"body":') + 7 : line.index(',"basis":')]
+        digest = hashlib.sha256(digest + envelope.encode() + body.encode()).digest()
+    assert digest.hex() == seal["body"]["hash"]
