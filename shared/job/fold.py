@@ -210,8 +210,8 @@ class History:
                 by_event=True,
             )
             return None
-        if isinstance(event, JobSealed) and not self.facts:
-            # An archiver that purges now has removed the facts: it has read the history and verified it.
+        if isinstance(event, JobSealed) and (not self.facts or last < event.last):
+            # The archiver has purged, or purges, what this process did not read: it has verified it before.
             self.sealed = True
             return event
         if not confirmed:

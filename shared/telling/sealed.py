@@ -31,21 +31,16 @@ class Check:
 
     def __init__(self, key: JobKey) -> None:
         self._history = History(key)
-        self._first = self._count = 0
 
     def fold(self, stored: Stored) -> None:
-        before = self._history.sequence
         # The chain goes on before a rule can break.
         with suppress(Exception):
             self._history.fold(stored)
-        if self._history.sequence != before:
-            self._count += 1
-            self._first = self._first or stored.sequence
 
     def fault(self, seal: Seal) -> str:
         """What differs from the seal; empty if nothing does."""
-        head = self._history.head
-        found = {"first": self._first, "last": head.sequence, "count": self._count, "hash": head.hash}
+        head, known = self._history.head, self._history
+        found = {"first": known.first, "last": head.sequence, "count": known.count, "hash": head.hash}
         wrong = [name for name, value in found.items() if value != getattr(seal, name)]
         return ", ".join(f"{name} is {found[name]} and not {getattr(seal, name)}" for name in wrong)
 

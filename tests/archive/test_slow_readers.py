@@ -8,6 +8,7 @@ import pytest
 from shared.eventlog import Stored, reader
 from shared.eventlog.account import ADMIN, ARCHIVER
 from shared.eventlog.server import NatsServer
+from shared.job.fold import Histories
 from shared.job.naming import history_filters
 from tests.archive.test_archiver import archive
 from tests.kit.nats import a_namespace, connected
@@ -43,3 +44,7 @@ async def test_a_reader_that_was_paused_during_a_purge_goes_on_with_the_seal(
     # One or two may have been on their way.
     assert len(read) <= 8
     assert not troubles
+    histories = Histories()
+    for stored in read:
+        histories.fold(stored)
+    assert (len(histories), [*histories.held()], histories.sealed(key)) == (0, [], seal.sequence)

@@ -73,6 +73,12 @@ def test_a_seal_whose_history_is_being_purged_holds_nothing():
     assert keeps_nothing(folded([*events[1:2], stored(history, seal_of(history))]))
 
 
+@pytest.mark.parametrize("read", [1, 2])
+def test_a_replica_that_was_slow_lets_go_at_the_seal_of_what_was_purged_meanwhile(read: int):
+    history, events = a_log()
+    assert keeps_nothing(folded([*events[:read], stored(history, seal_of(history))]))
+
+
 @pytest.mark.parametrize("wrong", [{"first": 0}, {"last": 2}, {"count": 2}, {"hash": "00" * 32}, {"count": 4}], ids=str)
 def test_a_seal_that_does_not_fit_holds_and_drops_nothing(wrong: dict[str, object]):
     history, events = a_log()
