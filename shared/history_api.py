@@ -65,6 +65,12 @@ class Question(msgspec.Struct, frozen=True):
     """Of a list: its field selector; one that has a single name is `only` as well."""
     people: bool = False
     """True for an answer that says who made each change; a right decides it, and not who asks."""
+    since: str = ""
+    """Of a list: only jobs with an event at or after this time."""
+    limit: int = 0
+    """Of a list: the most jobs of one answer, which then says where to go on; 0 for all."""
+    go_on: str = ""
+    """Of a list: what an answer before said about where to go on."""
     include: str = ""
     """Of a table: what each row has besides its cells, one of `INCLUDED`; the metadata if it is empty."""
 
@@ -95,7 +101,7 @@ def path_of(question: Question) -> str:
 def with_query(question: Question, query: Mapping[str, str]) -> Question:
     """The question with the options of its query that its part has; other ones are ignored.
 
-    Raises `Refused` for a version or a part of a row that is none.
+    Raises `Refused` for a version, a limit or a part of a row that is none.
     """
     part, named = question.part, bool(question.name)
     streams = not named or part == "events"
@@ -113,6 +119,9 @@ def with_query(question: Question, query: Mapping[str, str]) -> Question:
         only=_only(selector),
         fields=selector,
         labels="" if named else query.get("labelSelector", ""),
+        since="" if named else query.get("since", ""),
+        limit=0 if named or watch else _limit(query.get("limit", "")),
+        go_on="" if named or watch else query.get("continue", ""),
         include="" if part else include,
         watch=watch,
         bookmarks=watch and query.get("allowWatchBookmarks") in ("1", "true"),
@@ -124,6 +133,12 @@ def _only(selector: str) -> str:
     """The name of a selector of one name alone; empty for any other."""
     name = selector.removeprefix(NAMED).removeprefix("=")
     return name if selector.startswith(NAMED) and not {",", "="} & {*name} else ""
+
+
+def _limit(words: str) -> int:
+    if (known := whole_number(words or "0", SECONDS_DIGITS)) is None:
+        raise Refused(f"the limit {words[:64]!r} is no number", reason="Invalid")
+    return known
 
 
 def _after(query: Mapping[str, str], *, watch: bool, part: str) -> int:

@@ -41,19 +41,22 @@ async def serving(settings: Settings) -> AsyncIterator[Listening]:
     """Serve while the context lasts.  Raises `Trouble` if it cannot begin: the log may be away, the cluster may not."""
     cluster = await KubeCluster.connect(settings.kubeconfig)
     connection, figures = KeptConnection(HISTORY, settings), HistoryFigures()
+    answers = Answers(connection.log, plugins.kinds(), figures.folded)
     try:
         front_proxy = FrontProxy(cluster, settings)
-        answers = Answers(connection.log, plugins.kinds(), figures.folded)
         server = Server(answers, Access(cluster), lambda: front_proxy.trust, figures)
         async with server.serving(
             settings.history_host, settings.history_port, front_proxy.read, front_proxy.tls
         ) as listening:
             log.info("serving", port=listening.port)
-            figures.trouble, figures.connected = lambda: connection.turned_away, lambda: connection.connected
+            figures.trouble = lambda: connection.turned_away or (answers.view.folding if connection.connected else "")
+            figures.connected = lambda: connection.connected
             figures.waiting, figures.streams = lambda: server.waiting, lambda: server.streams
+            answers.view.start()
             async with meanwhile(connection.keep()), figures.probes(settings):
                 yield listening
     finally:
+        await answers.view.stop()
         await connection.close()
         await cluster.close()
 

@@ -4,16 +4,21 @@ An answer is kept until the log has a newer event under its subjects, in bounded
 """
 
 import asyncio
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 
 import msgspec
+from msgspec.structs import replace
 
 from services.history import documents
 from services.history.core.selection import Selection
 from services.history.documents import Kept
+from services.history.view import COME_AGAIN_SECONDS, Row, View
 from shared.errors import Refused, Transient
 from shared.eventlog import EventLog, Stored
 from shared.eventlog.subject import split
@@ -22,14 +27,25 @@ from shared.frameworks.kinds import Kinds
 from shared.history_api import Question, words_of
 from shared.job.events.catalog import for_people
 from shared.job.fold import Histories
-from shared.job.naming import JobKey, namespace_filters
+from shared.job.naming import JobKey, Uid, namespace_filters
 from shared.runtime.appends import stamp
-from shared.telling.reading import fold_to_end, found_subjects, is_seal, line_of, of_history, state_after, until, up_to
+from shared.telling.reading import (
+    fold_to_end,
+    found_subjects,
+    is_seal,
+    line_of,
+    moment_of,
+    of_history,
+    state_after,
+    until,
+    up_to,
+)
 from shared.telling.report import report_lines, reported
 from shared.telling.sealed import of_archive, together
-from shared.telling.shown import Shown, listed
+from shared.telling.shown import Shown
 from shared.telling.targets import Asked, find, must_be_names, parse_target, subjects_of
 from shared.telling.why import answered
+from shared.untrusted import MALFORMED
 
 FOLDS = 2
 """Folds at once, of each tenant one: each has events in memory, and one core does not go faster with more."""
@@ -40,7 +56,9 @@ FOLD_SECONDS = 12.0
 MOST_BYTES = 16 * 1024 * 1024
 """The most bytes of events in memory for one answer: some 40,000 events."""
 MOST_JOBS = 10_000
-"""The most jobs of a list, those that are gone included: each is folded in memory."""
+"""The most jobs that are folded in memory for one answer."""
+MOST_ANSWER = 32 * 1024 * 1024
+"""The most bytes of an answer; a list can be asked for in pages."""
 KEPT_BYTES = 32 * 1024 * 1024
 """The most bytes of answers that are kept."""
 KEPT_SECONDS = 300.0
@@ -49,8 +67,6 @@ MOST_WORDS = 1024
 """The most characters of a question: names of Kubernetes have some hundred."""
 ENTRY_BYTES = 4 * MOST_WORDS + 1024
 """Bytes that are counted for an answer beside its body: its question and its place."""
-
-COME_AGAIN_SECONDS = 2
 
 
 _Key = tuple[str, Question, bool]
@@ -97,6 +113,7 @@ class Answers:
         """`log` gives the connected log, or raises `Trouble`; `folded` is told the seconds that each fold took."""
         self.log = log
         self.kinds = kinds
+        self.view = View(log, kinds)
         self._folded = folded
         self._folds = Turns(FOLDS, of_one=1)
         self._kept: OrderedDict[_Key, _Remembered] = OrderedDict()
@@ -111,6 +128,19 @@ class Answers:
         async with _in_time(MOST_SECONDS):
             return await self._answer(question, tenant, as_table)
 
+    async def up_to_date(self, log: EventLog, subjects: tuple[str, ...]) -> None:
+        """Wait until the view knows the newest event under these filters."""
+        async with _in_time(MOST_SECONDS):
+            await self.view.reached(await log.identity(), await log.end(subjects))
+
+    async def row(self, question: Question) -> Row | None:
+        """The row of the job that is asked for; None if the view has none.  Raises as `answer`."""
+        asked, subjects = self._meant(question)
+        if asked is None or asked.is_request:
+            return None
+        await self.up_to_date(await self.log(), subjects)
+        return self.view.find(asked, question.namespace, question.uid)
+
     async def folded(self, question: Question, tenant: str = "") -> "Fold":
         """The fold of now for a stream.  Raises as `answer`."""
         asked, subjects = self._meant(question)
@@ -123,7 +153,16 @@ class Answers:
 
     def _meant(self, question: Question) -> tuple[Asked | None, tuple[str, ...]]:
         """The job or request, None for a list; and the filters of its events."""
-        named = (question.namespace, question.name, question.only, question.at, question.about, question.uid)
+        named = (
+            question.namespace,
+            question.name,
+            question.only,
+            question.at,
+            question.about,
+            question.uid,
+            question.since,
+            question.go_on,
+        )
         if sum(map(len, (*named, question.labels, question.fields))) > MOST_WORDS:
             raise Refused(f"a question has at most {MOST_WORDS} characters; ask with the names alone", reason="Invalid")
         must_be_names(question.namespace)
@@ -167,11 +206,19 @@ class Answers:
             # Others may have asked the same meanwhile.
             if (known := self._known(key, end)) is not None:
                 return known
-            fold, began = Fold(keep=asked is not None, people=question.people), asyncio.get_running_loop().time()
-            await self._read(log, fold, asked, subjects, question)
+            began = asyncio.get_running_loop().time()
+            making = await self._from_view(key, question, asked, end)
+            if making is None:
+                fold = Fold(keep=True, people=question.people)
+                await self._read(log, fold, asked, subjects, question)
+                making = partial(_render, question, asked, fold, self.kinds, as_table)
             # In a thread, so that the loop answers others meanwhile.
-            rendering = asyncio.ensure_future(asyncio.to_thread(_render, question, asked, fold, self.kinds, as_table))
+            rendering = asyncio.ensure_future(asyncio.to_thread(making))
             answer = await asyncio.shield(rendering)
+            if len(answer.body) > MOST_ANSWER:
+                what = "ask for pages of it with limit=500" if asked is None else "ask the log itself with --nats"
+                size = f"it has {len(answer.body) >> 20} MiB, more than {MOST_ANSWER >> 20}"
+                raise Refused(f"{size}; {what}", reason="TooLarge")
             self._folded(asyncio.get_running_loop().time() - began)
         finally:
             if rendering is None:
@@ -181,9 +228,28 @@ class Answers:
                 rendering.add_done_callback(lambda _: self._folds.leave(tenant))
         # Hardly one asks again for what came after the same event.
         if not question.after:
-            of_request = asked is not None and asked.is_request
-            self._keep(key, end if of_request else fold.histories.position, answer)
+            self._keep(key, end, answer)
         return answer
+
+    async def _from_view(
+        self, key: _Key, question: Question, asked: Asked | None, end: int
+    ) -> Callable[[], Answer] | None:
+        """What makes the answer of the view's rows; None if it has none."""
+        (identity, _, as_table), view = key, self.view
+        if question.part or (asked is not None and asked.is_request):
+            return None
+        if asked is not None:
+            await view.reached(identity, end)
+            row = view.find(asked, question.namespace, question.uid)
+            return None if row is None else partial(_document, row, question, as_table)
+        selection, page, late = Selection(question), Page.of(question), _since(question.since)
+        await view.reached(identity, end)
+        page = page.goes_on_in(identity, view.position)
+
+        def selected(row: Row) -> bool:
+            return late(row.time) and selection.has(row.place[1], row.place[0], row.labels)
+
+        return partial(_list, view.rows(question.namespace, every=question.every), selected, page, question, as_table)
 
     def _known(self, key: _Key, end: int) -> Answer | None:
         kept = self._kept.get(key)
@@ -267,25 +333,61 @@ def names_people(stored: Stored) -> bool:
     return for_people(author, tag)
 
 
-def kept_of(histories: Histories, began: Mapping[JobKey, str], question: Question, kinds: Kinds) -> list[Kept]:
-    """The histories of a list, by namespace, name and uid; `began` has the time of the first event of each.
+class Page(msgspec.Struct, frozen=True):
+    """Where a page of a list begins, as the one before says it: histories have one order, whatever happens to them."""
 
-    Raises `Refused` for a selector that selects none.
-    """
-    selection = Selection(question)
-    found = [Kept(Shown.of(each, kinds), each.time, began[each.job.key]) for each in listed(histories, gone=True)]
-    if not question.every:
-        newest = {(each.shown.namespace, each.name): each for each in sorted(found, key=_age)}
-        found = [each for each in found if newest[each.shown.namespace, each.name] is each]
-    return [each for each in found if selection.has(each.name, each.shown.namespace, each.labels)]
+    log: str
+    version: int
+    """That of the first page, after which a watch misses nothing."""
+    after: JobKey
+    """The last job of the page before."""
+
+    @classmethod
+    def of(cls, question: Question) -> "Page":
+        """Raises `Refused` for what no page has said."""
+        if not question.go_on:
+            return FIRST
+        try:
+            return msgspec.json.decode(urlsafe_b64decode(question.go_on), type=cls)
+        except (*MALFORMED, ValueError) as error:
+            raise Refused("continue is what no page said; list anew", reason="Invalid") from error
+
+    def goes_on_in(self, log: str, end: int) -> "Page":
+        """The page with the version of its list.  Raises `Refused` if another log is in the place of its own."""
+        if self is FIRST:
+            return replace(self, log=log, version=max(end, 1))
+        if self.log != log or self.version > end:
+            raise Refused("the log of the pages before is no longer there; list anew", reason="Expired")
+        return self
+
+    def then(self, row: Row) -> str:
+        """What the page says that ends with this row."""
+        return urlsafe_b64encode(msgspec.json.encode(replace(self, after=row.key))).decode()
+
+
+FIRST = Page("", 0, JobKey("", "", Uid("")))
+
+
+def _list(rows: list[Row], selected: Callable[[Row], bool], page: Page, question: Question, as_table: bool) -> Answer:
+    begin = bisect_right(rows, page.after, key=lambda row: row.key)
+    found = [row for row in rows[begin:] if selected(row)]
+    shown = found[: question.limit or None]
+    left = len(found) - len(shown)
+    metadata = documents.metadata_of(page.version, page.then(shown[-1]) if left else "", left)
+    if not as_table:
+        return Answer(documents.listed([row.document for row in shown], metadata) + b"\n")
+    return _json(documents.table([Kept.read(row.document) for row in shown], metadata, question.include))
+
+
+def _document(row: Row, question: Question, as_table: bool) -> Answer:
+    if not as_table:
+        return Answer(row.document + b"\n")
+    return _json(documents.table([Kept.read(row.document)], documents.metadata_of(row.sequence), question.include))
 
 
 def _render(question: Question, asked: Asked | None, fold: Fold, kinds: Kinds, as_table: bool) -> Answer:
     histories, events = fold.histories, fold.events
-    if asked is None:
-        found, version = kept_of(histories, fold.began, question, kinds), max(histories.position, 1)
-        shown = documents.table(found, version, question.include) if as_table else documents.listed(found, version)
-        return _json(shown)
+    assert asked is not None, "a list is made of the view"
     if question.part == "why":
         as_json = not question.text
         lines = answered(
@@ -306,8 +408,26 @@ def _render(question: Question, asked: Asked | None, fold: Fold, kinds: Kinds, a
             )
             return _text(report, "text/plain" if question.text else "application/json")
     kept = Kept(Shown.of(history, kinds), history.time, fold.began[history.job.key])
-    as_row = documents.table([kept], kept.shown.sequence, question.include)
+    as_row = documents.table([kept], documents.metadata_of(kept.shown.sequence), question.include)
     return _json(as_row if as_table else kept.document)
+
+
+def _since(words: str) -> Callable[[str], bool]:
+    """A predicate for times from this one on.  Raises `Refused` for words that are none."""
+    if not words:
+        return lambda _: True
+    try:
+        begin = moment_of(words, f"since {words[:64]!r} is no time; say for example 2030-01-31T12:00:00Z")
+    except ValueError as error:
+        raise Refused(str(error), reason="Invalid") from error
+
+    def late(time: str) -> bool:
+        try:
+            return moment_of(time, "no time") >= begin
+        except ValueError:
+            return False
+
+    return late
 
 
 def _moment(at: str) -> Callable[[Stored], bool]:
@@ -315,10 +435,6 @@ def _moment(at: str) -> Callable[[Stored], bool]:
         return until(at)
     except ValueError as error:
         raise Refused(str(error), reason="Invalid") from error
-
-
-def _age(kept: Kept) -> int:
-    return kept.shown.sequence
 
 
 def asked_for(name: str, kinds: Kinds) -> Asked:

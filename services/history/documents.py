@@ -38,6 +38,12 @@ class Kept(msgspec.Struct, frozen=True):
     began: str
     """When its first event was recorded."""
 
+    @classmethod
+    def read(cls, document: bytes) -> "Kept":
+        """That of a document."""
+        known = msgspec.json.decode(document, type=_Document)
+        return cls(known.job, known.last_event_time, known.metadata.creation_timestamp or "")
+
     @property
     def name(self) -> str:
         return f"{self.shown.called}.{self.shown.name}"
@@ -68,17 +74,35 @@ class Kept(msgspec.Struct, frozen=True):
         }
 
 
-def listed(found: Sequence[Kept], version: int) -> Json:
-    """The list; `version` is the sequence of the last event that was folded, from which a watch goes on."""
-    return {
-        "apiVersion": API_VERSION,
-        "kind": f"{KIND}List",
-        "metadata": {"resourceVersion": str(version)},
-        "items": [each.document for each in found],
-    }
+class _Metadata(msgspec.Struct, rename="camel"):
+    creation_timestamp: str | None = None
 
 
-def table(found: Sequence[Kept], version: int, include: str = "") -> Json:
+class _Document(msgspec.Struct, rename="camel"):
+    metadata: _Metadata
+    last_event_time: str
+    job: Shown
+
+
+def listed(found: Sequence[bytes], metadata: Json) -> bytes:
+    """The list of these documents, as JSON."""
+    return msgspec.json.encode(
+        {
+            "apiVersion": API_VERSION,
+            "kind": f"{KIND}List",
+            "metadata": metadata,
+            "items": [msgspec.Raw(each) for each in found],
+        }
+    )
+
+
+def metadata_of(version: int, go_on: str = "", remaining: int = 0) -> Json:
+    """That of a list: `version` is the sequence of the last event that was folded, from which a watch goes on."""
+    more = {"continue": go_on, "remainingItemCount": remaining} if go_on else {}
+    return {"resourceVersion": str(version), **more}
+
+
+def table(found: Sequence[Kept], metadata: Json, include: str = "") -> Json:
     """The rows that `kubectl get` prints; a namespace is printed by kubectl.  `include` is one of `INCLUDED`."""
     named = [("NAME", 0), ("PHASE", 0), ("READY", 0), ("RESTARTS", 0), ("LAST EVENT", 0), *((each, 1) for each in WIDE)]
     columns = [*named, ("NOTE", 0)]
@@ -89,7 +113,7 @@ def table(found: Sequence[Kept], version: int, include: str = "") -> Json:
     return {
         "apiVersion": "meta.k8s.io/v1",
         "kind": "Table",
-        "metadata": {"resourceVersion": str(version)},
+        "metadata": metadata,
         "columnDefinitions": [
             {"name": name.title(), "type": "string", "format": "name" if name == "NAME" else "", "priority": priority}
             | {"description": ""}
@@ -117,16 +141,19 @@ def _included(kept: Kept, include: str) -> Json | None:
             return {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": kept.metadata}
 
 
-def framed(what: str, kept: Kept, *, as_table: bool, include: str = "") -> bytes:
-    """A change as a watch tells it."""
-    return _frame(what, table([kept], kept.shown.sequence, include) if as_table else kept.document)
+def framed(what: str, document: bytes, *, as_table: bool, include: str = "") -> bytes:
+    """A change of a history as a watch tells it."""
+    if not as_table:
+        return _frame(what, msgspec.Raw(document))
+    kept = Kept.read(document)
+    return _frame(what, table([kept], metadata_of(kept.shown.sequence), include))
 
 
 def bookmark(version: int, *, as_table: bool) -> bytes:
     """What tells a watch that it has seen everything up to a sequence."""
-    metadata = {"resourceVersion": str(version)}
+    metadata = metadata_of(version)
     reached = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata}
-    return _frame("BOOKMARK", table([], version) if as_table else reached)
+    return _frame("BOOKMARK", table([], metadata) if as_table else reached)
 
 
 def failure(document: Json) -> bytes:
@@ -134,7 +161,7 @@ def failure(document: Json) -> bytes:
     return _frame("ERROR", document)
 
 
-def _frame(what: str, document: Json) -> bytes:
+def _frame(what: str, document: Json | msgspec.Raw) -> bytes:
     return msgspec.json.encode({"type": what, "object": document}) + b"\n"
 
 

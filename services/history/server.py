@@ -17,11 +17,12 @@ from msgspec.structs import replace
 
 from services.history import documents
 from services.history.access import Access
-from services.history.answers import COME_AGAIN_SECONDS, Answer, Answers, Busy, place
+from services.history.answers import Answer, Answers, Busy, place
 from services.history.core.trust import Person, Trust
 from services.history.documents import AGGREGATED, Json
 from services.history.probes import HistoryFigures
 from services.history.streams import Progress, Streams
+from services.history.view import COME_AGAIN_SECONDS, Folding
 from shared.errors import Refused, Trouble
 from shared.flow import Shares
 from shared.history_api import GROUP, PEOPLE, PLURAL, WHOLE, Question, parse, path_of, with_query
@@ -229,7 +230,7 @@ class Server:
             return await self._stream(request, person, question, as_table=as_table)
         except Exception as error:  # noqa: BLE001  told as a status, and logged there
             code, reason, words = _told(error, question)
-            again = COME_AGAIN_SECONDS if code == 429 else 0
+            again = COME_AGAIN_SECONDS if code == 429 or isinstance(error, Folding) else 0
             return _failed(code, reason, words, question.name, again)
 
     async def _sent(self, request: web.BaseRequest, person: Person, answer: Answer) -> web.Response:
@@ -255,7 +256,7 @@ class Server:
             if question.part
             else self._streams.changes(question, sending.progress, person.tenant, as_table=as_table)
         )
-        with self._streams.place(person.tenant, question.namespace):
+        with self._streams.place(person.tenant, question.namespace, watch=not question.part):
             async with aclosing(told):
                 await anext(told)
                 self._sending.add(sending)
@@ -307,6 +308,8 @@ def _told(error: Exception, question: Question) -> tuple[int, str, str]:
             return code, REASONS[code], str(error)
         case Busy():
             return 429, "TooManyRequests", str(error)
+        case Folding():
+            return 503, "ServiceUnavailable", str(error)
         case Trouble():
             # Without `Retry-After`: kubectl would ask ten times before it shows the words.
             words = f"the history cannot be read now, jobs run on; ask again, or tell an administrator: {error}"

@@ -7,26 +7,24 @@ its reader takes what it is told.
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 
-from msgspec.structs import replace
-
 from services.history import documents
-from services.history.answers import Answers, asked_for, kept_of, names_people, place
+from services.history.answers import Answers, asked_for, names_people, place
 from services.history.core.selection import Selection
-from services.history.documents import Kept
+from services.history.view import Row
 from shared.errors import Refused
 from shared.eventlog import EventLog
 from shared.flow import Shares
 from shared.history_api import Question
-from shared.job.fold import History
-from shared.job.naming import NO_UID, JobKey, Uid, history_filters
+from shared.job.naming import JobKey, Uid, history_filters, namespace_filters
 from shared.telling.reading import line_of, of_history
-from shared.telling.shown import Shown
 from shared.telling.targets import find, must_be_names
 
 STREAMS = 32
-"""Streams of all readers: each holds up to 8 MiB of events that its reader has not taken."""
-STREAMED_JOBS = 20_000
-"""Jobs of all watches, those that are gone included: each watch has a fold of its own in memory."""
+"""Streams of events: each holds up to 8 MiB of them that its reader has not taken."""
+WATCHES = 104
+"""Watches, which share one fold."""
+STREAMED_JOBS = 200_000
+"""Jobs of all watches, those that are gone included: each watch knows of which jobs it has told."""
 
 
 class Progress:
@@ -40,17 +38,18 @@ class Streams:
     def __init__(self, answers: Answers) -> None:
         self._answers = answers
         self._jobs = Shares(STREAMED_JOBS)
-        self._by_tenant, self._by_namespace = Shares(STREAMS), Shares(STREAMS)
+        self._streams, self._watches = ((Shares(most), Shares(most)) for most in (STREAMS, WATCHES))
 
     @property
     def open(self) -> int:
         """The streams that are open."""
-        return self._by_namespace.taken
+        return self._streams[0].taken + self._watches[0].taken
 
     @contextmanager
-    def place(self, tenant: str, namespace: str) -> Iterator[None]:
+    def place(self, tenant: str, namespace: str, *, watch: bool = False) -> Iterator[None]:
         """A place for a stream of the tenant about the namespace.  Raises `Busy` if there is none."""
-        with place(self._by_tenant, tenant, "streams"), place(self._by_namespace, namespace, "streams"):
+        (by_tenant, by_namespace), what = (self._watches, "watches") if watch else (self._streams, "streams")
+        with place(by_tenant, tenant, what), place(by_namespace, namespace, what):
             yield
 
     async def events(self, question: Question, tenant: str = "") -> AsyncGenerator[bytes, None]:
@@ -64,10 +63,13 @@ class Streams:
         must_be_names(question.namespace, asked.name, question.uid)
         key = JobKey(question.namespace, asked.name, Uid(question.uid))
         if not question.uid or asked.is_request:
-            # The uid of a request's events is that of its job, whose name is another one.
-            fold = await self._answers.folded(question, tenant)
-            key = find(fold.histories, asked, question.namespace, uid=question.uid)[1].job.key
-            del fold
+            if (row := await self._answers.row(question)) is not None:
+                key = row.key
+            else:
+                # The uid of a request's events is that of its job, whose name is another one.
+                fold = await self._answers.folded(question, tenant)
+                key = find(fold.histories, asked, question.namespace, uid=question.uid)[1].job.key
+                del fold
         yield b""
         async with aclosing(log.read(after=question.after, subjects=history_filters(key))) as batches:
             async for batch in batches:
@@ -85,58 +87,54 @@ class Streams:
         """
         log = await self._answers.log()
         await _must_have(log, question.after)
-        selection, include = Selection(question), question.include
-        fold = await self._answers.folded(question, tenant)
-        histories, counted, kinds = fold.histories, len(fold.histories), self._answers.kinds
+        selection, view = Selection(question), self._answers.view
+        await self._answers.up_to_date(log, namespace_filters(question.namespace))
+        rows = sorted(view.rows(question.namespace, every=question.every), key=lambda row: row.sequence)
+        reached, position, epoch = question.after, view.position, view.epoch
+        named = {row.place for row in rows if row.sequence <= reached and _selects(selection, row)}
+        counted = sum(_selects(selection, row) for row in rows)
         if not self._jobs.take(tenant, counted):
             words = "your watches have as many jobs as are left for others; watch one job, or `muster get -w --nats`"
             raise Refused(words, reason="TooLarge")
         try:
-            # A reader goes on after the last version that it saw, so each is told in the order of versions.
-            every = kept_of(histories, fold.began, replace(question, labels=""), kinds)
-            known = sorted(every, key=lambda kept: kept.shown.sequence)
             progress.reached = question.after
             yield b""
-            named = set[tuple[str, str]]()
-            for kept in known:
-                new, changed = fold.first[kept.key] > question.after, kept.shown.sequence > question.after
-                if selection.has(kept.name, kept.shown.namespace, kept.labels):
-                    named.add((kept.shown.namespace, kept.name))
-                    what = "ADDED" if new else "MODIFIED"
-                else:
-                    # Its reader may have seen it with the labels that it had before.
-                    what = "" if new or not question.after else "DELETED"
-                if what and changed:
-                    yield documents.framed(what, kept, as_table=as_table, include=include)
-            progress.reached = max(histories.position, 1)
-            del known, every
-            async with aclosing(log.read(after=histories.position, subjects=fold.subjects)) as batches:
-                async for batch in batches:
-                    later: dict[JobKey, History] = {}
-                    for stored in batch.events:
-                        if (history := histories.fold(stored)) is not None and history.job.key.uid != NO_UID:
-                            fold.began.setdefault(history.job.key, stored.time)
-                            later[history.job.key] = history
-                    grown = len(histories) - counted
-                    room = not grown or self._jobs.take(tenant, grown)
-                    counted += grown * room
-                    for history in sorted(later.values(), key=lambda history: history.sequence):
-                        kept = Kept(Shown.of(history, kinds), history.time, fold.began[history.job.key])
-                        place = (kept.shown.namespace, kept.name)
-                        if selection.has(kept.name, kept.shown.namespace, kept.labels):
-                            what = "MODIFIED" if place in named else "ADDED"
-                            named.add(place)
-                        elif place in named:
-                            what = "DELETED"
-                            named.remove(place)
-                        else:
-                            continue
-                        yield documents.framed(what, kept, as_table=as_table, include=include)
-                    progress.reached = max(histories.position, 1)
-                    if not room:
+            first = True
+            while True:
+                # A reader goes on after the last version that it saw, so each is told in the order of versions.
+                for row in rows:
+                    if row.sequence <= reached:
+                        continue
+                    known = row.place in named or (first and 0 < row.first <= reached)
+                    if _selects(selection, row):
+                        what = "MODIFIED" if known else "ADDED"
+                        named.add(row.place)
+                    elif known:
+                        # Its reader may have seen it with the labels that it had before.
+                        what = "DELETED"
+                        named.discard(row.place)
+                    else:
+                        continue
+                    yield documents.framed(what, row.document, as_table=as_table, include=question.include)
+                first, reached = False, position
+                progress.reached = max(position, 1)
+                if (grown := len(named) - counted) > 0:
+                    if not self._jobs.take(tenant, grown):
                         raise Refused("your watches have too many jobs now; ask again", reason="Expired")
+                    counted += grown
+                await view.beyond(position, epoch)
+                position = view.position
+                rows = [
+                    row
+                    for row in view.changed(reached)
+                    if question.namespace in ("", row.key.namespace) and (question.every or view.is_newest(row))
+                ]
         finally:
             self._jobs.give(tenant, counted)
+
+
+def _selects(selection: Selection, row: Row) -> bool:
+    return selection.has(row.place[1], row.place[0], row.labels)
 
 
 async def _must_have(log: EventLog, sequence: int) -> None:

@@ -3,10 +3,12 @@
 import asyncio
 import json
 import threading
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from muster.asking import answer, report_by_log
 from muster.get import Options, texts
@@ -116,6 +118,56 @@ async def test_an_event_without_a_time_is_not_in_the_state_at_a_time(log: Log):
     assert await told(log, ask(part="at", at=moment)) == before
 
 
+async def pages(answering: Answers, question: Question, as_table: bool = False) -> AsyncIterator[dict[str, Any]]:
+    while True:
+        page = json.loads((await answering.answer(question, as_table=as_table)).body)
+        yield page
+        if not (go_on := page["metadata"].get("continue")):
+            return
+        question = replace(question, go_on=go_on)
+
+
+@pytest.mark.parametrize("as_table", [False, True])
+async def test_a_list_comes_in_pages_which_outlive_an_event(log: Log, as_table: bool):
+    for number in range(5):
+        log.add(*a_running_job(2), name=f"job-{number}", uid=f"uid-1{number}")
+    whole = [item["metadata"]["name"] for item in json.loads(await told(log, Question("team-a")))["items"]]
+    assert len(whole) == 7
+    answering, first = of(log), len(log.journal.events)
+    found, left, versions = [], [], set()
+    async for page in pages(answering, Question("team-a", limit=3), as_table):
+        items = page["rows" if as_table else "items"]
+        found += [(item["object"] if as_table else item)["metadata"]["name"] for item in items]
+        left.append(page["metadata"].get("remainingItemCount", 0))
+        versions.add(page["metadata"]["resourceVersion"])
+        log.add(JobFailed(reason="JobFailed"))
+    assert (found, left) == (whole, [4, 1, 0])
+    # A watch after any page has what came after the first one.
+    assert versions == {str(first)}
+
+
+async def test_a_page_of_another_log_is_expired_and_of_none_is_refused(log: Log):
+    page = json.loads(await told(log, Question("team-a", limit=1)))
+    more = Question("team-a", limit=1, go_on=page["metadata"]["continue"])
+    other = Log()
+    other.journal._genesis = "another"
+    other.add(*a_running_job(2))
+    for question, asked, reason in ((more, other, "Expired"), (replace(more, go_on="x"), log, "Invalid")):
+        with pytest.raises(Refused, match="list anew") as refused:
+            await told(asked, question)
+        assert refused.value.reason == reason
+
+
+async def test_a_list_since_a_time_has_the_jobs_with_a_later_event(log: Log):
+    moment = log.journal.events[-1].time
+    log.add(JobFailed(reason="JobFailed"))
+    late = json.loads(await told(log, Question(since=log.journal.events[-1].time)))["items"]
+    assert [item["metadata"]["name"] for item in late] == ["trainingjob.resnet"]
+    assert len(json.loads(await told(log, Question(since=moment)))["items"]) == 2
+    with pytest.raises(Refused, match="is no time"):
+        await told(log, Question(since="yesterday"))
+
+
 async def test_a_table_has_the_columns_of_kubectl(log: Log):
     table = json.loads((await of(log).answer(Question("team-a"), as_table=True)).body)
     shown = [each["name"] for each in table["columnDefinitions"] if not each["priority"]]
@@ -207,6 +259,9 @@ def test_an_option_that_a_part_does_not_have_makes_no_other_question():
     watch = {"watch": "1", "resourceVersion": "7", "allowWatchBookmarks": "true", "timeoutSeconds": "30"}
     watched = Question("team-a", watch=True, after=7, bookmarks=True, seconds=30)
     assert with_query(Question("team-a"), watch) == watched
+    paged = {"limit": "500", "continue": "abc", "since": "2030-01-01"}
+    assert with_query(Question("team-a"), paged) == Question("team-a", limit=500, go_on="abc", since="2030-01-01")
+    assert with_query(ask(), paged) == ask()
     assert with_query(ask(), watch) == ask()
     assert with_query(ask(part="why"), watch) == ask(part="why")
     assert with_query(Question("team-a"), {"resourceVersion": "7"}) == Question("team-a")
@@ -224,6 +279,7 @@ def test_an_option_that_a_part_does_not_have_makes_no_other_question():
     [
         pytest.param({"watch": "1", "resourceVersion": "yesterday"}, id="a version that is no number"),
         pytest.param({"watch": "1", "resourceVersion": "9" * 50}, id="a version of too many digits"),
+        pytest.param({"limit": "-1"}, id="a limit that is no number"),
         pytest.param({"includeObject": "Everything"}, id="an unknown part of a row"),
     ],
 )
@@ -262,11 +318,13 @@ async def test_a_history_beyond_the_bound_is_refused_with_what_to_do(log: Log, m
     with pytest.raises(
         Refused, match="ask the log itself: `muster get`, `why`, `report` or `history` with --nats"
     ) as refused:
-        await of(log).answer(RESNET)
+        await of(log).answer(ask(part="events"))
     assert refused.value.reason == "TooLarge"
-    monkeypatch.setattr(answers, "MOST_JOBS", 1)
-    with pytest.raises(Refused, match="more than 1 jobs"):
+    assert (await of(log).answer(RESNET)).body
+    monkeypatch.setattr(answers, "MOST_ANSWER", 100)
+    with pytest.raises(Refused, match="ask for pages of it with limit=500") as refused:
         await of(log).answer(Question("team-a"))
+    assert refused.value.reason == "TooLarge"
 
 
 async def test_why_of_a_request_reads_the_events_of_its_job_alone(log: Log, monkeypatch: pytest.MonkeyPatch):

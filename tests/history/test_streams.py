@@ -206,5 +206,5 @@ async def test_the_jobs_of_streams_are_bounded(log: Log, monkeypatch: pytest.Mon
         log.add(*a_running_job(2), name="new", uid="uid-7")
         with pytest.raises(Refused, match="too many jobs"):
             await taken(first, 10)
-    async with aclosing(bounded.changes(ask(name="", only="trainingjob.resnet"), Progress(), as_table=False)) as again:
+    async with aclosing(bounded.changes(RESNET_ALONE, Progress(), as_table=False)) as again:
         await anext(again)

@@ -1,0 +1,131 @@
+"""The view: one fold for all readers, in bounded memory, which begins anew with another log."""
+
+import asyncio
+import json
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from services.history import view as views
+from services.history.answers import Answers
+from services.history.streams import Progress, Streams
+from services.history.view import Folding, View
+from shared.errors import Refused
+from shared.eventlog import Batch, EventLog, Stored
+from shared.history_api import Question
+from shared.job.events.status import JobFailed
+from shared.job.events.watcher import JobGone
+from tests.history.test_answers import RESNET, of, told
+from tests.history.test_answers import log as log  # noqa: PLC0414
+from tests.muster.test_get import Log
+
+
+async def test_many_readers_are_told_of_one_fold(log: Log, monkeypatch: pytest.MonkeyPatch):
+    reads = []
+    read = type(await of(log).log()).read
+
+    def counted(self: Any, **options: Any) -> Any:
+        reads.append(options)
+        return read(self, **options)
+
+    monkeypatch.setattr(type(await of(log).log()), "read", counted)
+    answering = of(log)
+    streams = Streams(answering)
+    watches = [streams.changes(Question("team-a", watch=True), Progress(), as_table=False) for _ in range(50)]
+    for watch in watches:
+        assert [await anext(watch) for _ in range(3)][0] == b""
+    lists = await asyncio.gather(*(answering.answer(Question("team-a", limit=n), str(n)) for n in range(20)))
+    assert all(each.body for each in lists)
+    log.add(JobFailed(reason="JobFailed"))
+    frames = {await anext(watch) for watch in watches}
+    assert [json.loads(frame)["object"]["job"]["phase"] for frame in frames] == ["Failed"]
+    assert len(reads) == 1
+    for watch in watches:
+        await watch.aclose()
+
+
+async def test_a_packed_history_goes_on_as_one_that_is_not(log: Log, monkeypatch: pytest.MonkeyPatch):
+    log.add(JobFailed(reason="JobFailed"))
+    before = json.loads(await told(log, Question()))
+    monkeypatch.setattr(views, "UNPACKED", 1)
+    assert json.loads(await told(log, Question())) == before
+    answering = of(log)
+    await answering.answer(RESNET)
+    assert len(answering.view._unpacked) == 1
+    log.add(JobGone(version=90))
+    assert json.loads((await answering.answer(RESNET)).body)["job"]["gone"]
+
+
+async def test_of_a_sealed_history_the_row_remains_within_a_bound(log: Log, monkeypatch: pytest.MonkeyPatch):
+    log.plant("jobs.team-a.bygone.uid-2.status.JobSealed")
+    log.plant("jobs.team-a.purged.uid-9.status.JobSealed")
+    answering = of(log)
+    listed = json.loads((await answering.answer(Question("team-a"))).body)["items"]
+    assert [item["job"]["name"] for item in listed] == ["bygone", "resnet"]
+    assert {key.name for key in answering.view._folded} == {"resnet", "other"}
+    monkeypatch.setattr(views, "SEALED", 0)
+    listed = json.loads((await of(log).answer(Question("team-a"))).body)["items"]
+    assert [item["job"]["name"] for item in listed] == ["resnet"]
+
+
+class _Slow:
+    """A log whose end no reader reaches."""
+
+    def __init__(self, log: EventLog) -> None:
+        self.log = log
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.log, name)
+
+    async def read(self, **_: Any) -> Any:
+        async with aclosing(self.log.read()) as batches:
+            async for batch in batches:
+                yield Batch(batch.events[:4], 20)
+                await asyncio.Event().wait()
+
+
+async def test_until_the_first_fold_is_complete_its_progress_is_told(log: Log, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(views, "WAIT_SECONDS", 0.1)
+    fast = of(log)
+
+    async def slow() -> Any:
+        return _Slow(await fast.log())
+
+    answering = Answers(slow, fast.kinds)
+    assert not answering.view.folding
+    with pytest.raises(Folding, match="it has folded 4 of [0-9]+ events") as folding:
+        await answering.answer(Question("team-a"))
+    assert folding.value.retry_after
+    assert answering.view.folding
+    # Another job's parts are read from the log as ever.
+    assert (await answering.answer(replace(RESNET, part="why"))).body
+
+
+async def test_a_log_that_was_replaced_ends_watches_and_the_view_begins_anew(log: Log):
+    answering, identity = of(log), "memory"
+    view = answering.view
+    await answering.answer(Question("team-a"))
+    stream = Streams(answering).changes(Question("team-a", watch=True), Progress(), as_table=False)
+    assert [await anext(stream) for _ in range(3)]
+    view._clear("")
+    with pytest.raises(Refused, match="list anew") as refused:
+        await anext(stream)
+    assert refused.value.reason == "Expired"
+    del identity
+
+
+def test_what_no_job_has_makes_no_row():
+    view = View(_none, of(Log()).kinds)
+    for subject in (
+        "facts.a.b",
+        "facts.team-a.resnet.none.watcher.ScaleRequested",
+        "facts.a.b.c.audit.ChangeAttributed",
+    ):
+        view._fold(Stored(1, subject, "id", "", b"{}"))
+    assert not view._dirty
+
+
+async def _none() -> EventLog:
+    raise AssertionError
