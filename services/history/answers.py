@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from functools import partial
+from typing import Self
 
 import msgspec
 from msgspec.structs import replace
@@ -242,7 +243,7 @@ class Answers:
             await view.reached(identity, end)
             row = view.find(asked, question.namespace, question.uid)
             return None if row is None else partial(_document, row, question, as_table)
-        selection, page, late = Selection(question), Page.of(question), _since(question.since)
+        selection, page, late = Selection(question), _page(question), _since(question.since)
         await view.reached(identity, end)
         page = page.goes_on_in(identity, view.position)
 
@@ -342,17 +343,7 @@ class Page(msgspec.Struct, frozen=True):
     after: JobKey
     """The last job of the page before."""
 
-    @classmethod
-    def of(cls, question: Question) -> "Page":
-        """Raises `Refused` for what no page has said."""
-        if not question.go_on:
-            return FIRST
-        try:
-            return msgspec.json.decode(urlsafe_b64decode(question.go_on), type=cls)
-        except (*MALFORMED, ValueError) as error:
-            raise Refused("continue is what no page said; list anew", reason="Invalid") from error
-
-    def goes_on_in(self, log: str, end: int) -> "Page":
+    def goes_on_in(self, log: str, end: int) -> Self:
         """The page with the version of its list.  Raises `Refused` if another log is in the place of its own."""
         if self is FIRST:
             return replace(self, log=log, version=max(end, 1))
@@ -366,6 +357,16 @@ class Page(msgspec.Struct, frozen=True):
 
 
 FIRST = Page("", 0, JobKey("", "", Uid("")))
+
+
+def _page(question: Question) -> Page:
+    """The page that is asked for.  Raises `Refused` for what no page has said."""
+    if not question.go_on:
+        return FIRST
+    try:
+        return msgspec.json.decode(urlsafe_b64decode(question.go_on), type=Page)
+    except (*MALFORMED, ValueError) as error:
+        raise Refused("continue is what no page said; list anew", reason="Invalid") from error
 
 
 def _list(rows: list[Row], selected: Callable[[Row], bool], page: Page, question: Question, as_table: bool) -> Answer:

@@ -5,7 +5,7 @@ The schema of a job is that of `muster get -o json`.
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -39,7 +39,7 @@ class Kept(msgspec.Struct, frozen=True):
     """When its first event was recorded."""
 
     @classmethod
-    def read(cls, document: bytes) -> "Kept":
+    def read(cls, document: bytes) -> Self:
         """That of a document."""
         known = msgspec.json.decode(document, type=_Document)
         return cls(known.job, known.last_event_time, known.metadata.creation_timestamp or "")

@@ -1,5 +1,6 @@
-"""How fast the history service answers, and what it holds: `python -m tests.bench.history` prints a table.
+"""How fast the history service answers, and what it holds: `python -m tests.bench.history [JOBS]` prints a table.
 
+With JOBS there are so many more, of ten events each.
 Asked through the embedded API server, for a job of 10,000 events; cold is the first answer, warm the second one.
 """
 
@@ -7,6 +8,7 @@ import asyncio
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import aiohttp
 
 from devcluster.child import Child
 from devcluster.cluster import Devcluster
+from shared.eventlog import EventLog
 from shared.eventlog.account import ADMIN
 from shared.history_api import ROOT
 from shared.job.events.catalog import AnyEvent
@@ -67,7 +70,39 @@ async def asked(session: aiohttp.ClientSession, path: str) -> tuple[float, int]:
     return time.perf_counter() - began, len(body)
 
 
-async def measured(folder: Path) -> None:
+async def many(log: EventLog, jobs: int) -> None:
+    """Jobs of a namespace of their own, most of them recorded side by side."""
+
+    async def one(number: int) -> None:
+        async with places:
+            key = JobKey("team-m", f"job-{number}", Uid(f"uid-m-{number}"))
+            await record(log, [*a_long_life(10)], History(key))
+
+    places = asyncio.Semaphore(64)
+    await asyncio.gather(*map(one, range(jobs)))
+
+
+async def at_once(session: aiohttp.ClientSession, paths: list[str]) -> str:
+    async def one(path: str) -> int:
+        async with session.get(path) as answer:
+            await answer.read()
+            return answer.status
+
+    began = time.perf_counter()
+    found = Counter(await asyncio.gather(*map(one, paths)))
+    return f"{dict(found)} after {time.perf_counter() - began:.1f} s"
+
+
+async def watched(session: aiohttp.ClientSession, path: str) -> int:
+    """The status of a watch, once it told what there is."""
+    async with session.get(path) as answer:
+        if answer.status == 200:
+            await answer.content.readline()
+            await asyncio.sleep(3)
+        return answer.status
+
+
+async def measured(folder: Path, jobs: int) -> None:
     users = ["history", "reader"]
     async with Devcluster(folder / "cluster", users, nodes=0) as cluster, a_site(cluster, folder) as site:
         async with connected(site.nats, ADMIN) as log:
@@ -75,10 +110,26 @@ async def measured(folder: Path) -> None:
             for number in range(JOBS):
                 key = JobKey("team-a", f"job-{number}", Uid(f"uid-job-{number}"))
                 await record(log, [*a_long_life(EACH)], History(key))
+            await many(log, jobs)
         await site.stop()
         async with Service(site, folder) as service, cluster.session("reader") as session:
-            await asked(session, f"{ROOT}/namespaces/team-b/jobhistories")
-            print(f"holds at its start {service.holds('VmRSS'):.0f} MiB")
+            began = time.perf_counter()
+            while True:
+                async with session.get(f"{ROOT}/namespaces/team-b/jobhistories") as answer:
+                    if answer.status == 200:
+                        break
+                await asyncio.sleep(0.2)
+            now, most = service.holds("VmRSS"), service.holds("VmHWM")
+            print(f"holds {now:.0f} MiB, at the most {most:.0f}, {time.perf_counter() - began:.1f} s after its start")
+            lists = f"{ROOT}/namespaces/team-m/jobhistories?limit=500"
+            running = "labelSelector=history.muster.dev/phase%3DRunning"
+            for name, path in (("a page", lists), ("a filtered page", f"{lists}&{running}")):
+                print(f"{name}: {(await asked(session, path))[0] * 1000:.0f} ms")
+            print(f"20 lists at once: {await at_once(session, [f'{lists}{n}&{running}' for n in range(20)])}")
+            watch = f"{ROOT}/namespaces/team-a/jobhistories?watch=1&fieldSelector=metadata.name%3Dtrainingjob.big"
+            statuses = await asyncio.gather(*(watched(session, watch) for _ in range(50)))
+            print(f"50 watches at once: {dict(Counter(statuses))}")
+            print(f"held at the most {service.holds('VmHWM'):.0f} MiB")
             for name, path in (
                 ("a job", BIG),
                 ("why", f"{BIG}/why"),
@@ -102,4 +153,4 @@ async def measured(folder: Path) -> None:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="muster-") as scratch:
-        asyncio.run(measured(Path(scratch)))
+        asyncio.run(measured(Path(scratch), int(sys.argv[1]) if len(sys.argv) > 1 else 0))

@@ -35,7 +35,7 @@ async def test_many_readers_are_told_of_one_fold(log: Log, monkeypatch: pytest.M
     streams = Streams(answering)
     watches = [streams.changes(Question("team-a", watch=True), Progress(), as_table=False) for _ in range(50)]
     for watch in watches:
-        assert [await anext(watch) for _ in range(3)][0] == b""
+        assert all([await anext(watch) == b"", await anext(watch), await anext(watch)])
     lists = await asyncio.gather(*(answering.answer(Question("team-a", limit=n), str(n)) for n in range(20)))
     assert all(each.body for each in lists)
     log.add(JobFailed(reason="JobFailed"))
@@ -79,11 +79,12 @@ class _Slow:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.log, name)
 
-    async def read(self, **_: Any) -> Any:
-        async with aclosing(self.log.read()) as batches:
+    async def read(self, **options: Any) -> Any:
+        async with aclosing(self.log.read(**options)) as batches:
             async for batch in batches:
-                yield Batch(batch.events[:4], 20)
-                await asyncio.Event().wait()
+                yield batch if "subjects" in options else Batch(batch.events[:4], 20)
+                if "subjects" not in options:
+                    await asyncio.Event().wait()
 
 
 async def test_until_the_first_fold_is_complete_its_progress_is_told(log: Log, monkeypatch: pytest.MonkeyPatch):
@@ -95,25 +96,23 @@ async def test_until_the_first_fold_is_complete_its_progress_is_told(log: Log, m
 
     answering = Answers(slow, fast.kinds)
     assert not answering.view.folding
-    with pytest.raises(Folding, match="it has folded 4 of [0-9]+ events") as folding:
+    with pytest.raises(Folding, match="it has folded 4 of ") as folding:
         await answering.answer(Question("team-a"))
     assert folding.value.retry_after
     assert answering.view.folding
-    # Another job's parts are read from the log as ever.
+    # The parts of a job are read from the log.
     assert (await answering.answer(replace(RESNET, part="why"))).body
 
 
 async def test_a_log_that_was_replaced_ends_watches_and_the_view_begins_anew(log: Log):
-    answering, identity = of(log), "memory"
-    view = answering.view
+    answering = of(log)
     await answering.answer(Question("team-a"))
     stream = Streams(answering).changes(Question("team-a", watch=True), Progress(), as_table=False)
     assert [await anext(stream) for _ in range(3)]
-    view._clear("")
+    answering.view._clear("")
     with pytest.raises(Refused, match="list anew") as refused:
         await anext(stream)
     assert refused.value.reason == "Expired"
-    del identity
 
 
 def test_what_no_job_has_makes_no_row():
