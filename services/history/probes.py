@@ -1,8 +1,8 @@
 """The answers to probes and scrapers.
 
-Ready: the port of the API is open, the log has not turned this process away, and its first fold is not under way.  A log that is merely away does not
-count, because the readiness of the pods decides whether kube-apiserver serves discovery, and a namespace that is
-deleted waits for the discovery of every API.
+Ready: the port of the API is open, the log has not turned this process away, and its first fold is not under way.  A
+log that is merely away does not count, because the readiness of the pods decides whether kube-apiserver serves
+discovery, and a namespace that is deleted waits for the discovery of every API.
 """
 
 from collections.abc import Callable
