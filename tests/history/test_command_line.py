@@ -2,9 +2,11 @@
 
 import asyncio
 import os
+import signal
 import sys
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from devcluster.binaries import kubectl
@@ -114,3 +116,30 @@ async def test_a_cluster_without_the_service_says_what_to_do(site: Site, tmp_pat
             assert (said.code, said.complaint.count("\n")) == (1, 1)
             assert "does not serve history.muster.dev" in said.complaint
             assert "NATS_URL" in said.complaint
+
+
+async def test_the_page_needs_a_kubeconfig_alone_and_ends_at_ctrl_c(site: Site):
+    environment = {**os.environ, "KUBECONFIG": str(site.cluster.kubeconfig("viewer-a"))}
+    words = ("ui", "-n", "team-a", "--port", "0")
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "muster", *words, stdout=pipe, stderr=pipe, env=environment
+    )
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(60), aiohttp.ClientSession() as browser:
+            address = (await process.stdout.readline()).decode().strip()
+            async with browser.get(f"{address}api/jobs") as rows:
+                while b"resnet" not in await rows.content.readline():
+                    pass
+                async with browser.get(f"{address}api/jobs/team-a/trainingjob/resnet") as drawing:
+                    assert (await drawing.json())["heading"][0].startswith("trainingjob/resnet (uid-1): Running")
+                # Also while a browser follows.
+                process.send_signal(signal.SIGINT)
+                assert await process.wait() == 130
+        assert process.stderr is not None
+        assert await process.stderr.read() == b""
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()

@@ -119,8 +119,17 @@ async def test_a_drawing_is_saved_as_svg_and_in_a_file_of_its_own(tab: Tab, memo
     )
     await tab.go(path.as_uri())
     await tab.until(DRAWN)
-    svg = await tab.run("view_of_the_test = [...document.querySelectorAll('button')].map(each => each.textContent)")
-    assert {"SVG", "PNG"} <= {*svg}
+    # What the buttons save: the blobs of the links that they click.
+    await tab.run("window.saved = []; URL.createObjectURL = (blob) => (saved.push(blob), '#'); 0")
+    await tab.run("[...document.querySelectorAll('.downloads button')].forEach((each) => each.click())")
+    await tab.until("saved.length == 2")
+    assert await tab.run("Promise.all(saved.map(async (each) => [each.type, each.size > 2000]))") == [
+        ["image/svg+xml", True],
+        ["image/png", True],
+    ]
+    svg = await tab.run("saved[0].text()")
+    assert [svg.count(f">worker {index}<") for index in range(2)] == [1, 1]
+    assert "attempt 2" in svg
 
 
 async def test_it_draws_5000_lanes_and_lists_10000_jobs_without_a_stutter(tab: Tab, address: str, memory: Memory):

@@ -267,6 +267,9 @@ export class Timeline {
     this.root = el("div", { class: "timeline" }, this.tools, this.plot, this.said);
     new ResizeObserver(() => this.soon()).observe(this.root);
     this.scroll.addEventListener("scroll", () => this.soon(), { passive: true });
+    // A canvas keeps the colours that it was painted with.
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.soon());
+    addEventListener("themed", () => this.soon());
     this.#listen();
   }
   show(drawing) {
@@ -652,11 +655,11 @@ export class JobView {
     this.slider = el("input", { type: "range", min: 0, step: 1, "aria-label": "Event", oninput: () => this.select(this.drawing.events[this.slider.value]) });
     this.moment = el("output", { class: "moment" });
     this.now = el("button", { type: "button", onclick: () => this.select(null) }, "Now");
-    this.events = new Rows("Events", [{ name: "Sequence", width: "s" }, { name: "Time", width: "m" }, { name: "Author", width: "s" }, { name: "Type", width: "m" }, { name: "What happened" }], {
+    this.events = new Rows("Events", [{ name: "Sequence", width: "s" }, { name: "Time", width: "t" }, { name: "Author", width: "s" }, { name: "Type", width: "m" }, { name: "What happened" }], {
       most: 380, chosen: (place) => this.select(place),
       cells: (place) => { const each = this.drawing.links[place]; return [String(each.sequence), each.time.slice(0, 23).replace("T", " "), each.author, each.type, each.text]; },
     });
-    this.stretches = new Rows("Places", [{ name: "Place", width: "m" }, { name: "From", width: "m" }, { name: "To", width: "m" }, { name: "What it did" }, { name: "Node", width: "m" }, { name: "Attempt", width: "s" }], {
+    this.stretches = new Rows("Places", [{ name: "Place", width: "m" }, { name: "From", width: "t" }, { name: "To", width: "t" }, { name: "What it did" }, { name: "Node", width: "m" }, { name: "Attempt", width: "s" }], {
       cells: ([lane, each]) => [`${lane.role} ${lane.index}`, each.since.slice(0, 19).replace("T", " "), each.until.slice(0, 19).replace("T", " ") || "now", `${this.drawing.buckets[each.bucket]}${each.cause ? `: ${this.drawing.causes[each.cause]}` : ""}`, each.node, String(each.attempt)],
     });
     this.panes = ["status", "state", "event"].map((name) => [name, el("pre", { tabindex: 0, role: "region", "aria-label": name })]);
@@ -681,7 +684,7 @@ export class JobView {
     this.heading.replaceChildren(...drawing.heading.map((line, place) => el(place ? "span" : "strong", { class: place ? "warning" : null }, line)));
     const shares = new Map();
     for (const each of report.shares) shares.set(each.bucket, (shares.get(each.bucket) ?? 0) + each.seconds);
-    this.legend.replaceChildren(...[...shares].map(([bucket, seconds]) => el("li", {}, el("i", { class: `swatch b-${bucket}` }), `${drawing.buckets[bucket]} `, el("b", {}, `${Math.round((100 * seconds) / (held || 1))} %`))),
+    this.legend.replaceChildren(...[...shares].map(([bucket, seconds]) => el("li", {}, el("i", { class: `swatch b-${bucket}` }), `${drawing.buckets[bucket]} `, el("b", {}, seconds && seconds < held / 200 ? "< 1 %" : `${Math.round((100 * seconds) / (held || 1))} %`))),
       ...(report.places.length ? [] : [el("li", {}, "it has held no place yet")]));
     this.timeline.show(drawing);
     this.slider.max = Math.max(drawing.events.length - 1, 0);
@@ -704,7 +707,7 @@ export class JobView {
     this.events.select(place == null ? -1 : index, { scroll: place != null && !again });
     this.now.disabled = place == null;
     const one = links[place ?? events[index]];
-    this.moment.textContent = one ? `${index + 1} of ${events.length} · ${one.sequence} · ${one.time.slice(0, 19).replace("T", " ")} · ${one.text || one.type}` : "";
+    this.moment.textContent = one ? `${index + 1} of ${events.length} · sequence ${one.sequence} · ${one.time.slice(0, 19).replace("T", " ")} · ${one.type}: ${one.text}` : "";
     this.slider.setAttribute("aria-valuetext", this.moment.textContent);
     this.timeline.mark(place == null ? null : this.timeline.model.at(one.time));
     this.question.textContent = place == null ? "Why it is so" : "Why this happened";

@@ -138,14 +138,15 @@ function showJob() {
 function showFleet() {
   const holds = el("div", { class: "holds" }), waits = el("tbody"), totals = el("p", { class: "count", role: "status" });
   main.append(el("h1", {}, "Fleet"), totals, el("h2", {}, "Who holds what"), holds, el("h2", {}, "Who waits for what"),
-    el("table", { "aria-label": "Jobs that wait" }, el("thead", {}, el("tr", {}, ...["Job", "Phase", "Has", "Waits for"].map((name) => el("th", { scope: "col" }, name)))), waits));
+    el("table", { "aria-label": "Jobs that wait" }, el("thead", {}, el("tr", {}, ...[["Job", "l"], ["Phase", "p"], ["Ready", "s"], ["Waits for"]].map(([name, width]) => el("th", { scope: "col", class: width && `w-${width}` }, name)))), waits));
   const link = (row) => el("a", { href: `${root}/jobs/${path(row)}?uid=${encodeURIComponent(row.uid)}` }, `${row.namespace}/${row.name}`);
   jobs((all) => {
     const live = all.filter((row) => !row.gone && !row.over), namespaces = new Map();
     for (const row of live) namespaces.set(row.namespace, [...(namespaces.get(row.namespace) ?? []), row]);
     const sum = (rows, key) => rows.reduce((total, row) => total + row[key], 0);
     const most = Math.max(1, ...[...namespaces.values()].map((rows) => sum(rows, "wanted")));
-    totals.textContent = `${live.length} jobs hold ${sum(live, "ready")} Ready pods of ${sum(live, "wanted")} wanted`;
+    const counted = (rows) => `${rows.length} ${rows.length === 1 ? "job" : "jobs"}`;
+    totals.textContent = `${counted(live)}: ${sum(live, "ready")} Ready pods of ${sum(live, "wanted")} wanted`;
     holds.replaceChildren(...[...namespaces].sort(([, one], [, other]) => sum(other, "wanted") - sum(one, "wanted")).map(([namespace, rows]) => {
       const bar = el("div", { class: "bar", "aria-hidden": "true" });
       rows.sort((one, other) => other.wanted - one.wanted);
@@ -157,7 +158,7 @@ function showFleet() {
         bar.append(part);
       }
       bar.style.width = `${(100 * sum(rows, "wanted")) / most}%`;
-      return el("section", {}, el("h3", {}, namespace, el("small", {}, ` ${sum(rows, "ready")} of ${sum(rows, "wanted")} pods Ready, ${rows.length} jobs`)), bar,
+      return el("section", {}, el("h3", {}, namespace, el("small", {}, ` ${sum(rows, "ready")} of ${sum(rows, "wanted")} pods Ready, ${counted(rows)}`)), bar,
         el("p", { class: "names" }, ...rows.slice(0, 8).flatMap((row, place) => [place ? ", " : "", link(row), ` ${row.ready}/${row.wanted}`]), rows.length > 8 ? ` and ${rows.length - 8} more` : ""));
     }));
     const lacking = live.filter((row) => row.ready < row.wanted || row.note).sort((one, other) => (other.wanted - other.ready) - (one.wanted - one.ready));
@@ -169,7 +170,7 @@ function showFleet() {
 const theme = el("button", { type: "button", class: "theme", onclick: () => {
   const dark = getComputedStyle(document.documentElement).colorScheme === "light dark" ? matchMedia("(prefers-color-scheme: dark)").matches : document.documentElement.dataset.theme === "dark";
   localStorage.theme = document.documentElement.dataset.theme = dark ? "light" : "dark";
-  dispatchEvent(new Event("resize"));
+  dispatchEvent(new Event("themed"));
 } }, "Dark or light");
 if (localStorage.theme) document.documentElement.dataset.theme = localStorage.theme;
 document.querySelector("body > header").append(theme);
