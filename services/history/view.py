@@ -227,10 +227,8 @@ class View:
             return
         if folded.key.uid == NO_UID or for_people(author, tag):
             return
-        if is_seal(stored):
+        if folded.sealed or folded.key in self._sealed or (is_seal(stored) and folded.key not in self._folded):
             # Of one whose events are in the archive alone there is no row.
-            if folded.key in self._folded:
-                folded.sealed, self._dirty[folded.key] = True, folded
             return
         self._folded[folded.key] = self._by_prefix[prefix] = self._dirty[folded.key] = folded
         folded.prefixes.add(prefix)
@@ -240,6 +238,7 @@ class View:
         except Exception as error:  # noqa: BLE001  as in any other service, the job is held
             why = f"a broken invariant at {stored.sequence}: {error!r}"
             history.hold("BrokenInvariant", why, by_event=True, error=error)
+        folded.sealed = history.sealed
 
     def _history(self, folded: _Folded) -> History:
         if folded.history is None:

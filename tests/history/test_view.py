@@ -17,8 +17,10 @@ from shared.eventlog import Batch, EventLog, Stored
 from shared.history_api import Question
 from shared.job.events.status import JobFailed
 from shared.job.events.watcher import JobGone
+from shared.job.naming import JobKey, Uid
 from tests.history.test_answers import RESNET, of, told
 from tests.history.test_answers import log as log  # noqa: PLC0414
+from tests.job.test_sealing import LIFE, seal_of
 from tests.muster.test_get import Log
 
 
@@ -59,15 +61,23 @@ async def test_a_packed_history_goes_on_as_one_that_is_not(log: Log, monkeypatch
 
 
 async def test_of_a_sealed_history_the_row_remains_within_a_bound(log: Log, monkeypatch: pytest.MonkeyPatch):
-    log.plant("jobs.team-a.bygone.uid-2.status.JobSealed")
+    log.add(*LIFE, name="over", uid="uid-7")
+    log.add(seal_of(log._histories[JobKey("team-a", "over", Uid("uid-7"))]), name="over", uid="uid-7")
+    log.plant("jobs.team-a.over.uid-7.scheduler.SlotsAssigned")
     log.plant("jobs.team-a.purged.uid-9.status.JobSealed")
+    # A seal that is of another history ends none.
+    log.plant("jobs.team-a.bygone.uid-2.status.JobSealed")
     answering = of(log)
     listed = json.loads((await answering.answer(Question("team-a"))).body)["items"]
-    assert [item["job"]["name"] for item in listed] == ["bygone", "resnet"]
-    assert {key.name for key in answering.view._folded} == {"resnet", "other"}
+    assert [(item["job"]["name"], item["job"]["note"][:9]) for item in listed] == [
+        ("bygone", "the decis"),
+        ("over", "gone"),
+        ("resnet", ""),
+    ]
+    assert {key.name for key in answering.view._folded} == {"bygone", "resnet", "other"}
     monkeypatch.setattr(views, "SEALED", 0)
     listed = json.loads((await of(log).answer(Question("team-a"))).body)["items"]
-    assert [item["job"]["name"] for item in listed] == ["resnet"]
+    assert [item["job"]["name"] for item in listed] == ["bygone", "resnet"]
 
 
 class _Slow:
