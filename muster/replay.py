@@ -255,10 +255,9 @@ def _sealed_otherwise(histories: Histories, stored: Stored) -> str:
         seal = seal_of(stored.body)
     except ValueError:
         return f"the seal at {stored.sequence} cannot be read"
-    wanted = Head(seal.last, seal.hash)
-    return f"the seal at {stored.sequence} names {wanted}, and its events have {history.head}" * (
-        wanted != history.head
-    )
+    if (wanted := Head(seal.last, seal.hash)) == history.head:
+        return ""
+    return f"the seal at {stored.sequence} names {wanted}, and its events have {history.head}"
 
 
 async def _listed(cluster: Cluster, kinds: Kinds, namespace: str) -> dict[JobKey, _Shown]:

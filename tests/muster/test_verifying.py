@@ -237,8 +237,12 @@ async def test_one_job_is_verified_alone(site: Site):
     assert [[answer.verdict for answer in answers] for answers in found] == [["identical"], ["different"]]
 
 
-@pytest.mark.parametrize(("changed", "wrong"), [({}, False), ({"hash": "0" * 64}, True), ({"last": 2}, True)])
-def test_a_saved_history_is_what_its_seal_says(tmp_path: Path, changed: dict[str, object], wrong: bool):
+@pytest.mark.parametrize(
+    ("changed", "cut", "wrong"),
+    [({}, 0, False), ({"hash": "0" * 64}, 0, True), ({"last": 2}, 0, True), ({}, 2, True)],
+    ids=["right", "hash", "last", "the tail is cut"],
+)
+def test_a_saved_history_is_what_its_seal_says(tmp_path: Path, changed: dict[str, object], cut: int, *, wrong: bool):
     history, lines = History(JobKey(NAMESPACE, "resnet", Uid("u"))), list[str]()
     for event in [*a_running_job()[:2], JobGone()]:
         record = stored(history, event)
