@@ -94,6 +94,8 @@ class CanvasPen {
       canvas.width = Math.round(width * scale);
       canvas.height = Math.round(height * scale);
       canvas.style.height = `${height}px`;
+      // Not that of the box: a scroll bar in it would shift the times.
+      canvas.style.width = `${width}px`;
     }
     this.to = canvas.getContext("2d");
     this.to.setTransform(scale, 0, 0, scale, 0, 0);
@@ -402,8 +404,8 @@ export class Timeline {
   }
   #curve(pen, y) {
     const { model } = this, low = y + HEAD.curve - 6, high = y + 8, scale = (low - high) / model.most;
-    pen.text(this.colour("ink"), 0, high + 8, `${model.noun} wanted`);
-    pen.text(this.colour("training-ink"), 0, high + 24, "training");
+    pen.text(this.colour("ink"), 0, high + 13, `${model.noun} wanted`);
+    pen.text(this.colour("training-ink"), 0, high + 28, "training");
     pen.text(this.colour("soft"), GUTTER - 6, high, String(model.most), { align: "right" });
     pen.text(this.colour("soft"), GUTTER - 6, low - 2, "0", { align: "right" });
     const series = [2, 1].map((which) => {
@@ -457,7 +459,7 @@ export class Timeline {
     pen.rects(this.colour("lost"), rects[lost] ?? []);
     const { places } = model.drawing.report, every = Math.max(1, Math.ceil(13 / height));
     for (let lane = Math.ceil(Math.floor(top / height) / every) * every; lane < end; lane += every) {
-      const y = lane * height - top + Math.min(height, 14) / 2;
+      const y = Math.max(lane * height - top + Math.min(height, 14) / 2, lane ? 0 : 7);
       pen.text(lane === this.focus && document.activeElement === this.plot ? this.colour("accent") : this.colour("ink"), 0, y, `${places[lane].role} ${places[lane].index}`, { most: GUTTER - 8 });
     }
   }
