@@ -24,7 +24,16 @@ from typing import Any, Self
 import msgspec
 
 from shared.errors import Refused, Transient
-from shared.eventlog.account import ACCOUNT, ADMIN, COPIES, SUBSCRIBER, USERS, accounts, accounts_of_copies
+from shared.eventlog.account import (
+    ACCOUNT,
+    ADMIN,
+    COPIES,
+    MAX_ACK_PENDING,
+    SUBSCRIBER,
+    USERS,
+    accounts,
+    accounts_of_copies,
+)
 from shared.ports import HOST, free_port
 from shared.private import write_private
 
@@ -242,8 +251,6 @@ LIMITS = LOGIN | {"max_connections": 4096, "max_pending": 32 * 1024 * 1024, "max
 Clients that have not said who they are count too: 4,096 of them take 64 MiB.  What the log sends ahead to the copies,
 100 of its largest events, has to fit into the bytes.
 """
-MAX_ACK_PENDING = 1000
-"""The most events that a subscriber's consumer has sent and not heard of: the default of NATS, and no more."""
 LIMITS_OF_COPIES = LOGIN | {"max_connections": 256, "max_pending": 8 * 1024 * 1024, "max_subscriptions": 1000}
 
 

@@ -11,8 +11,7 @@ from typing import get_args
 import msgspec
 
 from muster.schemas import CONTRACT, KINDS, summary
-from shared.eventlog.account import MAX_CONNECTIONS, MAX_CONSUMERS
-from shared.eventlog.server import MAX_ACK_PENDING
+from shared.eventlog.account import MAX_ACK_PENDING, MAX_CONNECTIONS, MAX_CONSUMERS
 from shared.eventlog.subscribers import INACTIVE_SECONDS
 from shared.job.events.catalog import AUTHORS, FACTS
 from shared.job.events.event import Author
