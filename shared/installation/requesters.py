@@ -1,7 +1,7 @@
 """The optional policy for whoever creates jobs and scale requests: it asks the authorizer about what these cause.
 
 Muster makes a job's pods and runs a request's script with its own rights.  With this policy the person, or the service
-account, who asks for that needs the same rights.  So does who writes a runtime of a namespace, as that becomes pods.
+account, who asks for that needs the same rights.  So does who writes a runtime, as that becomes pods.
 The policy does not see which account the runtime names that a job refers to.  Pure.
 """
 
@@ -15,7 +15,7 @@ Document = dict[str, Any]
 
 NAME = "requesters"
 
-_IN_NAMESPACE = "namespace(request.namespace)"
+_IN_NAMESPACE = "namespace(variables.home)"
 _PARTS = (
     "[(type(variables.spec) == list ? variables.spec : [variables.spec])] + (type(variables.spec) != map ? []"
     " : variables.spec.map(f, type(variables.spec[f]) == map ? variables.spec[f].map(k, variables.spec[f][k])"
@@ -38,7 +38,7 @@ _MAY_USE = (
 def spec(kinds: Iterable[Framework]) -> Document:
     """The policy for jobs of these kinds and for scale requests."""
     kinds = [*kinds]
-    runtimes = [each.resource for kind in kinds for each in kind.runtimes if not each.of_cluster]
+    runtimes = [each.resource for kind in kinds for each in kind.runtimes]
     of_jobs = [
         _rule(each.group, each.plural) for each in dict.fromkeys([*(kind.resource for kind in kinds), *runtimes])
     ]
@@ -72,6 +72,9 @@ def _rule(group: str, plural: str) -> Document:
 
 VARIABLES = [
     {"name": "spec", "expression": "dyn(object.?spec.orValue({}))"},
+    # Of a runtime of the cluster it is empty, and the rights are those in every namespace.
+    {"name": "home", "expression": "request.?namespace.orValue('')"},
+    {"name": "where", "expression": "variables.home == '' ? 'every namespace' : variables.home"},
     {
         "name": "request",
         "expression": f"request.resource.resource in {[request.plural for request in REQUESTS]!r}",
@@ -84,14 +87,14 @@ VALIDATIONS = [
     {
         "expression": "variables.request"
         f" || authorizer.group('').resource('pods').{_IN_NAMESPACE}.check('create').allowed()",
-        "messageExpression": "'a job is pods: ask for the right to create pods in ' + request.namespace",
+        "messageExpression": "'a job is pods: ask for the right to create pods in ' + variables.where",
         "reason": "Forbidden",
     },
     {
         "expression": "!variables.request || variables.spec.?script.orValue('') == ''"
         f" || authorizer.group('').resource('pods').subresource('exec').{_IN_NAMESPACE}.check('create').allowed()",
         "messageExpression": "'a script is a command in a pod: ask for the right to create pods/exec in '"
-        " + request.namespace + ', or leave the script out'",
+        " + variables.where + ', or leave the script out'",
         "reason": "Forbidden",
     },
     {
@@ -101,7 +104,7 @@ VALIDATIONS = [
         + _MAY_USE.format(_ACCOUNTS.format("j.?template.?spec"))
         + ")))",
         "messageExpression": "'a template names a service account: ask for the right to impersonate it in '"
-        " + request.namespace + ', or leave serviceAccountName out'",
+        " + variables.where + ', or leave serviceAccountName out'",
         "reason": "Forbidden",
     },
 ]

@@ -562,6 +562,33 @@ async def test_an_account_is_seen_in_every_kind(world: World, api: str, kind: st
     await world.allowed("ben", "POST", path, asked("default"))
 
 
+async def judged(world: World, path: str, document: Document) -> bool:
+    """True once roles let `ben` ask."""
+    return "ValidatingAdmissionPolicy" in (await world.ask("ben", "POST", path, document)).message
+
+
+@pytest.mark.attack("who may create jobs and scale requests", "service accounts, with the policy for requesters")
+async def test_who_writes_a_runtime_of_the_cluster_needs_the_rights_everywhere(world: World):
+    path = f"/apis/{TRAINER}/clustertrainingruntimes?dryRun=All"
+
+    def asked(account: str) -> Document:
+        spec = {"template": a_job_set(account)}
+        return {"apiVersion": TRAINER, "kind": "ClusterTrainingRuntime", "metadata": {"name": "of-ben"}, "spec": spec}
+
+    rbac, named = "/apis/rbac.authorization.k8s.io/v1", {"name": "writes-runtimes"}
+    rule = {"apiGroups": [TRAINER.partition("/")[0]], "resources": ["clustertrainingruntimes"], "verbs": ["create"]}
+    group = "rbac.authorization.k8s.io"
+    bound = {
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", **named},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": "ben"}],
+    }
+    await world.allowed(ADMIN, "POST", f"{rbac}/clusterroles", {"metadata": named, "rules": [rule]})
+    await world.allowed(ADMIN, "POST", f"{rbac}/clusterrolebindings", {"metadata": named, **bound})
+    await until(lambda: judged(world, path, asked("default")))
+    await world.refused("ben", "POST", path, asked("default"), why="the right to create pods in every namespace")
+    await world.allowed(ADMIN, "POST", path, asked("builder"))
+
+
 @pytest.mark.attack("the scheduler's token", "objects of others, while taking over")
 async def test_who_takes_over_changes_labels_of_a_jobs_objects_and_nothing_else(world: World):
     """The last test: the scheduler's role and policy are those for taking over from here on."""
