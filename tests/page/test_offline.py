@@ -7,7 +7,8 @@ from hashlib import sha256
 from muster.page.drawing import drawn
 from muster.page.offline import written
 from shared.frameworks.kinds import BUILT_IN
-from shared.job.events.status import JobFailed
+from shared.job.events.status import JobFailed, JobSealed
+from shared.job.events.watcher import JobGone
 from shared.job.fold import History
 from shared.telling.targets import parse_target
 from tests.kit.builders import a_running_job
@@ -26,3 +27,17 @@ def test_the_policy_names_the_scripts_of_the_file_and_words_end_no_element():
     digest = b64encode(sha256(scripts[0].encode()).digest()).decode()
     assert f"script-src 'sha256-{digest}';" in text
     assert "http://" not in text.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_a_sealed_job_is_drawn_as_it_was():
+    history, log = History(KEY), []
+    for event in [*a_running_job(2), JobFailed(reason="Crash"), JobGone(version=3)]:
+        log.append(stored(history, event))
+        history.fold(log[-1])
+    last, digest = history.sequence, history.digest.hex()
+    seal = JobSealed(first=1, last=last, count=len(log), hash=digest, outcome="Failed", reason="Crash")
+    log.append(stored(history, seal))
+    drawing = drawn(log, parse_target("resnet"), "team-a", BUILT_IN, uid="", until=log[-1].time)
+    assert drawing.report.job.gone
+    assert [lane.role for lane in drawing.report.places] == ["launcher", "worker", "worker"]
+    assert drawing.links[drawing.events[-1]].type == "JobSealed"
