@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import structlog
 
 from services.status.checkpoints import ANNOUNCED, SWEPT, Announced, Checkpoints
-from services.status.core.decide import decide
+from services.status.core.decide import decide, sealing
 from services.status.core.documents import replacing, same, with_head
 from services.status.core.effects import Announce, PatchStatus
 from shared.cluster import Cluster, Resource
@@ -92,15 +92,21 @@ class Status:
         """The hash of a job's history at an event; None where the fold keeps none."""
         self._position: Callable[[], int] = lambda: 0
         """The last event that this replica has folded."""
+        self._histories: Callable[[], Iterable[History]] = tuple
+        """Those of closed jobs."""
         self._began = 0
         """The last event of the log when this replica began to decide."""
         self._closed = asyncio.Queue[History]()
         """Histories of closed jobs, whose entries in the bucket are to be removed."""
+        self._cleared: set[JobKey] = set()
+        """Closed jobs of which the bucket has nothing any more: their histories may be sealed."""
+        self._wake: Callable[[JobKey], None] = lambda _: None
         self._acts = asyncio.Event()
         """Set while this replica decides: a standby replica removes and notes nothing."""
 
     def known(self) -> Iterable[JobKey]:
-        return ()
+        """Jobs whose seal a start may find due."""
+        return (history.job.key for history in self._histories() if sealing(history) is not None)
 
     def decide(self, history: History) -> list[Step]:
         if not self._acts.is_set():
@@ -112,7 +118,12 @@ class Status:
             self._announced.forget(history.job.key)
             self._checkpoints.forget(history.job.key.uid)
             if closed(history.job):
-                self._closed.put_nowait(history)
+                if history.job.key not in self._cleared:
+                    self._closed.put_nowait(history)
+                elif (seal := sealing(history)) is not None:
+                    return [seal]
+                return []
+        self._cleared.discard(history.job.key)
         steps = decide(history.job, self._kinds)
         if not history.job.resource.gone:
             self._announced.decided(history, steps)
@@ -121,6 +132,7 @@ class Status:
     async def attend(self, runtime: Runtime) -> None:
         """Keep the bucket small, and the sequence that says which jobs have all their Events."""
         self._position = lambda: runtime.histories.position
+        self._histories, self._wake = runtime.histories.closed, runtime.wake
         self.hash_at = lambda key, sequence: (
             known.hash_at(sequence) if (known := runtime.histories.get(key)) is not None else None
         )
@@ -182,6 +194,8 @@ class Status:
             # A restored store may have the job again.
             if closed(history.job) and not (await self._checkpoints.contradict(history)):
                 await self._checkpoints.remove(history.job)
+                self._cleared.add(history.job.key)
+                self._wake(history.job.key)
 
         await self._insist(remove)
 

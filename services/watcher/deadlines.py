@@ -4,7 +4,7 @@
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import inf
 
 import structlog
@@ -17,9 +17,10 @@ from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks.kinds import Kinds
 from shared.job.events.watcher import TimePassed
-from shared.job.fold import History
+from shared.job.fold import History, closed
 from shared.job.naming import NO_UID, JobKey
 from shared.job.state import Job
+from shared.job.timers import SEAL, Timer, passed
 from shared.job.timing import next_due
 
 STALL_SECONDS = 5.0
@@ -41,8 +42,10 @@ class Deadlines:
         now: Callable[[], float | None],
         wake_later: Callable[[JobKey, float], None],
         wake_all: Callable[[], None],
+        seal_after: int | None = None,
     ) -> None:
-        """`now` is the log server's clock."""
+        """`now` is the log server's clock, `seal_after` when the history of a closed job may be sealed; None: never."""
+        self._seal_after = seal_after
         self._cache = cache
         self._kinds = kinds
         self._now = now
@@ -79,6 +82,10 @@ class Deadlines:
                 clock.note_watches(sees=self._sees(*watched))
             loop.call_soon(self._wake_all)
 
+    def _of_the_seal(self, job: Job) -> Iterator[Timer]:
+        if self._seal_after is not None and closed(job) and not passed(job, job.resource.gone, SEAL):
+            yield Timer(job.resource.gone, SEAL, self._seal_after)
+
     def _sees(self, kind: Resource[Custom] | None, of_nodes: bool) -> bool:
         return kind is not None and self._cache.sees(kind) and (self._cache.sees_nodes or not of_nodes)
 
@@ -94,7 +101,7 @@ class Deadlines:
         # After a stall the wake-up of a deadline may be the first thing to run.
         self._notice_stall()
         job, monotonic, server = history.job, asyncio.get_running_loop().time(), self._now()
-        kind, due = self._kind_of(job), (*next_due(job), *of_crashes(job, self._cache))
+        kind, due = self._kind_of(job), (*next_due(job), *of_crashes(job, self._cache), *self._of_the_seal(job))
         unsure = late or (any(timer.of_nodes for timer in due) and not still_lost(job, self._cache))
         found: list[TimePassed] = []
         for of_nodes in (False, True):

@@ -81,10 +81,16 @@ class Watcher:
         """Until when facts of a starting job wait for others, by their type."""
         self._tasks = asyncio.TaskGroup()
         self._asking = Asking(cluster, eventlog, heads, kinds, self._tasks, self._wake_later)
-        self._deadlines = Deadlines(self._cache, kinds, eventlog.now, self._wake_later, self._wake_all)
+        self._seals = options.seal_after is not None
+        self._deadlines = Deadlines(
+            self._cache, kinds, eventlog.now, self._wake_later, self._wake_all, options.seal_after
+        )
         self._watches = Watches(cluster, kinds, self._cache, self._deadlines, self._tasks, self._rests, options)
 
     def known(self) -> Iterable[JobKey]:
+        if self._seals:
+            # Their time to settle is measured again after a start.
+            return [*self._cache.keys(), *(history.job.key for history in self._runtime.histories.closed())]
         return self._cache.keys()
 
     async def act(self, effect: Effect, context: Context) -> None:
@@ -302,6 +308,7 @@ def build(dependencies: Dependencies) -> Watcher:
         force_delete_after=(
             math.ceil(settings.force_delete_after.total_seconds()) if settings.force_delete_after is not None else None
         ),
+        seal_after=math.ceil(settings.seal_after.total_seconds()) if settings.seal_after is not None else None,
         kueue=settings.kueue,
         last_words=settings.termination_messages,
         limits=Limits(

@@ -68,6 +68,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds from a notice of unknown length to the removal of the node."""
     force_delete_after: int | None = None
     """Seconds after its grace period when a terminating pod of a lost node is deleted by force; None for never."""
+    seal_after: int | None = None
+    """Seconds after which the history of a job that is gone with all that it had is sealed; None for never."""
     kueue: bool = False
     """True if jobs may wait in queues of Kueue."""
     last_words: bool = True

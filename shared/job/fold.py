@@ -436,6 +436,10 @@ class Histories:
         """The histories of jobs that are not closed."""
         return iter(list(self._open.values()))
 
+    def closed(self) -> Iterator[History]:
+        """The histories of jobs that are closed, and not sealed."""
+        return (history for key, history in list(self._by_key.items()) if key not in self._open)
+
     def is_open(self, key: JobKey) -> bool:
         """True if the log has events of the job and it is not closed."""
         return key in self._open

@@ -26,6 +26,8 @@ DISRUPTION_DRAIN = "DisruptionDrain"
 BELOW_MINIMUM = "BelowMinimum"
 WINDING_DOWN = "WindingDown"
 """The timer after which pods that still run after their job's success are cleaned up."""
+SEAL = "Seal"
+"""The timer after which the history of a job that is gone may be sealed."""
 WAITING = "Waiting"
 """The timer after which people are told what a job waits for."""
 STEADY = "Steady"
@@ -87,7 +89,7 @@ def anchored(job: Job) -> Mapping[tuple[int, str], int]:
 def _anchors(job: Job) -> Iterator[int]:
     """The sequences that a timer of this job may count from, some of them twice."""
     attempt, pods, status, retries = job.attempt, job.pods, job.status, job.retries
-    yield from (job.resource.edited, attempt.below_minimum, pods.unseen.since)
+    yield from (job.resource.edited, job.resource.gone, attempt.below_minimum, pods.unseen.since)
     restarting = retries.restarting.at if retries.restarting is not None else None
     moments: list[At | None] = [status.active, status.ended, restarting, attempt.assigned, attempt.launcher_waits]
     moments += [known.since for known in status.conditions]

@@ -282,7 +282,8 @@ class Runtime:
                     self.appends.read_back(history, stored)
                 if history.sealed:
                     self.appends.forget(history)
-                    changed.pop(history.job.key, None)
+                    # The service lets go of it, too.
+                    changed[history.job.key] = None
                     continue
                 changed[history.job.key] = None
                 if history.job.status.phase in ("Running", "Scaling") and history.last_decision != stored.sequence:

@@ -11,6 +11,7 @@ from shared.job.attempt import Verdict
 from shared.job.conditions import since
 from shared.job.events import status
 from shared.job.events.event import Cause
+from shared.job.fold import History, closed
 from shared.job.naming import NO_UID, RESTART_REQUESTED, Slot
 from shared.job.policies import quota
 from shared.job.policies.retries import may_restart, used_up
@@ -19,7 +20,7 @@ from shared.job.sorted_set import SortedSet
 from shared.job.spec import JobSpec
 from shared.job.state import Job
 from shared.job.steps import Record, Step
-from shared.job.timers import UNSEEN
+from shared.job.timers import SEAL, UNSEEN, passed
 
 
 def next_phase(job: Job) -> Record | None:
@@ -130,6 +131,23 @@ def _leading(job: Job, spec: JobSpec) -> SortedSet[Slot]:
     return SortedSet(
         slot for slot in job.attempt.unreleased if slot.role == spec.handling.leader and not (first and slot.index)
     )
+
+
+def sealing(history: History) -> Record | None:
+    """The seal of a history that is over: its job is gone with all that it had, and was so for the time to settle."""
+    job, head = history.job, history.head
+    if job.halted or history.held or not closed(job) or not passed(job, job.resource.gone, SEAL):
+        return None
+    ended = job.status.conditions[-1].reason if job.over and job.status.conditions else "Deleted"
+    seal = status.JobSealed(
+        first=history.first,
+        last=head.sequence,
+        count=history.count,
+        hash=head.hash,
+        outcome=job.status.phase,
+        reason=ended,
+    )
+    return Record(seal, causes.timer(job, job.resource.gone, SEAL))
 
 
 def decide(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:

@@ -36,6 +36,7 @@ _TIMERS = {
     "ScalingDeadline": "the time of the request is over{}",
     "Steady": "a worker that took the place of a lost one is steady{}",
     "Scheduling": "its pods had their time to become Ready{}",
+    "Seal": "it was gone for the time after which its history is sealed{}",
     "TimeToLive": "it was over for the time that it is kept{}",
 }
 _SIGNAL_CODES = 128

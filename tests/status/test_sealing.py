@@ -1,0 +1,47 @@
+"""The seal of a history: when it is due, and that the fold lets go of it."""
+
+import pytest
+from msgspec.structs import replace
+
+from services.status.core.decide import sealing
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.event import Cause
+from shared.job.events.status import JobCreated, JobSealed
+from shared.job.events.watcher import JobGone, TimePassed
+from shared.job.fold import Histories
+from tests.kit.builders import a_running_job
+from tests.kit.histories import a_history, stored
+
+SEEN, CREATED, GONE = a_running_job()[0], JobCreated(reason="TrainingJobCreated"), JobGone()
+SETTLED = TimePassed(anchor=3, timer="Seal")
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        pytest.param([SEEN, CREATED], id="it lives"),
+        pytest.param([SEEN, CREATED, GONE], id="its time to settle runs"),
+        pytest.param([SEEN, CREATED, GONE, SETTLED, SEEN], id="it came back"),
+        pytest.param([*a_running_job(), GONE, TimePassed(anchor=11, timer="Seal")], id="it has pods"),
+    ],
+)
+def test_what_is_not_over_is_not_sealed(story: list[AnyEvent]):
+    assert sealing(a_history(story)) is None
+
+
+def test_a_job_that_settled_is_sealed_and_the_fold_lets_go_of_it():
+    history = a_history([SEEN, CREATED, GONE, SETTLED])
+    record = sealing(history)
+    assert record is not None
+    seal = record.event
+    assert isinstance(seal, JobSealed)
+    assert record.because == Cause(4)
+    assert (seal.first, seal.last, seal.count, seal.hash) == (1, 4, 4, history.head.hash)
+    assert (seal.outcome, seal.reason) == ("Created", "Deleted")
+    histories, again = Histories(), a_history([])
+    for event in (SEEN, CREATED, GONE, SETTLED, replace(seal, because=4)):
+        made = stored(again, event)
+        again.fold(made)
+        histories.fold(made)
+    assert len(histories) == 0
+    assert histories.sealed(history.job.key) == 5
