@@ -15,7 +15,7 @@ from shared.errors import Conflict, Refused
 from shared.eventlog import MAX_BODY, Batch, Bucket, Entry, Revised, Stored, ignore_trouble, wire
 from shared.eventlog.account import ADMIN, GENESIS, HEADS, LEASES, publishes, subject_of
 from shared.eventlog.parts import Part
-from shared.eventlog.subject import Subject, matches
+from shared.eventlog.subject import SEALED, Subject, matches
 
 BATCH = 1_000
 
@@ -59,7 +59,8 @@ class MemoryJournal:
             return known
         subject = Subject.parse(entry.subject)
         scope = subject.scope
-        last = self._last[scope].sequence if scope in self._last else 0
+        newest = self._last.get(scope) if subject.type != SEALED else self.last(scope)
+        last = newest.sequence if newest is not None else 0
         if last != expect:
             raise Conflict(f"append {entry.subject}: {scope} is at {last}, not at {expect}; read on and decide again")
         stored = Stored(
@@ -74,7 +75,8 @@ class MemoryJournal:
             wire.source(self._genesis, subject.author),
         )
         self.events.append(stored)
-        self._last[scope] = stored
+        # A seal's guard covers all of its job, the guard of a later decision also the seal.
+        self._last[subject._replace(type="").scope] = stored
         self._by_id[entry.event_id] = stored.sequence
         self.wake()
         assert stored.sequence < self._most, f"a hot loop: {entry.subject}"
@@ -85,7 +87,7 @@ class MemoryJournal:
     def restore(self, length: int) -> None:
         """Forget all events but the first `length`, as a backup had them; the buckets stay."""
         del self.events[length:]
-        self._last = {Subject.parse(event.subject).scope: event for event in self.events}
+        self._last = {Subject.parse(event.subject)._replace(type="").scope: event for event in self.events}
         self._by_id = {event.event_id: event.sequence for event in self.events}
 
     def last(self, scope: str, behind: int = 0) -> Stored | None:
