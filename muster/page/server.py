@@ -252,7 +252,8 @@ async def serving(source: Source, namespace: str, *, port: int, secret: str) -> 
         yield f"http://{HOST}:{listener.getsockname()[1]}/{secret}/"
     finally:
         following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
+        # A cancellation that comes as a read ends may be lost; the end of the loop cancels once more.
+        await asyncio.wait([following], timeout=PARTING_SECONDS)
         await page.open.close()
         await runner.cleanup()
 

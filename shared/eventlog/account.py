@@ -57,8 +57,11 @@ NAMES = "NAMES"
 """The account of a stream without events, which answers for all copies which stream has a subject: a copy has none."""
 MAX_CONSUMERS = 200
 """The most consumers of one copy, of all its subscribers together."""
-MAX_ACK_PENDING = 1000
-"""The most events that a subscriber's consumer has sent and not heard of: the default of NATS, and no more."""
+MAX_ACK_PENDING = 512 * 1024
+"""The most events that a subscriber's consumer has sent and not heard of.
+
+The older functions of nats.go ask for so many, and no client for more; who names no number has the server's 1,000.
+"""
 MAX_CONNECTIONS = 32
 """The most connections of one user, at either server."""
 SERVICE_CONNECTIONS = 256

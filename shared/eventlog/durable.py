@@ -15,7 +15,7 @@ import msgspec
 
 from shared.errors import Refused, Transient
 from shared.eventlog import Stored, api, wire
-from shared.eventlog.account import MAX_ACK_PENDING, STREAM, SUBSCRIBER
+from shared.eventlog.account import STREAM, SUBSCRIBER
 from shared.eventlog.connection import Connection, Listener
 from shared.eventlog.retry import backoff
 from shared.eventlog.streams import ConsumerInfo
@@ -31,6 +31,8 @@ REACHED, ENDED = "muster.dev/reached", "."
 """The metadata of a consumer with the sequence that its position had reached some time ago; with a dot at its end that
 was when its last process ended in order.
 """
+_MOST_PENDING = 4 * IN_HAND
+"""The most events that all processes on the consumer have in hand."""
 ACK_SECONDS = 60
 """Seconds after which an event comes again that was neither acknowledged nor kept."""
 _EXPIRES = 2.0
@@ -237,7 +239,7 @@ class Durable:
             "description": "muster forward",
             "ack_policy": "explicit",
             "ack_wait": ACK_SECONDS * _NANOSECONDS,
-            "max_ack_pending": MAX_ACK_PENDING,
+            "max_ack_pending": _MOST_PENDING,
             "filter_subjects": list(self._subjects),
         }
         self._config.pop("filter_subject", None)

@@ -34,7 +34,7 @@ async def test_what_the_chart_installs_by_default_runs_a_job(tmp_path: Path, bui
             for pod in pods
             for container in pod["status"]["containerStatuses"]
         }
-        assert restarts == dict.fromkeys(("nats", "setup", "watcher", "scheduler", "scaler", "status"), 0)
+        assert restarts == dict.fromkeys(("nats", "setup", "watcher", "scheduler", "scaler", "status", "archiver"), 0)
         # The log is on the volume, written by the user of the `restricted` profile.
         assert (tmp_path / "disk-0" / "jetstream").stat().st_uid == 65532
 

@@ -41,7 +41,20 @@ from shared.job.views import Member
 from shared.runtime import run as runtime_run
 from tests.memory.eventlog import MemoryJournal
 from tests.simulation.loop import PROCESS
-from tests.simulation.plan import AnyStep, Apply, Cut, Delete, Edit, EditRuntime, End, Node, Plan, Restore, Scale
+from tests.simulation.plan import (
+    AnyStep,
+    Apply,
+    Cut,
+    Delete,
+    Edit,
+    EditRuntime,
+    End,
+    Node,
+    Plan,
+    Restore,
+    Scale,
+    plan_of,
+)
 from tests.simulation.platform import NODE_NAMES, Platform, Workload
 
 
@@ -480,7 +493,7 @@ MUTANTS = (
     Mutant("a scale-out may go above maxReplicas", "I13", _above_the_maximum, TOO_LARGE),
     Mutant("the newest scale request is taken first", "I14", _newest_first, THREE_REQUESTS),
     Mutant("a request that failed is answered again", "I5", _rejected_again),
-    Mutant("workers are released before the hosts files are written", "I7", _released_too_early),
+    Mutant("workers are released before the hosts files are written", "I7", _released_too_early, plan_of(26)),
     Mutant("a scale-in by names takes another worker", "I13", _another_worker_leaves),
     Mutant("the scheduler deletes the pods of other jobs", "I26", _pods_of_others),
     Mutant("a status goes to whatever object has the name", "I8", _whatever_has_the_name),
