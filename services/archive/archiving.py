@@ -106,13 +106,20 @@ class Archiver:
 
     async def turn(self, held: Callable[[], bool]) -> None:
         """Take every step that can be taken now.  Raises `Transient` if the log or the archive is away or full."""
-        waiting: set[JobKey] = set()
+        waiting, trouble = set[JobKey](), None
         for sealed in [*self.sealed.values()]:
             while held() and (now := self._log.now()) is not None:
                 step = next_step(sealed, now, self._seals, earlier=sealed.key in waiting)
-                if step is None:
+                if step is None or (step == "copy" and trouble is not None):
                     break
-                await self._take(step, sealed, now)
+                try:
+                    await self._take(step, sealed, now)
+                except Transient as found:
+                    if step != "copy":
+                        raise
+                    # What is copied already may leave the log while the archive takes no more.
+                    trouble = found
+                    break
                 if step == "drop":
                     break
             if sealed.waits:
@@ -120,8 +127,11 @@ class Archiver:
         self._figures.tell(self.sealed.values(), self._log.now() or 0.0)
         now = asyncio.get_running_loop().time()
         if held() and now >= self._looked + RETAIN_SECONDS:
-            await self.retain()
+            # Of a full archive, too: nothing else makes room there.
+            await self._retain()
             self._looked = now
+        if trouble is not None:
+            raise trouble
 
     async def _take(self, step: Step, sealed: Sealed, now: float) -> None:
         subject = archived_under(*msgspec.structs.astuple(sealed.key))
@@ -190,6 +200,14 @@ class Archiver:
         await self._purge(sealed, sealed.sequence + 1)
         self.sealed.pop(sealed.sequence, None)
 
+    async def _retain(self) -> None:
+        try:
+            await self.retain()
+        except Refused as refusal:
+            if refusal.reason not in _OF_ONE_HISTORY:
+                raise
+            log.warning("not archived", why=str(refusal))
+
     async def retain(self) -> None:
         """Remove from the archive what is too old, and what is too much."""
         for namespace in sorted(self._grown):
@@ -205,7 +223,7 @@ class Archiver:
                 self._figures.done("removed", removed)
         self._grown.clear()
         for namespace, days in self._days.items():
-            if days:
+            if days and (not self._namespace or namespace in ("", self._namespace)):
                 await self._remove_old(namespace, days)
 
     async def _remove_old(self, namespace: str, days: int) -> None:

@@ -77,10 +77,11 @@ class Packing:
         self._bytes = 0
 
     def add(self, line: str) -> None:
-        if self._lines and self._bytes + len(line) > _LINES_BYTES:
+        size = len(line.encode())
+        if self._lines and self._bytes + size > _LINES_BYTES:
             self._pack()
         self._lines.append(line)
-        self._bytes += len(line)
+        self._bytes += size
 
     def bodies(self) -> list[bytes]:
         """Those of all lines."""

@@ -11,7 +11,7 @@ from shared.eventlog import EventLog, ReadableArchive, Stored
 from shared.eventlog.parts import Part, Seal
 from shared.eventlog.subject import Subject, archived_under
 from shared.frameworks.kinds import Kinds
-from shared.job.fold import Histories, History
+from shared.job.fold import Histories, History, closed
 from shared.job.naming import JobKey, history_filters, key_of
 from shared.telling.reading import Reading, event_of, everything, fold_to_end, found_subjects, is_seal
 from shared.telling.shown import Shown
@@ -41,8 +41,10 @@ class Check:
         """What differs from the seal; empty if nothing does."""
         head, known = self._history.head, self._history
         found = {"first": known.first, "last": head.sequence, "count": known.count, "hash": head.hash}
-        wrong = [name for name, value in found.items() if value != getattr(seal, name)]
-        return ", ".join(f"{name} is {found[name]} and not {getattr(seal, name)}" for name in wrong)
+        wrong = [
+            f"{name} is {now} and not {then}" for name, now in found.items() if now != (then := getattr(seal, name))
+        ]
+        return ", ".join(wrong if closed(known.job) else [*wrong, "its job is not over"])
 
     def row(self, kinds: Kinds) -> bytes:
         """The job as lists show it."""
@@ -196,12 +198,13 @@ def _other(newest: Part, found: History) -> bool:
 async def newest_of(log: EventLog, asked: Asked, namespace: str, uid: str) -> Part | None:
     subject = archived_under(namespace, asked.name, uid)
     newest = await log.archive.newest(subject)
-    if newest is None or _means(newest, asked.targets):
+    if newest is None or (not newest.forgotten and _means(newest, asked.targets)):
         return newest
+    # Of an older life that was forgotten since, the mark comes later than all of a newer one.
     newest = None
     async with aclosing(log.archive.parts(subject)) as parts:
         async for part in parts:
-            if _means(part, asked.targets):
+            if _means(part, asked.targets) and (newest is None or part.seal.last >= newest.seal.last):
                 newest = part
     return newest
 

@@ -31,6 +31,7 @@ from shared.job.naming import JobKey, history_filters
 from shared.process.settings import Settings
 from shared.telling.reading import event_of, until
 from shared.telling.targets import parse_target
+from tests.kit.builders import a_running_job
 from tests.kit.nats import a_namespace, a_server, connected, read_to_end
 from tests.kit.sealed import Life, a_key, a_sealed_life
 
@@ -193,6 +194,57 @@ async def test_a_full_or_missing_archive_leaves_all_in_the_log(tmp_path: Path, m
         await api.call(log.connection, f"STREAM.CREATE.{ARCHIVE}", config, dict)
         await made.turn(lambda: True)
         assert len(await left(log, key)) == 1
+
+
+async def test_a_full_archive_has_room_again_once_retention_took_what_is_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("shared.eventlog.archive._PATIENCE", 0.2)
+    async with a_server(tmp_path) as server, connected(server, ADMIN) as log, connected(server, ARCHIVER) as mine:
+        await a_sealed_life(log, a_key("team-a"))
+        await archive(mine, "team-a")
+        info = await api.stream_info(log.connection, ARCHIVE)
+        room = {"max_bytes": info.state.bytes * 3 // 2}
+        await api.call(log.connection, f"STREAM.UPDATE.{ARCHIVE}", info.config | room, dict)
+        await a_sealed_life(log, newer := a_key("team-a", "newer"))
+        made, now = await an_archiver(mine, "team-a", days={"": 1}), log.now() or 0.0
+        mine.now = lambda: now + 2 * 86_400  # type: ignore[method-assign]
+        with pytest.raises(Transient, match="full"):
+            await made.turn(lambda: True)
+        await made.turn(lambda: True)
+        assert (await left(log, newer), await kept(log, "team-a")) == ([], 1)
+
+
+async def test_the_days_of_another_namespace_take_nothing_here(nats_server: NatsServer):
+    namespace = a_namespace()
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        await a_sealed_life(log, a_key(namespace))
+        made, now = await archive(mine, namespace, days={"": 365, "another": 1}), log.now() or 0.0
+        mine.now = lambda: now + 2 * 86_400  # type: ignore[method-assign]
+        await made.retain()
+        assert await kept(log, namespace) == 1
+
+
+async def test_a_job_that_is_not_over_stays_in_the_log_whatever_its_seal_says(nats_server: NatsServer):
+    key = a_key(namespace := a_namespace())
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        await (life := Life(log, key)).live(a_running_job())
+        await life.seal()
+        [sealed] = (await archive(mine, namespace)).sealed.values()
+        assert "its job is not over" in sealed.trouble
+        assert len(await left(log, key)) == len(life.events) + 1
+
+
+async def test_the_newer_job_of_a_name_is_told_when_an_older_one_was_forgotten(nats_server: NatsServer):
+    namespace = a_namespace()
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        for uid in ("u-1", "u-2"):
+            await a_sealed_life(log, a_key(namespace, uid=uid))
+        before = await told(log, namespace)
+        await archive(mine, namespace)
+        asked = parse_target("trainingjob/resnet")
+        await commands.forget(settings_of(nats_server, ADMIN), asked, namespace, "u-1", "its owner asked for it")
+        assert await told(log, namespace) == before
 
 
 async def test_each_of_several_lives_of_a_name_is_told(nats_server: NatsServer):

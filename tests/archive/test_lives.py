@@ -1,8 +1,10 @@
 """Which messages of the archive are a history."""
 
+import gzip
+
 import pytest
 
-from shared.eventlog.parts import Part, Seal
+from shared.eventlog.parts import Packing, Part, Seal
 from shared.telling.sealed import parts_of
 from tests.memory.eventlog import MemoryArchive
 
@@ -22,3 +24,11 @@ def a_part(sequence: int, first: int, last: int, digest: str = "a") -> Part:
 )
 async def test_the_messages_of_a_history(parts: list[Part], whole: list[int]):
     assert [part.sequence async for part in parts_of(MemoryArchive(parts), parts[-1])] == whole
+
+
+def test_lines_of_any_alphabet_make_messages_that_can_be_read():
+    packing, line = Packing(), "\u8a9e" * 700_000
+    for _ in range(5):
+        packing.add(line)
+    bodies = packing.bodies()
+    assert [len(gzip.decompress(body)) for body in bodies] == [len(line.encode()) + 1] * 5

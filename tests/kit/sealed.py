@@ -9,7 +9,8 @@ from shared.eventlog import Entry, EventLog, Stored
 from shared.eventlog.parts import Seal
 from shared.eventlog.subject import Subject, is_decision
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.watcher import JobGone
+from shared.job.events.scheduler import SecretGone
+from shared.job.events.watcher import ChildGone, JobGone, PodsGone
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid, subject_of
 from tests.kit.builders import a_running_job
@@ -21,8 +22,15 @@ def a_key(namespace: str, name: str = "resnet", uid: str = "u-1") -> JobKey:
 
 
 def a_life(workers: int = 4) -> tuple[AnyEvent, ...]:
-    """The events of a job that runs until it is deleted."""
-    return (*a_running_job(workers=workers), JobGone())
+    """The events of a job that runs until it is deleted, with all that it had."""
+    running = a_running_job(workers=workers)
+    history = History(a_key("any"))
+    for event in running:
+        history.fold(stored(history, event))
+    job = history.job
+    children = (ChildGone(kind=kind, name=name, uid=child.uid) for (kind, name), child in job.objects.children.items())
+    secrets = (SecretGone(attempt=attempt) for attempt in job.objects.secrets)
+    return (*running, JobGone(), *secrets, PodsGone(uids=tuple(job.pods.views)), *children)
 
 
 class Life:
