@@ -166,7 +166,7 @@ async def _the_doctor_sees(platform: Platform) -> None:
         ask = f"{known} muster doctor --json"
         well = await _examined(platform, ask, code=0)
         told = [finding["message"] for finding in well]
-        assert "4 services in 4 pods are ready" in told
+        assert "5 services in 5 pods are ready" in told
         assert [words for words in told if words.endswith("behind the log's end")]
         assert [finding for finding in well if finding["status"] not in ("ok", "unknown")] == []
 

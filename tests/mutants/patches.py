@@ -703,8 +703,9 @@ PATCHES = (
         (
             (
                 RUN,
-                "                changed[history.job.key] = None\n",
-                "                changed[history.job.key] = None\n                self._decide(history.job.key)\n",
+                "                    continue\n                changed[history.job.key] = None\n",
+                "                    continue\n                changed[history.job.key] = None\n"
+                "                self._decide(history.job.key)\n",
             ),
             (
                 RUN,

@@ -41,6 +41,6 @@ async def test_what_the_chart_installs_by_default_runs_a_job(tmp_path: Path, bui
         # As it stands on the page; what it leaves behind when it fails goes, too.
         told = await platform.do(f"set -e; trap 'kill $(jobs -p) || true' EXIT; {FROM_OUTSIDE}")
         assert "tls://127.0.0.1:4222 answers" in told
-        assert "4 services in 4 pods are ready" in told
+        assert "5 services in 5 pods are ready" in told
         assert "FAIL" not in told
         assert "warn" not in told
