@@ -33,7 +33,7 @@ UNTIL_TOLD = "until [ -e /tmp/end ]; do sleep 0.1; done"
 DEFINITION = "customresourcedefinition/trainingjobs.kai.alibabacloud.com"
 RUNBOOK = ROOT / "docs" / "runbook.md"
 BY_HAND, LARGER, MOVED = "What `kubectl scale` changed", "A larger disk", "Another number of servers"
-SERVICES = {f"muster-{service}" for service in ("watcher", "scheduler", "scaler", "status")}
+SERVICES = {f"muster-{service}" for service in ("watcher", "scheduler", "scaler", "status", "archiver")}
 
 
 @pytest.fixture

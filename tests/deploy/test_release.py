@@ -65,7 +65,7 @@ async def test_upgrade_and_rollback_set_up_anew_and_keep_the_rest(release: Relea
     assert not done.code, done.complaint
     assert "muster doctor" in done.out
     first, deployments = await release.set_up(), uids(await release.those("deployments"))
-    assert len(deployments) == 4
+    assert len(deployments) == 5
 
     await release.upgrade("--set", "image.tag=9.9.9")
     assert await release.set_up() != first
@@ -82,10 +82,11 @@ async def test_upgrade_and_rollback_set_up_anew_and_keep_the_rest(release: Relea
 
 async def test_one_process_becomes_four(release: Release) -> None:
     assert not (await release.install("--set", "mode=all-in-one")).code
-    assert {*uids(await release.those("deployments"))} == {release.name}
+    archiver = f"{release.name}-archiver"
+    assert {*uids(await release.those("deployments"))} == {release.name, archiver}
     await release.upgrade("--set", "replicas=2")
     wanted = {f"{release.name}-{service}" for service in ("watcher", "scheduler", "scaler", "status")}
-    assert {*uids(await release.those("deployments"))} == wanted
+    assert {*uids(await release.those("deployments"))} == {*wanted, archiver}
     assert {*uids(await release.those("serviceaccounts"))} == {*wanted, f"{release.name}-setup"}
 
 
