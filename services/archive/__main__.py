@@ -40,7 +40,8 @@ async def serve(settings: Settings, figures: ArchiveFigures | None = None) -> No
         raise Refused(str(error), reason="Invalid") from error
     figures = figures or ArchiveFigures()
     connection = KeptConnection(ARCHIVER, settings)
-    figures.trouble, figures.connected = lambda: connection.turned_away, lambda: connection.connected
+    figures.connected = lambda: connection.connected
+    figures.trouble = lambda: connection.turned_away or ("" if connection.connected else "the log is not reached")
     figures.names = settings.tell_names
     try:
         async with meanwhile(connection.keep()), figures.probes(settings):

@@ -87,7 +87,7 @@ async def test_one_process_becomes_four(release: Release) -> None:
     await release.upgrade("--set", "replicas=2")
     wanted = {f"{release.name}-{service}" for service in ("watcher", "scheduler", "scaler", "status")}
     assert {*uids(await release.those("deployments"))} == {*wanted, archiver}
-    assert {*uids(await release.those("serviceaccounts"))} == {*wanted, f"{release.name}-setup"}
+    assert {*uids(await release.those("serviceaccounts"))} == {*wanted, archiver, f"{release.name}-setup"}
 
 
 async def test_the_number_of_servers_that_keep_a_log_is_not_changed(release: Release) -> None:
