@@ -17,9 +17,9 @@ from shared.eventlog import Stored, inspection
 from shared.eventlog.account import ARCHIVE, ARCHIVER
 from shared.eventlog.inspection import of_stream, size
 from shared.eventlog.jetstream import JetStreamEventLog
-from shared.eventlog.parts import SEALS, Part, Seal, seal_of
-from shared.eventlog.subject import Subject, archived_under
-from shared.job.naming import JobKey, history_filters, key_of
+from shared.eventlog.parts import Part, Seal, seal_of
+from shared.eventlog.subject import Subject, archived_under, seals
+from shared.job.naming import JobKey, archived_as, history_filters, key_of
 from shared.job.text import counted
 from shared.process.settings import Settings
 from shared.telling.reading import fold_to_end, line_of
@@ -67,7 +67,7 @@ async def found_waiting(log: JetStreamEventLog, namespace: str = "") -> list[Wai
         key, seal = key_of(Subject.parse(stored.subject)), seal_of(stored.body)
         sealed.append(Waiting(key, stored.sequence, stored.logged, seal))
 
-    await fold_to_end(log, note, (SEALS.format(namespace or "*"),))
+    await fold_to_end(log, note, (seals(namespace or "*"),))
     places = asyncio.Semaphore(AT_ONCE)
 
     async def first(each: Waiting) -> int:
@@ -79,7 +79,7 @@ async def found_waiting(log: JetStreamEventLog, namespace: str = "") -> list[Wai
 
 
 async def _why(log: JetStreamEventLog, waiting: Waiting, *, working: bool) -> str:
-    subject = archived_under(*msgspec.structs.astuple(waiting.key))
+    subject = archived_as(waiting.key)
     if fault := await kept(log.archive, subject, waiting.seal):
         return f"the archive differs from the seal: {fault}"
     check = await check_of_log(log, waiting.key, waiting.sequence)

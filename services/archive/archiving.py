@@ -1,12 +1,10 @@
 """Takes the steps for sealed histories, one after the other, while this replica holds the lease."""
 
 import asyncio
-import json
 from collections.abc import Callable
 from contextlib import aclosing
 from datetime import datetime
 
-import msgspec
 import structlog
 
 from services.archive.core.steps import Sealed, Step, next_step
@@ -16,10 +14,10 @@ from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Stored
 from shared.eventlog.account import ARCHIVE, STREAM
 from shared.eventlog.jetstream import JetStreamEventLog
-from shared.eventlog.parts import SEALS, Packing, seal_of
-from shared.eventlog.subject import Subject, archived_under
+from shared.eventlog.parts import Packing, seal_of
+from shared.eventlog.subject import Subject, archived_under, seals
 from shared.frameworks.kinds import Kinds
-from shared.job.naming import JobKey, history_filters, key_of
+from shared.job.naming import JobKey, archived_as, history_filters, key_archived, key_of
 from shared.telling.reading import line_of
 from shared.telling.sealed import check_of_log, kept
 
@@ -73,7 +71,7 @@ class Archiver:
 
     async def follow(self) -> None:
         """Note the seals of the log, for ever."""
-        subjects = (SEALS.format(self._namespace or "*"),)
+        subjects = (seals(self._namespace or "*"),)
         async with aclosing(self._log.read(subjects=subjects)) as batches:
             async for batch in batches:
                 for stored in batch.events:
@@ -134,7 +132,7 @@ class Archiver:
             raise trouble
 
     async def _take(self, step: Step, sealed: Sealed, now: float) -> None:
-        subject = archived_under(*msgspec.structs.astuple(sealed.key))
+        subject = archived_as(sealed.key)
         try:
             match step:
                 case "copy":
@@ -182,8 +180,7 @@ class Archiver:
         check = await check_of_log(self._log, sealed.key, sealed.sequence, lambda stored: packing.add(line_of(stored)))
         if fault := check.fault(sealed.seal):
             raise ValueError(f"the log differs from the seal: {fault}")
-        row = json.dumps(json.loads(check.row(self._kinds))).encode()
-        await self._log.archive.store(subject, sealed.seal, packing.bodies(), row)
+        await self._log.archive.store(subject, sealed.seal, packing.bodies(), check.row(self._kinds))
         self._figures.done("archived")
         self._grown.add(sealed.key.namespace)
 
@@ -212,7 +209,7 @@ class Archiver:
         """Remove from the archive what is too old, and what is too much."""
         for namespace in sorted(self._grown):
             if most := self._most.get(namespace, self._most.get("", 0)):
-                subject = archived_under(namespace, "*", "*")
+                subject = archived_under(namespace)
                 removed = await self._log.archive.keep(subject, most)
                 async with aclosing(self._log.archive.parts(subject)) as parts:
                     async for part in parts:
@@ -230,12 +227,12 @@ class Archiver:
         if (now := self._log.now()) is None:
             return
         after, removed = self._retained.get(namespace, 0), 0
-        subject = archived_under(self._namespace or namespace or "*", "*", "*")
+        subject = archived_under(self._namespace or namespace or "*")
         async with aclosing(self._log.archive.parts(subject, after)) as parts:
             async for part in parts:
                 if datetime.fromisoformat(part.time).timestamp() > now - days * DAY_SECONDS or removed >= MOST_REMOVED:
                     break
-                if namespace or part.subject.split(".")[1].replace("_", ".") not in self._days:
+                if namespace or key_archived(part.subject).namespace not in self._days:
                     removed += await self._log.archive.purge(ARCHIVE, part.subject, part.sequence + 1)
                 self._retained[namespace] = part.sequence
         self._figures.done("removed", removed)

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, Self
 
 from shared.errors import Refused
-from shared.eventlog.subject import Subject, filters
+from shared.eventlog.subject import Subject, archived_under, filters
 
 ACCOUNT = "LOG"
 """The account of the streams and of the administrator; each other user has an account with its own name."""
@@ -28,7 +28,7 @@ LEASES = "LEASES"
 HEADS = "HEADS"
 ARCHIVE = "ARCHIVE"
 """The stream of sealed histories, under `archive.<namespace>.<name>.<uid>`."""
-ARCHIVED = "archive.*.*.*"
+ARCHIVED = archived_under()
 GET_MANY = f"$JS.API.DIRECT.GET.{STREAM}"
 """The request for many events at once, which any server with a copy answers, with one message for each."""
 GENESIS = str(Subject("facts", "none", "none", "none", "setup", "LogCreated"))

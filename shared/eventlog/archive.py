@@ -52,7 +52,7 @@ class Archive:
                 raise
             return None
 
-    async def store(self, subject: str, seal: Seal, bodies: list[bytes], row: bytes) -> None:
+    async def store(self, subject: str, seal: Seal, bodies: list[bytes], row: str) -> None:
         """Store a history behind the parts of it that are there.
 
         Raises `Conflict` if other messages are there, `Transient` if the archive is full or away.
@@ -65,7 +65,7 @@ class Archive:
                 if there[number - 1].body != body:
                     raise Conflict(f"archive {subject}: another history is there with the same seal")
                 continue
-            headers = {_PART: f"{number}/{len(bodies)}"} | ({_ROW: row.decode()} if number == len(bodies) else {})
+            headers = {_PART: f"{number}/{len(bodies)}"} | ({_ROW: row} if number == len(bodies) else {})
             last = await self._publish(subject, body, _headers(seal, f"{number}") | headers, last)
 
     async def forget(self, subject: str, reason: str) -> Seal | None:

@@ -11,11 +11,7 @@ from io import BytesIO
 import msgspec
 
 from shared.eventlog.account import ARCHIVE
-from shared.eventlog.subject import SEALED
 from shared.untrusted import MALFORMED
-
-SEALS = "jobs.{}.*.*.status." + SEALED
-"""The filter of the seals of a namespace."""
 
 PART_BYTES = 512 * 1024
 """About the most compressed bytes of one message."""

@@ -75,9 +75,23 @@ def of_type(namespace: str, tag: str) -> str:
     return f"*.{_token(namespace)}.*.*.*.{tag}"
 
 
-def archived_under(namespace: str, name: str, uid: str) -> str:
+def seals(namespace: str = "*") -> str:
+    """The NATS filter of the seals of a namespace, which the status service alone writes."""
+    return f"jobs.{_token(namespace)}.*.*.status.{SEALED}"
+
+
+def archived_under(namespace: str = "*", name: str = "*", uid: str = "*") -> str:
     """The subject of the archive for a job; `*` stands for any value."""
     return f"archive.{_token(namespace)}.{_token(name)}.{uid}"
+
+
+def archived_of(text: str) -> tuple[str, str, str]:
+    """The namespace, the name and the uid of a subject of the archive.  Raises `ValueError` if it is none."""
+    family, *tokens = text.split(".")
+    if family != "archive" or len(tokens) != 3:
+        raise ValueError(f"not a subject of the archive: {text}")
+    namespace, name, uid = tokens
+    return namespace.replace("_", "."), name.replace("_", "."), uid
 
 
 def matches(pattern: str, subject: str) -> bool:

@@ -9,7 +9,7 @@ from typing import NewType
 
 import msgspec
 
-from shared.eventlog.subject import Family, Subject, filters
+from shared.eventlog.subject import Family, Subject, archived_of, archived_under, filters
 from shared.job.spec import LAUNCHER, WORKER
 
 Uid = NewType("Uid", str)
@@ -153,6 +153,17 @@ def key_of(subject: Subject) -> JobKey:
 def history_filters(key: JobKey) -> tuple[str, ...]:
     """The NATS filters of a job's facts and decisions."""
     return filters(key.namespace, key.name, key.uid)
+
+
+def archived_as(key: JobKey) -> str:
+    """The subject of a job in the archive."""
+    return archived_under(key.namespace, key.name, key.uid)
+
+
+def key_archived(subject: str) -> JobKey:
+    """The job of a subject of the archive.  Raises `ValueError` for another one."""
+    namespace, name, uid = archived_of(subject)
+    return JobKey(namespace, name, Uid(uid))
 
 
 def namespace_filters(namespace: str) -> tuple[str, ...]:

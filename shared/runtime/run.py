@@ -280,12 +280,11 @@ class Runtime:
             if history is not None:
                 if self.appends.uncertain:
                     self.appends.read_back(history, stored)
-                if history.sealed:
-                    self.appends.forget(history)
-                    # The service lets go of it, too.
-                    changed[history.job.key] = None
-                    continue
                 changed[history.job.key] = None
+                if history.sealed:
+                    # The service is asked once more, so that it lets go of the job, too.
+                    self.appends.forget(history)
+                    continue
                 if history.job.status.phase in ("Running", "Scaling") and history.last_decision != stored.sequence:
                     self._limiter.somebody_waits()
                 if history.held and history.held_at == stored.sequence:

@@ -1,5 +1,6 @@
 """Sealed histories: whether lines are what the seal says, how lists show them, and one job read from the archive."""
 
+import json
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from math import inf
@@ -9,10 +10,10 @@ import msgspec
 from shared.errors import Refused
 from shared.eventlog import EventLog, ReadableArchive, Stored
 from shared.eventlog.parts import Part, Seal
-from shared.eventlog.subject import Subject, archived_under
+from shared.eventlog.subject import archived_under
 from shared.frameworks.kinds import Kinds
 from shared.job.fold import Histories, History, closed
-from shared.job.naming import JobKey, history_filters, key_of
+from shared.job.naming import JobKey, history_filters, key_archived
 from shared.telling.reading import Reading, event_of, everything, fold_to_end, found_subjects, is_seal
 from shared.telling.shown import Shown
 from shared.telling.targets import Asked, Target, find
@@ -46,10 +47,10 @@ class Check:
         ]
         return ", ".join(wrong if closed(known.job) else [*wrong, "its job is not over"])
 
-    def row(self, kinds: Kinds) -> bytes:
-        """The job as lists show it."""
+    def row(self, kinds: Kinds) -> str:
+        """The job as lists show it, as JSON in ASCII, which a header can have."""
         shown = msgspec.structs.asdict(Shown.of(self._history, kinds))
-        return msgspec.json.encode(Row(**{**shown, "status": {}}, time=self._history.time))
+        return json.dumps(msgspec.to_builtins(Row(**{**shown, "status": {}}, time=self._history.time)))
 
 
 def events_in(part: Part) -> list[Stored]:
@@ -66,7 +67,7 @@ class Copy:
     def __init__(self, subject: str, seal: Seal) -> None:
         self.subject, self.seal = subject, seal
         self.forgotten = ""
-        self._check = Check(key_under(subject))
+        self._check = Check(key_archived(subject))
         self._number = self._of = 0
         self._fault = ""
 
@@ -115,14 +116,6 @@ async def check_of_log(
 
     await fold_to_end(log, fold, history_filters(key))
     return check
-
-
-def key_under(subject: str) -> JobKey:
-    """The job of a subject of the archive.  Raises `ValueError` for another one."""
-    family, *tokens = subject.split(".")
-    if family != "archive" or len(tokens) != 3:
-        raise ValueError(f"not a subject of the archive: {subject}")
-    return key_of(Subject("facts", tokens[0].replace("_", "."), tokens[1].replace("_", "."), tokens[2], "", ""))
 
 
 async def everything_of(
@@ -199,7 +192,7 @@ async def parts_of(archive: ReadableArchive, newest: Part) -> AsyncGenerator[Par
 
 
 def _other(newest: Part, found: History) -> bool:
-    return key_under(newest.subject) != found.job.key
+    return key_archived(newest.subject) != found.job.key
 
 
 async def newest_of(log: EventLog, asked: Asked, namespace: str, uid: str) -> Part | None:

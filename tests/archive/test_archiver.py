@@ -22,12 +22,11 @@ from shared.errors import Refused, Transient
 from shared.eventlog import api, wire
 from shared.eventlog.account import ADMIN, ARCHIVE, ARCHIVER
 from shared.eventlog.jetstream import JetStreamEventLog
-from shared.eventlog.parts import SEALS
 from shared.eventlog.server import NatsServer
-from shared.eventlog.subject import archived_under
+from shared.eventlog.subject import archived_under, seals
 from shared.frameworks.kinds import BUILT_IN
 from shared.history_api import Question
-from shared.job.naming import JobKey, history_filters
+from shared.job.naming import JobKey, archived_as, history_filters
 from shared.process.settings import Settings
 from shared.telling.reading import event_of, until
 from shared.telling.targets import parse_target
@@ -42,7 +41,7 @@ LINES = Part(as_json=True)
 async def an_archiver(log: JetStreamEventLog, namespace: str, **options: object) -> Archiver:
     """One that has just started."""
     made = Archiver(log, BUILT_IN, ArchiveFigures(), namespace=namespace, **options)  # type: ignore[arg-type]
-    for stored in await read_to_end(log, SEALS.format(namespace)):
+    for stored in await read_to_end(log, seals(namespace)):
         made.note(stored)
     await log.end()
     return made
@@ -65,7 +64,7 @@ async def left(log: JetStreamEventLog, key: JobKey) -> list[int]:
 
 async def kept(log: JetStreamEventLog, namespace: str) -> int:
     """How many messages the archive has of a namespace."""
-    return len([part async for part in log.archive.parts(archived_under(namespace, "*", "*"))])
+    return len([part async for part in log.archive.parts(archived_under(namespace))])
 
 
 def settings_of(server: NatsServer, user: str) -> Settings:
@@ -158,8 +157,8 @@ async def test_a_copy_that_was_changed_is_told_and_nothing_is_purged(
     async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
         life = await a_sealed_life(log, key)
         made = await an_archiver(mine, namespace)
-        await made._store(next(iter(made.sealed.values())), archived_under(*_tokens(key)))
-        [part] = [part async for part in log.archive.parts(archived_under(*_tokens(key)))]
+        await made._store(next(iter(made.sealed.values())), archived_as(key))
+        [part] = [part async for part in log.archive.parts(archived_as(key))]
         raw = await api.message(log.connection, ARCHIVE, seq=part.sequence)
         assert raw is not None
         await log.archive.purge(ARCHIVE, part.subject, part.sequence + 1)
@@ -300,10 +299,6 @@ async def test_a_forgotten_history_leaves_a_hash_and_a_reason(
         await commands.verify(reader, None, namespace)
         [sealed] = (await archive(mine, namespace)).sealed.values()
         assert sealed.trouble == ""
-
-
-def _tokens(key: JobKey) -> tuple[str, str, str]:
-    return key.namespace, key.name, key.uid
 
 
 async def test_a_history_is_read_with_standard_tools_as_the_page_says(nats_server: NatsServer):

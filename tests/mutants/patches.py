@@ -703,9 +703,8 @@ PATCHES = (
         (
             (
                 RUN,
-                "                    continue\n                changed[history.job.key] = None\n",
-                "                    continue\n                changed[history.job.key] = None\n"
-                "                self._decide(history.job.key)\n",
+                "                changed[history.job.key] = None\n",
+                "                changed[history.job.key] = None\n                self._decide(history.job.key)\n",
             ),
             (
                 RUN,
