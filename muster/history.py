@@ -4,8 +4,8 @@
 """
 
 import re
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
@@ -69,13 +69,27 @@ class Part(msgspec.Struct, frozen=True):
 async def show(asked: Asked, namespace: str, settings: Settings, part: Part, *, nats: bool = False) -> None:
     """Print a job's events."""
     early = _early(part)
+    async with (
+        known_events(asked, namespace, settings, nats=nats) as found,
+        aclosing(lines(found, part, early)) as told,
+    ):
+        async for line in told:
+            say(line, exact=part.as_json)
+
+
+@asynccontextmanager
+async def known_events(
+    asked: Asked, namespace: str, settings: Settings, *, uid: str = "", nats: bool
+) -> AsyncIterator[AsyncGenerator[Sequence[Stored], None]]:
+    """A job's events until now, then later ones: from `history.muster.dev`, or from the log."""
     async with AsyncExitStack() as stack:
         if by_cluster(settings, nats=nats):
-            found = known_by_cluster(await stack.enter_async_context(open_cluster(settings)), asked, namespace)
+            cluster = await stack.enter_async_context(open_cluster(settings))
+            found = known_by_cluster(cluster, asked, namespace, uid=uid)
         else:
-            found = known_by_log(await stack.enter_async_context(open_log(settings)), asked, namespace)
-        async for line in await stack.enter_async_context(aclosing(lines(found, part, early))):
-            say(line, exact=part.as_json)
+            log = await stack.enter_async_context(open_log(settings))
+            found = known_by_log(log, asked, namespace, uid=uid)
+        yield await stack.enter_async_context(aclosing(found))
 
 
 async def known_by_cluster(

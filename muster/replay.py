@@ -6,16 +6,16 @@ with its seal.  The resources are listed before the log is read, so that the log
 """
 
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AsyncExitStack, aclosing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 import typer
 
-from muster.asking import by_cluster, events_of, open_cluster, open_log
+from muster.asking import open_cluster, open_log
 from muster.asking import run as running
-from muster.history import known_by_log
+from muster.history import known_events
 from muster.jobs import OVER, every
 from muster.redecide import redecide, settings_of
 from muster.terminal import fail, say, wrong_usage
@@ -117,11 +117,8 @@ def _job_of(where: Path) -> Asked | None:
 
 
 async def _events(job: Asked, namespace: str, settings: Settings, *, nats: bool) -> Sequence[Stored]:
-    async with AsyncExitStack() as stack:
-        if by_cluster(settings, nats=nats):
-            return await events_of(await stack.enter_async_context(open_cluster(settings)), job, namespace)
-        log = await stack.enter_async_context(open_log(settings))
-        return await anext(await stack.enter_async_context(aclosing(known_by_log(log, job, namespace))))
+    async with known_events(job, namespace, settings, nats=nats) as found:
+        return await anext(found)
 
 
 class Answer(msgspec.Struct, frozen=True):

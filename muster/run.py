@@ -1,6 +1,5 @@
 """`muster run`: all four services in one process, and with `--nats embedded` a NATS server."""
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,6 +21,7 @@ from shared.process.health import Health
 from shared.process.health import serve as probes
 from shared.process.main import Build, opened, serve
 from shared.process.readiness import warn_unmonitored
+from shared.process.serving import first_of
 from shared.process.settings import Settings
 from shared.telemetry.logs import configure
 
@@ -46,19 +46,10 @@ async def run_all(settings: Settings, embedded: Path | None, *, wait: bool) -> N
             warn_unmonitored(settings.nats_monitor)
         health = {author: Health(author) for author in SERVICES}
         await stack.enter_async_context(probes([*health.values()], settings.health_host, settings.health_port))
-        services = [
-            asyncio.create_task(_one(author, build, settings_of[author], health[author]))
-            for author, build in SERVICES.items()
-        ]
-        try:
-            ended, _ = await asyncio.wait(services, return_when=asyncio.FIRST_COMPLETED)
-            for service in ended:
-                service.result()
-        finally:
-            # The NATS server stops last: the services release their leases before.
-            for service in services:
-                service.cancel()
-            await asyncio.gather(*services, return_exceptions=True)
+        # The NATS server stops last: the services release their leases before.
+        await first_of(
+            *(_one(author, build, settings_of[author], health[author]) for author, build in SERVICES.items())
+        )
 
 
 async def _one(author: Author, build: Build, settings: Settings, health: Health) -> None:

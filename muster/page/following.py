@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from muster.asking import patiently
+from muster.following import Tell
 from muster.page.drawing import Drawing, drawn
 from muster.page.source import Source
 from shared.errors import Refused, Trouble
@@ -59,36 +60,15 @@ class News:
             yield before
 
 
-class Row(msgspec.Struct, frozen=True, rename="camel"):
-    """A job in the list."""
-
-    namespace: str
-    called: str
-    name: str
-    uid: str
-    phase: str
-    ready: int
-    wanted: int
-    restarts: int
-    attempt: int
-    requests: int
-    requests_over: int
-    sequence: int
-    over: bool
-    gone: bool
-    note: str
-    began: str
-
-
 class Table:
     """The jobs that the person may see."""
 
     def __init__(self) -> None:
         self.news = News()
-        self.rows: dict[str, tuple[int, Row]] = {}
+        self.rows: dict[str, tuple[int, Shown]] = {}
         """By uid, with the version at which it changed."""
 
-    def since(self, version: int) -> list[Row]:
+    def since(self, version: int) -> list[Shown]:
         return [row for changed, row in self.rows.values() if changed > version]
 
     async def follow(self, look: Callable[[], AsyncGenerator[Shown, None]]) -> None:
@@ -101,8 +81,8 @@ class Table:
             self.news.told(str(trouble))
 
     def note(self, shown: Shown) -> None:
-        row = Row(**{name: getattr(shown, name) for name in Row.__struct_fields__})
-        self.rows[shown.uid] = self.news.version + 1, row
+        # A list has no use for statuses, which are most of the bytes.
+        self.rows[shown.uid] = self.news.version + 1, msgspec.structs.replace(shown, status={})
         self.news.trouble = ""
         self.news.changed()
 
@@ -110,7 +90,7 @@ class Table:
 class Followed:
     """One job: its events, and its drawing."""
 
-    def __init__(self, known: Callable[[Callable[[str], None]], AsyncGenerator[Sequence[Stored], None]]) -> None:
+    def __init__(self, known: Callable[[Tell], AsyncGenerator[Sequence[Stored], None]]) -> None:
         self.news = News()
         self.events: list[Stored] = []
         self.readers = 0
@@ -119,7 +99,7 @@ class Followed:
         self._first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._follow(known))
 
-    async def _follow(self, known: Callable[[Callable[[str], None]], AsyncGenerator[Sequence[Stored], None]]) -> None:
+    async def _follow(self, known: Callable[[Tell], AsyncGenerator[Sequence[Stored], None]]) -> None:
         try:
             async with aclosing(known(self.news.told)) as batches:
                 async for batch in batches:
@@ -154,7 +134,7 @@ class Followed:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         if self._first.done() and not self._first.cancelled():
-            # Looked at, so that nobody is told of it twice.
+            # asyncio logs an exception that nobody has asked for, and this one was told.
             self._first.exception()
 
 

@@ -9,14 +9,13 @@ from pathlib import Path
 
 import msgspec
 
-from muster.asking import by_cluster, events_of, open_cluster, open_log
+from muster.history import known_events
 from muster.page.assets import asset
 from muster.page.drawing import Drawing, drawn
 from shared.errors import Refused
 from shared.process.settings import Settings
 from shared.runtime.appends import stamp
 from shared.telling.report import report_lines
-from shared.telling.sealed import everything_of
 from shared.telling.targets import Asked, known_kinds
 
 START = """
@@ -28,12 +27,8 @@ view.show(JSON.parse(document.getElementById("drawing").textContent));
 
 async def write(path: Path, asked: Asked, namespace: str, settings: Settings, *, uid: str, nats: bool) -> None:
     """Write the drawing of a job as it is now.  Raises `Trouble` as `muster report` does."""
-    if by_cluster(settings, nats=nats):
-        async with open_cluster(settings) as cluster:
-            events = await events_of(cluster, asked, namespace, uid=uid)
-    else:
-        async with open_log(settings) as log:
-            _, events = await everything_of(log, asked, namespace, uid=uid)
+    async with known_events(asked, namespace, settings, uid=uid, nats=nats) as found:
+        events = await anext(found)
     text = written(drawn(events, asked, namespace, known_kinds(), uid=uid, until=stamp(datetime.now(UTC))))
     try:
         await asyncio.to_thread(path.write_text, text, encoding="utf-8")

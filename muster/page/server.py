@@ -265,5 +265,5 @@ async def ui(settings: Settings, namespace: str, *, nats: bool, port: int) -> No
         open_source(settings, nats=nats) as source,
         serving(source, namespace, port=port, secret=secret_of(folder)) as address,
     ):
-        say(f"{address}\nthe page shows what you may read, to whoever has this address; Ctrl-C ends it")
+        say(f"{address}\nwhoever has this address sees what you may read; Ctrl-C ends it")
         await asyncio.Event().wait()

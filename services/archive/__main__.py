@@ -2,8 +2,6 @@
 
 import asyncio
 import socket
-from collections.abc import Coroutine
-from typing import Any
 from uuid import uuid4
 
 import structlog
@@ -16,7 +14,7 @@ from shared.eventlog.account import ARCHIVER, LEASES
 from shared.installation import plugins
 from shared.process.kept_connection import KeptConnection
 from shared.process.main import run_process
-from shared.process.serving import meanwhile
+from shared.process.serving import first_of, meanwhile
 from shared.process.settings import Settings
 from shared.runtime.lease import Lease
 
@@ -88,19 +86,6 @@ async def _archive(
         await lease.keep(working)
     finally:
         await lease.release()
-
-
-async def first_of(*works: Coroutine[Any, Any, None]) -> None:
-    """Do all of it until one has ended, and raise what that one raised."""
-    tasks = [asyncio.create_task(work) for work in works]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 if __name__ == "__main__":

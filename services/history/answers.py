@@ -287,8 +287,6 @@ class Fold:
         self.events: list[Stored] = []
         self.subjects: tuple[str, ...] = ()
         """The filters of the events."""
-        self.first: dict[JobKey, int] = {}
-        """The first sequence of each job."""
         self.began: dict[JobKey, str] = {}
         """When that was recorded."""
         self._keep = keep
@@ -299,7 +297,7 @@ class Fold:
         """Fold anew, with the events of the archive that the log lacks."""
         if older:
             known, self._bytes = [*self.events], 0
-            self.histories, self.events, self.first, self.began = Histories(), [], {}, {}
+            self.histories, self.events, self.began = Histories(), [], {}
             for stored in together(older, known):
                 self.fold(stored)
 
@@ -312,7 +310,6 @@ class Fold:
             return
         if (history := self.histories.fold(stored)) is None:
             return
-        self.first.setdefault(history.job.key, stored.sequence)
         self.began.setdefault(history.job.key, stored.time)
         if self._keep:
             self._bytes += len(stored.body)

@@ -18,6 +18,7 @@ from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
 from shared.job.state import Job
 from shared.job.steps import Record, Step
+from shared.runtime.heads import read_checkpoint
 from shared.untrusted import whole_number
 
 SWEPT = "swept"
@@ -71,8 +72,7 @@ class Checkpoints:
 
         It is kept then, so that `muster replay --verify` finds it.  Raises the bucket's errors.
         """
-        kept = await self._bucket.get(history.job.key.uid)
-        log, head = checkpointed(kept.value.decode() if kept is not None else "")
+        log, head = await read_checkpoint(self._bucket, history.job.key.uid)
         if head is None or log != self._identity or history.job.integrity.accepted:
             return False
         return head.sequence > history.sequence or history.hash_at(head.sequence) not in (None, head.hash)

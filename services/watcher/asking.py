@@ -20,7 +20,7 @@ from shared.eventlog import Bucket, EventLog
 from shared.frameworks.kinds import Kinds
 from shared.job.fold import History
 from shared.job.naming import JobKey
-from shared.runtime.heads import hash_read_again, kept
+from shared.runtime.heads import hash_read_again, read_checkpoint
 
 ASK_AGAIN_SECONDS = 1.0
 """Seconds between two GETs of a job whose watch disagrees, and after a failed question."""
@@ -183,13 +183,11 @@ class Asking:
         self, history: History, shown: questions.Named | None, *, first: bool, recall: bool
     ) -> questions.Evidence:
         # The checkpoint before the log's end: the status service appends first, so an older end would look truncated.
-        remembered = await self._kept(history.job.key) if recall else None
+        kept = await self._kept(history.job.key) if recall else None
         identity, end = await self._log.identity(), await self._log.end()
         self._identity = identity
         hashes = {}
-        for named in dict.fromkeys(
-            named for named in (shown, remembered) if named is not None and named.log == identity
-        ):
+        for named in dict.fromkeys(named for named in (shown, kept) if named is not None and named.log == identity):
             sequence = named.head.sequence
             known = history.hash_at(sequence)
             # A head beyond this fold is of an event that is on its way, or of none.
@@ -202,11 +200,11 @@ class Asking:
             began=self.began if first else end,
             end=end,
             shown=shown,
-            kept=remembered,
+            kept=kept,
             hashes=hashes,
             empty=not history.sequence,
         )
 
     async def _kept(self, key: JobKey) -> questions.Named | None:
-        named, head = await kept(self._heads, key.uid)
+        named, head = await read_checkpoint(self._heads, key.uid)
         return questions.Named(named, head) if head is not None else None

@@ -31,10 +31,10 @@ REACHED, ENDED = "muster.dev/reached", "."
 """The metadata of a consumer with the sequence that its position had reached some time ago; with a dot at its end that
 was when its last process ended in order.
 """
-_MOST_PENDING = 4 * IN_HAND
-"""The most events that all processes on the consumer have in hand."""
 ACK_SECONDS = 60
 """Seconds after which an event comes again that was neither acknowledged nor kept."""
+_MOST_PENDING = 4 * IN_HAND
+"""The most events that all processes on the consumer have in hand."""
 _EXPIRES = 2.0
 """Seconds for which a request for events waits at the server."""
 _LATE = 2.0

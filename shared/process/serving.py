@@ -307,6 +307,19 @@ async def meanwhile(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def first_of(*works: Coroutine[Any, Any, None]) -> None:
+    """Do all of it until one has ended, end the others, and raise what that one raised."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in ended:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 READY = Metric("muster_ready", "gauge", ("service",), "1 while `/readyz` would answer 200 for this service")
 CONNECTED = Metric("muster_log_connected", "gauge", ("service",), "1 while there is a connection to the log")
 BUILD = Metric("muster_build_info", "gauge", ("version",), "The release that answers; always 1")

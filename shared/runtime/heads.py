@@ -8,7 +8,7 @@ from shared.job.fold import History
 from shared.job.naming import JobKey, Uid, history_filters
 
 
-async def kept(heads: Bucket, uid: Uid) -> tuple[str, Head | None]:
+async def read_checkpoint(heads: Bucket, uid: Uid) -> tuple[str, Head | None]:
     """The log and the head of this job's checkpoint; None without one.  Raises the bucket's errors."""
     found = await heads.get(uid)
     return checkpointed(found.value.decode(errors="replace") if found is not None else "")
@@ -33,7 +33,7 @@ async def astray(heads: Bucket, log: EventLog, history: History) -> Head | None:
     After a person accepted a loss, the checkpoint may stay ahead.  One of another log is the watcher's to judge: it
     knows whether the resource is older than the log.
     """
-    named, head = await kept(heads, history.job.key.uid)
+    named, head = await read_checkpoint(heads, history.job.key.uid)
     if head is None or history.job.integrity.accepted or named != await log.identity():
         return None
     known = history.hash_at(head.sequence)
