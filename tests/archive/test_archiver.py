@@ -18,15 +18,16 @@ from muster.history import Part, known_by_log, lines
 from services.archive.archiving import Archiver
 from services.archive.probes import ArchiveFigures
 from services.history.answers import Answers
-from shared.errors import Refused, Transient
+from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import api, wire
 from shared.eventlog.account import ADMIN, ARCHIVE, ARCHIVER
 from shared.eventlog.jetstream import JetStreamEventLog
+from shared.eventlog.parts import Seal
 from shared.eventlog.server import NatsServer
 from shared.eventlog.subject import archived_under, seals
 from shared.frameworks.kinds import BUILT_IN
 from shared.history_api import Question
-from shared.job.naming import JobKey, archived_as, history_filters
+from shared.job.naming import JobKey, archived_as, history_filters, key_archived, subject_of
 from shared.process.settings import Settings
 from shared.telling.reading import event_of, until
 from shared.telling.targets import parse_target
@@ -212,6 +213,40 @@ async def test_a_full_archive_has_room_again_once_retention_took_what_is_old(
             await made.turn(lambda: True)
         await made.turn(lambda: True)
         assert (await left(log, newer), await kept(log, "team-a")) == ([], 1)
+
+
+async def test_a_seal_stays_in_the_log_while_something_follows_it(nats_server: NatsServer):
+    key = a_key(namespace := a_namespace())
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        life = await a_sealed_life(log, key)
+        seal = await log.end(history_filters(key))
+        later = await life._append(subject_of(key, "facts", "watcher", "JobGone"), b'{"type":"JobGone"}')
+        await archive(mine, namespace, seals=0)
+        assert await left(log, key) == [seal, later.sequence]
+
+
+async def test_of_a_history_that_retention_cuts_nothing_is_left(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+):
+    namespace = a_namespace()
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        await a_sealed_life(log, a_key(namespace, "older"))
+        with monkeypatch.context() as small:
+            small.setattr("shared.eventlog.parts.PART_BYTES", 1_500)
+            await archive(mine, namespace)
+        assert await kept(log, namespace) > 1
+        await a_sealed_life(log, a_key(namespace, "newer"))
+        await archive(mine, namespace, most={"": 2})
+        parts = [part async for part in log.archive.parts(archived_under(namespace))]
+        assert [(key_archived(part.subject).name, part.number) for part in parts] == [("newer", 1)]
+
+
+async def test_another_history_with_the_same_seal_is_not_added_to(nats_server: NatsServer):
+    subject, seal = archived_under(a_namespace(), "resnet", "u-1"), Seal(1, 9, 9, "0" * 64)
+    async with connected(nats_server, ARCHIVER) as mine:
+        await mine.archive.store(subject, seal, [b"one"], "{}")
+        with pytest.raises(Conflict, match="another history is there"):
+            await mine.archive.store(subject, seal, [b"other", b"more"], "{}")
 
 
 async def test_the_days_of_another_namespace_take_nothing_here(nats_server: NatsServer):

@@ -75,6 +75,8 @@ async def test_of_a_sealed_history_the_row_remains_within_a_bound(log: Log, monk
         ("resnet", ""),
     ]
     assert {key.name for key in answering.view._folded} == {"bygone", "resnet", "other"}
+    log.add(JobGone(version=91), name="over", uid="uid-7")
+    assert json.loads((await answering.answer(Question("team-a"))).body)["items"] == listed
     monkeypatch.setattr(views, "SEALED", 0)
     listed = json.loads((await of(log).answer(Question("team-a"))).body)["items"]
     assert [item["job"]["name"] for item in listed] == ["bygone", "resnet"]

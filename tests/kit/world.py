@@ -100,6 +100,7 @@ class World(Services, Kubelet):
         kinds: Kinds = BUILT_IN,
         weather: Callable[[str], Weather | None] = lambda _: None,
         takes_over: bool = False,
+        seal_after: int | None = None,
     ) -> None:
         """`sharing` brings the log and the cluster of another world: a second replica of every service.
 
@@ -119,6 +120,7 @@ class World(Services, Kubelet):
         self._weather = weather
         self.takes_over = takes_over
         """What the next watcher is told: the operators before us are gone."""
+        self._seal_after = seal_after
         self._kubelet: asyncio.Task[None] | None = None
         self.statuses: defaultdict[tuple[str, str, str], list[Document]] = defaultdict(list)
         """Every status that was written, by (kind, namespace, name)."""
@@ -175,7 +177,7 @@ class World(Services, Kubelet):
         return self._logs[author] if self._logs else MemoryEventLog(self.journal, user=author)
 
     def options(self) -> Options:
-        return Options(namespace=self.namespace, takes_over=self.takes_over)
+        return Options(namespace=self.namespace, takes_over=self.takes_over, seal_after=self._seal_after)
 
     async def restart(self, *authors: str) -> None:
         """End these services, or all of them, before the first is started again."""

@@ -16,6 +16,7 @@ from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.fold import closed
 from shared.job.integrity import Broken
+from shared.job.naming import JobKey, Uid
 from tests.frameworks.documents import changed, tf_job
 from tests.kit.histories import chained
 from tests.kit.virtual_time import in_virtual_time
@@ -222,6 +223,49 @@ async def test_the_last_head_of_a_job_that_is_gone_stays_if_the_log_contradicts_
         await world.start("status")
         await world.pass_seconds(10)
         assert uid in kept_of(world)
+
+
+@in_virtual_time
+async def test_a_gone_job_whose_loss_a_person_accepted_keeps_no_checkpoint_that_is_ahead():
+    async with World() as world:
+        uid = await a_finished_job(world)
+        identity, ahead = await world.log("status").identity(), f"{len(world.journal.events)}:{'0' * 64}"
+        sequence, digest = ahead.split(":")
+        write_head(world, sequence=int(sequence), hash=digest)
+        await world.until(lambda: world.count("HistoryDisputed") == 1)
+        world.annotate("resnet", {"muster.dev/accept-history": ahead})
+        await world.until(lambda: bool(world.life(uid).integrity.accepted))
+        await world.quiet()
+        await world.kill("status")
+        beyond = f"{identity}/999999:{'0' * 64}"
+        await (await world.log("status").bucket(HEADS)).put(uid, beyond.encode())
+        world.delete(TRAININGJOBS, "resnet")
+        await world.until(lambda: closed(world.life(uid)))
+        await world.start("status")
+        await world.until(lambda: uid not in kept_of(world))
+
+
+@in_virtual_time
+async def test_a_job_is_sealed_once_it_is_gone_for_its_time_and_every_service_lets_go_of_it():
+    async with World(seal_after=30) as world:
+        uid = await a_finished_job(world)
+        await world.pass_seconds(60)
+        assert all(timer["timer"] != "Seal" for timer in timers_of(world)), "it is there"
+        world.delete(TRAININGJOBS, "resnet")
+        await world.until(lambda: closed(world.life(uid)))
+        await world.pass_seconds(25)
+        assert world.count("JobSealed") == 0
+        await world.until(lambda: world.count("JobSealed") == 1)
+        assert uid not in kept_of(world), "its checkpoint left before"
+        await world.quiet()
+        key = JobKey(NAMESPACE, "resnet", Uid(uid))
+        for runtime in world.runtimes():
+            assert runtime.histories.get(key) is None
+            assert runtime.histories.sealed(key) == world.journal.events[-1].sequence, "and nothing follows"
+
+
+def timers_of(world: World) -> list[Document]:
+    return [msgspec.json.decode(each.body) for each in world.journal.events if each.subject.endswith(".TimePassed")]
 
 
 def uid_of(world: World) -> str:

@@ -18,7 +18,7 @@ from shared.eventlog import Entry, Stored
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import Author
 from shared.job.events.scheduler import JobExpired, JobRestarted, SlotsAssigned
-from shared.job.events.status import JobCreated
+from shared.job.events.status import JobCreated, JobSealed
 from shared.job.fold import History
 from shared.job.naming import JobKey, Slot, Uid, subject_of
 from shared.job.spec import WORKER
@@ -383,6 +383,20 @@ class TestAppending:
             await until(lambda: stage.runtime.trouble == "no permission", "the trouble")
             assert not stage.history().held
             await until(lambda: stage.history().job.attempt.number == 1, "the restart", seconds=6)
+
+    @in_virtual_time
+    async def test_nothing_is_recorded_of_a_sealed_job_whose_resource_came_back(self):
+        def decide(history: History) -> list[Step]:
+            return [Record(JobRestarted(attempt=1))] if history.job.key == ONE else []
+
+        async with Stage(Small(decide)).running() as stage:
+            seal = JobSealed(first=2, last=9, count=8, hash="0" * 64, outcome="Succeeded", reason="Deleted")
+            stage.decide_otherwise(seal, "status")
+            await until(lambda: stage.runtime.histories.sealed(ONE) > 0, "the seal")
+            stage.runtime.wake(ONE)
+            await until(lambda: stage.history().held_for == "Sealed", "the hold")
+            await asyncio.sleep(60)
+            assert stage.types() == ["JobSealed"]
 
 
 class TestActing:

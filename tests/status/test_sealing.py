@@ -4,6 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from services.status.core.decide import sealing
+from services.status.shell import Status
+from shared.eventlog.account import HEADS
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import Cause
 from shared.job.events.status import JobCreated, JobSealed
@@ -11,6 +13,9 @@ from shared.job.events.watcher import JobGone, TimePassed
 from shared.job.fold import Histories
 from tests.kit.builders import a_running_job
 from tests.kit.histories import a_history, stored
+from tests.memory.cluster import MemoryCluster
+from tests.memory.eventlog import MemoryEventLog, MemoryJournal
+from tests.memory.store import MemoryStore
 
 SEEN, CREATED, GONE = a_running_job()[0], JobCreated(reason="TrainingJobCreated"), JobGone()
 SETTLED = TimePassed(anchor=3, timer="Seal")
@@ -27,6 +32,18 @@ SETTLED = TimePassed(anchor=3, timer="Seal")
 )
 def test_what_is_not_over_is_not_sealed(story: list[AnyEvent]):
     assert sealing(a_history(story)) is None
+
+
+def test_a_history_on_hold_is_not_sealed():
+    history = a_history([SEEN, CREATED, GONE, SETTLED])
+    history.hold("NotConfirmed", "a decision was taken on an event that is not here")
+    assert sealing(history) is None
+
+
+async def test_nothing_is_sealed_before_the_bucket_of_checkpoints_has_nothing_of_it():
+    log, history = MemoryEventLog(MemoryJournal(), user="status"), a_history([SEEN, CREATED, GONE, SETTLED])
+    service = Status(MemoryCluster(MemoryStore()), await log.bucket(HEADS), "memory")
+    assert service.decide(history) == []
 
 
 def test_a_job_that_settled_is_sealed_and_the_fold_lets_go_of_it():
