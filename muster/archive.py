@@ -19,7 +19,7 @@ from shared.eventlog.inspection import of_stream, size
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.parts import Part, Seal, seal_of
 from shared.eventlog.subject import Subject, archived_under, seals
-from shared.job.naming import JobKey, archived_as, history_filters, key_of
+from shared.job.naming import JobKey, archived_as, history_filters, key_archived, key_of
 from shared.job.text import counted
 from shared.process.settings import Settings
 from shared.telling.reading import fold_to_end, line_of
@@ -127,8 +127,11 @@ async def export(settings: Settings, asked: Asked | None, namespace: str, uid: s
         written = 0
         async with aclosing(_whole(log, _filter(asked, namespace, uid))) as histories:
             async for subject, lines in histories:
-                _, *names, uid_of = subject.split(".")
-                await asyncio.to_thread(_write, folder.joinpath(*names), f"{uid_of}.jsonl", lines)
+                key = key_archived(subject)
+                must_be_names(key.namespace, key.name, key.uid)
+                # A name of two dots, which Kubernetes gives to none, stays below the folder.
+                place = folder / key.namespace.replace(".", "_") / key.name
+                await asyncio.to_thread(_write, place, f"{key.uid}.jsonl", lines)
                 written += 1
         say(f"{counted(written, 'file')} in {folder}")
 

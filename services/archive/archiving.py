@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
 from datetime import datetime
+from itertools import takewhile
 
 import structlog
 
@@ -18,6 +19,7 @@ from shared.eventlog.parts import Packing, seal_of
 from shared.eventlog.subject import Subject, archived_under, seals
 from shared.frameworks.kinds import Kinds
 from shared.job.naming import JobKey, archived_as, history_filters, key_archived, key_of
+from shared.runtime.queue import Slice
 from shared.telling.reading import line_of
 from shared.telling.sealed import check_of_log, kept
 
@@ -57,14 +59,17 @@ class Archiver:
         """
         self.sealed: dict[int, Sealed] = {}
         """By the sequence of the seal, in its order."""
+        self._open: dict[int, Sealed] = {}
+        """Those of them that wait, or failed; the others have nothing to do but to leave, the oldest first."""
+        self._slice = Slice()
         self._log = eventlog
         self._kinds = kinds
         self._figures = figures
         self._namespace = namespace
         self._seals = seals
         self._days, self._most = days or {}, most or {}
-        self._grown: set[str] = set()
-        """Namespaces with more in the archive than at the last look."""
+        self._grown: set[str] | None = None
+        """Namespaces with more in the archive than at the last look; None before the first one."""
         self._looked = 0.0
         self._retained: dict[str, int] = {}
         """By namespace, the sequence of the archive up to which everything is younger or of another namespace."""
@@ -84,7 +89,7 @@ class Archiver:
         except ValueError as error:
             log.warning("not a seal", sequence=stored.sequence, why=str(error))
             return
-        self.sealed[stored.sequence] = Sealed(key, stored.sequence, at, seal)
+        self.sealed[stored.sequence] = self._open[stored.sequence] = Sealed(key, stored.sequence, at, seal)
 
     async def work(self, held: Callable[[], bool]) -> None:
         """Do what comes next while the lease is held; a log or an archive that is away is waited for."""
@@ -105,7 +110,7 @@ class Archiver:
     async def turn(self, held: Callable[[], bool]) -> None:
         """Take every step that can be taken now.  Raises `Transient` if the log or the archive is away or full."""
         waiting, trouble = set[JobKey](), None
-        for sealed in [*self.sealed.values()]:
+        async for sealed in self._slice.each(self._due()):
             while held() and (now := self._log.now()) is not None:
                 step = next_step(sealed, now, self._seals, earlier=sealed.key in waiting)
                 if step is None or (step == "copy" and trouble is not None):
@@ -122,7 +127,9 @@ class Archiver:
                     break
             if sealed.waits:
                 waiting.add(sealed.key)
-        self._figures.tell(self.sealed.values(), self._log.now() or 0.0)
+            if sealed.kept and sealed.purged and not sealed.trouble:
+                self._open.pop(sealed.sequence, None)
+        self._figures.tell(self._open.values(), self._log.now() or 0.0)
         now = asyncio.get_running_loop().time()
         if held() and now >= self._looked + RETAIN_SECONDS:
             # Of a full archive, too: nothing else makes room there.
@@ -130,6 +137,13 @@ class Archiver:
             self._looked = now
         if trouble is not None:
             raise trouble
+
+    def _due(self) -> list[Sealed]:
+        """Those for which something may be done now, in order."""
+        old = (self._log.now() or 0.0) - self._seals
+        leaving = takewhile(lambda sealed: sealed.at <= old, self.sealed.values())
+        due = {sealed.sequence: sealed for sealed in (*leaving, *self._open.values())}
+        return [due[sequence] for sequence in sorted(due)]
 
     async def _take(self, step: Step, sealed: Sealed, now: float) -> None:
         subject = archived_as(sealed.key)
@@ -158,6 +172,7 @@ class Archiver:
         if why != sealed.trouble:
             log.warning("not archived", job=str(sealed.key), seal=sealed.sequence, why=why)
         sealed.failed(why, now + doubled(FIRST_PAUSE_SECONDS, sealed.tries + 1, LONGEST_PAUSE_SECONDS))
+        self._open[sealed.sequence] = sealed
 
     async def _copy(self, sealed: Sealed, subject: str) -> None:
         """Copy what the archive lacks, and read back what it has."""
@@ -182,7 +197,8 @@ class Archiver:
             raise ValueError(f"the log differs from the seal: {fault}")
         await self._log.archive.store(subject, sealed.seal, packing.bodies(), check.row(self._kinds))
         self._figures.done("archived")
-        self._grown.add(sealed.key.namespace)
+        if self._grown is not None:
+            self._grown.add(sealed.key.namespace)
 
     async def _purge(self, sealed: Sealed, before: int) -> None:
         # The facts first: who reads decisions without a fact before them knows that they are being purged.
@@ -196,6 +212,7 @@ class Archiver:
             return
         await self._purge(sealed, sealed.sequence + 1)
         self.sealed.pop(sealed.sequence, None)
+        self._open.pop(sealed.sequence, None)
 
     async def _retain(self) -> None:
         try:
@@ -207,6 +224,9 @@ class Archiver:
 
     async def retain(self) -> None:
         """Remove from the archive what is too old, and what is too much."""
+        if self._grown is None:
+            # A number that was lowered counts where nothing ends, too.
+            self._grown = await self._log.archive.namespaces(self._namespace) if self._most else set()
         for namespace in sorted(self._grown):
             if most := self._most.get(namespace, self._most.get("", 0)):
                 subject = archived_under(namespace)
@@ -218,7 +238,7 @@ class Archiver:
                             break
                         removed += await self._log.archive.purge(ARCHIVE, part.subject, part.sequence + 1)
                 self._figures.done("removed", removed)
-        self._grown.clear()
+            self._grown.discard(namespace)
         for namespace, days in self._days.items():
             if days and (not self._namespace or namespace in ("", self._namespace)):
                 await self._remove_old(namespace, days)

@@ -6,16 +6,19 @@ one message without lines.
 
 import json
 from collections.abc import AsyncGenerator, Iterable
+from itertools import chain
 from typing import Any
 
 import msgspec
 
 from shared.errors import Conflict, Refused
 from shared.eventlog import api, wire
-from shared.eventlog.account import ARCHIVE, STREAM
+from shared.eventlog.account import ARCHIVE, ARCHIVED, STREAM
 from shared.eventlog.connection import Connection, NoAnswer, NotSent
-from shared.eventlog.parts import Part, Seal, seal_of
+from shared.eventlog.parts import Packing, Part, Seal, lines_in, seal_of
 from shared.eventlog.retry import insist
+from shared.eventlog.streams import StreamInfo
+from shared.eventlog.subject import archived_of
 from shared.untrusted import whole_number
 
 _SEAL, _PART, _ROW, _FORGOTTEN = "Muster-Seal", "Muster-Part", "Muster-Row", "Muster-Forgotten"
@@ -55,16 +58,21 @@ class Archive:
     async def store(self, subject: str, seal: Seal, bodies: list[bytes], row: str) -> None:
         """Store a history behind the parts of it that are there.
 
-        Raises `Conflict` if other messages are there, `Transient` if the archive is full or away.
+        Raises `Conflict` if other lines are there, `ValueError` if what is there is damaged, `Transient` if the archive
+        is full or away.
         """
         there = [part async for part in self.parts(subject) if part.seal == seal]
         newest = await self.newest(subject)
         last = newest.sequence if newest is not None else 0
-        for number, body in enumerate(bodies, 1):
-            if number <= len(there):
-                if there[number - 1].body != body:
-                    raise Conflict(f"archive {subject}: another history is there with the same seal")
-                continue
+        if there:
+            # Another release may pack the same lines otherwise.
+            lines, rest = chain.from_iterable(map(lines_in, bodies)), Packing()
+            if any(next(lines, None) != line for part in there for line in part.lines):
+                raise Conflict(f"archive {subject}: another history is there with the same seal")
+            for line in lines:
+                rest.add(line.decode())
+            bodies = [*(part.body for part in there), *rest.bodies()]
+        for number, body in enumerate(bodies[len(there) :], len(there) + 1):
             headers = {_PART: f"{number}/{len(bodies)}"} | ({_ROW: row} if number == len(bodies) else {})
             last = await self._publish(subject, body, _headers(seal, f"{number}") | headers, last)
 
@@ -88,6 +96,19 @@ class Archive:
         """Remove all but the newest messages under a filter; return how many."""
         request = {"filter": subject, "keep": number}
         return (await api.call(self._connection, f"STREAM.PURGE.{ARCHIVE}", request, _Purged)).purged
+
+    async def namespaces(self, namespace: str = "") -> set[str]:
+        """Those that the archive has histories of, or that one."""
+        if namespace:
+            return {namespace}
+        found, subjects = set[str](), 0
+        while True:
+            query = {"subjects_filter": ARCHIVED, "offset": subjects}
+            page = (await api.call(self._connection, f"STREAM.INFO.{ARCHIVE}", query, StreamInfo)).state.subjects
+            if not page:
+                return found
+            subjects += len(page)
+            found |= {archived_of(subject)[0] for subject in page}
 
     async def first(self, subjects: Iterable[str]) -> int:
         """The sequence of the first event of the log under one of these filters; 0 if there is none."""

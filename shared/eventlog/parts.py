@@ -53,15 +53,22 @@ class Part(msgspec.Struct, frozen=True):
     @property
     def lines(self) -> list[bytes]:
         """Raises `ValueError` for bytes that are no lines."""
-        what = f"the message {self.sequence} of {ARCHIVE} is damaged"
         try:
-            with gzip.GzipFile(fileobj=BytesIO(self.body)) as packed:
-                lines = packed.read(_MOST_BYTES + 1)
-        except (OSError, EOFError, zlib.error) as error:
-            raise ValueError(f"{what}: {error}") from error
-        if len(lines) > _MOST_BYTES:
-            raise ValueError(f"{what}: it has more than {_MOST_BYTES} bytes")
-        return lines.splitlines()
+            return lines_in(self.body)
+        except ValueError as error:
+            raise ValueError(f"the message {self.sequence} of {ARCHIVE} is damaged: {error}") from error
+
+
+def lines_in(body: bytes) -> list[bytes]:
+    """The lines of a message.  Raises `ValueError` for bytes that are none."""
+    try:
+        with gzip.GzipFile(fileobj=BytesIO(body)) as packed:
+            lines = packed.read(_MOST_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(str(error)) from error
+    if len(lines) > _MOST_BYTES:
+        raise ValueError(f"it has more than {_MOST_BYTES} bytes")
+    return lines.splitlines()
 
 
 class Packing:

@@ -6,9 +6,12 @@ import contextlib
 import gzip
 import hashlib
 import json
+import math
+import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import nats
 import pytest
 import typer
@@ -19,7 +22,7 @@ from services.archive.archiving import Archiver
 from services.archive.probes import ArchiveFigures
 from services.history.answers import Answers
 from shared.errors import Conflict, Refused, Transient
-from shared.eventlog import api, wire
+from shared.eventlog import Stored, api, wire
 from shared.eventlog.account import ADMIN, ARCHIVE, ARCHIVER
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.parts import Seal
@@ -244,9 +247,65 @@ async def test_of_a_history_that_retention_cuts_nothing_is_left(
 async def test_another_history_with_the_same_seal_is_not_added_to(nats_server: NatsServer):
     subject, seal = archived_under(a_namespace(), "resnet", "u-1"), Seal(1, 9, 9, "0" * 64)
     async with connected(nats_server, ARCHIVER) as mine:
-        await mine.archive.store(subject, seal, [b"one"], "{}")
+        await mine.archive.store(subject, seal, [gzip.compress(b"one\n")], "{}")
         with pytest.raises(Conflict, match="another history is there"):
-            await mine.archive.store(subject, seal, [b"other", b"more"], "{}")
+            await mine.archive.store(subject, seal, [gzip.compress(b"other\n"), gzip.compress(b"more\n")], "{}")
+
+
+async def test_a_history_that_was_begun_by_another_packing_is_gone_on_with(nats_server: NatsServer):
+    subject, seal = archived_under(a_namespace(), "resnet", "u-1"), Seal(1, 9, 9, "1" * 64)
+    async with connected(nats_server, ARCHIVER) as mine:
+        await mine.archive.store(subject, seal, [gzip.compress(b"1\n2\n", 1)], "")
+        for _ in range(2):
+            await mine.archive.store(subject, seal, [gzip.compress(b"1\n", 9), gzip.compress(b"2\n3\n", 9)], "{}")
+        parts = [part async for part in mine.archive.parts(subject)]
+        assert [(part.number, part.of, part.lines) for part in parts] == [(1, 1, [b"1", b"2"]), (2, 2, [b"3"])]
+
+
+async def test_a_number_that_was_lowered_counts_where_no_history_is_added(nats_server: NatsServer):
+    namespace = a_namespace()
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        for uid in ("u-1", "u-2", "u-3"):
+            await a_sealed_life(log, a_key(namespace, uid=uid))
+        await archive(mine, namespace)
+        assert namespace in await mine.archive.namespaces()
+        await archive(mine, namespace, most={namespace: 1})
+        assert await kept(log, namespace) == 1
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["whose archive is away", "that are over"])
+async def test_many_seals_do_not_hold_the_loop(known: bool):
+    class Away:
+        async def first(self, *_: object) -> int:
+            raise Transient("away")
+
+        archive = property(lambda self: self)
+        now = staticmethod(lambda: 100.0)
+
+    made = Archiver(Away(), BUILT_IN, ArchiveFigures())  # type: ignore[arg-type]
+    for number in range(100_000):
+        made.note(a_seal(number))
+    for sealed in [*made.sealed.values()] if known else ():
+        sealed.kept = sealed.purged = True
+        del made._open[sealed.sequence]
+    made._looked = math.inf
+    pauses, working = [0.0], asyncio.ensure_future(made.turn(lambda: True))
+    before = time.perf_counter()
+    while not working.done():
+        await asyncio.sleep(0)
+        pauses.append(-before + (before := time.perf_counter()))
+    assert max(pauses) < (0.05 if known else 0.2)
+    if known:
+        await working
+    else:
+        with pytest.raises(Transient, match="away"):
+            await working
+
+
+def a_seal(number: int) -> Stored:
+    body = msgspec.json.encode(Seal(1, 9, 9, "0" * 64))
+    subject = f"jobs.team-a.resnet.u-{number}.status.JobSealed"
+    return Stored(number, subject, f"{number}", "", body, logged="1970-01-01T00:00:00Z")
 
 
 async def test_the_days_of_another_namespace_take_nothing_here(nats_server: NatsServer):
@@ -325,15 +384,19 @@ async def test_a_forgotten_history_leaves_a_hash_and_a_reason(
         await commands.export(reader, None, namespace, "", tmp_path)
         assert (tmp_path / namespace / "resnet" / "u-1.jsonl").read_text().splitlines() == before
         capsys.readouterr()
+        await a_sealed_life(log, a_key(namespace, "res.net"))
+        await archive(mine, namespace)
+        await commands.export(reader, parse_target("trainingjob/res.net"), namespace, "", tmp_path)
+        assert (tmp_path / namespace / "res.net" / "u-1.jsonl").exists()
+        capsys.readouterr()
         await commands.export(reader, asked, namespace, "", None)
         assert capsys.readouterr().out.splitlines() == before
         await commands.forget(settings_of(nats_server, ADMIN), asked, namespace, "", "its owner asked for it")
-        assert await kept(log, namespace) == 1
+        assert await kept(log, namespace) == 2
         with pytest.raises(Refused, match=r"hash [0-9a-f]{64}.*its owner asked for it"):
             await told(log, namespace)
         await commands.verify(reader, None, namespace)
-        [sealed] = (await archive(mine, namespace)).sealed.values()
-        assert sealed.trouble == ""
+        assert {sealed.trouble for sealed in (await archive(mine, namespace)).sealed.values()} == {""}
 
 
 async def test_a_history_is_read_with_standard_tools_as_the_page_says(nats_server: NatsServer):
