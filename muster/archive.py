@@ -80,7 +80,7 @@ async def found_waiting(log: JetStreamEventLog, namespace: str = "") -> list[Wai
 
 async def _why(log: JetStreamEventLog, waiting: Waiting, *, working: bool) -> str:
     subject = archived_as(waiting.key)
-    if fault := await kept(log.archive, subject, waiting.seal):
+    if fault := (await kept(log.archive, subject, waiting.seal)).fault:
         return f"the archive differs from the seal: {fault}"
     check = await check_of_log(log, waiting.key, waiting.sequence)
     if fault := check.fault(waiting.seal):

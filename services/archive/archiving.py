@@ -16,11 +16,12 @@ from shared.eventlog import Stored
 from shared.eventlog.account import ARCHIVE, STREAM
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.parts import Packing, seal_of
-from shared.eventlog.subject import Subject, archived_under, seals
+from shared.eventlog.subject import Subject, archived_under, seals, split
 from shared.frameworks.kinds import Kinds
+from shared.job.events.catalog import for_people
 from shared.job.naming import JobKey, archived_as, history_filters, key_archived, key_of
 from shared.runtime.queue import Slice
-from shared.telling.reading import line_of
+from shared.telling.reading import fold_to_end, line_of
 from shared.telling.sealed import check_of_log, kept
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 300.0
@@ -71,6 +72,8 @@ class Archiver:
         self._grown: set[str] | None = None
         """Namespaces with more in the archive than at the last look; None before the first one."""
         self._looked = 0.0
+        self._followed = asyncio.Event()
+        """Set once every seal was noted that the log had at the start."""
         self._retained: dict[str, int] = {}
         """By namespace, the sequence of the archive up to which everything is younger or of another namespace."""
 
@@ -81,6 +84,8 @@ class Archiver:
             async for batch in batches:
                 for stored in batch.events:
                     self.note(stored)
+                if not batch.pending:
+                    self._followed.set()
 
     def note(self, stored: Stored) -> None:
         try:
@@ -94,6 +99,8 @@ class Archiver:
     async def work(self, held: Callable[[], bool]) -> None:
         """Do what comes next while the lease is held; a log or an archive that is away is waited for."""
         failures = 0
+        # Retention has to know every seal.
+        await self._followed.wait()
         while held():
             try:
                 await self.turn(held)
@@ -179,16 +186,17 @@ class Archiver:
         filters = history_filters(sealed.key)
         first = await self._log.archive.first(filters)
         left = 0 < first < sealed.sequence
-        fault = await kept(self._log.archive, subject, sealed.seal)
-        if fault is None and left:
+        copy = await kept(self._log.archive, subject, sealed.seal)
+        if copy.fault is None and left:
             await self._store(sealed, subject)
-            fault = await kept(self._log.archive, subject, sealed.seal)
-        if fault is None:
+            copy = await kept(self._log.archive, subject, sealed.seal)
+        if (fault := copy.fault) is None:
             words = "the archive does not have what was stored" if left else "neither the log nor the archive has it"
             raise ValueError(words)
         if fault:
             raise ValueError(f"the archive differs from the seal: {fault}")
-        sealed.kept, sealed.purged, sealed.trouble, sealed.tries = True, not left, "", 0
+        sealed.kept, sealed.parts, sealed.purged = True, copy.parts, not left
+        sealed.trouble, sealed.tries = "", 0
 
     async def _store(self, sealed: Sealed, subject: str) -> None:
         packing = Packing()
@@ -206,11 +214,21 @@ class Archiver:
             await self._log.archive.purge(STREAM, each, before)
 
     async def _drop(self, sealed: Sealed, now: float) -> None:
-        if await self._log.end(history_filters(sealed.key)) > sealed.sequence:
-            # Without the seal a later event would be the begin of a history.
-            sealed.again = now + LONGEST_PAUSE_SECONDS
-            return
-        await self._purge(sealed, sealed.sequence + 1)
+        filters = history_filters(sealed.key)
+        if (end := await self._log.end(filters)) > sealed.sequence:
+            chain: list[int] = []
+
+            def note(stored: Stored) -> None:
+                # Who made a change is told late, and belongs to no chain.
+                if not for_people(*split(stored.subject)[1:]):
+                    chain.append(stored.sequence)
+
+            await fold_to_end(self._log, note, filters)
+            if chain and chain[-1] > sealed.sequence:
+                # Without the seal a later event would be the begin of a history.
+                sealed.again = now + LONGEST_PAUSE_SECONDS
+                return
+        await self._purge(sealed, max(end, sealed.sequence) + 1)
         self.sealed.pop(sealed.sequence, None)
         self._open.pop(sealed.sequence, None)
 
@@ -223,14 +241,20 @@ class Archiver:
             log.warning("not archived", why=str(refusal))
 
     async def retain(self) -> None:
-        """Remove from the archive what is too old, and what is too much."""
+        """Remove from the archive what is too old, and what is too much, but nothing whose seal the log still has.
+
+        Of a seal without a copy the next archiver could not tell that nothing was lost.
+        """
         if self._grown is None:
             # A number that was lowered counts where nothing ends, too.
             self._grown = await self._log.archive.namespaces(self._namespace) if self._most else set()
         for namespace in sorted(self._grown):
             if most := self._most.get(namespace, self._most.get("", 0)):
                 subject = archived_under(namespace)
-                removed = await self._log.archive.keep(subject, most)
+                stay = sum(each.parts for each in self.sealed.values() if each.key.namespace == namespace)
+                if stay <= most:
+                    self._grown.discard(namespace)
+                removed = await self._log.archive.keep(subject, max(most, stay))
                 async with aclosing(self._log.archive.parts(subject)) as parts:
                     async for part in parts:
                         # The rest of a history whose first part is gone.
@@ -238,7 +262,8 @@ class Archiver:
                             break
                         removed += await self._log.archive.purge(ARCHIVE, part.subject, part.sequence + 1)
                 self._figures.done("removed", removed)
-            self._grown.discard(namespace)
+            else:
+                self._grown.discard(namespace)
         for namespace, days in self._days.items():
             if days and (not self._namespace or namespace in ("", self._namespace)):
                 await self._remove_old(namespace, days)
@@ -246,13 +271,17 @@ class Archiver:
     async def _remove_old(self, namespace: str, days: int) -> None:
         if (now := self._log.now()) is None:
             return
-        after, removed = self._retained.get(namespace, 0), 0
+        after, removed, seen = self._retained.get(namespace, 0), 0, True
+        stay = {archived_as(each.key) for each in self.sealed.values()}
         subject = archived_under(self._namespace or namespace or "*")
         async with aclosing(self._log.archive.parts(subject, after)) as parts:
             async for part in parts:
                 if datetime.fromisoformat(part.time).timestamp() > now - days * DAY_SECONDS or removed >= MOST_REMOVED:
                     break
-                if namespace or key_archived(part.subject).namespace not in self._days:
+                if part.subject in stay:
+                    seen = False
+                elif namespace or key_archived(part.subject).namespace not in self._days:
                     removed += await self._log.archive.purge(ARCHIVE, part.subject, part.sequence + 1)
-                self._retained[namespace] = part.sequence
+                if seen:
+                    self._retained[namespace] = part.sequence
         self._figures.done("removed", removed)

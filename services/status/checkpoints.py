@@ -18,7 +18,6 @@ from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
 from shared.job.state import Job
 from shared.job.steps import Record, Step
-from shared.runtime.heads import read_checkpoint
 from shared.untrusted import whole_number
 
 SWEPT = "swept"
@@ -66,16 +65,6 @@ class Checkpoints:
         kept = await self._bucket.get(_shown(uid))
         if kept is None or kept.value != _mark(document, epoch):
             await self._bucket.put(_shown(uid), _mark(document, epoch), expect=kept.revision if kept is not None else 0)
-
-    async def contradict(self, history: History) -> bool:
-        """True for a job that is gone if its checkpoint, the last head outside the log, is not in this history.
-
-        It is kept then, so that `muster replay --verify` finds it.  Raises the bucket's errors.
-        """
-        log, head = await read_checkpoint(self._bucket, history.job.key.uid)
-        if head is None or log != self._identity or history.job.integrity.accepted:
-            return False
-        return head.sequence > history.sequence or history.hash_at(head.sequence) not in (None, head.hash)
 
     async def remove(self, job: Job) -> None:
         """Remove the entries of a job and of its requests.  Raises the bucket's errors."""

@@ -29,8 +29,10 @@ from shared.job.naming import JobKey, Uid
 from shared.job.state import Job
 from shared.job.steps import Effect, Step
 from shared.process.main import Dependencies
+from shared.runtime import log_lines
 from shared.runtime.acts import Context
-from shared.runtime.appends import stamp
+from shared.runtime.appends import REFUSED_SECONDS, stamp
+from shared.runtime.heads import astray
 from shared.runtime.ownership import must_be_asked_of
 from shared.runtime.run import Runtime
 
@@ -39,6 +41,9 @@ EVENTS_LIVE = timedelta(hours=1)
 
 ANNOUNCED_SECONDS = 30.0
 """How often the bucket is told which jobs have all their Events: a start creates those of so many seconds again."""
+
+MOST_CLEARED = 10_000
+"""As many jobs are remembered of which the bucket has nothing; before a seal it is asked again about others."""
 
 LONGEST_MESSAGE = 1024
 """The most bytes of an Event's message (Kubernetes API, of events with an eventTime)."""
@@ -75,6 +80,7 @@ class Status:
     ) -> None:
         """`heads` is the checkpoint bucket, `identity` that of the log; `chance`, from 0 to 1, spreads retries."""
         self._cluster = cluster
+        self._heads = heads
         self._checkpoints = Checkpoints(heads, identity)
         self._identity = identity
         self._kinds = kinds
@@ -98,9 +104,8 @@ class Status:
         """The last event of the log when this replica began to decide."""
         self._closed = asyncio.Queue[History]()
         """Histories of closed jobs, whose entries in the bucket are to be removed."""
-        self._cleared: set[JobKey] = set()
-        """Closed jobs of which the bucket has nothing any more: their histories may be sealed."""
-        self._wake: Callable[[JobKey], None] = lambda _: None
+        self._cleared: dict[JobKey, int] = {}
+        """Closed jobs of which the bucket has nothing any more, and when they were gone: they may be sealed."""
         self._acts = asyncio.Event()
         """Set while this replica decides: a standby replica removes and notes nothing."""
 
@@ -118,12 +123,12 @@ class Status:
             self._announced.forget(history.job.key)
             self._checkpoints.forget(history.job.key.uid)
             if closed(history.job):
-                if history.job.key not in self._cleared:
+                if self._cleared.get(history.job.key) != history.job.resource.gone:
                     self._closed.put_nowait(history)
                 elif (seal := sealing(history)) is not None:
                     return [seal]
                 return []
-        self._cleared.discard(history.job.key)
+        self._cleared.pop(history.job.key, None)
         steps = decide(history.job, self._kinds)
         if not history.job.resource.gone:
             self._announced.decided(history, steps)
@@ -132,7 +137,7 @@ class Status:
     async def attend(self, runtime: Runtime) -> None:
         """Keep the bucket small, and the sequence that says which jobs have all their Events."""
         self._position = lambda: runtime.histories.position
-        self._histories, self._wake = runtime.histories.closed, runtime.wake
+        self._histories = runtime.histories.closed
         self.hash_at = lambda key, sequence: (
             known.hash_at(sequence) if (known := runtime.histories.get(key)) is not None else None
         )
@@ -141,21 +146,18 @@ class Status:
 
     async def _note_announced(self, runtime: Runtime) -> None:
         """Note it again and again.  Only events of the last hour matter: Events about earlier ones are not created."""
-        try:
-            while True:
-                await self._acts.wait()
-                noted = await self._insist(self._noted_before)
-                await asyncio.sleep(ANNOUNCED_SECONDS)
-                position = runtime.histories.position
-                earliest = stamp(self._now() - EVENTS_LIVE)
-                owing = [
-                    history.sequence - 1
-                    async for history in runtime.in_slices(runtime.histories.open())
-                    if history.sequence > noted and history.time > earliest and self._announced.owes(history)
-                ]
-                await self._insist(partial(self._note, min([position, *owing]), runtime.owns))
-        except Refused as refusal:
-            log.warning("cannot note which jobs have their Kubernetes Events", why=str(refusal))
+        while True:
+            await self._acts.wait()
+            noted = await self._insist(self._noted_before)
+            await asyncio.sleep(ANNOUNCED_SECONDS)
+            position = runtime.histories.position
+            earliest = stamp(self._now() - EVENTS_LIVE)
+            owing = [
+                history.sequence - 1
+                async for history in runtime.in_slices(runtime.histories.open())
+                if history.sequence > noted and history.time > earliest and self._announced.owes(history)
+            ]
+            await self._insist(partial(self._note, min([position, *owing]), runtime.owns))
 
     async def _note(self, complete: int, owns: Callable[[], bool]) -> None:
         """Note it, unless another replica does so now."""
@@ -172,35 +174,40 @@ class Status:
 
     async def _remove_closed(self, runtime: Runtime) -> None:
         """Remove the bucket's entries of the jobs that closed since the last start, and of each that closes now."""
-        try:
-            position = runtime.histories.position
-            swept = await self._insist(lambda: self._checkpoints.noted(SWEPT, position))
-            closed_since = [
-                history
-                async for history in runtime.in_slices(runtime.histories)
-                if history.sequence > swept and closed(history.job)
-            ]
-            for history in closed_since:
-                await self._remove(history)
-            await self._insist(lambda: self._checkpoints.note(SWEPT, position))
-            while True:
-                await self._remove(await self._closed.get())
-        except Refused as refusal:
-            log.warning("cannot remove checkpoints of jobs that are gone", why=str(refusal))
-        await asyncio.Event().wait()
+        position = runtime.histories.position
+        swept = await self._insist(lambda: self._checkpoints.noted(SWEPT, position))
+        closed_since = [
+            history
+            async for history in runtime.in_slices(runtime.histories)
+            if history.sequence > swept and closed(history.job)
+        ]
+        for history in closed_since:
+            await self._remove(history, runtime)
+        await self._insist(lambda: self._checkpoints.note(SWEPT, position))
+        while True:
+            await self._remove(await self._closed.get(), runtime)
 
-    async def _remove(self, history: History) -> None:
+    async def _remove(self, history: History, runtime: Runtime) -> None:
+        """Remove a job's entries, but not a head to which this log does not lead: `muster replay --verify` finds it."""
+
         async def remove() -> None:
             # A restored store may have the job again.
-            if closed(history.job) and not (await self._checkpoints.contradict(history)):
-                await self._checkpoints.remove(history.job)
-                self._cleared.add(history.job.key)
-                self._wake(history.job.key)
+            key, gone = history.job.key, history.job.resource.gone
+            if not closed(history.job) or self._cleared.get(key) == gone:
+                return
+            if (head := await astray(self._heads, runtime.eventlog, history)) is not None:
+                log_lines.unproven(history, head)
+                return
+            await self._checkpoints.remove(history.job)
+            self._cleared[key] = gone
+            if len(self._cleared) > MOST_CLEARED:
+                del self._cleared[next(iter(self._cleared))]
+            runtime.wake(key)
 
         await self._insist(remove)
 
     async def _insist(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask the bucket until it answers."""
+        """Ask the bucket until it answers; what it refuses a person has to mend."""
         tries = 0
         while True:
             try:
@@ -209,6 +216,9 @@ class Status:
                 log.info("cannot use the bucket of checkpoints now", why=str(trouble))
                 await asyncio.sleep(backoff(tries, chance=self._chance))
                 tries += 1
+            except Refused as refusal:
+                log.warning("cannot use the bucket of checkpoints", why=str(refusal))
+                await asyncio.sleep(REFUSED_SECONDS)
 
     async def act(self, effect: Effect, context: Context) -> None:
         match effect:

@@ -118,7 +118,7 @@ class Runtime:
         self.appends = Appends(
             service.author, eventlog, self._queue, now=now, new_id=new_id, chance=chance, metrics=self.metrics
         )
-        self._log = eventlog
+        self.eventlog = eventlog
         self._release = release
         self._subjects = namespace_filters(namespace)
         self.reserved, self.room = reserved, room
@@ -249,7 +249,7 @@ class Runtime:
         tries = 0
         while True:
             try:
-                end = await self._log.end(self._subjects)
+                end = await self.eventlog.end(self._subjects)
             except Transient as trouble:
                 self._unread = str(trouble)
                 await asyncio.sleep(trouble.retry_after or backoff(tries, chance=self._chance))
@@ -260,7 +260,7 @@ class Runtime:
 
     async def _read(self) -> None:
         after, subjects = self.histories.position, self._subjects
-        async with aclosing(self._log.read(after=after, subjects=subjects, trouble=self._cannot_read)) as batches:
+        async with aclosing(self.eventlog.read(after=after, subjects=subjects, trouble=self._cannot_read)) as batches:
             async for batch in batches:
                 await self._fold(batch)
                 self.metrics.read(batch)
@@ -364,7 +364,7 @@ class Runtime:
         assert self._heads is not None, "no job is unproven without checkpoints"
         try:
             async with self._few:
-                head = await astray(self._heads, self._log, history)
+                head = await astray(self._heads, self.eventlog, history)
         except (Transient, Refused) as trouble:
             log.info("cannot compare a history", job=str(key), why=str(trouble))
         else:

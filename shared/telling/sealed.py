@@ -68,14 +68,15 @@ class Copy:
         self.subject, self.seal = subject, seal
         self.forgotten = ""
         self._check = Check(key_archived(subject))
-        self._number = self._of = 0
+        self.parts = self._of = 0
+        """How many messages it has so far, and how many it should have."""
         self._fault = ""
 
     def add(self, part: Part) -> None:
-        self._number, self._of = self._number + 1, part.of
+        self.parts, self._of = self.parts + 1, part.of
         self.forgotten = self.forgotten or part.forgotten
-        if part.number != self._number:
-            self._fault = self._fault or f"part {part.number} is where part {self._number} should be"
+        if part.number != self.parts:
+            self._fault = self._fault or f"part {part.number} is where part {self.parts} should be"
         try:
             for stored in () if part.forgotten else events_in(part):
                 if not is_seal(stored) or stored.sequence <= self.seal.last:
@@ -88,17 +89,17 @@ class Copy:
         """Empty if it is what the seal says, or a person had it forgotten; None if parts are missing."""
         if self.forgotten or self._fault:
             return "" if self.forgotten else self._fault
-        return self._check.fault(self.seal) if self._of and self._number == self._of else None
+        return self._check.fault(self.seal) if self._of and self.parts == self._of else None
 
 
-async def kept(archive: ReadableArchive, subject: str, seal: Seal) -> str | None:
-    """The fault of what the archive has of a sealed history, as `Copy` has it."""
+async def kept(archive: ReadableArchive, subject: str, seal: Seal) -> Copy:
+    """What the archive has of a sealed history."""
     copy = Copy(subject, seal)
     async with aclosing(archive.parts(subject)) as parts:
         async for part in parts:
             if part.seal == seal:
                 copy.add(part)
-    return copy.fault
+    return copy
 
 
 async def check_of_log(

@@ -228,6 +228,31 @@ async def test_a_seal_stays_in_the_log_while_something_follows_it(nats_server: N
         assert await left(log, key) == [seal, later.sequence]
 
 
+async def test_who_made_a_change_of_a_sealed_job_leaves_the_log_with_the_seal(nats_server: NatsServer):
+    key = a_key(namespace := a_namespace())
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        life = await a_sealed_life(log, key)
+        late = b'{"type":"ChangeAttributed","of":1,"user":"alice"}'
+        await life._append(subject_of(key, "facts", "audit", "ChangeAttributed"), late)
+        assert not (await archive(mine, namespace, seals=0)).sealed
+        assert await left(log, key) == []
+
+
+async def test_retention_takes_nothing_whose_seal_the_log_has(nats_server: NatsServer):
+    namespace = a_namespace()
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        for uid in ("u-1", "u-2"):
+            await a_sealed_life(log, a_key(namespace, uid=uid))
+        made, now = await archive(mine, namespace, most={"": 1}, days={"": 1}), mine.now() or 0.0
+        mine.now = lambda: now + 2 * 86_400  # type: ignore[method-assign]
+        await made.retain()
+        assert await kept(log, namespace) == 2
+        again = await archive(mine, namespace, seals=3 * 86_400)
+        assert [sealed.trouble for sealed in again.sealed.values()] == ["", ""]
+        await archive(mine, namespace, seals=0, days={"": 1})
+        assert await kept(log, namespace) == 0
+
+
 async def test_of_a_history_that_retention_cuts_nothing_is_left(
     nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ):
@@ -236,10 +261,10 @@ async def test_of_a_history_that_retention_cuts_nothing_is_left(
         await a_sealed_life(log, a_key(namespace, "older"))
         with monkeypatch.context() as small:
             small.setattr("shared.eventlog.parts.PART_BYTES", 1_500)
-            await archive(mine, namespace)
+            await archive(mine, namespace, seals=0)
         assert await kept(log, namespace) > 1
         await a_sealed_life(log, a_key(namespace, "newer"))
-        await archive(mine, namespace, most={"": 2})
+        await archive(mine, namespace, seals=0, most={"": 2})
         parts = [part async for part in log.archive.parts(archived_under(namespace))]
         assert [(key_archived(part.subject).name, part.number) for part in parts] == [("newer", 1)]
 
@@ -267,9 +292,9 @@ async def test_a_number_that_was_lowered_counts_where_no_history_is_added(nats_s
     async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
         for uid in ("u-1", "u-2", "u-3"):
             await a_sealed_life(log, a_key(namespace, uid=uid))
-        await archive(mine, namespace)
+        await archive(mine, namespace, seals=0)
         assert namespace in await mine.archive.namespaces()
-        await archive(mine, namespace, most={namespace: 1})
+        await archive(mine, namespace, seals=0, most={namespace: 1})
         assert await kept(log, namespace) == 1
 
 
@@ -360,11 +385,11 @@ async def test_retention_goes_by_number_by_age_and_by_namespace(nats_server: Nat
     async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
         for uid in ("u-1", "u-2", "u-3"):
             await a_sealed_life(log, a_key(namespace, uid=uid))
-        made = await archive(mine, namespace, most={namespace: 2, "": 1})
+        made = await archive(mine, namespace, seals=0, most={namespace: 2, "": 1})
         assert await kept(log, namespace) == 2
         with pytest.raises(Refused, match="knows no"):
             await told(log, namespace, "u-1")
-        made._days, now = {"": 1, namespace: 3}, log.now() or 0.0
+        made._days, now = {"": 1, namespace: 3}, mine.now() or 0.0
         for days, rest in ((2, 2), (4, 0)):
             mine.now = lambda days=days: now + days * 86_400  # type: ignore[method-assign, misc]
             await made.retain()

@@ -8,7 +8,8 @@ import pytest
 
 from services.status.checkpoints import SWEPT
 from shared.cluster.kinds import PODS
-from shared.eventlog import Entry
+from shared.errors import Refused
+from shared.eventlog import Bucket, Entry
 from shared.eventlog.account import HEADS
 from shared.eventlog.subject import Subject
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
@@ -19,6 +20,7 @@ from shared.job.integrity import Broken
 from shared.job.naming import JobKey, Uid
 from tests.frameworks.documents import changed, tf_job
 from tests.kit.histories import chained
+from tests.kit.services import AUTHORS
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import MOST_EVENTS, NAMESPACE, Document, World, a_scale_in, a_scale_out, a_training_job
 from tests.memory.cluster import Call, Calm
@@ -210,19 +212,50 @@ async def test_nothing_is_kept_of_jobs_that_closed_in_a_restored_log_whatever_wa
         assert uid not in kept_of(world)
 
 
+@pytest.mark.parametrize("at", [2, 999_999], ids=["of whose time no hash is kept", "that is ahead"])
 @in_virtual_time
-async def test_the_last_head_of_a_job_that_is_gone_stays_if_the_log_contradicts_it():
-    async with World() as world:
+async def test_the_last_head_of_a_job_that_is_gone_stays_if_the_log_contradicts_it(at: int):
+    async with World(seal_after=1) as world:
         uid = await a_finished_job(world)
         await world.kill("status")
         identity = await world.log("status").identity()
-        beyond = f"{identity}/999999:{'0' * 64}"
-        await (await world.log("status").bucket(HEADS)).put(uid, beyond.encode())
+        other = f"{identity}/{at}:{'0' * 64}"
+        await (await world.log("status").bucket(HEADS)).put(uid, other.encode())
         world.delete(TRAININGJOBS, "resnet")
         await world.until(lambda: closed(world.life(uid)))
         await world.start("status")
         await world.pass_seconds(10)
         assert uid in kept_of(world)
+        assert world.count("JobSealed") == 0
+
+
+class RefusedOnce(MemoryEventLog):
+    """A log whose bucket of checkpoints refuses the first deletion."""
+
+    async def bucket(self, name: str) -> Bucket:
+        bucket = await super().bucket(name)
+        delete, refused = bucket.delete, False
+
+        async def refusing(key: str, *, expect: int | None = None) -> None:
+            nonlocal refused
+            if not refused:
+                refused = True
+                raise Refused("no permission", reason="Forbidden")
+            await delete(key, expect=expect)
+
+        bucket.delete = refusing  # type: ignore[method-assign]
+        return bucket
+
+
+@in_virtual_time
+async def test_jobs_are_sealed_once_the_bucket_refuses_no_more():
+    journal = MemoryJournal(most=MOST_EVENTS)
+    logs = {author: (RefusedOnce if author == "status" else MemoryEventLog)(journal, user=author) for author in AUTHORS}
+    async with World(seal_after=1, journal=journal, logs=logs) as world:
+        uid = await a_finished_job(world)
+        world.delete(TRAININGJOBS, "resnet")
+        await world.until(lambda: world.count("JobSealed") == 1)
+        assert uid not in kept_of(world)
 
 
 @in_virtual_time

@@ -11,6 +11,7 @@ from shared.job.events.event import Cause
 from shared.job.events.status import JobCreated, JobSealed
 from shared.job.events.watcher import JobGone, TimePassed
 from shared.job.fold import Histories
+from shared.job.steps import Record
 from tests.kit.builders import a_running_job
 from tests.kit.histories import a_history, stored
 from tests.memory.cluster import MemoryCluster
@@ -62,3 +63,15 @@ def test_a_job_that_settled_is_sealed_and_the_fold_lets_go_of_it():
         histories.fold(made)
     assert len(histories) == 0
     assert histories.sealed(history.job.key) == 5
+
+
+async def test_a_job_that_came_back_and_went_again_is_sealed_once_the_bucket_was_asked_again():
+    log, history = MemoryEventLog(MemoryJournal(), user="status"), a_history([SEEN, CREATED, GONE, SETTLED])
+    service = Status(MemoryCluster(MemoryStore()), await log.bucket(HEADS), "memory")
+    service._cleared[history.job.key] = history.job.resource.gone
+    assert [type(step) for step in service.decide(history)] == [Record]
+    for event in (SEEN, GONE, replace(SETTLED, anchor=6)):
+        # Another replica acted meanwhile, and may have left a checkpoint.
+        history.fold(stored(history, event))
+    assert sealing(history) is not None
+    assert service.decide(history) == []

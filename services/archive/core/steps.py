@@ -22,6 +22,8 @@ class Sealed(msgspec.Struct):
     seal: Seal
     kept: bool = False
     """True once the archive's copy was read back, and is what the seal says."""
+    parts: int = 0
+    """Messages of the archive with that copy."""
     purged: bool = False
     """True once the log has no event of it."""
     trouble: str = ""
