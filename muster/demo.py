@@ -10,7 +10,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -66,10 +66,14 @@ def main(data: Path | None, cluster: Callable[..., Host], *, keep: bool, image: 
 
     `image` is the pods' image, for an existing cluster.
     """
+    return carried_out(data, lambda folder, teller: Demo(folder, teller, cluster, keep=keep, image=image).run())
+
+
+def carried_out(data: Path | None, work: Callable[[Path, "Teller"], Coroutine[Any, Any, int]]) -> int:
+    """The exit code of `work` on the folder `data`, or on one that ends with it; that of Ctrl-C is 130."""
     folder = data or scratch()
-    teller = Teller()
     try:
-        return asyncio.run(_until_interrupted(Demo(folder, teller, cluster, keep=keep, image=image).run()))
+        return asyncio.run(_until_interrupted(work(folder, Teller())))
     finally:
         if data is None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -247,7 +251,7 @@ class Demo:
 
     async def _tell_history(self, stack: Stack) -> None:
         self._teller.doing("reading the history")
-        async with open_log(_reader(stack)) as log:
+        async with open_log(reader(stack)) as log:
             events = await whole_history(log, JobKey(NAMESPACE, JOB, Uid(self._job_uid)))
         self._teller.say("its history, decisions only (`muster history trainingjob/digits` shows the facts too):")
         for stored in events:
@@ -311,6 +315,7 @@ def _manifest(file: str) -> dict[str, Any]:
     return manifest
 
 
-def _reader(stack: Stack) -> Settings:
+def reader(stack: Stack) -> Settings:
+    """The settings of a person who reads the log of `stack`."""
     known = stack.reader()
     return Settings(nats_url=known["NATS_URL"], nats_user=known["NATS_USER"], nats_password=known["NATS_PASSWORD"])

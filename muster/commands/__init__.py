@@ -10,7 +10,7 @@ from typer.main import get_command
 
 from muster.commands.archive import archive
 from muster.commands.arguments import of_cluster
-from muster.commands.installing import audit_policy, crds, demo, doctor, rbac, run, setup
+from muster.commands.installing import audit_policy, crds, demo, doctor, rbac, run, setup, try_program
 from muster.commands.jobs import (
     audit,
     get,
@@ -67,6 +67,7 @@ def application(*, completion: bool = True) -> typer.Typer:
     made.callback()(options)
     for command in COMMANDS:
         made.command()(command)
+    made.command("try")(try_program)
     made.add_typer(subscriber, name="subscriber")
     made.add_typer(archive, name="archive")
     return made

@@ -1,6 +1,7 @@
 """The commands for administrators: install, run and examine Muster; and `muster demo`, for a first look."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from muster.commands.arguments import settings, wrong_usage
-from muster.terminal import fail
+from muster.terminal import fail, say
 
 
 class Nats(StrEnum):
@@ -269,14 +270,48 @@ def demo(
     data: Annotated[Path | None, typer.Option(help="folder for all state; a temporary one without it")] = None,
 ) -> None:
     """Train a model elastically on this machine: 2 workers, then 4, then 3; then replay its history."""
-    try:
+    with _development():
         from muster.demo import main
 
         host = hosts(cluster)
+    raise typer.Exit(main(data, host, keep=keep, image=image))
+
+
+def try_program(
+    program: Annotated[Path, typer.Argument(help="a Python program, such as train.py")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="what it is given, behind --")] = None,
+    workers: Annotated[int, typer.Option(min=1, max=1000, help="how many run it at first")] = 2,
+    python: Annotated[
+        str, typer.Option(help="the Python; by default that of the active environment, then python3")
+    ] = "",
+    keep: Annotated[bool, typer.Option("--keep", help="leave everything running after its end, until Ctrl-C")] = False,
+    export: Annotated[
+        bool, typer.Option("--export", help="run nothing; print the job's manifest for a cluster with Muster")
+    ] = False,
+    image: Annotated[str, typer.Option(help="of --export: the image with the program in its working folder")] = "IMAGE",
+    data: Annotated[Path | None, typer.Option(help="folder for all state; a temporary one without it")] = None,
+) -> None:
+    """Run a program of yours as an elastic job on this machine, in the current folder, with your rights."""
+    with _development(), wrong_usage():
+        import yaml
+
+        from muster.demo import carried_out
+        from muster.trial import Trial, examined, manifest
+
+        found = examined(program, arguments or (), python)
+    if export:
+        say(yaml.safe_dump(manifest(found, workers, Path.cwd(), image), sort_keys=False), nl=False)
+        return
+    raise typer.Exit(carried_out(data, lambda folder, teller: Trial(folder, teller, found, workers, keep=keep).run()))
+
+
+@contextmanager
+def _development() -> Iterator[None]:
+    """Muster's image does not include the development cluster: that is one line."""
+    try:
+        yield
     except ModuleNotFoundError as missing:
-        # Muster's image does not include the demo.
         raise fail(
             f"the demo is not part of this installation ({missing.name}): install muster[demo], "
             "or run `make demo` in a checkout"
         ) from missing
-    raise typer.Exit(main(data, host, keep=keep, image=image))

@@ -69,7 +69,7 @@ def test_a_release_needs_a_base_that_its_digest_names(base: str, refused: bool):
     assert ("make release BASE=python:3.12-slim@sha256:DIGEST" in done.stderr) == refused
 
 
-def test_only_the_demo_needs_the_development_cluster():
+def test_only_the_demo_and_trials_need_the_development_cluster():
     walk = """
 import importlib, pkgutil
 for package in ("services", "shared", "muster"):
@@ -81,7 +81,7 @@ for package in ("services", "shared", "muster"):
 """
     done = _python(f"{WITHOUT_THEM}\n{walk}")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["muster.borrowed", "muster.demo", "muster.stack"]
+    assert done.stdout.split() == ["muster.borrowed", "muster.demo", "muster.stack", "muster.trial"]
 
 
 def test_a_command_that_others_use_works_without_it():

@@ -40,6 +40,7 @@ OTHERS = (
     ("MUSTER_FORWARD_TO", "forward", "The address of `muster forward --to`, which may hold a secret."),
     ("MUSTER_PORTS", "demo, tests", "The range of local ports for servers, such as `10000-20000`; else `10000-30000`."),
     ("DOCKER_HOST", "demo on K3s", "The address of the Docker engine; else `unix:///var/run/docker.sock`."),
+    ("VIRTUAL_ENV", "demo", "The environment whose Python `muster try` runs; else `python3`."),
     ("TMPDIR", "demo", "The parent of the temporary folder."),
     ("KUBEBUILDER_ASSETS", "development cluster", "A folder with ready programs of the real control plane."),
     ("NO_COLOR", "command line", "Any value: `muster get` has no colours."),

@@ -1,4 +1,4 @@
-"""`muster demo` as a new user starts it, and its processes."""
+"""`muster demo` and `muster try` as a new user starts them, and their processes."""
 
 import os
 import signal
@@ -14,10 +14,10 @@ LONGEST_SECONDS = 240.0
 
 
 @contextmanager
-def demo(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
-    """`muster demo` in a process group of its own, with all of its state under `folder`."""
+def demo(folder: Path, *options: str, command: str = "demo") -> Iterator[subprocess.Popen[str]]:
+    """`muster demo`, or another command, in a process group of its own, with all of its state under `folder`."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "muster", "demo", *options],
+        [sys.executable, "-m", "muster", command, *options],
         env={**os.environ, "TMPDIR": str(folder)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
