@@ -201,8 +201,8 @@ def render(
 def of_chart() -> str:
     """The rules of the Helm chart's roles, by service and for `all` in one process.
 
-    Those that are always needed, and those for taking over, for commands in launchers, for ssh keys, for Kueue and for
-    selecting namespaces.
+    Those that are always needed, and those for taking over, for commands in launchers, for ssh keys, for Kueue, for
+    gangs and for selecting namespaces.
     """
     return HEADER + yaml.dump(
         {
@@ -211,6 +211,7 @@ def of_chart() -> str:
                 "takeOver": _by_service(namespace, _FEWEST._replace(taking_over=True)),
                 "exec": _by_service(namespace, _FEWEST._replace(commands=True)),
                 "ssh": _by_service(namespace, _FEWEST._replace(keys=True)),
+                "gangs": _by_service(namespace, _FEWEST._replace(gangs=True)),
             }
             | ({} if namespace else {"kueue": _by_service(namespace, _FEWEST._replace(kueue=True))})
             | ({} if namespace else {"selecting": _by_service(namespace, _FEWEST._replace(namespaces=OPTED_IN))})

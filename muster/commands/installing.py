@@ -138,6 +138,7 @@ def rbac(
         bool, typer.Option("--ssh/--without-ssh", help="with the right to make ssh keys that MUSTER_SSH=false spares")
     ] = True,
     kueue: Annotated[bool, typer.Option("--kueue", help="with the rights that MUSTER_KUEUE needs")] = False,
+    gangs: Annotated[bool, typer.Option("--gangs", help="with the rights that MUSTER_GANGS needs")] = False,
     namespace_selector: Annotated[
         str, typer.Option(metavar="LABELS", help="as MUSTER_NAMESPACE_SELECTOR: where the accounts may begin jobs")
     ] = "",
@@ -179,7 +180,7 @@ def rbac(
         namespace,
         installed().kinds,
         home=home,
-        powers=Powers(take_over, commands, keys, kueue, labels_of(namespace_selector)),
+        powers=Powers(take_over, commands, keys, kueue, gangs, labels_of(namespace_selector)),
         with_policies=policies,
         with_requesters=requesters,
         with_history=history,

@@ -83,6 +83,7 @@ def _differences(
             commands=all(account.powers.commands for account in accounts),
             keys=all(account.powers.keys for account in accounts),
             kueue=any(account.powers.kueue for account in accounts),
+            gangs=any(account.powers.gangs for account in accounts),
             namespaces=next((account.powers.namespaces for account in accounts if account.powers.namespaces), ()),
         ),
     )

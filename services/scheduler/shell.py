@@ -21,6 +21,7 @@ from shared.cluster.answers import UNKNOWN_FIELD, as_sent, denier
 from shared.cluster.kinds import CONFIGMAPS_WITH_DATA, PODS, SECRETS, SERVICES
 from shared.cluster.objects import Custom, Metadata, Object, Pod
 from shared.errors import Conflict, NotOwner, Refused, Transient
+from shared.frameworks import gangs
 from shared.frameworks.attaching import ssh_secret
 from shared.frameworks.framework import PodContext, metadata, slot_labels
 from shared.frameworks.kinds import BUILT_IN, Kinds
@@ -52,6 +53,8 @@ NO_KEYS = (
     f"annotation {SSH_KEYS} of a TrainingJob"
 )
 
+_OF_GANGS = (effects.CreatePodGroup, effects.DeletePodGroup)
+
 KEPT_RESOURCES = 256
 """Resources kept in memory, so that the pods of one job need one GET of its resource."""
 
@@ -70,16 +73,19 @@ class Scheduler:
         last_words: bool = True,
         ssh: bool = True,
         released_grace: int = 5,
+        pod_groups: Resource[Object] | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """`last_words`: the kubelet keeps the last lines of a container that fails, unless the template decides.
 
         `released_grace`: seconds that a released and drained worker has to end, unless its template gives it less.
+        `pod_groups` are served in this version; None if no pods are placed together.
         Without `ssh` no Secret is made or deleted; those that are there go with their job.
         """
         self._last_words = last_words
         self._ssh = ssh
         self._released_grace = released_grace
+        self._pod_groups = pod_groups
         self._cluster = cluster
         self._kinds = kinds
         self._workloads = Workloads(cluster, kinds, now)
@@ -90,7 +96,9 @@ class Scheduler:
         return ()
 
     def decide(self, history: History) -> list[Step]:
-        return decide(history.job) if self._kinds.knows(history.job) else []
+        steps = decide(history.job) if self._kinds.knows(history.job) else []
+        # Where there are no PodGroups, what a job began with is neither made nor deleted.
+        return steps if self._pod_groups is not None else [step for step in steps if not isinstance(step, _OF_GANGS)]
 
     async def attend(self, runtime: Runtime) -> None:
         await asyncio.Event().wait()
@@ -116,6 +124,10 @@ class Scheduler:
             case effects.DeleteSecret():
                 await self._delete_secret(context.job, effect)
                 return SecretGone(attempt=effect.attempt)
+            case effects.CreatePodGroup():
+                await self._create_pod_group(context.job, effect)
+            case effects.DeletePodGroup() if self._pod_groups is not None:
+                await self._delete(self._pod_groups, context.job, effect.name, effect.uid)
             case effects.WriteWorkload():
                 await self._workloads.write(context.job, effect, await self._resource(context))
             case effects.ShrinkWorkload():
@@ -142,6 +154,8 @@ class Scheduler:
         if (placement := quota.placement(job, effect.slot.role)) is not None:
             manifest = placed(manifest, *placement)
         manifest = with_training_container(manifest, job.spec.role(effect.slot.role).container)
+        if effect.gang and self._pod_groups is not None:
+            manifest = gangs.in_group(manifest, effect.gang)
         if self._last_words:
             manifest = with_last_words(manifest)
         if await self._made_pod(job, resource, effect.slot, manifest) is not None:
@@ -233,6 +247,12 @@ class Scheduler:
         manifest = self._kinds.of(job).service(resource, job.spec, job.key, of_pod)
         if await self._made(SERVICES, job, manifest) is None:
             await self._settle(SERVICES, job, manifest["metadata"]["name"])
+
+    async def _create_pod_group(self, job: Job, effect: effects.CreatePodGroup) -> None:
+        assert self._pod_groups is not None
+        manifest = gangs.manifest(self._kinds.of(job), self._pod_groups, job.key, effect.name, effect.least)
+        if await self._made(self._pod_groups, job, manifest) is None:
+            await self._settle(self._pod_groups, job, effect.name)
 
     async def _create_secret(self, job: Job, effect: effects.CreateSecret) -> SecretMade:
         key, name = job.key, effect.name
@@ -418,4 +438,5 @@ def build(dependencies: Dependencies) -> Scheduler:
         last_words=settings.termination_messages,
         ssh=settings.ssh,
         released_grace=math.ceil(settings.released_grace.total_seconds()),
+        pod_groups=dependencies.pod_groups,
     )

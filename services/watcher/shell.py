@@ -30,6 +30,7 @@ from services.watcher.watches import DEFAULTS, Options, Watches
 from shared.cluster import Cluster
 from shared.cluster.namespaces import why_outside
 from shared.eventlog import Bucket, EventLog
+from shared.frameworks.gangs import NOT_SERVED, OFF
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.job.events.catalog import Fact
 from shared.job.events.event import Author
@@ -65,7 +66,9 @@ class Watcher:
         options: Options = DEFAULTS,
     ) -> None:
         self._force_after = options.force_delete_after
-        self._cache = Cache(kinds, takes_over=options.takes_over, kueue=options.kueue)
+        self._cache = Cache(
+            kinds, takes_over=options.takes_over, kueue=options.kueue, gangs=options.pod_groups is not None
+        )
         self._outside: dict[str, set[JobKey]] = {}
         """The jobs that do not begin where they are, by namespace."""
         self._warned: dict[JobKey, tuple[str, str]] = {}
@@ -310,6 +313,8 @@ def build(dependencies: Dependencies) -> Watcher:
         ),
         seal_after=math.ceil(settings.seal_after.total_seconds()) if settings.seal_after is not None else None,
         kueue=settings.kueue,
+        pod_groups=dependencies.pod_groups,
+        no_gangs=NOT_SERVED if settings.gangs else OFF,
         last_words=settings.termination_messages,
         limits=Limits(
             per_minute=settings.log_mib_per_minute * MIB,

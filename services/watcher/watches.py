@@ -24,6 +24,7 @@ from shared.cluster import Alive, Applied, Blind, Cluster, Deleted, Resource, Sn
 from shared.cluster.kinds import CONFIGMAPS, NAMESPACES, NODES, PODS, SERVICES
 from shared.cluster.namespaces import lacking
 from shared.cluster.objects import Custom, Node, Object, Pod
+from shared.frameworks import gangs
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
 from shared.frameworks.queueing import FLAVORS, WORKLOADS
@@ -72,6 +73,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds after which the history of a job that is gone with all that it had is sealed; None for never."""
     kueue: bool = False
     """True if jobs may wait in queues of Kueue."""
+    pod_groups: Resource[Object] | None = None
+    """The version of PodGroups by which pods are placed together; None if none are."""
+    no_gangs: str = gangs.OFF
+    """Why a job that asks for a gang gets none, without `pod_groups`."""
     last_words: bool = True
     """False if no termination message is recorded."""
     limits: Limits = Limits()
@@ -143,6 +148,8 @@ class Watches:
         ]
         if self._options.kueue:
             streams += [lambda: self._follow_children(WORKLOADS, selector), self._follow_flavors]
+        if (groups := self._options.pod_groups) is not None:
+            streams.append(lambda: self._follow_children(groups, selector))
         if cache.namespaces is not None:
             streams.append(self._follow_namespaces)
         if not self._namespace:
@@ -189,7 +196,9 @@ class Watches:
             manifest = joined(manifest, runtime) if manifest is not None else None
         if manifest is None:
             return self._cache.set_job(kind, at, None)
-        observed = observed_job(framework, manifest, kueue=self._options.kueue)
+        options = self._options
+        no_gangs = options.no_gangs if options.pod_groups is None else ""
+        observed = observed_job(framework, manifest, kueue=options.kueue, no_gangs=no_gangs)
         job = actors.attributed(observed, listing.get(at), listed=listing.at_once)
         return self._cache.set_job(kind, at, job)
 

@@ -34,7 +34,10 @@ LEADING: Mapping[str, str] = MappingProxyType({JOB_ROLE: "master"})
 _INDEX = re.compile(r"[0-9]{1,5}")
 """A pod's index in a label."""
 
-IGNORED = schemas.ANYTHING | {"description": "Kept and not acted upon: the template says what a gang scheduler reads."}
+SCHEDULING = schemas.ANYTHING | {
+    "description": "minAvailable: so many pods find places together, where gangs are on (MUSTER_GANGS). priorityClass: "
+    "that of pods whose template names none. The rest is kept and not acted upon."
+}
 
 
 class Limits(Written):
@@ -56,7 +59,7 @@ class RunPolicy(Written):
     """The others."""
 
     suspend = flag()
-    scheduling_policy = anything(IGNORED)
+    scheduling_policy = anything(SCHEDULING)
     managed_by = text()
 
 
@@ -100,7 +103,10 @@ class KubeflowJob(Replicated):
     replica_fields: ClassVar[Document] = {}
     """The OpenAPI properties of a replica type that only this kind has."""
     ignored_fields: ClassVar[Mapping[str, str]] = {
-        "runPolicy.schedulingPolicy": "no PodGroup is made; what a gang scheduler reads belongs in the pod templates"
+        "runPolicy.schedulingPolicy.minResources": "pods find places by what their templates request",
+        "runPolicy.schedulingPolicy.queue": "name a queue of Kueue in the label kueue.x-k8s.io/queue-name",
+        "runPolicy.schedulingPolicy.scheduleTimeoutSeconds": "a gang waits without a limit, and activeDeadlineSeconds "
+        "ends the job",
     }
     """Paths in `spec` that have no effect, each with what to do instead."""
     scale: ClassVar[Scale | None] = None
@@ -232,6 +238,8 @@ class KubeflowJob(Replicated):
         if policy.managed_by not in self.controllers:
             message = "leave it out to have the job run here: it is said to be another controller's"
             policy.fields.refuse("ManagedByAnother", message, "managedBy")
+        least = policy.scheduling_policy.integer("minAvailable", least=0, most=reading.MOST_WORKERS)
+        policy.scheduling_policy.text("priorityClass")
         parsed = msgspec.structs.replace(
             super().spec_of(manifest, spec, roles),
             handling=self.handle(spec, roles),
@@ -240,6 +248,7 @@ class KubeflowJob(Replicated):
             active_deadline_seconds=limits.active_deadline_seconds,
             ttl_seconds_after_finished=limits.ttl_seconds_after_finished,
             suspend=policy.suspend,
+            gang=least or None,
             ignored=reading.ignored(spec, self.ignored_fields),
         )
         for kind, fields in self.replicas(spec):
@@ -255,6 +264,9 @@ class KubeflowJob(Replicated):
 
     def pod(self, manifest: Custom, spec: JobSpec, context: PodContext) -> Document:
         pod = super().pod(manifest, spec, context)
+        priority = at(manifest.spec, "runPolicy", "schedulingPolicy", "priorityClass")
+        if priority and not pod["spec"].get("priorityClassName"):
+            pod["spec"]["priorityClassName"] = priority
         if self.leads(spec, context.slot):
             pod["metadata"]["labels"] |= LEADING
         return pod

@@ -18,7 +18,7 @@ from shared.frameworks.framework import Framework
 from shared.frameworks.queueing import WORKLOADS
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
-from shared.installation.permissions import REQUESTS, Jobs, Powers
+from shared.installation.permissions import PODGROUPS, REQUESTS, Jobs, Powers
 from shared.job.events.event import Author
 from shared.job.naming import ATTEMPT, HOSTS_LINKING, HOSTS_VERSION, JOB_UID
 from shared.job.spec import LAUNCHER
@@ -123,7 +123,8 @@ RULES = (
         f" && {_same('spec')}",
         "only labels change, of a job's objects, and only while jobs are taken over",
     ),
-    Rule("scheduler", "DELETE", (PODS, SERVICES), OURS, OURS_IN_WORDS),
+    Rule("scheduler", "CREATE", (PODGROUPS,), OURS, OURS_IN_WORDS),
+    Rule("scheduler", "DELETE", (PODS, SERVICES, PODGROUPS), OURS, OURS_IN_WORDS),
     Rule("scheduler", "DELETE", (SECRETS,), f"variables.ssh && {OURS}", f"{OURS_IN_WORDS}, or ssh is off"),
     Rule(
         "scheduler",

@@ -13,12 +13,15 @@ from shared.cluster.examination import Right
 from shared.cluster.kinds import CONFIGMAPS, DEFINITIONS, EVENTS, NAMESPACES, NODES, PODS, SECRETS, SERVICES
 from shared.cluster.namespaces import SELECTOR, labels_of
 from shared.frameworks.framework import Framework, resources_of
+from shared.frameworks.gangs import POD_GROUPS
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.queueing import FLAVORS, PRIORITIES, WORKLOADS
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.job.events.event import Author
 
 REQUESTS = (SCALEINS, SCALEOUTS)
+PODGROUPS = POD_GROUPS[0]
+"""Rights are the same in every version."""
 
 SERVICES_OF_A_CLUSTER: tuple[Author, ...] = ("watcher", "scheduler", "scaler", "status")
 
@@ -72,6 +75,8 @@ class Powers(NamedTuple):
     """It makes Secrets with ssh keys (`MUSTER_SSH`)."""
     kueue: bool = False
     """Its jobs may wait in queues of Kueue, for which it writes Workloads (`MUSTER_KUEUE`)."""
+    gangs: bool = False
+    """Pods of its jobs find places together, by PodGroups (`MUSTER_GANGS`)."""
     namespaces: tuple[str, ...] = ()
     """The labels of the namespaces in which it works (`MUSTER_NAMESPACE_SELECTOR`); empty for every namespace."""
 
@@ -87,6 +92,7 @@ class Powers(NamedTuple):
             commands=says("MUSTER_EXEC", True),
             keys=says("MUSTER_SSH", True),
             kueue=says("MUSTER_KUEUE", False),
+            gangs=says("MUSTER_GANGS", False),
             namespaces=labels_of(environment.get(SELECTOR, "")),
         )
 
@@ -120,6 +126,8 @@ class Permission(NamedTuple):
     """Only an installation that takes over another operator's jobs has it."""
     kueue: bool = False
     """Only an installation whose jobs wait in queues of Kueue has it."""
+    gangs: bool = False
+    """Only an installation whose pods find places together has it."""
     selecting: bool = False
     """Only an installation that works in namespaces with certain labels has it."""
 
@@ -221,6 +229,12 @@ PERMISSIONS = (
         everywhere=True,
         selecting=True,
     ),
+    Permission("watcher", ("list", "watch"), (PODGROUPS,), "the watch of jobs' PodGroups", gangs=True),
+    Permission("scheduler", ("create",), (PODGROUPS,), "`CreatePodGroup`", gangs=True),
+    Permission(
+        "scheduler", ("get",), (PODGROUPS,), f"`CreatePodGroup`: {TAKEN}; `DeletePodGroup`: {WHOSE}", gangs=True
+    ),
+    Permission("scheduler", ("delete",), (PODGROUPS,), "`DeletePodGroup`", gangs=True),
     Permission("scheduler", ("create",), (WORKLOADS,), "`WriteWorkload`", kueue=True),
     Permission("scheduler", ("get",), (WORKLOADS,), f"every effect on a Workload: {WHOSE}", kueue=True),
     Permission(
@@ -296,5 +310,6 @@ def _of(service: Author, powers: Powers) -> list[Permission]:
         if powers.taking_over or not known.taking_over
         if powers.keys or SECRETS not in known.resources
         if powers.kueue or not known.kueue
+        if powers.gangs or not known.gangs
         if powers.namespaces or not known.selecting
     ]

@@ -198,6 +198,8 @@ class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """When the attempt got its first slots."""
     queued: bool = False
     """True if it began with quota of a queue."""
+    gang: int = 0
+    """How many of its first pods have to find places together; 0 if each may alone."""
     slots: SortedSet[Slot] = SortedSet()
     """Slots that have a pod or will get one: assigned or accepted, and neither released nor spent."""
     spent: SortedSet[Slot] = SortedSet()

@@ -311,11 +311,12 @@ def _sentence(event: watcher.JobObserved | watcher.ScaleRequested) -> str:
 _MADE_BY = {
     "Service": ("CreateService",),
     "ConfigMap": ("WriteHosts",),
+    "PodGroup": ("CreatePodGroup",),
     "Workload": ("WriteWorkload", "ShrinkWorkload", "ReturnQuota", "ReadyWorkload", "FinishWorkload"),
 }
 """The effects that make or change each kind of object: seeing one changed ends their back-off."""
 
-_DELETIONS = ("DeleteService", "DeleteHosts", "DeleteWorkload", "FinishWorkload")
+_DELETIONS = ("DeleteService", "DeleteHosts", "DeleteWorkload", "FinishWorkload", "DeletePodGroup")
 """The effects that an object's end shows to have succeeded."""
 
 

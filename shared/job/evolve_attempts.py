@@ -65,6 +65,7 @@ def assigned(job: Job, event: SlotsAssigned, at: At) -> Job:
         spent=job.attempt.spent - slots,
         assigned=at if first else job.attempt.assigned,
         queued=queued,
+        gang=event.gang if first else job.attempt.gang,
         news={slot: sequence for slot, sequence in job.attempt.news.items() if slot not in slots - replaced},
         vacancies={slot: vacancy for slot, vacancy in vacancies.items() if slot not in replaced},
         refilled=refilled,

@@ -36,6 +36,9 @@ RESTART_REQUESTED = "RestartRequested"
 FORCE_DELETE_AFTER = "muster.dev/force-delete-after"
 """An annotation of a job: seconds after its grace period when a terminating pod of a lost node is deleted by
 force, or `never`; without it the setting counts."""
+GANG = "muster.dev/gang"
+"""An annotation of a job: how many of its pods have to find places together, `true` for as many as it needs to begin,
+or `false`."""
 ACCEPT_HISTORY = "muster.dev/accept-history"
 WRITE_CHANGED, WRITE_UNCHANGED = "muster-changed", "muster-unchanged"
 """The keys by which a policy notes in an audit event that a write changed an object, and that it did not."""
@@ -138,6 +141,17 @@ def workload_number(key: JobKey, name: str) -> int:
     """The number in the name of a Workload; 0 if Muster gives no such name.  A name has 253 characters at most."""
     number = name.removeprefix(workload_name(key, 0)[:-1])
     return int(number) if number != name and re.fullmatch("[1-9][0-9]{0,252}", number) else 0
+
+
+def gang_name(key: JobKey, attempt: int, request: int = 0) -> str:
+    """The name of the PodGroup of an attempt's first pods, or of those that a request adds, by its acceptance."""
+    return f"{key.name}-{key.uid}-{attempt}" + (f"-{request}" if request else "")
+
+
+def gang_attempt(key: JobKey, name: str) -> int | None:
+    """The attempt in the name of a PodGroup; None if Muster gives no such name."""
+    found = re.fullmatch("([0-9]{1,9})(-[1-9][0-9]{0,18})?", name.removeprefix(f"{key.name}-{key.uid}-"))
+    return int(found[1]) if found is not None else None
 
 
 def subject_of(key: JobKey, family: Family, author: str, tag: str) -> str:

@@ -53,6 +53,8 @@ PODS_MISSING = "PodsMissing"
 PODS_TERMINATING = "PodsTerminating"
 SCRIPT_FAILED = "ScriptFailed"
 WORKER_FAILED = "WorkerFailed"
+GANG_INCOMPLETE = "GangIncomplete"
+POD_GROUP_MISSING = "PodGroupMissing"
 """Reasons that several modules use; every other reason is written in the one module that uses it."""
 
 FINAL = True
@@ -87,6 +89,8 @@ PHASES = {
     "ScalingInFailed": Reason("the job keeps its size"),
     "ScalingOutFailed": Reason("the job does not have the workers that were asked for"),
     SIZE_NOT_WRITTEN: Reason("the resource has not the size to which scale requests led yet"),
+    GANG_INCOMPLETE: Reason("the kube-scheduler waits until as many pods exist as have to find places together"),
+    POD_GROUP_MISSING: Reason("the kube-scheduler waits for the PodGroup of the pods"),
     PODS_MISSING: Reason("pods are not created yet"),
     PODS_TERMINATING: Reason("pods are being deleted"),
     "RestartRequested": Reason("a person asked for a restart", "a person asked for it"),

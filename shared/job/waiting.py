@@ -14,7 +14,7 @@ from shared.job.attempt import Vacancy
 from shared.job.conditions import Condition, holds
 from shared.job.events.event import At
 from shared.job.naming import Slot
-from shared.job.policies import nodes, quota, replacement
+from shared.job.policies import gangs, nodes, quota, replacement
 from shared.job.policies.retries import restart_delay
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.state import Job
@@ -29,6 +29,7 @@ _PREVENTS = {
     "CreateSecret": "WorkersCreated",
     "CreateService": "LauncherCreated",
     "CreatePod": "WorkersCreated",
+    "CreatePodGroup": "WorkersReady",
     "WriteHosts": "LauncherCreated",
     "NudgeLauncher": "LauncherCreated",
     "WriteWorkload": "",
@@ -232,7 +233,25 @@ def _of_pods(job: Job) -> Wait | None:
     if lost:
         slot, vacancy = next(iter(lost.items()))
         return _of_loss(job, slot, vacancy, pods.get(slot))
+    if (gang := _of_gang(job, pods)) is not None:
+        return gang
     return next(_of_lacking(job, lacking, pods))
+
+
+def _of_gang(job: Job, pods: dict[Slot, PodView]) -> Wait | None:
+    """Pods that the kube-scheduler does not consider yet, which neither they nor their PodGroup say."""
+    for gang in gangs.unplaced(job):
+        there = [pods[slot] for slot in gang.slots if alive(pods.get(slot))]
+        if not there or any(pod.reason for pod in there):
+            continue
+        first = f"{there[0].name} waits for "
+        if (gangs.POD_GROUP, gang.name) not in job.objects.children:
+            message = f"{first}the PodGroup {gang.name}, which does not exist"
+            return _of_slot(job, there[0].slot, reasons.POD_GROUP_MISSING, message, there[0], usual=True)
+        if len(there) < gang.least:
+            message = f"{first}its gang: {gang.least} pods have to find places together, and {len(there)} exist"
+            return _of_slot(job, there[0].slot, reasons.GANG_INCOMPLETE, message, there[0], usual=True)
+    return None
 
 
 def _is_up(job: Job, slot: Slot, pod: PodView | None) -> bool:

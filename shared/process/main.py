@@ -18,14 +18,16 @@ import uvloop
 from pydantic import ValidationError
 
 from shared.cluster import Cluster, Resource
-from shared.cluster.examination import Right, examine, granting
+from shared.cluster.examination import Right, examine, granting, served
 from shared.cluster.kube import KubeCluster
+from shared.cluster.objects import Object
 from shared.errors import Refused, Transient, Trouble
 from shared.eventlog import Bucket, EventLog
 from shared.eventlog.account import HEADS, LEASES
 from shared.eventlog.inspection import bound, look, reserved
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.setup import must_fit
+from shared.frameworks.gangs import NOT_SERVED, POD_GROUPS
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.installation.permissions import Powers, necessary
 from shared.installation.plugins import chosen, in_served_versions, kinds, log_frameworks
@@ -56,6 +58,8 @@ class Dependencies(msgspec.Struct, frozen=True):
     """The id of the log."""
     kinds: Kinds = BUILT_IN
     """The frameworks whose jobs this service acts on."""
+    pod_groups: Resource[Object] | None = None
+    """The served version of PodGroups; None without one, and where gangs are switched off."""
 
 
 VERSIONS_SECONDS = 30.0
@@ -138,17 +142,19 @@ class Found(NamedTuple):
         settings = self.dependencies.settings
         wanted = {kind.resource: kind.requests for kind in self.dependencies.kinds}
         selector = settings.namespace_selector if not settings.namespace else ()
-        powers = Powers(settings.take_over, keys=settings.ssh, kueue=settings.kueue, namespaces=selector)
+        powers = Powers(
+            settings.take_over, keys=settings.ssh, kueue=settings.kueue, gangs=settings.gangs, namespaces=selector
+        )
 
-        def rights(served: Sequence[Resource[Any]]) -> list[Right]:
-            there = [kind for kind in self.dependencies.kinds if kind.resource in served]
+        def rights(those: Sequence[Resource[Any]]) -> list[Right]:
+            there = [kind for kind in self.dependencies.kinds if kind.resource in those]
             found = necessary(author, there, powers)
             return [Right(need.verb, need.group, need.resource) for need in found]
 
         remedy = granting(settings.namespace, taking_over=settings.take_over, selector=selector)
-        served = await examine(self.cluster, wanted, rights, settings.namespace, remedy=remedy)
+        those = await examine(self.cluster, wanted, rights, settings.namespace, remedy=remedy)
         if not settings.namespace:
-            await self.scope.must_be_ours(served)
+            await self.scope.must_be_ours(those)
 
 
 @asynccontextmanager
@@ -162,7 +168,10 @@ async def opened(author: Author, settings: Settings, metrics: ProcessMetrics | N
         )
         try:
             known = await in_served_versions(cluster, chosen(kinds(), settings.kinds))
-            dependencies = Dependencies(settings, cluster, eventlog, heads, identity, known)
+            groups = await _pod_groups(cluster, settings)
+            if settings.gangs and groups is None:
+                log.warning("jobs run without gangs", why=NOT_SERVED)
+            dependencies = Dependencies(settings, cluster, eventlog, heads, identity, known, groups)
             leases = ExclusiveLeases(await eventlog.bucket(LEASES), author, settings.namespace)
             found = Found(dependencies, eventlog, cluster, Scope(cluster, identity), leases)
             await found.must_be_usable(author)
@@ -238,18 +247,26 @@ async def _own(
         log.info("stopped")
 
 
+async def _pod_groups(cluster: KubeCluster, settings: Settings) -> Resource[Object] | None:
+    """The newest served version of PodGroups, if gangs are switched on."""
+    return next(iter(await served(cluster, POD_GROUPS)), None) if settings.gangs else None
+
+
 async def _until_another_version(found: Found) -> None:
     """Raise `Transient` once the cluster serves a kind in other versions than those that are watched."""
     while True:
         await asyncio.sleep(VERSIONS_SECONDS)
         try:
             known = await in_served_versions(found.cluster, chosen(kinds(), found.dependencies.settings.kinds))
+            groups = await _pod_groups(found.cluster, found.dependencies.settings)
         except Trouble:
             # `look_after` reports the trouble.
             continue
         before = {kind.resource for kind in found.dependencies.kinds}
         if other := [kind.name for kind in known if kind.resource not in before]:
             raise Transient(f"{found.cluster.url} serves other versions of {', '.join(other)} now")
+        if groups != found.dependencies.pod_groups:
+            raise Transient(f"{found.cluster.url} serves {groups.api_version if groups else 'no'} PodGroups now")
 
 
 async def until_stopped(work: Coroutine[Any, Any, None]) -> None:

@@ -133,6 +133,11 @@ class Settings(BaseSettings):
     """True: a TrainingJob with the label `kueue.x-k8s.io/queue-name` waits in that queue of Kueue, and runs with its
     quota. All four services need the same value, and an installation for the whole cluster."""
 
+    gangs: bool = False
+    """True: the pods with which a job begins, and those of a ScaleOut, find places together or not at all, by PodGroups
+    of `scheduling.k8s.io`. Where the cluster serves none, jobs run without. The annotation `muster.dev/gang` of a job
+    has precedence: a number of pods, `true` or `false`."""
+
     disruption_taints: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()
     """More keys of taints that announce the end of a node, besides the well-known ones."""
 

@@ -141,6 +141,8 @@ def _table(service: Author) -> str:
                 if permission.taking_over
                 else " (Kueue)"
                 if permission.kueue
+                else " (gangs)"
+                if permission.gangs
                 else " (selecting)"
                 if permission.selecting
                 else ""

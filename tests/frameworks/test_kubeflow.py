@@ -60,19 +60,29 @@ class TestRunPolicy:
         assert (spec.clean_pod_policy, spec.backoff_limit) == ("All", 3)
         assert (spec.active_deadline_seconds, spec.ttl_seconds_after_finished) == (3600, 60)
 
-    def test_scheduling_policy_is_taken_and_not_acted_upon(self):
+    def test_of_a_scheduling_policy_the_gang_and_the_priority_count_and_the_rest_is_told(self):
         policy = {"minAvailable": 2, "queue": "default", "priorityClass": "high", "scheduleTimeoutSeconds": 60}
-        spec = parsed(changed(tf_job(), "spec.runPolicy.schedulingPolicy", policy))
-        assert [known.field for known in spec.ignored] == ["spec.runPolicy.schedulingPolicy"]
-        assert msgspec.structs.replace(spec, ignored=()) == parsed(tf_job())
+        job = changed(tf_job(), "spec.runPolicy.schedulingPolicy", policy)
+        spec = parsed(job)
+        told = [known.field.rpartition(".")[2] for known in spec.ignored]
+        assert told == ["queue", "scheduleTimeoutSeconds"]
+        assert msgspec.structs.replace(spec, ignored=(), gang=None) == parsed(tf_job())
+        assert spec.gang == 2
+        assert pod_for(custom(job), Slot(0, "worker", 1), TFJOB)["spec"]["priorityClassName"] == "high"
+        own = changed(job, f"{WORKER}.template.spec.priorityClassName", "low")
+        assert pod_for(custom(own), Slot(0, "worker", 1), TFJOB)["spec"]["priorityClassName"] == "low"
+
+    def test_a_minimum_that_is_no_number_is_refused(self):
+        job = changed(tf_job(), "spec.runPolicy.schedulingPolicy", {"minAvailable": "half"})
+        assert reasons(job) == ["InvalidValue"]
 
     def test_a_field_without_effect_is_told_in_the_status_as_long_as_the_job_is_there(self):
-        spec = parsed(changed(tf_job(), "spec.runPolicy.schedulingPolicy", {"minAvailable": 2}))
+        spec = parsed(changed(tf_job(), "spec.runPolicy.schedulingPolicy", {"queue": "default"}))
         observed = JobObserved(kind="TFJob", api_version="kubeflow.org/v1", generation=1, version=1, spec=spec)
         created, running = JobCreated(reason="TFJobCreated"), JobRunning(reason="TFJobRunning")
         job = a_history([observed, created, SlotsAssigned(slots=all_slots(spec), reason="JobCreated"), running]).job
         (told,) = (known for known in TFJOB.status(job)["conditions"] if known["type"] == "Created")
-        assert "; spec.runPolicy.schedulingPolicy has no effect: no PodGroup is made" in told["message"]
+        assert "; spec.runPolicy.schedulingPolicy.queue has no effect: name a queue of Kueue" in told["message"]
 
     @pytest.mark.parametrize(
         ("path", "value", "reason"),

@@ -27,6 +27,7 @@ THEIRS = {*reasons.PODS, *reasons.DISRUPTIONS, *reasons.REFUSALS}
 
 OTHER_WORDS = {
     "Kueue's": {"Workload", "WorkloadSliceReplaced"},
+    "the kube-scheduler's": {"PodGroup"},
     "conditions and phases": {
         *get_args(Phase),
         *("WorkersCreated", "WorkersReady", "LauncherCreated", "ScaleSucceeded", "ScaleFailed", "ScriptExecuted"),

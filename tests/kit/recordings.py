@@ -58,7 +58,7 @@ def _compared(recording: Path, spared: Collection[Framework], *, whole: bool) ->
     wanted = [need for name in accounts for need in needs(name, kinds=compared)]
     # These are in no role by default.
     more: list[Need] = []
-    for added in (Powers(taking_over=True), Powers(kueue=True)):
+    for added in (Powers(taking_over=True), Powers(kueue=True), Powers(gangs=True)):
         also = [need for name in accounts for need in needs(name, kinds=compared, powers=added) if need not in wanted]
         more += also if any(call.need in also for call in made) else []
     found = compare(made, [*wanted, *more])

@@ -46,7 +46,7 @@ async def a_service(
         case "watcher":
             return Watcher(cluster, log, heads, kinds, options)
         case "scheduler":
-            return Scheduler(cluster, kinds)
+            return Scheduler(cluster, kinds, pod_groups=options.pod_groups)
         case "scaler":
             return Scaler(cluster, policy, kinds)
         case _:

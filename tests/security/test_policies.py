@@ -22,7 +22,7 @@ ONLY_ASKED_ABOUT = ("DELETE kai.alibabacloud.com/scaleins", "DELETE kai.alibabac
 def test_every_write_that_a_role_allows_has_a_rule_and_every_rule_a_right(service: Author) -> None:
     jobs = {(kind.resource.group, kind.resource.plural) for kind in BUILT_IN}
     allowed = set()
-    for need in needs(service, powers=Powers(taking_over=True, kueue=True)):
+    for need in needs(service, powers=Powers(taking_over=True, kueue=True, gangs=True)):
         plural, _, subresource = need.resource.partition("/")
         if need.verb not in OPERATIONS or subresource == "finalizers":
             continue

@@ -162,6 +162,12 @@ class Watches(Step, frozen=True):
     """So many changes ago the cluster was as the next lists show it, two of each kind at most."""
 
 
+class Ungroup(Step, frozen=True):
+    """A person deletes the PodGroups of a job."""
+
+    job: str
+
+
 class Requeue(Step, frozen=True):
     """Kueue takes the quota of a job for another one, or a person deletes its Workloads."""
 
@@ -214,6 +220,7 @@ AnyStep = (
     | Outage
     | Watches
     | Requeue
+    | Ungroup
     | Quota
     | Skew
     | Restore
@@ -243,6 +250,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     workload: Workload = Workload()
     room: int = 0
     """The number of pods that Kueue's queue has room for; 0 without Kueue."""
+    gangs: bool = False
+    """True if pods find places together, and a person deletes some PodGroups."""
 
     @property
     def seconds(self) -> float:
@@ -338,7 +347,22 @@ def plan_of(seed: int) -> Plan:
     )
     if seed % 5 == 4:
         plan = _shaped(plan)
+    if seed % 4 == 1:
+        plan = _together(plan)
     return _queued(plan) if seed % 4 == 3 else plan
+
+
+def _together(plan: Plan) -> Plan:
+    """The plan with gangs, whose PodGroups somebody deletes; drawn apart."""
+    chance = Random(f"{plan.seed} gangs")
+    whole = [step for step in plan.steps if isinstance(step, Apply)]
+    lost = [
+        Ungroup(at=step.at + chance.uniform(0, BUSY_SECONDS / 2), namespace=step.namespace, job=step.job)
+        for step in whole
+        if chance.random() < 0.5
+    ]
+    steps = tuple(sorted((*plan.steps, *lost), key=lambda step: step.at))
+    return msgspec.structs.replace(plan, steps=steps, gangs=True)
 
 
 def _shaped(plan: Plan) -> Plan:

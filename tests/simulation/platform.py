@@ -19,6 +19,7 @@ from shared.cluster import Execution, Manifest, Resource
 from shared.cluster.kinds import CONFIGMAPS, NODES, PODS
 from shared.errors import Refused
 from shared.job.naming import config_name
+from tests.kit import gangs
 from tests.memory.store import MemoryStore
 from tests.memory.watching import Held
 from tests.simulation.loop import outside
@@ -301,6 +302,10 @@ class Platform:
             act(held)
 
     def _bind(self, held: Held) -> None:
+        if gangs.waits(self._store, held):
+            self._next.pop(held.metadata["uid"])
+            self._after(0.2, self._care_again, held.at)
+            return
         nodes = [node.at[1] for node in self._store.find(NODES) if not (node.manifest.get("spec") or {}).get("taints")]
         if nodes:
             self._store.bind(*held.at, self._draw(held.at).choice(nodes))

@@ -17,6 +17,7 @@ from shared.job.steps import Effect
 from shared.runtime.acts import Context
 from shared.runtime.lease import Lease
 from shared.runtime.run import Runtime, Service
+from tests.kit.gangs import POD_GROUP
 from tests.kit.services import a_service, wall_clock
 from tests.memory.eventlog import MemoryJournal
 from tests.memory.store import MemoryStore
@@ -62,6 +63,7 @@ class Replica:
         links: tuple[Link, Link],
         acting: Acting,
         kueue: bool = False,
+        gangs: bool = False,
     ) -> None:
         """`links` lead to the cluster and to the log; the cluster does a service's work by `acting`."""
         self.author: Author = author
@@ -81,6 +83,7 @@ class Replica:
         self._chance = chance
         self._acting = acting
         self._kueue = kueue
+        self._pod_groups = POD_GROUP if gangs else None
         self._ticks = 0
         self._ids = 0
         self._processes: list[Process] = []
@@ -148,7 +151,7 @@ class Replica:
             log,
             self._kinds,
             policy=Policy(drain_seconds=1),
-            options=Options(takes_over=True, kueue=self._kueue),
+            options=Options(takes_over=True, kueue=self._kueue, pod_groups=self._pod_groups),
             now=self._time,
             chance=chance,
         )

@@ -22,6 +22,7 @@ from shared.frameworks.queueing import WORKLOADS
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.trainer_schemas import RUNTIMES
 from shared.job.naming import ACCEPT_HISTORY, JobKey
+from tests.kit.gangs import POD_GROUP
 from tests.kit.services import AUTHORS, wall_clock
 from tests.memory.eventlog import MemoryJournal
 from tests.memory.store import MemoryStore
@@ -161,6 +162,7 @@ class Simulation:
             links=links,
             acting=lambda work, key: self._as(author, key, work),
             kueue=bool(plan.room),
+            gangs=plan.gangs,
         )
 
     def _as(self, author: str, key: JobKey | None, work: Callable[[], Any]) -> Any:
@@ -293,6 +295,10 @@ class Simulation:
                 for replica in self._replicas.values():
                     replica.to_cluster.lag(store.version - step.behind)
                 store.outage.cut_watches()
+            case steps.Ungroup():
+                for held in self._store.find(POD_GROUP, step.namespace):
+                    if held.at[1].startswith(f"{step.job}-"):
+                        self._store.delete(POD_GROUP, *held.at)
             case steps.Requeue():
                 if self._kueue is not None:
                     take = self._kueue.delete if step.deleted else self._kueue.evict

@@ -5,7 +5,7 @@ whether there is another attempt, and the status service records that (`JobResta
 follows cleanPodPolicy; after the resource's deletion all of its objects go.
 """
 
-from services.scheduler.core import keys, queueing, slots
+from services.scheduler.core import gangs, keys, queueing, slots
 from services.scheduler.core.effects import DeleteJob, DeletePod, DeleteService
 from shared.job import causes
 from shared.job.events.event import Cause
@@ -84,7 +84,7 @@ def expiry(job: Job) -> list[Step]:
 
 
 def everything(job: Job) -> list[Step]:
-    """Delete the pods, Services, Secrets and Workloads that outlive the resource, as the garbage collector would."""
+    """Delete the objects that outlive the resource, as the garbage collector would."""
     pods: list[Step] = [
         DeletePod(pod.name, pod.uid)
         for pod in sorted(job.pods.views.values(), key=lambda pod: (pod.name, pod.uid))
@@ -95,7 +95,7 @@ def everything(job: Job) -> list[Step]:
         for child in job.objects.children.values()
         if child.kind == "Service" and child.ours
     ]
-    return [*pods, *services, *keys.everything(job), *queueing.everything(job)]
+    return [*pods, *services, *keys.everything(job), *gangs.everything(job), *queueing.everything(job)]
 
 
 def forced_deletions(job: Job) -> list[Step]:
@@ -105,7 +105,7 @@ def forced_deletions(job: Job) -> list[Step]:
 
 
 def decide(job: Job) -> list[Step]:
-    """Slots to assign or release; pods, Services, Secrets and Workloads to create or delete."""
+    """Slots to assign or release; pods, Services, Secrets, PodGroups and Workloads to create or delete."""
     if job.halted or job.resource.orphan:
         return []
     return [*_of_phase(job), *forced_deletions(job)]
@@ -120,9 +120,10 @@ def _of_phase(job: Job) -> list[Step]:
     if job.over:
         decisions = [*after_the_end(job), *expiry(job)]
         pods = [*slots.surplus(job, there), *slots.unclaimed(job)]
-        return [*decisions, *pods, *keys.spent(job), *queueing.after_the_end(job)]
+        return [*decisions, *pods, *keys.spent(job), *gangs.spent(job), *queueing.after_the_end(job)]
     if job.between_attempts:
-        return [*next_attempt(job), *slots.surplus(job, there), *keys.spent(job), *queueing.next_steps(job)]
-    decisions = [*slots.replaced(job), *slots.assigned(job), *keys.missing(job)]
+        spent = [*keys.spent(job), *gangs.spent(job)]
+        return [*next_attempt(job), *slots.surplus(job, there), *spent, *queueing.next_steps(job)]
+    decisions = [*slots.replaced(job), *slots.assigned(job), *keys.missing(job), *gangs.missing(job)]
     pods = [*slots.missing(job, there), *slots.surplus(job, there), *slots.outliving(job), *slots.unclaimed(job)]
-    return [*decisions, *pods, *keys.spent(job), *queueing.next_steps(job)]
+    return [*decisions, *pods, *keys.spent(job), *gangs.spent(job), *queueing.next_steps(job)]

@@ -34,12 +34,13 @@ class CreateSecret(Effect, frozen=True):
 
 
 class CreatePod(Effect, frozen=True):
-    """Create the pod of a slot; `scaleout` is the name of the ScaleOut that added the slot."""
+    """Create the pod of a slot; `scaleout` is the name of the ScaleOut that added the slot, `gang` of its PodGroup."""
 
     bulk: ClassVar[bool] = True
 
     slot: Slot
     scaleout: str = ""
+    gang: str = ""
 
     @property
     def target(self) -> str:
@@ -101,6 +102,32 @@ class DeleteSecret(Effect, frozen=True):
     @property
     def target(self) -> str:
         return f"secret/{self.attempt}"
+
+
+class CreatePodGroup(Effect, frozen=True):
+    """Create the PodGroup of a gang, of which so many pods find places together."""
+
+    name: str
+    least: int
+
+    @property
+    def target(self) -> str:
+        return f"podgroup/{self.name}"
+
+    @property
+    def lasting(self) -> bool:
+        return True
+
+
+class DeletePodGroup(Effect, frozen=True):
+    """Delete a PodGroup by uid: its pods are gone."""
+
+    name: str
+    uid: Uid
+
+    @property
+    def target(self) -> str:
+        return f"podgroup/{self.uid}"
 
 
 class WriteWorkload(Effect, frozen=True):

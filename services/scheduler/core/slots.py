@@ -14,7 +14,7 @@ from shared.job.attempt import Members
 from shared.job.events.event import Cause
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.naming import Slot, service_name
-from shared.job.policies import nodes, quota, replacement
+from shared.job.policies import gangs, nodes, quota, replacement
 from shared.job.policies.verdict import verdict
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, WORKER, JobSpec
@@ -84,10 +84,11 @@ def _first(job: Job, spec: JobSpec) -> list[Step]:
         sizes[WORKER] = quota.most_workers(job, sizes[WORKER])
     first = tuple(Slots(job.attempt.number, role, ((0, size - 1),)) for role, size in sizes.items() if size)
     reason, because = reasons.JOB_RESTARTED if job.attempt.number else "JobCreated", causes.of_beginning(job)
+    gang = gangs.least_of(job, spec, sizes)
     if job.launcher_alone:
         # A launcher without workers reads hosts files, too.
         first, because = _launchers(job) if _listed(job) else (), _because_listed(job)
-    return [Record(SlotsAssigned(slots=first, reason=reason), because)] if first else []
+    return [Record(SlotsAssigned(slots=first, reason=reason, gang=gang), because)] if first else []
 
 
 def missing(job: Job, there: SortedSet[Slot]) -> list[Step]:
@@ -108,9 +109,13 @@ def missing(job: Job, there: SortedSet[Slot]) -> list[Step]:
         # After a refusal a few pods probe: an exhausted quota would refuse each of a thousand.
         wanted = wanted[: refusal.probe]
     asked = job.scaling.open_request
+    groups = {slot: gang.name for gang in gangs.unplaced(job) for slot in gang.slots}
     return [
         *steps,
-        *(CreatePod(slot, asked.name if asked is not None and slot in asked.added else "") for slot in wanted),
+        *(
+            CreatePod(slot, asked.name if asked is not None and slot in asked.added else "", groups.get(slot, ""))
+            for slot in wanted
+        ),
     ]
 
 

@@ -18,6 +18,7 @@ from shared.frameworks.queueing import with_flavors, with_placement
 from shared.frameworks.runtimes import JobRuntime, Reference
 from shared.job.events.watcher import JobObserved
 from shared.job.naming import NO_UID, JobKey, Uid
+from shared.job.policies.gangs import POD_GROUP
 from shared.job.state import Job, JobResource
 from shared.job.views import ChildView, PodView, WorkloadView
 
@@ -60,8 +61,13 @@ class Listing(dict[tuple[str, str], T]):
 class Cache:
     """The listings of all resources, and indices over them."""
 
-    def __init__(self, kinds: Kinds = BUILT_IN, *, takes_over: bool = False, kueue: bool = False) -> None:
-        """`takes_over` confirms that the earlier operators are gone; with `kueue` jobs wait in its queues."""
+    def __init__(
+        self, kinds: Kinds = BUILT_IN, *, takes_over: bool = False, kueue: bool = False, gangs: bool = False
+    ) -> None:
+        """`takes_over` confirms that the earlier operators are gone; with `kueue` jobs wait in its queues.
+
+        With `gangs` jobs have PodGroups.
+        """
         self._kinds = kinds
         self.scaled = kinds.scaled
         self.takes_over = takes_over
@@ -77,7 +83,7 @@ class Cache:
         selectors = {each.take_over.selector for each in kinds if each.take_over.selector} if takes_over else ()
         self.inherited: Mapping[str, Listing[tuple[JobKey, PodView]]] = {each: Listing() for each in sorted(selectors)}
         """Pods of other operators, by the selector of their labels, also after they got Muster's labels."""
-        kinds_of_children = (*CHILDREN, WORKLOAD) if kueue else CHILDREN
+        kinds_of_children = (*CHILDREN, *[WORKLOAD] * kueue, *[POD_GROUP] * gangs)
         self.children: dict[str, Listing[tuple[JobKey, ChildView]]] = {kind: Listing() for kind in kinds_of_children}
         self.flavors: Listing[Custom] = Listing()
         """Kueue's ResourceFlavors: what the pods of an admitted job get."""
@@ -125,8 +131,8 @@ class Cache:
         """True if every watch works that concerns jobs of this kind.
 
         The watch of nodes does not count, because it may be forbidden (`sees_nodes` says it for the timers that depend
-        on nodes).  Nor do the watches of other kinds of job, and those of Kueue's objects: jobs in no queue go on
-        without Kueue, and no timer of a job depends on them.
+        on nodes).  Nor do the watches of other kinds of job, and those of Kueue's objects and PodGroups: jobs in
+        no queue go on without Kueue, and no timer of a job depends on them.
         """
         requests = self.requests.values() if kind == self.scaled else ()
         children = (self.children[each] for each in CHILDREN)

@@ -9,6 +9,7 @@ from services.watcher.core.observed import ObservedJob, ObservedRequest
 from services.watcher.core.training import training_of
 from shared.cluster.objects import Custom, Metadata, Object, OwnerReference, Pod, Terminated
 from shared.frameworks.framework import Framework
+from shared.frameworks.gangs import OFF, with_gang
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.queueing import QUEUE, view_of
 from shared.frameworks.requested import with_requests
@@ -58,14 +59,18 @@ _ANOTHERS = Problem(
 )
 
 
-def observed_job(framework: Framework, manifest: Custom, *, kueue: bool = False) -> ObservedJob:
-    """A job's resource reduced to the cache's fields; with `kueue` its label may put it into a queue."""
+def observed_job(framework: Framework, manifest: Custom, *, kueue: bool = False, no_gangs: str = OFF) -> ObservedJob:
+    """A job's resource reduced to the cache's fields; with `kueue` its label may put it into a queue.
+
+    `no_gangs` says why its pods are not placed together; empty if they may be.
+    """
     meta = manifest.metadata
     answer = framework.parse(manifest)
     spec = answer if isinstance(answer, JobSpec) else None
     if spec is not None and kueue and framework.is_queued:
         spec = msgspec.structs.replace(spec, queue=(meta.labels or {}).get(QUEUE, ""))
     if spec is not None:
+        spec = with_gang(manifest, spec, no_gangs)
         spec = _with_forced_deletion(spec, (meta.annotations or {}).get(naming.FORCE_DELETE_AFTER))
         spec = with_requests(framework, manifest, spec)
     runtime = runtime_of(manifest)

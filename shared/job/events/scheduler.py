@@ -25,6 +25,8 @@ class SlotsAssigned(Decided, frozen=True, tag="SlotsAssigned"):
     reason: str = ""
     replaces: tuple[Slots, ...] = ()
     """Spent worker slots that these replace, in ascending order of their indices."""
+    gang: int = 0
+    """How many of the first pods of an attempt have to find places together; 0 if each may alone."""
 
 
 class SlotsReleased(Decided, frozen=True, tag="SlotsReleased"):

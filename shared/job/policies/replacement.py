@@ -163,8 +163,8 @@ def allowed(spec: JobSpec, slot: Slot, vacancy: Vacancy) -> bool:
     if slot.role == handling.leader and (vacancy.succeeded or handling.restarts == "Job"):
         # The end of this pod ended the job or its attempt.
         return False
-    if vacancy.disrupted or (vacancy.taken and handling.strict):
-        # A disruption is never the pod's fault.
+    if vacancy.disrupted or (vacancy.taken and (handling.strict or (spec.gang is not None and not vacancy.ran))):
+        # A disruption is never the pod's fault, and with a pod less a gang that waits would wait for ever.
         return True
     match spec.policy(slot.role):
         case "Never":

@@ -169,7 +169,8 @@ def decided(event: Decision, before: Job, after: Job) -> tuple[str, Iterable[Slo
     match event:
         case scheduler.SlotsAssigned():
             slots = each(event.slots)
-            return f"{names_of(before, slots)} assigned{why(event.reason)}", slots
+            gang = f", of which {event.gang} find places together or none" if event.gang else ""
+            return f"{names_of(before, slots)} assigned{gang}{why(event.reason)}", slots
         case scheduler.SlotsReleased() | scaler.WorkersReleased():
             slots = each(event.slots)
             return f"{names_of(before, slots)} released{why(event.reason)}", slots

@@ -270,6 +270,8 @@ imagePullSecrets:
   value: {{ .Values.takeOver | quote }}
 - name: MUSTER_KUEUE
   value: {{ .Values.kueue | quote }}
+- name: MUSTER_GANGS
+  value: {{ .Values.gangs | quote }}
 - name: MUSTER_CLUSTER_DOMAIN
   value: {{ .Values.clusterDomain | quote }}
 - name: MUSTER_EXEC

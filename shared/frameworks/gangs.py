@@ -1,0 +1,67 @@
+"""PodGroups of Kubernetes, by which the kube-scheduler places pods together, and who asks for one.  Pure."""
+
+from typing import Any
+
+import msgspec
+
+from shared.cluster import Resource
+from shared.cluster.objects import Custom, Object
+from shared.frameworks.framework import PodRenderer, metadata
+from shared.frameworks.schemas import Document
+from shared.job.naming import GANG, JobKey
+from shared.job.spec import Ignored, JobSpec
+from shared.untrusted import whole_number
+
+POD_GROUPS = tuple(
+    Resource("scheduling.k8s.io", version, "podgroups", "PodGroup", Object) for version in ("v1beta1", "v1alpha2")
+)
+"""Of Kubernetes 1.37, and of 1.36; the newest that is served counts."""
+
+OFF = "gangs are switched off in this installation (MUSTER_GANGS), and each pod finds a place alone"
+NOT_SERVED = (
+    "this cluster serves no PodGroups of scheduling.k8s.io, and each pod finds a place alone; from Kubernetes 1.36 on "
+    "the feature gates GenericWorkload and GangScheduling bring them"
+)
+
+_DIGITS = 5
+_MIN_AVAILABLE = "spec.runPolicy.schedulingPolicy.minAvailable"
+"""Where Kubeflow's kinds say what the annotation says."""
+
+
+def with_gang(manifest: Custom, spec: JobSpec, why_not: str) -> JobSpec:
+    """The spec with what the job's annotation and the installation say about its gang.
+
+    `why_not` says why there can be none, for those who asked for one; empty if there can.
+    """
+    said = (manifest.metadata.annotations or {}).get(GANG)
+    wanted = whole_number(said, _DIGITS) if said is not None else None
+    ignored = spec.ignored
+    if said not in (None, "true", "false") and not wanted:
+        ignored += (_told("set a number of pods, true or false"),)
+    if said == "false":
+        return msgspec.structs.replace(spec, gang=None)
+    asks = said == "true" or wanted or spec.gang
+    if why_not:
+        ignored += (_told(why_not, _MIN_AVAILABLE if said is None else ""),) if asks else ()
+        return msgspec.structs.replace(spec, gang=None, ignored=ignored)
+    return msgspec.structs.replace(spec, gang=wanted or spec.gang or 0, ignored=ignored)
+
+
+def _told(message: str, field: str = "") -> Ignored:
+    return Ignored(field=field or f"metadata.annotations[{GANG}]", message=message)
+
+
+def manifest(framework: PodRenderer, resource: Resource[Object], key: JobKey, name: str, least: int) -> Document:
+    """The PodGroup of which so many pods find places together."""
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": metadata(framework, key, name),
+        "spec": {"schedulingPolicy": {"gang": {"minCount": least}}},
+    }
+
+
+def in_group(pod: Document, name: str) -> Document:
+    """The pod in the PodGroup of this name, unless its template names one."""
+    spec: dict[str, Any] = pod["spec"]
+    return pod if spec.get("schedulingGroup") else pod | {"spec": spec | {"schedulingGroup": {"podGroupName": name}}}

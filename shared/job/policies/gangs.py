@@ -1,0 +1,64 @@
+"""Gangs: pods that find places together or not at all, by a PodGroup of Kubernetes.  Pure.
+
+The first pods of an attempt are one gang, those of a scale-out another.  The launcher is none of them: it is made when
+its workers are Ready, and a gang that waited for it would never be scheduled.  Nor is the rendezvous.
+
+The kube-scheduler considers no pod of a gang before as many exist as its PodGroup says.  A pod that comes later, in the
+place of a lost one, is therefore in no gang: once one pod has a node, all of them had places.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from shared.job.naming import Slot, gang_name
+from shared.job.sorted_set import SortedSet
+from shared.job.spec import LAUNCHER, RENDEZVOUS, WORKER, JobSpec
+from shared.job.state import Job, needed_workers
+
+POD_GROUP = "PodGroup"
+"""The kind of the children by which they do."""
+OUTSIDE = frozenset({LAUNCHER, RENDEZVOUS})
+
+
+class Gang(NamedTuple):
+    """Pods that find places together."""
+
+    name: str
+    """Of its PodGroup."""
+    least: int
+    """The number of pods that have to find places."""
+    slots: SortedSet[Slot]
+
+
+def least_of(job: Job, spec: JobSpec, sizes: Mapping[str, int]) -> int:
+    """How many of an attempt's first pods find places together, by the number of pods of each role; 0 for no gang."""
+    if spec.gang is None:
+        return 0
+    every = sum(size for role, size in sizes.items() if role not in OUTSIDE)
+    least = every
+    if spec.handling.elastic and not spec.has_launcher:
+        # It begins with its minimum; a launcher waits for all of its workers.
+        least -= max(sizes.get(WORKER, 0) - needed_workers(job), 0)
+    least = min(spec.gang or least, every)
+    return least if least > 1 else 0
+
+
+def known(job: Job) -> Iterator[Gang]:
+    """The gangs of the attempt: that of its beginning, and that of the open scale-out."""
+    attempt = job.attempt
+    if not attempt.gang or job.between_attempts:
+        return
+    slots = SortedSet(slot for slot in attempt.slots if slot.role not in OUTSIDE) if job.starting else SortedSet[Slot]()
+    yield Gang(gang_name(job.key, attempt.number), attempt.gang, slots)
+    request, arriving = job.scaling.open_request, job.scaling.arriving
+    if request is not None and len(arriving) > 1:
+        yield Gang(gang_name(job.key, attempt.number, request.accepted), len(arriving), arriving)
+
+
+def unplaced(job: Job) -> list[Gang]:
+    """Those whose pods have no places yet."""
+    if not job.attempt.gang:
+        # Every decision asks, and most jobs have none.
+        return []
+    placed = {pod.slot for pod in job.pods.views.values() if pod.node or pod.phase != "Pending"}
+    return [gang for gang in known(job) if gang.slots and gang.slots.isdisjoint(placed)]
