@@ -16,13 +16,15 @@ from muster.terminal import Output, harmless, say
 from shared.cluster.kube import KubeCluster
 from shared.errors import Transient
 from shared.eventlog import EventLog, ignore_trouble
+from shared.eventlog.subject import archived_under
 from shared.frameworks.kinds import Kinds
-from shared.history_api import Question
+from shared.history_api import GROUP, Question
 from shared.job.fold import Histories
-from shared.job.naming import NO_UID, JobKey, Uid, history_filters, namespace_filters
+from shared.job.naming import NO_UID, JobKey, Uid, history_filters, key_archived, namespace_filters
 from shared.job.text import in_one_line
 from shared.process.settings import Settings
 from shared.telling.reading import everything
+from shared.telling.sealed import row_of, shown_of
 from shared.telling.shown import Shown, cells, listed
 from shared.telling.targets import Asked, find, known_kinds, subjects_of
 
@@ -44,6 +46,8 @@ COLOURS = {
 
 _GAP = "  "
 _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+PAGE = 500
+"""The jobs of one page of a list, as kubectl asks for them."""
 GONE = 410
 """The code of a watch that cannot go on from its sequence; who watches lists anew."""
 
@@ -226,8 +230,15 @@ async def _found(cluster: KubeCluster, options: Options) -> "_Found":
     if options.asked:
         item = msgspec.json.decode(await ask(cluster, Question(options.namespace, options.asked.word)), type=_Item)
         return _Found([item.job], item.job.sequence, item.metadata.name)
-    items = msgspec.json.decode(await ask(cluster, Question(options.namespace, every=True)), type=_Items)
-    return _Found([item.job for item in items.items], int(items.metadata.resource_version), "")
+    found, version, go_on = list[Shown](), "", ""
+    chosen = "" if options.gone else f"{GROUP}/gone=false"
+    while go_on or not version:
+        question = Question(options.namespace, every=True, labels=chosen, limit=PAGE, go_on=go_on)
+        items = msgspec.json.decode(await ask(cluster, question), type=_Items)
+        found += [item.job for item in items.items]
+        # A watch goes on after the first page.
+        version, go_on = version or items.metadata.resource_version, items.metadata.go_on
+    return _Found(found, int(version), "")
 
 
 async def texts(
@@ -270,6 +281,13 @@ async def shown_by_log(log: EventLog, options: Options, kinds: Kinds) -> "tuple[
         else listed(histories, gone=options.gone)
     )
     shown = [Shown.of(history, kinds) for history in chosen]
+    if options.gone and not options.asked:
+        known = {history.job.key for history in histories}
+        async with aclosing(log.archive.scan(subject=archived_under(options.namespace or "*"))) as parts:
+            archived = [
+                row async for part in parts if key_archived(part.subject) not in known and (row := row_of(part))
+            ]
+        shown = sorted((*shown, *map(shown_of, archived)), key=lambda one: (one.namespace, one.name, one.uid))
     return histories, [one for one in shown if _chosen(one, options)]
 
 
@@ -280,6 +298,7 @@ def _chosen(one: "Shown", options: Options) -> bool:
 class _Meta(msgspec.Struct, rename="camel"):
     name: str = ""
     resource_version: str = "0"
+    go_on: str = msgspec.field(default="", name="continue")
 
 
 class _Item(msgspec.Struct):

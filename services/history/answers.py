@@ -4,6 +4,7 @@ An answer is kept until the log has a newer event under its subjects, in bounded
 """
 
 import asyncio
+import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_right
 from collections import OrderedDict
@@ -11,6 +12,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from functools import partial
+from heapq import merge
+from itertools import groupby
 from typing import Self
 
 import msgspec
@@ -18,8 +21,8 @@ from msgspec.structs import replace
 
 from services.history import documents
 from services.history.core.selection import Selection
-from services.history.documents import Kept
-from services.history.view import COME_AGAIN_SECONDS, Row, View
+from services.history.documents import Kept, Row
+from services.history.view import COME_AGAIN_SECONDS, View
 from shared.errors import Refused, Transient
 from shared.eventlog import EventLog, Stored
 from shared.eventlog.subject import split
@@ -60,6 +63,10 @@ MOST_JOBS = 10_000
 """The most jobs that are folded in memory for one answer."""
 MOST_ANSWER = 32 * 1024 * 1024
 """The most bytes of an answer; a list can be asked for in pages."""
+MOST_ROWS = 20_000
+"""The most jobs of a list; it can be asked for in pages."""
+SCAN_SECONDS = 0.5
+"""Seconds for which one page looks for what a selector chooses."""
 KEPT_BYTES = 32 * 1024 * 1024
 """The most bytes of answers that are kept."""
 KEPT_SECONDS = 300.0
@@ -70,8 +77,8 @@ ENTRY_BYTES = 4 * MOST_WORDS + 1024
 """Bytes that are counted for an answer beside its body: its question and its place."""
 
 
-_Key = tuple[str, Question, bool]
-"""The log, the question, and whether it was asked for as a table."""
+_Key = tuple[str, Question, bool, tuple[int, int]]
+"""The log, the question, whether it was asked for as a table, and of a list the extent of the archive."""
 
 
 class Busy(Transient):
@@ -197,7 +204,7 @@ class Answers:
     async def _answer(self, question: Question, tenant: str, as_table: bool) -> Answer:
         asked, subjects = self._meant(question)
         log = await self.log()
-        key = (await log.identity(), question, as_table)
+        key = (await log.identity(), question, as_table, self.view.archived.extent if asked is None else (0, 0))
         end = await log.end(subjects)
         if (known := self._known(key, end)) is not None:
             return known
@@ -236,7 +243,7 @@ class Answers:
         self, key: _Key, question: Question, asked: Asked | None, end: int
     ) -> Callable[[], Answer] | None:
         """What makes the answer of the view's rows; None if it has none."""
-        (identity, _, as_table), view = key, self.view
+        (identity, _, as_table, _), view = key, self.view
         if question.part or (asked is not None and asked.is_request):
             return None
         if asked is not None:
@@ -244,13 +251,22 @@ class Answers:
             row = view.find(asked, question.namespace, question.uid)
             return None if row is None else partial(_document, row, question, as_table)
         selection, page, late = Selection(question), _page(question), _since(question.since)
-        await view.reached(identity, end)
+        await view.reached(identity, end, archived=True)
         page = page.goes_on_in(identity, view.position)
+        lists = view.rows(question.namespace, every=True), view.archived.lines(question.namespace, page.after)
 
         def selected(row: Row) -> bool:
             return late(row.time) and selection.has(row.place[1], row.place[0], row.labels)
 
-        return partial(_list, view.rows(question.namespace, every=question.every), selected, page, question, as_table)
+        rows, archived = lists[0][bisect_right(lists[0], page.after, key=lambda row: row.key) :], lists[1]
+        merged = _merged(rows, view.archived.rows(archived), page.after, every=question.every)
+        found, last, more = await asyncio.to_thread(_chosen, merged, selected, question.limit)
+        # As in Kubernetes, nothing is counted for a selector.
+        counted = more and not (question.labels or question.fields or question.since)
+        left = len(rows) + len(archived) - len(found) if counted else 0
+        metadata = documents.metadata_of(page.version, page.then(last) if more and last else "", left)
+        shown = await view.archived.documents(found)
+        return partial(_listed, shown, metadata, question, as_table)
 
     def _known(self, key: _Key, end: int) -> Answer | None:
         kept = self._kept.get(key)
@@ -366,15 +382,52 @@ def _page(question: Question) -> Page:
         raise Refused("continue is what no page said; list anew", reason="Invalid") from error
 
 
-def _list(rows: list[Row], selected: Callable[[Row], bool], page: Page, question: Question, as_table: bool) -> Answer:
-    begin = bisect_right(rows, page.after, key=lambda row: row.key)
-    found = [row for row in rows[begin:] if selected(row)]
-    shown = found[: question.limit or None]
-    left = len(found) - len(shown)
-    metadata = documents.metadata_of(page.version, page.then(shown[-1]) if left else "", left)
+def _merged(rows: Iterable[Row], archived: Iterable[Row], after: JobKey, *, every: bool) -> Iterator[Row]:
+    """Those of the log and of the archive after a job, in order, each once; the newest of each name without `every`."""
+    for _, lives in groupby(merge(rows, archived, key=_by_key), key=_by_name):
+        one, *others = lives
+        if not others:
+            found = [one]
+        else:
+            known = {row.key if every else row.place: row for row in sorted((one, *others), key=_newest_last)}
+            found = sorted(known.values(), key=_by_key)
+        yield from (row for row in found if after < row.key)
+
+
+def _by_key(row: Row) -> JobKey:
+    return row.key
+
+
+def _by_name(row: Row) -> tuple[str, str]:
+    return row.key.namespace, row.key.name
+
+
+def _newest_last(row: Row) -> tuple[int, bool, int]:
+    """What the log has of a history comes after the archive's copy of the same."""
+    return row.sequence, not row.archived, row.archived
+
+
+def _chosen(merged: Iterator[Row], selected: Callable[[Row], bool], limit: int) -> tuple[list[Row], Row | None, bool]:
+    """The rows of a page, the last row that was looked at, and whether there may be more.
+
+    A page for which much is looked at is shorter than it may be.
+    """
+    found, last, until = list[Row](), None, time.monotonic() + SCAN_SECONDS
+    for number, row in enumerate(merged):
+        if limit and (len(found) == limit or (number % 100 == 0 and number and time.monotonic() >= until)):
+            return found, last, True
+        last = row
+        if selected(row):
+            found.append(row)
+        if len(found) > MOST_ROWS:
+            raise Refused(f"it has more than {MOST_ROWS} jobs; ask for pages of it with limit=500", reason="TooLarge")
+    return found, last, False
+
+
+def _listed(shown: list[bytes], metadata: documents.Json, question: Question, as_table: bool) -> Answer:
     if not as_table:
-        return Answer(documents.listed([row.document for row in shown], metadata) + b"\n")
-    return _json(documents.table([Kept.read(row.document) for row in shown], metadata, question.include))
+        return Answer(documents.listed(shown, metadata) + b"\n")
+    return _json(documents.table([Kept.read(each) for each in shown], metadata, question.include))
 
 
 def _document(row: Row, question: Question, as_table: bool) -> Answer:

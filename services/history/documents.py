@@ -74,6 +74,27 @@ class Kept(msgspec.Struct, frozen=True):
         }
 
 
+class Row(msgspec.Struct, frozen=True):
+    """One job: by what it is found and selected, and its document as JSON."""
+
+    key: JobKey
+    place: tuple[str, str]
+    """Its namespace and `KIND.NAME`, which an earlier job of the name has, too."""
+    of: tuple[str, str]
+    """The group and the kind of its resource."""
+    first: int
+    """The sequence of its first event."""
+    sequence: int
+    """The sequence of its last one."""
+    time: str
+    """When that was recorded."""
+    labels: dict[str, str]
+    gone: bool
+    document: bytes = b""
+    archived: int = 0
+    """The sequence of its document in the archive; 0 if it is here."""
+
+
 class _Metadata(msgspec.Struct, rename="camel"):
     creation_timestamp: str | None = None
 

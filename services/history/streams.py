@@ -10,7 +10,7 @@ from contextlib import aclosing, contextmanager
 from services.history import documents
 from services.history.answers import Answers, asked_for, names_people, place
 from services.history.core.selection import Selection
-from services.history.view import Row
+from services.history.documents import Row
 from shared.errors import Refused
 from shared.eventlog import EventLog
 from shared.flow import Shares

@@ -14,8 +14,9 @@ from contextlib import aclosing
 import msgspec
 import structlog
 
+from services.history.archived import Archived
 from services.history.core.selection import labels_of
-from services.history.documents import Kept
+from services.history.documents import Kept, Row
 from shared.errors import Refused, Transient, Trouble
 from shared.eventlog import EventLog, Stored
 from shared.eventlog.retry import backoff
@@ -32,7 +33,7 @@ from shared.telling.targets import Asked, chosen
 UNPACKED = 2_000
 """Histories whose state is in memory as it is."""
 SEALED = 10_000
-"""Rows of sealed histories, the newest ones; the archive has all."""
+"""Rows of sealed histories, the newest ones; lists have the others once the archive has them."""
 WAIT_SECONDS = 2.0
 """Seconds that a question waits for the first fold, before it is told to come again."""
 COME_AGAIN_SECONDS = 2
@@ -41,25 +42,6 @@ log = structlog.get_logger()
 
 class Folding(Transient):
     """The first fold is under way."""
-
-
-class Row(msgspec.Struct, frozen=True):
-    """One job: by what it is found and selected, and its document as JSON."""
-
-    key: JobKey
-    place: tuple[str, str]
-    """Its namespace and `KIND.NAME`, which an earlier job of the name has, too."""
-    of: tuple[str, str]
-    """The group and the kind of its resource."""
-    first: int
-    """The sequence of its first event."""
-    sequence: int
-    """The sequence of its last one."""
-    time: str
-    """When that was recorded."""
-    labels: dict[str, str]
-    gone: bool
-    document: bytes
 
 
 class _Folded:
@@ -82,7 +64,8 @@ class View:
         self._log = log
         self._kinds = kinds
         self._slice = Slice()
-        self._task: asyncio.Task[None] | None = None
+        self.archived = Archived(log)
+        self._tasks: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
         self._clear("")
 
@@ -113,27 +96,30 @@ class View:
         return f"it has folded {self._read} of {self._end} events" if self._began and not self.complete else ""
 
     def start(self) -> None:
-        """Follow the log from now on."""
-        if self._task is None:
-            self._task = asyncio.create_task(self._follow())
+        """Follow the log and the archive from now on."""
+        if not self._tasks:
+            self._tasks = [asyncio.create_task(each) for each in (self._follow(), self.archived.follow())]
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def reached(self, identity: str, end: int) -> None:
-        """Wait until the rows know the event `end` of this log.
+    async def reached(self, identity: str, end: int, *, archived: bool = False) -> None:
+        """Wait until the rows know the event `end` of this log, and `archived` what the archive has.
 
         Raises `Folding` while the first fold is under way.
         """
         self.start()
         try:
-            async with asyncio.timeout(None if self.complete else WAIT_SECONDS):
+            known = self.complete and (self.archived.looked.is_set() or not archived)
+            async with asyncio.timeout(None if known else WAIT_SECONDS):
                 while not self.complete or self.identity != identity or self.position < end:
                     await self._changed.wait()
+                if archived:
+                    await self.archived.looked.wait()
         except TimeoutError as late:
-            words = self.folding or "it has not begun"
+            words = self.folding or ("the archive is read" if self.complete else "it has not begun")
             raise Folding(
                 f"the service reads the log for the first time: {words}", retry_after=COME_AGAIN_SECONDS
             ) from late
@@ -206,6 +192,7 @@ class View:
     async def _fold_all(self, eventlog: EventLog) -> None:
         if (identity := await eventlog.identity()) != self.identity:
             self._clear(identity)
+            self.archived.clear()
         self._end, self._began = await eventlog.end(), True
         async with aclosing(eventlog.read(after=self._read)) as batches:
             async for batch in batches:

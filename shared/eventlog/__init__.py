@@ -108,6 +108,18 @@ class ReadableArchive(Protocol):
     async def newest(self, subject: str) -> "Part | None":
         """The last of them."""
 
+    async def extent(self) -> tuple[int, int]:
+        """How many messages it has, and the sequence of the last one; zeros without an archive."""
+
+    def scan(self, after: int = 0, subject: str = ...) -> "AsyncGenerator[Part, None]":
+        """The messages after a sequence, or under a filter, in order; many at once.
+
+        Raises `Transient` if one was missed, or without an archive.
+        """
+
+    async def at(self, sequence: int) -> "Part | None":
+        """The message with this sequence; None if it was removed."""
+
 
 def ignore_trouble(trouble: str) -> None:
     """The default of `EventLog.read`: ignore trouble."""

@@ -30,7 +30,8 @@ ARCHIVE = "ARCHIVE"
 """The stream of sealed histories, under `archive.<namespace>.<name>.<uid>`."""
 ARCHIVED = archived_under()
 GET_MANY = f"$JS.API.DIRECT.GET.{STREAM}"
-"""The request for many events at once, which any server with a copy answers, with one message for each."""
+GET_ARCHIVED = f"$JS.API.DIRECT.GET.{ARCHIVE}"
+"""The requests for many messages at once, which any server with a copy answers, with one message for each."""
 GENESIS = str(Subject("facts", "none", "none", "none", "setup", "LogCreated"))
 
 ADMIN = "admin"
@@ -69,8 +70,7 @@ SERVICE_CONNECTIONS = 256
 _INBOXES = "_INBOX.>"
 """The default of NATS clients for answers, and for what a push consumer sends."""
 _NEXT = f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.*"
-_GET_ARCHIVED = f"$JS.API.DIRECT.GET.{ARCHIVE}"
-_MANY_ANSWERS = (GET_MANY, _GET_ARCHIVED, _NEXT)
+_MANY_ANSWERS = (GET_MANY, GET_ARCHIVED, _NEXT)
 _NAMES = "$JS.API.STREAM.NAMES"
 """A client that subscribes to a subject asks so for its stream."""
 
@@ -214,7 +214,7 @@ def asks(user: str) -> tuple[str, ...]:
         GET_MANY,
         *(f"{api}.STREAM.INFO.{stream}" for stream in readable),
         *(f"{api}.STREAM.MSG.GET.{stream}" for stream in readable),
-        *([_GET_ARCHIVED] if archived else []),
+        *([GET_ARCHIVED] if archived else []),
         *([f"{api}.STREAM.PURGE.{stream}" for stream in (STREAM, ARCHIVE)] if user == ARCHIVER else []),
     )
 

@@ -4,16 +4,18 @@ Messages of one job have one subject, and are never replaced: a part expects the
 one message without lines.
 """
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Iterable
+from contextlib import suppress
 from itertools import chain
 from typing import Any
 
 import msgspec
 
-from shared.errors import Conflict, Refused
+from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import api, wire
-from shared.eventlog.account import ARCHIVE, ARCHIVED, STREAM
+from shared.eventlog.account import ARCHIVE, ARCHIVED, GET_ARCHIVED, STREAM
 from shared.eventlog.connection import Connection, NoAnswer, NotSent
 from shared.eventlog.parts import Packing, Part, Seal, lines_in, seal_of
 from shared.eventlog.retry import insist
@@ -23,6 +25,10 @@ from shared.untrusted import whole_number
 
 _SEAL, _PART, _ROW, _FORGOTTEN = "Muster-Seal", "Muster-Part", "Muster-Row", "Muster-Forgotten"
 _PATIENCE = 10.0
+_BATCH, _BATCH_BYTES = 500, 4 * 1024 * 1024
+"""The most messages, and about the most bytes of them, of one answer to `scan`."""
+_ENDED = (204, 404)
+"""The statuses with which such an answer ends."""
 
 
 class Archive:
@@ -39,6 +45,47 @@ class Archive:
         while (found := await self._next(subject, after)) is not None:
             after = found.seq
             yield _part(found)
+
+    async def extent(self) -> tuple[int, int]:
+        """How many messages it has, and the sequence of the last one; zeros without an archive."""
+        try:
+            state = (await api.stream_info(self._connection, ARCHIVE)).state
+        except Refused as refusal:
+            if refusal.reason != "NotSetUp":
+                raise
+            return 0, 0
+        return state.messages, state.last_seq
+
+    async def scan(self, after: int = 0, subject: str = ARCHIVED) -> AsyncGenerator[Part, None]:
+        """The messages after a sequence, or under a filter, many at once, but for those that are no part of it.
+
+        Any server with a copy answers, which may lag.  Raises `Transient` if one was missed.
+        """
+        _, end = await self.extent()
+        while after < end:
+            many, inbox = _Many(), self._connection.new_inbox()
+            listener = await self._connection.listen(inbox, many.take, lost=many.ended.set)
+            try:
+                query = {"seq": after + 1, "next_by_subj": subject, "batch": _BATCH, "max_bytes": _BATCH_BYTES}
+                await self._connection.send(GET_ARCHIVED, msgspec.json.encode(query), reply=inbox)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_PATIENCE):
+                        await many.ended.wait()
+            finally:
+                await listener.close()
+            if not many.whole:
+                raise Transient(f"read {ARCHIVE}: not all that comes after {after} arrived")
+            if not many.found:
+                return
+            after = many.previous
+            for found in many.found:
+                with suppress(Refused):
+                    yield _part(found)
+
+    async def at(self, sequence: int) -> Part | None:
+        """The message with this sequence; None if it was removed."""
+        found = await self._asked({"seq": sequence})
+        return None if found is None else _part(found)
 
     async def newest(self, subject: str) -> Part | None:
         found = await self._asked({"last_by_subj": subject})
@@ -74,7 +121,7 @@ class Archive:
             bodies = [*(part.body for part in there), *rest.bodies()]
         for number, body in enumerate(bodies[len(there) :], len(there) + 1):
             headers = {_PART: f"{number}/{len(bodies)}"} | ({_ROW: row} if number == len(bodies) else {})
-            last = await self._publish(subject, body, _headers(seal, f"{number}") | headers, last)
+            last = await self._publish(subject, body, headers_of(seal, f"{number}") | headers, last)
 
     async def forget(self, subject: str, reason: str) -> Seal | None:
         """Remove a history, as an administrator may, and leave its seal and the reason; None if there is none."""
@@ -82,7 +129,7 @@ class Archive:
         if newest is None or newest.forgotten:
             return None
         told = " ".join(reason.split()).encode("ascii", "replace").decode()
-        headers = _headers(newest.seal, "forgotten") | {_PART: "1/1", _FORGOTTEN: told}
+        headers = headers_of(newest.seal, "forgotten") | {_PART: "1/1", _FORGOTTEN: told}
         last = await self._publish(subject, b"", headers, newest.sequence)
         await self.purge(ARCHIVE, subject, last)
         return newest.seal
@@ -131,11 +178,31 @@ class Archive:
         return await insist(attempt, what=f"archive {subject}", patience=_PATIENCE, on=(NotSent, NoAnswer))
 
 
+class _Many:
+    """The answers to a request for many messages."""
+
+    def __init__(self) -> None:
+        self.found: list[api.Message] = []
+        self.previous = 0
+        """The sequence of the last one."""
+        self.ended = asyncio.Event()
+        self.whole = False
+
+    def take(self, _: bytes, __: bytes, headers: bytes, body: bytes) -> None:
+        if (place := wire.place(headers)) is None:
+            end = wire.number(headers, "Nats-Last-Sequence")
+            self.whole = wire.status(headers) in _ENDED and end == self.previous
+            self.ended.set()
+        elif place.previous == self.previous and place.stream == ARCHIVE:
+            self.previous = place.sequence
+            self.found.append(api.Message(place.subject, place.sequence, headers, body, place.logged))
+
+
 class _Purged(msgspec.Struct):
     purged: int = 0
 
 
-def _headers(seal: Seal, what: str) -> dict[str, str]:
+def headers_of(seal: Seal, what: str) -> dict[str, str]:
     # Of two histories with one seal the bytes are the same.
     return {_SEAL: json.dumps(msgspec.to_builtins(seal)), wire.MESSAGE_ID: f"{seal.hash}.{seal.last}.{what}"}
 

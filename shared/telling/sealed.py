@@ -53,6 +53,18 @@ class Check:
         return json.dumps(msgspec.to_builtins(Row(**{**shown, "status": {}}, time=self._history.time)))
 
 
+def row_of(part: Part) -> Row | None:
+    """The job as lists show it, which the last part of a history has; None for another part."""
+    try:
+        return msgspec.json.decode(part.row, type=Row)
+    except MALFORMED:
+        return None
+
+
+def shown_of(row: Row) -> Shown:
+    return Shown(**{name: getattr(row, name) for name in Shown.__struct_fields__})
+
+
 def events_in(part: Part) -> list[Stored]:
     """The events of a message.  Raises `ValueError` for one that has something else."""
     try:
@@ -212,9 +224,7 @@ async def newest_of(log: EventLog, asked: Asked, namespace: str, uid: str) -> Pa
 
 def _means(part: Part, targets: Sequence[Target]) -> bool:
     """True if the job in this message is of one of these kinds; a forgotten one has none."""
-    try:
-        row = msgspec.json.decode(part.row, type=Row)
-    except MALFORMED:
+    if (row := row_of(part)) is None:
         return bool(part.forgotten)
     of = row.api_version.partition("/")[0], row.kind
     return any((target.resource.group, target.resource.kind) == of for target in targets)

@@ -135,6 +135,15 @@ class MemoryArchive:
             if part.sequence > after and matches(subject, part.subject):
                 yield part
 
+    async def extent(self) -> tuple[int, int]:
+        return len(self._kept), self._kept[-1].sequence if self._kept else 0
+
+    def scan(self, after: int = 0, subject: str = ">") -> AsyncGenerator[Part, None]:
+        return self.parts(subject, after)
+
+    async def at(self, sequence: int) -> Part | None:
+        return next((part for part in self._kept if part.sequence == sequence), None)
+
     async def newest(self, subject: str) -> Part | None:
         found = [part for part in self._kept if matches(subject, part.subject)]
         return found[-1] if found else None

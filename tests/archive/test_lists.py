@@ -1,0 +1,128 @@
+"""Lists through the archive: what left the log is listed, in pages, by name, phase and time."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from msgspec.structs import replace
+
+from muster.get import Options, shown_by_log
+from muster.terminal import Output
+from services.history import answers as answering
+from services.history.answers import Answers
+from shared.eventlog.account import ADMIN, ARCHIVE, ARCHIVER, HISTORY
+from shared.eventlog.server import NatsServer
+from shared.eventlog.subject import archived_under
+from shared.frameworks.kinds import BUILT_IN
+from shared.history_api import Question
+from shared.job.events.status import JobSucceeded
+from tests.archive.test_archiver import archive
+from tests.kit.nats import a_namespace, connected, until
+from tests.kit.sealed import Life, a_key, a_life, a_sealed_life
+
+pytestmark = pytest.mark.nats
+PHASE = "history.muster.dev/phase"
+
+
+@pytest_asyncio.fixture
+async def namespace(nats_server: NatsServer) -> str:
+    """One with a job in the log, three in the archive, one in both, and an earlier life of one of them."""
+    found = a_namespace()
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        for name, uid in (("a", "u-1"), ("b", "u-1"), ("b", "u-2"), ("d", "u-1")):
+            await a_sealed_life(log, a_key(found, name, uid))
+        await archive(mine, found, seals=0)
+        ended = Life(log, a_key(found, "e"))
+        *lived, gone = a_life()[:-4], *a_life()[-4:]
+        await ended.live([*lived[0], JobSucceeded(reason="JobSucceeded"), *lived[1:], gone])
+        await ended.seal()
+        await archive(mine, found)
+        await Life(log, a_key(found, "c")).live()
+        await Life(log, a_key(found, "d", "u-2")).live()
+    return found
+
+
+@pytest_asyncio.fixture
+async def asked(nats_server: NatsServer) -> AsyncIterator[Answers]:
+    """A service that has just started."""
+    async with connected(nats_server, HISTORY) as log:
+        made = Answers(lambda: asyncio.sleep(0, log), BUILT_IN)
+        yield made
+        await made.view.stop()
+
+
+async def listed(asked: Answers, question: Question) -> list[tuple[str, str]]:
+    """The names and uids, page by page."""
+    found = []
+    while True:
+        page: dict[str, Any] = json.loads((await asked.answer(question)).body)
+        found += [(item["job"]["name"], item["metadata"]["uid"]) for item in page["items"]]
+        if not (go_on := page["metadata"].get("continue", "")):
+            return found
+        question = replace(question, go_on=go_on)
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2, 500])
+async def test_a_list_has_what_left_the_log_once_and_in_order(asked: Answers, namespace: str, limit: int):
+    newest = [("a", "u-1"), ("b", "u-2"), ("c", "u-1"), ("d", "u-2"), ("e", "u-1")]
+    assert await listed(asked, Question(namespace, limit=limit)) == newest
+    every = sorted([*newest, ("b", "u-1"), ("d", "u-1")])
+    if not limit:
+        options = Options(namespace, gone=True, output=Output.json)
+        shown = await shown_by_log(await asked.log(), options, BUILT_IN)
+        assert [(one.name, one.uid) for one in shown[1]] == every
+    assert await listed(asked, Question(namespace, limit=limit, every=True)) == every
+    assert [each for each in await listed(asked, Question(limit=limit)) if each in newest]
+
+
+async def test_what_left_the_log_is_selected_as_the_rest(
+    asked: Answers, namespace: str, monkeypatch: pytest.MonkeyPatch
+):
+    for seconds in (0.5, 0.0):
+        monkeypatch.setattr(answering, "SCAN_SECONDS", seconds)
+        succeeded = Question(namespace, labels=f"{PHASE}=Succeeded", limit=5)
+        assert await listed(asked, succeeded) == [("e", "u-1")]
+        assert await listed(asked, replace(succeeded, since="2200-01-01T00:00:00Z")) == []
+        named = Question(namespace, only="trainingjob.b", fields="metadata.name=trainingjob.b")
+        assert await listed(asked, named) == [("b", "u-2")]
+
+
+async def test_a_row_and_an_object_of_the_archive_are_as_those_of_the_log(asked: Answers, namespace: str):
+    table = json.loads((await asked.answer(Question(namespace), as_table=True)).body)
+    cells = {row["object"]["metadata"]["name"]: row["cells"] for row in table["rows"]}
+    assert cells["trainingjob.e"][:2] == ["trainingjob.e", "Succeeded"]
+    whole = json.loads((await asked.answer(Question(namespace, "trainingjob.e"))).body)
+    [item] = [
+        each
+        for each in json.loads((await asked.answer(Question(namespace))).body)["items"]
+        if each["job"]["name"] == "e"
+    ]
+    whole["job"]["status"] = {}
+    assert item == whole
+
+
+async def test_what_was_removed_from_the_archive_is_no_longer_listed(
+    asked: Answers, namespace: str, nats_server: NatsServer
+):
+    before = await listed(asked, Question(namespace))
+    async with connected(nats_server, ADMIN) as log:
+        await log.archive.forget(archived_under(namespace, "a", "u-1"), "its owner asked for it")
+        await log.archive.purge(ARCHIVE, archived_under(namespace, "e", "u-1"), 2**60)
+        await Life(log, a_key(namespace, "new")).live()
+    assert await listed(asked, Question(namespace)) == sorted([*before[1:-1], ("new", "u-1")])
+
+
+async def test_what_comes_into_the_archive_is_noted(asked: Answers, namespace: str, nats_server: NatsServer):
+    await listed(asked, Question(namespace))
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        await a_sealed_life(log, a_key(namespace, "later"))
+        await archive(mine, namespace, seals=0)
+
+    async def noted() -> bool:
+        return any(b"\0later\0" in line for line in asked.view.archived._lines)
+
+    await until(noted)
+    assert ("later", "u-1") in await listed(asked, Question(namespace))
