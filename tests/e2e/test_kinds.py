@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 import pytest
+import yaml
 
 from shared.cluster import Resource
 from shared.frameworks.fioravanzo import FIORAVANZO_MXJOB
@@ -22,14 +23,49 @@ from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.trainjob import TRAINJOB
 from shared.frameworks.xgboostjob import XGBOOSTJOB
 from tests.frameworks.documents import custom
-from tests.frameworks.test_fioravanzo import PUBLISHED as OF_MX_OPERATOR
-from tests.frameworks.test_mpba import PUBLISHED as OF_DL_OPERATOR
 from tests.kit.hosts import HOSTS, MakeHost
 from tests.kit.operator import SHELL, Operator, an_example, of_kubeflow
 from tests.kit.published import PUBLISHED
 from tests.kit.trainer import replicated_job, runtime, train_job
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+OF_MX_OPERATOR = yaml.safe_load("""
+apiVersion: fioravanzo.org/v1alpha1
+kind: MXJob
+metadata: {name: mx-test-dist}
+spec:
+  replicaSpecs:
+  - &entry
+    replicas: 1
+    mxReplicaType: SCHEDULER
+    template:
+      spec:
+        containers:
+        - {image: "stefanofioravanzo/mxnet-linear-dist:cpu", name: mxnet, imagePullPolicy: Always}
+        restartPolicy: OnFailure
+  - {<<: *entry, mxReplicaType: SERVER}
+  - {<<: *entry, mxReplicaType: WORKER}
+""")
+"""The example of mx-operator's README."""
+
+OF_DL_OPERATOR = yaml.safe_load("""
+apiVersion: "mpba.fbk.eu/v1"
+kind: MXJob
+metadata: {name: test02}
+spec:
+- &entry
+  replicas: 1
+  replicaType: SCHEDULER
+  template:
+    spec:
+      containers:
+      - {image: "stefanofioravanzo/mxnet-linear-dist:cpu", name: mxnet, imagePullPolicy: Always}
+      restartPolicy: OnFailure
+- {<<: *entry, replicaType: SERVER}
+- {<<: *entry, replicaType: WORKER}
+""")
+"""crds/mxjob_test.yml of dl-operator."""
 
 
 @pytest.fixture(params=HOSTS[:1], scope="module")
