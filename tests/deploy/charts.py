@@ -1,14 +1,17 @@
 """The chart for tests: the sets of values that have golden files, and helm where it is.
 
-`REWRITE_GOLDEN=1`, which `make chart` sets, writes the golden files anew.
+`REWRITE_GOLDEN=1`, which `make chart` sets, writes the golden files anew.  That of the default values is the whole; of
+another set a file has only what differs from them.
 """
 
 import os
 import re
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
 
 from devcluster.binaries import MissingProgram, find
 from tests.deploy.rendering import CHART, documents, render
@@ -34,6 +37,7 @@ def _require(program: str) -> Path:
         pytest.skip(str(missing))
 
 
+@cache
 def rendered(name: str) -> str:
     """A set of values, without chance: random passwords are stars."""
     text = render("--values", str(FOLDER / "values" / f"{name}.yaml"))
@@ -46,6 +50,20 @@ def rendered(name: str) -> str:
 
 def golden(name: str) -> Path:
     return FOLDER / "golden" / f"{name}.yaml"
+
+
+def otherwise(name: str) -> str:
+    """What a set of values makes otherwise than the default: which documents it lacks, and those of its own."""
+    base, own = _parts(rendered("default")), _parts(rendered(name))
+    lacks = [f"# without {kind} {known}\n" for kind, known in base if (kind, known) not in own]
+    return "".join([*lacks, *(f"---\n{text}" for key, text in own.items() if base.get(key) != text)])
+
+
+def _parts(text: str) -> dict[tuple[str, str], str]:
+    """The text of each document, by its kind and name."""
+    parts = [part for part in re.split("^---\n", text, flags=re.MULTILINE) if part.strip()]
+    found = [(yaml.safe_load(part), part) for part in parts]
+    return {(document["kind"], document["metadata"]["name"]): part for document, part in found if document}
 
 
 def linted(*options: str) -> subprocess.CompletedProcess[str]:

@@ -16,7 +16,7 @@ import yaml
 from devcluster import binaries
 from devcluster.controlplane import ControlPlane
 from tests.crds.kubectl import kubectl, tried
-from tests.deploy.charts import SETS, golden
+from tests.deploy.charts import SETS, rendered
 from tests.deploy.rendering import ROOT, Document, documents
 from tests.kit.commands import run
 
@@ -32,7 +32,7 @@ async def test_a_real_server_takes_what_the_chart_renders_and_admits_its_pods(
     control_plane: ControlPlane, name: str
 ) -> None:
     # But for what the Prometheus operator reads, whose definitions are not here.
-    every = documents(golden(name).read_text())
+    every = documents(rendered(name))
     manifests = [one for one in every if not one["apiVersion"].startswith("monitoring.coreos.com/")]
     paths = await restricted(control_plane, manifests)
     there = moved(manifests, paths)
@@ -55,7 +55,7 @@ async def test_a_real_server_takes_what_the_chart_renders_and_admits_its_pods(
 
 
 async def test_the_profile_refuses_such_a_pod_as_root(control_plane: ControlPlane) -> None:
-    manifests = documents(golden("default").read_text())
+    manifests = documents(rendered("default"))
     paths = await restricted(control_plane, manifests)
     there = moved(manifests, paths)
     await kubectl(
