@@ -15,7 +15,7 @@ from typing import Any
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks import schemas
-from shared.frameworks.model import Field, Written, items, number, part, text
+from shared.frameworks.model import Field, Written, flag, items, number, part, text
 from shared.frameworks.reading import DEFAULT_BACKOFF_LIMIT, LONGEST_POD_NAME, MOST_WORKERS, Fields
 from shared.frameworks.schemas import Definition, Document
 from shared.frameworks.statuses import condition
@@ -145,6 +145,7 @@ class _ToAdd(Written):
     """How many workers come."""
 
     count = number("Their indices follow the highest one ever used.", 1, MOST_WORKERS, required=True)
+    partial = flag("If true, those for which there is room come, and the others once there is room for them.")
 
 
 class _ScaleIn(_Request):
@@ -163,12 +164,13 @@ def parse_scale(kind: ScaleKind, manifest: Custom) -> ScaleSpec | tuple[Problem,
         problems.append(Problem(reason="InvalidName", field="metadata.name", message=message))
     fields = Fields(manifest.spec, "spec", problems)
     spec: _Request
+    partial = False
     if kind == "ScaleIn":
         spec = leaving = _ScaleIn(fields)
         count, pod_names = _checked(leaving)
     else:
         spec = coming = _ScaleOut(fields)
-        count, pod_names = coming.to_add.count, []
+        count, pod_names, partial = coming.to_add.count, [], coming.to_add.partial
         if not coming.to_add.fields.has("count"):
             fields.refuse("NothingToAdd", "say how many workers come (count)", "toAdd")
     job = spec.selector.name
@@ -190,6 +192,7 @@ def parse_scale(kind: ScaleKind, manifest: Custom) -> ScaleSpec | tuple[Problem,
         stranger=stranger,
         timeout_seconds=DEFAULT_TIMEOUT_SECONDS if spec.timeout is None else spec.timeout,
         backoff_limit=DEFAULT_BACKOFF_LIMIT if spec.backoff_limit is None else spec.backoff_limit,
+        partial=partial,
         script=bool(spec.script),
     )
     return tuple(dict.fromkeys(problems)) or parsed

@@ -15,7 +15,7 @@ from shared.cluster.objects import Custom
 from shared.frameworks import reading, schemas
 from shared.frameworks.attaching import OMPI_FLAT, SSH_VOLUME, WORKER_COMMAND, for_all_versions, mount_hosts, mount_keys
 from shared.frameworks.framework import Framework, PodContext, key_of, slot_labels
-from shared.frameworks.model import Written, anything, choice, flag, number, part
+from shared.frameworks.model import Field, Written, anything, choice, flag, number, part
 from shared.frameworks.pods import pod_of
 from shared.frameworks.reading import MOST_SLOTS
 from shared.frameworks.scale_requests import GROUP, SCALEINS, SCALEOUTS, VERSION
@@ -41,7 +41,17 @@ from shared.job.naming import (
 from shared.job.policies.retries import LEAST_RETRYABLE_CODE
 from shared.job.scaling import Request
 from shared.job.sorted_set import SortedSet
-from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, RestartPolicy, RoleSpec
+from shared.job.spec import (
+    GROW_SECONDS,
+    LAUNCHER,
+    SETTLE_SECONDS,
+    WORKER,
+    Elasticity,
+    JobSpec,
+    Problem,
+    RestartPolicy,
+    RoleSpec,
+)
 from shared.job.state import Job
 from shared.job.views import ended
 
@@ -97,6 +107,27 @@ class _Roles(Written):
     worker = part(_Worker)
 
 
+class _Elasticity(Written):
+    """With whom the job trains while there is no room for all of its workers."""
+
+    size = choice(
+        ("Requests", "Capacity"),
+        "Requests",
+        "UnknownElasticity",
+        "Requests (when absent): all workers start together.  Capacity: the training starts once minReplicas are "
+        "Ready, others join as they find nodes, and workers that are lost are asked for again.",
+    )
+    settle_seconds = number("Capacity: how long a start with fewer than all workers waits for more: 10 when absent.")
+    grow_seconds = number(
+        "Capacity: the shortest time from a change of the members until more workers join: 30 when absent."
+    )
+    max_pending = number(
+        "Capacity: how many workers beyond minReplicas may wait for a node at a time, so that an autoscaler of the "
+        "cluster buys no more nodes for the job; no bound when absent.",
+        1,
+    )
+
+
 class _Spec(Written):
     """What the job asks for."""
 
@@ -107,6 +138,7 @@ class _Spec(Written):
         "Deleted after the end: Running (when absent) the pods that still run, All every pod, None nothing.",
     )
     et_replica_specs = part(_Roles)
+    elasticity = Field(_Elasticity.schema(), lambda fields, name: _Elasticity(fields.part(name)))
     launcher_attach_mode = choice(
         ("ssh", "kubexec"),
         "ssh",
@@ -363,12 +395,24 @@ def parse_job(manifest: Custom) -> JobSpec | tuple[Problem, ...]:
         active_deadline_seconds=spec.active_deadline_seconds,
         ttl_seconds_after_finished=spec.ttl_seconds_after_finished,
         scheduling_timeout_seconds=spec.scheduling_timeout_seconds,
+        elasticity=_elasticity(spec.elasticity),
         suspend=spec.suspend or annotations.get(SUSPENDED) == "true",
         restart=annotations.get(RESTART, "")[: reading.LONGEST_RESTART],
         ssh_secret=_ssh_secret(annotations.get(SSH_KEYS, ""), problems),
         ignored=tuple(spec.fields.without_effect),
     )
     return tuple(dict.fromkeys(problems)) or parsed
+
+
+def _elasticity(asked: _Elasticity) -> Elasticity | None:
+    if asked.size != "Capacity":
+        return None
+    settle, grow = asked.settle_seconds, asked.grow_seconds
+    return Elasticity(
+        settle_seconds=SETTLE_SECONDS if settle is None else settle,
+        grow_seconds=GROW_SECONDS if grow is None else grow,
+        most_pending=asked.max_pending,
+    )
 
 
 def _ssh_secret(name: str, problems: list[Problem]) -> str:

@@ -12,6 +12,7 @@ from shared.job.events.event import At
 from shared.job.events.watcher import DisruptionNoticed, NodeBack, NodeLost, PodsObserved, TimePassed
 from shared.job.evolve_requests import seen
 from shared.job.naming import Slot, Uid
+from shared.job.policies import capacity
 from shared.job.policies.replacement import back_off, losses_before, without_store
 from shared.job.policies.retries import before_start
 from shared.job.policies.verdict import succeeded_with
@@ -35,14 +36,11 @@ from shared.job.state import (
     without,
 )
 from shared.job.timers import WELL
-from shared.job.views import PodView, alive, ended, newer, newest_versions, trouble
+from shared.job.views import UNSCHEDULABLE, PodView, alive, ended, newer, newest_versions, trouble
 
 replace = msgspec.structs.replace
 
 V = TypeVar("V")
-
-UNSCHEDULABLE = "Unschedulable"
-"""The kube-scheduler's reason for a pod that fits on no node."""
 
 
 def in_epoch(job: Job, epoch: int) -> Job:
@@ -148,14 +146,15 @@ def with_milestones(job: Job, at: At) -> Job:
     workers = job.attempt.slots if together else job.attempt.workers
     if workers and not holds(conditions, "WorkersReady"):
         message = text.counted(len(workers), "pod" if together else "worker")
-        # The look at each slot comes once there can be a pod in it.
-        pods = job.by_slot() if len(job.pods.views) >= len(workers) else {}
-        views = [pods[slot] for slot in workers if slot in pods]
-        if len(views) == len(workers) and all(alive(view) for view in views):
+        # The look at each slot comes once there can be enough pods.
+        enough = len(workers) if together else min(capacity.least_to_start(job), len(workers))
+        pods = job.by_slot() if len(job.pods.views) >= enough else {}
+        views = [pods[slot] for slot in workers if slot in pods and alive(pods[slot])]
+        if len(views) >= enough:
             conditions = with_condition(
                 conditions, "WorkersCreated", at, reason=f"{job.resource.kind}WorkersCreated", message=message
             )
-            if all(view.ready for view in views):
+            if sum(view.ready for view in views) >= enough:
                 conditions = with_condition(
                     conditions, "WorkersReady", at, reason=f"{job.resource.kind}WorkersReady", message=message
                 )
@@ -172,11 +171,12 @@ def _changes(known: PodView | None, pod: PodView) -> bool:
 
 
 def _with_launcher_wait(job: Job, at: At) -> Job:
-    """Note since when the launcher of an attempt that starts finds no node."""
-    if not job.starting or not job.attempt.launched:
+    """Note since when the launcher of an attempt that starts finds no node, or the workers that it needs do not."""
+    if job.between_attempts or job.over:
         return job
-    launcher = job.launcher
+    launcher = job.launcher if job.starting else None
     waits = launcher is not None and alive(launcher) and launcher.reason == UNSCHEDULABLE
+    waits = waits or (not capacity.began(job) and capacity.starves(job))
     if waits == (job.attempt.launcher_waits is not None):
         return job
     return with_attempt(job, launcher_waits=at if waits else None)

@@ -22,7 +22,7 @@ from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.status import JobRestarting
 from shared.job.naming import NO_UID, RESTART_REQUESTED, Slot
 from shared.job.policies import quota
-from shared.job.reasons import DISRUPTED, LAUNCHER_UNSCHEDULABLE, PREEMPTED, RENDEZVOUS_LOST
+from shared.job.reasons import DISRUPTED, LAUNCHER_UNSCHEDULABLE, NO_ROOM, PREEMPTED, RENDEZVOUS_LOST
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.state import Job
 from shared.job.views import PodView, each, occupies
@@ -235,9 +235,10 @@ def _of_restart(job: Job, reason: str) -> Standing | None:
         return None
     if reason == RESTART_REQUESTED:
         return Standing("lost", "restart")
-    if reason == DISRUPTED:
+    if reason in (DISRUPTED, NO_ROOM):
         vacancies = (each.reason for each in job.attempt.vacancies.values() if each.disrupted)
-        return Standing("lost", _of_disruption(next(chain(vacancies, job.pods.disrupted.values()), "")))
+        why = next(chain(vacancies, job.pods.disrupted.values()), "")
+        return None if reason == NO_ROOM and not why else Standing("lost", _of_disruption(why))
     return Standing("lost", "crash")
 
 

@@ -36,6 +36,7 @@ UNKNOWN_FIELD = "UnknownField"
 WAITS_FOR_QUOTA = "WaitsForQuota"
 LAUNCHER_UNSCHEDULABLE = "LauncherUnschedulable"
 LAUNCHER_NEVER_PLACED = "LauncherNeverPlaced"
+NO_ROOM = "MinimumUnschedulable"
 NO_SCALE = "NoScale"
 NOT_OURS = "NotOurs"
 NO_LAUNCHER = "NoLauncher"
@@ -137,6 +138,10 @@ ENDS = {
     LAUNCHER_UNSCHEDULABLE: Reason(
         "the launcher found no node while its workers held theirs",
         "the launcher found no node for {seconds} s while {held} held theirs; they are given back",
+    ),
+    NO_ROOM: Reason(
+        "fewer workers than minReplicas find a node; the job gives its places back, and waits for room for all of them",
+        "no node was found for {minimum} (minReplicas); the places that the job holds are given back",
     ),
     LAUNCHER_NEVER_PLACED: Reason(
         "many attempts in a row found no node for the launcher",

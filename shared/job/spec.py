@@ -157,6 +157,20 @@ class RuntimeUsed(msgspec.Struct, frozen=True, kw_only=True):
     """The SHA-256 of its spec, by which the job's copy of it is checked."""
 
 
+SETTLE_SECONDS, GROW_SECONDS = 10, 30
+
+
+class Elasticity(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that trains with the workers for which there is room, from minReplicas to its whole size."""
+
+    settle_seconds: int = SETTLE_SECONDS
+    """How long the first minReplicas workers wait for more before the training starts."""
+    grow_seconds: int = GROW_SECONDS
+    """The shortest time from a change of the members to one that adds some."""
+    most_pending: int | None = None
+    """The most pods that wait for a node beyond those that the minimum needs; None means no bound."""
+
+
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The spec of a job.  All times are whole seconds; None means no limit.
 
@@ -189,6 +203,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     force_delete_after: int | None = None
     """Seconds after its grace period when a terminating pod of a lost node is deleted by force, by the job's
     annotation; -1 for never; None leaves it to the setting."""
+    elasticity: Elasticity | None = None
+    """None for a job that starts with all its workers, and grows by all that a request asks for or not at all."""
     ssh_secret: str = ""
     """The user's own Secret with ssh keys; if empty, Muster makes one."""
     hosts_style: str = ""
@@ -277,5 +293,7 @@ class ScaleSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A name in it that no worker of the job has: the request is rejected for it, and its other names are not kept."""
     timeout_seconds: int = 60
     backoff_limit: int = 6
+    partial: bool = False
+    """True if a ScaleOut takes those workers for which there is room, and lets the others wait for it."""
     script: bool = False
     """True if the request has a script; its text stays in the resource."""

@@ -40,7 +40,12 @@ FORCED_DELETION = "ForcedDeletion:"
 """The prefix of the timer of a forced deletion; the seconds follow, because pods have different grace periods."""
 
 LAUNCHER_WAIT = "LauncherWait"
-"""The timer after which the workers of a launcher without a node give their places back."""
+"""The timer after which workers that wait for their launcher, or for more of them, give their places back."""
+
+SETTLE = "Settle"
+"""The timer after which a job starts with the workers that are Ready, or gives one place back for its launcher."""
+GROW = "Grow"
+"""The timer after which more workers may join those that train."""
 
 NOTICE = "Notice:"
 """The prefix of the timer of an announced end of a node; the seconds follow, because notices have different lengths."""
@@ -100,6 +105,7 @@ def _anchors(job: Job) -> Iterator[int]:
     moments += [at for lost in pods.lost.values() for at in (lost.at, lost.terminating)]
     yield from (at.sequence for at in moments if at is not None)
     if isinstance(job.membership, Members):
+        yield job.membership.written
         yield from (departure.seen for departure in job.membership.departures.values())
     for request in job.scaling.requests.values():
         if request.resize is not None and request.conditions:

@@ -11,7 +11,7 @@ from shared.backoff import doubled
 from shared.job import timers
 from shared.job.events.event import At
 from shared.job.naming import NO_UID
-from shared.job.policies import nodes, replacement, retries, verdict
+from shared.job.policies import capacity, nodes, replacement, retries, verdict
 from shared.job.policies.retries import before_effect
 from shared.job.reasons import NAME_HELD
 from shared.job.scaling import Request
@@ -72,6 +72,7 @@ def next_due(job: Job) -> tuple[Timer, ...]:
     found += _of_notices(job)
     found += _of_the_end(job) if job.over else [*_of_limits(job), *_of_attempts(job)]
     found += _of_stuck_pods(job)
+    found += _of_capacity(job)
     wait = waiting(job)
     if wait is not None and wait.usual:
         found.append(Timer(wait.since.sequence, timers.WAITING, WAITING_SECONDS))
@@ -89,6 +90,16 @@ def _of_notices(job: Job) -> Iterator[Timer]:
     for uid in job.pods.notices:
         for at, seconds in nodes.may_stay(job, uid):
             yield promise(at, nodes.notice_timer(seconds), seconds)
+
+
+def _of_capacity(job: Job) -> Iterator[Timer]:
+    elasticity = job.spec.elasticity if job.spec is not None else None
+    if elasticity is None or job.over or job.between_attempts:
+        return
+    if (settles := capacity.settles_since(job)) and elasticity.settle_seconds:
+        yield Timer(settles, timers.SETTLE, elasticity.settle_seconds)
+    if (grows := capacity.grows_since(job)) and len(job.listed_workers) < job.scaling.size:
+        yield Timer(grows, timers.GROW, elasticity.grow_seconds)
 
 
 def _of_stuck_pods(job: Job) -> Iterator[Timer]:

@@ -108,6 +108,9 @@ ON_THE_WAY = frozenset({"", "ContainerCreating", INITIALIZING})
 """The reasons of containers that wait and that nothing hinders."""
 
 
+UNSCHEDULABLE = "Unschedulable"
+"""The kube-scheduler's reason for a pod that fits on no node."""
+
 USUAL = ON_THE_WAY | {"ContainersNotReady"}
 """The reasons of pods that start as they should; a readiness probe takes its time."""
 

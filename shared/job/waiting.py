@@ -14,7 +14,7 @@ from shared.job.attempt import Vacancy
 from shared.job.conditions import Condition, holds
 from shared.job.events.event import At
 from shared.job.naming import Slot
-from shared.job.policies import gangs, nodes, quota, replacement
+from shared.job.policies import capacity, gangs, nodes, quota, replacement
 from shared.job.policies.retries import restart_delay
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.state import Job
@@ -148,13 +148,16 @@ def _of_nodes(job: Job) -> Wait | None:
 
 
 def _of_launcher(job: Job) -> Wait | None:
-    """A launcher for which there is no node, while the workers of its job hold theirs."""
+    """A launcher, or some of the fewest workers, for which there is no node while the other workers hold theirs."""
     wait, launcher = nodes.of_launcher_wait(job), job.launcher
-    if wait is None or launcher is None:
+    if wait is None:
         return None
     since, reason, sentence = wait
-    message = text.with_words(sentence, launcher.message)
-    return Wait(reason=reason, message=message, since=since, condition="LauncherCreated", slot=launcher.slot)
+    without = launcher or next(filter(capacity.finds_no_node, job.worker_pods().values()), None)
+    message = text.with_words(sentence, without.message if without is not None else "")
+    condition = "LauncherCreated" if launcher is not None else "WorkersReady"
+    slot = without.slot if without is not None else None
+    return Wait(reason=reason, message=message, since=since, condition=condition, slot=slot)
 
 
 def _entered(job: Job) -> At:
@@ -226,7 +229,8 @@ def _of_pods(job: Job) -> Wait | None:
     first = next(hindered, None)
     if first is not None:
         message = text.with_words(f"{first.name}: {first.reason}", first.message)
-        return _of_slot(job, first.slot, first.reason, message, first, usual=False)
+        wait = _of_slot(job, first.slot, first.reason, message, first, usual=False)
+        return _with_members(job, wait) if first.role == WORKER and capacity.began(job) else wait
     refused = _of_refusals(job, *_PREVENTS)
     if refused is not None:
         return refused
@@ -252,6 +256,14 @@ def _of_gang(job: Job, pods: dict[Slot, PodView]) -> Wait | None:
             message = f"{first}its gang: {gang.least} pods have to find places together, and {len(there)} exist"
             return _of_slot(job, there[0].slot, reasons.GANG_INCOMPLETE, message, there[0], usual=True)
     return None
+
+
+def _with_members(job: Job, wait: Wait) -> Wait:
+    """The wait of a job that trains with the workers for which there is room: it has what it needs."""
+    if job.spec is None or job.spec.elasticity is None:
+        return wait
+    members = f"{len(job.listed_workers)} of {text.counted(job.scaling.size, 'worker')} train"
+    return msgspec.structs.replace(wait, message=f"{members}; {wait.message}", condition="")
 
 
 def _is_up(job: Job, slot: Slot, pod: PodView | None) -> bool:

@@ -61,10 +61,12 @@ OTHER_WORDS = {
             "Seal",
         ),
         *(
+            "Grow",
             "JobWait",
             "LauncherWait",
             "WindingDown",
             "ScriptDeadline",
+            "Settle",
             "Steady",
             "Seal",
             "TimeToLive",

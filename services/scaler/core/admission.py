@@ -71,7 +71,10 @@ def _of_request(job: Job, request: Request, spec: ScaleSpec, policy: Policy) -> 
     leaving = scale.victims(job, spec.count or 0) if not named else scale.members(job, named)
     if not leaving:
         return _rejected(request, "NothingToDelete")
-    if rejected := _below_minimum(request, job, size - max(len(leaving), spec.count or 0)):
+    staying = size - max(len(leaving), spec.count or 0)
+    if job.spec.elasticity is not None:
+        staying = min(staying, len(job.listed_workers - [member.index for member in leaving]))
+    if rejected := _below_minimum(request, job, staying):
         return rejected
     return ScaleAccepted(
         request=request.uid,

@@ -19,7 +19,7 @@ from shared.job.attempt import Members, Unknown
 from shared.job.events.event import Cause
 from shared.job.events.scaler import HostsPublished, WorkersReleased
 from shared.job.naming import HOSTS_VERSION, JobKey, Slot, Uid, WorkerName, config_name
-from shared.job.policies import nodes, replacement
+from shared.job.policies import capacity, nodes, replacement
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, JobSpec
 from shared.job.state import Job
@@ -39,7 +39,8 @@ def disrupted_released(job: Job) -> list[Step]:
     if not free:
         return []
     because = causes.newest(of_departures(job, free), causes.of_pods(job, free))
-    return [Record(WorkersReleased(request=Uid(""), slots=spans(free), reason=reasons.DISRUPTED), because)]
+    reason = reasons.LAUNCHER_UNSCHEDULABLE if capacity.yields(job) else reasons.DISRUPTED
+    return [Record(WorkersReleased(request=Uid(""), slots=spans(free), reason=reason), because)]
 
 
 def of_departures(job: Job, slots: Iterable[Slot]) -> Iterator[Cause]:
@@ -51,8 +52,8 @@ def of_departures(job: Job, slots: Iterable[Slot]) -> Iterator[Cause]:
 
 
 def disrupted(job: Job) -> SortedSet[Slot]:
-    """Worker slots whose pod will be evicted or lose its node, or has a replacement for that."""
-    ahead = job.attempt.replaced_ahead
+    """Worker slots whose pod will be evicted or lose its node, has a replacement for that, or makes room."""
+    ahead = job.attempt.replaced_ahead | capacity.given_back(job)
     if not (job.pods.disrupted or ahead):
         return SortedSet()
     pods, workers = job.worker_pods(), job.attempt.workers
@@ -78,8 +79,8 @@ def next_steps(job: Job, policy: Policy) -> list[Step]:
     steps: list[Step] = []
     if not isinstance(wanted, Unknown) and (wanted != _published(job) or _unwritten(job) or _overtaken(job)):
         doomed = {slot.index for slot in disrupted(job)}
-        # Without hosts files no launcher learns of the drain.
-        drains = job.spec.handling.hosts_files and doomed & (job.listed_workers - wanted)
+        # Without hosts files no launcher learns of the drain, and one that has no node uses no worker.
+        drains = job.spec.handling.hosts_files and not capacity.yields(job) and doomed & (job.listed_workers - wanted)
         drain = policy.drain_seconds if drains else 0
         steps.append(Record(publish(job, wanted, drain=drain), _because_changed(job, wanted)))
     return [*steps, *written(job)]
@@ -102,12 +103,13 @@ def next_members(job: Job) -> SortedSet[int] | Unknown:
         if job.launcher_alone:
             # A launcher without workers reads hosts files, too.
             return SortedSet() if job.status.phase else Unknown()
-        # The launcher starts with the job's full size, so the first members include every replacement.
-        if not workers or doomed or replacement.replaceable(job):
+        if job.spec is None or not workers:
             return Unknown()
-        if not all(ready(pods.get(slot.index)) for slot in workers):
+        # Without elasticity the launcher starts with the job's full size: the first members include every replacement.
+        if job.spec.elasticity is None and (doomed or replacement.replaceable(job)):
             return Unknown()
-        return SortedSet(slot.index for slot in workers)
+        here = SortedSet(slot for slot in workers - doomed if ready(pods.get(slot.index)))
+        return SortedSet(slot.index for slot in here) if here and capacity.may_start(job, here) else Unknown()
     request = job.scaling.open_request
     arriving = request.added if request is not None else SortedSet()
     known = job.listed_workers | job.leaving
@@ -119,6 +121,11 @@ def next_members(job: Job) -> SortedSet[int] | Unknown:
     announced = [slot.index for slot in listed if slot in in_time]
     others = (slot for slot in workers - doomed - nodes.silent(job) if slot.index not in known)
     come = [slot.index for slot in others if slot not in arriving and ready(pods.get(slot.index))]
+    if not capacity.may_grow(job):
+        come = []
+    if not capacity.is_enough(job, len(kept) + len(announced) + len(come)):
+        # The training waits: replacements come, or the attempt ends.
+        return job.listed_workers
     if not announced or len(kept) + len(come) >= min(job.scaling.size, len(job.listed_workers)):
         return SortedSet([*kept, *come])
     # Until there is one for each, replacements that are early wait: the launcher loads new files once.

@@ -22,7 +22,7 @@ from shared.job.attempt import Unknown
 from shared.job.events.event import UNKNOWN, Cause
 from shared.job.events.scaler import ScaleCancelled, ScaleFailed, ScaleSucceeded, WorkersReleased
 from shared.job.naming import Slot, Uid
-from shared.job.policies import replacement
+from shared.job.policies import capacity, replacement
 from shared.job.scaling import Request
 from shared.job.sorted_set import SortedSet
 from shared.job.state import Job, hosts_seen
@@ -81,11 +81,11 @@ def scale_out(job: Job, request: Request) -> list[Step]:
         because = causes.newest(causes.of_pods(job, request.added & (job.attempt.spent | doomed)))
         return [_failed_before(request, reasons.WORKER_FAILED, because)]
     pods = job.worker_pods()
-    if all(membership.ready(pods.get(slot.index)) for slot in request.added):
+    come = [slot.index for slot in request.added if membership.ready(pods.get(slot.index))]
+    if len(come) == len(request.added) or _takes_part(job, request, len(come), late=late):
         members = membership.next_members(job)
         if not isinstance(members, Unknown):
-            wanted = members | [slot.index for slot in request.added]
-            return [_published(job, wanted, request)]
+            return [_published(job, members | come, request)]
     refusal = job.efforts.refusals.get("CreatePod")
     if refusal is not None and refusal.at.sequence < request.accepted:
         # The refused pod was not one of this request.
@@ -96,6 +96,19 @@ def scale_out(job: Job, request: Request) -> list[Step]:
             return [_failed_before(request, refusal.reason, Cause(refusal.at.sequence))]
         return [_failed_before(request, reasons.DEADLINE_EXCEEDED, _deadline(job, request))]
     return []
+
+
+def _takes_part(job: Job, request: Request, come: int, *, late: bool) -> bool:
+    """True if the request goes on with those that are Ready, as there is no node for the others.
+
+    They wait for it as the job's own, and join when they are Ready.
+    """
+    if not capacity.takes_part(job, request):
+        return False
+    pods = job.worker_pods()
+    without = sum(capacity.finds_no_node(pods.get(slot.index)) for slot in request.added)
+    enough = come > 0 or (job.spec is not None and job.spec.elasticity is not None)
+    return enough and (late or come + without == len(request.added))
 
 
 def _failed_before(request: Request, reason: str, because: Cause) -> Record:
@@ -151,10 +164,15 @@ def removable(job: Job) -> SortedSet[Slot]:
 
 
 def victims(job: Job, count: int) -> tuple[Member, ...]:
-    """The `count` workers with the highest indices, highest first; fewer if there are fewer."""
+    """The `count` workers with the highest indices, highest first; fewer if there are fewer.
+
+    Of a job with elasticity those that are no members go first: the others train.
+    """
     # By number, not by name: "worker-10" sorts before "worker-9".
-    ranked = sorted((slot.index for slot in removable(job)), reverse=True)
-    return members(job, ranked[:count])
+    waits = removable(job) - [job.attempt.worker_slot(index) for index in job.listed_workers]
+    first = waits if job.spec is not None and job.spec.elasticity is not None else ()
+    ranked = sorted(removable(job), key=lambda slot: (slot not in first, -slot.index))
+    return members(job, (slot.index for slot in ranked[:count]))
 
 
 def members(job: Job, indices: Iterable[int]) -> tuple[Member, ...]:
@@ -222,6 +240,8 @@ def _publish(job: Job, request: Request, *, late: bool) -> list[Step]:
         # Hosts files without members would stop a launcher that trains.
         return []
     staying = members - [leaver.index for leaver in request.leaving]
+    if not capacity.is_enough(job, len(staying)):
+        return []
     return [_published(job, staying, request)]
 
 

@@ -14,7 +14,7 @@ from shared.job.attempt import Members
 from shared.job.events.event import Cause
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.naming import Slot, service_name
-from shared.job.policies import gangs, nodes, quota, replacement
+from shared.job.policies import capacity, gangs, nodes, quota, replacement
 from shared.job.policies.verdict import verdict
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, WORKER, JobSpec
@@ -34,8 +34,8 @@ def assigned(job: Job) -> list[Step]:
         return []
     if job.attempt.launched or not _service_seen(job) or not _listed(job):
         return []
-    listed = job.listed_workers
-    if not all(slot.index in listed for slot in job.attempt.workers) or replacement.replaceable(job):
+    listed = [slot for slot in job.attempt.workers if slot.index in job.listed_workers]
+    if len(listed) < capacity.least_to_start(job) or (job.spec.elasticity is None and replacement.replaceable(job)):
         return []
     return [Record(SlotsAssigned(slots=_launchers(job), reason="WorkersReady"), _because_listed(job))]
 
@@ -99,7 +99,7 @@ def missing(job: Job, there: SortedSet[Slot]) -> list[Step]:
     steps = [*_services(job)] if job.may_try("CreateService") else []
     if not keys.ready(job) or not job.may_try("CreatePod") or _waits_for_a_later_attempt(job):
         return steps
-    wanted = quota.within(job, [slot for slot in job.attempt.slots - there if _known(job, slot)])
+    wanted = capacity.within(job, quota.within(job, [slot for slot in job.attempt.slots - there if _known(job, slot)]))
     held, refusal = job.held_names, job.efforts.refusals.get("CreatePod")
     if held is not None:
         # The others do not wait for a name; of those that do, a few probe.
@@ -232,8 +232,8 @@ def replaced(job: Job) -> list[Step]:
     """Slots for every vacancy whose back-off is over."""
     due = [slot for slot, vacancy in replacement.replaceable(job).items() if replacement.due(job, vacancy)]
     due += nodes.to_replace(job)
-    if not due or verdict(job) is not None:
-        # An attempt that is over gets no pods.
+    if not due or capacity.yields(job) or verdict(job) is not None:
+        # An attempt that is over gets no pods, and a launcher comes before more workers.
         return []
     if job.spec is not None and job.spec.handling.in_place:
         return _in_place(job, due)

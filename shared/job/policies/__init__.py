@@ -2,5 +2,6 @@
 
 `verdict.py` decides when an attempt is over, `retries.py` which exits are retried, whether another attempt follows and
 how long each retry waits; `replacement.py` which lost pods are replaced; `nodes.py` what a job does about nodes that
-are lost or about to go; `quota.py` whether the job may run at all.
+are lost or about to go; `quota.py` whether the job may run at all; `capacity.py` with how many
+workers it trains.
 """

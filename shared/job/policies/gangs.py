@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from shared.job.naming import Slot, gang_name
+from shared.job.policies import capacity
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, RENDEZVOUS, WORKER, JobSpec
 from shared.job.state import Job, needed_workers
@@ -36,8 +37,8 @@ def least_of(job: Job, spec: JobSpec, sizes: Mapping[str, int]) -> int:
         return 0
     every = sum(size for role, size in sizes.items() if role not in OUTSIDE)
     least = every
-    if spec.handling.elastic and not spec.has_launcher:
-        # It begins with its minimum; a launcher waits for all of its workers.
+    if spec.handling.elastic and (not spec.has_launcher or spec.elasticity is not None):
+        # It begins with its minimum; a launcher waits for all of its workers, unless the job goes by capacity.
         least -= max(sizes.get(WORKER, 0) - needed_workers(job), 0)
     least = min(spec.gang or least, every)
     return least if least > 1 else 0
@@ -51,7 +52,7 @@ def known(job: Job) -> Iterator[Gang]:
     slots = SortedSet(slot for slot in attempt.slots if slot.role not in OUTSIDE) if job.starting else SortedSet[Slot]()
     yield Gang(gang_name(job.key, attempt.number), attempt.gang, slots)
     request, arriving = job.scaling.open_request, job.scaling.arriving
-    if request is not None and len(arriving) > 1:
+    if request is not None and len(arriving) > 1 and not capacity.takes_part(job, request):
         yield Gang(gang_name(job.key, attempt.number, request.accepted), len(arriving), arriving)
 
 

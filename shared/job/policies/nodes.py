@@ -25,7 +25,7 @@ from shared.job.events.event import At
 from shared.job.naming import Slot, Uid
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, WORKER, Handling
-from shared.job.state import Job
+from shared.job.state import Job, needed_workers
 from shared.job.text import forced_deletion, without_finalizers
 from shared.job.timers import FORCED_DELETION, LAUNCHER_WAIT, NOTICE, passed
 from shared.job.views import PodView, alive
@@ -265,7 +265,7 @@ a drain find a place in that time.  Each attempt makes all workers anew, and hol
 
 def launcher_wait(job: Job) -> int | None:
     """Seconds that the launcher waits; None if it waits for ever, or not at all."""
-    if job.attempt.launcher_waits is None or not job.starting or not job.attempt.workers:
+    if job.attempt.launcher_waits is None or job.between_attempts or job.over or not job.attempt.workers:
         return None
     if job.spec is None or job.spec.scheduling_timeout_seconds is not None:
         return None
@@ -278,6 +278,9 @@ def never_placed(job: Job) -> Verdict | None:
     if since is None or limit is None or not passed(job, since.sequence, LAUNCHER_WAIT):
         return None
     held, because = text.counted(len(job.attempt.workers), "worker"), causes.timer(job, since.sequence, LAUNCHER_WAIT)
+    if not job.attempt.launched:
+        told = reasons.told(reasons.ENDS, reasons.NO_ROOM, minimum=text.counted(needed_workers(job), "worker"))
+        return Verdict(False, reasons.NO_ROOM, told, disrupted=True, because=because)
     if _is_last(job):
         reason = reasons.LAUNCHER_NEVER_PLACED
         told = reasons.told(reasons.ENDS, reason, attempts=MOST_ATTEMPTS, seconds=limit, held=held)
@@ -291,10 +294,14 @@ def _is_last(job: Job) -> bool:
 
 
 def of_launcher_wait(job: Job) -> tuple[At, str, str] | None:
-    """Since when the launcher waits for a node, the reason, and a sentence; None while it does not."""
+    """Since when the launcher, or the minimum, waits for a node, the reason and a sentence; None while it does not."""
     since, limit, launcher = job.attempt.launcher_waits, launcher_wait(job), job.launcher
-    if since is None or limit is None or launcher is None:
+    if since is None or limit is None:
         return None
+    if launcher is None:
+        reason, least = reasons.NO_ROOM, text.counted(needed_workers(job), "worker")
+        said = f"{reason}: fewer than {least} (minReplicas) find a node, and they hold theirs"
+        return since, reason, f"{said}; {limit} s after {since.clock} they are given back, and the job waits for room"
     held = text.counted(len(job.attempt.workers), "worker")
     reason = reasons.LAUNCHER_UNSCHEDULABLE
     said = f"{reason}: {launcher.name} finds no node while {held} of its job hold theirs"

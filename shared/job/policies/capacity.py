@@ -1,0 +1,155 @@
+"""How many workers a job with elasticity trains with: as many as have a node, from minReplicas to its size.  Pure.
+
+The pods of the whole size are made, and those without a node are the job's request for more.  So the kube-scheduler is
+the model of capacity: no rule here counts what is free, or orders jobs.
+"""
+
+from collections.abc import Iterable
+
+from shared.job import causes, reasons, text
+from shared.job.attempt import Members, Verdict
+from shared.job.naming import Slot
+from shared.job.policies import nodes
+from shared.job.scaling import Request
+from shared.job.sorted_set import SortedSet
+from shared.job.spec import WORKER, Elasticity
+from shared.job.state import Job, needed_workers
+from shared.job.timers import GROW, SETTLE, passed
+from shared.job.views import UNSCHEDULABLE, PodView, alive
+
+
+def least_to_start(job: Job) -> int:
+    """The number of Ready workers without which the training does not start."""
+    by_capacity = job.spec is not None and job.spec.elasticity is not None
+    return needed_workers(job) if by_capacity else len(job.attempt.workers)
+
+
+def is_enough(job: Job, members: int) -> bool:
+    """False if so few members are below the minimum of a job with elasticity: it never trains with them."""
+    return job.spec is None or job.spec.elasticity is None or members >= needed_workers(job)
+
+
+def may_start(job: Job, ready: SortedSet[Slot]) -> bool:
+    """True if the first members may be these Ready workers: all of them, or enough and no more came for a while."""
+    workers, spec = job.attempt.workers, job.spec
+    if len(ready) == len(workers):
+        return True
+    if spec is None or spec.elasticity is None or len(ready) < needed_workers(job):
+        return False
+    if not spec.has_launcher:
+        # Its agents find each other, and the members only say which of them are there.
+        return not job.starting
+    return _settled(job, spec.elasticity)
+
+
+def _settled(job: Job, elasticity: Elasticity) -> bool:
+    since = settles_since(job)
+    return bool(since) and (not elasticity.settle_seconds or passed(job, since, SETTLE))
+
+
+def settles_since(job: Job) -> int:
+    """The sequence at which enough workers were Ready; 0 before, and without members to choose."""
+    if job.spec is None or job.spec.elasticity is None or not job.spec.has_launcher or not job.starting:
+        return 0
+    if isinstance(job.membership, Members):
+        # The launcher waits, and workers give their places back one after another.
+        return job.membership.written if job.attempt.launcher_waits is not None else 0
+    reached = (known for known in job.status.conditions if known.type == "WorkersReady" and known.status)
+    return next((known.since.sequence for known in reached), 0)
+
+
+def may_grow(job: Job) -> bool:
+    """True if workers may join: those of a job with elasticity join together, and not more often than it says."""
+    since = grows_since(job)
+    return since is None or (since > 0 and passed(job, since, GROW))
+
+
+def grows_since(job: Job) -> int | None:
+    """The sequence from which the time to the next growth counts, 0 until it is known; None if workers join at once."""
+    spec = job.spec
+    if spec is None or spec.elasticity is None or not spec.elasticity.grow_seconds or not spec.handling.hosts_files:
+        return None
+    return job.membership.written if isinstance(job.membership, Members) else None
+
+
+def given_back(job: Job) -> SortedSet[Slot]:
+    """The workers that give their places back while the launcher of a job with elasticity finds none.
+
+    First those that are no members, with or without a node: the launcher comes before the wish for more.  Then one
+    member after the other, down to the minimum; there `nodes.launcher_wait` bounds the wait.
+    """
+    elasticity = job.spec.elasticity if job.spec is not None else None
+    if elasticity is None or not yields(job) or not isinstance(job.membership, Members):
+        return SortedSet()
+    workers, listed = job.attempt.workers, job.listed_workers
+    others = SortedSet(slot for slot in workers if slot.index not in listed)
+    members = workers - others
+    more = len(members) > needed_workers(job) and _settled(job, elasticity)
+    return others | [max(members)] if more else others
+
+
+def yields(job: Job) -> bool:
+    """True while no worker of a job with elasticity is asked for, as its launcher has no place."""
+    waits = job.attempt.launcher_waits is not None and job.attempt.launched and job.starting
+    return waits and job.spec is not None and job.spec.elasticity is not None
+
+
+def within(job: Job, slots: Iterable[Slot]) -> list[Slot]:
+    """Those of these slots without a pod that may get one now: a job may say how many of its pods wait for a node."""
+    wanted = [*slots]
+    most = job.spec.elasticity.most_pending if job.spec is not None and job.spec.elasticity is not None else None
+    if most is None:
+        return wanted
+    placed = len(_placed(job))
+    waiting = sum(alive(pod) and not pod.node for pod in job.worker_pods().values())
+    room = max(max(most, needed_workers(job) - placed) - waiting, 0)
+    workers = [slot for slot in wanted if slot.role == WORKER]
+    return [slot for slot in wanted if slot.role != WORKER] + workers[:room]
+
+
+def takes_part(job: Job, request: Request) -> bool:
+    """True if a scale-out takes those workers for which there is room, and lets the others wait for it."""
+    of_job = job.spec is not None and job.spec.elasticity is not None
+    return of_job or (request.spec is not None and request.spec.partial)
+
+
+def finds_no_node(pod: PodView | None) -> bool:
+    """True if the kube-scheduler finds no node for the pod."""
+    return pod is not None and alive(pod) and not pod.node and pod.reason == UNSCHEDULABLE
+
+
+def began(job: Job) -> bool:
+    """True once the training had its minimum in this attempt."""
+    return job.attempt.gathered or job.attempt.launched
+
+
+def _placed(job: Job) -> list[PodView]:
+    """The workers that have a node, without those that are about to lose it."""
+    lost = job.pods.disrupted.keys() - {pod.uid for pod in _in_time(job)}
+    pods, slots = job.worker_pods().values(), job.attempt.slots
+    return [pod for pod in pods if pod.slot in slots and pod.node and alive(pod) and pod.uid not in lost]
+
+
+def _in_time(job: Job) -> list[PodView]:
+    """The workers whose node is announced to go, and that may stay for now."""
+    slots = nodes.in_time(job)
+    return [pod for pod in job.pods.views.values() if pod.slot in slots] if slots else []
+
+
+def starves(job: Job) -> bool:
+    """True if a job with elasticity holds places, fewer than its minimum, and there is no room for the others."""
+    if job.spec is None or job.spec.elasticity is None:
+        return False
+    if not any(map(finds_no_node, job.worker_pods().values())):
+        return False
+    placed = len(_placed(job))
+    return placed < needed_workers(job) and (placed > 0 or began(job))
+
+
+def below_minimum(job: Job) -> Verdict | None:
+    """A training that lost its minimum, and finds no room for it, gives all its places back and waits whole."""
+    if not began(job) or not starves(job):
+        return None
+    told = reasons.told(reasons.ENDS, reasons.NO_ROOM, minimum=text.counted(needed_workers(job), "worker"))
+    because = causes.newest(causes.of_pods(job, job.attempt.news))
+    return Verdict(False, reasons.NO_ROOM, told, disrupted=True, because=because)

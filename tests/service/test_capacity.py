@@ -1,0 +1,207 @@
+"""Jobs that train with the workers for which there is room, with the four services on a cluster that has little."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from shared.cluster.kinds import PODS
+from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.training_job import TRAININGJOBS
+from shared.job.policies.nodes import SHORTEST_SECONDS, SPREAD_SECONDS
+from tests.kit.virtual_time import in_virtual_time
+from tests.kit.world import World, a_scale_in, a_scale_out, a_training_job
+
+LEAST, MOST = 2, 6
+SETTLE, GROW = 10, 30
+LAUNCHER = 1
+"""The place that it takes."""
+
+
+def a_job(name: str = "resnet", *, workers: int = MOST, least: int = LEAST, **elasticity: Any) -> dict[str, Any]:
+    job = a_training_job(name, workers=workers, elasticity={"size": "Capacity", **elasticity})
+    job["spec"]["etReplicaSpecs"]["worker"] |= {"minReplicas": least, "maxReplicas": MOST}
+    return job
+
+
+def training(world: World, job: str = "resnet") -> int:
+    """The number of workers in the hosts file."""
+    return len(world.hosts(job))
+
+
+async def preempted(world: World, pod: str) -> None:
+    """The kube-scheduler gives the place of a pod to one of higher priority."""
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+    conditions = [*world.pods()[pod].manifest["status"]["conditions"], condition]
+    world.store.patch(PODS, "team-a", pod, {"status": {"conditions": conditions}}, subresource="status")
+    assert world.room is not None
+    world.room -= 1
+    world.store.delete(PODS, "team-a", pod)
+
+
+def never_below_the_minimum(world: World, job: str = "resnet") -> bool:
+    files = world.hosts_files["team-a", f"{job}-config"]
+    return all(len(data["hostfile"].splitlines()) >= LEAST for data in files)
+
+
+@in_virtual_time
+async def test_a_job_starts_with_what_there_is_room_for_grows_and_gives_a_place_back():
+    async with World() as world:
+        world.room = 3 + LAUNCHER
+        world.stuck.add("resnet-launcher")
+        world.odd.update(f"resnet-worker-{index}" for index in range(3, 6))
+        world.apply(TRAININGJOBS, a_job())
+        await world.until(lambda: training(world) == 3, "three are members")
+        assert "resnet-launcher" not in world.pods() or training(world) == 3
+        world.stuck.clear()
+        world.odd.clear()
+        await world.running()
+        assert world.status(TRAININGJOBS, "resnet")["workers"] == "3/6"
+        assert world.count("HostsPublished") == 1
+        await world.pass_seconds(GROW + 5)
+        before = asyncio.get_running_loop().time()
+        world.room += 1
+        await world.until(lambda: training(world) == 4, "the fourth joins")
+        assert asyncio.get_running_loop().time() - before < 1
+        await preempted(world, world.hosts()[0])
+        await world.until(lambda: training(world) == 3, "its place is given back")
+        assert world.status(TRAININGJOBS, "resnet")["phase"] == "Running"
+        assert never_below_the_minimum(world)
+
+
+@in_virtual_time
+async def test_all_workers_start_at_once_and_fewer_after_the_time_to_settle():
+    async with World() as world:
+        began = asyncio.get_running_loop().time()
+        world.apply(TRAININGJOBS, a_job("whole"))
+        await world.running("whole")
+        assert asyncio.get_running_loop().time() - began < SETTLE / 2
+        world.room = len(world.pods()) + 3 + LAUNCHER
+        world.stuck.update(f"part-worker-{index}" for index in (3, 4, 5))
+        began = asyncio.get_running_loop().time()
+        world.apply(TRAININGJOBS, a_job("part", settleSeconds=20))
+        world.room += 3
+        await world.running("part")
+        assert 20 <= asyncio.get_running_loop().time() - began < 22
+        assert training(world, "part") == 3
+
+
+@in_virtual_time
+async def test_those_that_come_later_join_together_and_not_more_often_than_the_job_says():
+    async with World() as world:
+        world.stuck.update(f"resnet-worker-{index}" for index in range(2, 6))
+        world.apply(TRAININGJOBS, a_job(growSeconds=60))
+        await world.running()
+        world.stuck.discard("resnet-worker-2")
+        await world.pass_seconds(20)
+        world.stuck.clear()
+        await world.pass_seconds(20)
+        assert training(world) == 2
+        await world.until(lambda: training(world) == 6, "all that came meanwhile join at once")
+        assert world.count("HostsPublished") == 2
+
+
+@in_virtual_time
+async def test_below_its_minimum_a_job_gives_its_places_back_and_begins_again_when_there_is_room():
+    async with World() as world:
+        world.room = 2 + LAUNCHER
+        world.apply(TRAININGJOBS, a_job(settleSeconds=0))
+        await world.running()
+        await preempted(world, "resnet-worker-1")
+        await world.until(lambda: world.count("JobRestarted") == 1, "it waits whole")
+        restarting = [stored for stored in world.journal.events if stored.subject.endswith("JobRestarting")]
+        assert b"MinimumUnschedulable" in restarting[-1].body
+        assert never_below_the_minimum(world)
+        world.room += 1
+        await world.running()
+        assert world.job().retries.restarts == 0
+        assert never_below_the_minimum(world)
+
+
+@in_virtual_time
+async def test_a_job_that_finds_room_for_fewer_than_its_minimum_does_not_keep_them_from_others():
+    async with World() as world:
+        world.room = 1
+        world.apply(TRAININGJOBS, a_job())
+        await world.shows("WorkersReady", "MinimumUnschedulable")
+        await world.pass_seconds(SHORTEST_SECONDS + SPREAD_SECONDS)
+        assert world.count("JobRestarted") >= 1
+        world.room = 6 + LAUNCHER
+        await world.running()
+
+
+@in_virtual_time
+async def test_workers_make_room_for_their_launcher_down_to_the_minimum():
+    async with World() as world:
+        world.room = 4
+        world.apply(TRAININGJOBS, a_job())
+        await world.running()
+        assert training(world) == 3
+        assert world.count("JobRestarted") == 0
+        await world.until(lambda: len(world.pods()) == MOST + LAUNCHER, "the others are asked for again")
+
+
+@in_virtual_time
+async def test_a_job_keeps_as_few_pods_pending_as_it_says():
+    async with World() as world:
+        world.room = 3 + LAUNCHER
+        world.apply(TRAININGJOBS, a_job(maxPending=1, settleSeconds=0))
+        await world.running()
+        await world.until(lambda: training(world) >= 2, "it trains")
+        await world.pass_seconds(2 * GROW)
+        pending = [held for held in world.pods().values() if not held.manifest["spec"].get("nodeName")]
+        assert (training(world), len(pending)) == (3, 1)
+        world.room += 1
+        await world.until(lambda: training(world) == 4, "it grows")
+        await world.until(lambda: len(world.pods()) == 4 + LAUNCHER + 1, "the next one is asked for")
+
+
+@in_virtual_time
+async def test_a_larger_size_is_a_wish_that_stays():
+    async with World() as world:
+        world.room = 2 + LAUNCHER
+        world.apply(TRAININGJOBS, a_job(workers=2, growSeconds=0))
+        await world.running()
+        patch = {"spec": {"etReplicaSpecs": {"worker": {"replicas": 5}}}}
+        world.store.patch(TRAININGJOBS, "team-a", "resnet", patch)
+        await world.until(lambda: world.status(TRAININGJOBS, "resnet").get("workers") == "2/5", "it asks for five")
+        await world.until(lambda: world.count("ScaleSucceeded") == 1, "the edit is done")
+        world.room += 2
+        await world.until(lambda: training(world) == 4, "it takes what comes")
+        world.apply(SCALEINS, a_scale_in(1))
+        await world.phase("ScaleSucceeded", SCALEINS, "in")
+        assert training(world) == 4
+        assert world.status(TRAININGJOBS, "resnet")["workers"] == "4/4"
+
+
+@in_virtual_time
+async def test_a_scale_in_leaves_the_minimum_of_those_that_train():
+    async with World() as world:
+        world.room = 3 + LAUNCHER
+        world.apply(TRAININGJOBS, a_job(settleSeconds=0))
+        await world.until(lambda: training(world) == 3 or world.count("HostsPublished") > 0, "it starts")
+        await world.running()
+        members = world.hosts()[:2]
+        request = a_scale_in(1)
+        request["spec"]["toDelete"] = {"podNames": members}
+        world.apply(SCALEINS, request)
+        await world.shows("ScaleFailed", "BelowMinimum", SCALEINS, "in")
+
+
+@in_virtual_time
+@pytest.mark.parametrize("fits", [2, 0])
+async def test_a_partial_scale_out_takes_what_fits_and_the_rest_waits(fits: int):
+    async with World() as world:
+        await world.trains(workers=2)
+        world.room = 2 + LAUNCHER + fits
+        request = a_scale_out(3)
+        request["spec"]["toAdd"]["partial"] = True
+        world.apply(SCALEOUTS, request)
+        if not fits:
+            await world.phase("ScaleFailed", SCALEOUTS, "out")
+            assert len(world.pods()) == 2 + LAUNCHER
+            return
+        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+        assert world.status(TRAININGJOBS, "resnet")["workers"] == "4/5"
+        world.room += 1
+        await world.until(lambda: training(world) == 5, "the rest joins")
