@@ -19,7 +19,7 @@ from tests.kit.traces import nothing_running
 pytestmark = pytest.mark.e2e
 
 PATIENCE_SECONDS = 120.0
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "tutorial.md"
 
 LAST = "tail -f"
 """The last line that a demo prints before it stays."""
@@ -51,7 +51,7 @@ async def test_every_killed_program_is_named_and_started_again(tmp_path: Path, c
     with demo(tmp_path, "--cluster", cluster, "--keep") as process:
         printed = until(process, LAST)
         if cluster == "embedded":
-            shows_what_the_readme_shows(printed)
+            shows_what_the_tutorial_shows(printed)
         for words, name in programs.items():
             os.kill(child(process, words), signal.SIGKILL)
             until(process, f"{name} ended; starting it again")
@@ -83,9 +83,9 @@ async def test_every_killed_program_is_named_and_started_again(tmp_path: Path, c
     assert nothing_running(tmp_path) == []
 
 
-def shows_what_the_readme_shows(printed: list[str]) -> None:
+def shows_what_the_tutorial_shows(printed: list[str]) -> None:
     """The sample has lines of the demo, but for figures, ports and an order that differs from run to run."""
-    (sample,) = re.findall(r"^```\n( +[\d.]+ s  up: .*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+    (sample,) = re.findall(r"^```\n( +[\d.]+ s  up: .*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     story, _, _ = sample.partition("services stopped")
     shown, told = {shape(line) for line in story.splitlines()[:-1]}, {shape(line) for line in printed}
     assert len(shown) > 9

@@ -1,15 +1,10 @@
 """PyTorch: a group of fixed size, and an elastic one that loses a worker and gets another."""
 
 import re
-import shutil
-import subprocess
-from pathlib import Path
 
 import pytest
 
-from tests.frameworks_real.environments import EXAMPLES, environment
 from tests.frameworks_real.training import Training
-from tests.kit.demo import demo, until
 
 pytestmark = [pytest.mark.frameworks("pytorch"), pytest.mark.asyncio(loop_scope="session")]
 
@@ -47,23 +42,3 @@ async def test_an_elastic_pytorchjob_loses_a_worker_gets_another_grows_and_loses
     assert [int(epoch) for epoch in epochs] == sorted({int(epoch) for epoch in epochs})
     assert epochs[-1] == "60"
     await training.end(job)
-
-
-@pytest.mark.frameworks("pytorch", "newest")
-def test_an_ordinary_program_is_tried_grows_and_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    mine, state = shutil.copytree(EXAMPLES / "pytorch", tmp_path / "mine"), tmp_path / "state"
-    state.mkdir()
-    monkeypatch.chdir(mine)
-    monkeypatch.setenv("VIRTUAL_ENV", str(environment("pytorch", release="newest")))
-    monkeypatch.setenv("EPOCH_SECONDS", "unseen")
-    # A pod has none of the person's variables.
-    program = re.sub('"EPOCH_SECONDS", "0"', '"EPOCH_SECONDS", "1"', (mine / "train.py").read_text())
-    (mine / "train.py").write_text(program.replace('"EPOCHS", "12"', '"EPOCHS", "40"'))
-    with demo(state, "train.py", command="try") as process:
-        (prepared,) = re.findall(r"terminal: (\. \S+);", until(process, "in another terminal")[-1])
-        until(process, "epoch=3 ")
-        subprocess.run(["bash", "-c", f"{prepared}; muster scale pytorchjob/train --to 3"], check=True)
-        until(process, "[train-worker-2] group workers=3")
-        until(process, "epoch=40 ")
-        process.communicate()
-    assert process.returncode == 0

@@ -1,5 +1,6 @@
 """`muster ui` in a real browser: its views, hostile words, and how fast it is with much to show."""
 
+import os
 import shutil
 import subprocess
 import time
@@ -14,6 +15,7 @@ from muster.page.drawing import drawn
 from muster.page.offline import written
 from shared.frameworks.kinds import BUILT_IN
 from shared.job.events.status import JobFailed
+from shared.telling.reading import event_of
 from shared.telling.targets import parse_target
 from tests.kit.builders import a_running_job, pods, worker
 from tests.muster.test_why import a_restarted_job, a_scaled_job
@@ -24,6 +26,9 @@ pytestmark = [
     pytest.mark.page,
     pytest.mark.skipif(not PROGRAM, reason="no Chromium is installed (apt-get install chromium)"),
 ]
+RECORDED = Path(__file__).parent / "digits.jsonl"
+"""The demo's job, which a person scaled and took a worker from: what `muster history --json` printed."""
+PICTURE = Path(__file__).parents[2] / "docs" / "timeline.svg"
 RESNET = "jobs/team-a/trainingjob/resnet"
 HOSTILE = "<img src=x onerror=window.owned=1></script><script>window.owned=1</script>"
 DRAWN = "document.querySelectorAll('.chain li').length > 0"
@@ -130,6 +135,21 @@ async def test_a_drawing_is_saved_as_svg_and_in_a_file_of_its_own(tab: Tab, memo
     svg = await tab.run("saved[0].text()")
     assert [svg.count(f">worker {index}<") for index in range(2)] == [1, 1]
     assert "attempt 2" in svg
+
+
+async def test_the_timeline_in_the_documentation_is_what_the_page_draws_of_a_recorded_job(tab: Tab, tmp_path: Path):
+    log = [event_of(line) for line in RECORDED.read_bytes().splitlines()]
+    path = tmp_path / "digits.html"
+    path.write_text(written(drawn(log, parse_target("digits"), "default", BUILT_IN, uid="", until=log[-1].time)))
+    await tab.size(940, 700)
+    await tab.go(path.as_uri())
+    await tab.until(DRAWN)
+    await tab.run("window.saved = []; URL.createObjectURL = (blob) => (saved.push(blob), '#'); 0")
+    await tab.run("document.querySelector('.downloads button').click()")
+    svg = await tab.run("saved[0].text()") + "\n"
+    if os.environ.get("REWRITE_GOLDEN"):
+        PICTURE.write_text(svg)
+    assert svg == PICTURE.read_text()
 
 
 async def test_it_draws_5000_lanes_and_lists_10000_jobs_without_a_stutter(tab: Tab, address: str, memory: Memory):
