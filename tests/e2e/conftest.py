@@ -9,9 +9,15 @@ from tests.kit.hosts import HOSTS, MakeHost
 from tests.kit.operator import Operator, an_operator
 
 
-@pytest.fixture(params=HOSTS, scope="module")
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A module's stories run on the clusters that it names as `CLUSTERS`, or else on each there is."""
+    if "host" in metafunc.fixturenames:
+        metafunc.parametrize("host", getattr(metafunc.module, "CLUSTERS", HOSTS), indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
 def host(request: pytest.FixtureRequest) -> MakeHost:
-    """What makes a cluster, each in turn."""
+    """What makes a cluster."""
     made: MakeHost = request.param()
     return made
 

@@ -6,9 +6,12 @@ import re
 import pytest
 
 from shared.frameworks.training_job import TRAININGJOBS
+from tests.kit.hosts import EMBEDDED
 from tests.kit.operator import UNTIL_TOLD, Operator, a_job
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+CLUSTERS = EMBEDDED
 
 
 def phases(told: str) -> list[str]:

@@ -19,11 +19,14 @@ from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.training_job import TRAININGJOBS
-from tests.kit.hosts import HOSTS, NODE, MakeHost
+from tests.kit.hosts import HOSTS, NODE
 from tests.kit.operator import SHELL, UNTIL_TOLD, WAITING_WORKER, Operator, a_job, a_request
 from tests.kit.service import Service, a_service
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+CLUSTERS = [HOSTS[0], NODE]
+"""What a container leaves behind is a kubelet's to tell."""
 
 PYTORCHJOBS, TFJOBS = PYTORCHJOB.resource, TFJOB.resource
 KINDS = (TRAININGJOBS, SCALEINS, SCALEOUTS, PYTORCHJOBS, TFJOBS)
@@ -79,13 +82,6 @@ REPEATS = (
     },
 )
 """A policy of a cluster that says why it denies a pod, in the pod's own words."""
-
-
-@pytest.fixture(params=[*HOSTS, NODE], scope="module")
-def host(request: pytest.FixtureRequest) -> MakeHost:
-    """What a container leaves behind is a kubelet's to tell."""
-    made: MakeHost = request.param()
-    return made
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")

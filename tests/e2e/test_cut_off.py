@@ -8,10 +8,13 @@ import pytest
 
 from devcluster.node.relay import out_to, relaying
 from shared.frameworks.training_job import TRAININGJOBS
+from tests.kit.hosts import EMBEDDED
 from tests.kit.operator import Operator, a_job
 from tests.kit.service import a_service
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+CLUSTERS = EMBEDDED
 
 
 @pytest.mark.parametrize("name", ["watcher", "scheduler"])

@@ -23,12 +23,14 @@ from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.trainjob import TRAINJOB
 from shared.frameworks.xgboostjob import XGBOOSTJOB
 from tests.frameworks.documents import custom
-from tests.kit.hosts import HOSTS, MakeHost
+from tests.kit.hosts import EMBEDDED
 from tests.kit.operator import SHELL, Operator, an_example, of_kubeflow
 from tests.kit.published import PUBLISHED
 from tests.kit.trainer import replicated_job, runtime, train_job
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+CLUSTERS = EMBEDDED
 
 OF_MX_OPERATOR = yaml.safe_load("""
 apiVersion: fioravanzo.org/v1alpha1
@@ -66,12 +68,6 @@ spec:
 - {<<: *entry, replicaType: WORKER}
 """)
 """crds/mxjob_test.yml of dl-operator."""
-
-
-@pytest.fixture(params=HOSTS[:1], scope="module")
-def host(request: pytest.FixtureRequest) -> MakeHost:
-    made: MakeHost = request.param()
-    return made
 
 
 async def test_the_chief_of_a_tfjob_trains_with_its_servers_and_workers(operator: Operator):

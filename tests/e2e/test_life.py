@@ -6,17 +6,13 @@ import pytest
 
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
-from tests.kit.hosts import HOSTS, NODE, MakeHost
+from tests.kit.hosts import HOSTS, NODE
 from tests.kit.operator import A_SCALED_LIFE, Operator, a_job, a_request
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
-
-@pytest.fixture(params=[*HOSTS, NODE], scope="module")
-def host(request: pytest.FixtureRequest) -> MakeHost:
-    """The life of a job is the same on a real node too."""
-    made: MakeHost = request.param()
-    return made
+CLUSTERS = [*HOSTS, NODE]
+"""The life of a job is the same on a real node too."""
 
 
 UNTIL_TOLD = (

@@ -23,7 +23,10 @@ TOLD_SECONDS = 5.0
 """From the API server's own knowledge to the log."""
 
 
-@pytest.fixture(params=HOSTS[:2], scope="module")
+CLUSTERS = HOSTS[:2]
+
+
+@pytest.fixture(scope="module")
 def host(request: pytest.FixtureRequest) -> MakeHost:
     """With two nodes; the real control plane counts a node as lost after 20 s in place of 50."""
     make: MakeHost = request.param()

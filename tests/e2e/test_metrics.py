@@ -10,11 +10,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.clusters import eventually
+from tests.kit.hosts import EMBEDDED
 from tests.kit.nats import until
 from tests.kit.operator import Operator, a_job
 from tests.kit.service import PATIENCE_SECONDS, Service, a_service
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+CLUSTERS = EMBEDDED
 
 PLACE = {"job_namespace": "", "kind": "TrainingJob.kai.alibabacloud.com"}
 

@@ -5,19 +5,15 @@ import json
 import pytest
 
 from shared.frameworks.training_job import TRAININGJOBS
-from tests.kit.hosts import HOSTS, NODE, MakeHost
+from tests.kit.hosts import HOSTS, NODE
 from tests.kit.operator import FOR_EVER, Operator, a_job
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
+CLUSTERS = [HOSTS[0], HOSTS[2], NODE]
+"""What keeps a pod from its volumes is a kubelet's to tell."""
+
 SETTINGS = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "default"}}
-
-
-@pytest.fixture(params=[HOSTS[0], HOSTS[2], NODE], scope="module")
-def host(request: pytest.FixtureRequest) -> MakeHost:
-    """What keeps a pod from its volumes is a kubelet's to tell."""
-    made: MakeHost = request.param()
-    return made
 
 
 async def test_a_volume_that_cannot_be_mounted_is_told_in_the_words_of_the_kubelet(operator: Operator):

@@ -12,7 +12,7 @@ import pytest
 from shared.frameworks.mpijob import MPIJOB
 from shared.frameworks.training_job import SSH_KEYS, TRAININGJOBS
 from tests.kit.commands import run
-from tests.kit.hosts import HOSTS, MakeHost
+from tests.kit.hosts import EMBEDDED, MakeHost
 from tests.kit.operator import SHELL, UNTIL_TOLD, Operator, a_job, launcher_that
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
@@ -29,7 +29,10 @@ HELLO = """sh -c 'echo "rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE on $
 MPI_JOBS = MPIJOB.resource
 
 
-@pytest.fixture(params=HOSTS[:2], scope="module")
+CLUSTERS = EMBEDDED
+
+
+@pytest.fixture(scope="module")
 def host(request: pytest.FixtureRequest) -> MakeHost:
     """Those whose containers see the programs of this machine."""
     lacking = [program for program in ("mpirun", "ssh", "/usr/sbin/sshd") if shutil.which(program) is None]

@@ -13,10 +13,13 @@ import yaml
 
 from shared.frameworks.scale_requests import SCALEINS
 from shared.frameworks.training_job import TRAININGJOBS
+from tests.kit.hosts import EMBEDDED
 from tests.kit.operator import SHELL, UNTIL_TOLD, WAITING_WORKER, Operator, an_example, launcher_that
 from tests.kit.walking import agrees
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+CLUSTERS = EMBEDDED
 
 JOB = "elastic-training"
 

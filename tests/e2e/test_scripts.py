@@ -10,17 +10,13 @@ import pytest
 
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
-from tests.kit.hosts import HOSTS, NODE, MakeHost
+from tests.kit.hosts import HOSTS, NODE
 from tests.kit.operator import Operator, a_job, a_request
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
-
-@pytest.fixture(params=[HOSTS[0], HOSTS[2], NODE], scope="module")
-def host(request: pytest.FixtureRequest) -> MakeHost:
-    """Exec is a kubelet's, and what a script sees a container's."""
-    made: MakeHost = request.param()
-    return made
+CLUSTERS = [HOSTS[0], HOSTS[2], NODE]
+"""Exec is a kubelet's, and what a script sees a container's."""
 
 
 SCRIPTS = {

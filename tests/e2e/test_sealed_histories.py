@@ -10,10 +10,12 @@ from shared.eventlog.account import ARCHIVER
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.process.serving import meanwhile
 from shared.process.settings import Settings
-from tests.kit.hosts import MakeHost
+from tests.kit.hosts import EMBEDDED, MakeHost
 from tests.kit.operator import UNTIL_TOLD, Operator, a_job, an_operator
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+CLUSTERS = EMBEDDED
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")

@@ -18,7 +18,10 @@ STAYS, GOES = "node-0", "node-1"
 HOSTNAME = "kubernetes.io/hostname"
 
 
-@pytest.fixture(params=HOSTS[:2], scope="module")
+CLUSTERS = HOSTS[:2]
+
+
+@pytest.fixture(scope="module")
 def host(request: pytest.FixtureRequest) -> MakeHost:
     """With two nodes: nothing else than the number of nodes differs from how other tests begin."""
     make: MakeHost = request.param()

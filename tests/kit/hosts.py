@@ -59,5 +59,8 @@ HOSTS = [
 ]
 """Each makes what makes a cluster, or skips the test with the reason why it cannot."""
 
+EMBEDDED = HOSTS[:1]
+"""For stories that ask nothing of a cluster but what `tests/contract` compares with the real API server."""
+
 NODE = pytest.param(node, id="node", marks=pytest.mark.node)
 """For stories in which the kubelet has a part; the others would only take longer on it."""
