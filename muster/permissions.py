@@ -202,7 +202,7 @@ def of_chart() -> str:
     """The rules of the Helm chart's roles, by service and for `all` in one process.
 
     Those that are always needed, and those for taking over, for commands in launchers, for ssh keys, for Kueue, for
-    gangs and for selecting namespaces.
+    gangs, for reports of progress and for selecting namespaces.
     """
     return HEADER + yaml.dump(
         {
@@ -214,6 +214,7 @@ def of_chart() -> str:
                 "gangs": _by_service(namespace, _FEWEST._replace(gangs=True)),
             }
             | ({} if namespace else {"kueue": _by_service(namespace, _FEWEST._replace(kueue=True))})
+            | ({} if namespace else {"progress": _by_service(namespace, _FEWEST._replace(reports=True))})
             | ({} if namespace else {"selecting": _by_service(namespace, _FEWEST._replace(namespaces=OPTED_IN))})
             for variant, namespace in (("cluster", ""), ("namespace", JOBS))
         }

@@ -29,6 +29,7 @@ from shared.job.events.status import (
     JobSuspending,
 )
 from shared.job.events.watcher import (
+    CheckpointTaken,
     ChildGone,
     ChildrenObserved,
     DisruptionNoticed,
@@ -45,6 +46,7 @@ from shared.job.events.watcher import (
     NodeLost,
     PodsGone,
     PodsObserved,
+    ProgressReported,
     ScaleRequested,
     ScaleRequestGone,
     TimePassed,
@@ -52,6 +54,7 @@ from shared.job.events.watcher import (
 
 __all__ = [
     "ChangeAttributed",
+    "CheckpointTaken",
     "ChildGone",
     "ChildrenObserved",
     "DisruptionNoticed",
@@ -84,6 +87,7 @@ __all__ = [
     "NodeLost",
     "PodsGone",
     "PodsObserved",
+    "ProgressReported",
     "ScaleAccepted",
     "ScaleCancelled",
     "ScaleFailed",

@@ -155,6 +155,12 @@ def rbac(
     history: Annotated[
         bool, typer.Option("--history", help="the rights, too, of the history service and its readers")
     ] = False,
+    progress: Annotated[
+        bool,
+        typer.Option(
+            "--progress", help="the right, too, to check the tokens of programs that report (docs/frameworks.md)"
+        ),
+    ] = False,
     audit: Annotated[
         bool, typer.Option("--audit", help="a policy, too, that the audit service needs (docs/who.md)")
     ] = False,
@@ -180,7 +186,7 @@ def rbac(
         namespace,
         installed().kinds,
         home=home,
-        powers=Powers(take_over, commands, keys, kueue, gangs, labels_of(namespace_selector)),
+        powers=Powers(take_over, commands, keys, kueue, gangs, labels_of(namespace_selector), progress),
         with_policies=policies,
         with_requesters=requesters,
         with_history=history,

@@ -27,6 +27,7 @@ from shared.frameworks.framework import PodContext, metadata, slot_labels
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.pods import with_last_words, with_token_if_asked, with_training_container
 from shared.frameworks.queueing import placed
+from shared.frameworks.reporting import Port, with_reporting
 from shared.frameworks.runtimes import COPY, JobRuntime, digest_of, joined, text_of
 from shared.frameworks.training_job import SSH_KEYS
 from shared.job.events.catalog import AnyEvent
@@ -37,11 +38,12 @@ from shared.job.naming import ATTEMPT, JOB_UID, JobKey, Slot, Uid, runtime_copy_
 from shared.job.policies import quota
 from shared.job.reasons import RUNTIME_CHANGED, SSH_OFF
 from shared.job.sorted_set import SortedSet
-from shared.job.spec import LAUNCHER, JobSpec, RuntimeUsed
+from shared.job.spec import LAUNCHER, RENDEZVOUS, JobSpec, RuntimeUsed
 from shared.job.state import Job
 from shared.job.steps import Effect, Step
 from shared.job.timing import CREATED_WITHIN_SECONDS
 from shared.process.main import Dependencies
+from shared.process.settings import Settings
 from shared.runtime.acts import Context
 from shared.runtime.ownership import QUICK_SECONDS, conflict, is_controlled, is_there, must_be_controlled, must_be_ours
 from shared.runtime.run import Runtime
@@ -74,18 +76,21 @@ class Scheduler:
         ssh: bool = True,
         released_grace: int = 5,
         pod_groups: Resource[Object] | None = None,
+        reporting: Callable[[], Port | None] = lambda: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """`last_words`: the kubelet keeps the last lines of a container that fails, unless the template decides.
 
         `released_grace`: seconds that a released and drained worker has to end, unless its template gives it less.
         `pod_groups` are served in this version; None if no pods are placed together.
+        `reporting` is where training programs report now; None for nowhere.
         Without `ssh` no Secret is made or deleted; those that are there go with their job.
         """
         self._last_words = last_words
         self._ssh = ssh
         self._released_grace = released_grace
         self._pod_groups = pod_groups
+        self._reporting = reporting
         self._cluster = cluster
         self._kinds = kinds
         self._workloads = Workloads(cluster, kinds, now)
@@ -153,9 +158,12 @@ class Scheduler:
         manifest, name = with_token_if_asked(self._kinds.of(job).pod(resource, job.spec, of_pod)), of_pod.name
         if (placement := quota.placement(job, effect.slot.role)) is not None:
             manifest = placed(manifest, *placement)
-        manifest = with_training_container(manifest, job.spec.role(effect.slot.role).container)
+        container = job.spec.role(effect.slot.role).container
+        manifest = with_training_container(manifest, container)
         if effect.gang and self._pod_groups is not None:
             manifest = gangs.in_group(manifest, effect.gang)
+        if (port := self._reporting()) is not None and effect.slot.role != RENDEZVOUS:
+            manifest = with_reporting(manifest, job.key, container, port)
         if self._last_words:
             manifest = with_last_words(manifest)
         if await self._made_pod(job, resource, effect.slot, manifest) is not None:
@@ -431,6 +439,8 @@ def _sizes(slots: SortedSet[Slot]) -> Mapping[str, int]:
 def build(dependencies: Dependencies) -> Scheduler:
     """The service of a process with these dependencies."""
     settings = dependencies.settings
+    if settings.progress_url and settings.progress_ca is None:
+        raise Refused("name the authority of MUSTER_PROGRESS_URL in MUSTER_PROGRESS_CA", reason="NoAuthority")
     return Scheduler(
         dependencies.cluster,
         dependencies.kinds,
@@ -439,4 +449,16 @@ def build(dependencies: Dependencies) -> Scheduler:
         ssh=settings.ssh,
         released_grace=math.ceil(settings.released_grace.total_seconds()),
         pod_groups=dependencies.pod_groups,
+        reporting=lambda: _port(settings),
     )
+
+
+def _port(settings: Settings) -> Port | None:
+    """Where training programs report, with the authority of now; the file is replaced when it is renewed."""
+    if not settings.progress_url or settings.progress_ca is None:
+        return None
+    try:
+        return Port(settings.progress_url, settings.progress_ca.read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        what = f"the authority {settings.progress_ca} cannot be read: {error}"
+        raise Transient(f"{what}; mount the Secret there") from error

@@ -26,6 +26,7 @@ from services.watcher.core.pace import (
 )
 from services.watcher.core.requests import waiting_room
 from services.watcher.deadlines import Deadlines
+from services.watcher.progress import ProgressPort, Reports, Tokens, Where
 from services.watcher.watches import DEFAULTS, Options, Watches
 from shared.cluster import Cluster
 from shared.cluster.namespaces import why_outside
@@ -34,12 +35,13 @@ from shared.frameworks.gangs import NOT_SERVED, OFF
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.job.events.catalog import Fact
 from shared.job.events.event import Author
-from shared.job.events.watcher import PodsObserved
+from shared.job.events.watcher import PodsGone, PodsObserved
 from shared.job.fold import History
 from shared.job.naming import JobKey
 from shared.job.state import Job
 from shared.job.steps import Effect, Record, Step
 from shared.process.main import Dependencies
+from shared.process.serving import Certificate
 from shared.runtime.acts import Context
 from shared.runtime.run import Runtime
 
@@ -69,6 +71,8 @@ class Watcher:
         self._cache = Cache(
             kinds, takes_over=options.takes_over, kueue=options.kueue, gangs=options.pod_groups is not None
         )
+        self._options = options
+        self._cluster = cluster
         self._outside: dict[str, set[JobKey]] = {}
         """The jobs that do not begin where they are, by namespace."""
         self._warned: dict[JobKey, tuple[str, str]] = {}
@@ -120,6 +124,9 @@ class Watcher:
         )
         self._asking.ask(history, seen.questions)
         self._warn(history.job, seen.warning)
+        if any(isinstance(fact, (PodsObserved, PodsGone)) for fact in seen.facts):
+            # Its last report may be of a pod that has ended.
+            self.reports.flush(key)
         facts, waits = self._allowed(history, self._in_turn(history, self._without_early(history.job, seen.facts)))
         self._pause_after(history, facts)
         for other in seen.wakes:
@@ -248,13 +255,25 @@ class Watcher:
         """Watch every resource; each change wakes the jobs it concerns."""
         self._runtime = runtime
         runtime.metrics.waiting = self._budgets.waiting
+        self.reports = Reports(runtime, self._options.progress_seconds, self._has_no_room)
         # A LIST is compared with the state of the log before its request.
         await runtime.folded.wait()
         self._asking.began = runtime.histories.position
         async with self._tasks as tasks:
             tasks.create_task(self._deadlines.notice_stalls())
             tasks.create_task(self._tell_of_budgets())
+            if self._options.progress is not None:
+                tasks.create_task(self._serve(self._options.progress, runtime))
             self._watches.begin(runtime)
+
+    async def _serve(self, where: Where, runtime: Runtime) -> None:
+        port = ProgressPort(self.reports, Tokens(self._cluster), runtime.metrics.reported)
+        async with port.serving(where) as listening:
+            log.info("programs may report", port=listening.port)
+            await asyncio.Event().wait()
+
+    def _has_no_room(self, namespace: str) -> bool:
+        return self._runtime.reserved() or self._standing(namespace).stops
 
     async def _tell_of_budgets(self) -> None:
         """Tell which budgets are met and which jobs wait to begin; wake those whose turn it is.
@@ -316,6 +335,16 @@ def build(dependencies: Dependencies) -> Watcher:
         pod_groups=dependencies.pod_groups,
         no_gangs=NOT_SERVED if settings.gangs else OFF,
         last_words=settings.termination_messages,
+        progress_seconds=settings.progress_interval.total_seconds(),
+        progress=(
+            Where(
+                settings.progress_host,
+                settings.progress_port,
+                Certificate("PROGRESS", settings.progress_cert, settings.progress_key),
+            )
+            if settings.progress_url
+            else None
+        ),
         limits=Limits(
             per_minute=settings.log_mib_per_minute * MIB,
             memory=settings.namespace_mib * MIB,

@@ -20,6 +20,7 @@ from services.watcher.core.lists import Known, counts, missing, too_many
 from services.watcher.core.referring import Referring
 from services.watcher.core.views import inherited_pod, observed_child, observed_job, observed_pod, observed_request
 from services.watcher.deadlines import Deadlines
+from services.watcher.progress import Where
 from shared.cluster import Alive, Applied, Blind, Cluster, Deleted, Resource, Snapshot
 from shared.cluster.kinds import CONFIGMAPS, NAMESPACES, NODES, PODS, SERVICES
 from shared.cluster.namespaces import lacking
@@ -80,6 +81,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     last_words: bool = True
     """False if no termination message is recorded."""
     limits: Limits = Limits()
+    progress_seconds: float = 10.0
+    """Seconds between two events about the progress of one job."""
+    progress: Where | None = None
+    """Where training programs report; None for no port."""
 
 
 DEFAULTS = Options()

@@ -1,7 +1,7 @@
 """The built-in kinds that Muster reads and writes."""
 
 from shared.cluster import Resource
-from shared.cluster.objects import ConfigMap, Custom, KubernetesEvent, Node, Object, Pod
+from shared.cluster.objects import ConfigMap, Custom, KubernetesEvent, Node, Object, Pod, TokenReview
 
 PODS = Resource("", "v1", "pods", "Pod", Pod)
 SERVICES = Resource("", "v1", "services", "Service", Object)
@@ -18,3 +18,5 @@ NODES = Resource("", "v1", "nodes", "Node", Node)
 """Cluster-scoped."""
 DEFINITIONS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", Custom)
 """Cluster-scoped."""
+TOKENREVIEWS = Resource("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", TokenReview)
+"""Cluster-scoped; a question, of which nothing is kept."""

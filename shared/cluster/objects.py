@@ -223,3 +223,18 @@ def plain(resource: Custom) -> dict[str, Any]:
     """The resource as JSON-like values, raw fields too."""
     found: dict[str, Any] = msgspec.to_builtins(resource, enc_hook=msgspec.json.decode)
     return found
+
+
+class TokenUser(msgspec.Struct, frozen=True):
+    username: str = ""
+    extra: dict[str, tuple[str, ...]] = {}
+
+
+class TokenVerdict(msgspec.Struct, frozen=True):
+    authenticated: bool = False
+    user: TokenUser = TokenUser()
+    audiences: tuple[str, ...] = ()
+
+
+class TokenReview(Object, frozen=True, kw_only=True):
+    status: TokenVerdict = TokenVerdict()

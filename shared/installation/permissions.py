@@ -10,7 +10,17 @@ from typing import Any, NamedTuple, Self
 
 from shared.cluster import Resource
 from shared.cluster.examination import Right
-from shared.cluster.kinds import CONFIGMAPS, DEFINITIONS, EVENTS, NAMESPACES, NODES, PODS, SECRETS, SERVICES
+from shared.cluster.kinds import (
+    CONFIGMAPS,
+    DEFINITIONS,
+    EVENTS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    SECRETS,
+    SERVICES,
+    TOKENREVIEWS,
+)
 from shared.cluster.namespaces import SELECTOR, labels_of
 from shared.frameworks.framework import Framework, resources_of
 from shared.frameworks.gangs import POD_GROUPS
@@ -79,6 +89,8 @@ class Powers(NamedTuple):
     """Pods of its jobs find places together, by PodGroups (`MUSTER_GANGS`)."""
     namespaces: tuple[str, ...] = ()
     """The labels of the namespaces in which it works (`MUSTER_NAMESPACE_SELECTOR`); empty for every namespace."""
+    reports: bool = False
+    """Programs report their progress (`MUSTER_PROGRESS_URL`)."""
 
     @classmethod
     def of(cls, environment: Mapping[str, str], *, taking_over: bool = False) -> Self:
@@ -93,6 +105,7 @@ class Powers(NamedTuple):
             keys=says("MUSTER_SSH", True),
             kueue=says("MUSTER_KUEUE", False),
             gangs=says("MUSTER_GANGS", False),
+            reports=bool(environment.get("MUSTER_PROGRESS_URL")),
             namespaces=labels_of(environment.get(SELECTOR, "")),
         )
 
@@ -130,6 +143,8 @@ class Permission(NamedTuple):
     """Only an installation whose pods find places together has it."""
     selecting: bool = False
     """Only an installation that works in namespaces with certain labels has it."""
+    reports: bool = False
+    """Only an installation to which programs report their progress has it."""
 
     def needs(self, kinds: Iterable[Framework] = BUILT_IN) -> Iterator[Need]:
         """The single rights for these `kinds` of job; requests exist only with the kind that has them."""
@@ -235,6 +250,14 @@ PERMISSIONS = (
         "scheduler", ("get",), (PODGROUPS,), f"`CreatePodGroup`: {TAKEN}; `DeletePodGroup`: {WHOSE}", gangs=True
     ),
     Permission("scheduler", ("delete",), (PODGROUPS,), "`DeletePodGroup`", gangs=True),
+    Permission(
+        "watcher",
+        ("create",),
+        (TOKENREVIEWS,),
+        "whose token a report of progress came with; without it none is taken",
+        everywhere=True,
+        reports=True,
+    ),
     Permission("scheduler", ("create",), (WORKLOADS,), "`WriteWorkload`", kueue=True),
     Permission("scheduler", ("get",), (WORKLOADS,), f"every effect on a Workload: {WHOSE}", kueue=True),
     Permission(
@@ -312,4 +335,5 @@ def _of(service: Author, powers: Powers) -> list[Permission]:
         if powers.kueue or not known.kueue
         if powers.gangs or not known.gangs
         if powers.namespaces or not known.selecting
+        if powers.reports or not known.reports
     ]

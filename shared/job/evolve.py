@@ -8,6 +8,7 @@ import msgspec
 
 from shared.job import evolve_attempts as attempts
 from shared.job import evolve_requests as requests
+from shared.job import training
 from shared.job.attempt import Members
 from shared.job.conditions import holds, no_longer, with_condition
 from shared.job.events import scaler, scheduler, status, watcher
@@ -43,13 +44,32 @@ from shared.job.state import (
     without,
 )
 from shared.job.timers import BACK_OFF, JOB_WAIT, WELL, with_passed
-from shared.job.views import ChildView, each
+from shared.job.views import ChildView, PodView, each
 
 replace = msgspec.structs.replace
 
 
 def evolve(job: Job, event: AnyEvent, at: At) -> Job:
     """The job after the event."""
+    after = _evolved(job, event, at)
+    if after.training.reported is None:
+        return after
+    match event:
+        case scaler.HostsPublished() | scheduler.SlotsAssigned() | status.JobRestarting() | status.JobSuspending():
+            return replace(after, training=training.regrouped(after.training, at))
+        case status.JobRunning():
+            return replace(after, training=replace(after.training, stands=at))
+        case watcher.PodsObserved() if any(_begins_to_run(job, pod) for pod in event.pods):
+            return replace(after, training=replace(after.training, stands=at))
+    return after
+
+
+def _begins_to_run(job: Job, pod: PodView) -> bool:
+    known = job.pods.views.get(pod.uid)
+    return pod.phase == "Running" and (known is None or known.phase != "Running")
+
+
+def _evolved(job: Job, event: AnyEvent, at: At) -> Job:
     match event:
         case watcher.PodsObserved():
             return pods_observed(job, event, at)
@@ -171,6 +191,8 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
             return node_lost(job, event, at)
         case watcher.NodeBack():
             return node_back(job, event, at)
+        case watcher.ProgressReported() | watcher.CheckpointTaken():
+            return replace(job, training=training.told(job.training, event, at))
         case scaler.ScriptStarted():
             return requests.script_started(job, event, at)
         case scaler.ScriptFinished():

@@ -17,6 +17,7 @@ from shared.job.reasons import NAME_HELD, RUNTIME_CHANGED, of_refusal
 from shared.job.scaling import Scaling
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, RuntimeUsed
+from shared.job.training import Training
 from shared.job.views import ChildView, Exit, PodView, alive
 
 replace = msgspec.structs.replace
@@ -221,6 +222,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     pods: Pods = Pods()
     objects: Objects = Objects()
     efforts: Efforts = Efforts()
+    training: Training = Training()
 
     @property
     def deleting(self) -> bool:

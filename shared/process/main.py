@@ -143,7 +143,12 @@ class Found(NamedTuple):
         wanted = {kind.resource: kind.requests for kind in self.dependencies.kinds}
         selector = settings.namespace_selector if not settings.namespace else ()
         powers = Powers(
-            settings.take_over, keys=settings.ssh, kueue=settings.kueue, gangs=settings.gangs, namespaces=selector
+            settings.take_over,
+            keys=settings.ssh,
+            kueue=settings.kueue,
+            gangs=settings.gangs,
+            namespaces=selector,
+            reports=bool(settings.progress_url),
         )
 
         def rights(those: Sequence[Resource[Any]]) -> list[Right]:

@@ -223,6 +223,32 @@ class Settings(BaseSettings):
     audit_token_file: Path | None = None
     """For the audit service. A file with the token of the webhook's kubeconfig; a request without it gets 401."""
 
+    progress_url: str = ""
+    """The beginning of the URL to which training programs report, such as `https://muster-watcher.muster.svc`. Pods get
+    it as Kubeflow Trainer's do (`KUBEFLOW_TRAINER_SERVER_URL`). The watcher and the scheduler need the same value.
+    Empty: programs report nothing, and no port is opened."""
+
+    progress_ca: Path | None = None
+    """For the scheduler. The certificate authority that pods check that URL with."""
+
+    progress_port: int = 0
+    """For the watcher. The port to which training programs report; 0 for any free one."""
+
+    progress_host: str = "127.0.0.1"
+    """The address of that port. Empty: every address, as a pod needs it."""
+
+    progress_cert: Path | None = None
+    """For the watcher. The certificate of that port."""
+
+    progress_key: Path | None = None
+    """The private key of that certificate."""
+
+    progress_interval: Annotated[timedelta, BeforeValidator(_seconds), Field(ge=timedelta(seconds=1))] = timedelta(
+        seconds=10
+    )
+    """For the watcher. The shortest time between two events about the progress of one job; the first step after a
+    change, and the last one, do not wait for it."""
+
     archive_seals: Annotated[timedelta, BeforeValidator(_seconds), Field(ge=timedelta(0))] = timedelta(days=1)
     """For the archiver. How long the log keeps the seal of a history whose events were purged: longer than any service
     is away, so that it learns that the job is over."""

@@ -53,6 +53,7 @@ REQUESTS = Metric(
     ("service", "method", "code"),
     "Requests to the API server, by HTTP method and status; the code is `error` where no answer came",
 )
+REPORTS = Metric("muster_progress_reports_total", "counter", ("code",), "Reports of training programs, by HTTP status")
 
 
 class ProcessMetrics:
@@ -64,6 +65,7 @@ class ProcessMetrics:
         self._appends, self._append_seconds = Count(APPENDS), Histogram(APPEND_SECONDS)
         self._decision_seconds = Histogram(DECISION_SECONDS)
         self._requests = Count(REQUESTS)
+        self._reports = Count(REPORTS)
         self.series: tuple[Series, ...] = tuple(each for each in vars(self).values() if isinstance(each, Series))
         """Every metric above."""
         self.waiting: Counter[tuple[str, str]] = Counter()
@@ -127,3 +129,7 @@ class ProcessMetrics:
 
     def request(self, method: str, code: str) -> None:
         self._requests.add(self._service, method, code)
+
+    def reported(self, code: int) -> None:
+        """Count a report of a training program; the watcher's alone."""
+        self._reports.add(str(code))

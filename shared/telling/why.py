@@ -15,7 +15,7 @@ from shared.job.fold import Histories
 from shared.job.naming import JobKey, key_of
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job
-from shared.job.text import counted, range_words
+from shared.job.text import counted, in_one_line, range_words
 from shared.job.views import ranges
 from shared.telling.causes import outlook
 from shared.telling.causes.chains import (
@@ -142,7 +142,21 @@ def _heading(causes: Causes, target: Target, short: Summary) -> list[str]:
     replaced = f", {counted(job.attempt.replaced, 'pod')} replaced" if job.attempt.replaced else ""
     heading = f"{target.label} ({job.key.uid}): {state}{size}{attempt}{restarts}{replaced}"
     heading += outlook.of_job(causes, short, target.label)
-    return [heading, *_warnings(causes, target)]
+    return [heading, *_progress(job), *_warnings(causes, target)]
+
+
+def _progress(job: Job) -> Iterator[str]:
+    """How far the training is, and what an end now would cost."""
+    known = job.training
+    if known.reported is None or known.at is None:
+        return
+    said = [f"its training was at {known.words} at {known.at.clock}"]
+    said += [", ".join(in_one_line(f"{name} {value}") for name, value in known.reported.metrics)]
+    said += [f"about {known.reported.remaining} s are left" if known.reported.remaining and not job.over else ""]
+    if known.checkpoint is not None:
+        cost = f", {counted(known.at_stake, 'step')} before that" if known.at_stake is not None else ""
+        said += [f"its newest checkpoint is of step {known.checkpoint.step}{cost}"]
+    yield "; ".join(filter(None, said))
 
 
 def _working(job: Job, short: Summary) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from muster.permissions import SERVICE_ACCOUNTS
 from services.audit.server import HTTPS as AUDIT_PORT
 from services.history.server import HTTPS as HISTORY_PORT
+from services.watcher.progress import HTTPS as PROGRESS_PORT
 from shared.eventlog.account import (
     AUDIT,
     AUTHORS,
@@ -118,7 +119,7 @@ def page() -> str:
             f"{each.head_bytes}, {min(each.head_bytes, STRANGERS_BYTES)}, {each.body_bytes}",
             f"{each.head_seconds:.0f}",
         )
-        for each in (HEALTH, HISTORY_PORT, AUDIT_PORT)
+        for each in (HEALTH, HISTORY_PORT, AUDIT_PORT, PROGRESS_PORT)
     )
     words = {"kinds": kinds, "tables": tables, "users": users, "questions": questions, "copied": copied}
     return PAGE.format(
@@ -145,6 +146,8 @@ def _table(service: Author) -> str:
                 if permission.gangs
                 else " (selecting)"
                 if permission.selecting
+                else " (progress)"
+                if permission.reports
                 else ""
             ),
             _objects(permission),

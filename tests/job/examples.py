@@ -115,6 +115,17 @@ EXAMPLES: tuple[AnyEvent, ...] = (
         node="node-3", uids=(Uid("pod-1"),), reason="NodeUnreachable", since="2030-01-01T00:00:00Z", force_after=60
     ),
     watcher.NodeBack(node="node-3", uids=(Uid("pod-1"),), stays=True),
+    watcher.ProgressReported(
+        pod=Uid("pod-1"),
+        attempt=1,
+        step=120,
+        total=1000,
+        percentage=12,
+        remaining=440,
+        metrics=(("loss", "0.37"),),
+        waited=3,
+    ),
+    watcher.CheckpointTaken(step=100, pod=Uid("pod-1"), source="Report"),
     watcher.TimePassed(anchor=12, timer="ScalingDeadline"),
     watcher.HistoryBroken(
         log="log-2",

@@ -118,6 +118,10 @@ OTHER_WORDS = {
         ),
     },
     "categories of characters": {"Cc", "Cs"},
+    "of reports of progress": {
+        *("BeyondTheEnd", "LogFull", "Malformed", "NoAuthority", "NotOfThisJob", "OutOfRange", "Over", "Report"),
+        *("StepBackwards", "Timeout", "TooLarge", "TooMany", "Unavailable"),
+    },
     "of the audit service": {"Authorization", "NoRoom", "NoToken", "QueueFull", "ResponseComplete"},
     "Kubernetes' own": {
         *("ContainerCreating", "ContainerStatusUnknown", "Created", "Error", "Exists", "False", "NoExecute"),

@@ -180,6 +180,35 @@ class NodeBack(Event, frozen=True, tag="NodeBack"):
     """True if the notice that it goes was withdrawn."""
 
 
+class ProgressReported(Event, frozen=True, tag="ProgressReported"):
+    """A process of the training said how far it is; where it is silent, what it said before still holds."""
+
+    pod: Uid
+    """The pod whose token the report came with."""
+    attempt: int
+    step: int | None = None
+    """The last step that is done."""
+    total: int | None = None
+    """The number of steps that the training has."""
+    percentage: int | None = None
+    """0 to 100."""
+    remaining: int | None = None
+    """Seconds to its end, as the training estimates them."""
+    metrics: tuple[tuple[str, str], ...] = ()
+    """Names and values as the training wrote them, the first `MOST_METRICS`."""
+    waited: int = 0
+    """Whole seconds since the report came: reports between two of these events are merged."""
+
+
+class CheckpointTaken(Event, frozen=True, tag="CheckpointTaken"):
+    """The training can begin again behind this step."""
+
+    step: int
+    pod: Uid
+    source: str
+    """`Report`, or `TerminationMessage`."""
+
+
 class TimePassed(Event, frozen=True, tag="TimePassed"):
     """A timer of `timing.next_due` expired."""
 
@@ -239,6 +268,8 @@ Fact = (
     | DisruptionNoticed
     | NodeLost
     | NodeBack
+    | ProgressReported
+    | CheckpointTaken
     | TimePassed
     | HistoryBroken
     | HistoryDisputed

@@ -19,7 +19,9 @@ from shared.job.state import Job, refusal_key
 from shared.job.text import MOST_MESSAGE, counted, in_a_row, in_one_line, last_words
 from shared.job.timers import BACK_OFF, FORCED_DELETION, NOTICE, REPLACEMENT, WELL
 from shared.job.timing import next_due
+from shared.job.training import begins
 from shared.job.views import ChildView, PodView, each, ended
+from shared.telemetry.metrics import seconds_between
 from shared.telling.causes.words import because as why
 from shared.telling.causes.words import listing, names_of, of_at_most, problem_line, rest_of_line, waits_for
 
@@ -91,6 +93,10 @@ def sentence(event: AnyEvent, before: Job, after: Job, by: str = "") -> str:
             return noticed(event, _named(event.uids, before))
         case watcher.NodeLost() | watcher.NodeBack():
             return of_node(event, _named(event.uids, before))
+        case watcher.ProgressReported():
+            return progress(before, after)
+        case watcher.CheckpointTaken():
+            return f"a checkpoint of step {event.step} was taken"
         case watcher.ChildrenObserved():
             return of_workloads(event, before) or "the objects of the job were seen"
         case watcher.ChildGone():
@@ -276,6 +282,21 @@ def of_node(event: NodeLost | NodeBack, pods: Iterable[PodView]) -> str:
         return f"{node} stays after all, with {names}" if event.stays else f"{node} is back, with {names}"
     since = f" since {event.since}" if event.since else ""
     return f"{node} is lost{since}: {plain(event.reason)}; {names} on it may run or not"
+
+
+def progress(before: Job, after: Job) -> str:
+    """How far the training is; after a change of the group that it trains again, and what the change cost."""
+    was, now = before.training, after.training
+    if now.reported is None or now.at is None or begins(now.reported):
+        return "the training program begins"
+    if was.reported is None or was.changed is None:
+        return f"the training is at {now.words}"
+    seconds = seconds_between(was.changed.time, now.at.time) or 0.0
+    back = 0
+    if was.reported.step is not None and now.reported.step is not None:
+        back = was.reported.step - now.reported.step
+    lost = f", {counted(back, 'step')} back" if back > 0 else ""
+    return f"the group trains again at {now.words}{lost}: {seconds:.0f} s after it changed"
 
 
 def hosts_of(event: ChildrenObserved, job: Job) -> int:

@@ -143,6 +143,11 @@ class Causes(Links):
                         self._keep(here.says(said, led, unknown="" if led else NOT_ASKED), [known.slot])
             case watcher.DisruptionNoticed() | watcher.NodeLost() | watcher.NodeBack():
                 self._keep(here, [before.pods.views[uid].slot for uid in event.uids if uid in before.pods.views])
+            case watcher.ProgressReported():
+                changed = before.training.changed
+                self._keep(here.says(here.text, self.find(changed.sequence) if changed is not None else None))
+            case watcher.CheckpointTaken():
+                self._keep(here)
             case watcher.ChildrenObserved():
                 hosts = sentences.hosts_of(event, before)
                 if hosts > (before.hosts.hosts if before.hosts is not None else 0):

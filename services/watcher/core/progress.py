@@ -1,0 +1,139 @@
+"""What a training says of itself: the body of a report as Kubeflow Trainer takes it, and whether it is believed.  Pure.
+
+`transformers` writes the number of its step among the metrics, as `current_step`; there a checkpoint's is, too.
+"""
+
+import re
+
+import msgspec
+
+from shared.errors import Refused
+from shared.job import training
+from shared.job.events.watcher import CheckpointTaken, ProgressReported
+from shared.job.naming import Uid
+from shared.job.state import Job
+from shared.untrusted import MALFORMED
+
+MOST_BYTES = 2**16
+"""The most bytes of a report, as at Kubeflow Trainer."""
+
+MOST_METRICS = 16
+"""The most metrics of one event; a report may have 256."""
+
+LONGEST = 64
+"""Characters of a metric's name, and of its value."""
+
+_STEP = ("current_step", "step", "global_step")
+_TOTAL = ("total_steps", "max_steps")
+_CHECKPOINT = ("checkpoint_step",)
+
+_NUMBER = re.compile("[0-9]{1,15}")
+MOST = 10**15 - 1
+
+
+class _Metric(msgspec.Struct):
+    name: str
+    value: str
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    progress_percentage: int | None = None
+    estimated_remaining_seconds: int | None = None
+    metrics: list[_Metric] = []
+
+
+class _Body(msgspec.Struct, rename="camel"):
+    trainer_status: _Status | None = None
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What one report says; its own time does not count, as clocks of nodes differ."""
+
+    step: int | None = None
+    total: int | None = None
+    percentage: int | None = None
+    remaining: int | None = None
+    metrics: tuple[tuple[str, str], ...] = ()
+    checkpoint: int | None = None
+
+
+_decoder = msgspec.json.Decoder(_Body)
+
+
+def read(body: bytes) -> Report:
+    """The report in a body.  Raises `Refused` with the reason for one that no training can mean."""
+    try:
+        status = _decoder.decode(body).trainer_status
+    except MALFORMED as error:
+        raise Refused(f"this is no report of progress: {error}", reason="Malformed") from error
+    if status is None:
+        raise Refused("the report has no trainerStatus", reason="Malformed")
+    if not 0 <= (status.progress_percentage or 0) <= 100:
+        raise Refused("progressPercentage is from 0 to 100", reason="OutOfRange")
+    if not 0 <= (status.estimated_remaining_seconds or 0) <= MOST:
+        raise Refused(f"estimatedRemainingSeconds is from 0 to {MOST}", reason="OutOfRange")
+    said = {metric.name: metric.value for metric in status.metrics}
+    step, total, checkpoint = (_number(said, names) for names in (_STEP, _TOTAL, _CHECKPOINT))
+    if step is not None and total is not None and step > total:
+        raise Refused(f"step {step} is beyond the total of {total}", reason="BeyondTheEnd")
+    if step is not None and checkpoint is not None and checkpoint > step:
+        raise Refused(f"checkpoint_step {checkpoint} is beyond step {step}", reason="BeyondTheEnd")
+    if checkpoint is not None and step is None:
+        raise Refused("a report with checkpoint_step has a step, too", reason="Malformed")
+    known = {*_STEP, *_TOTAL, *_CHECKPOINT}
+    others = [(name[:LONGEST], value[:LONGEST]) for name, value in said.items() if name not in known]
+    return Report(
+        step=step,
+        total=total,
+        percentage=status.progress_percentage,
+        remaining=status.estimated_remaining_seconds,
+        metrics=tuple(others[:MOST_METRICS]),
+        checkpoint=checkpoint,
+    )
+
+
+def _number(said: dict[str, str], names: tuple[str, ...]) -> int | None:
+    name = next((name for name in names if name in said), None)
+    if name is None:
+        return None
+    if not _NUMBER.fullmatch(said[name]):
+        raise Refused(f"{name} is a whole number from 0 to {MOST}", reason="OutOfRange")
+    return int(said[name])
+
+
+def believed(job: Job, pod: Uid, report: Report) -> ProgressReported | None:
+    """The event of a report; None if it says nothing new.  Raises `Refused` if it cannot be true.
+
+    The steps of one process go back only where its group changed, or where a new program said that it begins.
+    """
+    view = job.pods.views.get(pod)
+    if view is None:
+        raise Refused("the token is of a pod that is none of this job", reason="NotOfThisJob")
+    if job.over or job.deleting or job.between_attempts or view.attempt != job.attempt.number:
+        raise Refused("the attempt of this pod is over", reason="Over")
+    event = ProgressReported(
+        pod=pod,
+        attempt=view.attempt,
+        step=report.step,
+        total=report.total,
+        percentage=report.percentage,
+        remaining=report.remaining,
+        metrics=report.metrics,
+    )
+    known = job.training.reported
+    if known is None or job.training.changed is not None or training.begins(event):
+        return event if known is None or not training.begins(event) or not training.begins(known) else None
+    if training.is_further(event, known):
+        return event
+    if pod == known.pod and report.step is not None and known.step is not None and report.step < known.step:
+        message = f"step {report.step} is before step {known.step}, and the group has not changed since"
+        raise Refused(message, reason="StepBackwards")
+    return None
+
+
+def taken(job: Job, pod: Uid, report: Report) -> CheckpointTaken | None:
+    """The checkpoint of a believed report, if it is another than the one that is known."""
+    known = job.training.checkpoint
+    if report.checkpoint is None or (known is not None and known.step == report.checkpoint):
+        return None
+    return CheckpointTaken(step=report.checkpoint, pod=pod, source="Report")

@@ -1,0 +1,279 @@
+"""The HTTPS port to which training programs report: who asks, whether it is believed, and when it is recorded.
+
+Every replica of the watcher answers and records, with the lease or without it: a program reports over a new connection
+each time, which may reach any of them, and a fact needs no lease.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+import msgspec
+import structlog
+from aiohttp import web
+
+from services.watcher.core import progress
+from shared.cluster import Cluster
+from shared.cluster.kinds import TOKENREVIEWS
+from shared.errors import Refused, Trouble
+from shared.flow import Shares
+from shared.frameworks.reporting import AUDIENCE, key_at
+from shared.job.naming import JobKey, Uid
+from shared.job.state import Job
+from shared.process.bounds import Budget
+from shared.process.http import know
+from shared.process.serving import Certificate, Listening, listening
+from shared.runtime.run import Runtime
+
+HTTPS = Budget(
+    port="progress",
+    reached_by="pods of jobs, which send their service account's token for this port",
+    connections=256,
+    of_one=16,
+    of_network=192,
+    patience=1.0,
+    head_bytes=2**14,
+    body_bytes=progress.MOST_BYTES,
+)
+
+SHORTEST_SECONDS = 1.0
+"""Seconds between two events of one job, however urgent: the first step after a change, the last one."""
+
+OF_A_POD, IN_A_ROW = 1.0, 10
+"""Reports of a pod a second, and at once after a pause; those beyond are refused before they are read."""
+
+BELIEVED_SECONDS = 60.0
+"""Seconds for which the API server's word about a token counts."""
+
+MOST_TOKENS = 20_000
+
+REVIEWS_AT_ONCE = 16
+"""Tokens that the API server is asked about at once; namespaces share them."""
+
+READ_SECONDS = 10.0
+"""The most seconds in which a program sends its report."""
+
+CODES = {"NotFound": 404, "Unauthorized": 401, "NotOfThisJob": 403, "Over": 409, "StepBackwards": 409}
+CODES |= {"TooMany": 429, "LogFull": 503, "Unavailable": 503}
+"""The HTTP status of a refusal; that of any other one is 422."""
+
+log = structlog.get_logger()
+
+
+class Tokens:
+    """Whose token it is, as the API server says."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._known: OrderedDict[bytes, tuple[float, Uid | None]] = OrderedDict()
+        self._asking = Shares(REVIEWS_AT_ONCE)
+
+    async def pod(self, token: str, namespace: str) -> Uid | None:
+        """The pod in this namespace that the token was made for; None for any other token.  Raises `Trouble`."""
+        digest, now = sha256(f"{namespace} {token}".encode()).digest(), asyncio.get_running_loop().time()
+        kept = self._known.get(digest)
+        if kept is not None and now - kept[0] < BELIEVED_SECONDS:
+            return kept[1]
+        if not self._asking.take(namespace):
+            raise Refused("too many tokens are being checked", reason="TooMany")
+        try:
+            review = {
+                "apiVersion": TOKENREVIEWS.api_version,
+                "kind": TOKENREVIEWS.kind,
+                "spec": {"token": token, "audiences": [AUDIENCE]},
+            }
+            verdict = (await self._cluster.create(TOKENREVIEWS, "", review)).status
+        finally:
+            self._asking.give(namespace)
+        found = None
+        if verdict.authenticated and AUDIENCE in verdict.audiences:
+            of_namespace = verdict.user.username.startswith(f"system:serviceaccount:{namespace}:")
+            pods = verdict.user.extra.get("authentication.kubernetes.io/pod-uid", ())
+            found = Uid(pods[0]) if of_namespace and pods else None
+        self._known[digest] = now, found
+        while len(self._known) > MOST_TOKENS:
+            self._known.popitem(last=False)
+        return found
+
+
+class _Waiting(NamedTuple):
+    """The newest report of a job that is not recorded yet."""
+
+    pod: Uid
+    report: progress.Report
+    since: float
+
+
+class Reports:
+    """The reports of all jobs on their way into the log, at a bounded rate for each job."""
+
+    def __init__(self, runtime: Runtime, interval: float, full: Callable[[str], bool]) -> None:
+        """`interval` is in seconds; `full` is true of a namespace of which nothing more may be recorded."""
+        self._runtime = runtime
+        self._interval = interval
+        self._full = full
+        self._waiting: dict[JobKey, _Waiting] = {}
+        self._last: dict[JobKey, float] = {}
+        """When the last event of a job was begun to be recorded."""
+        self._recording: dict[JobKey, asyncio.Task[None]] = {}
+
+    def take(self, key: JobKey, pod: Uid, body: bytes) -> None:
+        """Take a report of a job's pod.  Raises `Refused` if it is not believed, or cannot be recorded."""
+        report, job = progress.read(body), self._job(key)
+        if self._full(key.namespace):
+            raise Refused("the log has no room for progress", reason="LogFull")
+        if progress.believed(job, pod, report) is None and progress.taken(job, pod, report) is None:
+            return
+        before = self._waiting.get(key)
+        if before is not None and report.checkpoint is None:
+            report = msgspec.structs.replace(report, checkpoint=before.report.checkpoint)
+        now = asyncio.get_running_loop().time()
+        self._waiting[key] = _Waiting(pod, report, now)
+        self._plan(key, job)
+
+    def flush(self, key: JobKey) -> None:
+        """Record now what waits: the pod that said it has ended."""
+        if key in self._waiting:
+            self._begin(key)
+
+    def _job(self, key: JobKey) -> Job:
+        history = self._runtime.histories.get(key)
+        if history is None or not history.sequence:
+            raise Refused("there is no such job", reason="NotFound")
+        return history.job
+
+    def _plan(self, key: JobKey, job: Job) -> None:
+        loop, waiting = asyncio.get_running_loop(), self._waiting[key]
+        seconds = SHORTEST_SECONDS if _urgent(job, waiting.report) else interval_of(job, self._interval)
+        due = self._last.get(key, -seconds) + seconds
+        if due <= loop.time():
+            self._begin(key)
+        else:
+            loop.call_at(due, self._when_due, key, due)
+
+    def _when_due(self, key: JobKey, due: float) -> None:
+        # A more urgent one may have been recorded since.
+        if key in self._waiting and self._last.get(key, 0.0) < due:
+            self._begin(key)
+
+    def _begin(self, key: JobKey) -> None:
+        if key not in self._recording:
+            self._recording[key] = task = asyncio.create_task(self._record(key))
+            task.add_done_callback(lambda done: self._ended(key, done))
+
+    def _ended(self, key: JobKey, done: asyncio.Task[None]) -> None:
+        del self._recording[key]
+        if not done.cancelled() and (error := done.exception()) is not None:
+            log.error("progress not recorded", job=str(key), exc_info=error)
+        elif key in self._waiting:
+            self._plan(key, self._job(key))
+
+    async def _record(self, key: JobKey) -> None:
+        waiting, now = self._waiting.pop(key), asyncio.get_running_loop().time()
+        self._last[key] = now
+        history = self._runtime.histories.get(key)
+        if history is None or history.held or history.sealed:
+            return
+        try:
+            event = progress.believed(history.job, waiting.pod, waiting.report)
+            checkpoint = progress.taken(history.job, waiting.pod, waiting.report)
+        except Refused:
+            # The group changed meanwhile.
+            return
+        if checkpoint is not None:
+            await self._runtime.appends.append_until_stored(history, checkpoint)
+        if event is not None:
+            event = msgspec.structs.replace(event, waited=int(now - waiting.since))
+            await self._runtime.appends.append_until_stored(history, event)
+
+    def forget(self, key: JobKey) -> None:
+        """Forget a job that is over."""
+        self._last.pop(key, None)
+
+
+def interval_of(job: Job, interval: float) -> float:
+    """Seconds between two events of a job: short enough that one comes before a stall is told."""
+    return interval
+
+
+def _urgent(job: Job, report: progress.Report) -> bool:
+    """True for the first report, the first after a change, and the last."""
+    ends = report.percentage == 100 or (report.step is not None and report.step == report.total)
+    return job.training.reported is None or job.training.changed is not None or ends
+
+
+class Where(NamedTuple):
+    """Where the port listens."""
+
+    host: str
+    port: int
+    certificate: Certificate
+
+
+class ProgressPort:
+    """The port."""
+
+    def __init__(self, reports: Reports, tokens: Tokens, answered: Callable[[int], None]) -> None:
+        """`answered` is told of each answer's HTTP status."""
+        self._reports = reports
+        self._tokens = tokens
+        self._answered = answered
+        self._rates: dict[Uid, tuple[float, float]] = {}
+        """By pod, how many reports it may send at once, and when that was so."""
+
+    @asynccontextmanager
+    async def serving(self, where: Where) -> AsyncIterator[Listening]:
+        """Serve while the context lasts, as `listening` does."""
+        files, address = where.certificate, (where.host, where.port)
+        async with listening(self._handle, HTTPS, address, "PROGRESS", read=files.read, tls=files.context) as found:
+            yield found
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            await self._take(request)
+            response = web.Response(body=b"{}", content_type="application/json")
+        except Refused as refusal:
+            response = _failed(CODES.get(refusal.reason, 422), refusal.reason, str(refusal))
+        except Trouble as trouble:
+            response = _failed(503, "Unavailable", str(trouble))
+        except TimeoutError:
+            response = _failed(408, "Timeout", f"a report has to arrive within {READ_SECONDS:.0f} s")
+        except web.HTTPRequestEntityTooLarge:
+            response = _failed(413, "TooLarge", f"a report has at most {progress.MOST_BYTES} bytes")
+        self._answered(response.status)
+        return response
+
+    async def _take(self, request: web.BaseRequest) -> None:
+        key = key_at(request.path)
+        if key is None or request.method != "POST":
+            raise Refused("post reports to the URL in KUBEFLOW_TRAINER_SERVER_URL", reason="NotFound")
+        kind, _, token = request.headers.get("Authorization", "").partition(" ")
+        if kind.lower() != "bearer" or not token:
+            raise Refused("send the token in KUBEFLOW_TRAINER_SERVER_TOKEN", reason="Unauthorized")
+        pod = await self._tokens.pod(token.strip(), key.namespace)
+        if pod is None:
+            raise Refused("the token is of no pod in this namespace, or not for this port", reason="Unauthorized")
+        know(request)
+        if not self._may_report(pod):
+            raise Refused("report less often; no more than one report a second counts", reason="TooMany")
+        async with asyncio.timeout(READ_SECONDS):
+            body = await request.read()
+        self._reports.take(key, pod, body)
+
+    def _may_report(self, pod: Uid) -> bool:
+        now = asyncio.get_running_loop().time()
+        left, since = self._rates.get(pod, (float(IN_A_ROW), now))
+        left = min(left + (now - since) * OF_A_POD, float(IN_A_ROW))
+        if len(self._rates) > MOST_TOKENS:
+            self._rates.clear()
+        self._rates[pod] = max(left - 1, 0.0), now
+        return left >= 1
+
+
+def _failed(code: int, reason: str, message: str) -> web.Response:
+    status: dict[str, Any] = {"apiVersion": "v1", "kind": "Status", "status": "Failure"}
+    body = msgspec.json.encode({**status, "code": code, "reason": reason, "message": message})
+    return web.Response(body=body, status=code, content_type="application/json")

@@ -1,0 +1,77 @@
+"""How far the training of a job is, as its processes report it.  Pure.
+
+The *group* is the processes that train together.  A change of it (members, replacements, a new attempt) leaves open
+whether it trains until the next report of a step, and a training that begins again may do so at an earlier step.
+"""
+
+import msgspec
+
+from shared.job.events.event import At
+from shared.job.events.watcher import CheckpointTaken, ProgressReported
+
+replace = msgspec.structs.replace
+
+
+class Training(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What is known of a job's training; the default is that of a job whose processes report nothing."""
+
+    reported: ProgressReported | None = None
+    """The newest report, with what earlier ones said where it is silent."""
+    at: At | None = None
+    """When that was recorded."""
+    changed: At | None = None
+    """When the group changed first since it was last known to train; None while it trains."""
+    stands: At | None = None
+    """Since when it may have stood still: the newest step, change of the group, or start of a pod or of the job."""
+    checkpoint: CheckpointTaken | None = None
+    """The newest one."""
+
+    @property
+    def at_stake(self) -> int | None:
+        """The steps that an end of the group now would cost; None if that is not known."""
+        if self.reported is None or self.reported.step is None or self.checkpoint is None:
+            return None
+        return max(self.reported.step - self.checkpoint.step, 0)
+
+    @property
+    def words(self) -> str:
+        """`step 120 of 1000 (12 %)`; empty without a report."""
+        known = self.reported
+        if known is None:
+            return ""
+        step = "" if known.step is None else f"step {known.step}"
+        step += f" of {known.total}" if step and known.total is not None else ""
+        part = "" if known.percentage is None else f"{known.percentage} %"
+        return f"{step} ({part})" if step and part else step or part or "it began"
+
+
+def begins(report: ProgressReported) -> bool:
+    """True for the report of a program that has no step behind it."""
+    return not report.step and not report.percentage
+
+
+def is_further(report: ProgressReported, known: ProgressReported) -> bool:
+    """True if a report is of a later step, or without steps of a higher percentage, than the known one."""
+    if report.step is not None and known.step is not None:
+        return report.step > known.step
+    return report.step is not None or (report.percentage or 0) > (known.percentage or 0)
+
+
+def told(training: Training, event: ProgressReported | CheckpointTaken, at: At) -> Training:
+    """The training after its processes said something."""
+    if isinstance(event, CheckpointTaken):
+        return replace(training, checkpoint=event)
+    known = training.reported
+    if begins(event):
+        return replace(training, reported=event, at=at, changed=training.changed or at, stands=at)
+    whole = event
+    if known is not None and not begins(known):
+        silent = {name: getattr(known, name) for name in ("step", "total", "percentage", "remaining")}
+        whole = replace(event, **{name: said for name, said in silent.items() if getattr(event, name) is None})
+        whole = replace(whole, metrics=event.metrics or known.metrics)
+    return replace(training, reported=whole, at=at, changed=None, stands=at)
+
+
+def regrouped(training: Training, at: At) -> Training:
+    """The training after its group changed."""
+    return replace(training, changed=training.changed or at, stands=at)

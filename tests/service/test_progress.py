@@ -1,0 +1,177 @@
+"""Training programs that report, with the four services: what is recorded, when, and what is refused."""
+
+import json
+from typing import Any
+
+import pytest
+
+from services.watcher.shell import Watcher
+from shared.errors import Refused
+from shared.frameworks.scale_requests import SCALEOUTS
+from shared.job.events.catalog import read_event
+from shared.job.events.watcher import ProgressReported
+from shared.job.naming import Uid
+from tests.kit.virtual_time import in_virtual_time
+from tests.kit.world import TRAININGJOBS, World, a_scale_out, a_training_job
+
+
+def body(**said: Any) -> bytes:
+    """A report as `transformers` writes it; what is no part of the contract is a metric."""
+    known = {name: said.pop(name) for name in ("progressPercentage", "estimatedRemainingSeconds") if name in said}
+    metrics = [{"name": name, "value": str(value)} for name, value in said.items()]
+    return json.dumps(
+        {"trainerStatus": {"lastUpdatedTime": "1999-01-01T00:00:00Z", **known, "metrics": metrics}}
+    ).encode()
+
+
+def report(world: World, pod: str = "worker-0", **said: Any) -> None:
+    """One from a pod of the job `resnet`."""
+    watcher = world._running["watcher"][0].service
+    assert isinstance(watcher, Watcher)
+    uid = Uid(world.pods()[f"resnet-{pod}"].metadata["uid"])
+    watcher.reports.take(world.job().key, uid, body(**said))
+
+
+def recorded(world: World) -> list[ProgressReported]:
+    stored = (each for each in world.journal.events if each.subject.endswith(".ProgressReported"))
+    return [read_event(each.body, "ProgressReported") for each in stored]  # type: ignore[misc]
+
+
+def steps(world: World) -> list[int | None]:
+    return [event.step for event in recorded(world)]
+
+
+@in_virtual_time
+async def test_a_report_is_recorded_and_those_that_follow_within_the_interval_are_merged():
+    async with World() as world:
+        await world.trains(workers=2)
+        for step in range(1, 26):
+            report(world, current_step=step, total_steps=100, loss=1 / step)
+            await world.pass_seconds(1)
+        await world.pass_seconds(10)
+        assert steps(world) == [1, 10, 20, 25]
+        last = recorded(world)[-1]
+        assert (last.total, last.metrics) == (100, (("loss", "0.04"),))
+        known = world.job().training
+        assert known.words == "step 25 of 100"
+
+
+@in_virtual_time
+async def test_the_last_report_of_a_job_is_recorded_before_its_end():
+    async with World() as world:
+        await world.trains(workers=2)
+        for step in (1, 2, 3):
+            report(world, current_step=step)
+            await world.pass_seconds(0.5)
+        world.exit_codes["resnet-launcher"] = 0
+        await world.phase("Succeeded")
+        await world.quiet()
+        assert steps(world) == [1, 3]
+
+
+@in_virtual_time
+async def test_a_thousand_reports_a_second_are_one_event_in_ten_seconds():
+    async with World() as world:
+        await world.trains(workers=2)
+        for step in range(1, 20_001):
+            report(world, current_step=step)
+            if step % 1000 == 0:
+                await world.pass_seconds(1)
+        assert len(recorded(world)) == 2
+
+
+@in_virtual_time
+async def test_a_program_that_begins_again_and_again_is_recorded_once_a_second_at_most():
+    async with World() as world:
+        await world.trains(workers=2)
+        for _ in range(1_000):
+            report(world, progressPercentage=0, total_steps=9)
+            report(world, current_step=1)
+            await world.pass_seconds(0.01)
+        assert len(recorded(world)) <= 11
+
+
+@in_virtual_time
+async def test_after_a_scaling_the_first_step_says_that_the_group_trains_again():
+    async with World() as world:
+        await world.trains(workers=2)
+        report(world, current_step=100)
+        world.apply(SCALEOUTS, a_scale_out(1))
+        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+        await world.pass_seconds(3)
+        assert world.job().training.changed is not None
+        report(world, current_step=95)
+        await world.quiet()
+        assert steps(world) == [100, 95], "the interval does not delay it, and a restored checkpoint is no lie"
+        assert world.job().training.changed is None
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        pytest.param({"current_step": 9}, "StepBackwards", id="backwards"),
+        pytest.param({"current_step": 10**30}, "OutOfRange", id="10^30"),
+        pytest.param({"current_step": "nan"}, "OutOfRange", id="NaN"),
+        pytest.param({"current_step": -1}, "OutOfRange", id="negative"),
+        pytest.param({"current_step": 11, "total_steps": 10}, "BeyondTheEnd", id="beyond the total"),
+        pytest.param({"progressPercentage": 101}, "OutOfRange", id="101 %"),
+        pytest.param({"estimatedRemainingSeconds": -1}, "OutOfRange", id="in the past"),
+        pytest.param({"current_step": 11, "checkpoint_step": 12}, "BeyondTheEnd", id="a checkpoint of the future"),
+        pytest.param({"checkpoint_step": 5}, "Malformed", id="a checkpoint without a step"),
+    ],
+)
+@in_virtual_time
+async def test_a_trainer_that_lies_is_refused_with_a_reason_and_nothing_is_recorded(said: dict[str, Any], reason: str):
+    async with World() as world:
+        await world.trains(workers=2)
+        report(world, current_step=10)
+        await world.pass_seconds(60)
+        with pytest.raises(Refused) as refused:
+            report(world, **said)
+        assert refused.value.reason == reason
+        await world.pass_seconds(60)
+        assert steps(world) == [10]
+
+
+@in_virtual_time
+async def test_the_token_of_another_jobs_pod_and_that_of_an_earlier_attempt_report_nothing():
+    async with World() as world:
+        await world.trains(workers=2, restartPolicy="OnFailure")
+        world.apply(TRAININGJOBS, a_training_job("other", workers=1))
+        await world.running("other")
+        watcher = world._running["watcher"][0].service
+        assert isinstance(watcher, Watcher)
+        theirs = Uid(world.pods()["other-worker-0"].metadata["uid"])
+        with pytest.raises(Refused) as refused:
+            watcher.reports.take(world.job().key, theirs, body(current_step=1))
+        assert refused.value.reason == "NotOfThisJob"
+        earlier = Uid(world.pods()["resnet-worker-0"].metadata["uid"])
+        world.lingering.add(earlier)
+        world.exit_codes["resnet-launcher"] = 1
+        await world.phase("Restarting")
+        with pytest.raises(Refused) as refused:
+            watcher.reports.take(world.job().key, earlier, body(current_step=1))
+        assert refused.value.reason == "Over"
+        assert not recorded(world)
+
+
+@in_virtual_time
+async def test_a_standby_watcher_records_what_it_is_told():
+    async with World() as world:
+        await world.trains(workers=2)
+        async with World(sharing=world) as second:
+            second.standby |= {"watcher", "scheduler", "scaler", "status"}
+            await second.quiet()
+            report(second, current_step=7)
+            await world.quiet()
+            assert steps(world) == [7]
+
+
+@in_virtual_time
+async def test_a_full_log_takes_no_progress():
+    async with World() as world:
+        await world.trains(workers=2)
+        world.full = True
+        with pytest.raises(Refused) as refused:
+            report(world, current_step=1)
+        assert refused.value.reason == "LogFull"

@@ -1,0 +1,210 @@
+"""The port for reports over HTTPS: `transformers`' own requests as recorded, our client, and who is turned away."""
+
+import asyncio
+import json
+import ssl
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import aiohttp
+import msgspec
+
+from devcluster.certificates import make_server
+from services.watcher.core import progress
+from services.watcher.progress import IN_A_ROW, ProgressPort, Reports, Tokens, Where
+from shared.cluster import Cluster
+from shared.cluster.kinds import TOKENREVIEWS
+from shared.cluster.objects import TokenReview
+from shared.errors import Refused, Transient
+from shared.frameworks.reporting import AUDIENCE, path_of
+from shared.job.naming import JobKey, Uid
+from shared.process.serving import Certificate
+
+KEY = JobKey("team-a", "resnet", Uid("uid-1"))
+RECORDED = json.loads((Path(__file__).parent / "recorded" / "transformers.json").read_text())
+TOKEN = "the-token"
+
+
+class ApiServer:
+    """Knows one token, of a pod in `team-a`."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.away = False
+        self.audiences = (AUDIENCE,)
+
+    async def create(self, resource: Any, namespace: str, manifest: Any, *, within: int = 0) -> TokenReview:
+        assert (resource, namespace) == (TOKENREVIEWS, "")
+        assert manifest["spec"]["audiences"] == [AUDIENCE]
+        self.asked += 1
+        if self.away:
+            raise Transient("the API server is away")
+        known = manifest["spec"]["token"] == TOKEN
+        user = {
+            "username": "system:serviceaccount:team-a:default",
+            "extra": {"authentication.kubernetes.io/pod-uid": ["pod-0"]},
+        }
+        status = {"authenticated": True, "user": user, "audiences": self.audiences} if known else {}
+        return msgspec.convert({"status": status}, TokenReview)
+
+
+class Taken:
+    """In the place of `Reports`: notes what it is given."""
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+        self.refusal: Refused | None = None
+
+    def take(self, key: JobKey, pod: Uid, body: bytes) -> None:
+        assert (key, pod) == (KEY, "pod-0")
+        progress.read(body)
+        if self.refusal is not None:
+            raise self.refusal
+        self.bodies.append(body)
+
+
+class Site(NamedTuple):
+    api: ApiServer
+    taken: Taken
+    codes: list[int]
+    url: str
+    authority: Path
+    client: aiohttp.ClientSession
+
+    async def post(self, body: bytes, token: str = TOKEN, url: str = "") -> tuple[int, dict[str, Any]]:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        async with self.client.post(url or self.url, data=body, headers=headers) as answer:
+            return answer.status, await answer.json(content_type=None)
+
+
+@asynccontextmanager
+async def a_site(folder: Path) -> AsyncIterator[Site]:
+    make_server(folder, ["localhost"], ["127.0.0.1"])
+    authority, certificate, key = folder / "ca.crt", folder / "server.crt", folder / "server.key"
+    api, taken, codes = ApiServer(), Taken(), list[int]()
+    port = ProgressPort(cast(Reports, taken), Tokens(cast(Cluster, api)), codes.append)
+    context = ssl.create_default_context(cafile=str(authority))
+    where = Where("127.0.0.1", 0, Certificate("PROGRESS", certificate, key))
+    async with (
+        port.serving(where) as listening,
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as client,
+    ):
+        url = f"https://127.0.0.1:{listening.port}{path_of(KEY)}"
+        yield Site(api, taken, codes, url, authority, client)
+
+
+A_REPORT = RECORDED["requests"][1]["body"].encode()
+
+
+async def test_the_requests_of_transformers_are_taken_as_they_are(tmp_path: Path):
+    async with a_site(tmp_path) as site:
+        for recorded in RECORDED["requests"]:
+            assert recorded["path"] == path_of(KEY)
+            async with site.client.post(site.url, data=recorded["body"], headers=recorded["headers"]) as answer:
+                assert answer.status == 200, "transformers takes any other status for a failure"
+        assert site.api.asked == 1, "one question to the API server is enough for a minute"
+        reports = [progress.read(body) for body in site.taken.bodies]
+        assert [(report.step, report.total, report.percentage) for report in reports] == [
+            (None, 4, 0),
+            (1, 4, 25),
+            (2, 4, 50),
+            (3, 4, 75),
+            (4, 4, 99),
+            (None, None, 100),
+        ]
+        assert dict(reports[3].metrics) == {
+            "loss": "nan",
+            "learning_rate": "5e-05",
+            "grad_norm": "1.25",
+            "current_epoch": "0.75",
+        }
+
+
+async def test_three_lines_of_our_own_client_report_from_rank_0_alone(tmp_path: Path):
+    program = "from muster.train import report\nfor step in range(1, 4):\n    report(step, 3, loss=1 / step)\n"
+    async with a_site(tmp_path) as site:
+        (tmp_path / "token").write_text(TOKEN)
+        environment = {
+            "KUBEFLOW_TRAINER_SERVER_URL": site.url,
+            "KUBEFLOW_TRAINER_SERVER_CA_CERT": str(site.authority),
+            "KUBEFLOW_TRAINER_SERVER_TOKEN": str(tmp_path / "token"),
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+        }
+        for rank in ("0", "1"):
+            ran = await asyncio.create_subprocess_exec(sys.executable, "-c", program, env={**environment, "RANK": rank})
+            assert await asyncio.wait_for(ran.wait(), 30) == 0
+        steps = [progress.read(body).step for body in site.taken.bodies]
+        assert steps[0] is None, "first of all a new program says that it begins"
+        assert steps[-1] == 3, "the end waits for the last report"
+        assert steps[1:] == sorted({*steps[1:]})
+
+
+async def test_a_training_goes_on_where_there_is_no_port(tmp_path: Path):
+    program = "from muster.train import report\nfor step in range(10_000):\n    report(step, 10_000)\n"
+    environment = {"PYTHONPATH": str(Path(__file__).parents[2])}
+    for more in ({}, {"KUBEFLOW_TRAINER_SERVER_URL": "https://127.0.0.1:1/", "KUBEFLOW_TRAINER_SERVER_TOKEN": "/none"}):
+        ran = await asyncio.create_subprocess_exec(sys.executable, "-c", program, env={**environment, **more})
+        assert await asyncio.wait_for(ran.wait(), 10) == 0
+
+
+async def test_who_is_no_pod_of_this_namespace_is_turned_away(tmp_path: Path):
+    async with a_site(tmp_path) as site:
+        assert (await site.post(A_REPORT, token=""))[0] == 401
+        assert (await site.post(A_REPORT, token="another"))[1]["reason"] == "Unauthorized"
+        theirs = site.url.replace("/team-a/", "/team-b/")
+        assert (await site.post(A_REPORT, url=theirs))[0] == 401
+        assert not site.taken.bodies
+
+
+async def test_a_token_for_the_api_server_is_no_token_for_this_port(tmp_path: Path):
+    async with a_site(tmp_path) as site:
+        site.api.audiences = ("https://kubernetes.default.svc",)
+        assert (await site.post(A_REPORT))[0] == 401
+
+
+async def test_bodies_that_are_no_reports_are_refused_with_a_reason(tmp_path: Path):
+    async with a_site(tmp_path) as site:
+        for bad in (b"", b"[]", b"{}", b"\xff", b"[" * 60_000, b'{"trainerStatus":{"progressPercentage":NaN}}'):
+            code, said = await site.post(bad)
+            assert (code, said["reason"]) == (422, "Malformed")
+        megabytes = b"x" * 2**22
+
+        async def pieces() -> AsyncIterator[bytes]:
+            for at in range(0, len(megabytes), 2**14):
+                yield megabytes[at : at + 2**14]
+
+        for many in (BytesIO(megabytes), pieces()):
+            with suppress(aiohttp.ClientConnectionError):
+                async with site.client.post(site.url, data=many, headers={"Authorization": f"Bearer {TOKEN}"}) as told:
+                    assert told.status == 413
+        assert (await site.post(A_REPORT, url=site.url + "/more"))[0] == 404
+        async with site.client.get(site.url, headers={"Authorization": f"Bearer {TOKEN}"}) as answer:
+            assert answer.status == 404
+
+
+async def test_a_pod_that_reports_a_thousand_times_a_second_is_slowed_down(tmp_path: Path):
+    async with a_site(tmp_path) as site:
+        codes = [(await site.post(A_REPORT))[0] for _ in range(100)]
+        assert codes[:IN_A_ROW] == [200] * IN_A_ROW
+        assert codes.count(200) <= IN_A_ROW + 5
+        assert set(codes) == {200, 429}
+        assert site.codes == codes
+
+
+async def test_an_api_server_that_is_away_is_told_and_not_taken_for_a_no(tmp_path: Path):
+    async with a_site(tmp_path) as site:
+        site.api.away = True
+        assert (await site.post(A_REPORT))[0] == 503
+        site.api.away = False
+        assert (await site.post(A_REPORT))[0] == 200
+
+
+async def test_what_a_job_refuses_is_said(tmp_path: Path):
+    async with a_site(tmp_path) as site:
+        site.taken.refusal = Refused("step 9 is before step 10", reason="StepBackwards")
+        code, said = await site.post(A_REPORT)
+        assert (code, said["reason"], said["message"]) == (409, "StepBackwards", "step 9 is before step 10")
