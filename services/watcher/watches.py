@@ -17,6 +17,7 @@ from services.watcher.core.budgets import Limits
 from services.watcher.core.cache import Cache, Concerned, Listing
 from services.watcher.core.disruption import DEFAULT_NOTICE_SECONDS, lost_by_pod, observed_node, tolerations
 from services.watcher.core.lists import Known, counts, missing, too_many
+from services.watcher.core.observed import ObservedJob, ObservedNode
 from services.watcher.core.referring import Referring
 from services.watcher.core.views import inherited_pod, observed_child, observed_job, observed_pod, observed_request
 from services.watcher.deadlines import Deadlines
@@ -24,7 +25,7 @@ from services.watcher.progress import Where
 from shared.cluster import Alive, Applied, Blind, Cluster, Deleted, Resource, Snapshot
 from shared.cluster.kinds import CONFIGMAPS, NAMESPACES, NODES, PODS, SERVICES
 from shared.cluster.namespaces import lacking
-from shared.cluster.objects import Custom, Node, Object, Pod
+from shared.cluster.objects import Custom, Metadata, Node, Object, Pod, Toleration
 from shared.frameworks import gangs
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
@@ -34,9 +35,11 @@ from shared.frameworks.scale_requests import REQUESTS
 from shared.installation.guarded import GuardedReferring
 from shared.job.naming import JOB_UID, JobKey
 from shared.job.spec import ScaleKind
+from shared.job.views import PodView
 from shared.runtime.run import Runtime
 
 T = TypeVar("T", bound=Object)
+V = TypeVar("V")
 At = tuple[str, str]
 
 LISTS_THAT_WENT_BACK = 3
@@ -88,6 +91,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 DEFAULTS = Options()
+
+
+class Viewed(Object, frozen=True, kw_only=True):
+    """What is kept of an object: where and of which version it is, and what the cache has of it."""
+
+    view: Any
 
 
 class Watches:
@@ -188,24 +197,36 @@ class Watches:
             # Until it was listed, a runtime is not known to be missing.
             if (answered := self._answered.get(runtime.resource)) is not None:
                 await answered.wait()
-        await self._follow(kind, self._cache.jobs[kind], partial(self._put_job, framework))
 
-    def _put_job(self, framework: Framework, at: At, manifest: Custom | None) -> Concerned:
-        kind = framework.resource
-        listing = self._cache.jobs[kind]
-        if manifest is not None and not framework.ours(manifest):
-            manifest = None
+        def ours(manifest: Custom) -> Custom | None:
+            return manifest if framework.ours(manifest) else None
+
+        def observed(manifest: Custom) -> ObservedJob | None:
+            return self._observed(framework, manifest) if framework.ours(manifest) else None
+
         if framework.runtimes:
-            reference = self._referring.put(framework, at, manifest)
-            runtime = self._runtime_at(reference) if reference is not None else None
-            manifest = joined(manifest, runtime) if manifest is not None else None
-        if manifest is None:
-            return self._cache.set_job(kind, at, None)
+            await self._follow(kind, self._cache.jobs[kind], ours, partial(self._put_referring, framework))
+        else:
+            await self._follow(kind, self._cache.jobs[kind], observed, partial(self._put_job, framework))
+
+    def _observed(self, framework: Framework, manifest: Custom) -> ObservedJob:
         options = self._options
         no_gangs = options.no_gangs if options.pod_groups is None else ""
-        observed = observed_job(framework, manifest, kueue=options.kueue, no_gangs=no_gangs)
-        job = actors.attributed(observed, listing.get(at), listed=listing.at_once)
+        return observed_job(framework, manifest, kueue=options.kueue, no_gangs=no_gangs)
+
+    def _put_job(self, framework: Framework, at: At, seen: ObservedJob | None) -> Concerned:
+        kind = framework.resource
+        listing = self._cache.jobs[kind]
+        job = actors.attributed(seen, listing.get(at), listed=listing.at_once) if seen is not None else None
         return self._cache.set_job(kind, at, job)
+
+    def _put_referring(self, framework: Framework, at: At, manifest: Custom | None) -> Concerned:
+        """Put a job that names a runtime: it is read anew whenever that changes."""
+        reference = self._referring.put(framework, at, manifest)
+        if manifest is None:
+            return self._put_job(framework, at, None)
+        runtime = self._runtime_at(reference) if reference is not None else None
+        return self._put_job(framework, at, self._observed(framework, joined(manifest, runtime)))
 
     def _runtime_at(self, reference: Reference) -> JobRuntime | Without | None:
         """The runtime, or why it is not seen."""
@@ -215,92 +236,89 @@ class Watches:
         return self._cache.runtime(reference) if listing.listed or listing.absent else "not listed"
 
     async def _follow_runtimes(self, kind: Resource[Custom]) -> None:
-        def seen(at: At, manifest: Custom | None) -> Concerned:
+        def seen(at: At, now: JobRuntime | None) -> Concerned:
             reference = Reference(kind, *at)
-            before, now = self._cache.runtime(reference), read(kind, manifest) if manifest is not None else None
+            before = self._cache.runtime(reference)
             if (before and before.used) != (now and now.used):
                 self._cache.set_runtime(kind, at, now)
                 self._changed[reference] = None
             return ()
 
-        await self._follow(kind, self._cache.runtimes[kind], seen)
+        await self._follow(kind, self._cache.runtimes[kind], partial(read, kind), seen)
 
     async def _read_anew(self, kind: Resource[Any]) -> None:
         """Read the jobs anew whose runtime of this kind changed, in slices."""
         for reference in [each for each in self._changed if each.resource == kind]:
             async for known in self._runtime.in_slices(self._referring.of(reference)):
                 # One that was changed or deleted meanwhile was read with the newest runtime.
-                for key in self._put_job(*known) if self._referring.holds(known) else ():
+                for key in self._put_referring(*known) if self._referring.holds(known) else ():
                     self._runtime.wake(key)
             self._changed.pop(reference, None)
 
     async def _follow_pods(self, selector: str) -> None:
-        def seen(at: At, pod: Pod | None) -> Concerned:
-            if pod is None:
-                return self._cache.set_pod(at, None)
+        def observed(pod: Pod) -> tuple[tuple[JobKey, PodView], tuple[Toleration, ...], str] | None:
             view = observed_pod(pod, self._kinds, self._in_the_log, last_words=self._options.last_words)
-            return self._cache.set_pod(at, view, tolerations(pod), lost_by_pod(pod))
+            return (view, tolerations(pod), lost_by_pod(pod)) if view is not None else None
 
-        await self._follow(PODS, self._cache.pods, seen, selector)
+        await self._follow(
+            PODS, self._cache.pods, observed, lambda at, seen: self._cache.set_pod(at, *(seen or (None,))), selector
+        )
 
     def _in_the_log(self, key: JobKey) -> bool:
         return self._runtime.histories.get(key) is not None
 
     async def _follow_inherited(self, selector: str) -> None:
-        def seen(at: At, pod: Pod | None) -> Concerned:
-            view = inherited_pod(pod, self._kinds, last_words=self._options.last_words) if pod is not None else None
-            return self._cache.set_inherited(selector, at, view)
-
-        await self._follow(PODS, self._cache.inherited[selector], seen, selector)
+        observed = partial(inherited_pod, kinds=self._kinds, last_words=self._options.last_words)
+        put = partial(self._cache.set_inherited, selector)
+        await self._follow(PODS, self._cache.inherited[selector], observed, put, selector)
 
     async def _follow_requests(self, kind: ScaleKind) -> None:
-        def seen(at: At, request: Custom | None) -> Concerned:
-            view = observed_request(kind, request, self._kinds) if request is not None else None
-            return self._cache.set_request(kind, at, view)
-
-        await self._follow(REQUESTS[kind], self._cache.requests[kind], seen)
+        observed = partial(observed_request, kind, kinds=self._kinds)
+        await self._follow(REQUESTS[kind], self._cache.requests[kind], observed, partial(self._cache.set_request, kind))
 
     async def _follow_children(self, resource: Resource[Any], selector: str) -> None:
         kind = resource.kind
 
-        def seen(at: At, child: Object | None) -> Concerned:
-            view = observed_child(kind, child, self._kinds, self._in_the_log) if child is not None else None
-            return self._cache.set_child(kind, at, view)
-
-        await self._follow(resource, self._cache.children[kind], seen, selector)
+        observed = partial(observed_child, kind, kinds=self._kinds, known=self._in_the_log)
+        put = partial(self._cache.set_child, kind)
+        await self._follow(resource, self._cache.children[kind], observed, put, selector)
 
     async def _follow_flavors(self) -> None:
-        await self._follow(FLAVORS, self._cache.flavors, lambda at, flavor: self._cache.set_flavor(at[1], flavor))
+        def put(at: At, flavor: Custom | None) -> Concerned:
+            return self._cache.set_flavor(at[1], flavor)
+
+        await self._follow(FLAVORS, self._cache.flavors, lambda flavor: flavor, put)
 
     async def _follow_namespaces(self) -> None:
         listing, selector = self._cache.namespaces, self._options.namespace_selector
         assert listing is not None
 
-        def seen(at: At, namespace: Object | None) -> Concerned:
-            lacks = lacking(selector, namespace.metadata.labels) if namespace is not None else None
-            return self._cache.set_namespace(at[1], lacks)
+        def lacks(namespace: Object) -> tuple[str, ...]:
+            return lacking(selector, namespace.metadata.labels)
 
-        await self._follow(NAMESPACES, listing, seen)
+        await self._follow(NAMESPACES, listing, lacks, lambda at, seen: self._cache.set_namespace(at[1], seen))
 
     async def _follow_nodes(self) -> None:
         taints, seconds = self._options.disruption_taints, self._options.notice_seconds
 
-        def seen(at: At, node: Node | None) -> Concerned:
-            known = observed_node(node, taints, notice_seconds=seconds) if node is not None else None
-            return self._cache.set_node(at[1], known)
+        def observed(node: Node) -> ObservedNode:
+            return observed_node(node, taints, notice_seconds=seconds)
 
-        await self._follow(NODES, self._cache.nodes, seen)
+        await self._follow(NODES, self._cache.nodes, observed, lambda at, seen: self._cache.set_node(at[1], seen))
 
     async def _follow(
         self,
         resource: Resource[T],
         listing: Listing[Any],
-        put: Callable[[At, T | None], Concerned],
+        read: Callable[[T], V | None],
+        put: Callable[[At, V | None], Concerned],
         selector: str = "",
     ) -> None:
+        """Keep the listing: `read` makes of an object what `put` gets, or None for one that is none of Muster's."""
+        seen_as = resource.kept_as(lambda thing: Viewed(metadata=_place(thing.metadata), view=read(thing)))
         before, doubts = await self._known(resource, listing), 0
         while True:
-            async with aclosing(self._cluster.watch(resource, namespace=self._namespace, selector=selector)) as watch:
+            async with aclosing(self._cluster.watch(seen_as, namespace=self._namespace, selector=selector)) as watch:
                 async for seen in watch:
                     if isinstance(seen, Snapshot):
                         if not doubts or before.epoch != self._cache.epoch:
@@ -323,7 +341,11 @@ class Watches:
             await asyncio.sleep(LIST_AGAIN_SECONDS)
 
     async def _take_all(
-        self, resource: Resource[T], listing: Listing[Any], put: Callable[[At, T | None], Concerned], seen: Snapshot[T]
+        self,
+        resource: Resource[Any],
+        listing: Listing[Any],
+        put: Callable[[At, Any], Concerned],
+        seen: Snapshot[Viewed],
     ) -> None:
         """Put a whole list into the cache, in slices, and wake all jobs.
 
@@ -341,7 +363,7 @@ class Watches:
             if at not in now:
                 put(at, None)
         async for at, thing in self._runtime.in_slices(now.items()):
-            put(at, thing)
+            put(at, thing.view)
         if not listing.listed and resource in self._cache.runtimes:
             # Their jobs were told that the runtimes cannot be listed.
             self._changed |= dict.fromkeys(self._referring.references(resource))
@@ -358,17 +380,17 @@ class Watches:
 
     async def _take(
         self,
-        resource: Resource[T],
+        resource: Resource[Any],
         listing: Listing[Any],
-        put: Callable[[At, T | None], Concerned],
-        seen: Applied[T] | Deleted[T] | Alive | Blind,
+        put: Callable[[At, Any], Concerned],
+        seen: Applied[Viewed] | Deleted[Viewed] | Alive | Blind,
     ) -> None:
         """Put an element of a watch into the cache, and wake the jobs that it concerns."""
         concerned: Concerned = ()
         gone = isinstance(seen, Deleted)
         match seen:
             case Applied(object=thing):
-                concerned = put(_at(thing), thing)
+                concerned = put(_at(thing), thing.view)
                 # A pod without its owner is no pod of a job.
                 gone = _at(thing) not in listing
                 listing.version = max(listing.version, thing.metadata.version)
@@ -420,7 +442,7 @@ class Watches:
             known.add(history.job)
         return known
 
-    async def _went_back(self, before: Known, seen: Snapshot[T]) -> bool:
+    async def _went_back(self, before: Known, seen: Snapshot[Viewed]) -> bool:
         """True if a LIST is older than what was known before it."""
         older = seen.version < before.reached
         async for thing in self._runtime.in_slices(() if older else seen.objects):
@@ -463,6 +485,10 @@ class Watches:
 
 def _name(resource: Resource[Any]) -> str:
     return f"{resource.plural}.{resource.group}".rstrip(".")
+
+
+def _place(meta: Metadata) -> Metadata:
+    return Metadata(name=meta.name, namespace=meta.namespace, uid=meta.uid, resource_version=meta.resource_version)
 
 
 def _at(thing: Object) -> At:

@@ -7,7 +7,7 @@ Objects come as small typed Structs (`objects.py`) and go as plain dictionaries.
 Nothing in this package knows training jobs.
 """
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -15,6 +15,7 @@ import msgspec
 from shared.cluster.objects import Object
 
 T = TypeVar("T", bound=Object)
+K = TypeVar("K", bound=Object)
 
 Manifest = Mapping[str, Any]
 """A Kubernetes object, or a patch of one, as JSON-like data."""
@@ -30,6 +31,8 @@ class Resource(msgspec.Struct, Generic[T], frozen=True):
     kind: str
     type: type[T]
     """Every field has a default: of an object that does not fit, only the metadata is read."""
+    keep: Callable[[Any], T] | None = None
+    """What a watch keeps of each object; all of it without."""
 
     @property
     def api_version(self) -> str:
@@ -39,6 +42,16 @@ class Resource(msgspec.Struct, Generic[T], frozen=True):
     def by_metadata(self) -> "Resource[Object]":
         """The same kind, of whose objects only the metadata is requested."""
         return Resource(self.group, self.version, self.plural, self.kind, Object)
+
+    def kept_as(self, keep: Callable[[T], K]) -> "Resource[K]":
+        """The same kind, of whose objects a watch keeps only this: a long list never has all of them in memory."""
+        decoded: Any = self.type
+        return Resource(self.group, self.version, self.plural, self.kind, decoded, keep)
+
+    def kept(self, found: Any) -> T:
+        """What a watch keeps of an object."""
+        kept: T = self.keep(found) if self.keep is not None else found
+        return kept
 
 
 class Snapshot(msgspec.Struct, Generic[T], frozen=True):

@@ -79,6 +79,10 @@ class Answered(NamedTuple):
     """Case-insensitive."""
 
 
+class TooLong(Exception):  # noqa: N818 - what is the matter
+    """The answer has more bytes than its reader takes."""
+
+
 class Caller:
     """Requests to one API server."""
 
@@ -112,9 +116,11 @@ class Caller:
         body: bytes | None = None,
         content_type: str = "application/json",
         headers: Mapping[str, str] | None = None,
+        most: int | None = None,
     ) -> Answered:
         """A successful answer.  Raises `FailedRequest` for any other answer, `Transient` without one.
 
+        Raises `TooLong` for one of more than `most` bytes, without reading it to its end.
         Raises `NotOwner`, without sending, if the request would change something and `may_change` is false.  A
         request that the server turned away (429) and asks for again is sent again, as client-go does: what takes
         several requests would else begin anew with each of them.
@@ -127,7 +133,7 @@ class Caller:
                 try:
                     async with self._answer(method, path, query, timeout, what, body=body, headers=more) as response:
                         await _must_have_succeeded(response)
-                        answer = await response.read()
+                        answer = await _body(response, most)
                 except Transient as trouble:
                     if isinstance(trouble.__cause__, TimeoutError):
                         sent.throttled()
@@ -299,6 +305,18 @@ def _changes(request: aiohttp.ClientRequest) -> bool:
     if request.method == "POST":
         return not any(group in request.url.raw_path for group in REVIEWING)
     return request.method != "GET" or "Upgrade" in request.headers
+
+
+async def _body(response: aiohttp.ClientResponse, most: int | None) -> bytes:
+    if most is None:
+        return await response.read()
+    chunks, length = [], 0
+    async for chunk in response.content.iter_any():
+        chunks.append(chunk)
+        length += len(chunk)
+        if length > most:
+            raise TooLong
+    return b"".join(chunks)
 
 
 async def _must_have_succeeded(response: aiohttp.ClientResponse) -> None:

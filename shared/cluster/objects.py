@@ -186,7 +186,14 @@ class ConfigMap(Object, frozen=True, kw_only=True, rename="camel"):
     data: dict[str, str] | None = None
 
 
-_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+class Anything(msgspec.Struct, frozen=True):
+    """A JSON object, whose content is skipped."""
+
+
+class Fields(msgspec.Struct, frozen=True):
+    """Of the fields that a client set, whether some are of the spec.  A whole tree would be kept with its page."""
+
+    spec: Anything | None = msgspec.field(default=None, name="f:spec")
 
 
 class ManagedFields(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -200,11 +207,7 @@ class ManagedFields(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     subresource: str = ""
     time: str | None = None
     """When the client last changed some of them, in whole seconds."""
-    fields_v1: msgspec.Raw = msgspec.Raw(b"{}")
-
-    def owns(self, field: str) -> bool:
-        """True if some of the fields are within this one of the whole object."""
-        return f"f:{field}" in _members(self.fields_v1)
+    fields_v1: Fields = Fields()
 
 
 class CustomMetadata(Metadata, frozen=True, kw_only=True, rename="camel"):

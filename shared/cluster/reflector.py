@@ -1,7 +1,7 @@
 """List and watch of one resource, with a new list whenever the watch's version has expired.
 
 A slow consumer slows the stream and fills no queue.  Of each object only uid and version are kept: they show replays
-and new incarnations of a name.
+and new incarnations of a name.  A list is read in pages, whose objects and bytes have bounds.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ import structlog
 from shared.backoff import Backoff
 from shared.cluster import Alive, Applied, Blind, Deleted, Resource, Seen, Snapshot
 from shared.cluster.answers import AHEAD, EXPIRED, FailedRequest, read_status, trouble
-from shared.cluster.calls import METADATA, METADATA_LIST, Caller, path_of
+from shared.cluster.calls import METADATA, METADATA_LIST, Caller, TooLong, path_of
 from shared.cluster.decoding import BOOKMARK, DELETED, Lines, read_event, read_object, read_page
 from shared.cluster.objects import Metadata, Object
 from shared.errors import Refused, Transient, Trouble
@@ -30,6 +30,8 @@ LIST_TRIES = 3
 SHORT_WATCH_SECONDS = 1.0
 SHORT_WATCHES = 3
 """After so many empty watches in a row that end at once the reflector lists: the version is stale."""
+AT_ONCE = 50
+"""Objects of a list that are read before other work of the loop goes on."""
 LOOP_SECONDS = 5.0
 """A version that expires this soon after its list is a loop, and gets a back-off like any other trouble."""
 
@@ -40,7 +42,9 @@ class Pace(msgspec.Struct, frozen=True):
     """Page sizes and times of a watch, in seconds."""
 
     page: int = 500
-    """Objects per page of a list."""
+    """The most objects of one page of a list."""
+    page_bytes: int = 2**23
+    """A longer page is not read to its end: the rest of the list comes in pages of a quarter of the objects."""
     shortest_watch: int = 300
     longest_watch: int = 600
     """The server ends a watch after a random time between these two, so that not all watches end together."""
@@ -151,24 +155,34 @@ class Reflector(Generic[T]):
         """The objects of every page; `known` gets their uids and versions."""
         objects: list[T] = []
         # Without a resourceVersion the list is consistent: no older than any earlier answer.
-        query = {"limit": str(self._pace.page), **self._selector}
+        query, most = {"limit": str(self._pace.page), **self._selector}, self._pace.page
         while True:
-            page = read_page(await self._ask(query), self._what)
-            for raw in page.items or ():
+            try:
+                # A single object has a bound at the API server.
+                page = read_page(await self._ask(query, self._pace.page_bytes if most > 1 else None), self._what)
+            except TooLong:
+                most = max(1, most // 4)
+                query["limit"] = str(most)
+                continue
+            for number, raw in enumerate(page.items or (), 1):
                 try:
                     found = read_object(self._resource, raw)
                 except Refused as refusal:
                     log.warning("object is passed over", why=str(refusal))
                     continue
-                objects.append(found)
                 known[_at(found.metadata)] = found.metadata.uid, found.metadata.version
+                objects.append(self._resource.kept(found))
+                if not number % AT_ONCE:
+                    await asyncio.sleep(0)
             if not page.metadata.continuation:
                 return Snapshot(tuple(objects), int(page.metadata.resource_version))
             query["continue"] = page.metadata.continuation
+            # Not beside the next one.
+            del page
 
-    async def _ask(self, query: Mapping[str, str]) -> bytes:
-        headers = self._list_headers
-        return (await self._caller.request("GET", self._path, what=self._what, query=query, headers=headers)).body
+    async def _ask(self, query: Mapping[str, str], most: int | None = None) -> bytes:
+        what, headers = self._what, self._list_headers
+        return (await self._caller.request("GET", self._path, what=what, query=query, headers=headers, most=most)).body
 
     async def _watch(self) -> AsyncGenerator[Seen[T], None]:
         """Follow one stream to its end; an end within a line is an error."""
@@ -227,15 +241,15 @@ class Reflector(Generic[T]):
             yield Deleted(self._deleted(at, known_uid, known_version)), self._version
         if kind != DELETED:
             self._known[at] = (uid, version)
-            yield Applied(found), version
+            yield Applied(self._resource.kept(found)), version
         elif self._known.pop(at, None) is not None:
-            yield Deleted(found), version
+            yield Deleted(self._resource.kept(found)), version
 
     def _deleted(self, at: At, uid: str, version: int) -> T:
         """The deleted object under this name, with uid and version alone."""
         namespace, name = at
         metadata = Metadata(namespace=namespace, name=name, uid=uid, resource_version=str(version))
-        return self._resource.type(metadata=metadata)
+        return self._resource.kept(self._resource.type(metadata=metadata))
 
     def _count_short_watches(self, *, short: bool) -> None:
         self._short_watches = self._short_watches + 1 if short else 0

@@ -14,7 +14,8 @@ from shared.cluster.access import find_cluster
 from shared.cluster.calls import Caller, Timeouts
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS
 from shared.cluster.kube import KubeCluster
-from shared.cluster.reflector import Reflector
+from shared.cluster.objects import Metadata, Object, Pod
+from shared.cluster.reflector import Pace, Reflector
 from shared.flow import Limiter
 from tests.kit.apiserver import (
     ScriptedApiServer,
@@ -60,6 +61,53 @@ async def test_the_pages_of_a_list_are_one_snapshot(cluster: KubeCluster, server
     first, second = server.of_kind("list")
     assert first.query == {"limit": "500", "labelSelector": "app"}
     assert second.query == {"limit": "500", "labelSelector": "app", "continue": "token"}
+
+
+async def test_of_a_page_is_kept_what_the_reader_keeps_before_the_next_page(
+    cluster: KubeCluster, server: ScriptedApiServer
+) -> None:
+    kept: list[tuple[str, int]] = []
+
+    def keep(pod: Pod) -> Object:
+        kept.append((pod.metadata.name, len(server.of_kind("list"))))
+        return Object(metadata=Metadata(name=pod.metadata.name.upper()))
+
+    server.lists += [page([a_pod("a", 3)], 9, more="token"), page([a_pod("b", 5)], 9)]
+    server.watches.append(
+        stream(
+            event("ADDED", a_pod("c", 10)), event("DELETED", a_pod("c", 11)), event("ADDED", a_pod("a", 12, uid="x"))
+        )
+    )
+    async with aclosing(cluster.watch(PODS.kept_as(keep))) as watch:
+        snapshot, *rest = await take(watch, 5)
+    assert kept[:2] == [("a", 1), ("b", 2)]
+    assert snapshot == Snapshot((Object(metadata=Metadata(name="A")), Object(metadata=Metadata(name="B"))), 9)
+    assert [(type(seen), seen.object.metadata.name) for seen in rest] == [
+        (Applied, "C"),
+        (Deleted, "C"),
+        (Deleted, "A"),
+        (Applied, "A"),
+    ]
+
+
+async def test_a_page_of_too_many_bytes_is_not_read_and_the_rest_comes_in_smaller_ones(
+    server: ScriptedApiServer, tmp_path: Path
+) -> None:
+    large = a_pod("a", 3, spec={"padding": "x" * 2_000})
+    server.lists += [
+        page([large, large], 9, more="of too many"),
+        page([a_pod("a", 3)], 9, more="token"),
+        page([large], 9, more="another"),
+        page([a_pod("b", 5)], 9, more="last"),
+        page([large], 9),
+    ]
+    client = await KubeCluster.connect(server.kubeconfig(tmp_path), pace=Pace(page=16, page_bytes=1_500))
+    async with watching(client) as watch:
+        assert await told(watch, 1) == [("snapshot", ["a", "b", "a"], 9)]
+    await client.close()
+    asked = [(asked.query["limit"], asked.query.get("continue")) for asked in server.of_kind("list")]
+    # One object alone is read, however long it is.
+    assert asked == [("16", None), ("4", None), ("4", "token"), ("1", "token"), ("1", "last")]
 
 
 async def test_a_list_whose_token_expires_is_begun_again(cluster: KubeCluster, server: ScriptedApiServer) -> None:

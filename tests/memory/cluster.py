@@ -106,7 +106,9 @@ class MemoryCluster:
                 dropped, blind, bookmarks = kind.dropped, False, outage.bookmarks
                 version = self._version_listed(resource)
                 objects, position = kind.as_of(version)
-                yield Snapshot(tuple(held.read(resource) for held in objects if view.shows(held)), version)
+                yield Snapshot(
+                    tuple(resource.kept(held.read(resource)) for held in objects if view.shows(held)), version
+                )
             elif blind or bookmarks != outage.bookmarks:
                 blind, bookmarks = False, outage.bookmarks
                 yield Alive()
@@ -261,7 +263,7 @@ async def within(seconds: float, call: Call, running: Awaitable[R]) -> R:
 def _seen(resource: Resource[T], view: View, change: Change) -> Applied[T] | Deleted[T] | None:
     """A change as a watch with this view shows it; an object that leaves the view is deleted."""
     if change.after is not None and view.shows(change.after):
-        return Applied(change.after.read(resource))
+        return Applied(resource.kept(change.after.read(resource)))
     if change.before is None or not view.shows(change.before):
         return None
-    return Deleted(change.last.read(resource))
+    return Deleted(resource.kept(change.last.read(resource)))

@@ -30,6 +30,7 @@ from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.fold import Histories, History
 from shared.job.naming import JobKey
 from shared.job.steps import Step
+from shared.runtime.queue import Slice
 from shared.runtime.run import Runtime, Service
 from tests.kit.virtual_time import VirtualLoop
 from tests.kit.world import NAMESPACE, World, a_training_job
@@ -72,7 +73,10 @@ class Listed(MemoryCluster):
         self, resource: Resource[T], *, namespace: str = "", selector: str = "", name: str = ""
     ) -> AsyncGenerator[Seen[T], None]:
         await asyncio.sleep(0)
-        yield Snapshot(self._crowd.objects.get(resource, ()), self._crowd.version)
+        of_kind = next((found for kind, found in self._crowd.objects.items() if kind.plural == resource.plural), ())
+        # As in a list of pages, a few at a time.
+        kept = [resource.kept(each) async for each in Slice().each(of_kind)]
+        yield Snapshot(tuple(kept), self._crowd.version)
         await asyncio.Event().wait()
 
     async def get(self, resource: Resource[T], namespace: str, name: str) -> T | None:

@@ -113,7 +113,7 @@ class PodsComeLate(MemoryCluster):
     async def watch(
         self, resource: Resource[Any], *, namespace: str = "", selector: str = "", name: str = ""
     ) -> AsyncIterator[Any]:
-        if resource is PODS:
+        if resource.kind == PODS.kind:
             await asyncio.sleep(60)
         async for seen in super().watch(resource, namespace=namespace, selector=selector, name=name):
             yield seen

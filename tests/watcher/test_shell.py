@@ -1,7 +1,7 @@
 """The watcher's shell: restarts, a cluster restored from a backup, and requests that were there before their job."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -10,7 +10,8 @@ import msgspec
 from services.watcher.core.lists import VANISHED_AT_ONCE
 from services.watcher.shell import Watcher
 from services.watcher.watches import Options
-from shared.cluster.kinds import NAMESPACES, PODS
+from shared.cluster import Resource, Snapshot
+from shared.cluster.kinds import CONFIGMAPS, NAMESPACES, PODS, SERVICES
 from shared.errors import Transient
 from shared.eventlog import Entry
 from shared.eventlog.account import HEADS
@@ -19,6 +20,7 @@ from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.events.watcher import TimePassed
 from shared.job.fold import Histories
+from shared.job.naming import ATTEMPT, INDEX, JOB_UID, ROLE
 from shared.job.state import Job
 from shared.runtime.run import Runtime
 from tests.kit.virtual_time import in_virtual_time, until
@@ -127,6 +129,35 @@ async def test_a_restart_says_nothing_that_is_known():
         async with cluster.watched():
             await cluster.quiet()
     assert cluster.kinds() == ["JobObserved"]
+
+
+class Weighed(MemoryCluster):
+    """A cluster that weighs what a watch keeps."""
+
+    async def watch(
+        self, resource: Resource[Any], *, namespace: str = "", selector: str = "", name: str = ""
+    ) -> AsyncGenerator[Any, None]:
+        async for seen in super().watch(resource, namespace=namespace, selector=selector, name=name):
+            kept = seen.objects if isinstance(seen, Snapshot) else (getattr(seen, "object", None),)
+            assert len(msgspec.json.encode(kept, enc_hook=repr)) < 5_000, f"{resource.plural} are kept whole"
+            yield seen
+
+
+@in_virtual_time
+async def test_of_each_object_that_a_list_shows_its_view_alone_is_kept():
+    cluster, large = Cluster(), {"large": "x" * 100_000}
+    owner = {"apiVersion": TRAININGJOBS.api_version, "kind": "TrainingJob", "name": "resnet", "uid": "u"}
+    labels = {JOB_UID: "u", ATTEMPT: "0", ROLE: "worker", INDEX: "0"}
+    metadata = {"annotations": large, "labels": labels, "ownerReferences": [owner | {"controller": True}]}
+    whole = a_training_job()
+    whole["metadata"]["annotations"] = large
+    cluster.store.create(TRAININGJOBS, NAMESPACE, whole)
+    for resource in (PODS, SERVICES, CONFIGMAPS):
+        cluster.store.create(resource, NAMESPACE, {"metadata": {"name": "mine", **metadata}, "spec": {}})
+    eventlog = MemoryEventLog(cluster.journal, user="watcher")
+    watcher = Watcher(Weighed(cluster.store), eventlog, await eventlog.bucket(HEADS))
+    async with running(Runtime(watcher, eventlog)):
+        await until(lambda: "JobObserved" in cluster.kinds(), "the job")
 
 
 @in_virtual_time

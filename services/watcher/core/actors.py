@@ -31,7 +31,7 @@ def writers(meta: CustomMetadata) -> tuple[Writer, ...]:
             Actor(entry.manager, entry.operation, entry.subresource),
             api_version=entry.api_version,
             time=entry.time or "",
-            spec=entry.owns("spec"),
+            spec=entry.fields_v1.spec is not None,
         )
         for entry in (entries if len(entries) <= MOST_WRITERS else ())
         if entry.subresource != STATUS
