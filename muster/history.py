@@ -33,6 +33,7 @@ from shared.telling.reading import (
     event_of,
     everything,
     fold_to_end,
+    is_seal,
     line_of,
     moment_of,
     of_history,
@@ -236,9 +237,11 @@ async def _event(log: EventLog, sequence: int) -> Stored:
 
 
 def _told(events: Iterable[Stored], part: Part) -> Iterator[str]:
+    sealed = False
     for stored in events:
         if is_decision(stored.subject) or not part.decisions:
-            yield line_of(stored) if part.as_json else one_line(stored)
+            yield line_of(stored) if part.as_json else one_line(stored) + ("  (after the seal)" if sealed else "")
+        sealed = sealed or is_seal(stored)
 
 
 async def audit(settings: Settings, namespace: str, since: str, now: datetime, *, as_json: bool) -> None:

@@ -16,9 +16,9 @@ from shared.eventlog import Stored
 from shared.eventlog.account import ARCHIVE, STREAM
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.parts import Packing, seal_of
-from shared.eventlog.subject import Subject, archived_under, seals, split
+from shared.eventlog.subject import Subject, archived_under, seals
 from shared.frameworks.kinds import Kinds
-from shared.job.events.catalog import for_people
+from shared.job.fold import may_follow_a_seal
 from shared.job.naming import JobKey, archived_as, history_filters, key_archived, key_of
 from shared.runtime.queue import Slice
 from shared.telling.reading import fold_to_end, line_of
@@ -219,12 +219,11 @@ class Archiver:
             chain: list[int] = []
 
             def note(stored: Stored) -> None:
-                # Who made a change is told late, and belongs to no chain.
-                if not for_people(*split(stored.subject)[1:]):
+                if stored.sequence > sealed.sequence and not may_follow_a_seal(stored.subject):
                     chain.append(stored.sequence)
 
             await fold_to_end(self._log, note, filters)
-            if chain and chain[-1] > sealed.sequence:
+            if chain:
                 # Without the seal a later event would be the begin of a history.
                 sealed.again = now + LONGEST_PAUSE_SECONDS
                 return

@@ -295,6 +295,14 @@ def closed(job: Job) -> bool:
     return not any(request.shown for request in job.scaling.requests.values())
 
 
+def may_follow_a_seal(subject: str) -> bool:
+    """True for a fact that changes nothing any more, such as one of a scheduler that stalled until after the seal.
+
+    A decision is none, for the guard of appends lets none through; nor is it that the resource is there again.
+    """
+    return not is_decision(subject) and not subject.endswith(".JobObserved")
+
+
 A_HISTORY, A_POD, A_REQUEST = 6_000, 1_000, 2_000
 """About as many bytes as a service keeps of a history without its spec, of a pod, and of a scale request.
 
@@ -314,13 +322,19 @@ class Use:
 class Histories:
     """Every history of the log by job key."""
 
-    def __init__(self, measure: Measure | None = None, stray: Callable[[Stored], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        measure: Measure | None = None,
+        stray: Callable[[Stored], None] = lambda _: None,
+        late: Callable[[JobKey, Stored], None] = lambda *_: None,
+    ) -> None:
         """`measure` gets each event with an effect: the job before it, the event, the job after it, its time.
 
-        `stray` gets each event that is of no job by its subject.
+        `stray` gets each event that is of no job by its subject, `late` each that a sealed job may still get.
         """
         self._measure = measure
         self._stray = stray
+        self._late = late
         self._by_key: dict[JobKey, History] = {}
         self._by_prefix: dict[str, History] = {}
         self._lives: dict[tuple[str, str], list[History]] = {}
@@ -352,7 +366,9 @@ class Histories:
                         self._note_sealed(key)
                         return None
                     if self.sealed(key):
-                        if for_people(author, tag):
+                        if may_follow_a_seal(stored.subject):
+                            if not for_people(author, tag):
+                                self._late(key, stored)
                             return None
                         self.reopened(key)
                 history = self._by_prefix[prefix] = self[key]

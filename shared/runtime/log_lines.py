@@ -7,9 +7,11 @@ A line repeats nothing that a user wrote, except names.
 import structlog
 
 from shared.errors import Refused, Trouble
+from shared.eventlog import Stored
 from shared.job.chain import Head
 from shared.job.events.catalog import AnyEvent
 from shared.job.fold import History
+from shared.job.naming import JobKey
 from shared.job.state import Job
 from shared.job.steps import Effect
 
@@ -55,6 +57,11 @@ def held(history: History, sequence: int) -> None:
 def unproven(history: History, head: Head) -> None:
     """This process does not act on a job yet."""
     log.warning("history is not proven", **_about(history.job), seq=history.sequence, checkpoint=str(head))
+
+
+def late(key: JobKey, stored: Stored) -> None:
+    """A fact came after its job's seal, and changes nothing."""
+    log.warning("fact after the seal", job=str(key), uid=key.uid, subject=stored.subject, seq=stored.sequence)
 
 
 def _about(job: Job) -> dict[str, str]:

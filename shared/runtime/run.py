@@ -102,7 +102,7 @@ class Runtime:
         what this process does, `job_metrics` counts jobs.
         """
         self.service = service
-        self.histories = Histories(self._measure if job_metrics else None, _warn_of_stray)
+        self.histories = Histories(self._measure if job_metrics else None, _warn_of_stray, self._tell_late)
         self.metrics = metrics or ProcessMetrics(service.author)
         self.job_metrics = job_metrics
         self.current = False
@@ -298,6 +298,12 @@ class Runtime:
         # After the whole batch, so that a job is decided once for all of its events.
         for key in changed:
             self._queue.add(key)
+
+    def _tell_late(self, key: JobKey, stored: Stored) -> None:
+        # What a start reads was told when it was stored.
+        if self.acting:
+            self.metrics.late(stored)
+            log_lines.late(key, stored)
 
     def _measure(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
         assert self.job_metrics is not None, "only a runtime with metrics of jobs is called back"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from shared.errors import Conflict, Refused, Transient
-from shared.eventlog import Batch
+from shared.eventlog import Batch, Stored
 from shared.job.events.event import Author
 from shared.job.steps import Effect
 from shared.telemetry.metrics import Count, Histogram, Metric, Series, seconds_between
@@ -47,6 +47,12 @@ DECISION_SECONDS = Metric(
     "From the last event of a job to the decision that was taken on it and stored",
     QUICK,
 )
+LATE = Metric(
+    "muster_facts_after_seal_total",
+    "counter",
+    ("service", "type"),
+    "Facts that came after their job's seal, as from a service that stalled; they change nothing",
+)
 REQUESTS = Metric(
     "muster_kubernetes_requests_total",
     "counter",
@@ -66,6 +72,7 @@ class ProcessMetrics:
         self._decision_seconds = Histogram(DECISION_SECONDS)
         self._requests = Count(REQUESTS)
         self._reports = Count(REPORTS)
+        self._late = Count(LATE)
         self.series: tuple[Series, ...] = tuple(each for each in vars(self).values() if isinstance(each, Series))
         """Every metric above."""
         self.waiting: Counter[tuple[str, str]] = Counter()
@@ -126,6 +133,10 @@ class ProcessMetrics:
         """Count a decision; `seconds` is None if its basis has no readable time."""
         if seconds is not None:
             self._decision_seconds.observe(seconds, self._service)
+
+    def late(self, stored: Stored) -> None:
+        """Count a fact that came after its job's seal."""
+        self._late.add(self._service, stored.subject.rpartition(".")[2])
 
     def request(self, method: str, code: str) -> None:
         self._requests.add(self._service, method, code)

@@ -223,17 +223,29 @@ async def test_a_seal_stays_in_the_log_while_something_follows_it(nats_server: N
     async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
         life = await a_sealed_life(log, key)
         seal = await log.end(history_filters(key))
-        later = await life._append(subject_of(key, "facts", "watcher", "JobGone"), b'{"type":"JobGone"}')
+        later = await life._append(subject_of(key, "facts", "watcher", "JobObserved"), b'{"type":"JobObserved"}')
         await archive(mine, namespace, seals=0)
         assert await left(log, key) == [seal, later.sequence]
 
 
-async def test_who_made_a_change_of_a_sealed_job_leaves_the_log_with_the_seal(nats_server: NatsServer):
+@pytest.mark.parametrize(
+    ("author", "late"),
+    [
+        ("audit", {"type": "ChangeAttributed", "of": 1, "user": "alice"}),
+        ("scheduler", {"type": "SecretMade", "attempt": 0, "uid": "s-1"}),
+    ],
+    ids=["who made a change", "a fact of a service that stalled"],
+)
+async def test_what_came_after_the_seal_is_told_as_that_and_leaves_the_log_with_it(
+    nats_server: NatsServer, author: str, late: dict[str, object]
+):
     key = a_key(namespace := a_namespace())
     async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
         life = await a_sealed_life(log, key)
-        late = b'{"type":"ChangeAttributed","of":1,"user":"alice"}'
-        await life._append(subject_of(key, "facts", "audit", "ChangeAttributed"), late)
+        await life._append(subject_of(key, "facts", author, str(late["type"])), json.dumps(late).encode())
+        *before, last = await told(log, namespace, part=Part())
+        assert last.endswith("(after the seal)")
+        assert "after the seal" not in "".join(before)
         assert not (await archive(mine, namespace, seals=0)).sealed
         assert await left(log, key) == []
 

@@ -8,9 +8,11 @@ from msgspec.structs import replace
 
 from shared.eventlog import Stored
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.event import ChangeAttributed
+from shared.job.events.event import ChangeAttributed, EffectRefused
+from shared.job.events.scaler import ScriptFinished
+from shared.job.events.scheduler import SecretMade
 from shared.job.events.status import JobCreated, JobSealed
-from shared.job.events.watcher import JobGone
+from shared.job.events.watcher import JobGone, PodsGone
 from shared.job.fold import MOST_SEALED, Histories, History
 from shared.job.naming import JobKey, Uid
 from tests.kit.builders import a_running_job
@@ -110,11 +112,43 @@ def test_what_comes_after_a_seal_holds_the_job_and_begins_no_life(event: AnyEven
     assert [*histories.held()] == [known]
 
 
+LATE: tuple[tuple[AnyEvent, str], ...] = (
+    (SecretMade(attempt=0, uid=Uid("s-1")), "scheduler"),
+    (EffectRefused(effect="CreatePod", reason="Forbidden", message="no"), "scheduler"),
+    (ScriptFinished(request=Uid("r-1"), exit_code=0), "scaler"),
+    (PodsGone(uids=(Uid("p-1"),)), "watcher"),
+)
+
+
+@pytest.mark.parametrize("purged", [False, True])
+@pytest.mark.parametrize(
+    ("event", "author"), LATE, ids=lambda part: part if isinstance(part, str) else type(part).__name__
+)
+def test_a_fact_that_comes_late_is_told_and_holds_neither_its_job_nor_a_new_one_of_the_name(
+    event: AnyEvent, author: str, *, purged: bool
+):
+    told: list[tuple[JobKey, str]] = []
+    history, events = a_log()
+    seal = stored(history, seal_of(history))
+    late = stored(history, event, sequence=5, author=author)
+    new = JobKey(KEY.namespace, KEY.name, Uid("u-2"))
+    _, again = a_log(LIFE[:2], new, after=5)
+    histories = Histories(late=lambda key, stored: told.append((key, stored.subject.rpartition(".")[2])))
+    for each in [*([] if purged else events), seal, late, *again]:
+        histories.fold(each)
+    assert told == [(KEY, type(event).__name__)]
+    assert not [*histories.held()]
+    assert [life.job.key for life in histories.lives(KEY)] == [new]
+
+
 def test_who_made_a_change_may_be_told_after_a_seal():
     history, events = a_log()
     seal = stored(history, seal_of(history))
     late = stored(history, ChangeAttributed(of=1, user="alice"), sequence=5)
-    assert keeps_nothing(folded([*events, seal, late]))
+    histories = Histories(late=lambda *_: pytest.fail("it is no fact of a service"))
+    for each in [*events, seal, late]:
+        histories.fold(each)
+    assert keeps_nothing(histories)
 
 
 def test_another_life_of_the_name_stays():

@@ -70,6 +70,14 @@ def unexplained(job: Job) -> str:
     return ""
 
 
+def left_of(job: Job) -> list[str]:
+    """What the log says that a job has whose resource is gone."""
+    requests = [request.name for request in job.scaling.requests.values() if request.shown]
+    secrets = [] if job.resource.orphan else [f"Secret {attempt}" for attempt in job.objects.secrets]
+    opened = [job.scaling.open_request.name] if job.scaling.open_request is not None else []
+    return [*job.pods.views, *(name for _, name in job.objects.children), *secrets, *requests, *opened]
+
+
 class LogChecker:
     """The events of one log, in their order."""
 
@@ -87,6 +95,8 @@ class LogChecker:
         self._at: dict[Uid, dict[int, tuple[Job, str, str]]] = defaultdict(dict)
         """By job and sequence: the job, the hash and the time of its head."""
         self._by_uid: dict[str, History] = {}
+        self.sealed: dict[Uid, History] = {}
+        """By job, the history that its seal ended, which services forget."""
         self._outcomes: dict[tuple[JobKey | None, Uid], tuple[str, JobKey]] = {}
         """By request, its outcome, and the job whose history has it."""
         self._restarts = Counter[Uid]()
@@ -97,13 +107,23 @@ class LogChecker:
         if len(self.faults) < MOST_FAULTS:
             self.faults.append(text)
 
+    @property
+    def known(self) -> list[History]:
+        """Every history, those of sealed jobs, too."""
+        return [*self.histories, *self.sealed.values()]
+
     def appended(self, stored: Stored) -> None:
         """The log has one event more."""
-        history = self.histories.fold(stored)
+        history, tag = self.histories.fold(stored), stored.subject.rpartition(".")[2]
         if history is None:
+            if any(f".{uid}." in stored.subject for uid in self.sealed):
+                self.reached.add("late")
             return
-        job, tag = history.job, stored.subject.rpartition(".")[2]
+        job = history.job
         uid = job.key.uid
+        if tag == "JobSealed" and not history.held:
+            self.sealed[uid] = history
+            self._check_seal(job, stored.sequence)
         if history.held:
             if uid not in self.unreadable:
                 self.fault(f"I11 {job.key} is held: {history.held}")
@@ -157,6 +177,10 @@ class LogChecker:
             # A request that waits when its job goes serves the next one, and waits in the old history for ever.
             if outcome != request.phase and (request.over or key == job.key):
                 self.fault(f"I5 request {request.name} was {outcome} and is {request.phase}")
+
+    def _check_seal(self, job: Job, sequence: int) -> None:
+        if not job.resource.gone or left_of(job):
+            self.fault(f"I43 {job.key} is sealed at {sequence}: gone at {job.resource.gone}, it has {left_of(job)}")
 
     def _check(self, job: Job, event: AnyEvent, tag: str, sequence: int) -> None:
         """What else must hold after an event; `job` is the fold with it."""

@@ -149,6 +149,13 @@ class MemoryStore:
             created["status"] = {"phase": "Pending"}
         return self._put(resource, None, {**created, "metadata": metadata})
 
+    def bring_back(self, resource: Resource[Any], held: Held) -> None:
+        """An object that went is there again, with its uid, as from a backup."""
+        manifest = _own(held.manifest)
+        manifest["metadata"].pop("deletionTimestamp", None)
+        self.check(resource, held.at[0], manifest)
+        self._put(resource, None, manifest)
+
     def patch(
         self, resource: Resource[T], namespace: str, name: str, manifest: Manifest, *, subresource: str = ""
     ) -> Held:

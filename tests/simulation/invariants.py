@@ -23,6 +23,7 @@ from shared.job.chain import Head
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import HostsPublished, ScriptFinished, ScriptStarted, WorkersReleased
 from shared.job.events.scheduler import JobExpired
+from shared.job.events.status import JobSealed
 from shared.job.events.watcher import ChildGone, JobGone, LauncherLost, PodsGone, PodsObserved
 from shared.job.fold import History
 from shared.job.naming import ATTEMPT, HOSTFILE, HOSTS_VERSION, JOB_UID, NO_UID, JobKey, Uid
@@ -31,7 +32,7 @@ from shared.job.spec import LAUNCHER
 from shared.job.state import Job
 from shared.job.views import each
 from tests.kit.demands import NEARLY
-from tests.kit.invariants import ENDED, LogChecker
+from tests.kit.invariants import ENDED, LogChecker, left_of
 from tests.kit.telling import told_differently
 from tests.memory.watching import Held
 from tests.simulation.demands import ClusterDemands
@@ -47,9 +48,14 @@ CHILDREN = (PODS, SERVICES, CONFIGMAPS, SECRETS, WORKLOADS)
 class Checker(LogChecker):
     """The trace of one run, checked while it is made."""
 
-    def __init__(self, identity: str, kinds: Kinds) -> None:
+    def __init__(self, identity: str, kinds: Kinds, seal_after: int | None = None) -> None:
         super().__init__()
         self._identity = identity
+        self._seal_after = seal_after
+        self._returned: set[Uid] = set()
+        """The sealed jobs whose resource came back."""
+        self._gone: dict[Uid, str] = {}
+        """By job, when the log stored last that its resource is gone."""
         self._logged = ""
         """When the newest event was logged."""
         self._kinds = kinds
@@ -121,6 +127,12 @@ class Checker(LogChecker):
             self.fault(f"I32 {job.key} {why} at {sequence}")
         if isinstance(event, JobExpired):
             self._check_expiry(job, sequence)
+        if isinstance(event, JobGone):
+            self._gone[uid] = self._logged
+        if isinstance(event, JobSealed):
+            lived = datetime.fromisoformat(self._logged) - datetime.fromisoformat(self._gone[uid])
+            if self._seal_after is None or lived.total_seconds() < self._seal_after:
+                self.fault(f"I43 {job.key} is sealed at {sequence}, {lived} after it was gone")
         for why in self.demands.after(job, event, self._logged, sequence):
             self.fault(why)
         if isinstance(event, ScriptStarted):
@@ -193,6 +205,8 @@ class Checker(LogChecker):
         if after is None:
             return
         uid, metadata = after.metadata["uid"], after.metadata
+        if before is None and uid in self.sealed:
+            self._returned.add(uid)
         self._versions[uid].add(int(metadata["resourceVersion"]))
         # A person may take a child's label or owner away; then it is the job's no more.
         if after.manifest["kind"] in self._jobs or (metadata.get("ownerReferences") and JOB_UID in _labels(after)):
@@ -205,6 +219,8 @@ class Checker(LogChecker):
         if history is None or not actor:
             return
         job = history.job
+        if before is None and job.key.uid in self._returned:
+            self.fault(f"I43 pod {name} is created, and its job is sealed")
         if before is None:
             # A call may arrive late: its slot was assigned at some time.
             if (labels[ATTEMPT], name) not in self._over.get(job.key.uid, {(labels[ATTEMPT], name)}):
@@ -338,13 +354,21 @@ class Checker(LogChecker):
         return all(history.job.over or history.job.key.uid in (NO_UID, *self.unreadable) for history in self.histories)
 
     def ended(
-        self, *, objects: Iterable[tuple[Resource[Any], Held]], held: Iterable[tuple[str, JobKey, str]], quiet: bool
+        self,
+        *,
+        objects: Iterable[tuple[Resource[Any], Held]],
+        held: Iterable[tuple[str, JobKey, str]],
+        quiet: bool,
+        witnessed: Iterable[Uid] = (),
     ) -> None:
-        """The weather was clear for long enough: what must have come about."""
+        """The weather was clear for long enough: what must have come about.
+
+        Of the jobs that are `witnessed` a head is kept to which the log may not lead.
+        """
         if not quiet:
             self.fault("I15 the cluster or the log still changes")
         for who, key, why in held:
-            if key.uid not in self.unreadable:
+            if key.uid not in self.unreadable | self._returned:
                 self.fault(f"I11 {who} holds a job: {why}")
         resources: dict[str, tuple[Resource[Any], Held]] = {}
         children: dict[str, list[str]] = defaultdict(list)
@@ -356,9 +380,14 @@ class Checker(LogChecker):
                     children[owner["uid"]].append(f"{resource.kind} {found.at[1]}")
             else:
                 resources[found.metadata["uid"]] = resource, found
-        for history in self.histories:
-            if history.job.key.uid not in self.unreadable:
+        for history in self.known:
+            job = history.job
+            if job.key.uid not in self.unreadable:
                 self._end_of(history, resources, children)
+            if history.held or job.key.uid in (*self.sealed, *self.unreadable, *witnessed) or left_of(job):
+                continue
+            if job.resource.gone and self._seal_after is not None:
+                self.fault(f"I43 {job.key} is gone with all that it had, and its history is not sealed")
 
     def _check_given_up(self, held: Held) -> None:
         """A slot that was given up has no running pod; after the end cleanPodPolicy None keeps them."""
@@ -380,7 +409,7 @@ class Checker(LogChecker):
         uid = job.key.uid
         if job.resource.gone and not job.resource.orphan and children.get(uid):
             self.fault(f"I4 {job.key} is gone, and there are {children[uid]}")
-        if bool(job.resource.gone) != (uid not in resources) and uid != NO_UID:
+        if bool(job.resource.gone) != (uid not in resources) and uid not in {NO_UID, *self._returned}:
             self.fault(
                 f"I15 {job.key}: gone in the log {bool(job.resource.gone)}, in the cluster {uid not in resources}"
             )

@@ -45,6 +45,7 @@ PROTOCOLS: dict[str, tuple[AnyStep, ...]] = {
     "scale-in": (_job(), _script(-1)),
     "restart": (_job(restartPolicy="OnFailure"), End(at=SCALED_SECONDS, pod=f"{JOB}-launcher", code=1)),
     "delete": (_job(), Delete(at=SCALED_SECONDS, job=JOB)),
+    "seal": (_job(), Delete(at=SCALED_SECONDS, job=JOB)),
 }
 
 SCALINGS = ("scale-out", "scale-in")
@@ -68,7 +69,8 @@ class Cell(msgspec.Struct, frozen=True):
 def plan_of(protocol: str, strikes: tuple[Strike, ...] = ()) -> Plan:
     # The protocol is given time: the weather clears after its last step.
     last = Delete(at=SCALED_SECONDS + 12.0, job="none")
-    return Plan(seed=1, steps=(*PROTOCOLS[protocol], last), strikes=strikes, workload=STEADY)
+    seal_after = 1 if protocol == "seal" else None
+    return Plan(seed=1, steps=(*PROTOCOLS[protocol], last), strikes=strikes, workload=STEADY, seal_after=seal_after)
 
 
 def cells() -> Iterator[Cell]:

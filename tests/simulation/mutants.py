@@ -16,7 +16,9 @@ from services.scheduler.core import decide as scheduler_decide
 from services.scheduler.core import queueing, slots
 from services.scheduler.core.effects import DeletePod
 from services.status import shell as status_shell
+from services.status.checkpoints import Checkpoints
 from services.status.core import decide as status_decide
+from services.watcher import deadlines
 from services.watcher.core import heads, observe
 from services.watcher.core.questions import Presence
 from shared.errors import Conflict, Refused
@@ -50,8 +52,10 @@ from tests.simulation.plan import (
     EditRuntime,
     End,
     Node,
+    Pause,
     Plan,
     Restore,
+    Return,
     Scale,
     plan_of,
 )
@@ -118,6 +122,17 @@ THREE_REQUESTS = _steady(
     ),
     LATER,
 )
+
+
+def _sealed(*steps: AnyStep, seal_after: int = 1) -> Plan:
+    """A job is deleted while it runs, and sealed."""
+    plan = _steady(_job(), *steps, Delete(at=4.0, job="resnet"), Delete(at=30.0, job="none"))
+    return msgspec.structs.replace(plan, seal_after=seal_after)
+
+
+A_LATE_FACT = _sealed(Pause(at=0.1145, replica="scheduler-1", seconds=25.0))
+"""A scheduler stands still while it makes a Secret, until its job is sealed."""
+A_RETURN = _sealed(Return(at=20.0, job="resnet"))
 
 
 def _two_attempts(patch: pytest.MonkeyPatch) -> None:
@@ -478,6 +493,39 @@ A_NODE_THAT_STAYS = _steady(*A_NODE_THAT_GOES.steps, Node(at=3.1, node="node-0",
 """Its notice is withdrawn when the replacements are assigned."""
 
 
+def _never_sealed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(status_shell, "sealing", lambda history: None)
+
+
+def _sealed_with_pods(patch: pytest.MonkeyPatch) -> None:
+    for module in (status_shell, status_decide, fold, deadlines):
+        patch.setattr(module, "closed", lambda job: bool(job.resource.gone))
+
+
+def _sealed_at_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(deadlines, "Timer", lambda anchor, name, seconds: Timer(anchor, name, 0))
+
+
+def _sealed_with_a_checkpoint(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Checkpoints, "remove", _nothing)
+
+
+async def _nothing(*_: object) -> None:
+    return None
+
+
+def _late_facts_hold(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(fold, "may_follow_a_seal", lambda subject: False)
+
+
+def _seals_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(fold.Histories, "sealed", lambda self, key: 0)
+
+
+def _sealed_and_kept(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(fold.Histories, "_drop", lambda self, history: None)
+
+
 MUTANTS = (
     Mutant("the time to live counts from the start", "I34", _expires_after_its_start, A_JOB_THAT_EXPIRES),
     Mutant("the next attempt does not wait for the pods of the last one", "I1", _two_attempts),
@@ -545,4 +593,11 @@ MUTANTS = (
     ),
     Mutant("a replacement counts as growth", "I42", _replacements_are_growth, A_NODE_THAT_GOES),
     Mutant("a replaced worker whose node stays never leaves", "I42", _those_with_replacements_stay, A_NODE_THAT_STAYS),
+    Mutant("a job that is gone is never sealed", "I43", _never_sealed, _sealed()),
+    Mutant("a job is sealed while it has pods", "I43", _sealed_with_pods, _sealed(seal_after=0)),
+    Mutant("a job is sealed before its time", "I43", _sealed_at_once, _sealed(seal_after=20)),
+    Mutant("a job is sealed while its checkpoint is kept", "I43", _sealed_with_a_checkpoint, _sealed()),
+    Mutant("a fact that comes after the seal holds the job", "I11", _late_facts_hold, A_LATE_FACT),
+    Mutant("a sealed job whose resource comes back begins again", "I43", _seals_forgotten, A_RETURN),
+    Mutant("a service keeps a job that is sealed", "I43", _sealed_and_kept, _sealed()),
 )

@@ -195,6 +195,12 @@ class Restore(Step, frozen=True):
     lost: int
 
 
+class Return(Step, frozen=True):
+    """A job that went is there again, with its uid, as from a backup of the cluster; only one that is sealed."""
+
+    job: str
+
+
 class Nonsense(Step, frozen=True):
     """The log gets an event about a job that this release cannot read; one that is optional may be passed over."""
 
@@ -225,6 +231,7 @@ AnyStep = (
     | Skew
     | Restore
     | Nonsense
+    | Return
 )
 
 
@@ -252,6 +259,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The number of pods that Kueue's queue has room for; 0 without Kueue."""
     gangs: bool = False
     """True if pods find places together, and a person deletes some PodGroups."""
+    seal_after: int | None = None
+    """Seconds after which the history of a job that is gone is sealed; None for never."""
 
     @property
     def seconds(self) -> float:
@@ -349,7 +358,20 @@ def plan_of(seed: int) -> Plan:
         plan = _shaped(plan)
     if seed % 4 == 1:
         plan = _together(plan)
-    return _queued(plan) if seed % 4 == 3 else plan
+    plan = _queued(plan) if seed % 4 == 3 else plan
+    return _sealed(plan) if seed % 3 else plan
+
+
+def _sealed(plan: Plan) -> Plan:
+    """The plan with seals; some jobs come back after theirs; drawn apart."""
+    chance = Random(f"{plan.seed} seals")
+    seal_after, steps = chance.choice((0, 1, 5, 20)), [*plan.steps]
+    if not any(isinstance(step, Restore) for step in plan.steps):
+        for step in plan.steps:
+            if isinstance(step, Delete) and not (step.pod or step.request or step.orphan) and chance.random() < 0.3:
+                at = step.at + seal_after + chance.uniform(0, BUSY_SECONDS)
+                steps.append(Return(at=at, namespace=step.namespace, job=step.job))
+    return msgspec.structs.replace(plan, steps=tuple(sorted(steps, key=lambda step: step.at)), seal_after=seal_after)
 
 
 def _together(plan: Plan) -> Plan:

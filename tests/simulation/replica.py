@@ -64,6 +64,7 @@ class Replica:
         acting: Acting,
         kueue: bool = False,
         gangs: bool = False,
+        seal_after: int | None = None,
     ) -> None:
         """`links` lead to the cluster and to the log; the cluster does a service's work by `acting`."""
         self.author: Author = author
@@ -82,8 +83,9 @@ class Replica:
         self._kinds = kinds
         self._chance = chance
         self._acting = acting
-        self._kueue = kueue
-        self._pod_groups = POD_GROUP if gangs else None
+        self._options = Options(
+            takes_over=True, kueue=kueue, pod_groups=POD_GROUP if gangs else None, seal_after=seal_after
+        )
         self._ticks = 0
         self._ids = 0
         self._processes: list[Process] = []
@@ -151,7 +153,7 @@ class Replica:
             log,
             self._kinds,
             policy=Policy(drain_seconds=1),
-            options=Options(takes_over=True, kueue=self._kueue, pod_groups=self._pod_groups),
+            options=self._options,
             now=self._time,
             chance=chance,
         )

@@ -17,11 +17,12 @@ from shared.cluster import Resource
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.errors import Conflict, Refused
 from shared.eventlog import Entry, Stored
+from shared.eventlog.account import HEADS
 from shared.eventlog.subject import Subject
 from shared.frameworks.queueing import WORKLOADS
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.trainer_schemas import RUNTIMES
-from shared.job.naming import ACCEPT_HISTORY, JobKey
+from shared.job.naming import ACCEPT_HISTORY, JobKey, Uid
 from tests.kit.gangs import POD_GROUP
 from tests.kit.services import AUTHORS, wall_clock
 from tests.memory.eventlog import MemoryJournal
@@ -107,6 +108,8 @@ class Simulation:
         self._stopping = False
         self._trainer: dict[tuple[str, str], steps.Apply] = {}
         """By namespace and name, the step that applied a TrainJob last."""
+        self._went: dict[tuple[str, str], tuple[Resource[Any], Held]] = {}
+        """By namespace and name, the resource of the job that went last."""
         self._restored = False
         """True once the log was restored: what it lost the services may do again, with pods that they do not know."""
 
@@ -114,7 +117,7 @@ class Simulation:
         plan, loop = self._plan, asyncio.get_running_loop()
         self._loop = loop
         loop.set_exception_handler(self._broken)
-        self._checker = Checker("log", KINDS)
+        self._checker = Checker("log", KINDS, plan.seal_after)
         self._journal = MemoryJournal(identity="log", clock=loop.time, wall=lambda: wall_clock().timestamp())
         self._journal.listeners += [self._appended, *self._listeners]
         self._store = MemoryStore(now=wall_clock)
@@ -163,6 +166,7 @@ class Simulation:
             acting=lambda work, key: self._as(author, key, work),
             kueue=bool(plan.room),
             gangs=plan.gangs,
+            seal_after=plan.seal_after,
         )
 
     def _as(self, author: str, key: JobKey | None, work: Callable[[], Any]) -> Any:
@@ -215,6 +219,8 @@ class Simulation:
         self._hash.update(f"{self._actor} {self._store.version} {resource.plural} {(before or after).at}".encode())  # type: ignore[union-attr]
         if self._store.version > MOST_VERSIONS:
             self._break_off(f"I15 a hot loop writes {resource.kind} {(after or before).at}")  # type: ignore[union-attr]
+        if resource in RESOURCES.values() and before is not None and after is None:
+            self._went[before.at] = resource, before
         self._checker.changed(self._actor, self._acts_for, resource, before, after)
         if resource.plural == PODS.plural and before is None:
             self._checker.pods(self._store.find(PODS))
@@ -224,7 +230,7 @@ class Simulation:
 
     def _is_over(self, uid: str) -> bool:
         """True if the log has the end of a job, or its deletion."""
-        jobs = [history.job for history in self._checker.histories if history.job.key.uid == uid]
+        jobs = [history.job for history in self._checker.known if history.job.key.uid == uid]
         return any(job.over or job.resource.gone for job in jobs)
 
     def _take(self, step: steps.AnyStep) -> None:
@@ -312,6 +318,10 @@ class Simulation:
                 put(store, inherited(step))
             case steps.Restore():
                 self._restore(step)
+            case steps.Return():
+                resource, held = self._went.get((step.namespace, step.job), (None, None))
+                if resource is not None and held is not None and held.metadata["uid"] in self._checker.sealed:
+                    store.bring_back(resource, held)
             case steps.Nonsense():
                 if (resource := self._resource(step)) is not None:
                     self._garble(step, store.get(resource, step.namespace, step.job))
@@ -461,8 +471,12 @@ class Simulation:
         ]
         resources = (PODS, SERVICES, CONFIGMAPS, SECRETS, WORKLOADS, SCALEINS, SCALEOUTS, *RESOURCES.values())
         objects = [(resource, held) for resource in resources for held in self._store.find(resource)]
-        self._checker.ended(objects=objects, held=held, quiet=quiet)
-        jobs = [history.job for history in self._checker.histories]
+        witnessed = map(Uid, self._journal.buckets[HEADS]) if self._restored else ()
+        self._checker.ended(objects=objects, held=held, quiet=quiet, witnessed=witnessed)
+        for uid in () if self._restored else self._checker.sealed:
+            if uid in self._journal.buckets[HEADS]:
+                self._checker.fault(f"I43 the checkpoint of {uid} is kept, and its history is sealed")
+        jobs = [history.job for history in self._checker.known]
         for why in kept_after_the_end(
             self._store, [job.key.uid for job in jobs if job.over and not job.resource.orphan]
         ):
@@ -480,6 +494,10 @@ class Simulation:
     def _compare(self, name: str, replica: Replica) -> None:
         """I23: every replica has folded the log to the same jobs."""
         assert replica.runtime is not None
+        for sealed in self._checker.sealed.values():
+            kept = replica.runtime.histories.get(sealed.job.key)
+            if kept is not None and kept.held_for != "Sealed":
+                self._checker.fault(f"I43 the {name} keeps {sealed.job.key}, which is sealed")
         for history in replica.runtime.histories:
             expected = self._checker.histories.get(history.job.key)
             if history.sequence <= 1:

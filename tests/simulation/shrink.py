@@ -58,6 +58,8 @@ def as_test(plan: Plan, faults: tuple[str, ...]) -> str:
         named = f"        strikes=({strikes},),\n{named}"
     if plan.room:
         named = f"        room={plan.room},\n{named}"
+    if plan.seal_after is not None:
+        named = f"        seal_after={plan.seal_after},\n{named}"
     return (
         f"def test_seed_{plan.seed}():\n{said}\n    plan = Plan(\n        seed={plan.seed},\n        steps=(\n{steps}\n"
         f"        ),\n{named}\n    )\n    assert not simulate(plan).faults\n"

@@ -15,7 +15,7 @@ from tests.kit.services import AUTHORS
 from tests.simulation.loop import PROCESS, Process, SimulatedLoop
 from tests.simulation.matrix import PROTOCOLS, STEADY, cells
 from tests.simulation.matrix import plan_of as broken_plan_of
-from tests.simulation.mutants import MUTANTS, Mutant
+from tests.simulation.mutants import A_LATE_FACT, A_RETURN, MUTANTS, Mutant
 from tests.simulation.network import LONGEST_LATE_SECONDS, Link, Rates
 from tests.simulation.plan import FORGED, Apply, Delete, Edit, Plan, plan_of
 from tests.simulation.run import simulate
@@ -44,7 +44,7 @@ def test_what_must_hold_holds(first: int):
 
 
 def test_each_protocol_comes_to_its_end_undisturbed():
-    ends = {"create": "JobRunning", "restart": "JobRestarted", "delete": "JobGone"}
+    ends = {"create": "JobRunning", "restart": "JobRestarted", "delete": "JobGone", "seal": "JobSealed"}
     for protocol in PROTOCOLS:
         assert ends.get(protocol, "ScaleSucceeded") in simulate(broken_plan_of(protocol)).reached
 
@@ -56,6 +56,13 @@ def test_each_protocol_holds_when_it_is_broken_at_any_of_its_events():
     for cell in sample:
         outcome = simulate(cell.plan)
         assert not outcome.faults, as_test(cell.plan, outcome.faults)
+
+
+def test_a_fact_may_follow_a_seal_and_a_sealed_job_may_come_back():
+    for plan, reached in ((A_LATE_FACT, "late"), (A_RETURN, "JobSealed")):
+        outcome = simulate(plan)
+        assert not outcome.faults, as_test(plan, outcome.faults)
+        assert reached in outcome.reached
 
 
 def test_a_person_removes_what_an_orphaned_job_left_in_the_way_of_the_next_one():
