@@ -12,7 +12,7 @@ FOLDER = "shared/job/policies"
 POLICIES = tuple(sorted(f"{FOLDER}/{file.name}" for file in (ROOT / FOLDER).glob("*.py") if file.name != "__init__.py"))
 
 _OWN = {
-    "gangs": ("tests/scheduler/test_gangs.py",),
+    "gangs": ("tests/scheduler/test_gangs.py", "tests/service/test_gangs.py"),
     "nodes": (
         "tests/scaler/test_notice.py",
         "tests/scheduler/test_lost_nodes.py",
