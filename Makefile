@@ -18,7 +18,7 @@ EPOCH = $(shell git log -1 --format=%ct)
 on = $(filter-out 0 no off false,$(1))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sim crash-matrix mutants attacks under-attack input fuzz perturb test-determinism test-real test-node test-page test-k3s test-kueue test-frameworks lint types fmt bench bench-parts binaries control-plane crds rbac pages chart replay image sbom audit release based ha soak lock clean
+.PHONY: help demo test sim crash-matrix mutants attacks under-attack input fuzz perturb test-determinism test-real test-node test-page test-k3s test-kueue test-frameworks lint types fmt bench bench-parts binaries control-plane crds rbac pages site chart replay image sbom audit release based ha soak lock clean
 
 # Those that one needs every day; what proves more is in docs/reliability.md, what releases in docs/releasing.md.
 help:
@@ -137,6 +137,9 @@ pages: $(DEVELOPING) ## make: write docs/schemas, docs/settings.md, docs/reasons
 	@$(RUN) -m tests.docs.permissions_page
 	@$(RUN) -m tests.docs.events_page
 	@$(RUN) -m tests.docs.schemas
+
+site: $(DEVELOPING) # the documentation as a site, from all pages, strictly (INTO=site)
+	@$(RUN) -m tests.docs.site $(or $(INTO),site)
 
 chart: $(DEVELOPING) rbac # render the Helm chart anew: the Kustomize base and the golden files
 	@$(RUN) -m devcluster.binaries deploy
