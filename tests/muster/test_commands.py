@@ -5,16 +5,31 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from devcluster import binaries
 from muster import crds, following
-from muster.commands import COMMANDS
+from muster.commands import COMMANDS, carry_out
 from shared.release import this_release
-from tests.kit.commands import run
+from tests.kit.commands import Ended, run
 from tests.muster.conftest import MakeSite
+
+Say = Callable[..., Ended]
+
+
+@pytest.fixture
+def say(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Say:
+    """The program in this process: what needs no signal, and no other program, is said in a fraction of the time."""
+
+    def said(*words: str) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["muster", *words])
+        monkeypatch.setenv("COLUMNS", "200")
+        return Ended(carry_out(plugin=False), *capsys.readouterr())
+
+    return said
 
 
 def plugin(folder: Path) -> Path:
@@ -72,40 +87,40 @@ async def test_help_loads_no_library_that_only_commands_need():
         pytest.param(["replay"], id="nothing to replay"),
     ],
 )
-async def test_wrong_usage_is_one_line_and_two(words: list[str]):
-    ended = await run(sys.executable, "-m", "muster", *words)
+def test_wrong_usage_is_one_line_and_two(words: list[str], say: Say):
+    ended = say(*words)
     assert (ended.code, ended.out) == (2, "")
     assert re.fullmatch(r"muster: .{5,}; see muster( [a-z]+){0,2} --help\n", ended.complaint)
 
 
-async def test_an_unknown_option_is_named_with_the_help_of_its_command():
-    ended = await run(sys.executable, "-m", "muster", "get", "--frob")
+def test_an_unknown_option_is_named_with_the_help_of_its_command(say: Say):
+    ended = say("get", "--frob")
     assert ended == (2, "", "muster: No such option: --frob; see muster get --help\n")
 
 
-async def test_a_value_that_is_no_choice_is_told_with_the_choices():
-    ended = await run(sys.executable, "-m", "muster", "get", "-o", "xml")
+def test_a_value_that_is_no_choice_is_told_with_the_choices(say: Say):
+    ended = say("get", "-o", "xml")
     choices = "'xml' is not one of 'table', 'wide', 'json', 'yaml'"
     assert ended.complaint == f"muster: Invalid value for '--output' / '-o': {choices}; see muster get --help\n"
 
 
 @pytest.mark.parametrize("words", [[], ["subscriber"]])
-async def test_without_any_arguments_the_help_is_printed(words: list[str]):
-    ended = await run(sys.executable, "-m", "muster", *words)
+def test_without_any_arguments_the_help_is_printed(words: list[str], say: Say):
+    ended = say(*words)
     assert (ended.code, ended.complaint) == (2, "")
     assert "Usage: muster" in ended.out
 
 
 @pytest.mark.parametrize("command", ["", *(command.__name__.replace("_", "-") for command in COMMANDS)])
-async def test_the_help_names_no_type_of_ours(command: str):
+def test_the_help_names_no_type_of_ours(command: str, say: Say):
     words = [command] if command else []
-    ended = await run(sys.executable, "-m", "muster", *words, "--help", environment={"COLUMNS": "200"})
+    ended = say(*words, "--help")
     assert ended.code == 0
     assert set(re.findall(r"<(\w+)>", ended.out)) <= {"str", "int", "float", "bool", "path"}
 
 
-async def test_the_version_is_that_of_the_installed_package():
-    ended = await run(sys.executable, "-m", "muster", "--version")
+def test_the_version_is_that_of_the_installed_package(say: Say):
+    ended = say("--version")
     assert ended == (0, f"muster {this_release()}\n", "")
 
 
@@ -123,8 +138,8 @@ async def test_the_plug_in_offers_no_completion_that_kubectl_would_not_find(tmp_
     assert "--show-completion" in usage.out
 
 
-async def test_the_help_names_the_exit_codes():
-    ended = await run(sys.executable, "-m", "muster", "--help", environment={"COLUMNS": "200"})
+def test_the_help_names_the_exit_codes(say: Say):
+    ended = say("--help")
     assert "0 done, 1 refused or failed, 2 wrong usage, 3 waited too long, 130 Ctrl-C" in ended.out
 
 
