@@ -12,6 +12,7 @@ FOLDER = "shared/job/policies"
 POLICIES = tuple(sorted(f"{FOLDER}/{file.name}" for file in (ROOT / FOLDER).glob("*.py") if file.name != "__init__.py"))
 
 _OWN = {
+    "capacity": ("tests/service/test_capacity.py",),
     "gangs": ("tests/scheduler/test_gangs.py", "tests/service/test_gangs.py"),
     "nodes": (
         "tests/scaler/test_notice.py",
