@@ -374,8 +374,8 @@ PATCHES = (
         (
             (
                 SLOTS,
-                "if _known(job, slot)])\n    held, refusal = ",
-                "if _known(job, slot) and slot not in job.attempt.news])\n    held, refusal = ",
+                "if _known(job, slot)]))\n    held, refusal = ",
+                "if _known(job, slot) and slot not in job.attempt.news]))\n    held, refusal = ",
             ),
         ),
         ("tests/job/test_replicated_jobs.py", "tests/scaler/test_groups.py"),
