@@ -153,9 +153,11 @@ class Settings(BaseSettings):
     pod is deleted by force so long after its grace period; its containers may still run there. Unset: never. The
     annotation `muster.dev/force-delete-after` of a job has precedence: seconds, or `never`."""
 
-    seal_after: Annotated[Annotated[timedelta, Field(ge=timedelta(0))] | None, BeforeValidator(_seconds_or_none)] = None
+    seal_after: Annotated[Annotated[timedelta, Field(ge=timedelta(0))] | None, BeforeValidator(_seconds_or_none)] = (
+        timedelta(minutes=1)
+    )
     """For the watcher. So long after a job is gone, with its pods, children and requests, its history is sealed: the
-    services let go of it, and the archiver may move it out of the log. Unset: never."""
+    services let go of it, and the archiver may move it out of the log. Empty: never."""
 
     termination_messages: bool = True
     """What a failed container prints last, at most 2 KiB, becomes part of the history and of the job's status, and so
