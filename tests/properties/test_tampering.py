@@ -2,8 +2,8 @@
 
 A history is noticed if its fold is held, or if it does not lead to a head outside it: of a job that is there the
 checkpoint and the status, of a deleted one the seal.  `MUSTER_COPIES=2000 python -m tests.properties.test_tampering`
-prints the table of docs/reliability.md; its columns "before" are the chain of subject, id, time and body alone, and no
-seal.
+prints the table of docs/reliability.md, and beside each column what a chain of subject, id, time and body alone,
+without a seal, would have noticed.
 """
 
 import os

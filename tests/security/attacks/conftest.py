@@ -1,4 +1,4 @@
-"""The table of attackers and assets in `SECURITY.md`, made by a run of the attacks (`make attacks`).
+"""The table of attackers and assets in `TABLE.md` beside this file, made by a run of the attacks (`make attacks`).
 
 Each attack has a mark: `@pytest.mark.attack(attacker, asset)`.
 """
