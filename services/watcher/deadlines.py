@@ -20,7 +20,7 @@ from shared.job.events.watcher import TimePassed
 from shared.job.fold import History, closed
 from shared.job.naming import NO_UID, JobKey
 from shared.job.state import Job
-from shared.job.timers import SEAL, Timer, passed
+from shared.job.timers import SEAL, STALL, Timer, passed
 from shared.job.timing import next_due
 
 STALL_SECONDS = 5.0
@@ -43,9 +43,15 @@ class Deadlines:
         wake_later: Callable[[JobKey, float], None],
         wake_all: Callable[[], None],
         seal_after: int | None = None,
+        *,
+        stalls: bool = True,
     ) -> None:
-        """`now` is the log server's clock, `seal_after` when the history of a closed job may be sealed; None: never."""
+        """`now` is the log server's clock, `seal_after` when the history of a closed job may be sealed; None: never.
+
+        Without `stalls` no silence of a training counts: nothing can report.
+        """
         self._seal_after = seal_after
+        self._stalls = stalls
         self._cache = cache
         self._kinds = kinds
         self._now = now
@@ -102,6 +108,7 @@ class Deadlines:
         self._notice_stall()
         job, monotonic, server = history.job, asyncio.get_running_loop().time(), self._now()
         kind, due = self._kind_of(job), (*next_due(job), *of_crashes(job, self._cache), *self._of_the_seal(job))
+        due = tuple(timer for timer in due if self._stalls or timer.name != STALL)
         unsure = late or (any(timer.of_nodes for timer in due) and not still_lost(job, self._cache))
         found: list[TimePassed] = []
         for of_nodes in (False, True):

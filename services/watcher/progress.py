@@ -196,7 +196,8 @@ class Reports:
 
 def interval_of(job: Job, interval: float) -> float:
     """Seconds between two events of a job: short enough that one comes before a stall is told."""
-    return interval
+    limit = job.spec.stall_timeout_seconds if job.spec is not None else None
+    return interval if limit is None else min(interval, limit / 2)
 
 
 def _urgent(job: Job, report: progress.Report) -> bool:

@@ -90,7 +90,13 @@ class Watcher:
         self._asking = Asking(cluster, eventlog, heads, kinds, self._tasks, self._wake_later)
         self._seals = options.seal_after is not None
         self._deadlines = Deadlines(
-            self._cache, kinds, eventlog.now, self._wake_later, self._wake_all, options.seal_after
+            self._cache,
+            kinds,
+            eventlog.now,
+            self._wake_later,
+            self._wake_all,
+            options.seal_after,
+            stalls=options.stalls,
         )
         self._watches = Watches(cluster, kinds, self._cache, self._deadlines, self._tasks, self._rests, options)
 
@@ -335,6 +341,7 @@ def build(dependencies: Dependencies) -> Watcher:
         pod_groups=dependencies.pod_groups,
         no_gangs=NOT_SERVED if settings.gangs else OFF,
         last_words=settings.termination_messages,
+        stalls=bool(settings.progress_url),
         progress_seconds=settings.progress_interval.total_seconds(),
         progress=(
             Where(

@@ -86,6 +86,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     progress_seconds: float = 10.0
     """Seconds between two events about the progress of one job."""
+    stalls: bool = True
+    """False if no program can report, so that none is stalled."""
     progress: Where | None = None
     """Where training programs report; None for no port."""
 

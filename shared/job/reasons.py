@@ -53,6 +53,7 @@ INIT_CONTAINER_FAILED = "InitContainerFailed"
 PODS_MISSING = "PodsMissing"
 PODS_TERMINATING = "PodsTerminating"
 SCRIPT_FAILED = "ScriptFailed"
+STALLED = "Stalled"
 WORKER_FAILED = "WorkerFailed"
 GANG_INCOMPLETE = "GangIncomplete"
 POD_GROUP_MISSING = "PodGroupMissing"
@@ -92,6 +93,7 @@ PHASES = {
     SIZE_NOT_WRITTEN: Reason("the resource has not the size to which scale requests led yet"),
     GANG_INCOMPLETE: Reason("the kube-scheduler waits until as many pods exist as have to find places together"),
     POD_GROUP_MISSING: Reason("the kube-scheduler waits for the PodGroup of the pods"),
+    STALLED: Reason("the training makes no step"),
     PODS_MISSING: Reason("pods are not created yet"),
     PODS_TERMINATING: Reason("pods are being deleted"),
     "RestartRequested": Reason("a person asked for a restart", "a person asked for it"),
@@ -134,6 +136,7 @@ ENDS = {
     ),
     BELOW_MINIMUM: Reason("fewer workers than minReplicas", "{running}, {minimum} are needed"),
     DEADLINE_EXCEEDED: Reason("its time was over", "it was active for {seconds} s (activeDeadlineSeconds)", FINAL),
+    STALLED: Reason("the training made no step for the time of muster.dev/stall-timeout"),
     DISRUPTED: Reason("a disruption took a pod", "{pod} was disrupted: {why}"),
     LAUNCHER_UNSCHEDULABLE: Reason(
         "the launcher found no node while its workers held theirs",

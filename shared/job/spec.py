@@ -205,6 +205,10 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     annotation; -1 for never; None leaves it to the setting."""
     elasticity: Elasticity | None = None
     """None for a job that starts with all its workers, and grows by all that a request asks for or not at all."""
+    stall_timeout_seconds: int | None = None
+    """Seconds without a step after which it counts as stalled, by the job's annotation; None for never."""
+    stall_restarts: bool = False
+    """True if another attempt then begins, by the job's annotation."""
     ssh_secret: str = ""
     """The user's own Secret with ssh keys; if empty, Muster makes one."""
     hosts_style: str = ""

@@ -26,6 +26,8 @@ DISRUPTION_DRAIN = "DisruptionDrain"
 BELOW_MINIMUM = "BelowMinimum"
 WINDING_DOWN = "WindingDown"
 """The timer after which pods that still run after their job's success are cleaned up."""
+STALL = "Stall"
+"""The timer after which a job whose training makes no step counts as stalled."""
 SEAL = "Seal"
 """The timer after which the history of a job that is gone may be sealed."""
 WAITING = "Waiting"
@@ -100,7 +102,7 @@ def _anchors(job: Job) -> Iterator[int]:
     moments += [known.since for known in status.conditions]
     moments += [vacancy.at for vacancy in attempt.vacancies.values()]
     moments += [refill.at for refill in attempt.refilled.values()]
-    moments += pods.troubles.values()
+    moments += [job.training.stands, *pods.troubles.values()]
     moments += [notice.at for notices in pods.notices.values() for notice in notices]
     moments += [at for lost in pods.lost.values() for at in (lost.at, lost.terminating)]
     yield from (at.sequence for at in moments if at is not None)

@@ -13,6 +13,7 @@ from shared.job.events.event import At
 from shared.job.naming import NO_UID
 from shared.job.policies import capacity, nodes, replacement, retries, verdict
 from shared.job.policies.retries import before_effect
+from shared.job.policies.stalls import stall_timer
 from shared.job.reasons import NAME_HELD
 from shared.job.scaling import Request
 from shared.job.state import Job, Refusal
@@ -74,6 +75,8 @@ def next_due(job: Job) -> tuple[Timer, ...]:
     found += _of_stuck_pods(job)
     found += _of_capacity(job)
     wait = waiting(job)
+    if (stall := stall_timer(job)) is not None:
+        found.append(stall)
     if wait is not None and wait.usual:
         found.append(Timer(wait.since.sequence, timers.WAITING, WAITING_SECONDS))
     return (*_pending(job, found),)

@@ -23,6 +23,8 @@ class Training(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """When the group changed first since it was last known to train; None while it trains."""
     stands: At | None = None
     """Since when it may have stood still: the newest step, change of the group, or start of a pod or of the job."""
+    stepped: bool = False
+    """True once a step was reported, of any attempt."""
     checkpoint: CheckpointTaken | None = None
     """The newest one."""
 
@@ -69,7 +71,7 @@ def told(training: Training, event: ProgressReported | CheckpointTaken, at: At) 
         silent = {name: getattr(known, name) for name in ("step", "total", "percentage", "remaining")}
         whole = replace(event, **{name: said for name, said in silent.items() if getattr(event, name) is None})
         whole = replace(whole, metrics=event.metrics or known.metrics)
-    return replace(training, reported=whole, at=at, changed=None, stands=at)
+    return replace(training, reported=whole, at=at, changed=None, stands=at, stepped=True)
 
 
 def regrouped(training: Training, at: At) -> Training:

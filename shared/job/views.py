@@ -49,6 +49,8 @@ class Exit(msgspec.Struct, frozen=True, gc=False):
     message: str = ""
     """What a failed container said last, or one that succeeded left as its result where the kind reports it, at most
     2 KiB; empty where MUSTER_TERMINATION_MESSAGES is false."""
+    checkpoint: int | None = None
+    """The step of the checkpoint that it took at its end, as its termination message says."""
 
 
 class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -14,7 +14,7 @@ from shared.job.attempt import Vacancy
 from shared.job.conditions import Condition, holds
 from shared.job.events.event import At
 from shared.job.naming import Slot
-from shared.job.policies import capacity, gangs, nodes, quota, replacement
+from shared.job.policies import capacity, gangs, nodes, quota, replacement, stalls
 from shared.job.policies.retries import restart_delay
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.state import Job
@@ -93,7 +93,7 @@ def waiting(job: Job) -> Wait | None:
         return _of_refusals(job, "WriteWorkload") or _of_ending_pods(job)
     if job.between_attempts:
         return _of_ending_pods(job)
-    return _of_pods(job)
+    return _of_stall(job) or _of_pods(job)
 
 
 def conditions(job: Job, *, milestones: bool = False) -> tuple[Condition, ...]:
@@ -278,6 +278,13 @@ def _is_up(job: Job, slot: Slot, pod: PodView | None) -> bool:
         return True
     listed = job.spec is not None and (not job.spec.handling.hosts_files or slot.index in job.listed_workers)
     return not job.starting and listed and slot not in job.scaling.arriving
+
+
+def _of_stall(job: Job) -> Wait | None:
+    """A training that makes no step, although its pods run."""
+    if not stalls.stalled(job) or job.training.stands is None:
+        return None
+    return Wait(reason=reasons.STALLED, message=stalls.sentence(job), since=job.training.stands)
 
 
 def _of_others(job: Job, pods: dict[Slot, PodView]) -> Wait | None:

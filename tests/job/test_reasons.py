@@ -59,6 +59,7 @@ OTHER_WORDS = {
             "ScalingDeadline",
             "Scheduling",
             "Seal",
+            "Stall",
         ),
         *(
             "Grow",
@@ -120,7 +121,7 @@ OTHER_WORDS = {
     "categories of characters": {"Cc", "Cs"},
     "of reports of progress": {
         *("BeyondTheEnd", "LogFull", "Malformed", "NoAuthority", "NotOfThisJob", "OutOfRange", "Over", "Report"),
-        *("StepBackwards", "Timeout", "TooLarge", "TooMany", "Unavailable"),
+        *("StepBackwards", "TerminationMessage", "Timeout", "TooLarge", "TooMany", "Unavailable"),
     },
     "of the audit service": {"Authorization", "NoRoom", "NoToken", "QueueFull", "ResponseComplete"},
     "Kubernetes' own": {

@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 
 from services.watcher.shell import Watcher
+from shared.cluster.kinds import PODS
 from shared.errors import Refused
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.job.events.catalog import read_event
 from shared.job.events.watcher import ProgressReported
 from shared.job.naming import Uid
+from tests.kit.kubelet import NAMESPACE
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import TRAININGJOBS, World, a_scale_out, a_training_job
 
@@ -175,3 +177,49 @@ async def test_a_full_log_takes_no_progress():
         with pytest.raises(Refused) as refused:
             report(world, current_step=1)
         assert refused.value.reason == "LogFull"
+
+
+def ends_saying(world: World, pod: str, message: str) -> None:
+    """The training container of a pod ends after SIGTERM, with this termination message."""
+    ended = {"name": "main", "state": {"terminated": {"exitCode": 143, "reason": "Error", "message": message}}}
+    status = {"phase": "Failed", "containerStatuses": [ended]}
+    world.store.patch(PODS, NAMESPACE, f"resnet-{pod}", {"status": status}, subresource="status")
+
+
+@pytest.mark.parametrize(
+    ("message", "step"),
+    [
+        ('{"checkpoint_step": 99}', 99),
+        ('saved\n{"checkpoint_step": 99, "path": "/ckpt"}\n', 99),
+        ('{"checkpoint_step": -1}', None),
+        ('{"checkpoint_step": 1e30}', None),
+        ('{"checkpoint_step": "99"}', None),
+        ("checkpoint_step 99", None),
+        ("{" * 2_000, None),
+    ],
+)
+@in_virtual_time
+async def test_a_termination_message_says_which_step_a_checkpoint_has(message: str, step: int | None):
+    async with World() as world:
+        await world.trains(workers=2)
+        report(world, current_step=100)
+        await world.quiet()
+        ends_saying(world, "worker-1", message)
+        await world.until(lambda: world.count("PodsObserved") > 2 and bool(world.job().attempt.spent), "it ended")
+        await world.quiet()
+        taken = world.job().training.checkpoint
+        assert (taken.step if taken is not None else None) == step
+        assert world.count("CheckpointTaken") == (step is not None)
+        assert world.job().training.at_stake == (1 if step is not None else None)
+
+
+@in_virtual_time
+async def test_a_checkpoint_in_a_report_is_recorded_once():
+    async with World() as world:
+        await world.trains(workers=2)
+        for step in range(1, 100):
+            report(world, current_step=step, checkpoint_step=step // 10 * 10)
+            await world.pass_seconds(1)
+        await world.pass_seconds(10)
+        assert 2 <= world.count("CheckpointTaken") <= 10
+        assert world.job().training.at_stake == 9

@@ -13,6 +13,7 @@ from services.watcher.core.cache import Cache
 from services.watcher.core.lists import missing
 from services.watcher.core.nodes import UIDS_PER_EVENT
 from services.watcher.core.observed import ObservedJob, recorded_part
+from services.watcher.core.progress import taken_at_end
 from services.watcher.core.questions import UNANSWERED, Answers, Confirm, Presence, Question
 from services.watcher.core.turns import as_known
 from shared.job.events import watcher
@@ -219,6 +220,9 @@ def _pods(
     waiting = taken if presence is None else ()
     told = (questions.with_words(pod, job.pods.views.get(pod.uid), answers.heard) for pod in now.values())
     changed = [pod for pod in told if pod.uid not in waiting and _changed(job, cache, pod)]
+    # Before the end of the pod, after which another attempt may begin.
+    if (checkpoint := taken_at_end(job, changed)) is not None:
+        yield checkpoint
     for some in _batches(sorted(changed, key=lambda pod: (pod.role, pod.index, pod.uid))):
         yield watcher.PodsObserved(pods=some, epoch=cache.epoch)
     gone = [uid for uid, pod in job.pods.views.items() if uid not in now and cache.shows_gone(job, pod)]

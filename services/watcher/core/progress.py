@@ -4,6 +4,8 @@
 """
 
 import re
+from collections.abc import Iterable
+from typing import Annotated
 
 import msgspec
 
@@ -12,6 +14,7 @@ from shared.job import training
 from shared.job.events.watcher import CheckpointTaken, ProgressReported
 from shared.job.naming import Uid
 from shared.job.state import Job
+from shared.job.views import PodView
 from shared.untrusted import MALFORMED
 
 MOST_BYTES = 2**16
@@ -129,6 +132,40 @@ def believed(job: Job, pod: Uid, report: Report) -> ProgressReported | None:
         message = f"step {report.step} is before step {known.step}, and the group has not changed since"
         raise Refused(message, reason="StepBackwards")
     return None
+
+
+class _End(msgspec.Struct):
+    checkpoint_step: Annotated[int, msgspec.Meta(ge=0, le=MOST)]
+
+
+_end_decoder = msgspec.json.Decoder(_End)
+
+
+def checkpoint_in(message: str) -> int | None:
+    """The step in a termination message such as `{"checkpoint_step": 120}`, its last line; None for any other one."""
+    last = message.rstrip().rpartition("\n")[2]
+    if not last.startswith("{"):
+        return None
+    try:
+        return _end_decoder.decode(last).checkpoint_step
+    except MALFORMED:
+        return None
+
+
+def taken_at_end(job: Job, pods: Iterable[PodView]) -> CheckpointTaken | None:
+    """The newest checkpoint that these pods took at their end, if it is newer than the known one."""
+    known = job.training.checkpoint
+    found = [
+        (end.checkpoint, pod.uid)
+        for pod in pods
+        if pod.attempt == job.attempt.number
+        for end in pod.exits
+        if end.checkpoint is not None and (known is None or end.checkpoint > known.step)
+    ]
+    if not found:
+        return None
+    step, pod = max(found)
+    return CheckpointTaken(step=step, pod=pod, source="TerminationMessage")
 
 
 def taken(job: Job, pod: Uid, report: Report) -> CheckpointTaken | None:

@@ -1,11 +1,12 @@
 """Views: Kubernetes objects reduced to the fields that decisions need.  Pure."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from services.watcher.core import actors
 from services.watcher.core.observed import ObservedJob, ObservedRequest
+from services.watcher.core.progress import checkpoint_in
 from services.watcher.core.training import training_of
 from shared.cluster.objects import Custom, Metadata, Object, OwnerReference, Pod, Terminated
 from shared.frameworks.framework import Framework
@@ -72,6 +73,7 @@ def observed_job(framework: Framework, manifest: Custom, *, kueue: bool = False,
     if spec is not None:
         spec = with_gang(manifest, spec, no_gangs)
         spec = _with_forced_deletion(spec, (meta.annotations or {}).get(naming.FORCE_DELETE_AFTER))
+        spec = _with_stalls(spec, meta.annotations or {})
         spec = with_requests(framework, manifest, spec)
     runtime = runtime_of(manifest)
     log, head = shown_in(manifest.status)
@@ -116,6 +118,29 @@ def _with_forced_deletion(spec: JobSpec, asked: str | None) -> JobSpec:
         told = Ignored(field=field, message="set a whole number of seconds, or never")
         return msgspec.structs.replace(spec, ignored=(*spec.ignored, told))
     return msgspec.structs.replace(spec, force_delete_after=seconds)
+
+
+SHORTEST_STALL, LONGEST_STALL = 5, 604_800
+"""Seconds."""
+
+
+def _with_stalls(spec: JobSpec, annotations: Mapping[str, str]) -> JobSpec:
+    """The spec with what the job's annotations say about stalls; a wrong value is among `ignored`."""
+    asked, policy = annotations.get(naming.STALL_TIMEOUT), annotations.get(naming.ON_STALL, "")
+    seconds = whole_number(asked, DIGITS) if asked is not None else None
+    wrong = {}
+    if asked is not None and (seconds is None or not SHORTEST_STALL <= seconds <= LONGEST_STALL):
+        seconds = None
+        wrong[naming.STALL_TIMEOUT] = f"set a whole number of seconds from {SHORTEST_STALL} to {LONGEST_STALL}"
+    if policy not in ("", "restart", "tell") or (policy and asked is None):
+        wrong[naming.ON_STALL] = f"set restart, or tell, beside {naming.STALL_TIMEOUT}"
+    told = [Ignored(field=f"metadata.annotations[{name}]", message=message) for name, message in wrong.items()]
+    return msgspec.structs.replace(
+        spec,
+        stall_timeout_seconds=seconds,
+        stall_restarts=seconds is not None and policy == "restart",
+        ignored=(*spec.ignored, *told),
+    )
 
 
 def _is_scalable(owner: OwnerReference, kinds: Kinds) -> bool:
@@ -239,7 +264,8 @@ def _view(pod: Pod, slot: Slot, *, last_words: bool, result: bool) -> PodView:
 def _exit(container: str, end: Terminated, *, last_words: bool, result: bool) -> Exit:
     # The termination message of a container that succeeded is its result, not a cause.
     message = end.message if last_words and (end.exit_code or result) and end.message else ""
-    return Exit(container, end.exit_code, end.reason or "", text.last(message, text.MOST_LAST_WORDS))
+    said = text.last(message, text.MOST_LAST_WORDS)
+    return Exit(container, end.exit_code, end.reason or "", said, checkpoint_in(end.message or ""))
 
 
 def observed_child(

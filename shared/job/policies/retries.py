@@ -15,7 +15,7 @@ from shared.backoff import doubled
 from shared.job.attempt import Verdict
 from shared.job.events.event import EffectRefused
 from shared.job.naming import RESTART_REQUESTED
-from shared.job.reasons import NAME_HELD
+from shared.job.reasons import NAME_HELD, STALLED
 from shared.job.spec import JobSpec
 from shared.job.state import Job, Refusal, Restarting, refusal_key
 from shared.job.views import each
@@ -100,18 +100,23 @@ def may_restart(job: Job, end: Verdict) -> bool:
     """True if another attempt follows.  After a disruption one always does, and counts against no limit."""
     if job.spec is None or end.success or end.permanent:
         return False
-    return end.disrupted or (_wanted(job.spec) and job.retries.restarts < job.spec.backoff_limit)
+    return end.disrupted or (_wanted(job.spec, end) and job.retries.restarts < job.spec.backoff_limit)
 
 
 def used_up(job: Job, end: Verdict) -> bool:
     """True if only backoffLimit prevents another attempt."""
     if job.spec is None or end.success or end.permanent or may_restart(job, end):
         return False
-    return _wanted(job.spec)
+    return _wanted(job.spec, end)
 
 
-def _wanted(spec: JobSpec) -> bool:
-    """True if the restartPolicy of the job, or of its leader, asks for another attempt after a failed one."""
+def _wanted(spec: JobSpec, end: Verdict) -> bool:
+    """True if the restartPolicy of the job, or of its leader, asks for another attempt after a failed one.
+
+    A stall ends an attempt only where the job asks for another one.
+    """
+    if end.reason == STALLED:
+        return True
     handling = spec.handling
     of_leader = handling.restarts == "Job" and spec.policy(handling.leader) != "Never"
     return spec.restart_policy != "Never" or of_leader

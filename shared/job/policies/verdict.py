@@ -13,11 +13,11 @@ from shared.job import causes, reasons, text
 from shared.job.attempt import Vacancy, Verdict
 from shared.job.events.event import UNKNOWN, Cause
 from shared.job.naming import Slot
-from shared.job.policies import capacity, nodes, replacement, retries
+from shared.job.policies import capacity, nodes, replacement, retries, stalls
 from shared.job.reasons import BY_KUBELET
 from shared.job.spec import LAUNCHER, WORKER, JobSpec
 from shared.job.state import Job, exit_of, needed_workers, running_workers
-from shared.job.timers import ACTIVE_DEADLINE, BELOW_MINIMUM, SCHEDULING, WINDING_DOWN, passed
+from shared.job.timers import ACTIVE_DEADLINE, BELOW_MINIMUM, SCHEDULING, STALL, WINDING_DOWN, passed
 from shared.job.views import Exit, PodView, ended
 from shared.job.waiting import waiting
 
@@ -250,6 +250,14 @@ def _of_minimum(job: Job) -> Verdict | None:
     return Verdict(False, reasons.BELOW_MINIMUM, told, because=because)
 
 
+def _of_stall(job: Job, spec: JobSpec) -> Verdict | None:
+    """The training stands still, and the job asks for another attempt then."""
+    if not spec.stall_restarts or not stalls.stalled(job) or job.training.stands is None:
+        return None
+    because = causes.timer(job, job.training.stands.sequence, STALL)
+    return Verdict(False, reasons.STALLED, stalls.sentence(job), because=because)
+
+
 WINDING_DOWN_SECONDS = 30
 """A server that serves for ever is deleted after that."""
 
@@ -290,6 +298,7 @@ def _of_attempt(job: Job, spec: JobSpec) -> Verdict | None:
         or _of_refusal(job)
         or capacity.below_minimum(job)
         or (_of_minimum(job) if _runs(job, spec) else _of_start(job, spec))
+        or _of_stall(job, spec)
     )
 
 

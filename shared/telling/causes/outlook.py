@@ -31,6 +31,7 @@ _LIMITS = {
     timers.TIME_TO_LIVE: "it is deleted {when} (ttlSecondsAfterFinished)",
     timers.SCALING_DEADLINE: "the time of the request is over {when}",
     timers.JOB_WAIT: "the request fails {when} unless the job comes before",
+    timers.STALL: "it counts as stalled {when} unless it makes a step before",
     timers.BELOW_MINIMUM: "the attempt ends {when} unless enough workers run before",
     timers.LAUNCHER_WAIT: "the attempt ends {when} unless the launcher has a node before",
     timers.SCHEDULING: "it fails {when} unless its pods are Ready before (schedulingTimeoutSeconds)",

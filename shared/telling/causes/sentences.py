@@ -38,6 +38,7 @@ _TIMERS = {
     "Restart": "the wait before the next attempt is over{}",
     "ScalingDeadline": "the time of the request is over{}",
     "Settle": "the workers that are Ready have waited for more{}",
+    "Stall": "its training made no step for all the time that it may{}",
     "Steady": "a worker that took the place of a lost one is steady{}",
     "Scheduling": "its pods had their time to become Ready{}",
     "Seal": "it was gone for the time after which its history is sealed{}",
