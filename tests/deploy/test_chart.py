@@ -1,5 +1,6 @@
 """What the chart renders: golden files, laws that hold for all of them, and what it refuses."""
 
+import json
 import re
 from base64 import b64decode
 from collections.abc import Iterator
@@ -286,6 +287,14 @@ def test_each_alert_leads_to_its_section_of_the_runbook() -> None:
         [rules] = [found for found in documents(text) if found["kind"] == "PrometheusRule"]
         for rule in rules["spec"]["groups"][0]["rules"]:
             assert rule["annotations"]["runbook_url"] == f"{page}#{rule['alert'].lower()}"
+
+
+def test_the_dashboard_comes_as_it_is_kept_and_grafana_finds_it() -> None:
+    text = render("--set", "metrics.dashboard.enabled=true")
+    [found] = [one for one in documents(text) if one["metadata"]["name"] == "muster-dashboard"]
+    assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert json.loads(found["data"]["muster.json"])["title"] == "Muster"
+    assert "muster-dashboard" not in render()
 
 
 @pytest.mark.parametrize("name", SETS)

@@ -1,5 +1,6 @@
 """`docs/metrics.md` has every name that is told and no other; training-operator's dashboards and our alerts work."""
 
+import json
 import re
 from pathlib import Path
 
@@ -35,6 +36,10 @@ ALL = OF_JOBS | OF_PROCESSES
 
 RULES = yaml.safe_load((ROOT / "deploy/helm/muster/files/alerts.yaml").read_text())
 ALERTS = [rule["expr"] for rule in RULES]
+
+DASHBOARD = json.loads((ROOT / "deploy/helm/muster/files/dashboard.json").read_text())
+PANELS = [(panel["title"], target["expr"]) for panel in DASHBOARD["panels"] for target in panel["targets"]]
+OF_A_SCRAPER = {"namespace", "pod"}
 
 TRAINING_OPERATOR = {
     f"training_operator_jobs_{what}_total" for what in ("created", "deleted", "successful", "failed", "restarted")
@@ -81,6 +86,24 @@ def test_an_alert_tells_installations_apart(expression: str):
 @pytest.mark.parametrize("expression", ALERTS)
 def test_prometheus_can_read_an_alert(expression: str):
     assert promql_parser.parse(expression)
+
+
+@pytest.mark.parametrize(("panel", "expression"), PANELS)
+def test_a_panel_asks_for_metrics_and_labels_that_are_told(panel: str, expression: str):
+    assert promql_parser.parse(expression)
+    named = {name.removesuffix("_bucket") for name in re.findall(r"\bmuster_\w+", expression)}
+    known = {label for name in named for label in ALL[name].labels} | OF_A_SCRAPER
+    asked = {label for labels in re.findall(r"\bby \(([^)]*)\)", expression) for label in labels.split(", ")}
+    asked |= {*re.findall(r"(\w+)!?=", expression)}
+    assert asked - known <= ({"le"} if "_bucket{" in expression else set())
+    # Two installations are told apart.
+    assert expression.count('namespace="$namespace"') == expression.count("muster_")
+
+
+def test_what_moves_with_a_lease_is_not_counted_twice():
+    moving = [text for _, text in PANELS if re.search(r"muster_(jobs|pods|scale)_\w+total", text)]
+    assert moving
+    assert all("(max by (" in text for text in moving)
 
 
 def test_each_alert_has_its_section_in_the_runbook_in_the_same_order():
