@@ -93,6 +93,7 @@ HTTPS = Budget(
     port="audit",
     reached_by="API servers, which send the token of the webhook's kubeconfig",
     connections=128,
+    strangers=128,
     of_one=48,
     of_network=96,
     patience=1.0,

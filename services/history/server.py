@@ -21,12 +21,12 @@ from services.history.answers import Answer, Answers, Busy, place
 from services.history.core.trust import Person, Trust
 from services.history.documents import AGGREGATED, Json
 from services.history.probes import HistoryFigures
-from services.history.streams import Progress, Streams
+from services.history.streams import STREAMS, WATCHES, Progress, Streams
 from services.history.view import COME_AGAIN_SECONDS, Folding
 from shared.errors import Refused, Trouble
 from shared.flow import Shares
 from shared.history_api import GROUP, PEOPLE, PLURAL, WHOLE, Question, parse, path_of, with_query
-from shared.process.bounds import PIECE, SLOW_SECONDS, Budget
+from shared.process.bounds import PIECE, Budget
 from shared.process.http import common_name, know
 from shared.process.serving import Listening, listening
 
@@ -34,10 +34,10 @@ EVENTS_SECONDS = 50.0
 """The most seconds of a stream of events: kube-apiserver ends a request that is no watch after 60."""
 WATCH_SECONDS = 1800.0
 """The most seconds of a watch, as of kube-apiserver's own."""
-SEND_SECONDS = 30.0
-"""Seconds in which a reader takes an answer; a stream it takes as slowly as `SLOW_SECONDS` allows."""
 QUESTIONS = 200
 """Questions that are asked and not answered, which tenants share, and namespaces."""
+STRANGERS = 112
+"""Connections of clients that have not shown who they are."""
 UNSENT_BYTES = 64 * 1024 * 1024
 """Bytes of answers that their readers have not taken, which tenants share."""
 TEND_SECONDS = 10.0
@@ -46,9 +46,10 @@ log = structlog.get_logger()
 HTTPS = Budget(
     port="history",
     reached_by="kube-apiserver, which shows the front proxy's certificate",
-    connections=256,
+    connections=QUESTIONS + STREAMS + WATCHES + STRANGERS,
+    strangers=STRANGERS,
     of_one=80,
-    of_network=192,
+    of_network=96,
     patience=1.0,
     head_bytes=2**17,
     head_lines=1200,
@@ -56,10 +57,6 @@ HTTPS = Budget(
 CODES = {"NotFound": 404, "Ambiguous": 400, "Invalid": 400, "TooLarge": 413, "Expired": 410, "NoRight": 403}
 """The HTTP status of a refusal; any other one is the log's."""
 REASONS = {400: "BadRequest", 403: "Forbidden", 404: "NotFound", 410: "Expired", 413: "RequestEntityTooLarge"}
-
-
-class _SlowReader(Exception):  # noqa: N818 - what is the matter
-    """The reader takes nothing."""
 
 
 class Sending:
@@ -103,11 +100,10 @@ class Sending:
                 tending.cancel()
             if self._why is not None and not self._of_events:
                 await _write(response, documents.failure(status(self._why)))
-            async with asyncio.timeout(SLOW_SECONDS):
-                await response.write_eof()
-        except (_SlowReader, TimeoutError, ConnectionError):
-            if self._request.transport is not None:
-                self._request.transport.abort()
+            await response.write_eof()
+        except ConnectionError:
+            # It left, or was cut off, because it takes too little.
+            pass
         return response
 
     def end(self) -> None:
@@ -132,17 +128,13 @@ class Sending:
             except Trouble:
                 # kube-apiserver, which passes this stream on, does not say; it is asked again.
                 continue
-            except (_SlowReader, ConnectionError):
+            except ConnectionError:
                 return self.end()
 
 
 async def _write(response: web.StreamResponse, chunk: bytes) -> None:
-    try:
-        for at in range(0, len(chunk), PIECE):
-            async with asyncio.timeout(SLOW_SECONDS):
-                await response.write(chunk[at : at + PIECE])
-    except TimeoutError as silence:
-        raise _SlowReader from silence
+    for at in range(0, len(chunk), PIECE):
+        await response.write(chunk[at : at + PIECE])
 
 
 class Server:
@@ -236,14 +228,10 @@ class Server:
     async def _sent(self, request: web.BaseRequest, person: Person, answer: Answer) -> web.Response:
         """Send an answer, whose bytes take memory until its reader has them."""
         response = web.Response(body=answer.body, content_type=answer.media, charset="utf-8")
-        with place(self._unsent, person.tenant, "bytes of answers on their way", len(answer.body)):
-            try:
-                async with asyncio.timeout(SEND_SECONDS):
-                    await response.prepare(request)
-                    await response.write_eof()
-            except (TimeoutError, ConnectionError):
-                if request.transport is not None:
-                    request.transport.abort()
+        way = place(self._unsent, person.tenant, "bytes of answers on their way", len(answer.body))
+        with way, suppress(ConnectionError):
+            await response.prepare(request)
+            await response.write_eof()
         return response
 
     async def _stream(

@@ -32,6 +32,7 @@ HTTPS = Budget(
     port="progress",
     reached_by="pods of jobs, which send their service account's token for this port",
     connections=256,
+    strangers=256,
     of_one=16,
     of_network=192,
     patience=1.0,

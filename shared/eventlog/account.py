@@ -49,7 +49,8 @@ ARCHIVER = "archiver"
 """The archiver, which writes the archive; it and the administrator alone purge events."""
 ATTRIBUTIONS = str(Subject("facts", "*", "*", "*", AUDIT, "ChangeAttributed"))
 AUTHORS = ("watcher", "scheduler", "scaler", "status")
-USERS = (ADMIN, READER, HISTORY, AUDIT, ARCHIVER, COPIES, *AUTHORS)
+SERVICES = (HISTORY, AUDIT, ARCHIVER, *AUTHORS)
+USERS = (ADMIN, READER, *SERVICES[:3], COPIES, *AUTHORS)
 """The users at the log's server."""
 
 LOG_API = f"$JS.{ACCOUNT}.API"
@@ -302,7 +303,7 @@ def accounts_of_copies(passwords: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _limits(user: str) -> dict[str, int]:
-    most = SERVICE_CONNECTIONS if user in AUTHORS else MAX_CONNECTIONS
+    most = SERVICE_CONNECTIONS if user in SERVICES else MAX_CONNECTIONS
     return {"max_connections": most, "max_subscriptions": 2000}
 
 

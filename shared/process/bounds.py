@@ -2,7 +2,8 @@
 
 A `Door` accepts the connections of one port itself, so that its budget counts before TLS and before HTTP take memory.
 When no place is free, the oldest connection of the address that has the most makes room, in the network that has the
-most, so that the kubelet always gets in.  A client that a server knows (`Client.know`) keeps its place.
+most, so that the kubelet always gets in.  A client that a server knows (`Client.know`) keeps its place.  For whom
+nobody makes room yet waits as a mere socket.
 """
 
 import asyncio
@@ -26,8 +27,10 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
     """Who has to reach it, and what shows that it is them."""
     connections: int
     """Connections in all, those whose TLS handshake is under way included."""
+    strangers: int
+    """Of them, those that are not known."""
     of_one: int
-    """Of them, those from one address that are not known."""
+    """Of those, the ones from one address."""
     of_network: int
     """The same of one IPv6 network of 64 bits: a pod may have it whole, or share it with its node."""
     patience: float = 0.0
@@ -48,6 +51,9 @@ SLOW_SECONDS = 10.0
 LOOK_SECONDS = 1.0
 """Seconds between two looks whose time is over."""
 
+RECEIVED = 2**14
+"""Bytes of a connection that wait in the kernel, which takes twice as many: a TLS connection reads all at once."""
+
 BACKLOG = 1024
 """Connections that wait in the kernel to be accepted."""
 
@@ -56,6 +62,9 @@ AT_ONCE = 64
 
 AGAIN_SECONDS = 0.1
 """The pause after a failure to accept, such as too many open files."""
+
+ADVANCE_SECONDS = 0.02
+"""Seconds until those who wait are looked at, once a place may be free."""
 
 REMIND_SECONDS = 60.0
 """The fewest seconds between two log lines about refused connections of one port."""
@@ -97,6 +106,7 @@ class Client:
             self._door.forget(self)
             self.known, self.head_since = True, None
             self._door.keep(self)
+            self._door.advance()
 
     def cut(self) -> None:
         """Close the connection at once, and give back what it holds."""
@@ -105,8 +115,8 @@ class Client:
             self._transport.abort()
         elif self.opening is not None:
             self.opening.cancel()
-            if self.accepted is not None:
-                self.accepted.close()
+        if self.accepted is not None:
+            self.accepted.close()
 
     def is_slow(self, now: float) -> bool:
         """True if it takes less than `PIECE` bytes in `SLOW_SECONDS` of what waits for it."""
@@ -130,6 +140,9 @@ class Door:
         self._networks: Counter[bytes] = Counter()
         """How many of them each network has."""
         self._open = 0
+        self._waiting: dict[Client, None] = {}
+        """Those without a place, the first one first."""
+        self._advancing: asyncio.TimerHandle | None = None
         self._refused, self._told = 0, 0.0
         self._sockets: Sequence[socket.socket] = ()
 
@@ -148,7 +161,7 @@ class Door:
         for listening in self._sockets:
             loop.remove_reader(listening)
             listening.close()
-        for client in self._clients():
+        for client in (*self._clients(), *self._waiting):
             client.cut()
         # The transports close in the next iteration of the loop.
         await asyncio.sleep(0)
@@ -176,6 +189,35 @@ class Door:
             among.pop(client, None)
             if not among:
                 self._strangers.pop(client.address, None)
+            self.advance()
+        self._waiting.pop(client, None)
+
+    def advance(self) -> None:
+        """Let those in who wait and for whom there is a place now, soon and together."""
+        if self._waiting and self._advancing is None:
+            self._advancing = asyncio.get_running_loop().call_later(ADVANCE_SECONDS, self._advance)
+
+    def _advance(self) -> None:
+        self._advancing, without = None, set[bytes]()
+        for client in tuple(self._waiting):
+            # Those behind it from the same address find no place either.
+            if client.address not in without and not self._placed(client):
+                without.add(client.address)
+
+    def _placed(self, client: Client) -> bool:
+        """True if there was a place for it."""
+        loop = asyncio.get_running_loop()
+        client.since = loop.time()
+        if not self.has_room(client):
+            return False
+        self._waiting.pop(client, None)
+        self.keep(client)
+        client.opening = loop.create_task(self._let_in(client))
+        return True
+
+    def _may_wait(self, client: Client) -> bool:
+        of_one = sum(each.address == client.address for each in self._waiting)
+        return of_one < self._budget.of_one and len(self._waiting) < self._budget.connections
 
     def _clients(self) -> tuple[Client, ...]:
         return (*self._known, *(each for among in self._strangers.values() for each in among))
@@ -184,10 +226,11 @@ class Door:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             now = asyncio.get_running_loop().time()
-            for client in self._clients():
+            for client in (*self._clients(), *self._waiting):
                 late = client.head_since is not None and now - client.head_since >= self._budget.head_seconds
                 if late or client.is_slow(now):
                     client.cut()
+            self.advance()
             if self._refused and now - self._told >= REMIND_SECONDS:
                 log.warning("connections refused", port=self._budget.port, number=self._refused)
                 self._refused, self._told = 0, now
@@ -203,13 +246,14 @@ class Door:
                 loop.call_later(AGAIN_SECONDS, self._again, loop, listening)
                 return
             client = Client(self, accepted, address_of(host), loop.time())
-            if not self.has_room(client):
+            accepted.setblocking(False)
+            if self._placed(client):
+                continue
+            if self._may_wait(client):
+                self._waiting[client] = None
+            else:
                 self._refused += 1
                 accepted.close()
-                continue
-            self.keep(client)
-            accepted.setblocking(False)
-            client.opening = loop.create_task(self._let_in(client))
 
     async def _let_in(self, client: Client) -> None:
         accepted, client.accepted = client.accepted, None
@@ -233,7 +277,7 @@ class Door:
             among = [mine]
         elif self._networks[network] >= self._budget.of_network:
             among = [address for address in self._strangers if address.startswith(network)]
-        elif self._open >= self._budget.connections:
+        elif self._open >= self._budget.connections or sum(self._networks.values()) >= self._budget.strangers:
             among = [*self._strangers]
         else:
             return True
@@ -278,6 +322,7 @@ def sockets_at(host: str, port: int) -> list[socket.socket]:
             for each in found:
                 each.close()
             raise
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVED)
         listening.setblocking(False)
         found.append(listening)
     return found

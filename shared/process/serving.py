@@ -62,6 +62,7 @@ HEALTH = Budget(
     port="health",
     reached_by="the kubelet for probes, and Prometheus; any pod that a NetworkPolicy lets through",
     connections=64,
+    strangers=64,
     of_one=16,
     of_network=48,
     head_bytes=2**13,

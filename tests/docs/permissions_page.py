@@ -84,9 +84,11 @@ An administrator can narrow `facts.*` and `jobs.*` to one namespace.
 
 The budget of a port counts before TLS and HTTP, for all of its clients: a client without a credential uses up no more.
 When no place is free, the oldest connection of the address with the most makes room, so that a probe always gets in.
-A network is 64 bits of IPv6. A client that showed who it is counts for no address, and its head may be longer.
+As many again wait for a place, as mere sockets. A network is 64 bits of IPv6.
+A client that showed who it is counts for no address, and its head may be longer: what a person asks through
+kube-apiserver counts for that person.
 
-| port | reached by | connections, of an address, of a network | head, until known, body: bytes | seconds for a head |
+| port | reached by | places, unknown, of an address, a network | head, until known, body: bytes | seconds for a head |
 | --- | --- | --- | --- | --- |
 {ports}
 
@@ -115,7 +117,7 @@ def page() -> str:
         _row(
             f"`{each.port}`",
             each.reached_by,
-            f"{each.connections}, {each.of_one}, {each.of_network}",
+            f"{each.connections}, {each.strangers}, {each.of_one}, {each.of_network}",
             f"{each.head_bytes}, {min(each.head_bytes, STRANGERS_BYTES)}, {each.body_bytes}",
             f"{each.head_seconds:.0f}",
         )

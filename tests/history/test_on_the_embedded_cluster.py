@@ -21,6 +21,7 @@ from shared.job.events.status import JobFailed
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
 from shared.ports import free_port
+from shared.process import bounds
 from shared.process.serving import TELL_SECONDS
 from tests.history.conftest import HOME, NAME, RESNET, Site, record
 from tests.kit.builders import a_running_job
@@ -263,7 +264,7 @@ async def test_a_watch_has_bookmarks_and_ends_when_its_right_is_taken_away(site:
 
 
 async def test_a_reader_that_takes_nothing_is_cut_off(site: Site, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(server, "SLOW_SECONDS", 0.5)
+    monkeypatch.setattr(bounds, "SLOW_SECONDS", 0.5)
     port = free_port()
     async with serving(site.settings(health_port=port)) as listening, connected(site.nats, ADMIN) as eventlog:
         trust = ssl.create_default_context(cadata=site.authority.decode())

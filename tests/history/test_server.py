@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from aiohttp import web
 
 from services.history import server
 from services.history.access import Access
@@ -16,6 +15,9 @@ from services.history.server import Server
 from shared.history_api import PEOPLE, ROOT, Question
 from shared.job.events.event import ChangeAttributed
 from shared.job.events.watcher import JobDeleting
+from shared.process import bounds
+from shared.process.bounds import Client, Door, sockets_at
+from shared.process.http import BoundedServer
 from tests.history.test_answers import log as log  # noqa: PLC0414
 from tests.history.test_answers import of
 from tests.muster.test_get import Log
@@ -55,12 +57,18 @@ class Site:
 async def site(log: Log, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
     monkeypatch.setattr(server, "common_name", lambda _: "front-proxy-client")
     site = Site(log)
-    runner = web.ServerRunner(web.Server(site.server.handle, max_headers=1200))
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    site.port = runner.addresses[0][1]
+    bounded = BoundedServer(site.server.handle, server.HTTPS)
+
+    def known(client: Client) -> asyncio.Protocol:
+        client.know()
+        return bounded.protocol(client)
+
+    door, sockets = Door(server.HTTPS, known), sockets_at("127.0.0.1", 0)
+    await door.open(sockets)
+    site.port = sockets[0].getsockname()[1]
     yield site
-    await runner.cleanup()
+    await bounded.shutdown(1.0)
+    await door.close()
 
 
 @pytest.mark.parametrize(
@@ -124,10 +132,16 @@ async def test_one_tenant_with_more_questions_than_there_are_places_leaves_half_
     assert sorted(status for status, _ in answers) == [200] * 100 + [429] * 150
 
 
+def test_the_places_of_the_port_are_those_of_all_that_is_asked_at_once_and_of_strangers():
+    asked = server.QUESTIONS + server.STREAMS + server.WATCHES
+    assert server.HTTPS.connections >= asked + server.HTTPS.strangers
+
+
 async def test_a_reader_that_takes_no_answer_gives_back_its_place(
     site: Site, log: Log, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(server, "SEND_SECONDS", 0.3)
+    monkeypatch.setattr(bounds, "SLOW_SECONDS", 0.3)
+    monkeypatch.setattr(bounds, "LOOK_SECONDS", 0.1)
     body = b"x" * 30_000_000
 
     async def large(*_: object, **__: object) -> server.Answer:

@@ -14,10 +14,11 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
+from services.history.server import HTTPS as HISTORY
 from shared.ports import free_port
 from shared.process import bounds, serving
-from shared.process.bounds import Budget, Client, Door, address_of, sockets_at
-from shared.process.http import STRANGERS_BYTES, BoundedServer, know
+from shared.process.bounds import RECEIVED, Budget, Client, Door, address_of, sockets_at
+from shared.process.http import STRANGERS_BYTES, BoundedServer, Handler, know
 from shared.process.serving import HEALTH, Report, listening, probes
 from tests.security.authority import Authority
 
@@ -172,6 +173,7 @@ LARGE = Budget(
     port="large",
     reached_by="a test",
     connections=8,
+    strangers=8,
     of_one=8,
     of_network=8,
     head_seconds=60.0,
@@ -248,10 +250,13 @@ async def test_an_answer_to_a_client_that_is_not_known_ends_its_connection():
         assert (await heard(port, get("/"))).endswith(b"heard")
 
 
-@pytest.mark.parametrize("name", ["front-proxy", "kubelet-serving"])
-async def test_a_certificate_counts_by_its_name_too(tmp_path: Path, name: str):
-    authority = Authority(tmp_path)
-    server, client = authority.issue("server"), authority.issue(name)
+@asynccontextmanager
+async def a_tls_port(
+    folder: Path, budget: Budget, handle: Handler, client: str
+) -> AsyncIterator[tuple[int, ssl.SSLContext]]:
+    """A port that trusts the front proxy's certificate, and what shows this client's."""
+    authority = Authority(folder)
+    server, shown = authority.issue("server"), authority.issue(client)
 
     def tls() -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -260,18 +265,24 @@ async def test_a_certificate_counts_by_its_name_too(tmp_path: Path, name: str):
         context.verify_mode = ssl.CERT_OPTIONAL
         return context
 
-    async def handle(request: web.BaseRequest) -> web.StreamResponse:
-        raise AssertionError("its head does not end")
-
     async def read() -> int:
         return 0
 
-    shown = ssl.create_default_context(cafile=str(authority.path))
-    shown.load_cert_chain(str(client.certificate), str(client.key))
+    context = ssl.create_default_context(cafile=str(authority.path))
+    context.load_cert_chain(str(shown.certificate), str(shown.key))
     async with listening(
-        handle, LARGE, ("127.0.0.1", 0), "TEST", read=read, tls=tls, trusts=lambda known: known == "front-proxy"
+        handle, budget, ("127.0.0.1", 0), "TEST", read=read, tls=tls, trusts=lambda known: known == "front-proxy"
     ) as port:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port.port, ssl=shown)
+        yield port.port, context
+
+
+@pytest.mark.parametrize("name", ["front-proxy", "kubelet-serving"])
+async def test_a_certificate_counts_by_its_name_too(tmp_path: Path, name: str):
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        raise AssertionError("its head does not end")
+
+    async with a_tls_port(tmp_path, LARGE, handle, name) as (port, shown):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=shown)
         writer.write(get("/", *LINES)[:-2])
         kept = False
         try:
@@ -283,6 +294,30 @@ async def test_a_certificate_counts_by_its_name_too(tmp_path: Path, name: str):
             pass
         writer.transport.abort()
         assert kept == (name == "front-proxy"), "of the others' heads fewer bytes are kept"
+
+
+async def test_a_hundred_come_at_once_through_one_api_server(tmp_path: Path):
+    at_once, all_there = 0, asyncio.Event()
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        nonlocal at_once
+        at_once += 1
+        if at_once == 100:
+            all_there.set()
+        await all_there.wait()
+        return web.Response(text="heard")
+
+    async with a_tls_port(tmp_path, HISTORY, handle, "front-proxy") as (port, shown):
+
+        async def ask() -> bytes:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=shown)
+            writer.write(get("/", "Connection: close"))
+            answer = await reader.read()
+            writer.transport.abort()
+            return answer
+
+        async with asyncio.timeout(30):
+            assert {answer[-5:] for answer in await asyncio.gather(*(ask() for _ in range(100)))} == {b"heard"}
 
 
 @pytest.mark.parametrize(
@@ -301,7 +336,7 @@ async def test_a_certificate_counts_by_its_name_too(tmp_path: Path, name: str):
     ],
 )
 async def test_who_makes_room(there: dict[str, int], comes: str, leaves: str):
-    door = Door(HEALTH, lambda _: asyncio.Protocol())
+    door = Door(msgspec.structs.replace(HEALTH, connections=2 * HEALTH.strangers), lambda _: asyncio.Protocol())
     cut: list[str] = []
 
     class Stranger(Client):
@@ -324,6 +359,54 @@ async def test_who_makes_room(there: dict[str, int], comes: str, leaves: str):
     newcomer.since = 100.0
     assert door.has_room(newcomer)
     assert cut == ([leaves] if leaves else [])
+
+
+@pytest.mark.parametrize(
+    ("most", "known"),
+    [pytest.param({"of_one": 2}, False, id="of its address"), pytest.param({"connections": 2}, True, id="in all")],
+)
+async def test_who_finds_no_place_waits_for_one(most: dict[str, int], known: bool):
+    answers = asyncio.Event()
+    async with an_aiohttp_port(answers, msgspec.structs.replace(LARGE, patience=60.0, **most)) as port:
+        inside = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        for _, writer in inside:
+            writer.write(KNOWN if known else KNOWN[:-2])
+        await asyncio.sleep(0.1)
+        waiting = asyncio.create_task(heard(port, get("/"), "127.0.0.1"))
+        await asyncio.sleep(0.1)
+        assert not waiting.done(), waiting.result()
+        answers.set()
+        inside[0][1].transport.abort()
+        assert (await waiting).endswith(b"heard")
+        inside[1][1].transport.abort()
+
+
+async def test_who_waits_for_a_place_gets_the_one_of_a_client_that_became_known():
+    answers = asyncio.Event()
+    answers.set()
+    async with an_aiohttp_port(answers, msgspec.structs.replace(LARGE, patience=60.0, of_one=4)) as port:
+        ends = KNOWN.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+        found = await asyncio.gather(*(heard(port, ends) for _ in range(8)))
+        assert [answer[-5:] for answer in found] == [b"heard"] * 8
+
+
+async def test_few_wait_for_a_place_and_not_for_long(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(bounds, "LOOK_SECONDS", 0.1)
+    budget = msgspec.structs.replace(LARGE, patience=60.0, of_one=2, connections=4, head_seconds=1.0)
+    async with an_aiohttp_port(asyncio.Event(), budget) as port:
+        crowd = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]
+        await asyncio.sleep(0.5)
+        assert [reader.at_eof() for reader, _ in crowd] == [False] * 4 + [True] * 4
+        await asyncio.sleep(1.0)
+        assert [reader.at_eof() for reader, _ in crowd] == [True] * 8
+        for _, writer in crowd:
+            writer.transport.abort()
+
+
+def test_little_of_a_connection_waits_in_the_kernel():
+    [listening] = sockets_at("127.0.0.1", 0)
+    assert listening.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) <= 2 * RECEIVED, "TLS reads all of it at once"
+    listening.close()
 
 
 async def test_a_client_that_sends_requests_ahead_is_cut_off():

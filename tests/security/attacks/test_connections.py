@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shared.errors import Trouble
-from shared.eventlog.account import AUTHORS, COPIES, MAX_CONNECTIONS, READER, SERVICE_CONNECTIONS, USERS
+from shared.eventlog.account import AUTHORS, COPIES, HISTORY, MAX_CONNECTIONS, READER, SERVICE_CONNECTIONS, USERS
 from shared.eventlog.server import NatsServer
 from shared.ports import HOST
 from tests.kit.nats import a_server, at, connected
@@ -46,7 +46,9 @@ async def test_clients_that_never_log_in_keep_no_service_out(tmp_path: Path):
 
 
 @pytest.mark.attack("the password of a service, or of the reader, at NATS", "the start of every service")
-@pytest.mark.parametrize(("user", "most"), [(READER, MAX_CONNECTIONS), ("watcher", SERVICE_CONNECTIONS)])
+@pytest.mark.parametrize(
+    ("user", "most"), [(READER, MAX_CONNECTIONS), ("watcher", SERVICE_CONNECTIONS), (HISTORY, SERVICE_CONNECTIONS)]
+)
 async def test_a_user_has_so_many_connections_and_others_notice_nothing(tmp_path: Path, user: str, most: int):
     async with a_server(tmp_path) as server, AsyncExitStack() as held:
         for _ in range(most):
