@@ -47,7 +47,11 @@ def victims(basis: Job, event: ScaleAccepted, sequence: int) -> Iterator[str]:
         return
     leaving = {member.index for member in event.leaving}
     staying = {slot.index for slot in basis.attempt.workers - basis.attempt.replaced_ahead} - leaving
-    if leaving and staying and min(leaving) < max(staying):
+    if basis.spec is not None and basis.spec.elasticity is not None:
+        trains = {*basis.listed_workers}
+        if leaving & trains and staying - trains:
+            yield f"I35 {sorted(leaving & trains)} leave {basis.key} at {sequence}, and {staying - trains} do not train"
+    elif leaving and staying and min(leaving) < max(staying):
         yield f"I35 {sorted(leaving)} leave {basis.key} at {sequence}, and {max(staying)} stays"
     count = request.spec.count if request.spec is not None and request.resize is None else None
     if count is not None and (len(leaving) > count or (staying and len(leaving) < count)):
@@ -182,7 +186,8 @@ def _of_disruption(life: _Life, before: Job, event: JobRestarting | JobFailed, s
     counts = isinstance(event, JobFailed) or event.counted
     if counts and over and life.disrupted.issuperset(over) and handling.restarts == "Job":
         yield f"I37 {before.key} has {type(event).__name__} at {sequence} with a count, and its {role} was disrupted"
-    if not counts and not (life.disrupted or life.silent):
+    crowded = any(pod.reason == "Unschedulable" for pod in before.pods.views.values())
+    if not counts and not (life.disrupted or life.silent or crowded):
         yield f"I37 {before.key} restarts at {sequence} without a count, and nothing disrupted it"
 
 

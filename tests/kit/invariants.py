@@ -236,6 +236,9 @@ class LogChecker:
                 f"I42 the hosts files published at {sequence} list {len(members)} workers without a request, "
                 f"and {job.key} has {most}"
             )
+        by_capacity = job.spec is not None and job.spec.elasticity is not None
+        if by_capacity and len(members) < min(job.spec.worker.min_replicas, job.scaling.size):
+            self.fault(f"I45 {job.key} trains with {len(members)} workers at {sequence}, below its minimum")
         doomed = {pod.slot for pod in job.pods.views.values() if pod.uid in job.pods.disrupted} - nodes.in_time(job)
         if listed := doomed & {slot_of(index) for index in members}:
             names = sorted(map(job.pod_name, listed))

@@ -16,6 +16,7 @@ from shared.job.naming import JobKey, Slot, Uid
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job
 from shared.job.views import each, indices
+from tests.kit.demands import NEARLY
 from tests.memory.watching import Held
 
 TOO_LATE_TO_DRAIN = "HostsWrittenLate"
@@ -40,6 +41,8 @@ class ClusterDemands:
         """By job, the members of the newest hosts files."""
         self._left: dict[tuple[Uid, Slot], tuple[str, int]] = {}
         """The workers that left the hosts files, since when, and the seconds that they get."""
+        self._changed: dict[Uid, tuple[int, str]] = {}
+        """By job, the attempt and the time of its newest hosts files."""
         self._accepted: dict[tuple[JobKey, Uid], tuple[str, int, int]] = {}
         """By request, when it was accepted, its time in seconds, and those that its workers get."""
         self._lost: dict[Uid, dict[int, str]] = defaultdict(dict)
@@ -67,6 +70,7 @@ class ClusterDemands:
                 self._accepted[job.key, event.request] = logged, event.deadline, event.drain
             case HostsPublished():
                 now = frozenset(indices(event.members))
+                yield from self._of_growth(job, event, now, logged, sequence)
                 _, _, drain = self._accepted.get((job.key, event.request), ("", 0, event.drain))
                 for index in self._published[uid] - now:
                     self._left[uid, job.attempt.worker_slot(index)] = logged, drain
@@ -77,6 +81,19 @@ class ClusterDemands:
             case _:
                 pass
 
+    def _of_growth(
+        self, job: Job, event: HostsPublished, now: frozenset[int], logged: str, sequence: int
+    ) -> Iterator[str]:
+        """Workers of a job with elasticity join together, and not soon after the members changed."""
+        uid, attempt = job.key.uid, job.attempt.number
+        before, self._changed[uid] = self._changed.get(uid, (-1, logged)), (attempt, logged)
+        elasticity = job.spec.elasticity if job.spec is not None else None
+        if elasticity is None or event.request or before[0] != attempt or now <= self._published[uid]:
+            return
+        # After a restore of the log its time begins anew.
+        if 0 <= (seconds := _seconds(before[1], logged)) < NEARLY * elasticity.grow_seconds:
+            yield f"I46 {job.key} grows at {sequence}, {seconds:.1f} s after its members changed"
+
     def _of_lost_members(self, job: Job, logged: str, sequence: int) -> Iterator[str]:
         since, slots = self._lost[job.key.uid], job.attempt.slots
         lost = [index for index in job.listed_workers if job.attempt.worker_slot(index) not in slots]
@@ -84,6 +101,9 @@ class ClusterDemands:
         files = job.spec is not None and job.spec.handling.hosts_files
         rests = not files or job.halted or job.resource.gone or job.deleting or job.over or job.between_attempts
         self._lost[job.key.uid] = {} if rests else {index: since.get(index, logged) for index in lost}
+        if job.spec is not None and job.spec.elasticity is not None:
+            # It never trains below its minimum: until its attempt ends it keeps the files that it has.
+            rests = rests or len(job.listed_workers) - len(lost) < job.spec.worker.min_replicas
         for index in () if rests else lost:
             if (seconds := _seconds(since.get(index, logged), logged)) > LISTED_SECONDS:
                 yield f"I40 the hosts files of {job.key} list worker {index} at {sequence}, lost for {seconds:.0f} s"

@@ -61,7 +61,7 @@ def manifest_of(step: Apply) -> dict[str, Any]:
         for role in roles.values():
             role["template"]["spec"]["containers"][0] |= _container(step)
             role["template"]["spec"] = _shaped(role["template"]["spec"], step)
-        roles["worker"]["maxReplicas"] = MOST_WORKERS
+        roles["worker"] |= {"maxReplicas": MOST_WORKERS, "minReplicas": step.least or 1}
         if step.queue:
             manifest["metadata"]["labels"] = {QUEUE: step.queue}
     else:

@@ -18,7 +18,7 @@ import msgspec
 
 from tests.kit.services import AUTHORS
 from tests.kit.tables import Place
-from tests.simulation.plan import AnyStep, Apply, Delete, End, Plan, Scale, Strike
+from tests.simulation.plan import AnyStep, Apply, Delete, End, Plan, Preempt, Scale, Strike
 from tests.simulation.platform import Workload
 from tests.simulation.run import Outcome, simulate
 from tests.simulation.shrink import as_test
@@ -39,6 +39,21 @@ def _script(by: int) -> Scale:
     return Scale(at=SCALED_SECONDS, name="request", job=JOB, by=by, more={"script": "request", "timeout": 20})
 
 
+PLACES = 4
+"""The launcher and three workers."""
+CROWDED: tuple[AnyStep, ...] = (
+    Apply(
+        at=0.2,
+        job=JOB,
+        kind="TrainingJob",
+        workers=4,
+        least=2,
+        more={"elasticity": {"size": "Capacity", "settleSeconds": 1, "growSeconds": 1}},
+    ),
+    Preempt(at=6.0, job=JOB, count=2),
+)
+"""It makes room for its launcher, trains with what is left, and gives all back below its minimum."""
+
 PROTOCOLS: dict[str, tuple[AnyStep, ...]] = {
     "create": (_job(),),
     "scale-out": (_job(), _script(1)),
@@ -46,6 +61,7 @@ PROTOCOLS: dict[str, tuple[AnyStep, ...]] = {
     "restart": (_job(restartPolicy="OnFailure"), End(at=SCALED_SECONDS, pod=f"{JOB}-launcher", code=1)),
     "delete": (_job(), Delete(at=SCALED_SECONDS, job=JOB)),
     "seal": (_job(), Delete(at=SCALED_SECONDS, job=JOB)),
+    "capacity": CROWDED,
 }
 
 SCALINGS = ("scale-out", "scale-in")
@@ -70,7 +86,9 @@ def plan_of(protocol: str, strikes: tuple[Strike, ...] = ()) -> Plan:
     # The protocol is given time: the weather clears after its last step.
     last = Delete(at=SCALED_SECONDS + 12.0, job="none")
     seal_after = 1 if protocol == "seal" else None
-    return Plan(seed=1, steps=(*PROTOCOLS[protocol], last), strikes=strikes, workload=STEADY, seal_after=seal_after)
+    places = PLACES if protocol == "capacity" else 0
+    steps = (*PROTOCOLS[protocol], last)
+    return Plan(seed=1, steps=steps, strikes=strikes, workload=STEADY, seal_after=seal_after, places=places)
 
 
 def cells() -> Iterator[Cell]:

@@ -32,7 +32,7 @@ from shared.job.events import status, watcher
 from shared.job.events.event import Cause
 from shared.job.integrity import Integrity
 from shared.job.naming import FORCE_DELETE_AFTER, JobKey, Slot
-from shared.job.policies import nodes, quota, replacement, retries, verdict
+from shared.job.policies import capacity, nodes, quota, replacement, retries, verdict
 from shared.job.policies.retries import FIRST_START_SECONDS
 from shared.job.scaling import Scaling
 from shared.job.sorted_set import SortedSet
@@ -526,6 +526,31 @@ def _sealed_and_kept(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fold.Histories, "_drop", lambda self, history: None)
 
 
+def _trains_with_any(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(capacity, "is_enough", lambda job, members: True)
+
+
+def _grows_at_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(capacity, "may_grow", lambda job: True)
+
+
+BY_CAPACITY = {"elasticity": {"size": "Capacity", "settleSeconds": 1, "growSeconds": 60}}
+A_JOB_AT_ITS_MINIMUM = _steady(
+    Apply(at=0.1, job="resnet", kind="TrainingJob", workers=2, least=2, more=BY_CAPACITY),
+    End(at=3.0, pod="resnet-worker-1", code=1),
+    LATER,
+)
+A_PLACE_THAT_COMES = msgspec.structs.replace(
+    _steady(
+        Apply(at=0.1, job="other", kind="TrainingJob", workers=1),
+        Apply(at=1.0, job="resnet", kind="TrainingJob", workers=4, more=BY_CAPACITY),
+        End(at=6.0, pod="other-launcher", code=0),
+        LATER,
+    ),
+    places=6,
+)
+
+
 MUTANTS = (
     Mutant("the time to live counts from the start", "I34", _expires_after_its_start, A_JOB_THAT_EXPIRES),
     Mutant("the next attempt does not wait for the pods of the last one", "I1", _two_attempts),
@@ -591,6 +616,8 @@ MUTANTS = (
         _forced_at_once,
         _silent_nodes(**{FORCE_DELETE_AFTER: "60"}),
     ),
+    Mutant("a job trains with fewer than its minimum", "I45", _trains_with_any, A_JOB_AT_ITS_MINIMUM),
+    Mutant("workers join one by one", "I46", _grows_at_once, A_PLACE_THAT_COMES),
     Mutant("a replacement counts as growth", "I42", _replacements_are_growth, A_NODE_THAT_GOES),
     Mutant("a replaced worker whose node stays never leaves", "I42", _those_with_replacements_stay, A_NODE_THAT_STAYS),
     Mutant("a job that is gone is never sealed", "I43", _never_sealed, _sealed()),

@@ -49,6 +49,8 @@ class Apply(Step, frozen=True):
     shape: Shape = ""
     """What its pods have besides one container."""
     annotations: dict[str, str] = {}
+    least: int = 0
+    """The minReplicas of a TrainingJob; 0 for 1."""
 
 
 class Inherit(Step, frozen=True):
@@ -122,6 +124,13 @@ class Node(Step, frozen=True):
 
     node: str
     how: Turn
+
+
+class Preempt(Step, frozen=True):
+    """The kube-scheduler gives the places of so many workers of a job to pods of higher priority."""
+
+    job: str
+    count: int = 1
 
 
 class Kill(Step, frozen=True):
@@ -227,6 +236,7 @@ AnyStep = (
     | Watches
     | Requeue
     | Ungroup
+    | Preempt
     | Quota
     | Skew
     | Restore
@@ -257,6 +267,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     workload: Workload = Workload()
     room: int = 0
     """The number of pods that Kueue's queue has room for; 0 without Kueue."""
+    places: int = 0
+    """The number of pods that find a node until the weather clears; 0 for any number."""
     gangs: bool = False
     """True if pods find places together, and a person deletes some PodGroups."""
     seal_after: int | None = None
@@ -358,6 +370,8 @@ def plan_of(seed: int) -> Plan:
         plan = _shaped(plan)
     if seed % 4 == 1:
         plan = _together(plan)
+    if seed % 4 == 2:
+        plan = _crowded(plan)
     plan = _queued(plan) if seed % 4 == 3 else plan
     return _sealed(plan) if seed % 3 else plan
 
@@ -385,6 +399,31 @@ def _together(plan: Plan) -> Plan:
     ]
     steps = tuple(sorted((*plan.steps, *lost), key=lambda step: step.at))
     return msgspec.structs.replace(plan, steps=steps, gangs=True)
+
+
+def _crowded(plan: Plan) -> Plan:
+    """The plan on few nodes, with TrainingJobs that go by capacity and lose places to others; drawn apart."""
+    chance = Random(f"{plan.seed} places")
+    steps: list[AnyStep] = []
+    for step in plan.steps:
+        if not isinstance(step, Apply) or step.kind != "TrainingJob" or chance.random() < 0.2:
+            steps.append(step)
+            continue
+        least = chance.randint(1, 2)
+        elasticity = {
+            "size": "Capacity",
+            "settleSeconds": chance.randint(0, 3),
+            "growSeconds": chance.randint(0, 4),
+            "maxPending": chance.choice((None, None, 1, 2)),
+        }
+        more, workers = {**step.more, "elasticity": elasticity}, least + chance.randint(0, 3)
+        steps.append(msgspec.structs.replace(step, more=more, workers=workers, least=least))
+        for _ in range(chance.randint(0, 2)):
+            at = step.at + chance.uniform(1, BUSY_SECONDS)
+            steps.append(Preempt(at=at, namespace=step.namespace, job=step.job, count=chance.randint(1, 2)))
+    return msgspec.structs.replace(
+        plan, steps=tuple(sorted(steps, key=lambda step: step.at)), places=chance.choice((3, 5, 8))
+    )
 
 
 def _shaped(plan: Plan) -> Plan:

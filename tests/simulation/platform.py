@@ -105,6 +105,8 @@ class Platform:
         """The nodes whose kubelet says nothing."""
         self._used: dict[tuple[str, str], tuple[str, float]] = {}
         """Workers that left the hosts files, with the launcher that runs processes on them, and until when."""
+        self.places = 0
+        """The number of pods that find a node until then; 0 for any number."""
         self.calm = False
         """True once every container ends well, and every pod starts."""
         store.listeners.append(self._changed)
@@ -307,11 +309,28 @@ class Platform:
             self._after(0.2, self._care_again, held.at)
             return
         nodes = [node.at[1] for node in self._store.find(NODES) if not (node.manifest.get("spec") or {}).get("taints")]
-        if nodes:
+        if self._is_full():
+            self._mark(held, {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"})
+            self._next.pop(held.metadata["uid"], None)
+            self._after(0.3, self._care_again, held.at)
+        elif nodes:
             self._store.bind(*held.at, self._draw(held.at).choice(nodes))
         else:
             self._next.pop(held.metadata["uid"])
             self._after(1.0, self._care_again, held.at)
+
+    def _is_full(self) -> bool:
+        placed = (held for held in self._store.find(PODS) if held.manifest["spec"].get("nodeName"))
+        taken = sum(_phase(held) not in ("Succeeded", "Failed") for held in placed) if self.places else 0
+        return bool(self.places) and not self.calm and taken >= self.places
+
+    def preempt(self, namespace: str, stem: str, count: int) -> None:
+        """Pods of higher priority get the places of the first of these pods."""
+        placed = [held for held in self._store.find(PODS, namespace) if held.manifest["spec"].get("nodeName")]
+        self.places = max(self.places - count, 1) if self.places else 0
+        for held in [held for held in placed if held.at[1].startswith(stem) and trains(held)][:count]:
+            self._mark(held, {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"})
+            self._store.delete(PODS, *held.at)
 
     def _care_again(self, at: tuple[str, str]) -> None:
         held = self._store.get(PODS, *at)

@@ -125,6 +125,7 @@ class Simulation:
         self._store.version = 1
         self._store.listeners.append(self._changed)
         self._platform = Platform(self._store, plan.seed, plan.workload, self._checker)
+        self._platform.places = plan.places
         self._checker.demands.in_use = self._platform.in_use
         self._kueue = Kueue(self._store, plan.seed, plan.room, self._later) if plan.room else None
         self._replicas = {
@@ -305,6 +306,8 @@ class Simulation:
                 for held in self._store.find(POD_GROUP, step.namespace):
                     if held.at[1].startswith(f"{step.job}-"):
                         self._store.delete(POD_GROUP, *held.at)
+            case steps.Preempt():
+                self._platform.preempt(step.namespace, f"{step.job}-worker-", step.count)
             case steps.Requeue():
                 if self._kueue is not None:
                     take = self._kueue.delete if step.deleted else self._kueue.evict

@@ -44,7 +44,13 @@ def test_what_must_hold_holds(first: int):
 
 
 def test_each_protocol_comes_to_its_end_undisturbed():
-    ends = {"create": "JobRunning", "restart": "JobRestarted", "delete": "JobGone", "seal": "JobSealed"}
+    ends = {
+        "create": "JobRunning",
+        "restart": "JobRestarted",
+        "delete": "JobGone",
+        "seal": "JobSealed",
+        "capacity": "JobRestarted",
+    }
     for protocol in PROTOCOLS:
         assert ends.get(protocol, "ScaleSucceeded") in simulate(broken_plan_of(protocol)).reached
 
