@@ -23,7 +23,7 @@ from shared.frameworks.rendezvous import (
 )
 from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
 from shared.frameworks.schemas import ANYTHING, Definition, Document, Scale, fixed, rule
-from shared.job.spec import RENDEZVOUS, WORKER, Handling, JobSpec, RoleSpec
+from shared.job.spec import RENDEZVOUS, WORKER, Elasticity, Handling, JobSpec, RoleSpec
 
 FIELD = "elasticPolicy"
 BACKENDS = ("", C10D, "etcd", "etcd-v2")
@@ -209,7 +209,9 @@ class PyTorchJob(KubeflowJob):
                 roles = tuple(_bounded(role, elastic) if role.name == WORKER else role for role in roles)
             if elastic.needs_store and worker is not None and not self._tells_of_another(spec, worker.container):
                 roles = (*roles, rendezvous_role(manifest.metadata.name, worker.container))
-        return super().spec_of(manifest, spec, roles)
+        parsed = super().spec_of(manifest, spec, roles)
+        # Its agents train with those that are there.
+        return msgspec.structs.replace(parsed, elasticity=Elasticity()) if parsed.handling.elastic else parsed
 
     def handle(self, spec: Fields, roles: tuple[RoleSpec, ...]) -> Handling:
         names = [role.name for role in roles]

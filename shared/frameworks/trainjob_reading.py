@@ -34,7 +34,16 @@ from shared.frameworks.templates import (
 )
 from shared.frameworks.trainer_schemas import OF_JOB_SET, OVERRIDES, ElasticPolicy, Trainer
 from shared.job.naming import MPI_FOLDER, RESTART, SSH_FOLDER
-from shared.job.spec import LAUNCHED_TOGETHER, LAUNCHER, REPLICATED, WORKER, JobSpec, Problem, RoleSpec
+from shared.job.spec import (
+    LAUNCHED_TOGETHER,
+    LAUNCHER,
+    REPLICATED,
+    WORKER,
+    Elasticity,
+    JobSpec,
+    Problem,
+    RoleSpec,
+)
 from shared.untrusted import at, objects
 
 CONTROLLERS = ("", "trainer.kubeflow.org/trainjob-controller")
@@ -143,6 +152,7 @@ def parsed(
         handling=msgspec.structs.replace(LAUNCHED_TOGETHER, elastic=False)
         if policy == "mpi"
         else msgspec.structs.replace(REPLICATED, succeeds=succeeds, elastic=elastic, services="Job"),
+        elasticity=Elasticity() if elastic else None,
         slots_per_worker=_slots(manifest, trainer, mpi) if policy == "mpi" else 1,
         attach_mode="ssh" if policy == "mpi" else "",
         clean_pod_policy="Running",

@@ -6,16 +6,19 @@ from typing import Any
 import pytest
 
 from shared.cluster.kinds import PODS
+from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.policies.nodes import SHORTEST_SECONDS, SPREAD_SECONDS
+from tests.frameworks.documents import pytorch_job
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import World, a_scale_in, a_scale_out, a_training_job
+from tests.service.kubeflow import Play, applied
 
 LEAST, MOST = 2, 6
 SETTLE, GROW = 10, 30
-LAUNCHER = 1
-"""The place that it takes."""
+LAUNCHER = STORE = 1
+"""The places that the launcher takes, and the rendezvous of an elastic group."""
 
 
 def a_job(name: str = "resnet", *, workers: int = MOST, least: int = LEAST, **elasticity: Any) -> dict[str, Any]:
@@ -205,3 +208,21 @@ async def test_a_partial_scale_out_takes_what_fits_and_the_rest_waits(fits: int)
         assert world.status(TRAININGJOBS, "resnet")["workers"] == "4/5"
         world.room += 1
         await world.until(lambda: training(world) == 5, "the rest joins")
+
+
+@in_virtual_time
+async def test_an_elastic_group_goes_by_capacity_without_being_asked():
+    async with Play(PYTORCHJOB) as world:
+        world.room = 2 + STORE
+        world.play(applied(pytorch_job(policy={"minReplicas": 2, "maxReplicas": 6}, Worker=4)))
+        await world.until(lambda: len(world.job("mnist").listed_workers) == 2, "those that run are members")
+        world.scale(6)
+        await world.until(lambda: world.count("ScaleSucceeded") == 1, "it may ask for more than there is room for")
+        world.room += 2
+        await world.until(lambda: len(world.job("mnist").listed_workers) == 4, "those that come join")
+        for index in range(3):
+            await preempted(world, f"mnist-worker-{index}")
+        await world.until(lambda: world.count("JobRestarted") == 1, "below its minimum it gives all places back")
+        world.room += 1
+        await world.until(lambda: world.state() == "Running", "it begins again when there is room")
+        assert world.job("mnist").retries.restarts == 0
