@@ -39,7 +39,9 @@ FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 30.0
 """The bounds of the pause after a restart: a program that fails at each start must not use up a core."""
 SERVICES = permissions.SERVICE_ACCOUNTS
-DIGITS = Path(__file__).parents[1] / "examples" / "digits"
+_PACKED = Path(__file__).parent / "digits"
+DIGITS = _PACKED if _PACKED.exists() else Path(__file__).parents[1] / "examples" / "digits"
+"""The example that the demo trains; a wheel has it beside this file."""
 IMAGES = {"muster-digits": DIGITS}
 _RBAC = "rbac.authorization.k8s.io"
 APPLIED: Mapping[str, Resource[Custom]] = {
