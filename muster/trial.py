@@ -78,13 +78,13 @@ class Program(NamedTuple):
 def examined(file: Path, arguments: Sequence[str], python: str) -> Program:
     """The program, once its own Python could read it.
 
-    `python` is a path or a command; empty for that of the active virtual environment, then the `python3` of the PATH.
+    `python` is a path or a command; empty for that of the active environment, else the first `python3` of the PATH
+    that is not Muster's own.
     Raises `Refused` for a file that is not there or is no Python, and for a Python that does not run.
     """
     if not file.is_file():
         raise Refused(f"there is no program at {file}", reason="Invalid")
-    active = os.environ.get("VIRTUAL_ENV")
-    chosen = python or (f"{active}/bin/python" if active else "python3")
+    chosen = python or _python_of_the_person()
     try:
         # Not in the person's folder: a file `json.py` there would be imported.
         ran = subprocess.run(
@@ -100,6 +100,15 @@ def examined(file: Path, arguments: Sequence[str], python: str) -> Program:
         raise Refused(f"{file}: {(ran.stderr.strip() or 'its Python failed').splitlines()[-1]}", reason="Invalid")
     executable, *prefixes, has_torch = json.loads(ran.stdout)
     return Program(file.absolute(), arguments, executable, [*map(Path, prefixes)], has_torch)
+
+
+def _python_of_the_person() -> str:
+    if active := os.environ.get("VIRTUAL_ENV") or os.environ.get("CONDA_PREFIX"):
+        return f"{active}/bin/python"
+    # A tool that runs Muster in an environment of its own puts that first.
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    others = os.pathsep.join(folder for folder in folders if not Path(folder).is_relative_to(sys.prefix))
+    return shutil.which("python3", path=others) or sys.executable
 
 
 def manifest(program: Program, workers: int, folder: Path, image: str = "") -> dict[str, Any]:

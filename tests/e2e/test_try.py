@@ -39,6 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "state").mkdir()
     monkeypatch.chdir(made)
     monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+    monkeypatch.delenv("CONDA_PREFIX", raising=False)
     return made
 
 
@@ -146,4 +147,14 @@ def test_the_active_environment_comes_before_the_path(folder: Path, monkeypatch:
     (folder / "train.py").write_text(TRAINS)
     monkeypatch.setenv("VIRTUAL_ENV", str(Path(sys.executable).parents[1]))
     monkeypatch.setenv("PATH", "/nowhere")
+    assert examined(Path("train.py"), (), "").python == sys.executable
+
+
+def test_without_an_environment_the_python_is_not_that_of_muster(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    (folder / "train.py").write_text(TRAINS)
+    (folder / "bin").mkdir()
+    (folder / "bin" / "python3").symlink_to(Path(sys.base_prefix) / "bin" / "python3")
+    monkeypatch.setenv("PATH", f"{sys.prefix}/bin:{folder}/bin")
+    assert examined(Path("train.py"), (), "").prefixes[0] == Path(sys.base_prefix)
+    monkeypatch.setenv("PATH", f"{sys.prefix}/bin")
     assert examined(Path("train.py"), (), "").python == sys.executable

@@ -12,9 +12,9 @@ import pytest_asyncio
 
 from devcluster.cluster import Devcluster
 from shared.installation.plugins import GROUP
-from tests.docs.test_frameworks_page import PAGE, the_code
+from tests.docs.test_frameworks_page import the_code
 from tests.frameworks_real.environments import EXAMPLES, NAMES, OF_EXAMPLE, Release, Unavailable, environment, releases
-from tests.frameworks_real.table import Run, versions_of, with_runs
+from tests.frameworks_real.table import TABLE, Run, versions_of, with_runs
 from tests.frameworks_real.training import Training
 from tests.kit.operator import an_operator
 
@@ -103,4 +103,4 @@ def framework(request: pytest.FixtureRequest) -> Iterator[None]:
             seconds=round(time.monotonic() - began),
             day=f"{datetime.now(UTC):%Y-%m-%d}",
         )
-        PAGE.write_text(with_runs(PAGE.read_text(), [run]))
+        TABLE.write_text(with_runs(TABLE.read_text(), [run]))

@@ -1,4 +1,4 @@
-"""The table of what trained in `docs/frameworks.md`, which a run of the tests writes.  Pure, but for `versions_of`."""
+"""The table of what trained in `TABLE.md`, which a run of the tests writes.  Pure, but for `versions_of`."""
 
 import re
 import shutil
@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from tests.frameworks_real.environments import versions
 
+TABLE = Path(__file__).with_name("TABLE.md")
 BEGIN, END = "<!-- what trained: written by make test-frameworks -->", "<!-- until here -->"
 HEAD = "| framework | versions | what happened | seconds | on |\n|---|---|---|---|---|\n"
 
