@@ -72,6 +72,10 @@ class Checkpoints:
         for key in (job.key.uid, _shown(job.key.uid), *map(_shown, job.scaling.requests)):
             await self._bucket.delete(key)
 
+    async def remove_shown(self, uid: Uid) -> None:
+        """Remove the entry of an object that is gone.  Raises the bucket's errors."""
+        await self._bucket.delete(_shown(uid))
+
     async def noted(self, key: str, end: int) -> int:
         """The sequence that was noted under this key, or 0, also if the log ended before it, at `end`.
 

@@ -102,8 +102,8 @@ class Status:
         """Those of closed jobs."""
         self._began = 0
         """The last event of the log when this replica began to decide."""
-        self._closed = asyncio.Queue[History]()
-        """Histories of closed jobs, whose entries in the bucket are to be removed."""
+        self._closed = asyncio.Queue[History | Uid]()
+        """Histories of closed jobs, and requests that are gone, whose entries in the bucket are to be removed."""
         self._cleared: dict[JobKey, int] = {}
         """Closed jobs of which the bucket has nothing any more, and when they were gone: they may be sealed."""
         self._acts = asyncio.Event()
@@ -129,10 +129,19 @@ class Status:
                     return [seal]
                 return []
         self._cleared.pop(history.job.key, None)
+        self._let_go_of_requests(history.job)
         steps = decide(history.job, self._kinds)
         if not history.job.resource.gone:
             self._announced.decided(history, steps)
         return steps
+
+    def _let_go_of_requests(self, job: Job) -> None:
+        """A job may live for years, with thousands of requests."""
+        written, requests = self._written.get(job.key, {}), job.scaling.requests
+        for uid in [*written]:
+            if uid != job.key.uid and (uid not in requests or requests[uid].gone):
+                del written[uid]
+                self._closed.put_nowait(uid)
 
     async def attend(self, runtime: Runtime) -> None:
         """Keep the bucket small, and the sequence that says which jobs have all their Events."""
@@ -185,7 +194,10 @@ class Status:
             await self._remove(history, runtime)
         await self._insist(lambda: self._checkpoints.note(SWEPT, position))
         while True:
-            await self._remove(await self._closed.get(), runtime)
+            if isinstance(over := await self._closed.get(), History):
+                await self._remove(over, runtime)
+            else:
+                await self._insist(partial(self._checkpoints.remove_shown, over))
 
     async def _remove(self, history: History, runtime: Runtime) -> None:
         """Remove a job's entries, but not a head to which this log does not lead: `muster replay --verify` finds it."""

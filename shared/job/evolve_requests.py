@@ -20,7 +20,7 @@ from shared.job.events.scaler import (
 from shared.job.events.status import JobScaling
 from shared.job.events.watcher import ScaleRequested, ScaleRequestGone
 from shared.job.naming import EDL_FOLDER, HOSTFILE, NO_UID, Slot, Uid
-from shared.job.scaling import TIMED_OUT, DrainLook, Request, Script
+from shared.job.scaling import MOST_FINISHED, TIMED_OUT, DrainLook, Request, Script
 from shared.job.spec import WORKER, JobSpec
 from shared.job.state import (
     Job,
@@ -363,10 +363,15 @@ def _message(job: Job, request: Request, reason: str) -> str:
 
 
 def with_request(job: Job, uid: Uid, **changes: object) -> Job:
+    """The job with a changed request, and without the oldest of many that are finished."""
     request = job.scaling.requests.get(uid)
     if request is None:
         return job
-    return with_scaling(job, requests={**job.scaling.requests, uid: replace(request, **changes)})
+    requests = {**job.scaling.requests, uid: replace(request, **changes)}
+    if requests[uid].finished:
+        for old in [known.uid for known in requests.values() if known.finished][:-MOST_FINISHED]:
+            del requests[old]
+    return with_scaling(job, requests=requests)
 
 
 def seen(job: Job, at: At) -> Job:

@@ -53,7 +53,7 @@ MOST_SEALED = 100_000
 It is for what comes just after a seal.  A resource that comes back later shows a head that the log no longer has.
 """
 
-MOST_HASHES = 20_000
+MOST_HASHES = 2_000
 """The most hashes that a history keeps since its last decision, of which the older half then goes.
 
 A probe that fails and succeeds by turns makes a fact each time, for weeks, and no decision.

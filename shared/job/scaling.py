@@ -18,6 +18,10 @@ TIMED_OUT = "TimedOut"
 """The reason of a `ScriptFinished` or `DrainChecked` whose command timed out."""
 
 
+MOST_FINISHED = 32
+"""As many requests stay in a job's state that are over and have no object any more: a job may live for years."""
+
+
 class Script(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The one run of a request's script."""
 
@@ -113,6 +117,12 @@ class Request(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def over(self) -> bool:
         return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def finished(self) -> bool:
+        """True if no rule asks for the request any more, and no object shows it."""
+        leaves = self.kind == "ScaleIn" and self.published and not self.released
+        return self.over and not self.shown and not leaves
 
     @property
     def shown(self) -> bool:

@@ -14,6 +14,7 @@ from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import At
 from shared.job.fold import History
 from shared.job.ledger import BUCKETS, CAUSES, Bucket, Cause, Ledger, Stretch
+from shared.job.naming import Uid
 from shared.job.reasons import plain
 from shared.job.scaling import Request
 from shared.job.spec import JobSpec
@@ -141,7 +142,8 @@ def reported(history: History, events: Iterable[Stored], kinds: Kinds, *, until:
             noted.histories.fold(stored)
     changes = noted.changes(kinds)
     authors = {change.sequence: change for change in changes}
-    requests = sorted(history.job.scaling.requests.values(), key=lambda request: request.order)
+    known = {**life.finished, **history.job.scaling.requests}
+    requests = sorted(known.values(), key=lambda request: request.order)
     spent = life.ledger.seconds(until)
     shares = sorted((_shared(*known, of_roles, history.job.spec) for known, of_roles in spent.items()), key=_longest)
     held = sum(share.seconds for share in shares)
@@ -181,6 +183,8 @@ class _Life:
         self.attempts: list[AttemptSpan] = []
         self.losses: list[Loss] = []
         self.ledger = Ledger()
+        self.finished: dict[Uid, Request] = {}
+        """The requests that are over: a job's state keeps the newest."""
         self.gone = ""
         """When the job was gone; empty before."""
 
@@ -194,6 +198,8 @@ class _Life:
         self._note_attempt(before, event, after, at)
         self.ledger.note(before, event, after, at)
         self.losses += _losses(before, after, at)
+        if after.scaling.requests is not before.scaling.requests:
+            self.finished |= {uid: known for uid, known in after.scaling.requests.items() if known.over}
         # A job whose resource was restored is no longer gone.
         self.gone = (self.gone or at.time) if after.resource.gone else ""
 

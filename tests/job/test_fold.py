@@ -1,16 +1,37 @@
 """The fold of a log: what it confirms, what it holds a job for, and what it goes on with all the same."""
 
+import tracemalloc
+from collections.abc import Iterator
+
 import msgspec
 import pytest
 
 from shared.eventlog import Stored
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.event import ChangeAttributed, EffectRefused, EventDisowned, LogCreated
+from shared.job.events.event import ChangeAttributed, Decided, EffectRefused, EventDisowned, LogCreated
+from shared.job.events.scaler import ScaleSucceeded, WorkersReleased
 from shared.job.events.status import JobCreated, JobRunning, JobSucceeded
-from shared.job.events.watcher import HistoryAccepted, HistoryBroken, JobGone, PodsGone
-from shared.job.fold import Histories, History
+from shared.job.events.watcher import HistoryAccepted, HistoryBroken, JobGone, PodsGone, ScaleRequestGone, TimePassed
+from shared.job.fold import MOST_HASHES, Histories, History
 from shared.job.naming import NO_UID, JobKey, Uid
-from tests.kit.builders import R1, a_created_job, a_running_job, a_spec, observed, pods, scale_out, worker
+from shared.job.scaling import MOST_FINISHED
+from shared.job.timers import UNSORTED
+from shared.telling.reading import as_json_text
+from tests.kit.builders import (
+    R1,
+    a_created_job,
+    a_running_job,
+    a_spec,
+    hosts_file,
+    observed,
+    pods,
+    published,
+    scale_out,
+    scaling_in,
+    scaling_out,
+    worker,
+    workers,
+)
 from tests.kit.histories import KEY, a_history, stored
 
 replace = msgspec.structs.replace
@@ -397,3 +418,50 @@ def test_a_subject_of_another_shape_is_no_event_of_ours_and_stops_nothing(subjec
     assert (histories.position, stray) == (1, [event])
     histories.fold(stored(History(KEY), observed(a_spec()), sequence=2))
     assert histories[KEY].job.resource.generation == 1
+
+
+def a_year(cycles: range) -> Iterator[AnyEvent]:
+    """A worker is added and taken away again and again; timers pass, and effects are refused, on the way."""
+    for cycle in cycles:
+        version, out, back = 2 * cycle + 2, Uid(f"out-{cycle}"), Uid(f"in-{cycle}")
+        new = replace(worker(2, version=cycle + 10), uid=Uid(f"pod-2-{cycle}"))
+        yield from scaling_out(2, request=out)
+        yield EffectRefused(effect="CreatePod", reason="Forbidden", slots=(workers(2),), message="quota")
+        yield TimePassed(anchor=version, timer="BackOff:CreatePod")
+        yield pods(new)
+        yield from (published(version, 0, 1, 2, request=out), hosts_file(version))
+        yield from (ScaleSucceeded(request=out, reason="ScalingOutSucceeded"), JobRunning(reason="TrainingJobRunning"))
+        yield ScaleRequestGone(uid=out)
+        yield from scaling_in(2, request=back)
+        yield from (published(version + 1, 0, 1, request=back), hosts_file(version + 1))
+        yield TimePassed(anchor=version + 1, timer="Drain")
+        yield WorkersReleased(request=back, slots=(workers(2),), reason="Drained")
+        yield PodsGone(uids=(new.uid,))
+        yield from (ScaleSucceeded(request=back, reason="ScalingInSucceeded"), JobRunning(reason="TrainingJobRunning"))
+        yield ScaleRequestGone(uid=back)
+
+
+def test_a_job_that_lives_a_year_keeps_a_bounded_state():
+    history, sizes = a_history(a_running_job()), list[int]()
+    for cycles in (range(100), range(100, 500)):
+        for event in a_year(cycles):
+            made = replace(event, because=1) if isinstance(event, Decided) else event
+            history.fold(stored(history, made))
+        sizes.append(len(as_json_text(history.job)))
+    assert not history.held
+    assert len(history.job.scaling.requests) <= MOST_FINISHED
+    assert len(history.job.efforts.timers_passed) <= UNSORTED
+    assert not history.job.efforts.refusals
+    assert sizes[1] < 1.1 * sizes[0]
+
+
+def test_flips_of_readiness_for_weeks_keep_a_bounded_memory():
+    history = a_history(a_running_job())
+    tracemalloc.start()
+    try:
+        for flip in range(MOST_HASHES * 3 // 2):
+            history.fold(stored(history, pods(worker(0, version=50 + flip, ready=bool(flip % 2)))))
+        kept = tracemalloc.get_traced_memory()[0] / 2**20
+    finally:
+        tracemalloc.stop()
+    assert kept < 0.5, f"{kept:.1f} MiB"

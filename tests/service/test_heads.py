@@ -185,6 +185,19 @@ async def test_nothing_is_kept_beside_the_log_of_a_job_that_is_gone_with_all_tha
 
 
 @in_virtual_time
+async def test_nothing_is_kept_beside_the_log_of_a_request_that_is_gone_while_its_job_lives():
+    async with World() as world:
+        await world.trains(workers=1)
+        request = world.apply(SCALEOUTS, a_scale_out(1)).metadata["uid"]
+        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+        await world.running()
+        await world.quiet()
+        assert request in kept_of(world)
+        world.delete(SCALEOUTS, "out")
+        await world.until(lambda: request not in kept_of(world))
+
+
+@in_virtual_time
 async def test_a_start_looks_only_for_what_is_kept_of_jobs_that_closed_since_the_last_one():
     async with World() as world:
         uid = await a_finished_job(world)
