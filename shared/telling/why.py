@@ -13,6 +13,7 @@ from shared.job.events.catalog import Malformed, for_people, read_event
 from shared.job.events.event import ChangeAttributed
 from shared.job.fold import Histories
 from shared.job.naming import JobKey, key_of
+from shared.job.policies import capacity
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job
 from shared.job.text import counted, in_one_line, range_words
@@ -142,7 +143,14 @@ def _heading(causes: Causes, target: Target, short: Summary) -> list[str]:
     replaced = f", {counted(job.attempt.replaced, 'pod')} replaced" if job.attempt.replaced else ""
     heading = f"{target.label} ({job.key.uid}): {state}{size}{attempt}{restarts}{replaced}"
     heading += outlook.of_job(causes, short, target.label)
-    return [heading, *_progress(job), *_warnings(causes, target)]
+    return [heading, *_size(job), *_progress(job), *_warnings(causes, target)]
+
+
+def _size(job: Job) -> Iterator[str]:
+    """Who decided how many workers train, if more than the resource did."""
+    decided = capacity.deciders(job)
+    if decided[1:] or (job.spec is not None and job.spec.elasticity is not None and decided):
+        yield f"its size: {'; '.join(decided)}"
 
 
 def _progress(job: Job) -> Iterator[str]:

@@ -9,6 +9,7 @@ from shared.cluster.kinds import PODS
 from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
+from shared.job.policies import capacity
 from shared.job.policies.nodes import SHORTEST_SECONDS, SPREAD_SECONDS
 from tests.frameworks.documents import pytorch_job
 from tests.kit.virtual_time import in_virtual_time
@@ -226,3 +227,16 @@ async def test_an_elastic_group_goes_by_capacity_without_being_asked():
         world.room += 1
         await world.until(lambda: world.state() == "Running", "it begins again when there is room")
         assert world.job("mnist").retries.restarts == 0
+
+
+@in_virtual_time
+async def test_who_decided_the_size_is_told():
+    async with World() as world:
+        world.room = 2 + LAUNCHER
+        world.apply(TRAININGJOBS, a_job(workers=2, growSeconds=0))
+        await world.running()
+        assert capacity.deciders(world.job()) == ["its resource asks for 2 workers"]
+        world.apply(SCALEOUTS, a_scale_out(3))
+        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+        asked = ["ScaleOut out asked for 5 workers", "the kube-scheduler finds no node for 3"]
+        assert capacity.deciders(world.job()) == asked

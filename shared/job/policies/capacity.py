@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from shared.job import causes, reasons, text
 from shared.job.attempt import Members, Verdict
 from shared.job.naming import Slot
-from shared.job.policies import nodes
+from shared.job.policies import nodes, quota
 from shared.job.scaling import Request
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import WORKER, Elasticity
@@ -105,6 +105,33 @@ def within(job: Job, slots: Iterable[Slot]) -> list[Slot]:
     room = max(max(most, needed_workers(job) - placed) - waiting, 0)
     workers = [slot for slot in wanted if slot.role == WORKER]
     return [slot for slot in wanted if slot.role != WORKER] + workers[:room]
+
+
+def deciders(job: Job) -> list[str]:
+    """Who decided how many workers a job trains with, each in its words: the one who asked, a queue, the room there is.
+
+    The newest request of a person, a program or an autoscaler says the size, within minReplicas and maxReplicas; a
+    queue says how much of it may have pods, and the kube-scheduler how many of these have a node.
+    """
+    size, requests = job.scaling.size, job.scaling.requests.values()
+    if job.spec is None or not size or job.over or job.between_attempts:
+        return []
+    done = [known for known in requests if known.accepted and known.phase in ("Scaling", "Succeeded")]
+    newest = max(done, key=lambda known: known.accepted, default=None)
+    asked = "its resource asks for" if newest is None else f"{_asker(newest)} asked for"
+    found = [f"{asked} {text.counted(size, 'worker')}"]
+    if (admitted := quota.most_workers(job, size)) < size:
+        found.append(f"its queue admitted {admitted}")
+    pods = job.worker_pods()
+    if without := sum(finds_no_node(pods.get(slot.index)) for slot in job.attempt.workers):
+        found.append(f"the kube-scheduler finds no node for {without}")
+    return found
+
+
+def _asker(request: Request) -> str:
+    if request.resize is None:
+        return f"{request.kind} {request.name}"
+    return text.in_a_row([*map(str, request.by)]) or "an edit"
 
 
 def takes_part(job: Job, request: Request) -> bool:
