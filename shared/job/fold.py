@@ -384,11 +384,14 @@ class Histories:
             why = f"a broken invariant at {stored.sequence}: {error!r}"
             history.hold("BrokenInvariant", why, by_event=True, error=error)
             return history
+        job = history.job
+        # The pods of slots may be there at any time, until the job is over.
+        slots = 0 if job.over or job.resource.gone else len(job.attempt.slots)
         kept = (
             A_HISTORY
             + 2 * history.spec
-            + A_POD * len(history.job.pods.views)
-            + A_REQUEST * len(history.job.scaling.requests)
+            + A_POD * max(len(job.pods.views), slots)
+            + A_REQUEST * len(job.scaling.requests)
         )
         used.memory += kept - history.kept
         history.kept = kept

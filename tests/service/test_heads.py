@@ -308,6 +308,7 @@ async def test_a_job_is_sealed_once_it_is_gone_for_its_time_and_every_service_le
         for runtime in world.runtimes():
             assert runtime.histories.get(key) is None
             assert runtime.histories.sealed(key) == world.journal.events[-1].sequence, "and nothing follows"
+            assert key not in runtime.appends._under_way
 
 
 def timers_of(world: World) -> list[Document]:

@@ -26,6 +26,7 @@ from shared.eventlog import Entry
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.events.catalog import AnyEvent, Fact
+from shared.job.events.status import JobFailed
 from shared.job.events.watcher import (
     HistoryAccepted,
     HistoryBroken,
@@ -302,6 +303,21 @@ def test_a_fold_counts_the_bytes_of_each_namespace():
     use = histories.used[KEY.namespace]
     assert written < use.log < 3 * written
     assert use.memory == histories[KEY].kept > 6_000 + 3 * 1_000
+
+
+def test_a_place_takes_memory_before_its_pod_is_there_and_none_once_the_job_is_over():
+    *created, assigned = a_created_job(workers=5_000)
+    assert kept(*created, assigned) - kept(*created) == 5_000 * 1_000
+    end = JobFailed(reason="TrainingJobFailed")
+    assert kept(*created, assigned, end) == kept(*created)
+
+
+def kept(*events: AnyEvent) -> int:
+    history, histories = History(KEY), Histories()
+    for event in events:
+        known = stored(history, event)
+        assert [each.fold(known) for each in (history, histories)]
+    return histories[KEY].kept
 
 
 class Bounded(World):
