@@ -160,22 +160,36 @@ async def why(
     asked: Asked, about: str, namespace: str, settings: Settings, *, uid: str, as_json: bool, nats: bool = False
 ) -> None:
     """Print why the job, or the worker or request `about`, is in its state."""
-    try:
+    async with told_if_outside(settings, None if uid else asked, namespace):
         await _why(asked, about, namespace, settings, uid=uid, as_json=as_json, nats=nats)
+
+
+@asynccontextmanager
+async def told_if_outside(settings: Settings, asked: Asked | None, namespace: str) -> AsyncIterator[None]:
+    """Where the log does not have this job, raise `Refused` with why it does not begin in its namespace, if so."""
+    try:
+        yield
     except Refused as refusal:
-        if refusal.reason != "NotFound" or uid or not (outside := await _outside(settings, asked, namespace)):
-            raise
-        raise Refused(outside, reason=refusal.reason) from refusal
+        if refusal.reason == "NotFound" and asked is not None and (why := await outside(settings, namespace, asked)):
+            raise Refused(why, reason=refusal.reason) from refusal
+        raise
 
 
-async def _outside(settings: Settings, asked: Asked, namespace: str) -> str:
-    """Why a job that is in the cluster does not begin in its namespace; empty if it may, or that cannot be asked."""
+async def outside(settings: Settings, namespace: str, asked: Asked | None = None) -> str:
+    """Why this job, or without one another that has no status yet, does not begin in its namespace.
+
+    Empty if there is none, if it may begin, or if the cluster cannot be asked.
+    """
     with suppress(Trouble, TimeoutError):
         async with asyncio.timeout(QUEUE_SECONDS), open_cluster(settings) as cluster:
-            if not asked.is_request and await jobs.found(cluster, asked, namespace) is not None:
-                found = await cluster.get(NAMESPACES, "", namespace)
-                labels = found.metadata.labels if found is not None else {}
-                return why_outside(namespace, lacking(settings.namespace_selector or OPTED_IN, labels))
+            found = await cluster.get(NAMESPACES, "", namespace)
+            labels = found.metadata.labels if found is not None else {}
+            why = why_outside(namespace, lacking(settings.namespace_selector or OPTED_IN, labels))
+            if not why or (asked is not None and asked.is_request):
+                return ""
+            if asked is not None:
+                return why if await jobs.found(cluster, asked, namespace) is not None else ""
+            return why if any(not job.status for _, job in await jobs.every(cluster, known_kinds(), namespace)) else ""
     return ""
 
 

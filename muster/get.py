@@ -9,7 +9,7 @@ import msgspec
 import typer
 import yaml
 
-from muster.asking import ask, by_cluster, open_cluster, open_log, patiently, streamed
+from muster.asking import ask, by_cluster, open_cluster, open_log, outside, patiently, streamed, told_if_outside
 from muster.following import Tell, warn
 from muster.jobs import every
 from muster.terminal import Output, harmless, say
@@ -169,6 +169,7 @@ def _yaml(plain: Any) -> str:
 async def get(settings: Settings, options: Options, *, nats: bool = False, selector: str = "") -> None:
     """Print jobs, and with a watch each change; with a selector those whose resources have these labels now."""
     async with AsyncExitStack() as stack:
+        await stack.enter_async_context(told_if_outside(settings, options.asked, options.namespace))
         if selector:
             cluster = await stack.enter_async_context(open_cluster(settings))
             chosen = await every(cluster, known_kinds(), options.namespace, selector)
@@ -179,6 +180,8 @@ async def get(settings: Settings, options: Options, *, nats: bool = False, selec
             told = texts(await stack.enter_async_context(open_log(settings)), options, known_kinds())
         async for text in await stack.enter_async_context(aclosing(told)):
             say(text, exact=options.output is Output.json, coloured=options.colours)
+    if options.namespace and options.asked is None and (why := await outside(settings, options.namespace)):
+        warn(why)
 
 
 async def texts_by_cluster(cluster: KubeCluster, options: Options, tell: Tell = warn) -> AsyncGenerator[str, None]:

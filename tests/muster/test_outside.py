@@ -1,9 +1,13 @@
-"""`muster why` of a job that does not begin where it is."""
+"""`muster why` and `muster get` of a job that does not begin where it is."""
+
+from collections.abc import AsyncGenerator
 
 import pytest
 
 from muster import asking
+from muster import get as getting
 from muster.commands.arguments import named
+from muster.get import Options
 from shared.errors import Refused
 from shared.process.settings import Settings
 from tests.muster.conftest import NAME, Site
@@ -18,3 +22,23 @@ async def test_why_names_the_labels_that_the_namespace_lacks(site: Site, monkeyp
     for name, words in ((NAME, "lacks muster.dev/jobs=enabled"), ("another", "knows no job")):
         with pytest.raises(Refused, match=words):
             await asking.why(named(name), "", "default", settings, uid="", as_json=False)
+
+
+async def test_get_names_the_labels_that_the_namespace_of_a_job_lacks(
+    site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    async def unknown(_: object, options: Options) -> AsyncGenerator[str, None]:
+        yield "no jobs"
+        if options.asked is not None:
+            raise Refused("the log knows no job default/resnet", reason="NotFound")
+
+    monkeypatch.setattr(getting, "by_cluster", lambda *_, **__: True)
+    monkeypatch.setattr(getting, "texts_by_cluster", unknown)
+    settings = Settings(kubeconfig=site.kubeconfig)
+    with pytest.raises(Refused, match="that no job begins there"):
+        await getting.get(settings, Options("default", asked=named(NAME)))
+    await getting.get(settings, Options("default"))
+    assert "lacks muster.dev/jobs=enabled" in capsys.readouterr().err
+    await site.status("Running")
+    await getting.get(settings, Options("default"))
+    assert not capsys.readouterr().err, "every job has begun"
