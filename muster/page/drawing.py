@@ -1,12 +1,15 @@
 """A job as the page draws it: its report, and each event with its sentence and its cause.  Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from math import isfinite
 
 import msgspec
 
 from shared.eventlog import Stored
 from shared.eventlog.subject import Subject
 from shared.frameworks.kinds import Kinds
+from shared.job.events.watcher import ProgressReported
 from shared.job.ledger import BUCKETS, CAUSES, Bucket, Cause
 from shared.telling.causes.links import Link
 from shared.telling.reading import Reading, of_history
@@ -14,6 +17,9 @@ from shared.telling.report import Report, reported
 from shared.telling.targets import Asked, find
 from shared.telling.why import caused, explained
 from shared.telling.words import said
+
+TOLD = ProgressReported.__struct_config__.tag
+STEP = "step"
 
 
 class Told(msgspec.Struct, frozen=True, rename="camel"):
@@ -37,6 +43,14 @@ class Chain(msgspec.Struct, frozen=True):
     links: tuple[int, ...]
 
 
+class Progress(msgspec.Struct, frozen=True):
+    """What the training said of itself at a moment."""
+
+    time: str
+    values: dict[str, float]
+    """The step, and the metrics that are numbers."""
+
+
 class Drawing(msgspec.Struct, frozen=True):
     """All that the page shows of a job."""
 
@@ -52,6 +66,7 @@ class Drawing(msgspec.Struct, frozen=True):
     """By place, such as `worker/3`, what happened to its pods over all attempts."""
     requests: tuple[Chain, ...]
     """By scale request, what happened to it."""
+    progress: tuple[Progress, ...] = ()
     buckets: dict[Bucket, str] = msgspec.field(default_factory=BUCKETS.copy)
     causes: dict[Cause, str] = msgspec.field(default_factory=CAUSES.copy)
 
@@ -103,7 +118,21 @@ def drawn(events: Sequence[Stored], asked: Asked, namespace: str, kinds: Kinds, 
             if uid in causes.known
         ),
         links=tuple(places.told),
+        progress=tuple(_progress(mine)),
     )
+
+
+def _progress(events: Iterable[Stored]) -> Iterator[Progress]:
+    for stored in events:
+        if Subject.parse(stored.subject).type != TOLD:
+            continue
+        report = msgspec.json.decode(stored.body, type=ProgressReported)
+        values = {} if report.step is None else {STEP: float(report.step)}
+        for name, text in report.metrics:
+            with suppress(ValueError):
+                if isfinite(number := float(text)):
+                    values.setdefault(name, number)
+        yield Progress(stored.time, values)
 
 
 def _untold(stored: Stored) -> Link:

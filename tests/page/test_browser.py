@@ -15,6 +15,8 @@ from muster.page.drawing import drawn
 from muster.page.offline import written
 from shared.frameworks.kinds import BUILT_IN
 from shared.job.events.status import JobFailed
+from shared.job.events.watcher import ProgressReported
+from shared.job.naming import Uid
 from shared.telling.reading import event_of
 from shared.telling.targets import parse_target
 from tests.kit.builders import a_running_job, pods, worker
@@ -135,6 +137,21 @@ async def test_a_drawing_is_saved_as_svg_and_in_a_file_of_its_own(tab: Tab, memo
     svg = await tab.run("saved[0].text()")
     assert [svg.count(f">worker {index}<") for index in range(2)] == [1, 1]
     assert "attempt 2" in svg
+
+
+async def test_steps_and_loss_are_curves_of_what_the_training_said(tab: Tab, address: str, memory: Memory):
+    said = [
+        ProgressReported(pod=Uid("pod-0"), attempt=0, step=step, total=99, metrics=(("lr", "0.1"), ("loss", loss)))
+        for step, loss in ((10, "0.75"), (20, "0.5"), (30, "nan"), (40, "0.25"))
+    ]
+    memory.add("resnet", *a_running_job(2), *said)
+    await tab.go(address + RESNET)
+    await tab.until(DRAWN)
+    await tab.run("window.saved = []; URL.createObjectURL = (blob) => (saved.push(blob), '#'); 0")
+    await tab.run("document.querySelector('.downloads button').click()")
+    svg = await tab.run("saved[0].text()")
+    # The newest values stand beside the curves; what is no number is no point.
+    assert [svg.count(words) for words in (">step 40<", ">loss 0.25<", "NaN")] == [1, 1, 0]
 
 
 async def test_the_timeline_in_the_documentation_is_what_the_page_draws_of_a_recorded_job(tab: Tab, tmp_path: Path):

@@ -3,7 +3,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const GUTTER = 132;
-const HEAD = { axis: 24, phases: 20, curve: 58, request: 18, marks: 20 };
+const HEAD = { axis: 24, phases: 20, curve: 58, progress: 48, request: 18, marks: 20 };
 const LEAST_REQUEST_PX = 3;
 const NOTICES = new Set(["DisruptionNoticed", "NodeLost", "NodeBack", "EffectRefused", "HistoryBroken", "HistoryDisputed"]);
 const ENDED = { Succeeded: "training", Failed: "lost", Rejected: "lost" };
@@ -196,6 +196,7 @@ class Model {
     this.live = live;
     this.#curve(report.places, number);
     this.#marks(drawing);
+    this.#progress(drawing.progress ?? []);
   }
   /** How long after the first event it is now; the clock of the browser is asked only how long it has been. */
   get now() {
@@ -224,6 +225,16 @@ class Model {
     }
     this.most = this.curve.reduce((most, [, each]) => Math.max(most, each), 1);
     this.noun = workers ? "workers" : "places";
+  }
+  /** The step, and one metric: the loss, or the first that the training names. */
+  #progress(told) {
+    const names = new Set(told.flatMap(({ values }) => Object.keys(values)).filter((name) => name !== "step"));
+    const metric = ["loss", "train_loss", ...names].find((name) => names.has(name));
+    this.progress = [["step", "training-ink"], [metric, "accent"]].map(([name, colour]) => {
+      const points = told.filter(({ values }) => name in values).map(({ time, values }) => [this.at(time), values[name]]);
+      const all = points.map(([, value]) => value);
+      return { name, colour, points, least: name === "step" ? 0 : Math.min(...all), most: Math.max(...all) };
+    }).filter(({ points }) => points.length);
   }
   #marks({ report, links, events, requests }) {
     const by = new Map(events.map((place) => [links[place].sequence, place]));
@@ -321,7 +332,8 @@ export class Timeline {
   get most() { return Math.max(Math.min(window.innerHeight * 0.6, 720), 240); }
   get count() { return this.model.drawing.report.places.length; }
   get height() { return this.laneHeight || Math.min(22, Math.max(this.most / Math.max(this.count, 1), this.count > 200 ? 0.05 : 5)); }
-  get headHeight() { return HEAD.axis + HEAD.phases + HEAD.curve + HEAD.request * this.model.requestRows + HEAD.marks; }
+  get progressHeight() { return this.model.progress.length ? HEAD.progress : 0; }
+  get headHeight() { return HEAD.axis + HEAD.phases + HEAD.curve + this.progressHeight + HEAD.request * this.model.requestRows + HEAD.marks; }
   colour(name) {
     return (this.colours ??= {})[name] ??= (this.probe.style.color = `var(--${name})`, getComputedStyle(this.probe).color);
   }
@@ -374,6 +386,8 @@ export class Timeline {
     y += HEAD.phases;
     this.#curve(pen, y);
     y += HEAD.curve;
+    this.#advances(pen, y);
+    y += this.progressHeight;
     model.requests.forEach((each) => {
       const top = y + each.row * HEAD.request, [from, to] = this.#clip(each.from, each.to);
       if (to < from) return;
@@ -429,6 +443,20 @@ export class Timeline {
     pen.line(this.colour("training-ink"), trains, { width: 1.5 });
     pen.line(this.colour("ink"), wanted, { width: 1.25, dash: [4, 2] });
   }
+  #advances(pen, y) {
+    const low = y + HEAD.progress - 6, high = y + 8;
+    this.model.progress.forEach(({ name, colour, points, least, most }, row) => {
+      const drawn = [], known = points.filter(([at]) => at <= this.to);
+      if (!known.length) return;
+      for (const [at, value] of known) {
+        const x = this.x(at), height = low - ((value - least) / (most - least || 1)) * (low - high);
+        if (x < GUTTER || (drawn.length && x - drawn.at(-1)[0] < 0.5)) continue;
+        drawn.push([x, height]);
+      }
+      pen.line(this.colour(colour), drawn, { width: 1.5 });
+      pen.text(this.colour(colour), 0, high + 13 * row, `${name} ${Number(known.at(-1)[1].toPrecision(6))}`, { most: GUTTER - 8 });
+    });
+  }
   #clip(from, to) {
     return [Math.max(this.x(from), GUTTER), Math.min(this.x(Math.min(to, this.model.now)), this.width)];
   }
@@ -480,6 +508,10 @@ export class Timeline {
       if (restart) return { words: [restart.text, this.#text(restart.link)], link: restart.link };
       const [, wanted, trains] = model.curve.findLast(([time]) => time <= at) ?? [0, 0, 0];
       return { words: [`${wanted} ${model.noun} wanted, ${trains} training`] };
+    }
+    if (y < (top += this.progressHeight)) {
+      const words = model.progress.map(({ name, points }) => [name, points.findLast(([time]) => time <= at)]);
+      return { words: words.filter(([, point]) => point).map(([name, [, value]]) => `${name} ${value}`) };
     }
     if (y < top + HEAD.request * model.requestRows) {
       const row = Math.floor((y - top) / HEAD.request);
