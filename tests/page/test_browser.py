@@ -147,6 +147,9 @@ async def test_steps_and_loss_are_curves_of_what_the_training_said(tab: Tab, add
     memory.add("resnet", *a_running_job(2), *said)
     await tab.go(address + RESNET)
     await tab.until(DRAWN)
+    # That it advances is no warning.
+    assert "at step 40" in await tab.run("document.querySelector('.heading').textContent")
+    assert await tab.run("document.querySelectorAll('.heading .warning').length") == 0
     await tab.run("window.saved = []; URL.createObjectURL = (blob) => (saved.push(blob), '#'); 0")
     await tab.run("document.querySelector('.downloads button').click()")
     svg = await tab.run("saved[0].text()")

@@ -715,7 +715,8 @@ export class JobView {
     this.drawing = drawing;
     const { report } = drawing, held = report.shares.reduce((sum, each) => sum + each.seconds, 0);
     this.title.textContent = `${report.job.namespace} / ${report.job.name}`;
-    this.heading.replaceChildren(...drawing.heading.map((line, place) => el(place ? "span" : "strong", { class: place ? "warning" : null }, line)));
+    // Lines about its size and its training are news, and no warnings.
+    this.heading.replaceChildren(...drawing.heading.map((line, place) => el(place ? "span" : "strong", { class: place && !/^its (size|training)\b/.test(line) ? "warning" : null }, line)));
     const shares = new Map();
     for (const each of report.shares) shares.set(each.bucket, (shares.get(each.bucket) ?? 0) + each.seconds);
     this.legend.replaceChildren(...[...shares].map(([bucket, seconds]) => el("li", {}, el("i", { class: `swatch b-${bucket}` }), `${drawing.buckets[bucket]} `, el("b", {}, seconds && seconds < held / 200 ? "< 1 %" : `${Math.round((100 * seconds) / (held || 1))} %`))),
