@@ -8,7 +8,7 @@ import msgspec
 
 from shared.frameworks.replicated import Replicated
 from shared.frameworks.schemas import Document
-from shared.frameworks.statuses import condition, counts, newest_last, whole_seconds, with_losses
+from shared.frameworks.statuses import condition, counts, newest_last, trainer_status, whole_seconds, with_losses
 from shared.job import reasons, text, waiting
 from shared.job.conditions import Condition
 from shared.job.events.event import At
@@ -44,6 +44,7 @@ def job_status(framework: Replicated, job: Job) -> Document:
         "startTime": whole_seconds(job.status.active.time if job.status.active else ""),
         "completionTime": whole_seconds(job.status.completion_time),
         "observedGeneration": job.resource.generation,
+        "trainerStatus": trainer_status(job),
     }
 
 

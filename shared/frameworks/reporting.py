@@ -28,7 +28,7 @@ class Port(NamedTuple):
     """Where programs report to."""
 
     url: str
-    """Its beginning, such as `https://muster-progress.muster.svc`."""
+    """Its beginning, such as `https://muster-progress.muster.svc:8443`."""
     authority: str
     """The certificates that it is checked by, as PEM."""
 

@@ -61,6 +61,21 @@ def whole_seconds(time: str) -> str | None:
     return f"{time[:19]}Z" if time else None
 
 
+def trainer_status(job: Job) -> Document | None:
+    """What the training reported last, in the shape of Kubeflow Trainer's; None without a report."""
+    known, at = job.training.reported, job.training.at
+    if known is None or at is None:
+        return None
+    steps = {"current_step": known.step, "total_steps": known.total}
+    said = [(name, str(value)) for name, value in steps.items() if value is not None]
+    return {
+        "progressPercentage": known.percentage,
+        "estimatedRemainingSeconds": known.remaining,
+        "metrics": [{"name": name, "value": value} for name, value in (*said, *known.metrics)],
+        "lastUpdatedTime": whole_seconds(at.time),
+    }
+
+
 def with_losses(job: Job, known: Condition) -> Condition:
     """The condition Running with the workers that were lost and are not replaced."""
     if known.type != "Running" or not known.status or not (unreplaced := replacement.unreplaced(job)):

@@ -20,7 +20,7 @@ from shared.frameworks.pods import pod_of
 from shared.frameworks.reading import MOST_SLOTS
 from shared.frameworks.scale_requests import GROUP, SCALEINS, SCALEOUTS, VERSION
 from shared.frameworks.schemas import Definition, Document, Scale
-from shared.frameworks.statuses import before_admission, condition, counts, whole_seconds, with_losses
+from shared.frameworks.statuses import before_admission, condition, counts, trainer_status, whole_seconds, with_losses
 from shared.frameworks.takeover import Inherited, TakeOver
 from shared.frameworks.templates import Promises, check_variables, gpus, training_container
 from shared.job import waiting
@@ -180,6 +180,8 @@ _JOB_STATUS = schemas.members(
         "replicas": schemas.COUNT | {"description": "How many workers there are, for kubectl scale and autoscalers."},
         "selector": schemas.TEXT | {"description": "The label selector of the workers, for autoscalers."},
         "workers": schemas.TEXT | {"description": "Current and target workers, such as 3/4."},
+        "trainerStatus": schemas.OPEN
+        | {"type": "object", "description": "What the training reported last (docs/progress.md)."},
     },
     description=schemas.READ_ONLY,
 )
@@ -500,6 +502,7 @@ def job_status(job: Job) -> Document:
         # Only the workers: an autoscaler takes the mean over all selected pods.
         "selector": f"{JOB_UID}={job.key.uid},{JOB_ROLE}={WORKER}",
         "workers": f"{len(current)}/{len(target)}",
+        "trainerStatus": trainer_status(job),
     }
 
 

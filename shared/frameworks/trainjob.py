@@ -45,7 +45,7 @@ from shared.frameworks.runtimes import (
     with_variables,
 )
 from shared.frameworks.schemas import Definition, Document
-from shared.frameworks.statuses import condition, counts, newest_last, with_losses
+from shared.frameworks.statuses import condition, counts, newest_last, trainer_status, with_losses
 from shared.frameworks.takeover import Inherited, TakeOver
 from shared.frameworks.trainer_schemas import CLUSTER_RUNTIMES, GROUP, KINDS_OF_RUNTIMES, RUNTIMES, TRAIN_JOB, VERSION
 from shared.frameworks.trainjob_reading import (
@@ -121,6 +121,7 @@ def train_job_status(framework: StatusRenderer, job: Job) -> Document:
         "replicas": len(job.attempt.workers),
         "selector": f"{JOB_UID}={job.key.uid},{ROLE}={WORKER}",
         "observedGeneration": job.resource.generation,
+        "trainerStatus": trainer_status(job),
     }
 
 

@@ -226,9 +226,9 @@ class Settings(BaseSettings):
     """For the audit service. A file with the token of the webhook's kubeconfig; a request without it gets 401."""
 
     progress_url: str = ""
-    """The beginning of the URL to which training programs report, such as `https://muster-watcher.muster.svc`. Pods get
-    it as Kubeflow Trainer's do (`KUBEFLOW_TRAINER_SERVER_URL`). The watcher and the scheduler need the same value.
-    Empty: programs report nothing, and no port is opened."""
+    """The beginning of the URL to which training programs report, such as `https://muster-progress.muster.svc:8443`.
+    Pods get it as Kubeflow Trainer's do (`KUBEFLOW_TRAINER_SERVER_URL`). The watcher and the scheduler need the same
+    value. Empty: programs report nothing, and no port is opened."""
 
     progress_ca: Path | None = None
     """For the scheduler. The certificate authority that pods check that URL with."""

@@ -223,3 +223,23 @@ async def test_a_checkpoint_in_a_report_is_recorded_once():
         await world.pass_seconds(10)
         assert 2 <= world.count("CheckpointTaken") <= 10
         assert world.job().training.at_stake == 9
+
+
+@in_virtual_time
+async def test_the_status_shows_it_as_kubeflow_trainers_does():
+    async with World() as world:
+        await world.trains(workers=2)
+        assert "trainerStatus" not in world.status(TRAININGJOBS, "resnet")
+        report(world, current_step=1, total_steps=4, progressPercentage=25, estimatedRemainingSeconds=9, loss=0.5)
+        await world.quiet()
+        shown = dict(world.status(TRAININGJOBS, "resnet")["trainerStatus"])
+        assert shown.pop("lastUpdatedTime").startswith("2030-")
+        assert shown == {
+            "progressPercentage": 25,
+            "estimatedRemainingSeconds": 9,
+            "metrics": [
+                {"name": "current_step", "value": "1"},
+                {"name": "total_steps", "value": "4"},
+                {"name": "loss", "value": "0.5"},
+            ],
+        }
