@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextlib import aclosing
 from datetime import UTC, datetime
+from math import inf
 from typing import Protocol, TypeVar
 from uuid import uuid4
 
@@ -40,6 +41,11 @@ STOP_SECONDS = 5.0
 
 COMPARE_SECONDS = 1.0
 """Seconds between two comparisons of a history that does not lead to its checkpoint."""
+
+GONE_SECONDS = 30.0
+"""After so many seconds of comparisons a job that is gone is cleaned up all the same: nobody can accept its loss any
+more, and a watcher would have seen a resource that is there.
+"""
 
 COMPARED_AT_ONCE = 64
 """The most comparisons in flight."""
@@ -136,8 +142,8 @@ class Runtime:
         self._limiter = limiter or Limiter()
         self._act_from = 0
         self._heads = heads
-        self._unproven: set[JobKey] = set()
-        """Jobs of which this fold has not led to the checkpoint since this replica began to act."""
+        self._unproven: dict[JobKey, float] = {}
+        """Jobs of which this fold has not led to the checkpoint since this replica began to act, and when it did."""
         self._comparing: set[JobKey] = set()
         self._few = asyncio.Semaphore(COMPARED_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -319,7 +325,8 @@ class Runtime:
         if self.histories.position >= self._act_from:
             self.current = True
             if self._heads is not None:
-                self._unproven = {history.job.key for history in self.histories.open()}
+                began = asyncio.get_running_loop().time()
+                self._unproven = {history.job.key: began for history in self.histories.open()}
             self.folded.set()
             self.wake_all()
 
@@ -374,8 +381,9 @@ class Runtime:
         except (Transient, Refused) as trouble:
             log.info("cannot compare a history", job=str(key), why=str(trouble))
         else:
-            if head is None:
-                self._unproven.discard(key)
+            waited = asyncio.get_running_loop().time() - self._unproven.get(key, inf)
+            if head is None or (history.job.resource.gone and waited > GONE_SECONDS):
+                self._unproven.pop(key, None)
                 self._queue.add(key)
                 return
             log_lines.unproven(history, head)

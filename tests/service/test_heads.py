@@ -18,6 +18,7 @@ from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.fold import closed
 from shared.job.integrity import Broken
 from shared.job.naming import JobKey, Uid
+from shared.runtime.run import GONE_SECONDS
 from tests.frameworks.documents import changed, tf_job
 from tests.kit.histories import chained
 from tests.kit.services import AUTHORS
@@ -269,6 +270,23 @@ async def test_jobs_are_sealed_once_the_bucket_refuses_no_more():
         world.delete(TRAININGJOBS, "resnet")
         await world.until(lambda: world.count("JobSealed") == 1)
         assert uid not in kept_of(world)
+
+
+@in_virtual_time
+async def test_a_gone_job_is_cleaned_up_although_its_last_head_is_not_in_the_log():
+    async with World() as world:
+        await world.trains(workers=1)
+        uid, identity = uid_of(world), await world.log("status").identity()
+        for author in ("scheduler", "status"):
+            await world.kill(author)
+        await (await world.log("status").bucket(HEADS)).put(uid, f"{identity}/999999:{'0' * 64}".encode())
+        world.delete(TRAININGJOBS, "resnet")
+        await world.until(lambda: bool(world.life(uid).resource.gone))
+        await world.start("scheduler")
+        await world.pass_seconds(GONE_SECONDS - 5)
+        assert not closed(world.life(uid)), "nothing is done before a watcher would have seen that it is there"
+        await world.until(lambda: closed(world.life(uid)))
+        await world.start("status")
 
 
 @in_virtual_time

@@ -474,7 +474,7 @@ class Simulation:
         ]
         resources = (PODS, SERVICES, CONFIGMAPS, SECRETS, WORKLOADS, SCALEINS, SCALEOUTS, *RESOURCES.values())
         objects = [(resource, held) for resource in resources for held in self._store.find(resource)]
-        witnessed = map(Uid, self._journal.buckets[HEADS]) if self._restored else ()
+        witnessed = {*map(Uid, self._journal.buckets[HEADS])} if self._restored else ()
         self._checker.ended(objects=objects, held=held, quiet=quiet, witnessed=witnessed)
         for uid in () if self._restored else self._checker.sealed:
             if uid in self._journal.buckets[HEADS]:
