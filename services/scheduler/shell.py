@@ -25,7 +25,14 @@ from shared.frameworks import gangs
 from shared.frameworks.attaching import ssh_secret
 from shared.frameworks.framework import PodContext, metadata, slot_labels
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.frameworks.pods import with_last_words, with_token_if_asked, with_training_container
+from shared.frameworks.pods import (
+    RULES,
+    off_nodes,
+    with_last_words,
+    with_restarts,
+    with_token_if_asked,
+    with_training_container,
+)
 from shared.frameworks.queueing import placed
 from shared.frameworks.reporting import Port, with_reporting
 from shared.frameworks.runtimes import COPY, JobRuntime, digest_of, joined, text_of
@@ -36,6 +43,8 @@ from shared.job.events.scheduler import SecretGone, SecretMade
 from shared.job.fold import History
 from shared.job.naming import ATTEMPT, JOB_UID, JobKey, Slot, Uid, runtime_copy_name
 from shared.job.policies import quota
+from shared.job.policies.replacement import in_place
+from shared.job.policies.retries import final_codes
 from shared.job.reasons import RUNTIME_CHANGED, SSH_OFF
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, RENDEZVOUS, JobSpec, RuntimeUsed
@@ -160,13 +169,25 @@ class Scheduler:
             manifest = placed(manifest, *placement)
         container = job.spec.role(effect.slot.role).container
         manifest = with_training_container(manifest, container)
+        manifest = off_nodes(manifest, effect.avoid)
         if effect.gang and self._pod_groups is not None:
             manifest = gangs.in_group(manifest, effect.gang)
         if (port := self._reporting()) is not None and effect.slot.role != RENDEZVOUS:
             manifest = with_reporting(manifest, job.key, container, port)
         if self._last_words:
             manifest = with_last_words(manifest)
-        if await self._made_pod(job, resource, effect.slot, manifest) is not None:
+        try:
+            if in_place(job.spec, effect.slot.role):
+                again = with_restarts(manifest, container, final_codes(job.spec, effect.slot.role))
+                made = await self._made_pod(job, resource, effect.slot, again)
+            else:
+                made = await self._made_pod(job, resource, effect.slot, manifest)
+        except Refused as refusal:
+            if not (refusal.reason == UNKNOWN_FIELD and refusal.field.endswith(RULES)):
+                raise
+            # An API server before 1.34 begins no container again, and the pod is replaced.
+            made = await self._made_pod(job, resource, effect.slot, manifest)
+        if made is not None:
             return
         pod = await self._cluster.get(PODS, job.key.namespace, name)
         meta = pod.metadata if pod is not None else None

@@ -4,6 +4,7 @@ Muster sets name, labels, owner, restartPolicy Never (Muster restarts pods itsel
 plain names of a job's pods resolve.  The old resource name of GPUs becomes the present one.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from shared.frameworks.framework import PodContext, PodRenderer, metadata, slot_labels
@@ -101,3 +102,33 @@ def with_training_container(pod: Document, name: str) -> Document:
     meta = pod["metadata"]
     annotations = (meta.get("annotations") or {}) | {CONTAINER: name}
     return pod | {"metadata": meta | {"annotations": annotations}}
+
+
+RULES = "restartPolicyRules"
+"""The field of a container with the rules of its restarts (Kubernetes 1.35 and newer)."""
+
+
+def with_restarts(pod: Document, name: str, final: list[int]) -> Document:
+    """The pod whose training container the kubelet begins again, but for these exit codes; one with a policy stays."""
+    rule = {"action": "Restart", "exitCodes": {"operator": "NotIn", "values": final}}
+    containers = [
+        {**each, "restartPolicy": "Never", RULES: [rule]}
+        if each["name"] == name and not each.get("restartPolicy")
+        else each
+        for each in pod["spec"]["containers"]
+    ]
+    return pod | {"spec": pod["spec"] | {"containers": containers}}
+
+
+def off_nodes(pod: Document, nodes: Sequence[str]) -> Document:
+    """The pod that these nodes get only if no other has room for it."""
+    if not nodes:
+        return pod
+    others = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in nodes]
+    affinity = dict(pod["spec"].get("affinity") or {})
+    of_nodes = dict(affinity.get("nodeAffinity") or {})
+    preferred = [*(of_nodes.get(_PREFERRED) or ()), {"weight": 100, "preference": {"matchFields": others}}]
+    return pod | {"spec": pod["spec"] | {"affinity": affinity | {"nodeAffinity": of_nodes | {_PREFERRED: preferred}}}}
+
+
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

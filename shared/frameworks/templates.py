@@ -34,7 +34,7 @@ _BY_SERVER = "The API server takes it in no new pod."
 POD: Mapping[str, Rule] = MappingProxyType(
     {
         "activeDeadlineSeconds": Rule(note="The kubelet then ends the pod, which counts as a failure."),
-        "affinity": PASSED,
+        "affinity": Rule("added to", "A node where three pods of the job failed is the last choice for ten minutes."),
         "automountServiceAccountToken": Rule("set where absent", "False, unless the template names an account."),
         "containers": Rule("added to", "See below."),
         "dnsConfig": Rule("added to", "The job's search domain comes first where the pods share a Service."),
@@ -100,8 +100,8 @@ CONTAINER: Mapping[str, Rule] = MappingProxyType(
         "readinessProbe": Rule(note="That of the training container says when the pod is Ready."),
         "resizePolicy": PASSED,
         "resources": Rule(note="`alpha.kubernetes.io/nvidia-gpu` becomes `nvidia.com/gpu`."),
-        "restartPolicy": PASSED,
-        "restartPolicyRules": PASSED,
+        "restartPolicy": Rule("set where absent", "Never, with `muster.dev/restart-in-place`."),
+        "restartPolicyRules": Rule("set where absent", "Begin a failure again; with the same annotation."),
         "securityContext": PASSED,
         "startupProbe": PASSED,
         "stdin": PASSED,

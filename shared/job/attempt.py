@@ -114,6 +114,14 @@ NEVER = -1
 """The value of `force_delete_after` of a job whose pods are never deleted by force."""
 
 
+class FailuresOn(msgspec.Struct, frozen=True, gc=False):
+    """Training containers of a job that failed on one node."""
+
+    count: int
+    at: At
+    """The newest of them."""
+
+
 class LostNode(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A pod's lost node."""
 

@@ -38,12 +38,13 @@ from shared.job.state import (
     with_attempt,
     with_efforts,
     with_objects,
+    with_pods,
     with_resource,
     with_retries,
     with_status,
     without,
 )
-from shared.job.timers import BACK_OFF, JOB_WAIT, WELL, with_passed
+from shared.job.timers import AVOIDED, BACK_OFF, JOB_WAIT, WELL, with_passed
 from shared.job.views import ChildView, PodView, each
 
 replace = msgspec.structs.replace
@@ -377,6 +378,9 @@ def _time_passed(job: Job, event: watcher.TimePassed, at: At) -> Job:
         return with_efforts(job, refusals=refusals)
     if event.timer.startswith(WELL):
         return well_again(job, event)
+    if event.timer == AVOIDED:
+        kept = {node: each for node, each in job.pods.failures_on.items() if each.at.sequence != event.anchor}
+        return with_pods(job, failures_on=kept)
     if event.timer == JOB_WAIT:
         return requests.never_bound(job, event.anchor, at)
     return with_passed(job, event.anchor, event.timer, at.sequence)

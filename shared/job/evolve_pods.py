@@ -13,7 +13,8 @@ from shared.job.events.watcher import DisruptionNoticed, NodeBack, NodeLost, Pod
 from shared.job.evolve_requests import seen
 from shared.job.naming import Slot, Uid
 from shared.job.policies import capacity
-from shared.job.policies.replacement import back_off, losses_before, without_store
+from shared.job.policies.nodes import with_failure
+from shared.job.policies.replacement import MOST_IN_PLACE, back_off, in_place, losses_before, without_store
 from shared.job.policies.retries import before_start
 from shared.job.policies.verdict import succeeded_with
 from shared.job.reasons import RENDEZVOUS_LOST
@@ -71,7 +72,7 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
     failures, over, news = [*job.status.failures], dict[Slot, None](), dict(attempt.news)
     newest: dict[Slot, int] | None = None
     storeless: bool | None = None
-    fresh = 0
+    fresh, replaced, failed_on = 0, attempt.replaced, job.pods.failures_on
     for pod in event.pods:
         known = pods.get(pod.uid)
         if known is not None and not newer(pod, known):
@@ -95,6 +96,20 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
         if pod.role == LAUNCHER and pod.attempt == attempt.number and ended(pod) and not pod.deleting:
             launcher = launcher or replace(pod, disruption=disrupted.get(pod.uid, ""))
         awaited = slot in attempt.slots and slot not in over
+        if known is not None and awaited and _failed_in_place(job, known, pod):
+            if storeless is None:
+                storeless = without_store(job, {**job.pods.views, **{pod.uid: pod for pod in event.pods}}.values())
+            disruption = disrupted.get(pod.uid) or (RENDEZVOUS_LOST if storeless else None)
+            failed = replace(pod, phase="Failed", reason=known.reason or "Error", message=known.message)
+            vacancy, failure = _lost(job, slot, failed, disruption, at, ran=True)
+            failures.append(failure)
+            if disruption is None:
+                failed_on = with_failure(failed_on, pod.node, at)
+                if pod.restarts >= MOST_IN_PLACE or (job.spec is not None and replaced >= job.spec.backoff_limit):
+                    # The pod counts as lost, whatever its kubelet does, and its replacement against the limit.
+                    over[slot], vacancies[slot] = None, vacancy
+                else:
+                    replaced += 1
         fresh += known is None and awaited
         if known is None and ended(pod) and newest is not None and newest[slot] > pod.version:
             # The pod ended before its successor was created.
@@ -112,6 +127,8 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
                 vacancies[slot], failure = _lost(job, slot, pod, disruption, at, ran=ran)
                 if not vacancies[slot].succeeded:
                     failures.append(failure)
+                    if not vacancies[slot].blameless:
+                        failed_on = with_failure(failed_on, pod.node, at)
     attempt = replace(
         attempt,
         slots=attempt.slots - over if over else attempt.slots,
@@ -121,6 +138,7 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
         news=news,
         launcher_gone=launcher,
         launcher_ended=attempt.launcher_ended or (at.sequence if launcher is not None else 0),
+        replaced=replaced,
     )
     unseen = job.pods.unseen
     if unseen.slots:
@@ -128,12 +146,20 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
     job = replace(
         job,
         attempt=attempt,
-        pods=replace(job.pods, unseen=unseen, views=pods, troubles=troubles, disrupted=disrupted),
+        pods=replace(
+            job.pods, unseen=unseen, views=pods, troubles=troubles, disrupted=disrupted, failures_on=failed_on
+        ),
         status=replace(job.status, failures=tuple(failures[-KEPT_FAILURES:])),
         efforts=replace(job.efforts, refusals=_progress(job, fresh, event)),
     )
     job = _with_launcher_wait(_with_stuck(job, [pod.uid for pod in event.pods], at), at)
     return with_minimum_checked(seen(with_milestones(job, at), at), at)
+
+
+def _failed_in_place(job: Job, known: PodView, pod: PodView) -> bool:
+    """True if the kubelet began the failed training container of a pod again, as Muster told it."""
+    again = pod.restarts > known.restarts and not (ended(pod) or pod.deleting)
+    return again and in_place(job.spec, pod.role)
 
 
 def with_milestones(job: Job, at: At) -> Job:

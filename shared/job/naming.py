@@ -36,6 +36,8 @@ RESTART_REQUESTED = "RestartRequested"
 FORCE_DELETE_AFTER = "muster.dev/force-delete-after"
 """An annotation of a job: seconds after its grace period when a terminating pod of a lost node is deleted by
 force, or `never`; without it the setting counts."""
+RESTART_IN_PLACE = "muster.dev/restart-in-place"
+"""An annotation of a job: with `true` the kubelet begins a failed training container again in its pod."""
 GANG = "muster.dev/gang"
 """An annotation of a job: how many of its pods have to find places together, `true` for as many as it needs to begin,
 or `false`."""

@@ -198,6 +198,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The queue of Kueue that the job waits in; empty for a job that needs no quota."""
     gang: int | None = None
     """How many of its pods have to find places together, 0 for as many as it needs to begin; None if each may alone."""
+    restarts_in_place: bool = False
+    """True if the kubelet begins failed training containers again in their pods; that counts against backoffLimit."""
     restart: str = ""
     """The value of the restart annotation: a change of it restarts a running job."""
     force_delete_after: int | None = None

@@ -8,7 +8,18 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from shared.job.attempt import Attempt, Departure, Failure, LostNode, Members, Membership, Notice, Unknown, Unseen
+from shared.job.attempt import (
+    Attempt,
+    Departure,
+    Failure,
+    FailuresOn,
+    LostNode,
+    Members,
+    Membership,
+    Notice,
+    Unknown,
+    Unseen,
+)
 from shared.job.conditions import Condition
 from shared.job.events.event import At
 from shared.job.integrity import Integrity
@@ -176,6 +187,8 @@ class Pods(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Those of them whose node announced its end, with each announcement that was shorter than the ones before."""
     lost: Mapping[Uid, LostNode] = {}
     """Pods whose node is not Ready or unreachable."""
+    failures_on: Mapping[str, FailuresOn] = {}
+    """By node, the training containers that failed there, of any attempt; of a node that was avoided those since."""
     drained: SortedSet[Uid] = SortedSet()
     """Pods of released workers that the launcher had stopped using: they end quickly."""
     unseen: Unseen = Unseen()

@@ -55,6 +55,9 @@ NOTICE = "Notice:"
 WELL = "Well:"
 """The prefix of the timer of a pod whose containers crashed and run again; its uid and their restarts follow."""
 
+AVOIDED = "Avoided"
+"""The timer after which a node where pods failed again and again is as any other."""
+
 BACK_OFF = "BackOff:"
 """The prefix of a refused effect's timer."""
 
@@ -103,6 +106,7 @@ def _anchors(job: Job) -> Iterator[int]:
     moments += [vacancy.at for vacancy in attempt.vacancies.values()]
     moments += [refill.at for refill in attempt.refilled.values()]
     moments += [job.training.stands, *pods.troubles.values()]
+    moments += [failures.at for failures in pods.failures_on.values()]
     moments += [notice.at for notices in pods.notices.values() for notice in notices]
     moments += [at for lost in pods.lost.values() for at in (lost.at, lost.terminating)]
     yield from (at.sequence for at in moments if at is not None)

@@ -173,6 +173,8 @@ def _of_attempts(job: Job) -> Iterator[Timer]:
         steady.add(job.attempt.assigned.sequence)
     for anchor in sorted(steady):
         yield Timer(anchor, timers.STEADY, replacement.STEADY_SECONDS)
+    for failures in nodes.avoided(job).values():
+        yield promise(failures.at, timers.AVOIDED, nodes.AVOIDED_SECONDS)
 
 
 def _of_the_end(job: Job) -> list[Timer]:

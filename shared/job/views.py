@@ -91,7 +91,8 @@ class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     lingers: bool = False
     """True if the training container ended and others of the pod run on."""
     restarts: int = 0
-    """How often the kubelet restarted the training container in place; this counts against no limit."""
+    """How often the kubelet restarted the training container in place; this counts against backoffLimit where the job
+    asked for it, and against nothing where its pod template did."""
     finalizers: tuple[str, ...] = ()
     """Those that keep it once it is being deleted, at most ten."""
     runs_again: int = 0

@@ -52,6 +52,7 @@ OTHER_WORDS = {
     "timers": {
         *(
             "ActiveDeadline",
+            "Avoided",
             "DisruptionDrain",
             "Drain",
             "DrainCheck",

@@ -41,6 +41,8 @@ CONTRACT = "tests/contract/test_eventlog.py"
 CONFLICTS = "shared/runtime/ownership.py"
 COMMANDS = "services/scaler/core/commands.py"
 FOLD = "shared/job/fold.py"
+GANGS = "shared/job/policies/gangs.py"
+GANGS_DECIDE = "services/scheduler/core/gangs.py"
 HEADS = "services/watcher/core/heads.py"
 JETSTREAM = "shared/eventlog/jetstream.py"
 KUBE = "shared/cluster/kube.py"
@@ -165,6 +167,58 @@ PATCHES = (
         "a drain finds workers by a part of their names",
         ((COMMANDS, "if name.encode() in named)", "if name.encode() in arguments)"),),
         ("tests/scaler/test_drain.py",),
+    ),
+    Patch(
+        "a pod that replaces a lost one waits for a gang that is smaller by now",
+        (
+            (
+                GANGS,
+                "    return [gang for gang in known(job) if gang.slots and gang.slots.isdisjoint(placed)]",
+                "    return [gang for gang in known(job) if gang.slots]",
+            ),
+        ),
+        ("tests/scheduler/test_gangs.py",),
+    ),
+    Patch(
+        "a launcher is one of the gang that it waits for",
+        ((GANGS, "OUTSIDE = frozenset({LAUNCHER, RENDEZVOUS})", "OUTSIDE = frozenset({RENDEZVOUS})"),),
+        ("tests/scheduler/test_gangs.py",),
+    ),
+    Patch(
+        "a PodGroup that a person deletes stays away",
+        ((GANGS_DECIDE, "(POD_GROUP, gang.name) not in job.objects.children)", "not job.objects.children)"),),
+        ("tests/scheduler/test_gangs.py", "tests/service/test_gangs.py"),
+    ),
+    Patch(
+        "a pod of a gang that waits is lost for good",
+        ((REPLACEMENT, " or (spec.gang is not None and not vacancy.ran))", ")"),),
+        ("tests/scheduler/test_gangs.py", "tests/service/test_gangs.py"),
+    ),
+    Patch(
+        "a container begins again in place for ever",
+        ((PODS, "if pod.restarts >= MOST_IN_PLACE or (", "if ("),),
+        ("tests/job/test_restarts_in_place.py",),
+    ),
+    Patch(
+        "restarts in place count against no limit",
+        ((PODS, "                    replaced += 1", "                    replaced += 0"),),
+        ("tests/job/test_restarts_in_place.py",),
+    ),
+    Patch(
+        "the loss of a node counts as a failure there",
+        (
+            (
+                PODS,
+                "                    if not vacancies[slot].blameless:\n                        failed_on",
+                "                    if True:\n                        failed_on",
+            ),
+        ),
+        ("tests/job/test_restarts_in_place.py",),
+    ),
+    Patch(
+        "a job keeps off a node for ever",
+        ((TIMING, "        yield promise(failures.at, timers.AVOIDED, nodes.AVOIDED_SECONDS)", "        pass"),),
+        ("tests/job/test_restarts_in_place.py",),
     ),
     Patch(
         "quota goes back while pods are there",

@@ -14,7 +14,7 @@ from shared.job.events.status import JobCreated, JobFailed, JobRestarting
 from shared.job.events.watcher import ChildGone, ChildrenObserved, JobGone, PodsGone
 from shared.job.naming import Slot, Uid, gang_attempt, gang_name
 from shared.job.policies.gangs import POD_GROUP, least_of
-from shared.job.spec import LAUNCHER, RENDEZVOUS, WORKER, JobSpec
+from shared.job.spec import LAUNCHER, RENDEZVOUS, WORKER, Elasticity, JobSpec
 from shared.job.state import Job
 from shared.job.steps import Record
 from shared.job.views import ChildView, Slots
@@ -75,6 +75,15 @@ def of_groups(*story: AnyEvent) -> list[object]:
         pytest.param(a_spec(4, gang=9), {WORKER: 4}, 4, id="never more than there are, the launcher among them"),
         pytest.param(a_spec(1, gang=0), {WORKER: 1}, 0, id="one pod is no gang"),
         pytest.param(replace(a_replicated_spec(), gang=0), {"chief": 1, WORKER: 2}, 3, id="every pod of every role"),
+        pytest.param(
+            a_spec(4, least=2, gang=0, elasticity=Elasticity()), {WORKER: 4}, 2, id="with elasticity its minimum"
+        ),
+        pytest.param(
+            a_spec(8, least=2, gang=6, elasticity=Elasticity(most_pending=3)),
+            {WORKER: 8},
+            3,
+            id="no more than are made",
+        ),
         pytest.param(
             a_group_spec(4, least=2, gang=0), {WORKER: 4, RENDEZVOUS: 1}, 2, id="an elastic group begins with its least"
         ),
@@ -150,6 +159,7 @@ def test_the_pods_of_a_scale_out_are_a_gang_of_their_own():
         *(CreatePod(Slot(0, WORKER, index), accepted.name, name) for index in (2, 3)),
     )
     assert of_pods(*running(2, most=8), *scaling_out(2)) == {2: ""}
+    assert of_pods(*running(2, most=8, elasticity=Elasticity()), *scaling_out(2, 3)) == {2: "", 3: ""}
     assert of_pods(*running(2, most=8), *scaling_out(2, 3), pods(worker(2, **PLACED))) == {3: ""}
 
 

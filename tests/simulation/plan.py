@@ -8,6 +8,7 @@ import msgspec
 
 from shared.frameworks.queueing import QUEUE
 from shared.job.events.event import Author
+from shared.job.naming import RESTART_IN_PLACE
 from tests.kit.services import AUTHORS
 from tests.kit.world import NAMESPACE
 from tests.simulation.network import Rates
@@ -389,7 +390,7 @@ def _sealed(plan: Plan) -> Plan:
 
 
 def _together(plan: Plan) -> Plan:
-    """The plan with gangs, whose PodGroups somebody deletes; drawn apart."""
+    """The plan with gangs, whose PodGroups somebody deletes, and containers that begin again; drawn apart."""
     chance = Random(f"{plan.seed} gangs")
     whole = [step for step in plan.steps if isinstance(step, Apply)]
     lost = [
@@ -397,8 +398,12 @@ def _together(plan: Plan) -> Plan:
         for step in whole
         if chance.random() < 0.5
     ]
-    steps = tuple(sorted((*plan.steps, *lost), key=lambda step: step.at))
-    return msgspec.structs.replace(plan, steps=steps, gangs=True)
+    again = {RESTART_IN_PLACE: "true"}
+    steps = [
+        msgspec.structs.replace(step, annotations={**step.annotations, **again}) if isinstance(step, Apply) else step
+        for step in plan.steps
+    ]
+    return msgspec.structs.replace(plan, steps=tuple(sorted((*steps, *lost), key=lambda step: step.at)), gangs=True)
 
 
 def _crowded(plan: Plan) -> Plan:

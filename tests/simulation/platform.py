@@ -430,7 +430,8 @@ def _restarts_of(held: Held) -> int:
 def _restarts(held: Held, code: int) -> bool:
     """True if the kubelet restarts the training container after this exit."""
     first = held.manifest["spec"]["containers"][0]
-    return bool(first.get("restartPolicyRules")) and code in AGAIN
+    rules = [rule["exitCodes"] for rule in first.get("restartPolicyRules") or ()]
+    return any((code in rule["values"]) == (rule["operator"] == "In") for rule in rules)
 
 
 def trains(held: Held) -> bool:

@@ -34,13 +34,17 @@ class CreateSecret(Effect, frozen=True):
 
 
 class CreatePod(Effect, frozen=True):
-    """Create the pod of a slot; `scaleout` is the name of the ScaleOut that added the slot, `gang` of its PodGroup."""
+    """Create the pod of a slot; `scaleout` is the name of the ScaleOut that added the slot, `gang` of its PodGroup.
+
+    It keeps off the nodes to `avoid`, if others have room.
+    """
 
     bulk: ClassVar[bool] = True
 
     slot: Slot
     scaleout: str = ""
     gang: str = ""
+    avoid: tuple[str, ...] = ()
 
     @property
     def target(self) -> str:

@@ -109,11 +109,14 @@ def missing(job: Job, there: SortedSet[Slot]) -> list[Step]:
         # After a refusal a few pods probe: an exhausted quota would refuse each of a thousand.
         wanted = wanted[: refusal.probe]
     asked = job.scaling.open_request
+    avoid = tuple(sorted(nodes.avoided(job)))
     groups = {slot: gang.name for gang in gangs.unplaced(job) for slot in gang.slots}
     return [
         *steps,
         *(
-            CreatePod(slot, asked.name if asked is not None and slot in asked.added else "", groups.get(slot, ""))
+            CreatePod(
+                slot, asked.name if asked is not None and slot in asked.added else "", groups.get(slot, ""), avoid
+            )
             for slot in wanted
         ),
     ]

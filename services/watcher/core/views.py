@@ -21,6 +21,7 @@ from shared.job.attempt import NEVER
 from shared.job.chain import shown_in
 from shared.job.events.watcher import JobObserved
 from shared.job.naming import JobKey, Slot, Uid
+from shared.job.policies.replacement import in_place
 from shared.job.spec import OWNED_BY_ANOTHER, Ignored, JobSpec, Problem, ScaleKind, ScaleSpec
 from shared.job.views import ChildView, Exit, PodView
 from shared.untrusted import at, whole_number
@@ -72,6 +73,7 @@ def observed_job(framework: Framework, manifest: Custom, *, kueue: bool = False,
         spec = msgspec.structs.replace(spec, queue=(meta.labels or {}).get(QUEUE, ""))
     if spec is not None:
         spec = with_gang(manifest, spec, no_gangs)
+        spec = _with_restarts_in_place(spec, (meta.annotations or {}).get(naming.RESTART_IN_PLACE))
         spec = _with_forced_deletion(spec, (meta.annotations or {}).get(naming.FORCE_DELETE_AFTER))
         spec = _with_stalls(spec, meta.annotations or {})
         spec = with_requests(framework, manifest, spec)
@@ -141,6 +143,22 @@ def _with_stalls(spec: JobSpec, annotations: Mapping[str, str]) -> JobSpec:
         stall_restarts=seconds is not None and policy == "restart",
         ignored=(*spec.ignored, *told),
     )
+
+
+def _with_restarts_in_place(spec: JobSpec, asked: str | None) -> JobSpec:
+    """The spec with what the job's annotation says; where it has no effect, it is among `ignored`."""
+    if asked in (None, "false"):
+        return spec
+    wanted = msgspec.structs.replace(spec, restarts_in_place=True)
+    if asked == "true" and any(in_place(wanted, role.name) for role in spec.roles):
+        return wanted
+    said = (
+        "no container of this job is begun again: another name takes the place of a worker that failed, or its "
+        "restartPolicy replaces none"
+    )
+    message = said if asked == "true" else "set true or false"
+    told = Ignored(field=f"metadata.annotations[{naming.RESTART_IN_PLACE}]", message=message)
+    return msgspec.structs.replace(spec, ignored=(*spec.ignored, told))
 
 
 def _is_scalable(owner: OwnerReference, kinds: Kinds) -> bool:

@@ -40,7 +40,10 @@ def least_of(job: Job, spec: JobSpec, sizes: Mapping[str, int]) -> int:
     if spec.handling.elastic and (not spec.has_launcher or spec.elasticity is not None):
         # It begins with its minimum; a launcher waits for all of its workers, unless the job goes by capacity.
         least -= max(sizes.get(WORKER, 0) - needed_workers(job), 0)
-    least = min(spec.gang or least, every)
+    # A job may say how many pods wait for a node: more than those and its minimum are not made before some have one.
+    pending = spec.elasticity.most_pending if spec.elasticity is not None else None
+    most = max(pending, least) if pending is not None else every
+    least = min(spec.gang or least, most, every)
     return least if least > 1 else 0
 
 

@@ -15,12 +15,12 @@ so that the launchers that wait get them; schedulingTimeoutSeconds of a job has 
 can ever fit would begin its job again for ever: the job ends after `MOST_ATTEMPTS` of them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 from zlib import crc32
 
 from shared.job import causes, reasons, text
-from shared.job.attempt import NEVER, UNREACHABLE, LostNode, Verdict
+from shared.job.attempt import NEVER, UNREACHABLE, FailuresOn, LostNode, Verdict
 from shared.job.events.event import At
 from shared.job.naming import Slot, Uid
 from shared.job.sorted_set import SortedSet
@@ -46,6 +46,39 @@ def away(job: Job) -> SortedSet[Slot]:
     slots = silent(job)
     others = any(job.attempt.worker_slot(index) not in slots for index in job.listed_workers) if slots else False
     return slots if others else SortedSet()
+
+
+FAILURES_ON_NODE = 3
+"""After so many failures on one node, new pods of the job keep off it."""
+
+AVOIDED_SECONDS = 600
+"""How long after the last of them; a broken device is told by then, and a repaired one is used again."""
+
+MOST_NODES = 32
+"""The most nodes of which a job's failures are counted, the newest."""
+
+
+def with_failure(known: Mapping[str, FailuresOn], node: str, at: At) -> Mapping[str, FailuresOn]:
+    """The failures by node with one more."""
+    if not node:
+        return known
+    before = known[node].count if node in known else 0
+    others = {name: failures for name, failures in known.items() if name != node}
+    return dict([*others.items(), (node, FailuresOn(before + 1, at))][-MOST_NODES:])
+
+
+def avoided(job: Job) -> Mapping[str, FailuresOn]:
+    """The nodes that new pods of the job keep off, if others have room."""
+    return {node: each for node, each in job.pods.failures_on.items() if each.count >= FAILURES_ON_NODE}
+
+
+def of_avoided(job: Job) -> Iterator[str]:
+    """A sentence for each node that new pods keep off."""
+    for node, failures in avoided(job).items():
+        yield (
+            f"new pods keep off {node} for {AVOIDED_SECONDS // 60} minutes from {failures.at.clock} on if others have "
+            f"room, as {failures.count} failed there"
+        )
 
 
 def stuck(job: Job) -> Iterator[tuple[PodView, LostNode, At]]:

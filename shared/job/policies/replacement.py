@@ -16,7 +16,7 @@ from shared.job.naming import Slot
 from shared.job.policies import retries
 from shared.job.policies.retries import before_start
 from shared.job.sorted_set import SortedSet
-from shared.job.spec import RENDEZVOUS, WORKER, JobSpec
+from shared.job.spec import LAUNCHER, RENDEZVOUS, WORKER, JobSpec
 from shared.job.state import Job
 from shared.job.timers import REPLACEMENT, STEADY, passed
 from shared.job.views import PodView, Slots
@@ -146,6 +146,21 @@ def without_store(job: Job, pods: Iterable[PodView]) -> bool:
         pod.slot == slot and pod.phase == "Running" and not (pod.deleting or pod.disruption or pod.uid in job.pods.lost)
         for pod in pods
     )
+
+
+MOST_IN_PLACE = 3
+"""The restarts of a container in place after which its pod is replaced: its node or its files may be at fault."""
+
+
+def in_place(spec: JobSpec | None, role: str) -> bool:
+    """True if the kubelet begins failed training containers of the role again, as Muster told it.
+
+    Only where a new pod would have the name of the failed one: then the others take either for the same.
+    """
+    if spec is None or not (spec.restarts_in_place and spec.handling.in_place) or role in (LAUNCHER, RENDEZVOUS):
+        return False
+    of_job = role == spec.handling.leader and spec.handling.restarts == "Job"
+    return not of_job and spec.policy(role) != "Never"
 
 
 def losses_before(job: Job, slot: Slot) -> int:

@@ -23,6 +23,9 @@ from shared.job.views import each
 LEAST_RETRYABLE_CODE = 128
 """An exit code from here on means a signal: the container was ended from outside."""
 
+_KILLED = 137
+"""By SIGKILL, as a container that used too much memory is."""
+
 OUT_OF_MEMORY = "OOMKilled"
 """Kubernetes' reason for the end of a container that used more memory than its limit."""
 
@@ -33,6 +36,13 @@ NEVER_STARTED = frozenset({"StartError", "ContainerCannotRun"})
 def retryable(code: int | None) -> bool:
     """True if `restartPolicy: ExitCode` retries this exit.  An unknown exit code is retried."""
     return code is None or code >= LEAST_RETRYABLE_CODE
+
+
+def final_codes(spec: JobSpec, role: str) -> list[int]:
+    """The exit codes after which the kubelet does not begin a container of the role again in place."""
+    if spec.policy(role) != "ExitCode":
+        return [0]
+    return [*range(LEAST_RETRYABLE_CODE), *[_KILLED] * spec.handling.out_of_memory_is_final]
 
 
 def never_started(reason: str) -> bool:

@@ -7,7 +7,7 @@ from shared.frameworks.scale_requests import waiting_for
 from shared.frameworks.statuses import with_losses
 from shared.job import reasons, timers
 from shared.job.naming import NO_UID, Slot
-from shared.job.policies import replacement
+from shared.job.policies import nodes, replacement
 from shared.job.scaling import Request
 from shared.job.state import Job
 from shared.job.text import in_a_row
@@ -134,6 +134,7 @@ def _hindrances(causes: Links, short: Summary) -> Iterator[str]:
         yield link.text
     if job.attempt.below_minimum:
         yield minimum_line(job)
+    yield from nodes.of_avoided(job)
 
 
 _PREFIXES = (timers.REPLACEMENT, timers.BACK_OFF)

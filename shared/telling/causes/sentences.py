@@ -152,6 +152,8 @@ def of_pod(pod: PodView, before: Job) -> str:
         news.append("is Ready")
     elif pod.phase == "Running" and was.phase != "Running" and not ends:
         news.append("runs")
+    if pod.restarts > was.restarts and known is not None:
+        news.append(f"was begun again in place (restart {pod.restarts})")
     if pod.reason and pod.reason != was.reason and not ended(pod):
         news.append(f"{'has trouble beside it' if pod.ready else 'waits'}: {plain(pod.reason, pod.message)}")
     if pod.deleting and not was.deleting:
