@@ -191,7 +191,7 @@ class Reports:
             await self._runtime.appends.append_until_stored(history, event)
 
     def forget(self, key: JobKey) -> None:
-        """Forget a job that is over."""
+        """Forget a job that is gone."""
         self._last.pop(key, None)
 
 

@@ -230,6 +230,7 @@ class Watcher:
         key = history.job.key
         if history.job.resource.gone:
             self._rows.pop(key, None)
+            self.reports.forget(key)
         # While an append is in flight, these facts are not recorded yet.
         if coalesces(facts) and not self._runtime.appends.busy(history):
             loop = asyncio.get_running_loop()
