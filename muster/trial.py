@@ -106,8 +106,7 @@ def _python_of_the_person() -> str:
     if active := os.environ.get("VIRTUAL_ENV") or os.environ.get("CONDA_PREFIX"):
         return f"{active}/bin/python"
     # A tool that runs Muster in an environment of its own puts that first.
-    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    others = os.pathsep.join(folder for folder in folders if not Path(folder).is_relative_to(sys.prefix))
+    others = os.pathsep.join(folder for folder in os.get_exec_path() if not Path(folder).is_relative_to(sys.prefix))
     return shutil.which("python3", path=others) or sys.executable
 
 
