@@ -58,8 +58,6 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
     match event:
         case scaler.HostsPublished() | scheduler.SlotsAssigned() | status.JobRestarting() | status.JobSuspending():
             return replace(after, training=training.regrouped(after.training, at))
-        case status.JobRunning():
-            return replace(after, training=replace(after.training, stands=at))
         case watcher.PodsObserved() if any(_begins_to_run(job, pod) for pod in event.pods):
             return replace(after, training=replace(after.training, stands=at))
     return after

@@ -22,7 +22,7 @@ class Training(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     changed: At | None = None
     """When the group changed first since it was last known to train; None while it trains."""
     stands: At | None = None
-    """Since when it may have stood still: the newest step, change of the group, or start of a pod or of the job."""
+    """Since when it may have stood still: the newest step, change of the group, or start of a pod."""
     stepped: bool = False
     """True once a step was reported, of any attempt."""
     checkpoint: CheckpointTaken | None = None
