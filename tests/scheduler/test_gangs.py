@@ -72,7 +72,9 @@ def of_groups(*story: AnyEvent) -> list[object]:
         pytest.param(a_spec(4), {WORKER: 4}, 0, id="each alone"),
         pytest.param(a_spec(4, gang=0), {WORKER: 4}, 4, id="a launcher waits for all workers, whatever the minimum"),
         pytest.param(a_spec(4, gang=2), {WORKER: 4}, 2, id="as many as were asked for"),
-        pytest.param(a_spec(4, gang=9), {WORKER: 4}, 4, id="never more than there are, the launcher among them"),
+        pytest.param(
+            a_spec(4, gang=9), {LAUNCHER: 1, WORKER: 4}, 4, id="never more than there are, and not the launcher"
+        ),
         pytest.param(a_spec(1, gang=0), {WORKER: 1}, 0, id="one pod is no gang"),
         pytest.param(replace(a_replicated_spec(), gang=0), {"chief": 1, WORKER: 2}, 3, id="every pod of every role"),
         pytest.param(
