@@ -22,6 +22,7 @@ _OWN = {
     "quota": ("tests/scheduler/test_queueing.py",),
     "replacement": ("tests/job/test_replacement.py", "tests/job/test_numbering.py"),
     "retries": ("tests/job/test_exit_codes.py", "tests/job/test_backoff.py", "tests/status/test_attempts.py"),
+    "stalls": ("tests/service/test_stalls.py",),
     "verdict": (
         *(f"tests/job/test_{name}.py" for name in ("verdict", "success", "failure", "limits")),
         "tests/scheduler/test_cleanup.py",
