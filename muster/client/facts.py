@@ -16,7 +16,16 @@ from shared.job.events.scaler import (
     ScriptStarted,
     WorkersReleased,
 )
-from shared.job.events.scheduler import JobExpired, JobRestarted, SecretGone, SecretMade, SlotsAssigned, SlotsReleased
+from shared.job.events.scheduler import (
+    AutoscalerGone,
+    AutoscalerMade,
+    JobExpired,
+    JobRestarted,
+    SecretGone,
+    SecretMade,
+    SlotsAssigned,
+    SlotsReleased,
+)
 from shared.job.events.status import (
     JobCreated,
     JobFailed,
@@ -53,6 +62,8 @@ from shared.job.events.watcher import (
 )
 
 __all__ = [
+    "AutoscalerGone",
+    "AutoscalerMade",
     "ChangeAttributed",
     "CheckpointTaken",
     "ChildGone",

@@ -2,7 +2,7 @@
 
 Hears: every event.
 Says: `SlotsAssigned`, `SlotsReleased`, `JobRestarted`, `JobExpired`; what it alone can know: `SecretMade`,
-`SecretGone`, `EffectRefused` of its own effects.
-Alone in writing: pods, Services and Secrets; it deletes jobs whose time to live is over.
+`SecretGone`, `AutoscalerMade`, `AutoscalerGone`, `EffectRefused` of its own effects.
+Alone in writing: pods, Services, Secrets and autoscalers; it deletes jobs whose time to live is over.
 Not here: members (the scaler), phases (the status service).
 """

@@ -18,7 +18,7 @@ from services.scheduler.keypair import make_key_pair
 from services.scheduler.workloads import Workloads
 from shared.cluster import Cluster, Resource, pod_fields
 from shared.cluster.answers import UNKNOWN_FIELD, as_sent, denier
-from shared.cluster.kinds import CONFIGMAPS_WITH_DATA, PODS, SECRETS, SERVICES
+from shared.cluster.kinds import AUTOSCALERS, CONFIGMAPS_WITH_DATA, PODS, SECRETS, SERVICES
 from shared.cluster.objects import Custom, Metadata, Object, Pod
 from shared.errors import Conflict, NotOwner, Refused, Transient
 from shared.frameworks import gangs
@@ -39,7 +39,7 @@ from shared.frameworks.runtimes import COPY, JobRuntime, digest_of, joined, text
 from shared.frameworks.training_job import SSH_KEYS
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import Author
-from shared.job.events.scheduler import SecretGone, SecretMade
+from shared.job.events.scheduler import AutoscalerGone, AutoscalerMade, SecretGone, SecretMade
 from shared.job.fold import History
 from shared.job.naming import ATTEMPT, JOB_UID, JobKey, Slot, Uid, runtime_copy_name
 from shared.job.policies import quota
@@ -138,6 +138,11 @@ class Scheduler:
             case effects.DeleteSecret():
                 await self._delete_secret(context.job, effect)
                 return SecretGone(attempt=effect.attempt)
+            case effects.CreateAutoscaler():
+                return await self._create_autoscaler(context)
+            case effects.DeleteAutoscaler():
+                await self._delete(AUTOSCALERS, context.job, context.job.key.name, effect.uid)
+                return AutoscalerGone()
             case effects.CreatePodGroup():
                 await self._create_pod_group(context.job, effect)
             case effects.DeletePodGroup() if self._pod_groups is not None:
@@ -282,6 +287,18 @@ class Scheduler:
         manifest = gangs.manifest(self._kinds.of(job), self._pod_groups, job.key, effect.name, effect.least)
         if await self._made(self._pod_groups, job, manifest) is None:
             await self._settle(self._pod_groups, job, effect.name)
+
+    async def _create_autoscaler(self, context: Context) -> AutoscalerMade:
+        job, resource = context.job, await self._resource(context)
+        assert job.spec is not None
+        manifest = self._kinds.of(job).autoscaler(resource, job.spec, job.key)
+        found = await self._made(AUTOSCALERS, job, manifest)
+        found = found or await self._cluster.get(AUTOSCALERS, job.key.namespace, job.key.name)
+        meta = found.metadata if found is not None else None
+        must_be_controlled(meta, job, f"horizontalpodautoscaler {job.key.name}")
+        if meta is None:
+            raise Transient("the autoscaler is gone again", retry_after=QUICK_SECONDS)
+        return AutoscalerMade(uid=Uid(meta.uid))
 
     async def _create_secret(self, job: Job, effect: effects.CreateSecret) -> SecretMade:
         key, name = job.key, effect.name

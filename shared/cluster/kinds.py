@@ -12,6 +12,7 @@ SECRETS = Resource("", "v1", "secrets", "Secret", Object)
 EVENTS = Resource("", "v1", "events", "Event", Object)
 """Of the core group: events.k8s.io refuses the first and last time and the count, which many readers take."""
 EVENTS_WITH_WORDS = Resource("", "v1", "events", "Event", KubernetesEvent)
+AUTOSCALERS = Resource("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", Object)
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", Object)
 """Cluster-scoped."""
 NODES = Resource("", "v1", "nodes", "Node", Node)

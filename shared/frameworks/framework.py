@@ -110,6 +110,10 @@ class PodRenderer(ABC):
         """The ports of the Services; a headless Service needs none."""
         return []
 
+    def autoscaler(self, manifest: Custom, spec: JobSpec, key: JobKey) -> Document:
+        """The HorizontalPodAutoscaler of a job that is `autoscaled`."""
+        return {}
+
     def hosts_files(self, key: JobKey, spec: JobSpec, members: Sequence[WorkerName]) -> dict[str, str]:
         """Render the hosts files, by name; empty for a framework without them."""
         return {}

@@ -4,12 +4,12 @@ elastic groups of torchrun's agents.  Pure.
 
 import re
 from collections.abc import Mapping
-from typing import ClassVar
 
 import msgspec
 
+from shared.cluster.kinds import AUTOSCALERS
 from shared.cluster.objects import Custom
-from shared.frameworks.framework import PodContext
+from shared.frameworks.framework import PodContext, metadata
 from shared.frameworks.kubeflow import FREE, KubeflowJob, OfTrainingOperator, is_type
 from shared.frameworks.model import Field, Written, choice, flag, items, number, text
 from shared.frameworks.reading import MOST_WORKERS, Fields
@@ -23,6 +23,7 @@ from shared.frameworks.rendezvous import (
 )
 from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
 from shared.frameworks.schemas import ANYTHING, Definition, Document, Scale, fixed, rule
+from shared.job.naming import JobKey
 from shared.job.spec import RENDEZVOUS, WORKER, Elasticity, Handling, JobSpec, RoleSpec
 
 FIELD = "elasticPolicy"
@@ -67,7 +68,7 @@ class Elastic(Written):
     metrics = Field(
         {
             "type": "array",
-            "description": "Kept and not acted upon: create a HorizontalPodAutoscaler with them.",
+            "description": "By these a HorizontalPodAutoscaler of the job's own changes the number of workers.",
             "items": ANYTHING,
         },
         Fields.parts,
@@ -163,10 +164,6 @@ class PyTorchJob(KubeflowJob):
     take_over = OfTrainingOperator(replica_types)
     container_properties = ContainerProperties(name="pytorch", port_name="pytorchjob-port", port=23456)
     in_every_container = True
-    ignored_fields: ClassVar[Mapping[str, str]] = {
-        **KubeflowJob.ignored_fields,
-        f"{FIELD}.metrics": "no HorizontalPodAutoscaler is made; create one with these metrics",
-    }
     model = _OfPyTorch
     scale = Scale(
         ".spec.pytorchReplicaSpecs.Worker.replicas",
@@ -211,7 +208,24 @@ class PyTorchJob(KubeflowJob):
                 roles = (*roles, rendezvous_role(manifest.metadata.name, worker.container))
         parsed = super().spec_of(manifest, spec, roles)
         # Its agents train with those that are there.
-        return msgspec.structs.replace(parsed, elasticity=Elasticity()) if parsed.handling.elastic else parsed
+        if elastic is None or not parsed.handling.elastic:
+            return parsed
+        return msgspec.structs.replace(parsed, elasticity=Elasticity(), autoscaled=bool(elastic.metrics))
+
+    def autoscaler(self, manifest: Custom, spec: JobSpec, key: JobKey) -> Document:
+        target = {"apiVersion": self.resource.api_version, "kind": self.resource.kind, "name": key.name}
+        worker = spec.worker
+        return {
+            "apiVersion": AUTOSCALERS.api_version,
+            "kind": AUTOSCALERS.kind,
+            "metadata": metadata(self, key, key.name),
+            "spec": {
+                "scaleTargetRef": target,
+                "minReplicas": worker.min_replicas,
+                "maxReplicas": worker.max_replicas,
+                "metrics": manifest.spec[FIELD]["metrics"],
+            },
+        }
 
     def handle(self, spec: Fields, roles: tuple[RoleSpec, ...]) -> Handling:
         names = [role.name for role in roles]

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from shared.cluster import Resource, namespaces
-from shared.cluster.kinds import CONFIGMAPS, EVENTS, PODS, SECRETS, SERVICES
+from shared.cluster.kinds import AUTOSCALERS, CONFIGMAPS, EVENTS, PODS, SECRETS, SERVICES
 from shared.frameworks.framework import Framework
 from shared.frameworks.queueing import WORKLOADS
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
@@ -123,8 +123,8 @@ RULES = (
         f" && {_same('spec')}",
         "only labels change, of a job's objects, and only while jobs are taken over",
     ),
-    Rule("scheduler", "CREATE", (PODGROUPS,), OURS, OURS_IN_WORDS),
-    Rule("scheduler", "DELETE", (PODS, SERVICES, PODGROUPS), OURS, OURS_IN_WORDS),
+    Rule("scheduler", "CREATE", (PODGROUPS, AUTOSCALERS), OURS, OURS_IN_WORDS),
+    Rule("scheduler", "DELETE", (PODS, SERVICES, PODGROUPS, AUTOSCALERS), OURS, OURS_IN_WORDS),
     Rule("scheduler", "DELETE", (SECRETS,), f"variables.ssh && {OURS}", f"{OURS_IN_WORDS}, or ssh is off"),
     Rule(
         "scheduler",

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self
 from shared.cluster import Resource
 from shared.cluster.examination import Right
 from shared.cluster.kinds import (
+    AUTOSCALERS,
     CONFIGMAPS,
     DEFINITIONS,
     EVENTS,
@@ -195,6 +196,12 @@ PERMISSIONS = (
     ),
     Permission("scheduler", ("delete",), (PODS,), "`DeletePod`"),
     Permission("scheduler", ("delete",), (SERVICES,), "`DeleteService`"),
+    Permission(
+        "scheduler",
+        ("create", "get", "delete"),
+        (AUTOSCALERS,),
+        "`CreateAutoscaler`, `DeleteAutoscaler`: by the metrics of an elastic PyTorchJob",
+    ),
     Permission("scheduler", ("delete",), (Jobs.THAT_EXPIRE,), "`DeleteJob`: its time to live after the end is over"),
     Permission("scheduler", ("update",), (Jobs.EVERY,), FINALIZERS, "finalizers"),
     Permission("scaler", ("get",), (CONFIGMAPS,), f"`WriteHosts`: its version; `WriteHosts`, `DeleteHosts`: {WHOSE}"),

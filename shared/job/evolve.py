@@ -26,7 +26,7 @@ from shared.job.evolve_pods import (
     with_minimum_checked,
 )
 from shared.job.integrity import evolved
-from shared.job.naming import config_name
+from shared.job.naming import Uid, config_name
 from shared.job.reasons import NAME_HELD
 from shared.job.spec import JobSpec, Wishes, going_on
 from shared.job.state import (
@@ -173,6 +173,12 @@ def _evolved(job: Job, event: AnyEvent, at: At) -> Job:
             return with_efforts(
                 with_objects(job, secrets={**job.objects.secrets, event.attempt: event.uid}), refusals=refusals
             )
+        case scheduler.AutoscalerMade():
+            refusals = no_longer_refused(job.efforts.refusals, ("CreateAutoscaler",))
+            return with_efforts(with_objects(job, autoscaler=event.uid), refusals=refusals)
+        case scheduler.AutoscalerGone():
+            refusals = no_longer_refused(job.efforts.refusals, ("DeleteAutoscaler",))
+            return with_efforts(with_objects(job, autoscaler=Uid("")), refusals=refusals)
         case scheduler.SecretGone():
             refusals = no_longer_refused(job.efforts.refusals, ("DeleteSecret",))
             return with_efforts(

@@ -211,6 +211,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds without a step after which it counts as stalled, by the job's annotation; None for never."""
     stall_restarts: bool = False
     """True if another attempt then begins, by the job's annotation."""
+    autoscaled: bool = False
+    """True if the resource says by which metrics an autoscaler changes the number of workers."""
     ssh_secret: str = ""
     """The user's own Secret with ssh keys; if empty, Muster makes one."""
     hosts_style: str = ""

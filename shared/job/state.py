@@ -202,6 +202,8 @@ class Objects(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """By (kind, name)."""
     queued: int = 0
     """The sequence of the newest event about a Workload of the job; 0 for a job that was in no queue."""
+    autoscaler: Uid = Uid("")
+    """The uid of its HorizontalPodAutoscaler, which no watch shows; empty without one."""
     secrets: Mapping[int, Uid] = {}
     """By attempt, the uid of its Secret with ssh keys; empty if it is unknown."""
 

@@ -33,6 +33,7 @@ _PREVENTS = {
     "WriteHosts": "LauncherCreated",
     "NudgeLauncher": "LauncherCreated",
     "WriteWorkload": "",
+    "CreateAutoscaler": "",
 }
 """Effects without which a job gets no further, and the condition that a refused one prevents."""
 

@@ -176,6 +176,7 @@ TIES = {
         "max by lambda slot: places[slot].sequence",
     ): "the first slot of the event",
     ("shared/frameworks/kubeflow_status.py", "max by lambda slot: lost[slot].at.sequence"): "the lowest slot",
+    ("shared/job/policies/capacity.py", "max by lambda known: known.accepted"): "no two are accepted by one event",
 }
 """Every comparison by a key that is no tuple, and why it has one outcome: what is compared is no set, as above."""
 
@@ -193,6 +194,7 @@ HANDED_ON = {
     ("shared/frameworks/replicated.py", "check_variables"): "it takes a frozenset, and asks it for members alone",
     ("shared/frameworks/templates.py", "_check_container"): "it takes a set, and is read as all others",
     ("shared/job/sorted_set.py", "type(self)"): "it is the sorted set itself",
+    ("shared/job/policies/gangs.py", "gang.slots.isdisjoint"): "it asks for members alone",
 }
 """Every call that gets a set, and why the set's order is lost there."""
 

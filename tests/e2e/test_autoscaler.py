@@ -147,3 +147,20 @@ async def test_an_autoscaler_drives_an_elastic_pytorchjob(operator: Operator, me
     await operator.selects(of_kubeflow("group"), "group-worker-0")
     await operator.kubectl("delete", "hpa", "group")
     await operator.kubectl("delete", "pytorchjob", "group", "--wait=false")
+
+
+async def test_the_metrics_of_an_elastic_policy_drive_its_pytorchjob(operator: Operator, metrics: Metrics):
+    metrics.backlog = 2 * PER_WORKER
+    job = an_example("pytorch/group")
+    job["metadata"]["name"] = "measured"
+    policy = job["spec"]["elasticPolicy"]
+    policy["metrics"] = an_autoscaler(PYTORCHJOB.resource, "measured", most=3)["spec"]["metrics"]
+    await operator.apply(job)
+    await operator.comes_to("Running", PYTORCHJOB.resource, "measured")
+    metrics.backlog = 9 * PER_WORKER
+    await operator.selects(of_kubeflow("measured"), *(f"measured-worker-{index}" for index in range(3)))
+    assert "an autoscaler (kube-controller-manager, scale) asked for 3 workers" in await operator.muster(
+        "why", "pytorchjob/measured"
+    )
+    await operator.kubectl("delete", "pytorchjob", "measured")
+    await operator.leaves_nothing("measured", "hpa")

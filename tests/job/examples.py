@@ -142,6 +142,8 @@ EXAMPLES: tuple[AnyEvent, ...] = (
     scaler.DrainChecked(request=Uid("request-1"), in_use=(1, 2), reason="NoShell"),
     scheduler.SecretMade(attempt=1, uid=Uid("secret-1")),
     scheduler.SecretGone(attempt=1),
+    scheduler.AutoscalerMade(uid=Uid("autoscaler-1")),
+    scheduler.AutoscalerGone(),
     scheduler.SlotsAssigned(because=11, slot=SLOT, slots=WORKERS, replaces=WORKERS, reason="WorkersReplaced"),
     scheduler.SlotsReleased(because=11, slot=SLOT, slots=WORKERS, reason="Suspended"),
     scheduler.JobRestarted(because=11, slot=SLOT, attempt=1, counted=False, reason="Resumed"),

@@ -4,11 +4,13 @@ import asyncio
 
 import pytest
 
-from shared.cluster.kinds import PODS
+from shared.cluster.kinds import AUTOSCALERS, PODS
 from shared.frameworks.pytorchjob import PYTORCHJOB
-from tests.frameworks.documents import Document, pytorch_job
+from shared.job.spec import JobSpec
+from tests.frameworks.documents import Document, custom, pytorch_job
 from tests.kit.services import AUTHORS
 from tests.kit.virtual_time import in_virtual_time
+from tests.kit.world import NAMESPACE
 from tests.service.kubeflow import Play, applied
 
 TWO_TO_FOUR: Document = {"minReplicas": 2, "maxReplicas": 4}
@@ -176,3 +178,57 @@ async def test_a_group_comes_to_the_wanted_size_with_a_crash_at_every_event(auth
             "ScaleSucceeded": 2,
             "ScaleAccepted": 2,
         }
+
+
+METRICS = [
+    {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
+]
+
+
+def autoscalers(world: Play) -> list[Document]:
+    return [held.manifest for held in world.store.find(AUTOSCALERS)]
+
+
+class TestAutoscaled:
+    @in_virtual_time
+    async def test_metrics_become_an_autoscaler_that_lives_as_long_as_the_job_trains(self):
+        async with Play(PYTORCHJOB) as world:
+            uid = world.play(a_job(elastic=TWO_TO_FOUR | {"metrics": METRICS}, Worker=2))
+            await world.runs(2)
+            await world.until(lambda: len(autoscalers(world)) == 1)
+            (made,) = autoscalers(world)
+            assert made["spec"] == {
+                "scaleTargetRef": {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "mnist"},
+                "minReplicas": 2,
+                "maxReplicas": 4,
+                "metrics": METRICS,
+            }
+            assert made["metadata"]["ownerReferences"][0]["uid"] == uid
+            for suspended in (True, False):
+                patch = {"spec": {"runPolicy": {"suspend": suspended}}}
+                world.store.patch(PYTORCHJOB.resource, NAMESPACE, "mnist", patch)
+                await world.until(lambda wanted=not suspended: len(autoscalers(world)) == wanted)  # type: ignore[misc]
+            await world.runs(2)
+            for index in range(2):
+                world.exit_codes[f"mnist-worker-{index}"] = 0
+            await world.until(lambda: not autoscalers(world), "with the training it goes")
+            assert (world.count("AutoscalerMade"), world.count("AutoscalerGone")) == (2, 2)
+
+    @in_virtual_time
+    async def test_an_autoscaler_of_another_is_left_alone_and_told(self):
+        async with Play(PYTORCHJOB) as world:
+            theirs = {"metadata": {"name": "mnist"}, "spec": {"maxReplicas": 3}}
+            world.apply(AUTOSCALERS, theirs)
+            world.play(a_job(elastic=TWO_TO_FOUR | {"metrics": METRICS}, Worker=2))
+            await world.runs(2)
+            await world.until(lambda: world.count("EffectRefused") > 0)
+            assert [made["spec"] for made in autoscalers(world)] == [theirs["spec"]]
+            assert "horizontalpodautoscaler" in world.why().lower()
+            world.delete(AUTOSCALERS, "mnist")
+            await world.until(lambda: world.count("AutoscalerMade") == 1, "it is made once the name is free")
+
+    def test_a_job_of_one_size_has_no_autoscaler(self):
+        job = pytorch_job(policy={"minReplicas": 2, "maxReplicas": 2, "metrics": METRICS}, Worker=2)
+        spec = PYTORCHJOB.parse(custom(job))
+        assert isinstance(spec, JobSpec)
+        assert not spec.autoscaled

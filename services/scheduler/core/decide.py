@@ -6,7 +6,7 @@ follows cleanPodPolicy; after the resource's deletion all of its objects go.
 """
 
 from services.scheduler.core import gangs, keys, queueing, slots
-from services.scheduler.core.effects import DeleteJob, DeletePod, DeleteService
+from services.scheduler.core.effects import CreateAutoscaler, DeleteAutoscaler, DeleteJob, DeletePod, DeleteService
 from shared.job import causes
 from shared.job.events.event import Cause
 from shared.job.events.scheduler import JobExpired, JobRestarted, SlotsReleased
@@ -108,7 +108,21 @@ def decide(job: Job) -> list[Step]:
     """Slots to assign or release; pods, Services, Secrets, PodGroups and Workloads to create or delete."""
     if job.halted or job.resource.orphan:
         return []
-    return [*_of_phase(job), *forced_deletions(job)]
+    return [*_of_phase(job), *autoscaler(job), *forced_deletions(job)]
+
+
+def autoscaler(job: Job) -> list[Step]:
+    """Create the autoscaler of a job that has begun, and delete that of one that is suspended or over.
+
+    With the resource the garbage collector deletes it.
+    """
+    if job.spec is None or job.deleting or job.resource.gone or job.resource.problems:
+        return []
+    made, wanted = job.objects.autoscaler, job.spec.autoscaled and not (job.over or job.suspended)
+    if made:
+        return [DeleteAutoscaler(made)] if not wanted and job.may_try("DeleteAutoscaler") else []
+    begun = job.attempt.begun and not job.between_attempts
+    return [CreateAutoscaler()] if wanted and begun and job.may_try("CreateAutoscaler") else []
 
 
 def _of_phase(job: Job) -> list[Step]:

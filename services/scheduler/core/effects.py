@@ -108,6 +108,20 @@ class DeleteSecret(Effect, frozen=True):
         return f"secret/{self.attempt}"
 
 
+class CreateAutoscaler(Effect, frozen=True):
+    """Create the HorizontalPodAutoscaler with the metrics of the job.  The outcome is an `AutoscalerMade`."""
+
+    target: ClassVar[str] = "autoscaler"
+
+
+class DeleteAutoscaler(Effect, frozen=True):
+    """Delete the HorizontalPodAutoscaler by uid.  The outcome is an `AutoscalerGone`."""
+
+    uid: Uid
+
+    target: ClassVar[str] = "autoscaler"
+
+
 class CreatePodGroup(Effect, frozen=True):
     """Create the PodGroup of a gang, of which so many pods find places together."""
 

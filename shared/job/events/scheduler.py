@@ -18,6 +18,16 @@ class SecretGone(Event, frozen=True, tag="SecretGone"):
     attempt: int
 
 
+class AutoscalerMade(Event, frozen=True, tag="AutoscalerMade"):
+    """The HorizontalPodAutoscaler with the metrics of the job exists."""
+
+    uid: Uid
+
+
+class AutoscalerGone(Event, frozen=True, tag="AutoscalerGone"):
+    """The HorizontalPodAutoscaler of the job was deleted."""
+
+
 class SlotsAssigned(Decided, frozen=True, tag="SlotsAssigned"):
     """These slots exist from now on; the scheduler creates one pod in each."""
 
@@ -50,6 +60,6 @@ class JobExpired(Decided, frozen=True, tag="JobExpired"):
     reason: str = "TTLExpired"
 
 
-Fact = SecretMade | SecretGone
+Fact = SecretMade | SecretGone | AutoscalerMade | AutoscalerGone
 Decision = SlotsAssigned | SlotsReleased | JobRestarted | JobExpired
 """All decisions of this author; `catalog` takes them from here."""

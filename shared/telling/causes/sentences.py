@@ -126,6 +126,10 @@ def sentence(event: AnyEvent, before: Job, after: Job, by: str = "") -> str:
             return "the Secret with the ssh keys was made"
         case scheduler.SecretGone():
             return "the Secret with the ssh keys is gone"
+        case scheduler.AutoscalerMade():
+            return "the HorizontalPodAutoscaler with the metrics of the job was made"
+        case scheduler.AutoscalerGone():
+            return "the HorizontalPodAutoscaler is gone"
         case LogCreated():
             return "the log was made"
         case EventDisowned():

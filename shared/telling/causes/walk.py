@@ -177,6 +177,8 @@ class Causes(Links):
                 self._keep(here)
             case watcher.ChildGone() | scheduler.SecretMade() | scheduler.SecretGone():
                 pass
+            case scheduler.AutoscalerMade() | scheduler.AutoscalerGone():
+                self._keep(here)
             case LogCreated() | EventDisowned() | ChangeAttributed():
                 # None of these is the cause of anything that people ask about.
                 pass
