@@ -28,7 +28,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
     connections: int
     """Connections in all, those whose TLS handshake is under way included."""
     strangers: int
-    """Of them, those that are not known."""
+    """Of them, those that are not known: each may have half a MiB of a handshake in memory."""
     of_one: int
     """Of those, the ones from one address."""
     of_network: int
@@ -142,6 +142,7 @@ class Door:
         self._open = 0
         self._waiting: dict[Client, None] = {}
         """Those without a place, the first one first."""
+        self._waiting_from: Counter[bytes] = Counter()
         self._advancing: asyncio.TimerHandle | None = None
         self._refused, self._told = 0, 0.0
         self._sockets: Sequence[socket.socket] = ()
@@ -190,7 +191,7 @@ class Door:
             if not among:
                 self._strangers.pop(client.address, None)
             self.advance()
-        self._waiting.pop(client, None)
+        self._wait_no_longer(client)
 
     def advance(self) -> None:
         """Let those in who wait and for whom there is a place now, soon and together."""
@@ -210,14 +211,21 @@ class Door:
         client.since = loop.time()
         if not self.has_room(client):
             return False
-        self._waiting.pop(client, None)
+        self._wait_no_longer(client)
         self.keep(client)
         client.opening = loop.create_task(self._let_in(client))
         return True
 
     def _may_wait(self, client: Client) -> bool:
-        of_one = sum(each.address == client.address for each in self._waiting)
-        return of_one < self._budget.of_one and len(self._waiting) < self._budget.connections
+        most = self._budget.connections
+        return len(self._waiting) < most and self._waiting_from[client.address] < most // 2
+
+    def _wait_no_longer(self, client: Client) -> None:
+        if client in self._waiting:
+            del self._waiting[client]
+            self._waiting_from[client.address] -= 1
+            if not self._waiting_from[client.address]:
+                del self._waiting_from[client.address]
 
     def _clients(self) -> tuple[Client, ...]:
         return (*self._known, *(each for among in self._strangers.values() for each in among))
@@ -251,6 +259,7 @@ class Door:
                 continue
             if self._may_wait(client):
                 self._waiting[client] = None
+                self._waiting_from[client.address] += 1
             else:
                 self._refused += 1
                 accepted.close()

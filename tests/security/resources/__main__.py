@@ -13,7 +13,7 @@ from typing import NamedTuple
 from shared.telemetry.logs import configure
 from tests.bench.real.world import progress
 from tests.kit.tables import Place
-from tests.security.resources.attacks import Family, families
+from tests.security.resources.attacks import TENANTS, Family, families
 from tests.security.resources.rig import NATS, PATIENCE_SECONDS, Figures, Rig, faults, told
 
 QUIET_SECONDS = 5.0
@@ -33,25 +33,31 @@ class Outcome(NamedTuple):
 async def run(names: list[str], seconds: float, ways: int) -> list[Outcome]:
     """Of each family what was measured quiet and at the worst, and what its attacks achieved."""
     found = list[Outcome]()
-    for name in names:
-        family = families()[name]
+    # What a tenant makes stays in the log; all others attack one installation.
+    alone = [[name] for name in names if families()[name].attacker == TENANTS]
+    others = [name for name in names if [name] not in alone]
+    for together in filter(None, (others, *alone)):
         with tempfile.TemporaryDirectory(prefix="muster-attacked-") as folder:
             async with Rig(Path(folder)) as rig:
-                quiet = worst = await rig.measure(QUIET_SECONDS)
-                progress(f"{name}: " + ", ".join(f"{who} {peak:.0f} MiB" for who, peak in quiet.peaks.items()))
-                reached = []
-                attacks = family.attacks[: ways or None]
-                each = seconds / len(attacks)
-                for number, attack in enumerate(attacks):
-                    figures = await rig.attacked([(name, number)], each)
-                    progress(told(attack.name, each, quiet, figures))
-                    reached += [f"{attack.name}: {words}" for words in faults(quiet, figures)]
-                    worst = worst.worst(figures)
-                    await rig.recover(quiet)
-                found.append(Outcome(family, len(attacks), quiet, worst, reached))
-                for words in reached:
-                    progress(f"  {words}")
+                quiet = await rig.measure(QUIET_SECONDS)
+                progress("quiet: " + ", ".join(f"{who} {peak:.0f} MiB" for who, peak in quiet.peaks.items()))
+                found += [await _family(rig, name, seconds, ways, quiet) for name in together]
     return found
+
+
+async def _family(rig: Rig, name: str, seconds: float, ways: int, quiet: Figures) -> Outcome:
+    family, worst, reached = families()[name], quiet, list[str]()
+    attacks = family.attacks[: ways or None]
+    each = seconds / len(attacks)
+    for number, attack in enumerate(attacks):
+        figures = await rig.attacked([(name, number)], each)
+        progress(told(f"{name}: {attack.name}", each, quiet, figures))
+        reached += [f"{attack.name}: {words}" for words in faults(quiet, figures)]
+        worst = worst.worst(figures)
+        await rig.recover(quiet)
+    for words in reached:
+        progress(f"  {words}")
+    return Outcome(family, len(attacks), quiet, worst, reached)
 
 
 def markdown(found: list[Outcome]) -> str:

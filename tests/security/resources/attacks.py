@@ -340,6 +340,9 @@ PODS, SUBSCRIBERS = "a pod without credentials", "a subscriber of one namespace"
 TENANTS, VIEWERS = "a tenant with jobs and requests", "a viewer of the history API"
 HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
 """The beginning of a TLS handshake."""
+LARGE = b"\x16\x03\x01\x40\x00"
+"""The head of the longest record."""
+UPLOAD = b"POST / HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer x\r\nContent-Length: 16000000\r\n\r\n"
 LINE = b"X-More: " + b"x" * 8_000 + b"\r\n"
 BOMB = 260 * 2**20
 PACKED = _body("gzip", gzip.compress, BOMB)
@@ -392,7 +395,17 @@ def families() -> dict[str, Family]:
                 Http("HTTP where TLS is", WHOLE, to=APIS, held=0.5),
                 Http("heads without a token", WHOLE, to=APIS, tls=True, reads=True),
                 Http("handshakes from 50 addresses", b"", to=APIS, tls=True, connections=700, addresses=50),
-                Http("a large record", b"\x16\x03\x01\x40\x00", b"\x01" * 16_384, to=APIS, times=50),
+                Http("a large record", LARGE, b"\x01" * 16_384, to=APIS, times=50),
+                Http("large records from 50 addresses", LARGE, b"\x01" * 16_384, 50, to=APIS, addresses=50),
+                Http("heads in TLS from 50 addresses", piece=LINE, times=100, to=APIS, tls=True, addresses=50),
+                Http("a byte of a body each second", UPLOAD, b"x", 60, 1.0, to=APIS, tls=True),
+                Http("whole bodies without a token", UPLOAD, b"x" * 2**16, 250, to=("audit-api",), tls=True),
+                Http("pipelines in TLS", WHOLE * 200, WHOLE * 200, 50, to=APIS, tls=True, connections=100),
+                Http("answers that nobody takes, in TLS", WHOLE * 2, to=APIS, tls=True, connections=700),
+                Http("handshakes, 100 a second", WHOLE, to=APIS, tls=True, connections=20, held=0.2),
+                Http("a record of each byte of a head", GET, b"a", 2_000, 0.005, to=APIS, tls=True, connections=100),
+                Http("those who wait for a place", b"", to=("history-api",), connections=3_000, addresses=30),
+                Http("those who wait and leave", b"", to=("history-api",), addresses=30, held=0.05),
             ),
         ),
         "connections": Family(
