@@ -36,7 +36,7 @@ WATCH_SECONDS = 1800.0
 """The most seconds of a watch, as of kube-apiserver's own."""
 QUESTIONS = 200
 """Questions that are asked and not answered, which tenants share, and namespaces."""
-STRANGERS = 72
+STRANGERS = 56
 """Connections of clients that have not shown who they are."""
 UNSENT_BYTES = 64 * 1024 * 1024
 """Bytes of answers that their readers have not taken, which tenants share."""
@@ -48,8 +48,8 @@ HTTPS = Budget(
     reached_by="kube-apiserver, which shows the front proxy's certificate",
     connections=QUESTIONS + STREAMS + WATCHES + STRANGERS,
     strangers=STRANGERS,
-    of_one=48,
-    of_network=56,
+    of_one=40,
+    of_network=48,
     patience=1.0,
     head_bytes=2**17,
     head_lines=1200,
