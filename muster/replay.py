@@ -22,6 +22,7 @@ from muster.terminal import fail, say, wrong_usage
 from services.status.core.documents import canonical, with_head
 from services.status.core.documents import document_of as status_of
 from shared.cluster import Cluster
+from shared.cluster.kinds import LEASES
 from shared.cluster.objects import Custom
 from shared.errors import Refused
 from shared.eventlog import EventLog, Stored
@@ -35,6 +36,7 @@ from shared.job.fold import Histories, History
 from shared.job.naming import NO_UID, JobKey, Uid, key_of, namespace_filters
 from shared.job.state import Job
 from shared.process.settings import Settings
+from shared.runtime.anchor import Anchor, differs
 from shared.runtime.heads import astray, hash_read_again
 from shared.telling.causes.words import waits_for
 from shared.telling.reading import event_of, fold_to_end, is_seal
@@ -184,11 +186,21 @@ async def _verify(settings: Settings, namespace: str, job: Asked | None) -> None
     """Print a line for each job and a summary.  Exit code 1 if a status differs, or a history is held or missing."""
     async with open_log(settings) as log, open_cluster(settings) as cluster:
         verified = await verified_jobs(log, cluster, known_kinds(), namespace, job)
+        fault = await _anchor_fault(settings, log, cluster) if job is None else ""
     for answer in verified.answers:
         say(str(answer))
     typer.echo(verified.summary)
-    if verified.count(*WRONG):
+    if fault:
+        say(f"the log does not lead to its anchor {settings.anchor}: {fault}")
+    if verified.count(*WRONG) or fault:
         raise typer.Exit(1)
+
+
+async def _anchor_fault(settings: Settings, log: EventLog, cluster: Cluster) -> str | None:
+    place, _, name = settings.anchor.rpartition("/")
+    held = await cluster.get(LEASES, place, name) if name else None
+    anchor = Anchor.read(held.metadata.annotations or {}) if held is not None else None
+    return None if anchor is None else await differs(log, anchor, namespace_filters(settings.namespace))
 
 
 async def verified_jobs(

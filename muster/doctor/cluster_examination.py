@@ -12,14 +12,15 @@ import msgspec
 from muster.asking import open_cluster
 from muster.crds import manifests
 from muster.doctor import definitions, policies, rights, servers, services
-from muster.doctor.findings import Choices, Finding, part, troubled
+from muster.doctor.findings import Choices, Finding, part, troubled, warn
+from muster.doctor.log_examination import ANCHOR
 from muster.doctor.rights import Account
 from muster.doctor.services import Pod
 from muster.policies import BINDINGS, POLICIES
 from shared.cluster import Resource
 from shared.cluster.decoding import read_answer
 from shared.cluster.examination import Review, Right
-from shared.cluster.kinds import DEFINITIONS
+from shared.cluster.kinds import DEFINITIONS, LEASES
 from shared.cluster.kube import KubeCluster
 from shared.errors import Refused, Trouble
 from shared.frameworks.framework import Framework
@@ -29,6 +30,7 @@ from shared.job.naming import JOB_UID
 from shared.process.serving import reports_in
 from shared.process.settings import Settings
 from shared.release import this_release
+from shared.runtime.anchor import Anchor
 from shared.untrusted import MALFORMED
 
 REACHED = "versions.kubernetes"
@@ -70,6 +72,8 @@ class ClusterExamination:
         self.pods: list[Pod] = []
         self.annotations: list[Mapping[str, str]] = []
         """The annotations of the definitions, which have the claims of scopes."""
+        self.anchors: list[Anchor] = []
+        """Those of the status services' pods."""
         self.reached = False
         self._settings = settings
         self._choices = choices
@@ -96,6 +100,7 @@ class ClusterExamination:
                 part("services.pods", cluster.url, self._of_pods(cluster), seconds),
             )
             found += [finding for each in await asyncio.gather(*looks) for finding in each]
+            found += await part(ANCHOR, cluster.url, self._of_anchors(cluster), seconds)
             found += await part("rights.accounts", cluster.url, self._of_rights(cluster, kinds), seconds)
             found += await part(rights.NAMESPACES_CHECK, cluster.url, self._of_namespaces(cluster), seconds)
             return found + await part(policies.CHECK, cluster.url, self._of_policies(cluster), seconds)
@@ -158,6 +163,18 @@ class ClusterExamination:
         told = [*services.readiness(self.pods), *services.warnings(self.pods)]
         told += services.set_up(found, self._choices.home)
         return [*told, *servers.services(running, this_release())]
+
+    async def _of_anchors(self, cluster: KubeCluster) -> list[Finding]:
+        """Those that cannot be compared; the others are compared with the log."""
+        found = []
+        for place in sorted({rights.environment(pod).get("MUSTER_ANCHOR", "") for pod in self._found} - {""}):
+            namespace, _, name = place.rpartition("/")
+            held = await cluster.get(LEASES, namespace, name)
+            if held is None:
+                found.append(warn(ANCHOR, f"there is no Lease {place}", "`helm upgrade` with the same values"))
+            elif (anchor := Anchor.read(held.metadata.annotations or {})) is not None:
+                self.anchors.append(anchor)
+        return found
 
     async def _reported(self, cluster: KubeCluster, pod: Pod) -> Pod:
         """The pod with its own report, read through the API server's proxy."""

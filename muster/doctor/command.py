@@ -37,6 +37,8 @@ async def all_findings(settings: Settings, choices: Choices) -> list[Finding]:
     ]
     if log.ends and cluster.reached:
         found += services.lag(cluster.pods, log.ends, choices.home)
+    if log.identity and cluster.anchors:
+        found += await log.of_anchors(cluster.anchors)
     if log.identity and cluster.annotations:
         scopes = {pod.scope for pod in cluster.pods} or {settings.namespace}
         found += [definitions.claims(cluster.annotations, scope, log.identity) for scope in sorted(scopes)]

@@ -11,6 +11,7 @@ from shared.job.integrity import Broken, Disputed
 from shared.job.naming import NO_UID
 from shared.job.state import Job
 from shared.job.text import counted
+from shared.runtime.anchor import Anchor
 
 FEWEST_EVENTS = 100
 """With fewer events there is no pace."""
@@ -106,6 +107,16 @@ def archive(waiting: int, oldest: datetime | None, now: datetime, *, working: bo
     if minutes < PATIENT_MINUTES:
         return ok("log.archive", words)
     return warn("log.archive", f"{words}, the oldest for {minutes:.0f} minutes", "`muster archive status -A` says why")
+
+
+def anchor(known: Anchor, fault: str | None) -> Finding:
+    """The finding about an anchor in the cluster, by why the log does not lead to it."""
+    if fault is None:
+        return ok("log.anchor", f"the anchor of {known.sequence} cannot be compared: jobs of it left the log since")
+    if not fault:
+        return ok("log.anchor", f"the log leads to its anchor in the cluster, of the event {known.sequence}")
+    words = f"the log does not lead to its anchor in the cluster: {fault}"
+    return fail("log.anchor", words, "`muster replay --verify` names jobs that differ; the runbook says more")
 
 
 def disk(varz: Varz) -> list[Finding]:

@@ -1,6 +1,7 @@
 """Examines the log: the server, the streams, the leases and the histories."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
 
@@ -22,9 +23,11 @@ from shared.eventlog.tls import Life
 from shared.job.fold import Histories
 from shared.job.naming import namespace_filters
 from shared.process.settings import Settings
+from shared.runtime.anchor import Anchor, differs
 from shared.telling.reading import fold_to_end
 
 REACHED = "log.reached"
+ANCHOR = "log.anchor"
 
 
 class LogExamination:
@@ -99,6 +102,16 @@ class LogExamination:
         oldest = datetime.fromisoformat(waiting[0].since) if waiting else None
         working = any(each.key.partition(".")[0] == ARCHIVER for each in held)
         return [of_log.archive(len(waiting), oldest, datetime.now(UTC), working=working)]
+
+    async def of_anchors(self, anchors: Sequence[Anchor]) -> list[Finding]:
+        """Whether the log leads to these anchors of the cluster."""
+
+        async def compared() -> list[Finding]:
+            async with open_log(self._settings) as log:
+                subjects = namespace_filters(self._settings.namespace)
+                return [of_log.anchor(each, await differs(log, each, subjects)) for each in anchors]
+
+        return await part(ANCHOR, "the anchor", compared(), 2 * self._choices.timeout)
 
     async def _of_disks(self) -> list[Finding]:
         """The findings about each server's disk; a server that does not answer does not affect the others."""

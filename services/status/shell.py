@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import structlog
 
+from services.status.anchoring import Anchoring
 from services.status.checkpoints import ANNOUNCED, SWEPT, Announced, Checkpoints
 from services.status.core.decide import decide, sealing
 from services.status.core.documents import replacing, same, with_head
@@ -77,8 +78,10 @@ class Status:
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         chance: Callable[[], float] = random.random,
+        anchoring: Anchoring | None = None,
     ) -> None:
         """`heads` is the checkpoint bucket, `identity` that of the log; `chance`, from 0 to 1, spreads retries."""
+        self._anchoring = anchoring
         self._cluster = cluster
         self._heads = heads
         self._checkpoints = Checkpoints(heads, identity)
@@ -151,7 +154,10 @@ class Status:
             known.hash_at(sequence) if (known := runtime.histories.get(key)) is not None else None
         )
         await self._acts.wait()
-        await asyncio.gather(self._remove_closed(runtime), self._note_announced(runtime))
+        work = [self._remove_closed(runtime), self._note_announced(runtime)]
+        if self._anchoring is not None:
+            work.append(self._anchoring.keep(runtime))
+        await asyncio.gather(*work)
 
     async def _note_announced(self, runtime: Runtime) -> None:
         """Note it again and again.  Only events of the last hour matter: Events about earlier ones are not created."""
@@ -370,7 +376,10 @@ def event_name(effect: Announce) -> str:
 
 def build(dependencies: Dependencies) -> Status:
     """The service of a process with these dependencies."""
-    return Status(dependencies.cluster, dependencies.heads, dependencies.identity, dependencies.kinds)
+    anchoring = Anchoring(dependencies.cluster, dependencies.settings.anchor, dependencies.identity)
+    return Status(
+        dependencies.cluster, dependencies.heads, dependencies.identity, dependencies.kinds, anchoring=anchoring
+    )
 
 
 def _shape(effect: PatchStatus, job: Job) -> _Shape:

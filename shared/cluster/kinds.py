@@ -6,6 +6,7 @@ from shared.cluster.objects import ConfigMap, Custom, KubernetesEvent, Node, Obj
 PODS = Resource("", "v1", "pods", "Pod", Pod)
 SERVICES = Resource("", "v1", "services", "Service", Object)
 CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap", Object)
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", Object)
 CONFIGMAPS_WITH_DATA = Resource("", "v1", "configmaps", "ConfigMap", ConfigMap)
 SECRETS = Resource("", "v1", "secrets", "Secret", Object)
 """Only their metadata is requested."""

@@ -6,6 +6,7 @@ process takes no step for the job.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from itertools import islice
 from traceback import format_exception
 from typing import Literal
@@ -47,6 +48,8 @@ OF_HEADERS = 200
 MOST_HOLDS = 1_000
 """The most reasons of one job that are kept."""
 
+MOST_SEALS, OF_TIME, OF_SEAL = 10_000, 19, 16
+"""Seals of which time and hash are kept, for the anchor; the characters of a time, and the bytes of a hash."""
 MOST_SEALED = 100_000
 """The most sealed jobs that are remembered, at about 130 bytes each, of which the older half then goes.
 
@@ -342,6 +345,8 @@ class Histories:
         self._held: dict[JobKey, History] = {}
         self._sealed: dict[int, int] = {}
         """The seal's sequence by the hash of the key: two jobs of one hash do not occur."""
+        self.seals: dict[int, bytes] = {}
+        """Of the newest seals, by sequence, when the log stored each, and `OF_SEAL` bytes of its hash."""
         self.position = 0
         """The last sequence folded, of any job."""
         self.used: defaultdict[str, Use] = defaultdict(Use)
@@ -363,7 +368,7 @@ class Histories:
                 key = key_of(Subject.parse(stored.subject))
                 if key not in self._by_key:
                     if tag == SEALED and author in AUTHORS[JobSealed] and is_decision(prefix):
-                        self._note_sealed(key)
+                        self._note_sealed(key, stored)
                         return None
                     if self.sealed(key):
                         if may_follow_a_seal(stored.subject):
@@ -400,7 +405,7 @@ class Histories:
         if self._measure is not None and event is not None:
             self._measure(before, event, history.job, stored.time)
         if history.sealed:
-            self._drop(history)
+            self._drop(history, stored)
         return history
 
     def sealed(self, key: JobKey) -> int:
@@ -413,15 +418,19 @@ class Histories:
         history.hold("Sealed", f"its history was sealed at {self.sealed(key)}, and something came after it")
         return history
 
-    def _note_sealed(self, key: JobKey) -> None:
+    def _note_sealed(self, key: JobKey, seal: Stored) -> None:
+        digest = sha256(f"{seal.subject}\0".encode() + seal.body).digest()
+        self.seals[seal.sequence] = seal.logged[:OF_TIME].encode() + digest[:OF_SEAL]
+        if len(self.seals) > MOST_SEALS:
+            del self.seals[next(iter(self.seals))]
         self._sealed[hash(key)] = self.position
         if len(self._sealed) > MOST_SEALED:
             self._sealed = dict(islice(self._sealed.items(), MOST_SEALED // 2, None))
 
-    def _drop(self, history: History) -> None:
+    def _drop(self, history: History, seal: Stored) -> None:
         """Let go of a history that is over."""
         key = history.job.key
-        self._note_sealed(key)
+        self._note_sealed(key, seal)
         self.used[key.namespace].memory -= history.kept
         for index in (self._by_key, self._open, self._held):
             index.pop(key, None)

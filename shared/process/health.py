@@ -76,6 +76,12 @@ OUTSIDE = Metric(
     ("service", "job_namespace"),
     "Jobs that do not begin, as their namespace lacks labels of the selector or is the system's",
 )
+ANCHOR = Metric(
+    "muster_anchor_differs",
+    "gauge",
+    ("service",),
+    "1 if the log does not lead to its anchor in the cluster: something changed events outside of Muster",
+)
 BUDGETS = {
     "log": "changes of {jobs} wait to be recorded, as MUSTER_LOG_MIB_PER_MINUTE allows their namespaces",
     "memory": "{jobs} wait to be taken on, or with requests: each service keeps as much of their namespaces as "
@@ -126,7 +132,7 @@ class Health:
             jobs=len(runtime.histories) if runtime else 0,
             held=self._held(runtime) if runtime else {},
             trouble=trouble if self.names else without_jobs(trouble),
-            warnings=(*self.warnings, *self._waiting(), *self._late()),
+            warnings=(*self.warnings, *self._anchor(), *self._waiting(), *self._late()),
         )
 
     def _waits(self) -> dict[tuple[str, str], int]:
@@ -135,6 +141,10 @@ class Health:
 
     def _outside(self) -> dict[str, int]:
         return self.metrics.outside if self.owner() else {}
+
+    def _anchor(self) -> Iterator[str]:
+        if self.metrics.anchor:
+            yield f"the log does not lead to its anchor in the cluster: {self.metrics.anchor}"
 
     def _waiting(self) -> Iterator[str]:
         for budget, sentence in BUDGETS.items():
@@ -194,6 +204,7 @@ class Health:
             Count.now(REQUESTS_IN_FLIGHT, {(self.service, work): bound.in_flight for work, bound in bounds.items()}),
             Count.now(REQUESTS_MOST, {(self.service, work): bound.limit for work, bound in bounds.items()}),
             Count.now(REQUESTS_WAITING, {(self.service, work): bound.waiting for work, bound in bounds.items()}),
+            Count.now(ANCHOR, {} if metrics.anchor is None else {me: float(bool(metrics.anchor))}),
             Count.now(WAITING, waiting),
             Count.now(OUTSIDE, outside),
             Count.now(USED, used),

@@ -251,6 +251,11 @@ class Settings(BaseSettings):
     """For the watcher. The shortest time between two events about the progress of one job; the first step after a
     change, and the last one, do not wait for it."""
 
+    anchor: str = ""
+    """For the status service. `NAMESPACE/NAME` of a Lease that is there: every ten seconds in which something is
+    new it gets a hash over the heads of all jobs, compared with the log at the next start and by `muster doctor`.
+    Empty: the hash is a line of the service's output alone."""
+
     archive_seals: Annotated[timedelta, BeforeValidator(_seconds), Field(ge=timedelta(0))] = timedelta(days=1)
     """For the archiver. How long the log keeps the seal of a history whose events were purged: longer than any service
     is away, so that it learns that the job is over."""

@@ -126,7 +126,8 @@ class Runtime:
         )
         self.eventlog = eventlog
         self._release = release
-        self._subjects = namespace_filters(namespace)
+        self.subjects = namespace_filters(namespace)
+        """The filters of what is read; none for all."""
         self.reserved, self.room = reserved, room
         self.owns = owns
         self._chance = chance
@@ -255,7 +256,7 @@ class Runtime:
         tries = 0
         while True:
             try:
-                end = await self.eventlog.end(self._subjects)
+                end = await self.eventlog.end(self.subjects)
             except Transient as trouble:
                 self._unread = str(trouble)
                 await asyncio.sleep(trouble.retry_after or backoff(tries, chance=self._chance))
@@ -265,7 +266,7 @@ class Runtime:
                 return end
 
     async def _read(self) -> None:
-        after, subjects = self.histories.position, self._subjects
+        after, subjects = self.histories.position, self.subjects
         async with aclosing(self.eventlog.read(after=after, subjects=subjects, trouble=self._cannot_read)) as batches:
             async for batch in batches:
                 await self._fold(batch)

@@ -81,6 +81,8 @@ class ProcessMetrics:
         """How many jobs of each namespace do not begin, as Muster does not work there; the watcher's alone."""
         self.used: dict[tuple[str, str], float] = {}
         """The part of each budget that each namespace has used; the watcher's alone."""
+        self.anchor: str | None = None
+        """Why the log does not lead to its anchor, empty if it does; the status service's alone, once it has looked."""
         self._last_read = ""
         """The time of the last event read."""
         self.pending = 0
