@@ -88,7 +88,10 @@ class ClusterDemands:
         uid, attempt = job.key.uid, job.attempt.number
         before, self._changed[uid] = self._changed.get(uid, (-1, logged)), (attempt, logged)
         elasticity = job.spec.elasticity if job.spec is not None else None
-        if elasticity is None or event.request or before[0] != attempt or now <= self._published[uid]:
+        if job.spec is None or elasticity is None or not job.spec.handling.hosts_files:
+            # Agents that find each other take whoever comes.
+            return
+        if event.request or before[0] != attempt or now <= self._published[uid]:
             return
         # After a restore of the log its time begins anew.
         if 0 <= (seconds := _seconds(before[1], logged)) < NEARLY * elasticity.grow_seconds:

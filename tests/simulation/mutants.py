@@ -566,7 +566,7 @@ MUTANTS = (
     Mutant("a scale-out may go above maxReplicas", "I13", _above_the_maximum, TOO_LARGE),
     Mutant("the newest scale request is taken first", "I14", _newest_first, THREE_REQUESTS),
     Mutant("a request that failed is answered again", "I5", _rejected_again),
-    Mutant("workers are released before the hosts files are written", "I7", _released_too_early, plan_of(26)),
+    Mutant("workers are released before the hosts files are written", "I7", _released_too_early, plan_of(10)),
     Mutant("a scale-in by names takes another worker", "I13", _another_worker_leaves),
     Mutant("the scheduler deletes the pods of other jobs", "I26", _pods_of_others),
     Mutant("a status goes to whatever object has the name", "I8", _whatever_has_the_name),
