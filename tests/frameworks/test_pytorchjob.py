@@ -254,9 +254,3 @@ def test_the_autoscaler_keeps_to_the_bounds_of_its_job():
     assert {name: scaler[name] for name in ("minReplicas", "maxReplicas")} == {
         name: policy[name] for name in ("minReplicas", "maxReplicas")
     }
-
-
-def test_metrics_have_no_effect_and_the_job_says_so():
-    policy = {"minReplicas": 1, "maxReplicas": 3, "metrics": [{"type": "Resource", "resource": {"name": "cpu"}}]}
-    spec = parsed(pytorch_job(policy=policy, Worker=2))
-    assert [known.field for known in spec.ignored] == ["spec.elasticPolicy.metrics"]
