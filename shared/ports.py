@@ -3,11 +3,17 @@
 import os
 import random
 import socket
+from collections import deque
 
 HOST = "127.0.0.1"
 
-_given: set[int] = set()
-"""Ports that this process gave out: the server on such a port may not have started yet."""
+_claims: deque[socket.socket] = deque()
+"""Sockets that hold the ports which this process gave out, as the servers on them may not have started yet.
+
+Each is bound to the port's number for datagrams, which no server here uses: so no other process gets it either.
+"""
+MOST_CLAIMS = 256
+"""The older ones are given up: their servers listen, or are over."""
 
 RANGE = "MUSTER_PORTS"
 """The environment variable with the range of ports for a process and its children, such as `10000-20000`."""
@@ -20,21 +26,24 @@ TRIES = 1000
 
 
 def free_port() -> int:
-    """A port that was free a moment ago; each port is returned once.
+    """A port on which nothing listens, and which no other process gets from here for now.
 
     Raises `OSError` after `TRIES` ports that are taken.
     """
     first, last = map(int, os.environ.get(RANGE, ALL).split("-"))
     for _ in range(TRIES):
-        # Random, so that two processes rarely get the same port; it guards no secret.
+        # Random, as a range may be full at its start; it guards no secret.
         port = random.randint(first, last)  # noqa: S311
-        if port in _given:
-            continue
-        with socket.socket() as probe:
-            try:
+        claim = socket.socket(type=socket.SOCK_DGRAM)
+        try:
+            claim.bind((HOST, port))
+            with socket.socket() as probe:
                 probe.bind((HOST, port))
-            except OSError:
-                continue
-        _given.add(port)
+        except OSError:
+            claim.close()
+            continue
+        _claims.append(claim)
+        if len(_claims) > MOST_CLAIMS:
+            _claims.popleft().close()
         return port
     raise OSError(f"of {TRIES} ports between {first} and {last} none is free")

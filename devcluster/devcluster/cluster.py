@@ -18,6 +18,7 @@ import socket
 import ssl
 import sys
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -222,8 +223,13 @@ async def is_ready(session: aiohttp.ClientSession, node: str) -> bool:
 
 HOST = "127.0.0.1"
 
-_given_ports: set[int] = set()
-"""Ports that this process gave out: the server on such a port may not have started yet."""
+_claims: deque[socket.socket] = deque()
+"""Sockets that hold the ports which this process gave out, as the servers on them may not have started yet.
+
+Each is bound to the port's number for datagrams, which no server here uses: so no other process gets it either.
+"""
+MOST_CLAIMS = 256
+"""The older ones are given up: their servers listen, or are over."""
 
 PORTS_VARIABLE = "MUSTER_PORTS"
 """The environment variable with the range of ports for a process and its children, such as `10000-20000`."""
@@ -236,22 +242,25 @@ PORT_TRIES = 1000
 
 
 def free_port() -> int:
-    """A port that was free a moment ago; each port is returned once.
+    """A port on which nothing listens, and which no other process gets from here for now.
 
     Raises `OSError` after `PORT_TRIES` ports that are taken.
     """
     first, last = map(int, os.environ.get(PORTS_VARIABLE, ALL_PORTS).split("-"))
     for _ in range(PORT_TRIES):
-        # Random, so that two processes rarely get the same port; it guards no secret.
+        # Random, as a range may be full at its start; it guards no secret.
         port = random.randint(first, last)  # noqa: S311
-        if port in _given_ports:
-            continue
-        with socket.socket() as probe:
-            try:
+        claim = socket.socket(type=socket.SOCK_DGRAM)
+        try:
+            claim.bind((HOST, port))
+            with socket.socket() as probe:
                 probe.bind((HOST, port))
-            except OSError:
-                continue
-        _given_ports.add(port)
+        except OSError:
+            claim.close()
+            continue
+        _claims.append(claim)
+        if len(_claims) > MOST_CLAIMS:
+            _claims.popleft().close()
         return port
     raise OSError(f"of {PORT_TRIES} ports between {first} and {last} none is free")
 

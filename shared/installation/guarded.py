@@ -106,6 +106,9 @@ class Guarded(Framework):
     def ports(self, manifest: Custom, spec: JobSpec, context: PodContext | None) -> list[Document]:
         return self.guard("ports", lambda: _as(list[Document], self._inner.ports(manifest, spec, context)))
 
+    def autoscaler(self, manifest: Custom, spec: JobSpec, key: JobKey) -> Document:
+        return self.guard("autoscaler", lambda: _named(self._inner.autoscaler(manifest, spec, key)))
+
     def hosts_files(self, key: JobKey, spec: JobSpec, members: Sequence[WorkerName]) -> dict[str, str]:
         return self.guard("hosts_files", lambda: _as(dict[str, str], self._inner.hosts_files(key, spec, members)))
 

@@ -206,6 +206,9 @@ class Broken(SwarmJob):
     def status(self, job: Job) -> Document:
         return self._answer("status", lambda: super(Broken, self).status(job))
 
+    def autoscaler(self, manifest: Custom, spec: JobSpec, key: JobKey) -> Document:
+        return self._answer("autoscaler", dict)
+
     def hosts_files(self, key: JobKey, spec: JobSpec, members: Sequence[WorkerName]) -> dict[str, str]:
         return self._answer("hosts_files", dict)
 
@@ -243,7 +246,7 @@ def test_what_goes_wrong_in_parse_is_a_problem_of_the_job(answer: object, why: s
     assert SECRET not in problem.message
 
 
-@pytest.mark.parametrize("method", ["pod", "service", "status", "hosts_files", "labels"])
+@pytest.mark.parametrize("method", ["pod", "service", "status", "autoscaler", "hosts_files", "labels"])
 @pytest.mark.parametrize(("answer", "why"), BAD)
 def test_what_goes_wrong_elsewhere_is_a_refusal(method: str, answer: object, why: str):
     guarded, spec = Guarded(Broken(**{method: answer})), JobSpec(framework="x", roles=(ROLE,))
@@ -252,6 +255,7 @@ def test_what_goes_wrong_elsewhere_is_a_refusal(method: str, answer: object, why
         "pod": lambda: guarded.pod(Custom(), spec, context),
         "service": lambda: guarded.service(Custom(), spec, KEY, context),
         "status": lambda: guarded.status(Job(key=KEY)),
+        "autoscaler": lambda: guarded.autoscaler(Custom(), spec, KEY),
         "hosts_files": lambda: guarded.hosts_files(KEY, spec, ()),
         "labels": lambda: guarded.labels(KEY),
     }
