@@ -223,10 +223,10 @@ async def is_ready(session: aiohttp.ClientSession, node: str) -> bool:
 
 HOST = "127.0.0.1"
 
-_claims: deque[socket.socket] = deque()
+_claims: deque[int] = deque()
 """Sockets that hold the ports which this process gave out, as the servers on them may not have started yet.
 
-Each is bound to the port's number for datagrams, which no server here uses: so no other process gets it either.
+Each socket is bound to the port's number for datagrams, which no server here uses: so no other process gets it either.
 """
 MOST_CLAIMS = 256
 """The older ones are given up: their servers listen, or are over."""
@@ -258,9 +258,9 @@ def free_port() -> int:
         except OSError:
             claim.close()
             continue
-        _claims.append(claim)
+        _claims.append(claim.detach())
         if len(_claims) > MOST_CLAIMS:
-            _claims.popleft().close()
+            os.close(_claims.popleft())
         return port
     raise OSError(f"of {PORT_TRIES} ports between {first} and {last} none is free")
 

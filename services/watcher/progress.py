@@ -5,10 +5,9 @@ each time, which may reach any of them, and a fact needs no lease.
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from hashlib import sha256
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,6 +17,7 @@ from aiohttp import web
 from services.watcher.core import progress
 from shared.cluster import Cluster
 from shared.cluster.kinds import TOKENREVIEWS
+from shared.cluster.verdicts import Verdicts
 from shared.errors import Refused, Trouble
 from shared.flow import Shares
 from shared.frameworks.reporting import AUDIENCE, key_at
@@ -69,15 +69,14 @@ class Tokens:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._known: OrderedDict[bytes, tuple[float, Uid | None]] = OrderedDict()
+        self._known = Verdicts[Uid | None](BELIEVED_SECONDS, MOST_TOKENS, asyncio.get_running_loop().time)
         self._asking = Shares(REVIEWS_AT_ONCE)
 
     async def pod(self, token: str, namespace: str) -> Uid | None:
         """The pod in this namespace that the token was made for; None for any other token.  Raises `Trouble`."""
-        digest, now = sha256(f"{namespace} {token}".encode()).digest(), asyncio.get_running_loop().time()
-        kept = self._known.get(digest)
-        if kept is not None and now - kept[0] < BELIEVED_SECONDS:
-            return kept[1]
+        return await self._known.of((namespace, token), partial(self._ask, token, namespace))
+
+    async def _ask(self, token: str, namespace: str) -> Uid | None:
         if not self._asking.take(namespace):
             raise Refused("too many tokens are being checked", reason="TooMany")
         try:
@@ -89,15 +88,11 @@ class Tokens:
             verdict = (await self._cluster.create(TOKENREVIEWS, "", review)).status
         finally:
             self._asking.give(namespace)
-        found = None
-        if verdict.authenticated and AUDIENCE in verdict.audiences:
-            of_namespace = verdict.user.username.startswith(f"system:serviceaccount:{namespace}:")
-            pods = verdict.user.extra.get("authentication.kubernetes.io/pod-uid", ())
-            found = Uid(pods[0]) if of_namespace and pods else None
-        self._known[digest] = now, found
-        while len(self._known) > MOST_TOKENS:
-            self._known.popitem(last=False)
-        return found
+        if not verdict.authenticated or AUDIENCE not in verdict.audiences:
+            return None
+        of_namespace = verdict.user.username.startswith(f"system:serviceaccount:{namespace}:")
+        pods = verdict.user.extra.get("authentication.kubernetes.io/pod-uid", ())
+        return Uid(pods[0]) if of_namespace and pods else None
 
 
 class _Waiting(NamedTuple):

@@ -37,18 +37,15 @@ def with_gang(manifest: Custom, spec: JobSpec, why_not: str) -> JobSpec:
     wanted = whole_number(said, _DIGITS) if said is not None else None
     ignored = spec.ignored
     if said not in (None, "true", "false") and not wanted:
-        ignored += (_told("set a number of pods, true or false"),)
+        ignored += (Ignored.annotation(GANG, "set a number of pods, true or false"),)
     if said == "false":
         return msgspec.structs.replace(spec, gang=None)
     asks = said == "true" or wanted or spec.gang
     if why_not:
-        ignored += (_told(why_not, _MIN_AVAILABLE if said is None else ""),) if asks else ()
+        of_spec = Ignored(field=_MIN_AVAILABLE, message=why_not)
+        ignored += (of_spec if said is None else Ignored.annotation(GANG, why_not),) if asks else ()
         return msgspec.structs.replace(spec, gang=None, ignored=ignored)
     return msgspec.structs.replace(spec, gang=wanted or spec.gang or 0, ignored=ignored)
-
-
-def _told(message: str, field: str = "") -> Ignored:
-    return Ignored(field=field or f"metadata.annotations[{GANG}]", message=message)
 
 
 def manifest(framework: PodRenderer, resource: Resource[Object], key: JobKey, name: str, least: int) -> Document:

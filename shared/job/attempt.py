@@ -239,7 +239,7 @@ class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The sequence at which `launcher_gone` became known; 0 before."""
     launcher_waits: At | None = None
     """Since when the kube-scheduler finds no node for the launcher, or for some of the fewest workers that a job with
-    elasticity starts with; None while they have theirs."""
+    elasticity trains with; None while they have theirs."""
     inherited: SortedSet[Uid] = SortedSet()
     """The pods of an adopted job that another operator created."""
     gathered: bool = False

@@ -12,7 +12,7 @@ from shared.job.events.event import At
 from shared.job.events.watcher import DisruptionNoticed, NodeBack, NodeLost, PodsObserved, TimePassed
 from shared.job.evolve_requests import seen
 from shared.job.naming import Slot, Uid
-from shared.job.policies import capacity
+from shared.job.policies import capacity, nodes
 from shared.job.policies.nodes import with_failure
 from shared.job.policies.replacement import MOST_IN_PLACE, back_off, in_place, losses_before, without_store
 from shared.job.policies.retries import before_start
@@ -152,7 +152,7 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
         status=replace(job.status, failures=tuple(failures[-KEPT_FAILURES:])),
         efforts=replace(job.efforts, refusals=_progress(job, fresh, event)),
     )
-    job = _with_launcher_wait(_with_stuck(job, [pod.uid for pod in event.pods], at), at)
+    job = with_launcher_wait(_with_stuck(job, [pod.uid for pod in event.pods], at), at)
     return with_minimum_checked(seen(with_milestones(job, at), at), at)
 
 
@@ -196,13 +196,13 @@ def _changes(known: PodView | None, pod: PodView) -> bool:
     return (known.ready and not pod.ready) or trouble(known) != trouble(pod)
 
 
-def _with_launcher_wait(job: Job, at: At) -> Job:
-    """Note since when the launcher of an attempt that starts finds no node, or the workers that it needs do not."""
+def with_launcher_wait(job: Job, at: At) -> Job:
+    """Note since when the launcher of an attempt that starts finds no node, or the workers that a job needs do not."""
     if job.between_attempts or job.over:
         return job
     launcher = job.launcher if job.starting else None
     waits = launcher is not None and alive(launcher) and launcher.reason == UNSCHEDULABLE
-    waits = waits or (not capacity.began(job) and capacity.starves(job))
+    waits = waits or (not nodes.launches(job) and capacity.starves(job))
     if waits == (job.attempt.launcher_waits is not None):
         return job
     return with_attempt(job, launcher_waits=at if waits else None)

@@ -5,7 +5,7 @@ Events hold it: a new field has a default, and no field is renamed or removed.
 """
 
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import msgspec
 
@@ -74,6 +74,11 @@ class Ignored(msgspec.Struct, frozen=True, kw_only=True):
     """What to do instead, for the user."""
     effect: str = NO_EFFECT
     """What the field does, if it does something."""
+
+    @classmethod
+    def annotation(cls, name: str, message: str) -> Self:
+        """An annotation of the job, with what its user may do."""
+        return cls(field=f"metadata.annotations[{name}]", message=message)
 
 
 class RoleSpec(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,7 +27,7 @@ from shared.job.naming import JobKey, Slot, Uid, WorkerName, config_name, pod_na
 from shared.job.reasons import NAME_HELD, RUNTIME_CHANGED, of_refusal
 from shared.job.scaling import Scaling
 from shared.job.sorted_set import SortedSet
-from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, RuntimeUsed
+from shared.job.spec import LAUNCHER, WORKER, Elasticity, JobSpec, Problem, RuntimeUsed
 from shared.job.training import Training
 from shared.job.views import ChildView, Exit, PodView, alive
 
@@ -251,6 +251,11 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def suspended(self) -> bool:
         """True from the decision to suspend the job until it is resumed, whether or not its pods are gone."""
         return self.status.phase in ("Suspending", "Suspended")
+
+    @property
+    def elasticity(self) -> Elasticity | None:
+        """How the job trains with the workers for which there is room; None for one that does not."""
+        return self.spec.elasticity if self.spec is not None else None
 
     @property
     def starting(self) -> bool:

@@ -96,12 +96,12 @@ def _of_notices(job: Job) -> Iterator[Timer]:
 
 
 def _of_capacity(job: Job) -> Iterator[Timer]:
-    elasticity = job.spec.elasticity if job.spec is not None else None
+    elasticity = job.elasticity
     if elasticity is None or job.over or job.between_attempts:
         return
     if (settles := capacity.settles_since(job)) and elasticity.settle_seconds:
         yield Timer(settles, timers.SETTLE, elasticity.settle_seconds)
-    if (grows := capacity.grows_since(job)) and len(job.listed_workers) < job.scaling.size:
+    if (grows := capacity.grows_since(job)) and capacity.lacks_members(job):
         yield Timer(grows, timers.GROW, elasticity.grow_seconds)
 
 

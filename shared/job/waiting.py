@@ -150,13 +150,13 @@ def _of_nodes(job: Job) -> Wait | None:
 
 def _of_launcher(job: Job) -> Wait | None:
     """A launcher, or some of the fewest workers, for which there is no node while the other workers hold theirs."""
-    wait, launcher = nodes.of_launcher_wait(job), job.launcher
+    wait, launcher = nodes.of_launcher_wait(job), job.launcher if nodes.launches(job) else None
     if wait is None:
         return None
     since, reason, sentence = wait
     without = launcher or next(filter(capacity.finds_no_node, job.worker_pods().values()), None)
     message = text.with_words(sentence, without.message if without is not None else "")
-    condition = "LauncherCreated" if launcher is not None else "WorkersReady"
+    condition = "LauncherCreated" if launcher is not None else "WorkersReady" if job.starting else ""
     slot = without.slot if without is not None else None
     return Wait(reason=reason, message=message, since=since, condition=condition, slot=slot)
 
@@ -261,7 +261,7 @@ def _of_gang(job: Job, pods: dict[Slot, PodView]) -> Wait | None:
 
 def _with_members(job: Job, wait: Wait) -> Wait:
     """The wait of a job that trains with the workers for which there is room: it has what it needs."""
-    if job.spec is None or job.spec.elasticity is None:
+    if job.elasticity is None:
         return wait
     members = f"{len(job.listed_workers)} of {text.counted(job.scaling.size, 'worker')} train"
     return msgspec.structs.replace(wait, message=f"{members}; {wait.message}", condition="")

@@ -149,7 +149,7 @@ def _heading(causes: Causes, target: Target, short: Summary) -> list[str]:
 def _size(job: Job) -> Iterator[str]:
     """Who decided how many workers train, if more than the resource did."""
     decided = capacity.deciders(job)
-    if decided[1:] or (job.spec is not None and job.spec.elasticity is not None and decided):
+    if decided[1:] or (job.elasticity is not None and decided):
         yield f"its size: {'; '.join(decided)}"
 
 

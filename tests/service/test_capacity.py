@@ -240,3 +240,38 @@ async def test_who_decided_the_size_is_told():
         await world.phase("ScaleSucceeded", SCALEOUTS, "out")
         asked = ["ScaleOut out asked for 5 workers", "the kube-scheduler finds no node for 3"]
         assert capacity.deciders(world.job()) == asked
+
+
+@pytest.mark.parametrize(("most", "lost"), [(2, 1), (3, 2), (3, 1)])
+@in_virtual_time
+async def test_a_group_that_loses_its_minimum_trains_again_with_the_replacements(most: int, lost: int):
+    async with World() as world:
+        world.room = most + LAUNCHER
+        job = a_job(workers=most)
+        job["spec"]["etReplicaSpecs"]["worker"]["restartPolicy"] = "Always"
+        world.apply(TRAININGJOBS, job)
+        await world.running()
+        await world.pass_seconds(GROW + 5)
+        for name in world.hosts()[:lost]:
+            await preempted(world, name)
+            world.room += 1
+        await world.pass_seconds(2 * GROW)
+        assert len({*world.hosts()} & {*world.pods()}) == most
+        assert world.count("JobRestarted") == 0
+        assert never_below_the_minimum(world)
+
+
+@in_virtual_time
+async def test_a_place_that_a_pod_of_the_job_still_holds_is_waited_for():
+    async with World() as world:
+        world.room = 2 + LAUNCHER
+        world.apply(TRAININGJOBS, a_job(workers=2, settleSeconds=0))
+        await world.running()
+        world.lingering.add(world.pods()["resnet-worker-1"].metadata["uid"])
+        await preempted(world, "resnet-worker-1")
+        world.room += 1
+        await world.pass_seconds(300)
+        assert world.count("JobRestarted") == 0
+        world.lingering.clear()
+        await world.until(lambda: "resnet-worker-2" in world.hosts(), "its replacement trains")
+        assert world.count("JobRestarted") == 0

@@ -72,7 +72,7 @@ def _of_request(job: Job, request: Request, spec: ScaleSpec, policy: Policy) -> 
     if not leaving:
         return _rejected(request, "NothingToDelete")
     staying = size - max(len(leaving), spec.count or 0)
-    if job.spec.elasticity is not None:
+    if job.elasticity is not None:
         staying = min(staying, len(job.listed_workers - [member.index for member in leaving]))
     if rejected := _below_minimum(request, job, staying):
         return rejected

@@ -94,8 +94,12 @@ def _because_changed(job: Job, wanted: SortedSet[int]) -> Cause:
     return causes.newest(causes.of_beginning(job), causes.of_pods(job, changed), over)
 
 
-def next_members(job: Job) -> SortedSet[int] | Unknown:
-    """The indices of the members without the open request's changes; Unknown until the first members are Ready."""
+def next_members(job: Job, joining: Iterable[int] = ()) -> SortedSet[int] | Unknown:
+    """The indices of the members; of the open request's changes only the workers that are `joining`.
+
+    Unknown until the first members are Ready, and while fewer are than a job with elasticity needs: replacements
+    come, or the attempt ends.
+    """
     if job.between_attempts:
         return Unknown()
     pods, doomed, workers = job.worker_pods(), disrupted(job), job.attempt.workers
@@ -106,7 +110,7 @@ def next_members(job: Job) -> SortedSet[int] | Unknown:
         if job.spec is None or not workers:
             return Unknown()
         # Without elasticity the launcher starts with the job's full size: the first members include every replacement.
-        if job.spec.elasticity is None and (doomed or replacement.replaceable(job)):
+        if job.elasticity is None and (doomed or replacement.replaceable(job)):
             return Unknown()
         here = SortedSet(slot for slot in workers - doomed if ready(pods.get(slot.index)))
         return SortedSet(slot.index for slot in here) if here and capacity.may_start(job, here) else Unknown()
@@ -121,11 +125,11 @@ def next_members(job: Job) -> SortedSet[int] | Unknown:
     announced = [slot.index for slot in listed if slot in in_time]
     others = (slot for slot in workers - doomed - nodes.silent(job) if slot.index not in known)
     come = [slot.index for slot in others if slot not in arriving and ready(pods.get(slot.index))]
-    if not capacity.may_grow(job):
+    if not capacity.may_grow(job) and capacity.is_enough(job, len(kept) + len(announced)):
         come = []
+    come += joining
     if not capacity.is_enough(job, len(kept) + len(announced) + len(come)):
-        # The training waits: replacements come, or the attempt ends.
-        return job.listed_workers
+        return Unknown()
     if not announced or len(kept) + len(come) >= min(job.scaling.size, len(job.listed_workers)):
         return SortedSet([*kept, *come])
     # Until there is one for each, replacements that are early wait: the launcher loads new files once.

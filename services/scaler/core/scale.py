@@ -83,9 +83,9 @@ def scale_out(job: Job, request: Request) -> list[Step]:
     pods = job.worker_pods()
     come = [slot.index for slot in request.added if membership.ready(pods.get(slot.index))]
     if len(come) == len(request.added) or _takes_part(job, request, len(come), late=late):
-        members = membership.next_members(job)
+        members = membership.next_members(job, come)
         if not isinstance(members, Unknown):
-            return [_published(job, members | come, request)]
+            return [_published(job, members, request)]
     refusal = job.efforts.refusals.get("CreatePod")
     if refusal is not None and refusal.at.sequence < request.accepted:
         # The refused pod was not one of this request.
@@ -107,7 +107,7 @@ def _takes_part(job: Job, request: Request, come: int, *, late: bool) -> bool:
         return False
     pods = job.worker_pods()
     without = sum(capacity.finds_no_node(pods.get(slot.index)) for slot in request.added)
-    enough = come > 0 or (job.spec is not None and job.spec.elasticity is not None)
+    enough = come > 0 or job.elasticity is not None
     return enough and (late or come + without == len(request.added))
 
 
@@ -170,7 +170,7 @@ def victims(job: Job, count: int) -> tuple[Member, ...]:
     """
     # By number, not by name: "worker-10" sorts before "worker-9".
     waits = removable(job) - [job.attempt.worker_slot(index) for index in job.listed_workers]
-    first = waits if job.spec is not None and job.spec.elasticity is not None else ()
+    first = waits if job.elasticity is not None else ()
     ranked = sorted(removable(job), key=lambda slot: (slot not in first, -slot.index))
     return members(job, (slot.index for slot in ranked[:count]))
 

@@ -35,7 +35,7 @@ def assigned(job: Job) -> list[Step]:
     if job.attempt.launched or not _service_seen(job) or not _listed(job):
         return []
     listed = [slot for slot in job.attempt.workers if slot.index in job.listed_workers]
-    if len(listed) < capacity.least_to_start(job) or (job.spec.elasticity is None and replacement.replaceable(job)):
+    if len(listed) < capacity.least_to_start(job) or (job.elasticity is None and replacement.replaceable(job)):
         return []
     return [Record(SlotsAssigned(slots=_launchers(job), reason="WorkersReady"), _because_listed(job))]
 
@@ -108,18 +108,13 @@ def missing(job: Job, there: SortedSet[Slot]) -> list[Step]:
     if refusal is not None:
         # After a refusal a few pods probe: an exhausted quota would refuse each of a thousand.
         wanted = wanted[: refusal.probe]
-    asked = job.scaling.open_request
-    avoid = tuple(sorted(nodes.avoided(job)))
+    if not wanted:
+        return steps
+    request = job.scaling.open_request
+    asked = dict.fromkeys(request.added, request.name) if request is not None else {}
     groups = {slot: gang.name for gang in gangs.unplaced(job) for slot in gang.slots}
-    return [
-        *steps,
-        *(
-            CreatePod(
-                slot, asked.name if asked is not None and slot in asked.added else "", groups.get(slot, ""), avoid
-            )
-            for slot in wanted
-        ),
-    ]
+    avoid = tuple(sorted(nodes.avoided(job)))
+    return [*steps, *(CreatePod(slot, asked.get(slot, ""), groups.get(slot, ""), avoid) for slot in wanted)]
 
 
 def surplus(job: Job, there: SortedSet[Slot]) -> list[Step]:

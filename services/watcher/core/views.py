@@ -116,8 +116,7 @@ def _with_forced_deletion(spec: JobSpec, asked: str | None) -> JobSpec:
         return spec
     seconds = NEVER if asked == "never" else whole_number(asked, DIGITS)
     if seconds is None:
-        field = f"metadata.annotations[{naming.FORCE_DELETE_AFTER}]"
-        told = Ignored(field=field, message="set a whole number of seconds, or never")
+        told = Ignored.annotation(naming.FORCE_DELETE_AFTER, "set a whole number of seconds, or never")
         return msgspec.structs.replace(spec, ignored=(*spec.ignored, told))
     return msgspec.structs.replace(spec, force_delete_after=seconds)
 
@@ -136,7 +135,7 @@ def _with_stalls(spec: JobSpec, annotations: Mapping[str, str]) -> JobSpec:
         wrong[naming.STALL_TIMEOUT] = f"set a whole number of seconds from {SHORTEST_STALL} to {LONGEST_STALL}"
     if policy not in ("", "restart", "tell") or (policy and asked is None):
         wrong[naming.ON_STALL] = f"set restart, or tell, beside {naming.STALL_TIMEOUT}"
-    told = [Ignored(field=f"metadata.annotations[{name}]", message=message) for name, message in wrong.items()]
+    told = [Ignored.annotation(name, message) for name, message in wrong.items()]
     return msgspec.structs.replace(
         spec,
         stall_timeout_seconds=seconds,
@@ -156,8 +155,7 @@ def _with_restarts_in_place(spec: JobSpec, asked: str | None) -> JobSpec:
         "no container of this job is begun again: another name takes the place of a worker that failed, or its "
         "restartPolicy replaces none"
     )
-    message = said if asked == "true" else "set true or false"
-    told = Ignored(field=f"metadata.annotations[{naming.RESTART_IN_PLACE}]", message=message)
+    told = Ignored.annotation(naming.RESTART_IN_PLACE, said if asked == "true" else "set true or false")
     return msgspec.structs.replace(spec, ignored=(*spec.ignored, told))
 
 

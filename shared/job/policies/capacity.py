@@ -6,8 +6,8 @@ the model of capacity: no rule here counts what is free, or orders jobs.
 
 from collections.abc import Iterable
 
-from shared.job import causes, reasons, text
-from shared.job.attempt import Members, Verdict
+from shared.job import text
+from shared.job.attempt import Members
 from shared.job.naming import Slot
 from shared.job.policies import nodes, quota
 from shared.job.scaling import Request
@@ -20,26 +20,25 @@ from shared.job.views import UNSCHEDULABLE, PodView, alive
 
 def least_to_start(job: Job) -> int:
     """The number of Ready workers without which the training does not start."""
-    by_capacity = job.spec is not None and job.spec.elasticity is not None
-    return needed_workers(job) if by_capacity else len(job.attempt.workers)
+    return needed_workers(job) if job.elasticity is not None else len(job.attempt.workers)
 
 
 def is_enough(job: Job, members: int) -> bool:
     """False if so few members are below the minimum of a job with elasticity: it never trains with them."""
-    return job.spec is None or job.spec.elasticity is None or members >= needed_workers(job)
+    return job.elasticity is None or members >= needed_workers(job)
 
 
 def may_start(job: Job, ready: SortedSet[Slot]) -> bool:
     """True if the first members may be these Ready workers: all of them, or enough and no more came for a while."""
-    workers, spec = job.attempt.workers, job.spec
-    if len(ready) == len(workers):
+    elasticity = job.elasticity
+    if len(ready) == len(job.attempt.workers):
         return True
-    if spec is None or spec.elasticity is None or len(ready) < needed_workers(job):
+    if job.spec is None or elasticity is None or len(ready) < needed_workers(job):
         return False
-    if not spec.has_launcher:
+    if not job.spec.has_launcher:
         # Its agents find each other, and the members only say which of them are there.
         return not job.starting
-    return _settled(job, spec.elasticity)
+    return _settled(job, elasticity)
 
 
 def _settled(job: Job, elasticity: Elasticity) -> bool:
@@ -49,7 +48,7 @@ def _settled(job: Job, elasticity: Elasticity) -> bool:
 
 def settles_since(job: Job) -> int:
     """The sequence at which enough workers were Ready; 0 before, and without members to choose."""
-    if job.spec is None or job.spec.elasticity is None or not job.spec.has_launcher or not job.starting:
+    if job.spec is None or job.elasticity is None or not job.spec.has_launcher or not job.starting:
         return 0
     if isinstance(job.membership, Members):
         # The launcher waits, and workers give their places back one after another.
@@ -66,10 +65,16 @@ def may_grow(job: Job) -> bool:
 
 def grows_since(job: Job) -> int | None:
     """The sequence from which the time to the next growth counts, 0 until it is known; None if workers join at once."""
-    spec = job.spec
-    if spec is None or spec.elasticity is None or not spec.elasticity.grow_seconds or not spec.handling.hosts_files:
+    spec, elasticity = job.spec, job.elasticity
+    if spec is None or elasticity is None or not elasticity.grow_seconds or not spec.handling.hosts_files:
         return None
     return job.membership.written if isinstance(job.membership, Members) else None
+
+
+def lacks_members(job: Job) -> bool:
+    """True if fewer members run than the job wants."""
+    pods = job.worker_pods()
+    return sum(alive(pods.get(index)) for index in job.listed_workers) < job.scaling.size
 
 
 def given_back(job: Job) -> SortedSet[Slot]:
@@ -78,7 +83,7 @@ def given_back(job: Job) -> SortedSet[Slot]:
     First those that are no members, with or without a node: the launcher comes before the wish for more.  Then one
     member after the other, down to the minimum; there `nodes.launcher_wait` bounds the wait.
     """
-    elasticity = job.spec.elasticity if job.spec is not None else None
+    elasticity = job.elasticity
     if elasticity is None or not yields(job) or not isinstance(job.membership, Members):
         return SortedSet()
     workers, listed = job.attempt.workers, job.listed_workers
@@ -90,14 +95,13 @@ def given_back(job: Job) -> SortedSet[Slot]:
 
 def yields(job: Job) -> bool:
     """True while no worker of a job with elasticity is asked for, as its launcher has no place."""
-    waits = job.attempt.launcher_waits is not None and job.attempt.launched and job.starting
-    return waits and job.spec is not None and job.spec.elasticity is not None
+    return job.attempt.launcher_waits is not None and nodes.launches(job) and job.elasticity is not None
 
 
 def within(job: Job, slots: Iterable[Slot]) -> list[Slot]:
     """Those of these slots without a pod that may get one now: a job may say how many of its pods wait for a node."""
     wanted = [*slots]
-    most = job.spec.elasticity.most_pending if job.spec is not None and job.spec.elasticity is not None else None
+    most = job.elasticity.most_pending if job.elasticity is not None else None
     if most is None:
         return wanted
     placed = len(_placed(job))
@@ -136,8 +140,7 @@ def _asker(request: Request) -> str:
 
 def takes_part(job: Job, request: Request) -> bool:
     """True if a scale-out takes those workers for which there is room, and lets the others wait for it."""
-    of_job = job.spec is not None and job.spec.elasticity is not None
-    return of_job or (request.spec is not None and request.spec.partial)
+    return job.elasticity is not None or (request.spec is not None and request.spec.partial)
 
 
 def finds_no_node(pod: PodView | None) -> bool:
@@ -164,19 +167,13 @@ def _in_time(job: Job) -> list[PodView]:
 
 
 def starves(job: Job) -> bool:
-    """True if a job with elasticity holds places, fewer than its minimum, and there is no room for the others."""
-    if job.spec is None or job.spec.elasticity is None:
+    """True if a job with elasticity holds places, fewer than its minimum, and there is no room for the others.
+
+    A pod of its own that still ends may be what the others wait for.
+    """
+    if job.elasticity is None or any(pod.deleting and pod.node for pod in job.pods.views.values()):
         return False
     if not any(map(finds_no_node, job.worker_pods().values())):
         return False
     placed = len(_placed(job))
     return placed < needed_workers(job) and (placed > 0 or began(job))
-
-
-def below_minimum(job: Job) -> Verdict | None:
-    """A training that lost its minimum, and finds no room for it, gives all its places back and waits whole."""
-    if not began(job) or not starves(job):
-        return None
-    told = reasons.told(reasons.ENDS, reasons.NO_ROOM, minimum=text.counted(needed_workers(job), "worker"))
-    because = causes.newest(causes.of_pods(job, job.attempt.news))
-    return Verdict(False, reasons.NO_ROOM, told, disrupted=True, because=because)

@@ -296,22 +296,33 @@ a drain find a place in that time.  Each attempt makes all workers anew, and hol
 """
 
 
+REPLACED_SECONDS = 15
+"""A training that lost its minimum waits so long for other nodes: the kube-scheduler looks again within ten seconds."""
+
+
+def launches(job: Job) -> bool:
+    """True while the launcher is wanted and has not run."""
+    return job.attempt.launched and job.starting
+
+
 def launcher_wait(job: Job) -> int | None:
-    """Seconds that the launcher waits; None if it waits for ever, or not at all."""
+    """Seconds that the launcher, or a minimum, waits for nodes; None if it waits for ever, or not at all."""
     if job.attempt.launcher_waits is None or job.between_attempts or job.over or not job.attempt.workers:
         return None
+    if not job.starting:
+        return REPLACED_SECONDS
     if job.spec is None or job.spec.scheduling_timeout_seconds is not None:
         return None
     return SHORTEST_SECONDS + crc32(f"{job.key.uid}/{job.attempt.number}".encode()) % SPREAD_SECONDS
 
 
 def never_placed(job: Job) -> Verdict | None:
-    """The launcher found no node in that time: the next attempt follows, and counts against no limit but its own."""
+    """The launcher, or a minimum, found no nodes in that time: the next attempt counts against no limit but its own."""
     since, limit = job.attempt.launcher_waits, launcher_wait(job)
     if since is None or limit is None or not passed(job, since.sequence, LAUNCHER_WAIT):
         return None
     held, because = text.counted(len(job.attempt.workers), "worker"), causes.timer(job, since.sequence, LAUNCHER_WAIT)
-    if not job.attempt.launched:
+    if not launches(job):
         told = reasons.told(reasons.ENDS, reasons.NO_ROOM, minimum=text.counted(needed_workers(job), "worker"))
         return Verdict(False, reasons.NO_ROOM, told, disrupted=True, because=because)
     if _is_last(job):
@@ -331,7 +342,7 @@ def of_launcher_wait(job: Job) -> tuple[At, str, str] | None:
     since, limit, launcher = job.attempt.launcher_waits, launcher_wait(job), job.launcher
     if since is None or limit is None:
         return None
-    if launcher is None:
+    if launcher is None or not launches(job):
         reason, least = reasons.NO_ROOM, text.counted(needed_workers(job), "worker")
         said = f"{reason}: fewer than {least} (minReplicas) find a node, and they hold theirs"
         return since, reason, f"{said}; {limit} s after {since.clock} they are given back, and the job waits for room"

@@ -13,7 +13,7 @@ from shared.job import causes, reasons, text
 from shared.job.attempt import Vacancy, Verdict
 from shared.job.events.event import UNKNOWN, Cause
 from shared.job.naming import Slot
-from shared.job.policies import capacity, nodes, replacement, retries, stalls
+from shared.job.policies import nodes, replacement, retries, stalls
 from shared.job.reasons import BY_KUBELET
 from shared.job.spec import LAUNCHER, WORKER, JobSpec
 from shared.job.state import Job, exit_of, needed_workers, running_workers
@@ -296,7 +296,6 @@ def _of_attempt(job: Job, spec: JobSpec) -> Verdict | None:
         or nodes.never_placed(job)
         or (_of_needed_pod(job, spec) if spec.handling.strict else None)
         or _of_refusal(job)
-        or capacity.below_minimum(job)
         or (_of_minimum(job) if _runs(job, spec) else _of_start(job, spec))
         or _of_stall(job, spec)
     )
