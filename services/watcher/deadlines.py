@@ -44,14 +44,14 @@ class Deadlines:
         wake_all: Callable[[], None],
         seal_after: int | None = None,
         *,
-        stalls: bool = True,
+        reports: Callable[[str], bool],
     ) -> None:
         """`now` is the log server's clock, `seal_after` when the history of a closed job may be sealed; None: never.
 
-        Without `stalls` no silence of a training counts: nothing can report.
+        `reports` is false of a namespace whose trainings cannot report: there no silence counts.
         """
         self._seal_after = seal_after
-        self._stalls = stalls
+        self._reports = reports
         self._cache = cache
         self._kinds = kinds
         self._now = now
@@ -108,7 +108,7 @@ class Deadlines:
         self._notice_stall()
         job, monotonic, server = history.job, asyncio.get_running_loop().time(), self._now()
         kind, due = self._kind_of(job), (*next_due(job), *of_crashes(job, self._cache), *self._of_the_seal(job))
-        due = tuple(timer for timer in due if self._stalls or timer.name != STALL)
+        due = tuple(timer for timer in due if timer.name != STALL or self._reports(job.key.namespace))
         unsure = late or (any(timer.of_nodes for timer in due) and not still_lost(job, self._cache))
         found: list[TimePassed] = []
         for of_nodes in (False, True):

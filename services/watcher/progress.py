@@ -23,6 +23,7 @@ from shared.flow import Shares
 from shared.frameworks.reporting import AUDIENCE, key_at
 from shared.job.naming import JobKey, Uid
 from shared.job.state import Job
+from shared.job.training import ends
 from shared.process.bounds import Budget
 from shared.process.http import know
 from shared.process.serving import Certificate, Listening, listening
@@ -198,8 +199,9 @@ def interval_of(job: Job, interval: float) -> float:
 
 def _urgent(job: Job, report: progress.Report) -> bool:
     """True for the first report, the first after a change, and the last."""
-    ends = report.percentage == 100 or (report.step is not None and report.step == report.total)
-    return job.training.reported is None or job.training.changed is not None or ends
+    known = job.training
+    last = ends(report.step, report.total, report.percentage) and not known.made_its_last_step
+    return known.reported is None or known.changed is not None or last
 
 
 class Where(NamedTuple):

@@ -96,7 +96,7 @@ class Watcher:
             self._wake_later,
             self._wake_all,
             options.seal_after,
-            stalls=options.stalls,
+            reports=lambda namespace: options.stalls and not self._has_no_room(namespace),
         )
         self._watches = Watches(cluster, kinds, self._cache, self._deadlines, self._tasks, self._rests, options)
 
@@ -280,16 +280,18 @@ class Watcher:
             await asyncio.Event().wait()
 
     def _has_no_room(self, namespace: str) -> bool:
-        return self._runtime.reserved() or self._standing(namespace).stops
+        """True if no progress is recorded of the namespace; that its services keep much of it is no reason."""
+        return self._runtime.reserved() or self._standing(namespace).full is not None
 
     async def _tell_of_budgets(self) -> None:
         """Tell which budgets are met and which jobs wait to begin; wake those whose turn it is.
 
-        Once the log has room again, wake all; once a namespace is within its budgets again, its jobs that wait.
+        When the log has no room, or has room again, wake all; once a namespace is within its budgets again, its jobs
+        that wait.
         """
         told: set[tuple[str, str]] = set()
         begin_later: set[str] = set()
-        full = False
+        full, silent = False, set[str]()
         while True:
             before, full = full, self._runtime.reserved()
             self._memory = Memory.of(self._runtime.histories.used.values())
@@ -310,16 +312,26 @@ class Watcher:
                 log.warning("over budget", namespace=namespace, budget=budget)
             told = waiting
             self._runtime.metrics.outside = self._outside_now()
-            self._runtime.metrics.used = {
+            used = {
                 (namespace, budget): part
                 for namespace in [*self._runtime.histories.used]
                 for budget, part in self._parts(namespace).items()
             }
+            self._runtime.metrics.used = used
             for key in self._budgets.stopped():
                 if not self._standing(key.namespace).stops:
                     self._runtime.wake(key)
-            if before and not full:
-                log.info("log has room again")
+            # There may be thousands of namespaces: others have their turn between.
+            await asyncio.sleep(0)
+            unheard = silent
+            silent = {namespace for (namespace, budget), part in used.items() if part >= 1 and budget == "share"}
+            if turned := unheard ^ silent:
+                # From then on no silence of their trainings counts, and later on it counts anew.
+                for history in self._runtime.histories.open():
+                    if history.job.key.namespace in turned and history.job.training.stepped:
+                        self._runtime.wake(history.job.key)
+            if before is not full:
+                log.info("log has no room" if full else "log has room again")
                 self._wake_all()
             await asyncio.sleep(TELL_SECONDS)
 

@@ -58,7 +58,8 @@ def evolve(job: Job, event: AnyEvent, at: At) -> Job:
         return after
     match event:
         case scaler.HostsPublished() | scheduler.SlotsAssigned() | status.JobRestarting() | status.JobSuspending():
-            return replace(after, training=training.regrouped(after.training, at))
+            anew = isinstance(event, status.JobRestarting | status.JobSuspending)
+            return replace(after, training=training.regrouped(after.training, at, anew=anew))
         case watcher.PodsObserved() if any(_begins_to_run(job, pod) for pod in event.pods):
             return replace(after, training=replace(after.training, stands=at))
     return after

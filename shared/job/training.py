@@ -24,9 +24,15 @@ class Training(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     stands: At | None = None
     """Since when it may have stood still: the newest step, change of the group, or start of a pod."""
     stepped: bool = False
-    """True once a step was reported, of any attempt."""
+    """True once this attempt reported a step."""
     checkpoint: CheckpointTaken | None = None
     """The newest one."""
+
+    @property
+    def made_its_last_step(self) -> bool:
+        """True from the last step on: what follows, such as writing the model, makes none."""
+        known = self.reported
+        return known is not None and ends(known.step, known.total, known.percentage)
 
     @property
     def at_stake(self) -> int | None:
@@ -45,6 +51,11 @@ class Training(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         step += f" of {known.total}" if step and known.total is not None else ""
         part = "" if known.percentage is None else f"{known.percentage} %"
         return f"{step} ({part})" if step and part else step or part or "it began"
+
+
+def ends(step: int | None, total: int | None, percentage: int | None) -> bool:
+    """True for the last step of a training."""
+    return percentage == 100 or (step is not None and step == total)
 
 
 def begins(report: ProgressReported) -> bool:
@@ -74,6 +85,6 @@ def told(training: Training, event: ProgressReported | CheckpointTaken, at: At) 
     return replace(training, reported=whole, at=at, changed=None, stands=at, stepped=True)
 
 
-def regrouped(training: Training, at: At) -> Training:
-    """The training after its group changed."""
-    return replace(training, changed=training.changed or at, stands=at)
+def regrouped(training: Training, at: At, *, anew: bool) -> Training:
+    """The training after its group changed; with `anew` for another attempt, whose first step may take long."""
+    return replace(training, changed=training.changed or at, stands=at, stepped=training.stepped and not anew)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from services.watcher.core.budgets import Limits
 from services.watcher.shell import Watcher
 from shared.cluster.kinds import PODS
 from shared.errors import Refused
@@ -80,6 +81,16 @@ async def test_a_thousand_reports_a_second_are_one_event_in_ten_seconds():
             if step % 1000 == 0:
                 await world.pass_seconds(1)
         assert len(recorded(world)) == 2
+
+
+@in_virtual_time
+async def test_a_program_that_goes_on_after_its_last_step_is_recorded_once_in_ten_seconds():
+    async with World() as world:
+        await world.trains(workers=2)
+        for step in range(1, 101):
+            report(world, current_step=step, total_steps=step)
+            await world.pass_seconds(1)
+        assert 10 <= len(recorded(world)) <= 12
 
 
 @in_virtual_time
@@ -177,6 +188,18 @@ async def test_a_full_log_takes_no_progress():
         with pytest.raises(Refused) as refused:
             report(world, current_step=1)
         assert refused.value.reason == "LogFull"
+
+
+@in_virtual_time
+async def test_a_namespace_of_which_the_services_keep_too_much_goes_on_reporting():
+    async with World() as world:
+        await world.trains(workers=2)
+        watcher = world._running["watcher"][0].service
+        assert isinstance(watcher, Watcher)
+        watcher._limits = Limits(memory=1)
+        report(world, current_step=1)
+        await world.quiet()
+        assert steps(world) == [1]
 
 
 def ends_saying(world: World, pod: str, message: str) -> None:

@@ -19,7 +19,7 @@ def stall_timer(job: Job) -> Timer | None:
     known, limit = job.training, job.spec.stall_timeout_seconds if job.spec is not None else None
     if limit is None or known.stands is None or not known.stepped or job.status.phase not in ("Running", "Scaling"):
         return None
-    if not _whole(job):
+    if known.made_its_last_step or not _whole(job):
         return None
     # The report came before it was recorded.
     waited = known.reported.waited if known.reported is not None and known.stands == known.at else 0
