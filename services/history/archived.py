@@ -88,7 +88,8 @@ class Archived:
             else:
                 for line in lines:
                     insort(self._lines, line)
-            self._read = max(read, end)
+            # The server that answered may not have all of it yet: the next look goes on from here.
+            self._read = read
         self.extent = messages, end
         self.looked.set()
 

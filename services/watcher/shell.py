@@ -312,7 +312,7 @@ class Watcher:
                 log.warning("over budget", namespace=namespace, budget=budget)
             told = waiting
             self._runtime.metrics.outside = self._outside_now()
-            used = {
+            used: dict[tuple[str, str], float] = {
                 (namespace, budget): part
                 for namespace in [*self._runtime.histories.used]
                 for budget, part in self._parts(namespace).items()

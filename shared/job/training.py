@@ -60,7 +60,7 @@ def ends(step: int | None, total: int | None, percentage: int | None) -> bool:
 
 def begins(report: ProgressReported) -> bool:
     """True for the report of a program that has no step behind it."""
-    return not report.step and not report.percentage
+    return report.step == 0 or (report.step is None and report.percentage == 0)
 
 
 def is_further(report: ProgressReported, known: ProgressReported) -> bool:

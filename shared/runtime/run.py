@@ -43,8 +43,9 @@ COMPARE_SECONDS = 1.0
 """Seconds between two comparisons of a history that does not lead to its checkpoint."""
 
 GONE_SECONDS = 30.0
-"""After so many seconds of comparisons a job that is gone is cleaned up all the same: nobody can accept its loss any
-more, and a watcher would have seen a resource that is there.
+"""A job that is gone and whose head could not be compared is cleaned up after so many seconds all the same.
+
+Its resource, on which a person would accept the lost history, is gone; a watcher would have seen one that is there.
 """
 
 COMPARED_AT_ONCE = 64

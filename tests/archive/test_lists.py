@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -13,12 +14,15 @@ from muster.get import Options, shown_by_log
 from muster.terminal import Output
 from services.history import answers as answering
 from services.history.answers import Answers
+from services.history.archived import Archived
 from shared.eventlog.account import ADMIN, ARCHIVE, ARCHIVER, HISTORY
+from shared.eventlog.archive import Part
 from shared.eventlog.server import NatsServer
 from shared.eventlog.subject import archived_under
 from shared.frameworks.kinds import BUILT_IN
 from shared.history_api import Question
 from shared.job.events.status import JobSucceeded
+from shared.job.naming import NO_UID, JobKey
 from tests.archive.test_archiver import archive
 from tests.kit.nats import a_namespace, connected, until
 from tests.kit.sealed import Life, a_key, a_life, a_sealed_life
@@ -126,3 +130,22 @@ async def test_what_comes_into_the_archive_is_noted(asked: Answers, namespace: s
 
     await until(noted)
     assert ("later", "u-1") in await listed(asked, Question(namespace))
+
+
+async def test_what_a_lagging_server_did_not_answer_is_noted_at_the_next_look(
+    namespace: str, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+):
+    async with connected(nats_server, HISTORY) as log:
+        scan, archived = type(log.archive).scan, Archived(lambda: asyncio.sleep(0, log))
+
+        async def two(*asked: Any) -> AsyncIterator[Part]:
+            async with aclosing(scan(*asked)) as parts:
+                for _ in range(2):
+                    yield await anext(parts)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(type(log.archive), "scan", two)
+            await archived._look(log)
+        behind = len(archived.lines(namespace, JobKey("", "", NO_UID)))
+        await archived._look(log)
+        assert behind < len(archived.lines(namespace, JobKey("", "", NO_UID))) == 5

@@ -44,7 +44,7 @@ def test_a_link_that_leads_nowhere_stops_it(tmp_path: Path, fault: str):
 
 
 def test_the_documentation_stays_short():
-    """Words, not the bars of tables: what nobody reads to its end helps nobody."""
+    """The words of the pages without the bars of tables: a long page is not read to its end."""
     pages = [ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")]
     words = {page.name: len(re.findall(r"\S*\w\S*", page.read_text())) for page in pages}
     assert sum(words.values()) <= MOST_WORDS, sorted(words.items(), key=lambda each: -each[1])

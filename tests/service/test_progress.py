@@ -202,6 +202,18 @@ async def test_a_namespace_of_which_the_services_keep_too_much_goes_on_reporting
         assert steps(world) == [1]
 
 
+@in_virtual_time
+async def test_metrics_alone_are_no_beginning_after_which_steps_go_back():
+    async with World() as world:
+        await world.trains(workers=2)
+        report(world, current_step=100)
+        await world.quiet()
+        report(world, eval_loss=0.5)
+        with pytest.raises(Refused, match="step 50 is before step 100"):
+            report(world, current_step=50)
+        assert steps(world) == [100]
+
+
 def ends_saying(world: World, pod: str, message: str) -> None:
     """The training container of a pod ends after SIGTERM, with this termination message."""
     ended = {"name": "main", "state": {"terminated": {"exitCode": 143, "reason": "Error", "message": message}}}

@@ -89,7 +89,7 @@ class ClusterDemands:
         before, self._changed[uid] = self._changed.get(uid, (-1, logged)), (attempt, logged)
         elasticity = job.spec.elasticity if job.spec is not None else None
         if job.spec is None or elasticity is None or not job.spec.handling.hosts_files:
-            # Agents that find each other take whoever comes.
+            # Agents that find each other train with all that are there.
             return
         if event.request or before[0] != attempt or now <= self._published[uid]:
             return
