@@ -1,7 +1,6 @@
 """Keeps the anchor: compared with the log before this replica writes it for the first time, and never over another."""
 
 import asyncio
-from datetime import UTC, datetime
 
 import msgspec
 import structlog
@@ -12,8 +11,6 @@ from shared.errors import Conflict, Refused, Transient
 from shared.runtime.anchor import Anchor, differs
 from shared.runtime.run import Runtime
 
-SEALS_SECONDS = 12 * 3600.0
-"""The age of the oldest seal in an anchor."""
 ANCHOR_SECONDS = 10.0
 """Seconds between two anchors of a log in which something happens."""
 log = structlog.get_logger()
@@ -56,9 +53,9 @@ class Anchoring:
             return
         if self._known is not None and self._known.sequence == runtime.histories.position:
             return
-        # The log has each seal for a day.
-        since = datetime.fromtimestamp((runtime.eventlog.now() or 0.0) - SEALS_SECONDS, UTC)
-        anchor = Anchor.of(self._identity, runtime.histories, since.isoformat())
+        if (now := runtime.eventlog.now()) is None:
+            return
+        anchor = Anchor.of(self._identity, runtime.histories, now)
         log.info("anchor", **msgspec.structs.asdict(anchor))
         if self._name:
             patch = {"metadata": {"resourceVersion": self._version, "annotations": anchor.annotations}}

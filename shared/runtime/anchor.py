@@ -1,10 +1,12 @@
 """The anchor: a hash over the heads of all jobs that live, kept outside NATS; and whether a log leads to it.
 
-The events of a sealed job leave the log, and so does its seal, after a day: the anchor has the seals of half a day.
+The events of a sealed job leave the log, and so does its seal, after a day: the anchor has the seals of half a day, and
+one that is older than a day cannot tell a job that left from one that somebody removed.
 """
 
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Self
 
@@ -18,6 +20,11 @@ from shared.job.naming import key_of
 from shared.telling.reading import fold_to_end, is_seal
 from shared.untrusted import MALFORMED
 
+SEALS_SECONDS = 12 * 3600.0
+"""The age of the oldest seal in an anchor."""
+OLD_SECONDS = 24 * 3600.0
+"""A seal that followed an anchor may have left the log after that."""
+
 ANNOTATION = "muster.dev/anchor"
 
 
@@ -29,13 +36,15 @@ class Anchor(msgspec.Struct, frozen=True):
     hash: str
     seals: str
     """The sequence after which they come, how many there are, and their hash."""
+    time: float
+    """When it was made, in seconds since 1970 by the log server's clock."""
 
     @classmethod
-    def of(cls, log: str, histories: Histories, since: str) -> Self:
-        """The anchor of this fold, with the seals since a time; each head covers all that the events of its job are."""
-        begin = since[:OF_TIME].encode()
+    def of(cls, log: str, histories: Histories, now: float) -> Self:
+        """The anchor of this fold; each head covers all that the events of its job are."""
+        begin = datetime.fromtimestamp(now - SEALS_SECONDS, UTC).isoformat()[:OF_TIME].encode()
         kept = [sequence for sequence, seal in histories.seals.items() if seal[:-OF_SEAL] >= begin]
-        return cls(log, histories.position, _heads(histories), _seals(histories, min(kept, default=1) - 1))
+        return cls(log, histories.position, _heads(histories), _seals(histories, min(kept, default=1) - 1), now)
 
     @classmethod
     def read(cls, annotations: Mapping[str, str]) -> Self | None:
@@ -67,8 +76,8 @@ def _seals(histories: Histories, after: int) -> str:
 async def differs(log: EventLog, anchor: Anchor, subjects: tuple[str, ...] = ()) -> str | None:
     """Why this log does not lead to the anchor; empty if it does; None if that cannot be said.
 
-    It cannot if a job of the anchor was sealed since, and its events have left the log, or if seals have.  Raises the
-    log's errors.
+    It cannot if a job of the anchor was sealed since, and its events have left the log, or if seals have, or may have.
+    Raises the log's errors.
     """
     if (identity := await log.identity()) != anchor.log:
         return f"it is of the log {anchor.log}, and this one is {identity}"
@@ -91,4 +100,6 @@ async def differs(log: EventLog, anchor: Anchor, subjects: tuple[str, ...] = ())
     fewer = int(found.split("/")[1]) < int(count)
     if (left or _heads(histories) == anchor.hash) and (fewer or found == anchor.seals):
         return None if left or fewer else ""
+    if (now := log.now()) is None or now - anchor.time > OLD_SECONDS:
+        return None
     return f"up to {anchor.sequence} the log has other events"
