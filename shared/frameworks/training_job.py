@@ -119,7 +119,7 @@ class _Elasticity(Written):
     )
     settle_seconds = number("Capacity: how long a start with fewer than all workers waits for more: 10 when absent.")
     grow_seconds = number(
-        "Capacity: the shortest time from a change of the members until more workers join: 30 when absent."
+        "Capacity: the shortest time, in seconds, from workers that join until more join: 30 when absent."
     )
     max_pending = number(
         "Capacity: how many workers beyond minReplicas may wait for a node at a time, so that an autoscaler of the "

@@ -129,7 +129,7 @@ def _evolved(job: Job, event: AnyEvent, at: At) -> Job:
             return attempts.restarted(job, event, at)
         case scaler.HostsPublished():
             # A job without hosts files has its new members in effect at once.
-            return requests.seen(requests.hosts_published(job, event), at)
+            return requests.seen(requests.hosts_published(job, event, at), at)
         case scaler.ScaleAccepted():
             return requests.accepted(job, event, at)
         case scaler.ScaleRejected():

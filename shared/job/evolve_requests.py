@@ -172,14 +172,19 @@ def scaling(job: Job, event: JobScaling, at: At) -> Job:
     return with_request(job, request.uid, conditions=conditions)
 
 
-def hosts_published(job: Job, event: HostsPublished) -> Job:
+def hosts_published(job: Job, event: HostsPublished, at: At) -> Job:
     request = job.scaling.requests.get(event.request)
     going = [member.index for member in request.leaving] if request is not None else []
+    before, members = job.membership, indices(event.members)
+    grew = 0
+    if isinstance(before, Members):
+        grew = at.sequence if len(members) > len(before.indices) else before.grew
     membership = Members(
         version=event.version,
-        indices=indices(event.members),
+        indices=members,
         leaving=job.leaving | going,
         departures=departed(job, event),
+        grew=grew,
     )
     job = replace(job, membership=membership)
     if request is None:

@@ -171,7 +171,7 @@ class Elasticity(msgspec.Struct, frozen=True, kw_only=True):
     settle_seconds: int = SETTLE_SECONDS
     """How long the first minReplicas workers wait for more before the training starts."""
     grow_seconds: int = GROW_SECONDS
-    """The shortest time from a change of the members to one that adds some."""
+    """The shortest time from members that join until more join."""
     most_pending: int | None = None
     """The most pods that wait for a node beyond those that the minimum needs; None means no bound."""
 

@@ -101,7 +101,7 @@ def _of_capacity(job: Job) -> Iterator[Timer]:
         return
     if (settles := capacity.settles_since(job)) and elasticity.settle_seconds:
         yield Timer(settles, timers.SETTLE, elasticity.settle_seconds)
-    if (grows := capacity.grows_since(job)) and capacity.lacks_members(job):
+    if (grows := capacity.grew(job)) and capacity.lacks_members(job):
         yield Timer(grows, timers.GROW, elasticity.grow_seconds)
 
 

@@ -62,7 +62,6 @@ async def test_a_job_starts_with_what_there_is_room_for_grows_and_gives_a_place_
         await world.running()
         assert world.status(TRAININGJOBS, "resnet")["workers"] == "3/6"
         assert world.count("HostsPublished") == 1
-        await world.pass_seconds(GROW + 5)
         before = asyncio.get_running_loop().time()
         world.room += 1
         await world.until(lambda: training(world) == 4, "the fourth joins")
@@ -97,12 +96,14 @@ async def test_those_that_come_later_join_together_and_not_more_often_than_the_j
         world.apply(TRAININGJOBS, a_job(growSeconds=60))
         await world.running()
         world.stuck.discard("resnet-worker-2")
+        await world.until(lambda: training(world) == 3, "the first joins as it comes")
+        world.stuck.discard("resnet-worker-3")
         await world.pass_seconds(20)
         world.stuck.clear()
         await world.pass_seconds(20)
-        assert training(world) == 2
+        assert training(world) == 3
         await world.until(lambda: training(world) == 6, "all that came meanwhile join at once")
-        assert world.count("HostsPublished") == 2
+        assert world.count("HostsPublished") == 3
 
 
 @in_virtual_time

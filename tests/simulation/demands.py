@@ -41,8 +41,8 @@ class ClusterDemands:
         """By job, the members of the newest hosts files."""
         self._left: dict[tuple[Uid, Slot], tuple[str, int]] = {}
         """The workers that left the hosts files, since when, and the seconds that they get."""
-        self._changed: dict[Uid, tuple[int, str]] = {}
-        """By job, the attempt and the time of its newest hosts files."""
+        self._grew: dict[Uid, tuple[int, str]] = {}
+        """By job, the attempt whose members are known, and when they became more; empty before."""
         self._accepted: dict[tuple[JobKey, Uid], tuple[str, int, int]] = {}
         """By request, when it was accepted, its time in seconds, and those that its workers get."""
         self._lost: dict[Uid, dict[int, str]] = defaultdict(dict)
@@ -84,18 +84,24 @@ class ClusterDemands:
     def _of_growth(
         self, job: Job, event: HostsPublished, now: frozenset[int], logged: str, sequence: int
     ) -> Iterator[str]:
-        """Workers of a job with elasticity join together, and not soon after the members changed."""
+        """Workers of a job with elasticity join together, and not soon after the last that joined."""
         uid, attempt = job.key.uid, job.attempt.number
-        before, self._changed[uid] = self._changed.get(uid, (-1, logged)), (attempt, logged)
+        if self._grew.get(uid, (-1, ""))[0] != attempt:
+            # Its first members.
+            self._grew[uid] = attempt, ""
+            return
+        if len(now) <= len(self._published[uid]):
+            return
+        before, self._grew[uid] = self._grew[uid][1], (attempt, logged)
         elasticity = job.spec.elasticity if job.spec is not None else None
         if job.spec is None or elasticity is None or not job.spec.handling.hosts_files:
             # Agents that find each other train with all that are there.
             return
-        if event.request or before[0] != attempt or now <= self._published[uid]:
+        if event.request or not before:
             return
         # After a restore of the log its time begins anew.
-        if 0 <= (seconds := _seconds(before[1], logged)) < NEARLY * elasticity.grow_seconds:
-            yield f"I46 {job.key} grows at {sequence}, {seconds:.1f} s after its members changed"
+        if 0 <= (seconds := _seconds(before, logged)) < NEARLY * elasticity.grow_seconds:
+            yield f"I46 {job.key} grows at {sequence}, {seconds:.1f} s after it grew"
 
     def _of_lost_members(self, job: Job, logged: str, sequence: int) -> Iterator[str]:
         since, slots = self._lost[job.key.uid], job.attempt.slots

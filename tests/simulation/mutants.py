@@ -544,14 +544,16 @@ A_JOB_AT_ITS_MINIMUM = _steady(
     End(at=3.0, pod="resnet-worker-1", code=1),
     LATER,
 )
-A_PLACE_THAT_COMES = msgspec.structs.replace(
+PLACES_THAT_COME = msgspec.structs.replace(
     _steady(
         Apply(at=0.1, job="other", kind="TrainingJob", workers=1),
-        Apply(at=1.0, job="resnet", kind="TrainingJob", workers=4, more=BY_CAPACITY),
+        Apply(at=0.1, job="another", kind="TrainingJob", workers=1),
+        Apply(at=1.0, job="resnet", kind="TrainingJob", workers=6, more=BY_CAPACITY),
         End(at=6.0, pod="other-launcher", code=0),
+        End(at=12.0, pod="another-launcher", code=0),
         LATER,
     ),
-    places=6,
+    places=7,
 )
 
 
@@ -621,7 +623,7 @@ MUTANTS = (
         _silent_nodes(**{FORCE_DELETE_AFTER: "60"}),
     ),
     Mutant("a job trains with fewer than its minimum", "I45", _trains_with_any, A_JOB_AT_ITS_MINIMUM),
-    Mutant("workers join one by one", "I46", _grows_at_once, A_PLACE_THAT_COMES),
+    Mutant("workers join one by one", "I46", _grows_at_once, PLACES_THAT_COME),
     Mutant("a replacement counts as growth", "I42", _replacements_are_growth, A_NODE_THAT_GOES),
     Mutant("a replaced worker whose node stays never leaves", "I42", _those_with_replacements_stay, A_NODE_THAT_STAYS),
     Mutant("a job that is gone is never sealed", "I43", _never_sealed, _sealed()),

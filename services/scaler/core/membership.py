@@ -22,7 +22,7 @@ from shared.job.naming import HOSTS_VERSION, JobKey, Slot, Uid, WorkerName, conf
 from shared.job.policies import capacity, nodes, replacement
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, JobSpec
-from shared.job.state import Job
+from shared.job.state import Job, needed_workers
 from shared.job.steps import Record, Step
 from shared.job.timers import DISRUPTION_DRAIN, passed
 from shared.job.views import PodView, alive, ranges, spans
@@ -125,8 +125,9 @@ def next_members(job: Job, joining: Iterable[int] = ()) -> SortedSet[int] | Unkn
     announced = [slot.index for slot in listed if slot in in_time]
     others = (slot for slot in workers - doomed - nodes.silent(job) if slot.index not in known)
     come = [slot.index for slot in others if slot not in arriving and ready(pods.get(slot.index))]
-    if not capacity.may_grow(job) and capacity.is_enough(job, len(kept) + len(announced)):
-        come = []
+    if not capacity.may_grow(job):
+        # Below its minimum a job does not train, and then joining is no growth.
+        come = come[: max(needed_workers(job) - len(kept) - len(announced), 0)]
     come += joining
     if not capacity.is_enough(job, len(kept) + len(announced) + len(come)):
         return Unknown()

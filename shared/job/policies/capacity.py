@@ -59,16 +59,16 @@ def settles_since(job: Job) -> int:
 
 def may_grow(job: Job) -> bool:
     """True if workers may join: those of a job with elasticity join together, and not more often than it says."""
-    since = grows_since(job)
-    return since is None or (since > 0 and passed(job, since, GROW))
+    since = grew(job)
+    return not since or passed(job, since, GROW)
 
 
-def grows_since(job: Job) -> int | None:
-    """The sequence from which the time to the next growth counts, 0 until it is known; None if workers join at once."""
+def grew(job: Job) -> int:
+    """The sequence of the growth from which the time to the next one counts; 0 if workers may join at once."""
     spec, elasticity = job.spec, job.elasticity
     if spec is None or elasticity is None or not elasticity.grow_seconds or not spec.handling.hosts_files:
-        return None
-    return job.membership.written if isinstance(job.membership, Members) else None
+        return 0
+    return job.membership.grew if isinstance(job.membership, Members) else 0
 
 
 def lacks_members(job: Job) -> bool:
