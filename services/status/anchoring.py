@@ -8,7 +8,7 @@ import structlog
 from shared.cluster import Cluster
 from shared.cluster.kinds import LEASES
 from shared.errors import Conflict, Refused, Transient
-from shared.runtime.anchor import Anchor, differs
+from shared.runtime.anchor import SEALS_SECONDS, Anchor, differs
 from shared.runtime.run import Runtime
 
 ANCHOR_SECONDS = 10.0
@@ -26,7 +26,6 @@ class Anchoring:
         self._identity = identity
         self._known: Anchor | None = None
         """To which this fold leads."""
-        self._wrong: Anchor | None = None
         self._version = ""
 
     async def keep(self, runtime: Runtime) -> None:
@@ -51,16 +50,15 @@ class Anchoring:
         """Write the anchor of now, if the one that is there is right.  Raises the cluster's and the log's errors."""
         if self._known is None and self._name and not await self._leads(runtime):
             return
-        if self._known is not None and self._known.sequence == runtime.histories.position:
-            return
         if (now := runtime.eventlog.now()) is None:
+            return
+        known = self._known
+        if known is not None and known.sequence == runtime.histories.position and now - known.time < SEALS_SECONDS:
             return
         anchor = Anchor.of(self._identity, runtime.histories, now)
         log.info("anchor", **msgspec.structs.asdict(anchor))
         if self._name:
-            patch = {"metadata": {"resourceVersion": self._version, "annotations": anchor.annotations}}
-            held = await self._cluster.patch(LEASES, self._namespace, self._name, patch)
-            self._version = held.metadata.resource_version
+            await self._write(anchor)
         self._known = anchor
 
     async def _leads(self, runtime: Runtime) -> bool:
@@ -69,13 +67,18 @@ class Anchoring:
         if held is None:
             raise Refused(f"there is no Lease {self._namespace}/{self._name}", reason="NotFound")
         found, self._version = Anchor.read(held.metadata.annotations or {}), held.metadata.resource_version
-        if found is not None and found == self._wrong:
-            return False
         fault = ""
         if found is not None:
             fault = await differs(runtime.eventlog, found, runtime.subjects) or ""
-        runtime.metrics.anchor = fault
-        self._wrong = found if fault else None
-        if fault:
+        if fault and fault != runtime.metrics.anchor:
             log.error("the log does not lead to its anchor", anchor=f"{self._namespace}/{self._name}", why=fault)
+        runtime.metrics.anchor = fault
+        if found is not None and fault and not found.fault:
+            # A day later it could no longer be said.
+            await self._write(msgspec.structs.replace(found, fault=fault))
         return not fault
+
+    async def _write(self, anchor: Anchor) -> None:
+        patch = {"metadata": {"resourceVersion": self._version, "annotations": anchor.annotations}}
+        held = await self._cluster.patch(LEASES, self._namespace, self._name, patch)
+        self._version = held.metadata.resource_version

@@ -125,8 +125,11 @@ class Reports:
         if progress.believed(job, pod, report) is None and progress.taken(job, pod, report) is None:
             return
         before = self._waiting.get(key)
-        if before is not None and report.checkpoint is None:
-            report = msgspec.structs.replace(report, checkpoint=before.report.checkpoint)
+        if before is not None:
+            # Where it is silent the one before it counts, of a program that did not begin anew.
+            names = ("checkpoint", "total", "percentage") if report.step or report.percentage else ("checkpoint",)
+            silent = [name for name in names if getattr(report, name) is None]
+            report = msgspec.structs.replace(report, **{name: getattr(before.report, name) for name in silent})
         now = asyncio.get_running_loop().time()
         self._waiting[key] = _Waiting(pod, report, now)
         self._plan(key, job)

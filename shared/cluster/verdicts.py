@@ -1,4 +1,4 @@
-"""What the API server said of somebody, believed for a while and then asked again."""
+"""What the API server said of a person or a token, believed for a while and then asked again."""
 
 from collections.abc import Awaitable, Callable
 from hashlib import sha256

@@ -50,7 +50,7 @@ ARCHIVER = "archiver"
 ATTRIBUTIONS = str(Subject("facts", "*", "*", "*", AUDIT, "ChangeAttributed"))
 AUTHORS = ("watcher", "scheduler", "scaler", "status")
 SERVICES = (HISTORY, AUDIT, ARCHIVER, *AUTHORS)
-USERS = (ADMIN, READER, COPIES, *SERVICES)
+USERS = (ADMIN, READER, *SERVICES[:3], COPIES, *AUTHORS)
 """The users at the log's server."""
 
 LOG_API = f"$JS.{ACCOUNT}.API"

@@ -169,8 +169,8 @@ class Members(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Workers that left the hosts files for any reason; may have entries of released slots."""
     written: int = 0
     """The sequence at which this version was seen in the cluster; 0 before."""
-    grew: int = 0
-    """The sequence of the newest hosts files of this attempt with more workers than those before them; 0 without."""
+    grew: At | None = None
+    """When the newest hosts files of this attempt with more workers than those before them were published."""
 
 
 Membership = Unknown | Members

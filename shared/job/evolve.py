@@ -23,7 +23,6 @@ from shared.job.evolve_pods import (
     pods_gone,
     pods_observed,
     well_again,
-    with_launcher_wait,
     with_minimum_checked,
 )
 from shared.job.integrity import evolved
@@ -75,7 +74,7 @@ def _evolved(job: Job, event: AnyEvent, at: At) -> Job:
         case watcher.PodsObserved():
             return pods_observed(job, event, at)
         case watcher.PodsGone():
-            return with_minimum_checked(with_launcher_wait(pods_gone(job, event.uids, at), at), at)
+            return with_minimum_checked(pods_gone(job, event.uids, at), at)
         case watcher.LauncherLost():
             pod = job.pods.views.get(event.uid)
             lost = pod is not None and pod.attempt == job.attempt.number and not job.over

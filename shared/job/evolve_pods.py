@@ -37,7 +37,7 @@ from shared.job.state import (
     without,
 )
 from shared.job.timers import WELL
-from shared.job.views import UNSCHEDULABLE, PodView, alive, ended, newer, newest_versions, trouble
+from shared.job.views import PodView, alive, ended, newer, newest_versions, trouble
 
 replace = msgspec.structs.replace
 
@@ -152,7 +152,7 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
         status=replace(job.status, failures=tuple(failures[-KEPT_FAILURES:])),
         efforts=replace(job.efforts, refusals=_progress(job, fresh, event)),
     )
-    job = with_launcher_wait(_with_stuck(job, [pod.uid for pod in event.pods], at), at)
+    job = _with_stuck(job, [pod.uid for pod in event.pods], at)
     return with_minimum_checked(seen(with_milestones(job, at), at), at)
 
 
@@ -196,13 +196,11 @@ def _changes(known: PodView | None, pod: PodView) -> bool:
     return (known.ready and not pod.ready) or trouble(known) != trouble(pod)
 
 
-def with_launcher_wait(job: Job, at: At) -> Job:
+def _with_launcher_wait(job: Job, at: At) -> Job:
     """Note since when the launcher of an attempt that starts finds no node, or the workers that a job needs do not."""
     if job.between_attempts or job.over:
         return job
-    launcher = job.launcher if job.starting else None
-    waits = launcher is not None and alive(launcher) and launcher.reason == UNSCHEDULABLE
-    waits = waits or (not nodes.launches(job) and capacity.starves(job))
+    waits = nodes.has_no_place(job) or capacity.starves(job)
     if waits == (job.attempt.launcher_waits is not None):
         return job
     return with_attempt(job, launcher_waits=at if waits else None)
@@ -411,7 +409,8 @@ def pods_gone(job: Job, uids: Sequence[Uid], at: At) -> Job:
 
 
 def with_minimum_checked(job: Job, at: At) -> Job:
-    """Note since when fewer workers run than a running job needs."""
+    """Note since when fewer workers run than a running job needs, and since when some of them find no node."""
+    job = _with_launcher_wait(job, at)
     if job.spec is None or job.status.phase not in ("Running", "Scaling"):
         return job
     if running_workers(job) >= needed_workers(job):

@@ -176,9 +176,9 @@ def hosts_published(job: Job, event: HostsPublished, at: At) -> Job:
     request = job.scaling.requests.get(event.request)
     going = [member.index for member in request.leaving] if request is not None else []
     before, members = job.membership, indices(event.members)
-    grew = 0
+    grew = None
     if isinstance(before, Members):
-        grew = at.sequence if len(members) > len(before.indices) else before.grew
+        grew = at if len(members) > len(before.indices) else before.grew
     membership = Members(
         version=event.version,
         indices=members,

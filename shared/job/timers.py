@@ -109,6 +109,7 @@ def _anchors(job: Job) -> Iterator[int]:
     moments += [failures.at for failures in pods.failures_on.values()]
     moments += [notice.at for notices in pods.notices.values() for notice in notices]
     moments += [at for lost in pods.lost.values() for at in (lost.at, lost.terminating)]
+    moments += [job.membership.grew] if isinstance(job.membership, Members) else []
     yield from (at.sequence for at in moments if at is not None)
     if isinstance(job.membership, Members):
         yield job.membership.written

@@ -101,8 +101,8 @@ def _of_capacity(job: Job) -> Iterator[Timer]:
         return
     if (settles := capacity.settles_since(job)) and elasticity.settle_seconds:
         yield Timer(settles, timers.SETTLE, elasticity.settle_seconds)
-    if (grows := capacity.grew(job)) and capacity.lacks_members(job):
-        yield Timer(grows, timers.GROW, elasticity.grow_seconds)
+    if (grew := capacity.grew(job)) is not None:
+        yield promise(grew, timers.GROW, elasticity.grow_seconds)
 
 
 def _of_stuck_pods(job: Job) -> Iterator[Timer]:

@@ -150,7 +150,7 @@ def _of_nodes(job: Job) -> Wait | None:
 
 def _of_launcher(job: Job) -> Wait | None:
     """A launcher, or some of the fewest workers, for which there is no node while the other workers hold theirs."""
-    wait, launcher = nodes.of_launcher_wait(job), job.launcher if nodes.launches(job) else None
+    wait, launcher = nodes.of_launcher_wait(job), job.launcher if nodes.has_no_place(job) else None
     if wait is None:
         return None
     since, reason, sentence = wait

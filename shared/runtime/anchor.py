@@ -1,7 +1,7 @@
 """The anchor: a hash over the heads of all jobs that live, kept outside NATS; and whether a log leads to it.
 
 The events of a sealed job leave the log, and so does its seal, after a day: the anchor has the seals of half a day, and
-one that is older than a day cannot tell a job that left from one that somebody removed.
+one that is older than a day cannot tell a job that left from one that was removed.
 """
 
 from collections.abc import Mapping
@@ -38,6 +38,8 @@ class Anchor(msgspec.Struct, frozen=True):
     """The sequence after which they come, how many there are, and their hash."""
     time: float
     """When it was made, in seconds since 1970 by the log server's clock."""
+    fault: str = ""
+    """Why a log did not lead to it, once that was found: it stays so until a person removes the anchor."""
 
     @classmethod
     def of(cls, log: str, histories: Histories, now: float) -> Self:
@@ -79,6 +81,8 @@ async def differs(log: EventLog, anchor: Anchor, subjects: tuple[str, ...] = ())
     It cannot if a job of the anchor was sealed since, and its events have left the log, or if seals have, or may have.
     Raises the log's errors.
     """
+    if anchor.fault:
+        return anchor.fault
     if (identity := await log.identity()) != anchor.log:
         return f"it is of the log {anchor.log}, and this one is {identity}"
     histories, left = Histories(), False

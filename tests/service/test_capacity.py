@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from shared.cluster.kinds import PODS
+from shared.cluster.kinds import NODES, PODS
 from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
@@ -15,6 +15,8 @@ from tests.frameworks.documents import pytorch_job
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import World, a_scale_in, a_scale_out, a_training_job
 from tests.service.kubeflow import Play, applied
+from tests.service.test_lost_nodes import OTHER, SILENT, given_up
+from tests.service.test_lost_nodes import report as condition_of_the_node
 
 LEAST, MOST = 2, 6
 SETTLE, GROW = 10, 30
@@ -276,3 +278,70 @@ async def test_a_place_that_a_pod_of_the_job_still_holds_is_waited_for():
         world.lingering.clear()
         await world.until(lambda: "resnet-worker-2" in world.hosts(), "its replacement trains")
         assert world.count("JobRestarted") == 0
+
+
+@in_virtual_time
+async def test_long_after_a_growth_a_replacement_joins_as_it_comes():
+    async with World() as world:
+        world.room = 3 + LAUNCHER
+        world.apply(TRAININGJOBS, a_job(workers=4))
+        await world.running()
+        world.room += 1
+        await world.until(lambda: training(world) == 4)
+        await world.pass_seconds(2 * GROW)
+        before = asyncio.get_running_loop().time()
+        await preempted(world, world.hosts()[0])
+        world.room += 1
+        await world.until(lambda: training(world) == 3)
+        await world.until(lambda: training(world) == 4)
+        assert asyncio.get_running_loop().time() - before < 1
+
+
+@in_virtual_time
+async def test_an_attempt_whose_launcher_is_placed_and_lacks_its_minimum_gives_its_places_back():
+    async with World() as world:
+        world.room = 2 + LAUNCHER
+        world.stuck.add("resnet-launcher")
+        job = a_job(workers=2, settleSeconds=0)
+        job["spec"]["etReplicaSpecs"]["worker"]["restartPolicy"] = "Always"
+        world.apply(TRAININGJOBS, job)
+        launcher = "resnet-launcher"
+        await world.until(lambda: launcher in world.pods() and "nodeName" in world.pods()[launcher].manifest["spec"])
+        await preempted(world, world.hosts()[0])
+        await world.pass_seconds(SHORTEST_SECONDS + SPREAD_SECONDS + 5)
+        assert world.count("JobRestarted") >= 1
+
+
+@in_virtual_time
+async def test_a_pod_that_never_ends_on_a_dead_node_is_not_waited_for():
+    async with World() as world:
+        for node in (SILENT, OTHER):
+            world.store.create(NODES, "", {"metadata": {"name": node}, "spec": {}})
+        world.homes = {f"resnet-{name}": OTHER for name in ("launcher", "worker-1", "worker-2")}
+        world.room = 2 + LAUNCHER
+        world.apply(TRAININGJOBS, a_job(workers=2, settleSeconds=0))
+        await world.running()
+        condition_of_the_node(world, "Unknown")
+        given_up(world, "resnet-worker-0")
+        await world.until(lambda: world.count("JobRestarting") == 1, "it waits whole")
+        assert world.status(TRAININGJOBS, "resnet")["phase"] == "Restarting"
+
+
+@pytest.mark.parametrize("elastic", [True, False])
+@in_virtual_time
+async def test_the_workers_of_a_scale_out_join_while_others_are_about_to_go(elastic: bool):
+    async with World(drain_seconds=5) as world:
+        for node in (SILENT, OTHER):
+            world.store.create(NODES, "", {"metadata": {"name": node}, "spec": {}})
+        world.homes = {f"resnet-{name}": OTHER for name in ("launcher", *(f"worker-{index}" for index in range(3, 9)))}
+        world.stuck.update(f"resnet-worker-{index}" for index in range(4, 8))
+        world.apply(TRAININGJOBS, a_job(workers=4) if elastic else a_training_job(workers=4))
+        await world.running()
+        world.apply(SCALEOUTS, a_scale_out(1))
+        await world.phase("Scaling", SCALEOUTS, "out")
+        going = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
+        world.store.patch(NODES, "", SILENT, {"spec": {"taints": [going]}})
+        await world.until(lambda: world.count("DisruptionNoticed") > 0)
+        world.stuck.discard("resnet-worker-4")
+        await world.until(lambda: world.count("HostsPublished") == 2)
+        assert "resnet-worker-4" in world.hosts()

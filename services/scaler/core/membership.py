@@ -94,7 +94,7 @@ def _because_changed(job: Job, wanted: SortedSet[int]) -> Cause:
     return causes.newest(causes.of_beginning(job), causes.of_pods(job, changed), over)
 
 
-def next_members(job: Job, joining: Iterable[int] = ()) -> SortedSet[int] | Unknown:
+def next_members(job: Job, joining: Sequence[int] = ()) -> SortedSet[int] | Unknown:
     """The indices of the members; of the open request's changes only the workers that are `joining`.
 
     Unknown until the first members are Ready, and while fewer are than a job with elasticity needs: replacements
@@ -127,15 +127,14 @@ def next_members(job: Job, joining: Iterable[int] = ()) -> SortedSet[int] | Unkn
     come = [slot.index for slot in others if slot not in arriving and ready(pods.get(slot.index))]
     if not capacity.may_grow(job):
         # Below its minimum a job does not train, and then joining is no growth.
-        come = come[: max(needed_workers(job) - len(kept) - len(announced), 0)]
-    come += joining
-    if not capacity.is_enough(job, len(kept) + len(announced) + len(come)):
+        come = come[: max(needed_workers(job) - len(kept) - len(announced) - len(joining), 0)]
+    if not capacity.is_enough(job, len(kept) + len(announced) + len(come) + len(joining)):
         return Unknown()
     if not announced or len(kept) + len(come) >= min(job.scaling.size, len(job.listed_workers)):
-        return SortedSet([*kept, *come])
+        return SortedSet([*kept, *come, *joining])
     # Until there is one for each, replacements that are early wait: the launcher loads new files once.
     room = max(job.scaling.size - len(kept) - len(announced), 0)
-    return SortedSet([*kept, *announced, *come[:room]])
+    return SortedSet([*kept, *announced, *come[:room], *joining])
 
 
 def publish(job: Job, wanted: SortedSet[int], request: Uid = Uid(""), *, drain: int = 0) -> HostsPublished:

@@ -112,11 +112,11 @@ def believed(job: Job, pod: Uid, report: Report) -> ProgressReported | None:
     view = job.pods.views.get(pod)
     if view is None:
         raise Refused("the token is of a pod that is none of this job", reason="NotOfThisJob")
+    if job.over or job.deleting or job.between_attempts or view.attempt != job.attempt.number:
+        raise Refused("the attempt of this pod is over", reason="Over")
     if report.step is None and report.percentage is None:
         # Metrics alone, as of an evaluation, do not say how far the training is.
         return None
-    if job.over or job.deleting or job.between_attempts or view.attempt != job.attempt.number:
-        raise Refused("the attempt of this pod is over", reason="Over")
     event = ProgressReported(
         pod=pod,
         attempt=view.attempt,

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from shared.job import text
 from shared.job.attempt import Members
+from shared.job.events.event import At
 from shared.job.naming import Slot
 from shared.job.policies import nodes, quota
 from shared.job.scaling import Request
@@ -15,7 +16,7 @@ from shared.job.sorted_set import SortedSet
 from shared.job.spec import WORKER, Elasticity
 from shared.job.state import Job, needed_workers
 from shared.job.timers import GROW, SETTLE, passed
-from shared.job.views import UNSCHEDULABLE, PodView, alive
+from shared.job.views import UNSCHEDULABLE, PodView, alive, occupies
 
 
 def least_to_start(job: Job) -> int:
@@ -52,7 +53,7 @@ def settles_since(job: Job) -> int:
         return 0
     if isinstance(job.membership, Members):
         # The launcher waits, and workers give their places back one after another.
-        return job.membership.written if job.attempt.launcher_waits is not None else 0
+        return job.membership.written if nodes.has_no_place(job) else 0
     reached = (known for known in job.status.conditions if known.type == "WorkersReady" and known.status)
     return next((known.since.sequence for known in reached), 0)
 
@@ -60,21 +61,15 @@ def settles_since(job: Job) -> int:
 def may_grow(job: Job) -> bool:
     """True if workers may join: those of a job with elasticity join together, and not more often than it says."""
     since = grew(job)
-    return not since or passed(job, since, GROW)
+    return since is None or passed(job, since.sequence, GROW)
 
 
-def grew(job: Job) -> int:
-    """The sequence of the growth from which the time to the next one counts; 0 if workers may join at once."""
+def grew(job: Job) -> At | None:
+    """When workers joined from which on the time to the next that join counts; None if they may join at once."""
     spec, elasticity = job.spec, job.elasticity
     if spec is None or elasticity is None or not elasticity.grow_seconds or not spec.handling.hosts_files:
-        return 0
-    return job.membership.grew if isinstance(job.membership, Members) else 0
-
-
-def lacks_members(job: Job) -> bool:
-    """True if fewer members run than the job wants."""
-    pods = job.worker_pods()
-    return sum(alive(pods.get(index)) for index in job.listed_workers) < job.scaling.size
+        return None
+    return job.membership.grew if isinstance(job.membership, Members) else None
 
 
 def given_back(job: Job) -> SortedSet[Slot]:
@@ -95,7 +90,7 @@ def given_back(job: Job) -> SortedSet[Slot]:
 
 def yields(job: Job) -> bool:
     """True while no worker of a job with elasticity is asked for, as its launcher has no place."""
-    return job.attempt.launcher_waits is not None and nodes.launches(job) and job.elasticity is not None
+    return job.elasticity is not None and nodes.has_no_place(job)
 
 
 def within(job: Job, slots: Iterable[Slot]) -> list[Slot]:
@@ -169,9 +164,12 @@ def _in_time(job: Job) -> list[PodView]:
 def starves(job: Job) -> bool:
     """True if a job with elasticity holds places, fewer than its minimum, and there is no room for the others.
 
-    A pod of its own that still ends may be what the others wait for.
+    A pod of its own that still ends on a node that answers may be what the others wait for.
     """
-    if job.elasticity is None or any(pod.deleting and pod.node for pod in job.pods.views.values()):
+    if job.elasticity is None:
+        return False
+    pods, lost = job.pods.views.values(), job.pods.lost
+    if any(pod.deleting and pod.node and occupies(pod) and pod.uid not in lost for pod in pods):
         return False
     if not any(map(finds_no_node, job.worker_pods().values())):
         return False

@@ -28,7 +28,7 @@ from shared.job.spec import LAUNCHER, WORKER, Handling
 from shared.job.state import Job, needed_workers
 from shared.job.text import forced_deletion, without_finalizers
 from shared.job.timers import FORCED_DELETION, LAUNCHER_WAIT, NOTICE, passed
-from shared.job.views import PodView, alive
+from shared.job.views import UNSCHEDULABLE, PodView, alive
 
 
 def silent(job: Job) -> SortedSet[Slot]:
@@ -297,12 +297,13 @@ a drain find a place in that time.  Each attempt makes all workers anew, and hol
 
 
 REPLACED_SECONDS = 15
-"""A training that lost its minimum waits so long for other nodes: the kube-scheduler looks again within ten seconds."""
+"""How long a training that lost its minimum waits for nodes: the kube-scheduler looks again within ten seconds."""
 
 
-def launches(job: Job) -> bool:
-    """True while the launcher is wanted and has not run."""
-    return job.attempt.launched and job.starting
+def has_no_place(job: Job) -> bool:
+    """True if the kube-scheduler finds no node for the launcher of an attempt that starts."""
+    launcher = job.launcher if job.starting else None
+    return launcher is not None and alive(launcher) and launcher.reason == UNSCHEDULABLE
 
 
 def launcher_wait(job: Job) -> int | None:
@@ -322,7 +323,7 @@ def never_placed(job: Job) -> Verdict | None:
     if since is None or limit is None or not passed(job, since.sequence, LAUNCHER_WAIT):
         return None
     held, because = text.counted(len(job.attempt.workers), "worker"), causes.timer(job, since.sequence, LAUNCHER_WAIT)
-    if not launches(job):
+    if not has_no_place(job):
         told = reasons.told(reasons.ENDS, reasons.NO_ROOM, minimum=text.counted(needed_workers(job), "worker"))
         return Verdict(False, reasons.NO_ROOM, told, disrupted=True, because=because)
     if _is_last(job):
@@ -342,7 +343,7 @@ def of_launcher_wait(job: Job) -> tuple[At, str, str] | None:
     since, limit, launcher = job.attempt.launcher_waits, launcher_wait(job), job.launcher
     if since is None or limit is None:
         return None
-    if launcher is None or not launches(job):
+    if launcher is None or not has_no_place(job):
         reason, least = reasons.NO_ROOM, text.counted(needed_workers(job), "worker")
         said = f"{reason}: fewer than {least} (minReplicas) find a node, and they hold theirs"
         return since, reason, f"{said}; {limit} s after {since.clock} they are given back, and the job waits for room"
