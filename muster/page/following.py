@@ -21,8 +21,17 @@ MOST_OPEN = 16
 """The most jobs that are followed at a time: each holds the events of a job, and a stream of the server."""
 PAUSE_SECONDS = 0.25
 """The least seconds between two pieces of news to one browser."""
+AGAIN_SECONDS = 0.1
+"""How long what ends has for it, before it is cancelled once more."""
 BEAT_SECONDS = 15.0
 """Seconds without news after which a browser gets an empty line, by which a connection that broke is noticed."""
+
+
+async def end(task: asyncio.Task[None]) -> None:
+    """Cancel until it has ended: a cancellation that comes as a read ends may be lost."""
+    while not task.done():
+        task.cancel()
+        await asyncio.wait([task], timeout=AGAIN_SECONDS)
 
 
 class News:
@@ -131,8 +140,7 @@ class Followed:
             return msgspec.structs.replace(made, report=report)
 
     async def close(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await end(self._task)
         if self._first.done() and not self._first.cancelled():
             # asyncio logs an exception that nobody has asked for, and this one was told.
             self._first.exception()

@@ -17,7 +17,7 @@ import msgspec
 from aiohttp import web
 
 from muster.page.assets import TYPES, asset
-from muster.page.following import Followed, News, Open, Table
+from muster.page.following import Followed, News, Open, Table, end
 from muster.page.source import Source, open_source
 from muster.terminal import say
 from shared.errors import Refused, Transient, Trouble
@@ -251,9 +251,7 @@ async def serving(source: Source, namespace: str, *, port: int, secret: str) -> 
         await web.SockSite(runner, listener).start()
         yield f"http://{HOST}:{listener.getsockname()[1]}/{secret}/"
     finally:
-        following.cancel()
-        # A cancellation that comes as a read ends may be lost; the end of the loop cancels once more.
-        await asyncio.wait([following], timeout=PARTING_SECONDS)
+        await end(following)
         await page.open.close()
         await runner.cleanup()
 

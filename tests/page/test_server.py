@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import aiohttp
@@ -9,6 +10,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from muster.page.following import end
 from muster.page.server import secret_of
 from shared.job.events.status import JobFailed
 from tests.kit.builders import a_created_job, a_running_job
@@ -116,3 +118,15 @@ async def told(answer: aiohttp.ClientResponse) -> Any:
             if line.startswith(b"data: "):
                 return msgspec.json.decode(line[6:])
     raise AssertionError("the stream ended")
+
+
+async def test_a_cancellation_that_is_lost_comes_again():
+    async def loses_one() -> None:
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(loses_one())
+    await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        await end(task)
