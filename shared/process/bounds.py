@@ -3,7 +3,7 @@
 A `Door` accepts the connections of one port itself, so that its budget counts before TLS and before HTTP take memory.
 When no place is free, the oldest connection of the address that has the most makes room, in the network that has the
 most, so that the kubelet always gets in.  A client that a server knows (`Client.know`) keeps its place.  A connection
-for which nobody makes room waits, and costs no more than its socket.
+for which no place is free waits, and costs no more than its socket.
 """
 
 import asyncio

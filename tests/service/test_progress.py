@@ -27,12 +27,16 @@ def body(**said: Any) -> bytes:
     ).encode()
 
 
-def report(world: World, pod: str = "worker-0", **said: Any) -> None:
-    """One from a pod of the job `resnet`."""
+def the_watcher(world: World) -> Watcher:
     watcher = world._running["watcher"][0].service
     assert isinstance(watcher, Watcher)
+    return watcher
+
+
+def report(world: World, pod: str = "worker-0", **said: Any) -> None:
+    """One from a pod of the job `resnet`."""
     uid = Uid(world.pods()[f"resnet-{pod}"].metadata["uid"])
-    watcher.reports.take(world.job().key, uid, body(**said))
+    the_watcher(world).reports.take(world.job().key, uid, body(**said))
 
 
 def recorded(world: World) -> list[ProgressReported]:
@@ -156,14 +160,14 @@ async def test_the_token_of_another_jobs_pod_and_that_of_an_earlier_attempt_repo
         assert isinstance(watcher, Watcher)
         theirs = Uid(world.pods()["other-worker-0"].metadata["uid"])
         with pytest.raises(Refused) as refused:
-            watcher.reports.take(world.job().key, theirs, body(current_step=1))
+            the_watcher(world).reports.take(world.job().key, theirs, body(current_step=1))
         assert refused.value.reason == "NotOfThisJob"
         earlier = Uid(world.pods()["resnet-worker-0"].metadata["uid"])
         world.lingering.add(earlier)
         world.exit_codes["resnet-launcher"] = 1
         await world.phase("Restarting")
         with pytest.raises(Refused) as refused:
-            watcher.reports.take(world.job().key, earlier, body(current_step=1))
+            the_watcher(world).reports.take(world.job().key, earlier, body(current_step=1))
         assert refused.value.reason == "Over"
         assert not recorded(world)
 
@@ -194,9 +198,7 @@ async def test_a_full_log_takes_no_progress():
 async def test_a_namespace_of_which_the_services_keep_too_much_goes_on_reporting():
     async with World() as world:
         await world.trains(workers=2)
-        watcher = world._running["watcher"][0].service
-        assert isinstance(watcher, Watcher)
-        watcher._limits = Limits(memory=1)
+        the_watcher(world)._limits = Limits(memory=1)
         report(world, current_step=1)
         await world.quiet()
         assert steps(world) == [1]

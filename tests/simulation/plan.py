@@ -390,7 +390,7 @@ def _sealed(plan: Plan) -> Plan:
 
 
 def _together(plan: Plan) -> Plan:
-    """The plan with gangs and restarts in place, in which somebody deletes PodGroups; drawn apart."""
+    """The plan with gangs and restarts in place, in which a person deletes PodGroups; drawn apart."""
     chance = Random(f"{plan.seed} gangs")
     whole = [step for step in plan.steps if isinstance(step, Apply)]
     lost = [

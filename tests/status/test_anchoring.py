@@ -129,6 +129,10 @@ class Site:
         found = Anchor.read(held.metadata.annotations or {})
         return found and replace(found, time=0.0)
 
+    async def right(self) -> Anchor:
+        """The anchor of the log as it is, whenever it is made."""
+        return replace(await anchor_of(MemoryEventLog(self.log.journal)), time=0.0)
+
     async def make(self) -> None:
         namespace, name = PLACE.split("/")
         manifest = {"metadata": {"name": name, "namespace": namespace}}
@@ -139,10 +143,10 @@ async def test_the_anchor_follows_the_log_and_another_process_goes_on_with_it():
     site = Site(a_log())
     await site.make()
     anchoring = await site.begin()
-    assert await site.kept() == replace(await anchor_of(MemoryEventLog(site.log.journal)), time=0.0)
+    assert await site.kept() == await site.right()
     site.log.add(JobGone(version=9))
     await site.turn(anchoring)
-    after = replace(await anchor_of(MemoryEventLog(site.log.journal)), time=0.0)
+    after = await site.right()
     assert await site.kept() == after
     await site.begin()
     site.log.add(JobGone(version=10))
@@ -169,5 +173,5 @@ async def test_an_anchor_to_which_the_log_does_not_lead_stays_until_a_person_rem
         assert "other events" in (site.metrics.anchor or "")
     await site.cluster.patch(LEASES, *PLACE.split("/"), {"metadata": {"annotations": None}})
     await site.turn(anchoring)
-    assert await site.kept() == replace(await anchor_of(MemoryEventLog(site.log.journal)), time=0.0)
+    assert await site.kept() == await site.right()
     assert site.metrics.anchor == ""

@@ -125,10 +125,11 @@ def next_members(job: Job, joining: Sequence[int] = ()) -> SortedSet[int] | Unkn
     announced = [slot.index for slot in listed if slot in in_time]
     others = (slot for slot in workers - doomed - nodes.silent(job) if slot.index not in known)
     come = [slot.index for slot in others if slot not in arriving and ready(pods.get(slot.index))]
+    certain = len(kept) + len(announced) + len(joining)
     if not capacity.may_grow(job):
         # Below its minimum a job does not train, and then joining is no growth.
-        come = come[: max(needed_workers(job) - len(kept) - len(announced) - len(joining), 0)]
-    if not capacity.is_enough(job, len(kept) + len(announced) + len(come) + len(joining)):
+        come = come[: max(needed_workers(job) - certain, 0)]
+    if not capacity.is_enough(job, certain + len(come)):
         return Unknown()
     if not announced or len(kept) + len(come) >= min(job.scaling.size, len(job.listed_workers)):
         return SortedSet([*kept, *come, *joining])

@@ -401,7 +401,7 @@ def families() -> dict[str, Family]:
                 Http("a byte of a body each second", UPLOAD, b"x", 60, 1.0, to=APIS, tls=True),
                 Http("whole bodies without a token", UPLOAD, b"x" * 2**16, 250, to=("audit-api",), tls=True),
                 Http("pipelines in TLS", WHOLE * 200, WHOLE * 200, 50, to=APIS, tls=True, connections=100),
-                Http("answers that nobody reads, in TLS", WHOLE * 2, to=APIS, tls=True, connections=700),
+                Http("answers that the client does not read, in TLS", WHOLE * 2, to=APIS, tls=True, connections=700),
                 Http("handshakes, 100 a second", WHOLE, to=APIS, tls=True, connections=20, held=0.2),
                 Http("a record of each byte of a head", GET, b"a", 2_000, 0.005, to=APIS, tls=True, connections=100),
                 Http("those who wait for a place", b"", to=("history-api",), connections=3_000, addresses=30),
