@@ -121,13 +121,14 @@ async def _asked(world: Pairs, load: Load, witnesses: Sequence[Witness], struck:
         while end != (end := await reader.end()):
             await asyncio.sleep(QUIET_SECONDS)
         _, log = await everything(reader)
+        # What comes later, such as the seal of a job that is gone, nobody is asked about.
+        end = log[-1].sequence
         verified = await verified_jobs(reader, world.kube, known_kinds())
     for witness in witnesses:
-        await until(lambda one=witness: one.reached(log[-1].sequence), within=PATIENCE_SECONDS)  # type: ignore[misc]
+        await until(lambda one=witness: one.reached(end), within=PATIENCE_SECONDS)  # type: ignore[misc]
     replicas = {name: [*_lines(child.log)] for name, child in world.services.items()}
-    told = sorted(
-        (ack for name, lines in replicas.items() for ack in oracles.acknowledged(name, lines)), key=lambda ack: ack.at
-    )
+    acknowledged = (ack for name, lines in replicas.items() for ack in oracles.acknowledged(name, lines))
+    told = sorted((ack for ack in acknowledged if ack.sequence <= end), key=lambda ack: ack.at)
     elections = sorted(
         election
         for server in world.nats.servers.values()
@@ -144,9 +145,9 @@ async def _asked(world: Pairs, load: Load, witnesses: Sequence[Witness], struck:
     ]
     faults = [*oracles.lost(log, told), *oracles.delay(log), *faults_of(log)]
     for witness in witnesses:
-        faults += oracles.changed(log, witness.server, witness.seen)
+        faults += oracles.changed(log, witness.server, [(at, print_) for at, print_ in witness.seen if at <= end])
     for name in world.nats.servers:
-        copy = [(stored.sequence, print_of(stored)) for stored in await world.copy(name, log[-1].sequence)]
+        copy = [(stored.sequence, print_of(stored)) for stored in await world.copy(name, end)]
         faults += oracles.changed(log, f"{name}, asked alone,", copy)
     faults += oracles.made_twice(load.made, load.deleted)
     faults += [fault for _, written in late for fault in oracles.stale(written)]

@@ -39,8 +39,8 @@ LAST_LINES = 20
 AT_ONCE = 100
 """Questions to one server of the log."""
 
-SETTINGS = {"MUSTER_DRAIN": "PT0S", "MUSTER_LOG_LEVEL": "debug"}
-"""At debug a service tells of every append that was acknowledged, facts too."""
+SETTINGS = {"MUSTER_DRAIN": "PT0S", "MUSTER_LOG_LEVEL": "debug", "MUSTER_SEAL_AFTER": "5"}
+"""At debug a service tells of every append that was acknowledged, facts too.  Jobs are sealed amid the strikes."""
 
 RAISED = ("--kube-api-qps=1000", "--kube-api-burst=2000")
 

@@ -14,9 +14,10 @@ import pytest_asyncio
 from devcluster.controlplane import ControlPlane
 from muster.stack import Stack
 from shared.cluster import Resource
-from shared.cluster.kinds import PODS, SERVICES
+from shared.cluster.kinds import AUTOSCALERS, PODS, SERVICES
 from shared.cluster.objects import Custom
 from shared.frameworks.kinds import BUILT_IN
+from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.trainer_schemas import CLUSTER_RUNTIMES, RUNTIMES
 from shared.frameworks.training_job import TRAININGJOB, TRAININGJOBS
@@ -24,7 +25,7 @@ from shared.frameworks.trainjob import TRAINJOB
 from shared.installation.permissions import Need
 from shared.job.naming import HOSTS_VERSION
 from tests.kit.controlplane import require_control_plane
-from tests.kit.operator import SHELL, Operator, a_job, a_request, audited
+from tests.kit.operator import SHELL, Operator, a_job, a_request, an_example, audited
 from tests.kit.recordings import NOTHING, needed
 from tests.kit.stopping import go_on, stopped
 from tests.kit.trainer import replicated_job, runtime, train_job
@@ -198,6 +199,31 @@ async def test_names_that_are_taken_are_looked_at(operator: Operator):
         await remove(operator, TRAININGJOBS, name)
     for resource, name in ((PODS, "taken-worker-0"), (SERVICES, "held")):
         await remove(operator, resource, name)
+
+
+async def test_the_autoscaler_of_a_policy_waits_for_its_name_and_goes_when_the_job_rests(operator: Operator):
+    resource, name = PYTORCHJOB.resource, "measured"
+    target = {"apiVersion": "v1", "kind": "ReplicationController", "name": "of-another"}
+    await operator.apply(
+        {
+            "apiVersion": AUTOSCALERS.api_version,
+            "kind": AUTOSCALERS.kind,
+            "metadata": {"name": name, "namespace": HERE},
+            "spec": {"scaleTargetRef": target, "maxReplicas": 1},
+        }
+    )
+    job = an_example("pytorch/group")
+    job["metadata"]["name"] = name
+    half = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}
+    job["spec"]["elasticPolicy"]["metrics"] = [{"type": "Resource", "resource": half}]
+    await operator.apply(job)
+    await until_asked(operator, Need("scheduler", "get", AUTOSCALERS.group, AUTOSCALERS.plural))
+    await operator.kubectl("delete", "hpa", name)
+    await operator.kubectl("wait", "hpa", name, "--for=create", "--timeout=60s")
+    asked = '{"spec": {"runPolicy": {"suspend": true}}}'
+    await operator.kubectl("patch", resource.plural, name, "--type=merge", f"--patch={asked}")
+    await until_asked(operator, Need("scheduler", "delete", AUTOSCALERS.group, AUTOSCALERS.plural))
+    await remove(operator, resource, name)
 
 
 async def test_what_the_garbage_collector_leaves_is_deleted(operator: Operator):
