@@ -4,7 +4,7 @@ Exit codes of all commands: 0 done, 1 refused or failed, 2 wrong usage, 3 waited
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from time import monotonic
 from typing import Any
@@ -68,16 +68,22 @@ class Change(msgspec.Struct, frozen=True):
     """Seconds that an answer has to last."""
 
 
+def by_phase(target: Target, answers: Mapping[str, bool]) -> Answer:
+    """The answer of the phase that a status shows; in any other phase there is none yet."""
+    return lambda status: answers.get(target.phase(status))
+
+
 def warn(line: str) -> None:
     """Print a line on standard error."""
     say(line, err=True)
 
 
-async def carried_out(cluster: Cluster, change: Change, *, wait: bool, timeout: float) -> None:
-    """Print what was asked for, and each phase until it is done, for a command.
+async def carried_out(cluster: Cluster, asking: Awaitable[Change], *, wait: bool, timeout: float) -> None:
+    """Ask for a change; print what was asked for, and each phase until it is done, for a command.
 
     Raises as `follow` does.
     """
+    change = await asking
     say(change.said)
     if not wait or change.asked is None:
         return

@@ -1,4 +1,4 @@
-"""`muster scale`, `suspend`, `resume` and `restart`: ask for a change of a job, and print the outcome.
+"""`muster scale`, `suspend`, `resume` and `restart`: ask for a change of a job.
 
 A size is asked for by a ScaleOut or a ScaleIn if the kind has them.  A new attempt has the same size.
 """
@@ -9,8 +9,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from muster import jobs, queues
-from muster.following import LASTING_SECONDS, Answer, Change, carried_out, condition_of, older, status_of
+from muster import queues
+from muster.following import LASTING_SECONDS, Answer, Change, by_phase, condition_of, older, status_of
 from muster.jobs import (
     OVER,
     PAUSED,
@@ -18,8 +18,11 @@ from muster.jobs import (
     must_not_pause,
     patch_at,
     patched,
+    suspend_annotation,
+    suspend_field,
     the_job,
     value_at,
+    wants_pause,
     with_runtime,
 )
 from shared.cluster import Cluster
@@ -33,11 +36,10 @@ from shared.job.text import counted
 from shared.telling.targets import Asked, Target
 
 RUNS = ("Running", "Scaling")
-
-
-async def to(cluster: Cluster, asked: Asked, namespace: str, size: int, *, wait: bool, timeout: int) -> None:
-    """Scale a job to `size` workers, and print the outcome."""
-    await carried_out(cluster, await ask_for(cluster, asked, namespace, size), wait=wait, timeout=timeout)
+_SCALED = {"ScaleSucceeded": True, "ScaleFailed": False}
+# A job may end before the pause begins.
+_SUSPENDED = {"Suspended": True, "Succeeded": False, "Failed": False}
+_RESUMED = {"Running": True, "Scaling": True, "Succeeded": True, "Failed": False}
 
 
 async def ask_for(cluster: Cluster, asked: Asked, namespace: str, size: int) -> Change:
@@ -103,14 +105,9 @@ async def _by_request(cluster: Cluster, target: Target, job: Custom, size: int) 
     }
     made = await cluster.create(resource, namespace, manifest)
     request = Target(resource, made.metadata.name)
-    return Change(request, f"{request.label} created: {now} -> {counted(size, 'worker')}", made, _scaled(request))
-
-
-def _scaled(request: Target) -> Answer:
-    def answer(status: dict[str, Any]) -> bool | None:
-        return {"ScaleSucceeded": True, "ScaleFailed": False}.get(request.phase(status))
-
-    return answer
+    return Change(
+        request, f"{request.label} created: {now} -> {counted(size, 'worker')}", made, by_phase(request, _SCALED)
+    )
 
 
 async def _by_field(cluster: Cluster, target: Target, job: Custom, scale: Scale, now: int, size: int) -> Change:
@@ -132,47 +129,37 @@ def _has_size(target: Target, scale: Scale, size: int) -> Answer:
     return answer
 
 
-async def suspend(cluster: Cluster, asked: Asked, namespace: str, *, wait: bool, timeout: int) -> None:
-    """Ask for a pause, and print until the job is Suspended."""
-    await carried_out(cluster, await ask_to_suspend(cluster, asked, namespace), wait=wait, timeout=timeout)
-
-
-async def resume(cluster: Cluster, asked: Asked, namespace: str, *, wait: bool, timeout: int) -> None:
-    """Ask for the end of the pause, and print until the job runs."""
-    await carried_out(cluster, await ask_to_resume(cluster, asked, namespace), wait=wait, timeout=timeout)
-
-
 async def ask_to_suspend(cluster: Cluster, asked: Asked, namespace: str) -> Change:
     """Ask for a pause.  Raises `Refused` for a job that cannot pause."""
-    target, job = await jobs.the_job(cluster, asked, namespace, "suspended")
+    target, job = await the_job(cluster, asked, namespace, "suspended")
     path = _path(target, "suspended")
-    jobs.must_not_be_over(job, target, "suspended")
+    must_not_be_over(job, target, "suspended")
     workload = await _workload(cluster, job)
     if workload is not None and not queues.is_switched_off(workload):
         # Kueue would resume the job at once, and keep its quota.
         await queues.switch(cluster, workload, active=False)
         said = f"{target.label} asked to suspend, in queue {queues.queue_of(job)}"
-    elif jobs.wants_pause(job, target):
+    elif wants_pause(job, target):
         if target.phase(status_of(job)) == "Suspended" and not older(status_of(job), job):
             return Change(target, f"{target.label} is suspended already")
         said = f"{target.label} is asked to suspend already"
     else:
-        job = await jobs.patched(cluster, target, job, jobs.patch_at(path, True))
-        if jobs.value_at(job, path) is not True:
+        job = await patched(cluster, target, job, patch_at(path, True))
+        if value_at(job, path) is not True:
             # Older definitions do not declare the field, and drop it.
             job = await _annotated(cluster, target, job)
         said = f"{target.label} asked to suspend"
-    return Change(target, said, job, _suspended(target), _lasting(job))
+    return Change(target, said, job, by_phase(target, _SUSPENDED), _lasting(job))
 
 
 async def ask_to_resume(cluster: Cluster, asked: Asked, namespace: str) -> Change:
     """Ask for the end of the pause.  Raises `Refused` for a job that cannot pause."""
-    target, job = await jobs.the_job(cluster, asked, namespace, "resumed")
+    target, job = await the_job(cluster, asked, namespace, "resumed")
     path = _path(target, "resumed")
-    jobs.must_not_be_over(job, target, "resumed")
+    must_not_be_over(job, target, "resumed")
     phase = target.phase(status_of(job))
     workload = await _workload(cluster, job)
-    paused = jobs.wants_pause(job, target) or phase in jobs.PAUSED
+    paused = wants_pause(job, target) or phase in PAUSED
     if workload is not None and (paused or queues.is_switched_off(workload)):
         # Kueue alone resumes a job that is in a queue.
         if queues.is_switched_off(workload):
@@ -180,19 +167,19 @@ async def ask_to_resume(cluster: Cluster, asked: Asked, namespace: str) -> Chang
             said = f"{target.label} asked to resume, in queue {queues.queue_of(job)}"
         else:
             said = f"{target.label} {queues.of_workload(queues.queue_of(job), workload)}"
-    elif jobs.wants_pause(job, target):
+    elif wants_pause(job, target):
         patch: dict[str, Any] = {}
-        if jobs.suspend_field(job, target) is True:
-            patch |= jobs.patch_at(path, False)
-        if (annotation := jobs.suspend_annotation(target)) in (job.metadata.annotations or {}):
+        if suspend_field(job, target) is True:
+            patch |= patch_at(path, False)
+        if (annotation := suspend_annotation(target)) in (job.metadata.annotations or {}):
             patch["metadata"] = {"annotations": {annotation: None}}
-        job = await jobs.patched(cluster, target, job, patch)
+        job = await patched(cluster, target, job, patch)
         said = f"{target.label} asked to resume"
-    elif phase in jobs.PAUSED or older(status_of(job), job):
+    elif phase in PAUSED or older(status_of(job), job):
         said = f"{target.label} is asked to run already"
     else:
         return Change(target, f"{target.label} is not suspended; it is {phase or 'not admitted yet'}")
-    return Change(target, said, job, _resumed(target), _lasting(job))
+    return Change(target, said, job, by_phase(target, _RESUMED), _lasting(job))
 
 
 async def _workload(cluster: Cluster, job: Custom) -> Custom | None:
@@ -211,34 +198,18 @@ def _path(target: Target, done: str) -> str:
 
 async def _annotated(cluster: Cluster, target: Target, job: Custom) -> Custom:
     """The job after the wish was written as an annotation."""
-    if not (annotation := jobs.suspend_annotation(target)):
+    if not (annotation := suspend_annotation(target)):
         raise Refused(
             f"{target.label} cannot be suspended: the definition of {target.resource.kind} here drops the field for "
             "it; `muster crds | kubectl apply -f -` installs one that has it",
             reason="Invalid",
         )
-    return await jobs.patched(cluster, target, job, {"metadata": {"annotations": {annotation: "true"}}})
+    return await patched(cluster, target, job, {"metadata": {"annotations": {annotation: "true"}}})
 
 
 def _lasting(job: Custom) -> float:
     # A change of the spec has a new generation, which the status names later; a change of an annotation has none.
     return 0.0 if older(status_of(job), job) else LASTING_SECONDS
-
-
-def _suspended(target: Target) -> Answer:
-    def answer(status: dict[str, Any]) -> bool | None:
-        phase = target.phase(status)
-        # A job may end before the pause begins.
-        return False if phase in jobs.OVER else True if phase == "Suspended" else None
-
-    return answer
-
-
-def _resumed(target: Target) -> Answer:
-    def answer(status: dict[str, Any]) -> bool | None:
-        return {"Running": True, "Scaling": True, "Succeeded": True, "Failed": False}.get(target.phase(status))
-
-    return answer
 
 
 def new_value() -> str:
@@ -249,14 +220,6 @@ def new_value() -> str:
 def this_second() -> str:
     """The present time in whole seconds, as a status writes it."""
     return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
-
-
-async def restart(
-    cluster: Cluster, asked: Asked, namespace: str, *, wait: bool, timeout: int, value: Callable[[], str] = new_value
-) -> None:
-    """Ask for a new attempt, and print until it runs."""
-    change = await ask_to_restart(cluster, asked, namespace, wait=wait, value=value)
-    await carried_out(cluster, change, wait=wait, timeout=timeout)
 
 
 async def ask_to_restart(

@@ -21,7 +21,7 @@ from devcluster.binaries import MissingProgram
 from devcluster.child import ChildError
 from muster.asking import PAGE_WIDTH, open_log, report_by_log
 from muster.demo import NAMESPACE, SERVICES, Teller, reader
-from muster.following import Answer, Change, Failed, follow
+from muster.following import Change, Failed, by_phase, follow
 from muster.logs import lines
 from muster.page.server import secret_of, serving
 from muster.page.source import open_source
@@ -208,7 +208,7 @@ class Trial:
 
     async def _end(self, stack: Stack, target: Target, job: Custom) -> Failed | None:
         """Print each phase until the job is over; why it failed, if it did."""
-        change = Change(target, "", job, _over(target))
+        change = Change(target, "", job, by_phase(target, {"Succeeded": True, "Failed": False}))
         try:
             await follow(stack.kube, change, timeout=0, tell=self._say, trouble=self._say)
         except Failed as failure:
@@ -229,10 +229,3 @@ class Trial:
 
     def _say(self, text: str) -> None:
         self._teller.say(escape(harmless(text)))
-
-
-def _over(target: Target) -> Answer:
-    def answer(status: dict[str, Any]) -> bool | None:
-        return {"Succeeded": True, "Failed": False}.get(target.phase(status))
-
-    return answer

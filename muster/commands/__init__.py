@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
-from muster.commands.archive import archive
 from muster.commands.arguments import of_cluster
+from muster.commands.events import archive, forward, subscriber
 from muster.commands.installing import audit_policy, crds, demo, doctor, rbac, run, setup, try_program
 from muster.commands.jobs import (
     audit,
@@ -24,10 +24,9 @@ from muster.commands.jobs import (
     schema,
     suspend,
     timeline,
+    ui,
     why,
 )
-from muster.commands.page import ui
-from muster.commands.sending import forward, subscriber
 from muster.terminal import say
 
 COMMANDS = (

@@ -1,16 +1,19 @@
 """The commands about jobs: what happened to them, and changes of those that run."""
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from muster.commands.arguments import (
     TIMEOUT_SECONDS,
+    Everywhere,
     JobName,
     Namespace,
     Nats,
     Timeout,
+    Uid,
     Wait,
     job_names,
     named,
@@ -18,6 +21,11 @@ from muster.commands.arguments import (
     settings,
 )
 from muster.terminal import Output
+
+if TYPE_CHECKING:
+    from muster.following import Change
+    from shared.cluster.kube import KubeCluster
+    from shared.telling.targets import Asked
 
 
 def schema(
@@ -45,9 +53,7 @@ def get(
         ),
     ] = "",
     namespace: Namespace = "",
-    everywhere: Annotated[
-        bool, typer.Option("--all-namespaces", "-A", is_eager=True, help="the jobs of all namespaces")
-    ] = False,
+    everywhere: Everywhere = False,
     gone: Annotated[bool, typer.Option("--gone", help="also jobs whose resource is gone")] = False,
     output: Annotated[
         Output, typer.Option("--output", "-o", help="more columns, or all that is known as JSON or YAML")
@@ -135,9 +141,7 @@ def history(
 
 def audit(
     namespace: Namespace = "",
-    everywhere: Annotated[
-        bool, typer.Option("--all-namespaces", "-A", is_eager=True, help="the jobs of all namespaces")
-    ] = False,
+    everywhere: Everywhere = False,
     since: Annotated[
         str, typer.Option(metavar="AGE|TIME", help="only later ones: 30m, 2h, 7d or an RFC 3339 time")
     ] = "",
@@ -238,7 +242,7 @@ def why(
         ),
     ] = "",
     namespace: Namespace = "",
-    uid: Annotated[str, typer.Option(help="an earlier job of that name, by its uid; the newest without it")] = "",
+    uid: Uid = "",
     as_json: Annotated[bool, typer.Option("--json", help="a list of events with their causes")] = False,
     nats: Nats = False,
 ) -> None:
@@ -253,7 +257,7 @@ def why(
 def report(
     target: JobName,
     namespace: Namespace = "",
-    uid: Annotated[str, typer.Option(help="an earlier job of that name, by its uid; the newest without it")] = "",
+    uid: Uid = "",
     as_json: Annotated[bool, typer.Option("--json", help="one JSON document")] = False,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="write the drawing of `muster ui` into a file of its own")
@@ -280,7 +284,7 @@ def report(
 def timeline(
     target: JobName,
     namespace: Namespace = "",
-    uid: Annotated[str, typer.Option(help="an earlier job of that name, by its uid; the newest without it")] = "",
+    uid: Uid = "",
     nats: Nats = False,
 ) -> None:
     """Draw what each pod of a job did and when, over all attempts: it waited, trained, was lost, left."""
@@ -293,6 +297,22 @@ def timeline(
     running(lambda: draw(asked, namespace, settings(), uid=uid, nats=nats))
 
 
+def ui(
+    namespace: Namespace = "",
+    everywhere: Annotated[
+        bool, typer.Option("--all-namespaces", "-A", is_eager=True, help="list the jobs of all namespaces")
+    ] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="the port on 127.0.0.1; 0 for any that is free")] = 8686,
+    nats: Nats = False,
+) -> None:
+    """Show jobs, their timelines and the fleet in a browser, with the rights of the other commands, until Ctrl-C."""
+    from muster.asking import run as running
+    from muster.page.server import ui as serve
+
+    where = "" if everywhere else namespace
+    running(lambda: serve(settings(), where, nats=nats, port=port))
+
+
 def scale(
     target: JobName,
     to: Annotated[int, typer.Option("--to", min=1, help="the number of workers")],
@@ -301,31 +321,38 @@ def scale(
     timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
     """Scale a running job to a number of workers."""
-    from muster.steering import to as scale_to
+    from muster.steering import ask_for
 
-    job = named(target)
-    on_cluster(lambda cluster: scale_to(cluster, job, namespace, to, wait=wait, timeout=timeout))
+    _steered(lambda cluster, job: ask_for(cluster, job, namespace, to), target, wait=wait, timeout=timeout)
 
 
 def suspend(target: JobName, namespace: Namespace = "", wait: Wait = True, timeout: Timeout = TIMEOUT_SECONDS) -> None:
     """Suspend a job: its pods are deleted, its size and history stay."""
-    from muster.steering import suspend as pause
+    from muster.steering import ask_to_suspend
 
-    job = named(target)
-    on_cluster(lambda cluster: pause(cluster, job, namespace, wait=wait, timeout=timeout))
+    _steered(lambda cluster, job: ask_to_suspend(cluster, job, namespace), target, wait=wait, timeout=timeout)
 
 
 def resume(target: JobName, namespace: Namespace = "", wait: Wait = True, timeout: Timeout = TIMEOUT_SECONDS) -> None:
     """Resume a suspended job, in a new attempt of the same size."""
-    from muster.steering import resume as go_on
+    from muster.steering import ask_to_resume
 
-    job = named(target)
-    on_cluster(lambda cluster: go_on(cluster, job, namespace, wait=wait, timeout=timeout))
+    _steered(lambda cluster, job: ask_to_resume(cluster, job, namespace), target, wait=wait, timeout=timeout)
 
 
 def restart(target: JobName, namespace: Namespace = "", wait: Wait = True, timeout: Timeout = TIMEOUT_SECONDS) -> None:
     """Restart a running job in a new attempt; it does not count against backoffLimit."""
-    from muster.steering import restart as begin_again
+    from muster.steering import ask_to_restart
+
+    _steered(
+        lambda cluster, job: ask_to_restart(cluster, job, namespace, wait=wait), target, wait=wait, timeout=timeout
+    )
+
+
+def _steered(
+    ask: "Callable[[KubeCluster, Asked], Awaitable[Change]]", target: str, *, wait: bool, timeout: int
+) -> None:
+    from muster.following import carried_out
 
     job = named(target)
-    on_cluster(lambda cluster: begin_again(cluster, job, namespace, wait=wait, timeout=timeout))
+    on_cluster(lambda cluster: carried_out(cluster, ask(cluster, job), wait=wait, timeout=timeout))

@@ -18,6 +18,7 @@ from devcluster.kubeconfig import write_kubeconfig
 from muster import crds, following
 from muster.asking import failure_in_one_line
 from muster.stack import CRDS
+from muster.steering import ask_for, ask_to_restart, ask_to_resume, ask_to_suspend
 from shared.cluster.kube import KubeCluster
 from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.operator import a_job
@@ -99,6 +100,19 @@ async def refused(work: Awaitable[None], said: Said, *, code: int = 1) -> str:
     assert end.value.exit_code == code
     return said.err.splitlines()[-1]
 
+
+def command(ask: Callable[..., Awaitable[following.Change]], **given: Any) -> Callable[..., Awaitable[None]]:
+    """The command that asks so, and prints the outcome."""
+
+    async def carried_out(*args: Any, wait: bool, timeout: int, **more: Any) -> None:
+        asking = ask(*args, **dict.fromkeys(given, wait), **more)
+        await following.carried_out(args[0], asking, wait=wait, timeout=timeout)
+
+    return carried_out
+
+
+to, suspend, resume = map(command, (ask_for, ask_to_suspend, ask_to_resume))
+restart = command(ask_to_restart, wait=True)
 
 MakeSite = Callable[[list[dict[str, Any]]], AbstractAsyncContextManager[Site]]
 

@@ -77,7 +77,10 @@ class Waiting:
 
 
 async def carried(cluster: Cluster, change: Change) -> None:
-    await carried_out(cluster, change, wait=True, timeout=30)
+    async def asked() -> Change:
+        return change
+
+    await carried_out(cluster, asked(), wait=True, timeout=30)
 
 
 def runs(status: dict[str, Any]) -> bool | None:

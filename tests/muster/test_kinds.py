@@ -8,7 +8,6 @@ import pytest
 
 from muster.crds import manifests
 from muster.replay import verified_jobs
-from muster.steering import restart, resume, suspend, to
 from services.status.core.documents import document_of, with_head
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
@@ -25,7 +24,7 @@ from tests.kit.choirs import BANDS, CHOIRS, Band, Choir, a_band, a_choir
 from tests.memory.cluster import MemoryCluster
 from tests.memory.eventlog import MemoryEventLog
 from tests.memory.store import MemoryStore
-from tests.muster.conftest import NAME, PATIENCE_SECONDS, MakeSite, Said, Site, refused
+from tests.muster.conftest import NAME, PATIENCE_SECONDS, MakeSite, Said, Site, refused, restart, resume, suspend, to
 from tests.muster.test_get import Log
 
 KINDS = Kinds((*BUILT_IN, Choir(), Band()))

@@ -8,7 +8,6 @@ import pytest
 
 from muster import crds
 from muster.queues import of_workload, waits, without_workload, workload_of
-from muster.steering import resume, suspend
 from shared.cluster.objects import Custom, CustomMetadata
 from shared.frameworks.queueing import JOB_UID, QUEUE, WORKLOADS
 from shared.frameworks.training_job import TRAININGJOBS
@@ -21,7 +20,7 @@ from shared.telling.causes.sentences import of_workloads
 from shared.telling.targets import parse_target
 from tests.kit import kueue
 from tests.kit.histories import KEY
-from tests.muster.conftest import NAME, MakeSite, Said, Site
+from tests.muster.conftest import NAME, MakeSite, Said, Site, resume, suspend
 
 JOB = parse_target(f"trainingjob/{NAME}")
 NOON = "2026-11-26T12:04:05Z"

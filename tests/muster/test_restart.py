@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from muster.following import LASTING_SECONDS
-from muster.steering import new_value, restart, this_second
+from muster.steering import new_value, this_second
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.naming import RESTART
 from shared.telling.targets import parse_target
-from tests.muster.conftest import NAME, PATIENCE_SECONDS, Clock, Said, Site, refused
+from tests.muster.conftest import NAME, PATIENCE_SECONDS, Clock, Said, Site, refused, restart
 
 JOB = parse_target(f"trainingjob/{NAME}")
 BEGAN = "2030-01-01T00:00:00Z"

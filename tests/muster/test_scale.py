@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from muster import crds
-from muster.steering import ask_for, to
+from muster.steering import ask_for
 from shared.cluster import Snapshot
 from shared.cluster.objects import Custom
 from shared.frameworks.mpijob import MPIJOB
@@ -14,7 +14,7 @@ from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.tfjob import TFJOB
 from shared.telling.targets import parse_target
-from tests.muster.conftest import NAME, PATIENCE_SECONDS, MakeSite, Said, Site, refused
+from tests.muster.conftest import NAME, PATIENCE_SECONDS, MakeSite, Said, Site, refused, to
 
 JOB = parse_target(NAME)
 TWO = ["resnet-worker-0", "resnet-worker-1"]

@@ -7,12 +7,11 @@ import pytest
 
 from muster import following
 from muster.jobs import patched
-from muster.steering import resume, suspend
 from shared.frameworks.training_job import SUSPENDED, TRAININGJOBS
 from shared.telling.targets import parse_target
 from tests.kit import et_operator
 from tests.kit.operator import a_job
-from tests.muster.conftest import NAME, PATIENCE_SECONDS, Clock, MakeSite, Said, Site, refused
+from tests.muster.conftest import NAME, PATIENCE_SECONDS, Clock, MakeSite, Said, Site, refused, resume, suspend
 
 JOB = parse_target(f"trainingjob/{NAME}")
 PAUSED = {"type": "Suspended", "status": "True", "reason": "TrainingJobSuspended"}

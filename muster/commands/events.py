@@ -1,11 +1,11 @@
-"""The commands about programs that read events: `muster forward` sends them, `muster subscriber` lets them in."""
+"""The commands about events beside those of one job: `muster forward`, `muster subscriber` and `muster archive`."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from muster.commands.arguments import settings, wrong_usage
+from muster.commands.arguments import JobName, Namespace, named, settings, wrong_usage
 from muster.terminal import Format
 
 LONGEST_SECONDS = 300.0
@@ -14,6 +14,10 @@ subscriber = typer.Typer(
     "It needs an administrator's NATS credentials, or --data.",
     no_args_is_help=True,
 )
+archive = typer.Typer(help="Histories that left the log: what waits, checks, files, forgetting.", no_args_is_help=True)
+Anywhere = Annotated[bool, typer.Option("--all-namespaces", "-A", is_eager=True, help="of all namespaces")]
+OneOrAll = Annotated[str, typer.Argument(metavar="[KIND/NAME]", help="the job; all of the namespace without it")]
+OneUid = Annotated[str, typer.Option(help="of several jobs of the name, the one with this uid; the newest without it")]
 Which = Annotated[str, typer.Argument(metavar="NAMESPACE", help="whose events it reads")]
 Data = Annotated[
     Path | None,
@@ -147,3 +151,56 @@ def remove(namespace: Which, data: Data = None) -> None:
     from muster.subscribers import remove as removing
 
     running(lambda: removing(settings(), data, namespace))
+
+
+@archive.command("status")
+def status(namespace: Namespace = "", everywhere: Anywhere = False) -> None:
+    """Print how full the archive is, how many sealed histories wait for it, and why."""
+    from muster.archive import status as shown
+    from muster.asking import run as running
+
+    running(lambda: shown(settings(), "" if everywhere else namespace))
+
+
+@archive.command("verify")
+def verify(target: OneOrAll = "", namespace: Namespace = "", everywhere: Anywhere = False) -> None:
+    """Compare each archived history with its seal; exit code 1 when one differs."""
+    from muster.archive import verify as verified
+    from muster.asking import run as running
+
+    asked = named(target) if target else None
+    running(lambda: verified(settings(), asked, "" if everywhere else namespace))
+
+
+@archive.command("export")
+def export(
+    target: OneOrAll = "",
+    namespace: Namespace = "",
+    everywhere: Anywhere = False,
+    uid: OneUid = "",
+    to: Annotated[
+        Path | None, typer.Option("--to", metavar="FOLDER", help="a file for each job: NAMESPACE/NAME/UID.jsonl")
+    ] = None,
+) -> None:
+    """Print an archived history as JSON Lines, or write many into a folder."""
+    from muster.archive import export as exported
+    from muster.asking import run as running
+
+    if not target and to is None:
+        raise typer.BadParameter("name a job, or a folder with --to")
+    asked = named(target) if target else None
+    running(lambda: exported(settings(), asked, "" if everywhere else namespace, uid, to))
+
+
+@archive.command("forget")
+def forget(
+    target: JobName,
+    reason: Annotated[str, typer.Option(help="why: it stays, with the hash of what was removed")],
+    namespace: Namespace = "",
+    uid: OneUid = "",
+) -> None:
+    """Remove an archived history, with an administrator's NATS credentials."""
+    from muster.archive import forget as forgotten
+    from muster.asking import run as running
+
+    running(lambda: forgotten(settings(), named(target), namespace, uid, reason))
