@@ -37,13 +37,10 @@ PODGROUPS = POD_GROUPS[0]
 SERVICES_OF_A_CLUSTER: tuple[Author, ...] = ("watcher", "scheduler", "scaler", "status")
 
 TAKEN = "the owner of an object whose name is taken"
-WHOSE = "whose the object is, before it is changed, deleted or entered"
-RUNTIMES = "the watches of runtimes: a job is put together with the one that it names"
-COPIES = "the runtime that a job began with, of which the job has a copy"
-FINALIZERS = (
-    "the owner references that it writes block the owner's deletion; a cluster with the admission plugin "
-    "`OwnerReferencesPermissionEnforcement` asks for this right"
-)
+WHOSE = "whose the object is"
+RUNTIMES = "the watches of runtimes"
+COPIES = "a job's copy of its runtime"
+FINALIZERS = "owner references (the plugin)"
 
 
 class Jobs(Enum):
@@ -165,19 +162,19 @@ PERMISSIONS = (
     Permission("watcher", ("list", "watch"), (NODES,), "nodes that are about to be removed", everywhere=True),
     Permission("watcher", ("list", "watch"), (Jobs.RUNTIMES,), RUNTIMES),
     Permission("watcher", ("list", "watch"), (Jobs.RUNTIMES_OF_CLUSTER,), RUNTIMES, everywhere=True),
-    Permission("watcher", ("get",), (Jobs.EVERY,), "a job that a list lacks is read before it counts as gone"),
+    Permission("watcher", ("get",), (Jobs.EVERY,), "whether a job that a list lacks is gone"),
     Permission(
         "watcher",
         ("get",),
         (NAMESPACES,),
-        "pods that are taken from a job: no failure if its namespace is being deleted; without it they fail the job",
+        "pods that go with their namespace fail no job; without it they do",
         helpful=True,
     ),
     Permission(
         "watcher",
         ("list",),
         (EVENTS,),
-        "the Events of a pod of which no container begins; without it only its usual reason is told",
+        "why no container of a pod begins; without it only the usual reason is told",
         helpful=True,
     ),
     Permission("scheduler", ("get",), (Jobs.EVERY,), "the pod templates, read once per generation"),
@@ -191,7 +188,7 @@ PERMISSIONS = (
         "scheduler",
         ("patch",),
         (PODS, SERVICES),
-        "`ClaimPod`, `CreateService`: Muster's labels on objects of another operator for the job",
+        "`ClaimPod`, `CreateService`: Muster's labels",
         taking_over=True,
     ),
     Permission("scheduler", ("delete",), (PODS,), "`DeletePod`"),
@@ -200,9 +197,9 @@ PERMISSIONS = (
         "scheduler",
         ("create", "get", "delete"),
         (AUTOSCALERS,),
-        "`CreateAutoscaler`, `DeleteAutoscaler`: by the metrics of an elastic PyTorchJob",
+        "`CreateAutoscaler`, `DeleteAutoscaler`",
     ),
-    Permission("scheduler", ("delete",), (Jobs.THAT_EXPIRE,), "`DeleteJob`: its time to live after the end is over"),
+    Permission("scheduler", ("delete",), (Jobs.THAT_EXPIRE,), "`DeleteJob`: its time to live is over"),
     Permission("scheduler", ("update",), (Jobs.EVERY,), FINALIZERS, "finalizers"),
     Permission("scaler", ("get",), (CONFIGMAPS,), f"`WriteHosts`: its version; `WriteHosts`, `DeleteHosts`: {WHOSE}"),
     Permission("scaler", ("create", "patch"), (CONFIGMAPS,), "`WriteHosts`"),
@@ -216,7 +213,7 @@ PERMISSIONS = (
         "scaler",
         ("delete",),
         REQUESTS,
-        "`OwnRequest`: the same plugin asks for this right when an owner is set; nothing is deleted",
+        "`OwnRequest` (the plugin); nothing is deleted",
     ),
     Permission("scaler", ("update",), (Jobs.WITH_HOSTS_FILES,), FINALIZERS, "finalizers"),
     Permission("status", ("get",), (Jobs.EVERY, *REQUESTS), "`PatchStatus`: the object's uid and its present status"),
@@ -227,8 +224,7 @@ PERMISSIONS = (
             service,
             ("get",),
             (DEFINITIONS,),
-            "the claims of scopes and the release in the metadata of definitions; without it another installation's "
-            "claim goes unnoticed",
+            "the claims of scopes; without it another installation's goes unnoticed",
             everywhere=True,
             helpful=True,
         )
@@ -261,7 +257,7 @@ PERMISSIONS = (
         "watcher",
         ("create",),
         (TOKENREVIEWS,),
-        "whose token a report of progress came with; without it none is taken",
+        "whose token a report came with; without it none is taken",
         everywhere=True,
         reports=True,
     ),
@@ -290,8 +286,8 @@ PERMISSIONS = (
         "scaler",
         ("get", "create"),
         (PODS,),
-        "`RunScript`, `CheckDrain`, `LinkHosts`: commands in the launcher; without it scripts fail, every drain takes"
-        " its full time and hosts files of another operator stay as they are",
+        "`RunScript`, `CheckDrain`, `LinkHosts`; without it scripts fail, every drain takes its full time and another"
+        " operator's hosts files stay",
         "exec",
         helpful=True,
     ),

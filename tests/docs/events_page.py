@@ -20,19 +20,14 @@ from tests.job.examples import EXAMPLES
 PAGE = """\
 # Events for your programs
 
-Every event of a job is in the log and stays there; a program follows them with any NATS client (JetStream push, pull,
-ordered or durable).
-This page is the contract with it, version {contract}; `make pages` writes it.
+A program follows the events of jobs with any NATS client. This page is the contract with it, version {contract};
+`make pages` writes it.
 
 ## Connect
 
-A program reads a copy of the log, the stream `JOBS`, on a server of its own that is a leaf node of the log's: what
-subscribers do never reaches the log's server. Set `NATS_URL` (of the copies' server), `NATS_USER` and `NATS_PASSWORD`.
-
-| user | reads |
-| --- | --- |
-| `subscriber-team-a` | the namespace `team-a`, and nothing of others |
-| `subscriber` | all namespaces; for administrators |
+A program reads a copy of the log, the stream `JOBS`, on a server of its own: what subscribers do never reaches the
+log's server. Set `NATS_URL` (of the copies' server), `NATS_USER` and `NATS_PASSWORD`.
+`subscriber-team-a` reads the namespace `team-a` alone; `subscriber` reads all, and is for administrators.
 
 ### For one namespace
 
@@ -47,11 +42,11 @@ muster subscriber remove team-a --data .muster
 `--size BYTES` is the size of the copy (256 MiB).
 In the chart: `setup.subscriberNamespaces` (`team-a: 268435456`); the password is in the Secret
 `muster-nats-subscriber-team-a`, `NATS_URL` is `tls://muster-nats-copies.muster.svc:4222`.
-A change restarts the copies' server; the first subscriber restarts the log's too, which then listens for it.
+A change restarts the copies' server; the first subscriber restarts the log's, too.
 Run `muster subscriber remove` as administrator before you take a namespace out.
-Beside your own NATS, run a second one with the configuration of the chart (`helm template … --set
-setup.subscriberNamespaces.team-a=268435456 --show-only templates/nats-copies.yaml`) and give yours a `leafnodes`
-listener, then run `muster subscriber add team-a` as administrator of the log.
+Beside your own NATS, run a second one with the chart's configuration (`helm template … --set
+setup.subscriberNamespaces.team-a=268435456 --show-only templates/nats-copies.yaml`), give yours a `leafnodes`
+listener, and run `muster subscriber add team-a` as administrator of the log.
 With Compose: `docker compose --profile copies up --detach`, then `muster setup --subscribers BYTES`; port 4223.
 
 ### For all namespaces
@@ -64,17 +59,15 @@ In the chart: `setup.subscribers`, and the Secret `muster-nats-subscriber`.
 
 ### Both
 
-- The disk of the copies (`nats.copies.size`) also holds one that is as large as the log and feeds the others. A size
-  that does not fit is refused; a full copy loses its oldest events. Copies need NATS 2.14.
-- After the log was restored or made anew, the same command makes the copy anew. A program that keeps its position
-  keeps the log's identity (`ce-source` before the `#`): at another identity, or a position above the last sequence,
-  it begins at 0.
-- A copy has at most {consumers} consumers, shared by all programs of its user; one that is unused for {days} days is
-  removed, a durable one too. Give consumers for one use an `inactive_threshold`.
+- The disk of the copies (`nats.copies.size`) also holds one as large as the log, which feeds the others. A full copy
+  loses its oldest events. Copies need NATS 2.14.
+- After the log was restored, the same command makes the copy anew. A program keeps the log's identity (`ce-source`
+  before the `#`) beside its position: at another identity, or above the last sequence, it begins at 0.
+- A copy has at most {consumers} consumers; one that is unused for {days} days is removed. Give consumers for one use an
+  `inactive_threshold`.
 - A user has at most {connections} connections. One that leaves 8 MB unread is closed: pull, or use flow control.
-- A consumer has sent at most {pending} events that no one acknowledged (`max_ack_pending`).
+- A consumer has at most {pending} events that were not acknowledged (`max_ack_pending`).
 - Push consumers send to subjects that begin with `_INBOX.`.
-- What a program asked for in its last two seconds is not lost when it is killed: it comes again after `ack_wait`.
 
 ## Read
 
@@ -103,82 +96,8 @@ async def main():
 asyncio.run(main())
 ```
 
-With a durable consumer, which goes on where the program was; an event that was not acknowledged comes again:
-
-```python
-import asyncio
-import os
-
-import nats
-
-
-async def main():
-    user, password = os.environ["NATS_USER"], os.environ["NATS_PASSWORD"]
-    client = await nats.connect(os.environ["NATS_URL"], user=user, password=password)
-    events = await client.jetstream().pull_subscribe("jobs.team-a.>", durable="reports-team-a")
-    while True:
-        try:
-            batch = await events.fetch(100, timeout=5)
-        except TimeoutError:
-            continue
-        for event in batch:
-            print(event.metadata.sequence.stream, event.subject, event.data.decode(), flush=True)
-            await event.ack()
-
-
-asyncio.run(main())
-```
-
-The same in Go:
-
-```go
-package main
-
-import (
-	"context"
-	"fmt"
-	"log"
-	"os"
-
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-)
-
-func main() {{
-	user := nats.UserInfo(os.Getenv("NATS_USER"), os.Getenv("NATS_PASSWORD"))
-	client, err := nats.Connect(os.Getenv("NATS_URL"), user)
-	if err != nil {{
-		log.Fatal(err)
-	}}
-	stream, err := jetstream.New(client)
-	if err != nil {{
-		log.Fatal(err)
-	}}
-	consumer, err := stream.CreateOrUpdateConsumer(context.Background(), "JOBS", jetstream.ConsumerConfig{{
-		Durable:       "tables-team-a",
-		FilterSubject: "jobs.team-a.>",
-	}})
-	if err != nil {{
-		log.Fatal(err)
-	}}
-	events, err := consumer.Messages()
-	if err != nil {{
-		log.Fatal(err)
-	}}
-	for {{
-		event, err := events.Next()
-		if err != nil {{
-			log.Fatal(err)
-		}}
-		place, err := event.Metadata()
-		if err != nil {{
-			log.Fatal(err)
-		}}
-		fmt.Println(place.Sequence.Stream, event.Subject(), string(event.Data()))
-		event.Ack()
-	}}
-}}
-```
+With a durable consumer a program goes on where it was, and an event that it did not acknowledge comes again:
+[in Python](../examples/events/durable.py), [in Go](../examples/events/durable.go).
 
 On the command line:
 
@@ -195,42 +114,31 @@ nats consumer rm JOBS reports --force
 
 `FAMILY.NAMESPACE.NAME.UID.AUTHOR.TYPE`: `jobs.team-a.resnet.7f3c….scheduler.SlotsAssigned`.
 The family is `facts` for what was seen, `jobs` for what was decided. A dot in a name is an underscore.
-The uid is `none` for a scale request without a job: it goes on under the job's uid after `ScaleRequestGone` with the
-reason `Bound`, or fails at `TimePassed` with the timer `JobWait`.
+The uid is `none` for a scale request without a job; it goes on under the job's uid after `ScaleRequestGone` (`Bound`).
 
-| all events of | subject |
-| --- | --- |
-| everything | `>` |
-| a namespace | `*.team-a.>` |
-| a job, of each incarnation | `*.team-a.resnet.>` |
-| decisions alone | `jobs.>` |
-| a type | `*.*.*.*.*.JobFailed` |
+`*.team-a.>` is a namespace, `*.team-a.resnet.>` a job, `*.*.*.*.*.JobFailed` a type, `jobs.>` all decisions.
 
 ## What is in a message
 
 The body is JSON by the [schema](schemas/events.json) of its type (`muster schema TYPE`); the headers are CloudEvents
-1.0 in NATS' binding: what that requires, and the time; the subject names the job.
-The [AsyncAPI document](schemas/asyncapi.json) describes both. Ignore other headers.
+1.0 in NATS' binding. The [AsyncAPI document](schemas/asyncapi.json) describes both. Ignore other headers.
 
-| header | for example | |
-| --- | --- | --- |
-| `ce-id` | `b7f6c1a2-…` | unique in the log |
-| `ce-type` | `dev.muster.SlotsAssigned` | |
-| `ce-source` | `urn:uuid:LOG#scheduler` | the log's identity and the author |
-| `ce-time` | `2026-01-01T00:00:00.000Z` | by the author's clock |
-| `ce-specversion` | `1.0` | |
+- `ce-id`: unique in the log
+- `ce-type`: `dev.muster.SlotsAssigned`
+- `ce-source`: the log's identity and the author, `urn:uuid:LOG#scheduler`
+- `ce-time`: by the author's clock, `2026-01-01T00:00:00.000Z`
+- `ce-specversion`: `1.0`
 
 ## The promise
 
 - **Order.** The stream's sequence orders all events; times do not. An event comes after those that made it.
-- **Duplicates.** Each event is in the stream once, and is delivered at least once: skip sequences up to your
-  position, or remember handled sequences or `ce-id`s with a durable consumer.
+- **Duplicates.** An event is delivered at least once: skip sequences up to your position, or remember those handled.
 - **Gaps.** Sequences of one job are not consecutive; `>` of the user `subscriber` sees every number.
-- **Delay.** A moment. More than 3 s (in nanoseconds) in `mirror.active` of the stream's information mean that the
-  copy is not fed: an administrator's `muster doctor` says why.
+- **Delay.** More than 3 s (in nanoseconds) in `mirror.active` of the stream's information mean that the copy is not
+  fed: `muster doctor` says why.
 - **Evolution.** Types, fields and words are added; none is renamed, retyped or removed, and a type keeps its meaning.
   Ignore what you do not know.
-- **Retention.** For ever, unless an administrator purges the log; a copy keeps what it has room for.
+- **Retention.** A copy keeps what it has room for.
 
 ## All types
 

@@ -31,97 +31,83 @@ from shared.process.serving import HEALTH
 PAGE = """\
 # What each service may do
 
-Every service has a service account, a role and a user at the log, which allow what its calls need. `make pages` writes
-this page; tests hold the rights to the audit log of a real API server.
+Every service has a service account, a role and a user at the log. `make pages` writes this page.
 
 ## In Kubernetes
 
 `deploy/rbac/cluster/`, or `muster rbac`, grants this to accounts in the namespace `muster`; the chart brings its own
-(`rbac.extraRules` for kinds of other packages). Requests are of the group `{group}`; a name without a group is
-Kubernetes' core. "Every kind" are these:
+(`rbac.extraRules` for kinds of other packages). A name without a group is Kubernetes' core, or of `{group}`.
 
-| kind of job | with hosts files | with a time to live |
-| --- | --- | --- |
 {kinds}
 
-Rights for taking over are in no role by default (`muster rbac --take-over`; `takeOver` in the chart), and those for
-selecting namespaces come with a [selector](tenants.md#where-muster-works).
+In brackets stands the setting with which alone a right is granted: taking over (`takeOver` in the chart), selecting
+[namespaces](tenants.md#where-muster-works), [Kueue](kueue.md), [gangs](gangs.md), [progress](progress.md).
+The admission plugin `OwnerReferencesPermissionEnforcement` asks for the rights that are marked "the plugin".
 
 {tables}
 Roles name no single objects: [admission policies](tenants.md#what-musters-own-accounts-may-write) restrict writing to
 the objects of jobs. No service may read a Secret.
-Some rights on finalizers and on the deletion of requests are for the plugin `OwnerReferencesPermissionEnforcement`.
 
 ## In one namespace
 
-`MUSTER_NAMESPACE` restricts the services to one namespace; Roles are enough then (`muster rbac --namespace team-a`,
-`deploy/rbac/namespace/`). An administrator installs the definitions and makes the namespace, and the accounts are in
-another one. Installations for several namespaces can share a log; one for the whole cluster beside another is refused.
+With `MUSTER_NAMESPACE` Roles are enough (`muster rbac --namespace team-a`, `deploy/rbac/namespace/`). The accounts are
+in another namespace. Such installations can share a log; one for the whole cluster beside another is refused.
 
 ## At the log
 
 Each user at NATS is in an account of its own, without JetStream, and reaches in the account `LOG` what stands here.
 The administrator alone creates, changes, purges or deletes streams. A service has at most {ours} connections, another
 user {connections}.
-`copies` is the copies' server: it may connect as a leaf node alone, gets the events and resets its own feed.
-`subscriber` and `subscriber-team-a` (with the copy of `team-a`) are users of that server, and unknown to the log's.
+`copies` is the copies' server, a leaf node: it gets the events and resets its own feed.
+`subscriber` and `subscriber-team-a` are users of that server, and unknown to the log's. USER stands for a user's name.
 
-| user | publishes to | listens to |
-| --- | --- | --- |
 {users}
 
-All but `subscriber`, and `audit` those of the stream `JOBS` alone, may ask JetStream:
+All but `subscriber`, and `audit` those of the stream `JOBS` alone, may ask JetStream: {questions}.
 
-{questions}
-
-`subscriber` may ask these, all but the first of the copy:
-
-{copied}
+`subscriber` may ask of its copy: {copied}.
 
 An administrator can narrow `facts.*` and `jobs.*` to one namespace.
 
 ## Who reaches a port
 
-The budget of a port counts before TLS and HTTP, for all of its clients: a client without a credential uses up no more.
-When no place is free, the oldest connection of the address with the most makes room, so that a probe always gets in.
-As many again wait for a place, as mere sockets. A network is 64 bits of IPv6.
-A client that showed who it is counts for no address, and its head may be longer: what a person asks through
-kube-apiserver counts for that person.
+Each port has a budget, which counts before TLS and HTTP. When no place is free, the oldest connection of the address
+with the most makes room, so that a probe always gets in. As many again wait for a place, as mere sockets.
+A network is 64 bits of IPv6. A client that showed who it is counts for no address, and its head may be longer.
 
-| port | reached by | places, unknown, of an address, a network | head, until known, body: bytes | seconds for a head |
-| --- | --- | --- | --- | --- |
 {ports}
 
-Compressed bodies are refused, and bodies where there are none. A client that takes less than {piece} bytes of its
-answer in {slow:.0f} s is cut off.
+Compressed bodies are refused, and bodies where there are none. A client has {head:.0f} s for a head, and is cut off if
+it takes less than {piece} bytes of its answer in {slow:.0f} s.
 """
 
 
 def page() -> str:
     """`docs/permissions.md`."""
-    tables = "\n".join(_table(service) for service in SERVICE_ACCOUNTS)
-    users = "\n".join(
-        _row(f"`{user}`", _codes(publishes(user)), _codes(listens(user)))
-        for user in (*AUTHORS, READER, SUBSCRIBER, HISTORY, AUDIT)
-    )
-    questions, copied = ("\n".join(f"- `{subject}`" for subject in asks(user)) for user in (READER, SUBSCRIBER))
+    tables = "\n".join(_list(service) for service in SERVICE_ACCOUNTS)
+    patterns: dict[tuple[str, str], list[str]] = {}
+    for user in (*AUTHORS, READER, SUBSCRIBER, HISTORY, AUDIT):
+        # The same words for all whose subjects differ by their own name alone.
+        words = _codes(publishes(user)), _codes(listens(user))
+        patterns.setdefault((words[0].replace(user, "USER"), words[1].replace(user, "USER")), []).append(user)
+    users = "\n".join(f"- {_codes(named)}: publish to {to}; listen to {at}" for (to, at), named in patterns.items())
+    questions, copied = (_codes(asks(user)) for user in (READER, SUBSCRIBER))
+    every = {
+        "Every kind of job": BUILT_IN,
+        "With hosts files": [kind for kind in BUILT_IN if kind.has_hosts_files],
+        "With a time to live": [kind for kind in BUILT_IN if kind.definition.expires],
+    }
     kinds = "\n".join(
-        _row(
-            _code(kind.resource.plural, kind.resource.group),
-            "yes" if kind.has_hosts_files else "",
-            "yes" if kind.definition.expires else "",
-        )
-        for kind in BUILT_IN
+        f"- {title}: {', '.join(_code(kind.resource.plural, kind.resource.group) for kind in among)}"
+        for title, among in every.items()
     )
+    all_ports = (HEALTH, HISTORY_PORT, AUDIT_PORT, PROGRESS_PORT)
+    (head,) = {each.head_seconds for each in all_ports}
     ports = "\n".join(
-        _row(
-            f"`{each.port}`",
-            each.reached_by,
-            f"{each.connections}, {each.strangers}, {each.of_one}, {each.of_network}",
-            f"{each.head_bytes}, {min(each.head_bytes, STRANGERS_BYTES)}, {each.body_bytes}",
-            f"{each.head_seconds:.0f}",
-        )
-        for each in (HEALTH, HISTORY_PORT, AUDIT_PORT, PROGRESS_PORT)
+        f"- `{each.port}`, reached by {each.reached_by}: {each.connections} places, {each.strangers} for unknown "
+        f"clients, {each.of_one} of an address, {each.of_network} of a network; bytes of a head {each.head_bytes}, "
+        f"until known {min(each.head_bytes, STRANGERS_BYTES)}, of a body {each.body_bytes}"
+        for each in all_ports
     )
     words = {"kinds": kinds, "tables": tables, "users": users, "questions": questions, "copied": copied}
     return PAGE.format(
@@ -129,36 +115,31 @@ def page() -> str:
         ours=SERVICE_CONNECTIONS,
         group=GROUP,
         ports=ports,
+        head=head,
         piece=PIECE,
         slow=SLOW_SECONDS,
         **words,
     )
 
 
-def _table(service: Author) -> str:
-    rows = [
-        _row(
-            ", ".join(permission.verbs)
-            + (
-                " (taking over)"
-                if permission.taking_over
-                else " (Kueue)"
-                if permission.kueue
-                else " (gangs)"
-                if permission.gangs
-                else " (selecting)"
-                if permission.selecting
-                else " (progress)"
-                if permission.reports
-                else ""
-            ),
-            _objects(permission),
-            permission.call,
-        )
-        for permission in PERMISSIONS
-        if permission.service == service
-    ]
-    return "\n".join([f"### {service}", "", _row("may", "on", "because"), _row(*["---"] * 3), *rows, ""])
+def _list(service: Author) -> str:
+    rights: dict[tuple[str, str], list[str]] = {}
+    for each in PERMISSIONS:
+        if each.service == service:
+            rights.setdefault((", ".join(each.verbs) + _setting(each), each.call), []).append(_objects(each))
+    lines = (f"- {verbs} {', '.join(objects)}: {call}" for (verbs, call), objects in rights.items())
+    return "\n".join([f"### {service}", "", *lines, ""])
+
+
+def _setting(permission: Permission) -> str:
+    given = {
+        "taking over": permission.taking_over,
+        "Kueue": permission.kueue,
+        "gangs": permission.gangs,
+        "selecting": permission.selecting,
+        "progress": permission.reports,
+    }
+    return "".join(f" ({name})" for name, is_given in given.items() if is_given)
 
 
 def _objects(permission: Permission) -> str:
@@ -173,10 +154,6 @@ def _objects(permission: Permission) -> str:
 
 def _code(plural: str, group: str) -> str:
     return f"`{plural}.{group}`" if group else f"`{plural}`"
-
-
-def _row(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def _codes(words: Iterable[str]) -> str:

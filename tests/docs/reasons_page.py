@@ -14,12 +14,9 @@ PAGE = """\
 # Reasons
 
 Every condition, Kubernetes Event and decision has a reason: the same word in the status, the log, the metrics and
-`muster why`. `make pages` writes this page from `shared/job/reasons.py`.
-
-`<kind>` is the kind of the job; in quotation marks stands the message, with places for values.
-*Final*: neither time nor another try changes it; a person has to.
-Reasons that are not listed come with a sentence: of a spec (`NoContainers`, `InvalidValue`) with the field, of the
-kube-scheduler, the kubelet and the API server with their message.
+`muster why`. `make pages` writes this page. `<kind>` is the kind of the job.
+**Bold**: neither time nor another try changes it; a person has to.
+Reasons that are not listed, such as `NoContainers` of a spec, come with a message that explains them.
 
 {parts}
 """
@@ -32,14 +29,11 @@ def page() -> str:
 
 def _part(title: str, reasons: Mapping[str, Reason]) -> Iterator[str]:
     yield f"## {title}\n"
+    lines: dict[str, list[str]] = {}
     for word, reason in reasons.items():
-        yield f"- `{_places(word)}`: {_meaning(reason)}{' (*final*)' if reason.final else ''}"
-
-
-def _meaning(reason: Reason) -> str:
-    # Outside of code a browser would take a place for a tag.
-    told = re.sub(r"<\w+>", r"`\g<0>`", _places(reason.told))
-    return reason.sentence + (f": “{told}”" if told else "")
+        name = f"`{_places(word)}`"
+        lines.setdefault(reason.sentence, []).append(f"**{name}**" if reason.final else name)
+    yield from (f"- {', '.join(names)}: {sentence}" for sentence, names in lines.items())
 
 
 def _places(text: str) -> str:

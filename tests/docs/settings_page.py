@@ -17,40 +17,34 @@ from shared.process.settings import Settings
 PAGE = """\
 # Settings
 
-Environment variables, read once at the start; services and commands share them, and a wrong value ends the process.
-`make pages` writes this page from `shared/process/settings.py`. In the chart
-[values.yaml](../deploy/helm/muster/values.yaml) sets most, and `extraEnv` any.
-A *list* has commas; *seconds* are a number (`90`) or an ISO 8601 duration (`PT1M30S`).
-
-| variable | value | default | meaning |
-| --- | --- | --- | --- |
-{settings}
-
+Environment variables, read once at the start; a wrong value ends the process. Users and certificates aside, give all
+services the same values. In the chart [values.yaml](../deploy/helm/muster/values.yaml) sets most, and `extraEnv` any.
+A *list* has commas; *seconds* are a number (`90`) or an ISO 8601 duration (`PT1M30S`). The default is in brackets.
 `NATS_…` and `KUBECONFIG` may have the prefix `MUSTER_`; the shorter name wins.
+
+{settings}
 
 ## Other variables
 
-| variable | who reads it | meaning |
-| --- | --- | --- |
 {others}
 """
 
 OTHERS = (
-    ("KUBERNETES_SERVICE_HOST", "every process", "Kubernetes sets it in each pod: the process runs in a cluster."),
-    ("MUSTER_FORWARD_TO", "forward", "The address of `muster forward --to`, which may hold a secret."),
-    ("MUSTER_PORTS", "demo, tests", "The range of local ports for servers, such as `10000-20000`; else `10000-30000`."),
+    ("KUBERNETES_SERVICE_HOST", "every process", "Kubernetes sets it in each pod."),
+    ("MUSTER_FORWARD_TO", "forward", "The address of `--to`, which may hold a secret."),
+    ("MUSTER_PORTS", "demo, tests", "The range of local ports; else `10000-30000`."),
     ("KUBEFLOW_TRAINER_SERVER_URL", "muster.train", "Where a training program reports; Muster sets it in pods."),
-    ("KUBEFLOW_TRAINER_SERVER_CA_CERT", "muster.train", "The file with the authority of that URL."),
-    ("KUBEFLOW_TRAINER_SERVER_TOKEN", "muster.train", "The file with the token for that URL."),
+    ("KUBEFLOW_TRAINER_SERVER_CA_CERT", "muster.train", "The file with its authority."),
+    ("KUBEFLOW_TRAINER_SERVER_TOKEN", "muster.train", "The file with the token for it."),
     ("DOCKER_HOST", "demo on K3s", "The address of the Docker engine; else `unix:///var/run/docker.sock`."),
     ("VIRTUAL_ENV", "demo", "The environment whose Python `muster try` runs."),
-    ("CONDA_PREFIX", "demo", "The same of conda; without both the first `python3` that is not Muster's own."),
+    ("CONDA_PREFIX", "demo", "The same of conda; without both the first `python3` that is not Muster's."),
     ("TMPDIR", "demo", "The parent of the temporary folder."),
-    ("KUBEBUILDER_ASSETS", "development cluster", "A folder with ready programs of the real control plane."),
+    ("KUBEBUILDER_ASSETS", "development cluster", "A folder with the real control plane's programs."),
     ("NO_COLOR", "command line", "Any value: `muster get` has no colours."),
     ("TERM", "command line", "`dumb` is a terminal without colours."),
-    ("XDG_CACHE_HOME", "development cluster", "The parent of the folder for built programs; else `~/.cache`."),
-    ("DEVCLUSTER_NODE_TOKEN", "development cluster", "The cluster sets it: its API server and its nodes share it."),
+    ("XDG_CACHE_HOME", "development cluster", "The parent of the folder for programs; else `~/.cache`."),
+    ("DEVCLUSTER_NODE_TOKEN", "development cluster", "Its API server and nodes share it."),
 )
 """Variables that are no field of `Settings`."""
 
@@ -58,10 +52,10 @@ OTHERS = (
 def page() -> str:
     """`docs/settings.md`."""
     rows = (
-        _row(f"`{variable(name)}`", _value(field.annotation), _default(field), _cell(field.description or ""))
+        f"- `{variable(name)}` {_value(field.annotation)}{_default(field)}: {_joined(field.description or '')}"
         for name, field in Settings.model_fields.items()
     )
-    others = (_row(f"`{name}`", reader, meaning) for name, reader, meaning in OTHERS)
+    others = (f"- `{name}` ({reader}): {meaning}" for name, reader, meaning in OTHERS)
     return PAGE.format(settings="\n".join(rows), others="\n".join(others))
 
 
@@ -94,18 +88,14 @@ def _types(annotation: Any) -> Iterator[Any]:
 def _default(field: FieldInfo) -> str:
     default = field.default
     if isinstance(default, timedelta):
-        return f"`{default.total_seconds():g}`"
+        return f" (`{default.total_seconds():g}`)"
     if isinstance(default, bool):
-        return f"`{str(default).lower()}`"
-    return f"`{default}`" if default not in (None, "", ()) else ""
+        return f" (`{str(default).lower()}`)"
+    return f" (`{default}`)" if default not in (None, "", ()) else ""
 
 
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", r"\|")
-
-
-def _row(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
+def _joined(text: str) -> str:
+    return " ".join(text.split())
 
 
 def main() -> None:

@@ -47,14 +47,14 @@ TRAINING_OPERATOR = {
 
 
 def row(metric: Metric) -> str:
-    labels = ", ".join(f"`{label}`" for label in metric.labels)
-    return f"| `{metric.name}` | {metric.type} | {labels} | {metric.meaning} |"
+    labels = "".join(f" `{label}`" for label in metric.labels)
+    return f"- `{metric.name}` {metric.type}{labels}: {metric.meaning}"
 
 
-def test_the_table_has_every_metric():
-    table = [line for line in PAGE.splitlines() if line.startswith("| `muster_") and line.count("|") == 5]
+def test_the_list_has_every_metric():
+    found = [line for line in PAGE.splitlines() if line.startswith("- `muster_")]
     wanted = [row(metric) for metric in ALL.values()]
-    assert table == wanted, "the table has to be:\n" + "\n".join(wanted)
+    assert found == wanted, "the list has to be:\n" + "\n".join(wanted)
 
 
 @pytest.mark.parametrize("metric", ALL.values(), ids=lambda metric: metric.name)
