@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import structlog
 
 from services.watcher.asking import Asking
-from services.watcher.core.budgets import MIB, Budget, Budgets, Limits, Memory, Standing, allowed, parts_used, standing
+from services.watcher.core.budgets import MIB, Budget, Budgets, Kept, Limits, Standing, allowed, parts_used, standing
 from services.watcher.core.cache import Cache
 from services.watcher.core.observe import observe
 from services.watcher.core.pace import (
@@ -81,7 +81,7 @@ class Watcher:
         self._rows: dict[JobKey, Row] = {}
         self._limits = options.limits
         self._budgets = Budgets(options.limits.per_minute)
-        self._memory = Memory()
+        self._kept = Kept()
         """As of the last look at the budgets."""
         self._starts = Starts()
         self._early: dict[JobKey, dict[type[Fact], float]] = {}
@@ -180,7 +180,7 @@ class Watcher:
 
     def _parts(self, namespace: str) -> dict[Budget, float]:
         """How much of its budgets the namespace has used."""
-        return parts_used(self._runtime.histories.used[namespace], self._limits, self._runtime.room(), self._memory)
+        return parts_used(self._runtime.histories.used[namespace], self._limits, self._runtime.space().most, self._kept)
 
     def _standing(self, namespace: str) -> Standing:
         return standing(self._parts(namespace), reserved=self._runtime.reserved())
@@ -294,7 +294,7 @@ class Watcher:
         full, silent = False, set[str]()
         while True:
             before, full = full, self._runtime.reserved()
-            self._memory = Memory.of(self._runtime.histories.used.values())
+            self._kept = Kept.of(self._runtime.histories.used.values(), self._runtime.space().used)
             if not self._runtime.acting:
                 # Once it leads again, all that waited meanwhile would be recorded at once.
                 self._starts = Starts()

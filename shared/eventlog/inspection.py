@@ -64,9 +64,18 @@ def reserved(rooms: Iterable[Room], reserve: float) -> bool:
     return any(room.used >= (1 - reserve) * room.most for room in _for_events(rooms))
 
 
-def bound(rooms: Iterable[Room]) -> int:
-    """The bytes that all events may have; 0 without a bound."""
-    return min((room.most for room in _for_events(rooms)), default=0)
+class Space(NamedTuple):
+    """The bytes of all events."""
+
+    most: int = 0
+    """That they may have; 0 without a bound."""
+    used: int = 0
+
+
+def space(rooms: Collection[Room]) -> Space:
+    """What the stream of events and the disks leave for it, and what it has."""
+    most = min((room.most for room in _for_events(rooms)), default=0)
+    return Space(most, sum(room.used for room in rooms if room.of == STREAM))
 
 
 def seconds_to_next_check(rooms: Iterable[Room], reserve: float) -> float:

@@ -90,6 +90,7 @@ class History:
         "job",
         "kept",
         "last_decision",
+        "logged",
         "sealed",
         "sequence",
         "spec",
@@ -108,6 +109,8 @@ class History:
         """The bytes of the newest event with the job's spec."""
         self.kept = 0
         """About as many bytes as this service keeps of the job."""
+        self.logged = 0
+        """Bytes that the log has, or had, of it."""
         self.began = ""
         """When the first event was recorded."""
         self.time = ""
@@ -314,12 +317,15 @@ Of each the other parts are bounded, too: a pod's message, a request's names.
 
 
 class Use:
-    """The bytes of a namespace: in the log, and about as many as a service keeps of it in memory."""
+    """The bytes of a namespace: in the log, and about as many as a service keeps of it in memory.
 
-    __slots__ = ("log", "memory")
+    Those of sealed histories, which may have left the log, count apart.
+    """
+
+    __slots__ = ("log", "memory", "sealed")
 
     def __init__(self) -> None:
-        self.log = self.memory = 0
+        self.log = self.memory = self.sealed = 0
 
 
 class Histories:
@@ -382,7 +388,9 @@ class Histories:
             return None
         before = history.job
         used = self.used[before.key.namespace]
-        used.log += len(stored.body) + len(stored.subject) + OF_HEADERS
+        size = len(stored.body) + len(stored.subject) + OF_HEADERS
+        history.logged += size
+        used.log += size
         try:
             event = history.fold(stored)
         except Exception as error:  # noqa: BLE001  the next start would meet the event again
@@ -431,7 +439,10 @@ class Histories:
         """Let go of a history that is over."""
         key = history.job.key
         self._note_sealed(key, seal)
-        self.used[key.namespace].memory -= history.kept
+        used = self.used[key.namespace]
+        used.memory -= history.kept
+        used.log -= history.logged
+        used.sealed += history.logged
         for index in (self._by_key, self._open, self._held):
             index.pop(key, None)
         for family in FAMILIES:

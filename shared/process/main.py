@@ -24,7 +24,7 @@ from shared.cluster.objects import Object
 from shared.errors import Refused, Transient, Trouble
 from shared.eventlog import Bucket, EventLog
 from shared.eventlog.account import HEADS, LEASES
-from shared.eventlog.inspection import bound, look, reserved
+from shared.eventlog.inspection import look, reserved, space
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.setup import must_fit
 from shared.frameworks.gangs import NOT_SERVED, POD_GROUPS
@@ -217,7 +217,7 @@ async def _own(
         release=f"{this_release()} {settings.deciding}".rstrip(),
         owns=lease.held,
         reserved=lambda: reserved(health.rooms, settings.log_reserve),
-        room=lambda: bound(health.rooms),
+        space=lambda: space(health.rooms),
         limiter=found.cluster.limiter,
         metrics=health.metrics,
         # Every service folds the same log; the status service alone reports metrics of jobs.

@@ -20,6 +20,7 @@ import structlog
 
 from shared.errors import Refused, Transient
 from shared.eventlog import Batch, Bucket, EventLog, Stored
+from shared.eventlog.inspection import Space
 from shared.eventlog.retry import backoff
 from shared.flow import Limiter
 from shared.job.events.catalog import AnyEvent
@@ -90,7 +91,7 @@ class Runtime:
         release: str = "",
         owns: Callable[[], bool] = lambda: True,
         reserved: Callable[[], bool] = lambda: False,
-        room: Callable[[], int] = lambda: 0,
+        space: Callable[[], Space] = Space,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         new_id: Callable[[], str] = lambda: uuid4().hex,
         chance: Callable[[], float] = random.random,
@@ -104,7 +105,7 @@ class Runtime:
         With `heads`, the bucket of checkpoints, each time that this replica begins to act it takes no step for a job of
         which the log has not led to the checkpoint; without, as the watcher, which compares more, it looks at none.
         `owns` says whether this replica may act, `reserved` whether the rest of the log's room is for decisions, and
-        `room` how many bytes that has in all, 0 without a bound.  A simulation passes its own time, ids and chance.
+        `space` the bytes that it may have, and has.  A simulation passes its own time, ids and chance.
         `clock` measures how long a slice of work holds the loop.  `limiter` is that of the requests.  `metrics` counts
         what this process does, `job_metrics` counts jobs.
         """
@@ -129,7 +130,7 @@ class Runtime:
         self._release = release
         self.subjects = namespace_filters(namespace)
         """The filters of what is read; none for all."""
-        self.reserved, self.room = reserved, room
+        self.reserved, self.space = reserved, space
         self.owns = owns
         self._chance = chance
         self._acts = Acts(

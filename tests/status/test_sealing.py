@@ -63,6 +63,9 @@ def test_a_job_that_settled_is_sealed_and_the_fold_lets_go_of_it():
         histories.fold(made)
     assert len(histories) == 0
     assert histories.sealed(history.job.key) == 5
+    use = histories.used[history.job.key.namespace]
+    assert (use.log, use.memory) == (0, 0)
+    assert use.sealed
 
 
 async def test_a_job_that_came_back_and_went_again_is_sealed_once_the_bucket_was_asked_again():

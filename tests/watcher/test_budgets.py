@@ -9,8 +9,8 @@ import pytest
 from services.watcher.core.budgets import (
     BRIEFS,
     Budgets,
+    Kept,
     Limits,
-    Memory,
     Standing,
     allowed,
     begins,
@@ -271,10 +271,10 @@ class TestAllowed:
 def test_what_a_namespace_has_met(log: int, memory: int, room: int, met: Standing):
     use = Use()
     use.log, use.memory = log, memory
-    parts = parts_used(use, Limits(memory=100, share=0.5), room, Memory())
+    parts = parts_used(use, Limits(memory=100, share=0.5), room, Kept())
     assert standing(parts, reserved=False) == met
     assert standing(parts, reserved=True).full == "room"
-    assert parts_used(use, Limits(memory=0, total=0, share=0), room, Memory()) == {}
+    assert parts_used(use, Limits(memory=0, total=0, share=0), room, Kept()) == {}
 
 
 @pytest.mark.parametrize(
@@ -290,8 +290,26 @@ def test_what_all_namespaces_together_have_met(mine: int, others: list[int], met
     uses = [Use() for _ in (mine, *others)]
     for use, memory in zip(uses, (mine, *others), strict=True):
         use.memory = memory
-    parts = parts_used(uses[0], Limits(memory=100, total=250, share=0), 0, Memory.of(uses))
+    parts = parts_used(uses[0], Limits(memory=100, total=250, share=0), 0, Kept.of(uses, 0))
     assert standing(parts, reserved=False) == met
+
+
+@pytest.mark.parametrize(
+    ("stored", "share"),
+    [
+        pytest.param(30, 0.2, id="all of them left the log"),
+        pytest.param(60, 0.5, id="a half of them is there"),
+        pytest.param(90, 0.8, id="all of them are there"),
+        pytest.param(99, 0.8, id="the log counts more than we do"),
+        pytest.param(10, 0.2, id="or less"),
+    ],
+)
+def test_what_was_sealed_counts_while_it_is_in_the_log(stored: int, share: float):
+    mine, other = Use(), Use()
+    mine.log, mine.sealed = 20, 60
+    other.log = 10
+    parts = parts_used(mine, Limits(share=0.5), 200, Kept.of([mine, other], stored))
+    assert parts["share"] == pytest.approx(share)
 
 
 def test_a_fold_counts_the_bytes_of_each_namespace():
