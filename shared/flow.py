@@ -133,7 +133,7 @@ class Shares:
     """Places without a queue: a caller that would have more of them than are left free gets none.
 
     So one alone has half, and `n` who take all they can have one part each of `n + 1`: there is always as much for
-    another.
+    another.  Places of one within a part, such as a tenant's of a namespace, leave as much for others of that part.
     """
 
     def __init__(self, limit: int) -> None:
@@ -141,20 +141,29 @@ class Shares:
         self.taken = 0
         self._of: Counter[Hashable] = Counter()
 
-    def take(self, who: Hashable, amount: int = 1) -> bool:
-        """True if there was room for so much; it is given back by `give`."""
-        if self._of[who] + amount > self.limit - self.taken - amount:
-            return False
+    def take(self, *path: Hashable, amount: int = 1) -> bool:
+        """True if there was room for so much in each part of `path`, outermost first; `give` gives it back."""
+        room, parts = self.limit - self.taken - amount, _parts(path)
+        for part in parts:
+            if self._of.get(part, 0) + amount > room:
+                return False
+            room -= self._of.get(part, 0)
         self.taken += amount
-        self._of[who] += amount
+        for part in parts:
+            self._of[part] += amount
         return True
 
-    def give(self, who: Hashable, amount: int = 1) -> None:
+    def give(self, *path: Hashable, amount: int = 1) -> None:
         self.taken -= amount
-        self._of[who] -= amount
-        if not self._of[who]:
-            # Zero takes no memory: anyone may come.
-            del self._of[who]
+        for part in _parts(path):
+            self._of[part] -= amount
+            if not self._of[part]:
+                # Zero takes no memory: anyone may come.
+                del self._of[part]
+
+
+def _parts(path: tuple[Hashable, ...]) -> list[tuple[Hashable, ...]]:
+    return [path[: depth + 1] for depth in range(len(path))]
 
 
 class Bound:

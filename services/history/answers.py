@@ -86,15 +86,15 @@ class Busy(Transient):
 
 
 @contextmanager
-def place(places: Shares, who: str, what: str, amount: int = 1) -> Iterator[None]:
-    """A place, or so many of them, while the context lasts.  Raises `Busy` if there are none for `who`."""
-    if not places.take(who, amount):
-        words = f"{who or 'all namespaces'}: there are as many {what} already as are left for others"
+def place(places: Shares, what: str, *path: str, amount: int = 1) -> Iterator[None]:
+    """A place, or so many of them, while the context lasts.  Raises `Busy` if `path` has none, as `Shares.take`."""
+    if not places.take(*path, amount=amount):
+        words = f"{path[0] or 'all namespaces'}: there are as many {what} already as are left for others"
         raise Busy(f"{words}; ask again when some have ended", retry_after=COME_AGAIN_SECONDS)
     try:
         yield
     finally:
-        places.give(who, amount)
+        places.give(*path, amount=amount)
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -210,13 +210,13 @@ class Server:
         as_table = not question.part and "as=Table" in request.headers.get("Accept", "")
         try:
             question = with_query(question, request.query)
-            with place(self._by_tenant, person.tenant, "questions"):
+            with place(self._by_tenant, "questions", person.tenant):
                 if not await self._access.allows(person, question):
                     return _failed(403, "Forbidden", _forbidden(person, question), question.name)
                 if question.part in WHOLE:
                     question = replace(question, people=await self._access.allows(person, _of_people(question)))
                 if not question.watch:
-                    with place(self._by_namespace, question.namespace, "questions"):
+                    with place(self._by_namespace, "questions", question.namespace, person.tenant):
                         answer = await self._answers.answer(question, person.tenant, as_table=as_table)
                         return await self._sent(request, person, answer)
             return await self._stream(request, person, question, as_table=as_table)
@@ -228,7 +228,7 @@ class Server:
     async def _sent(self, request: web.BaseRequest, person: Person, answer: Answer) -> web.Response:
         """Send an answer, whose bytes take memory until its reader has them."""
         response = web.Response(body=answer.body, content_type=answer.media, charset="utf-8")
-        way = place(self._unsent, person.tenant, "bytes of answers on their way", len(answer.body))
+        way = place(self._unsent, "bytes of answers on their way", person.tenant, amount=len(answer.body))
         with way, suppress(ConnectionError):
             await response.prepare(request)
             await response.write_eof()

@@ -49,7 +49,7 @@ class Streams:
     def place(self, tenant: str, namespace: str, *, watch: bool = False) -> Iterator[None]:
         """A place for a stream of the tenant about the namespace.  Raises `Busy` if there is none."""
         (by_tenant, by_namespace), what = (self._watches, "watches") if watch else (self._streams, "streams")
-        with place(by_tenant, tenant, what), place(by_namespace, namespace, what):
+        with place(by_tenant, what, tenant), place(by_namespace, what, namespace, tenant):
             yield
 
     async def events(self, question: Question, tenant: str = "") -> AsyncGenerator[bytes, None]:
@@ -93,7 +93,7 @@ class Streams:
         reached, position, epoch = question.after, view.position, view.epoch
         named = {row.place for row in rows if row.sequence <= reached and _selects(selection, row)}
         counted = sum(_selects(selection, row) for row in rows)
-        if not self._jobs.take(tenant, counted):
+        if not self._jobs.take(tenant, amount=counted):
             words = "your watches have as many jobs as are left for others; watch one job, or `muster get -w --nats`"
             raise Refused(words, reason="TooLarge")
         try:
@@ -119,7 +119,7 @@ class Streams:
                 first, reached = False, position
                 progress.reached = max(position, 1)
                 if (grown := len(named) - counted) > 0:
-                    if not self._jobs.take(tenant, grown):
+                    if not self._jobs.take(tenant, amount=grown):
                         raise Refused("your watches have too many jobs now; ask again", reason="Expired")
                     counted += grown
                 await view.beyond(position, epoch)
@@ -130,7 +130,7 @@ class Streams:
                     if question.namespace in ("", row.key.namespace) and (question.every or view.is_newest(row))
                 ]
         finally:
-            self._jobs.give(tenant, counted)
+            self._jobs.give(tenant, amount=counted)
 
 
 def _selects(selection: Selection, row: Row) -> bool:

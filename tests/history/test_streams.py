@@ -177,6 +177,7 @@ async def test_who_is_not_in_the_log_is_not_followed(log: Log):
         pytest.param(
             [(f"user-{n}", "team-a") for n in range(40)], ("bob", "team-b"), id="forty users of one namespace"
         ),
+        pytest.param([("ann", "team-a")], ("bob", "team-a"), id="one user, and another in the same namespace"),
         pytest.param([("ann", f"team-{n}") for n in range(40)], ("bob", "team-1"), id="one user, in forty namespaces"),
     ],
 )
