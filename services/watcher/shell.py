@@ -48,6 +48,9 @@ from shared.runtime.run import Runtime
 TELL_SECONDS = 1.0
 """Seconds between two looks at the budgets."""
 
+A_SLICE = 1_000
+"""Namespaces whose budgets are told without a pause: there may be thousands, and others have their turn between."""
+
 UNSETTLED_SECONDS = 0.1
 """Seconds between two looks at whether requests may move to their job."""
 
@@ -295,6 +298,7 @@ class Watcher:
         while True:
             before, full = full, self._runtime.reserved()
             self._kept = Kept.of(self._runtime.histories.used.values(), self._runtime.space().used)
+            await asyncio.sleep(0)
             if not self._runtime.acting:
                 # Once it leads again, all that waited meanwhile would be recorded at once.
                 self._starts = Starts()
@@ -312,16 +316,15 @@ class Watcher:
                 log.warning("over budget", namespace=namespace, budget=budget)
             told = waiting
             self._runtime.metrics.outside = self._outside_now()
-            used: dict[tuple[str, str], float] = {
-                (namespace, budget): part
-                for namespace in [*self._runtime.histories.used]
-                for budget, part in self._parts(namespace).items()
-            }
+            used: dict[tuple[str, str], float] = {}
+            for number, namespace in enumerate([*self._runtime.histories.used]):
+                used |= {(namespace, budget): part for budget, part in self._parts(namespace).items()}
+                if number % A_SLICE == A_SLICE - 1:
+                    await asyncio.sleep(0)
             self._runtime.metrics.used = used
             for key in self._budgets.stopped():
                 if not self._standing(key.namespace).stops:
                     self._runtime.wake(key)
-            # There may be thousands of namespaces: others have their turn between.
             await asyncio.sleep(0)
             unheard = silent
             silent = {namespace for (namespace, budget), part in used.items() if part >= 1 and budget == "share"}
