@@ -14,7 +14,7 @@ STORY = PAGE.partition("## The life of one job")[2].partition("\n## ")[0]
 
 
 def test_the_events_of_the_story_have_the_authors_that_the_page_names():
-    told = {(kind, author) for author, kind in re.findall(r"^\| (\w+) \| `(\w+)`", STORY, re.MULTILINE)}
+    told = {(kind, author) for author, kind in re.findall(r"^- (\w+) `(\w+)`", STORY, re.MULTILINE)}
     known = {(str(kind.__struct_config__.tag), author) for kind, authors in AUTHORS.items() for author in authors}
     assert ("JobSucceeded", "status") in told
     assert told - known == set()
@@ -35,6 +35,6 @@ async def test_a_real_job_has_the_events_of_the_story_in_its_order():
         await world.until(lambda: list(world.pods()) == ["resnet-launcher"])
         subjects = [Subject.parse(stored.subject) for stored in world.journal.events if ".resnet." in stored.subject]
     happened = iter([(subject.type, subject.author) for subject in subjects])
-    story = [(kind, author) for author, kind in re.findall(r"^\| (\w+) \| `(\w+)`", STORY, re.MULTILINE)]
+    story = [(kind, author) for author, kind in re.findall(r"^- (\w+) `(\w+)`", STORY, re.MULTILINE)]
     missing = [told for told in story if told not in happened]
     assert missing == []

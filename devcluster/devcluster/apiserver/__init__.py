@@ -3,7 +3,7 @@
 It serves what kubectl (1.28 or newer), Muster's services and a node agent need, in the words of the real server:
 built-in kinds, custom resources with schemas and CEL rules in every served version, watches, patches, tables, garbage
 collection, binding of pods, and logs and exec through the node.  Whenever it differs from the real server, the real
-one is right; `docs/embedded-cluster.md` lists the differences that are left.
+one is right; `devcluster/README.md` lists the differences that are left.
 
 What it does not do, and answers with a clear error or simply leaves out:
 
