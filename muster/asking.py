@@ -44,6 +44,8 @@ PAGE_WIDTH = 100
 """Columns of a timeline where no terminal shows it."""
 
 T = TypeVar("T")
+Source = KubeCluster | EventLog
+"""Where a person reads histories: `history.muster.dev` by the kubeconfig, or the log by a user of NATS."""
 HISTORIES = Resource(GROUP, VERSION, PLURAL, KIND, Object)
 LOOK_SECONDS = 2.0
 """Seconds between two streams while a command goes on with changes."""
@@ -97,6 +99,13 @@ def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         raise SystemExit(130) from stop
 
 
+@asynccontextmanager
+async def open_source(settings: Settings, *, nats: bool) -> AsyncIterator[Source]:
+    """Where this person reads histories."""
+    async with open_cluster(settings) if by_cluster(settings, nats=nats) else open_log(settings) as source:
+        yield source
+
+
 def by_cluster(settings: Settings, *, nats: bool) -> bool:
     """True if the cluster is asked; false if the log itself is, by `--nats` or as the environment says where it is."""
     return not nats and not settings.names_log
@@ -144,11 +153,9 @@ async def patiently(look: Callable[[], AsyncGenerator[T, None]], tell: Tell = wa
         await asyncio.sleep(LOOK_SECONDS)
 
 
-async def events_of(
-    cluster: KubeCluster, asked: Asked, namespace: str, *, uid: str = "", after: int = 0
-) -> list[Stored]:
-    """The events of the newest job of that name, or of the one with the uid, after a sequence."""
-    question = Question(namespace, asked.word, "events", uid=uid, after=after)
+async def events_of(cluster: KubeCluster, asked: Asked, namespace: str, *, uid: str = "") -> list[Stored]:
+    """The events of the newest job of that name, or of the one with the uid."""
+    question = Question(namespace, asked.word, "events", uid=uid)
     return [event_of(line) for line in (await ask(cluster, question)).splitlines()]
 
 
@@ -194,16 +201,10 @@ async def outside(settings: Settings, namespace: str, asked: Asked | None = None
 
 
 async def _why(
-    asked: Asked, about: str, namespace: str, settings: Settings, *, uid: str, as_json: bool, nats: bool
+    asked: Asked, about: str, namespace: str, settings: Settings, *, uid: str, as_json: bool, nats: bool = False
 ) -> None:
-    if by_cluster(settings, nats=nats):
-        question = Question(namespace, asked.word, "why", about=about, uid=uid, text=not as_json)
-        async with open_cluster(settings) as cluster:
-            say((await ask(cluster, question)).decode(), nl=False, exact=as_json)
-    else:
-        async with open_log(settings) as log:
-            for line in await answer(log, asked, about, namespace, uid=uid, as_json=as_json):
-                say(line, exact=as_json)
+    async with open_source(settings, nats=nats) as source:
+        say(await why_of(source, asked, about, namespace, uid=uid, as_json=as_json), nl=False, exact=as_json)
     if not (asked.is_request or about or uid or as_json) and (queued := await _queued(settings, asked, namespace)):
         say(f"\nthe queue:\n        {queued}")
 
@@ -216,6 +217,16 @@ async def _queued(settings: Settings, asked: Asked, namespace: str) -> str:
             if found is not None:
                 return await queues.waits(cluster, *found)
     return ""
+
+
+async def why_of(
+    source: Source, asked: Asked, about: str, namespace: str, *, uid: str = "", as_json: bool = False
+) -> str:
+    """The answer of `muster why`, as text or as JSON."""
+    if isinstance(source, KubeCluster):
+        question = Question(namespace, asked.word, "why", about=about, uid=uid, text=not as_json)
+        return (await ask(source, question)).decode()
+    return "".join(f"{line}\n" for line in await answer(source, asked, about, namespace, uid=uid, as_json=as_json))
 
 
 async def answer(
@@ -243,23 +254,14 @@ async def timeline(asked: Asked, namespace: str, settings: Settings, *, uid: str
 
 
 async def _reported(asked: Asked, namespace: str, settings: Settings, *, uid: str, nats: bool) -> Report:
-    if by_cluster(settings, nats=nats):
-        async with open_cluster(settings) as cluster:
-            return await report_by_cluster(cluster, asked, namespace, uid=uid)
-    async with open_log(settings) as log:
-        return await report_by_log(log, asked, namespace, known_kinds(), uid=uid)
+    async with open_source(settings, nats=nats) as source:
+        return await report_of(source, asked, namespace, known_kinds(), uid=uid)
 
 
-async def report_by_cluster(cluster: KubeCluster, asked: Asked, namespace: str, *, uid: str = "") -> Report:
-    """The report by `history.muster.dev`."""
-    return msgspec.json.decode(await ask(cluster, Question(namespace, asked.word, "report", uid=uid)), type=Report)
-
-
-async def report_by_log(log: EventLog, asked: Asked, namespace: str, kinds: Kinds, *, uid: str = "") -> Report:
-    """The report of the newest job of a name, or of the one with the uid.
-
-    Raises `Refused` if the log does not have the job.
-    """
-    histories, events = await everything_of(log, asked, namespace, uid=uid)
+async def report_of(source: Source, asked: Asked, namespace: str, kinds: Kinds, *, uid: str = "") -> Report:
+    """The report of the newest job of a name, or of the one with the uid.  Raises `Refused` if there is none."""
+    if isinstance(source, KubeCluster):
+        return msgspec.json.decode(await ask(source, Question(namespace, asked.word, "report", uid=uid)), type=Report)
+    histories, events = await everything_of(source, asked, namespace, uid=uid)
     _, history = find(histories, asked, namespace, uid=uid)
     return reported(history, events, kinds, until=stamp(datetime.now(UTC)))

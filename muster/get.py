@@ -9,7 +9,7 @@ import msgspec
 import typer
 import yaml
 
-from muster.asking import ask, by_cluster, open_cluster, open_log, outside, patiently, streamed, told_if_outside
+from muster.asking import Source, ask, open_cluster, open_source, outside, patiently, streamed, told_if_outside
 from muster.following import Tell, warn
 from muster.jobs import every
 from muster.terminal import Output, harmless, say
@@ -174,18 +174,21 @@ async def get(settings: Settings, options: Options, *, nats: bool = False, selec
             cluster = await stack.enter_async_context(open_cluster(settings))
             chosen = await every(cluster, known_kinds(), options.namespace, selector)
             options = msgspec.structs.replace(options, uids=frozenset(job.metadata.uid for _, job in chosen))
-        if by_cluster(settings, nats=nats):
-            told = texts_by_cluster(await stack.enter_async_context(open_cluster(settings)), options)
-        else:
-            told = texts(await stack.enter_async_context(open_log(settings)), options, known_kinds())
-        async for text in await stack.enter_async_context(aclosing(told)):
+        source = await stack.enter_async_context(open_source(settings, nats=nats))
+        async for text in await stack.enter_async_context(aclosing(texts(source, options, known_kinds()))):
             say(text, exact=options.output is Output.json, coloured=options.colours)
     if options.namespace and options.asked is None and (why := await outside(settings, options.namespace)):
         warn(why)
 
 
-async def texts_by_cluster(cluster: KubeCluster, options: Options, tell: Tell = warn) -> AsyncGenerator[str, None]:
-    """The pieces of the output as `texts` gives them, from `history.muster.dev`."""
+def texts(source: Source, options: Options, kinds: Kinds, tell: Tell | None = None) -> AsyncGenerator[str, None]:
+    """The pieces of the output; with a watch there is no end.  Raises `Refused` if there is no such job."""
+    if isinstance(source, KubeCluster):
+        return _texts_by_cluster(source, options, tell or warn)
+    return _texts_by_log(source, options, kinds, tell or ignore_trouble)
+
+
+async def _texts_by_cluster(cluster: KubeCluster, options: Options, tell: Tell) -> AsyncGenerator[str, None]:
     found = await _found(cluster, options)
     shown = [one for one in found.shown if _chosen(one, options) and (options.asked or options.gone or not one.gone)]
     renderer = renderer_of(options, shown)
@@ -244,13 +247,7 @@ async def _found(cluster: KubeCluster, options: Options) -> "_Found":
     return _Found(found, int(version), "")
 
 
-async def texts(
-    log: EventLog, options: Options, kinds: Kinds, tell: Tell = ignore_trouble
-) -> AsyncGenerator[str, None]:
-    """The pieces of the output; with a watch there is no end.
-
-    Raises `Refused` if the log does not have the job.
-    """
+async def _texts_by_log(log: EventLog, options: Options, kinds: Kinds, tell: Tell) -> AsyncGenerator[str, None]:
     histories, shown = await shown_by_log(log, options, kinds)
     renderer = renderer_of(options, shown)
     for text in renderer.all(shown):

@@ -4,15 +4,25 @@
 """
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import msgspec
 import typer
 
-from muster.asking import by_cluster, events_of, folded, open_cluster, open_log, patiently, streamed
+from muster.asking import (
+    Source,
+    by_cluster,
+    events_of,
+    folded,
+    open_cluster,
+    open_log,
+    open_source,
+    patiently,
+    streamed,
+)
 from muster.following import Tell, warn
 from muster.terminal import fail, say, wrong_usage
 from shared.cluster import Cluster
@@ -71,35 +81,42 @@ async def show(asked: Asked, namespace: str, settings: Settings, part: Part, *, 
     """Print a job's events."""
     early = _early(part)
     async with (
-        known_events(asked, namespace, settings, nats=nats) as found,
-        aclosing(lines(found, part, early)) as told,
+        open_source(settings, nats=nats) as source,
+        aclosing(lines(job_events(source, asked, namespace), part, early)) as told,
     ):
         async for line in told:
             say(line, exact=part.as_json)
 
 
-@asynccontextmanager
-async def known_events(
-    asked: Asked, namespace: str, settings: Settings, *, uid: str = "", nats: bool
-) -> AsyncIterator[AsyncGenerator[Sequence[Stored], None]]:
-    """A job's events until now, then later ones: from `history.muster.dev`, or from the log."""
-    async with AsyncExitStack() as stack:
-        if by_cluster(settings, nats=nats):
-            cluster = await stack.enter_async_context(open_cluster(settings))
-            found = known_by_cluster(cluster, asked, namespace, uid=uid)
-        else:
-            log = await stack.enter_async_context(open_log(settings))
-            found = known_by_log(log, asked, namespace, uid=uid)
-        yield await stack.enter_async_context(aclosing(found))
-
-
-async def known_by_cluster(
-    cluster: KubeCluster, asked: Asked, namespace: str, *, uid: str = "", trouble: Tell = warn
+def job_events(
+    source: Source, asked: Asked, namespace: str, *, uid: str = "", trouble: Tell | None = None
 ) -> AsyncGenerator[Sequence[Stored], None]:
-    """A job's events as `known_by_log` gives them, from `history.muster.dev`."""
-    known = await events_of(cluster, asked, namespace, uid=uid)
-    yield known
-    key, last = key_of(Subject.parse(known[0].subject)), known[-1].sequence
+    """A job's events until now, then later ones; those of the newest job of a name, or of the one with the uid.
+
+    Raises `Refused` if there is no such job.
+    """
+    if isinstance(source, KubeCluster):
+        return _known_by_cluster(source, asked, namespace, uid, trouble or warn)
+    return _known_by_log(source, asked, namespace, uid, trouble or ignore_trouble)
+
+
+async def events_now(
+    asked: Asked, namespace: str, settings: Settings, *, uid: str = "", nats: bool
+) -> Sequence[Stored]:
+    """A job's events until now."""
+    async with (
+        open_source(settings, nats=nats) as source,
+        aclosing(job_events(source, asked, namespace, uid=uid)) as found,
+    ):
+        return await anext(found)
+
+
+async def _known_by_cluster(
+    cluster: KubeCluster, asked: Asked, namespace: str, uid: str, trouble: Tell
+) -> AsyncGenerator[Sequence[Stored], None]:
+    early = await events_of(cluster, asked, namespace, uid=uid)
+    yield early
+    key, last = key_of(Subject.parse(early[0].subject)), early[-1].sequence
 
     async def later() -> AsyncGenerator[Stored, None]:
         nonlocal last
@@ -115,13 +132,9 @@ async def known_by_cluster(
             yield [stored]
 
 
-async def known_by_log(
-    log: EventLog, asked: Asked, namespace: str, *, uid: str = "", trouble: Tell = ignore_trouble
+async def _known_by_log(
+    log: EventLog, asked: Asked, namespace: str, uid: str, trouble: Tell
 ) -> AsyncGenerator[Sequence[Stored], None]:
-    """The events of the newest job of a name, or of the one with the uid: first those until now, then later ones.
-
-    Raises `Refused` if the log does not have the job.
-    """
     histories, events = await everything_of(log, asked, namespace, uid=uid)
     _, history = find(histories, asked, namespace, uid=uid)
     key = history.job.key
@@ -133,18 +146,18 @@ async def known_by_log(
 
 
 async def lines(
-    known: AsyncGenerator[Sequence[Stored], None], part: Part, early: Callable[[Stored], bool] | None = None
+    found: AsyncGenerator[Sequence[Stored], None], part: Part, early: Callable[[Stored], bool] | None = None
 ) -> AsyncGenerator[str, None]:
     """A job's events, one a line, up to the sequence or time of `part`; with `follow` there is no end.
 
     Raises `Refused` if there is no event up to that point.
     """
-    async with aclosing(known):
-        mine = await anext(known)
+    async with aclosing(found):
+        mine = await anext(found)
         for line in _shown(key_of(Subject.parse(mine[0].subject)), mine, part, early):
             yield line
         if part.follow:
-            async for later in known:
+            async for later in found:
                 for line in _told(later, part):
                     yield line
 

@@ -15,7 +15,7 @@ import typer
 
 from muster.asking import open_cluster, open_log
 from muster.asking import run as running
-from muster.history import known_events
+from muster.history import events_now
 from muster.jobs import OVER, every
 from muster.redecide import redecide, settings_of
 from muster.terminal import fail, say, wrong_usage
@@ -98,7 +98,7 @@ def decide_again(
     with wrong_usage():
         chosen = settings_of(given)
     if (job := _job_of(where)) is not None:
-        events = running(lambda: _events(job, namespace, settings, nats=nats))
+        events = running(lambda: events_now(job, namespace, settings, nats=nats))
     else:
         try:
             events = saved(where)
@@ -116,11 +116,6 @@ def _job_of(where: Path) -> Asked | None:
     with suppress(Refused):
         return None if where.exists() else parse_target(str(where))
     return None
-
-
-async def _events(job: Asked, namespace: str, settings: Settings, *, nats: bool) -> Sequence[Stored]:
-    async with known_events(job, namespace, settings, nats=nats) as found:
-        return await anext(found)
 
 
 class Answer(msgspec.Struct, frozen=True):

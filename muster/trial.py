@@ -19,12 +19,12 @@ from rich.markup import escape
 
 from devcluster.binaries import MissingProgram
 from devcluster.child import ChildError
-from muster.asking import PAGE_WIDTH, open_log, report_by_log
+from muster.asking import PAGE_WIDTH, open_log, open_source, report_of
 from muster.demo import NAMESPACE, SERVICES, Teller, reader
 from muster.following import Change, Failed, by_phase, follow
 from muster.logs import lines
+from muster.page.following import Readable
 from muster.page.server import secret_of, serving
-from muster.page.source import open_source
 from muster.stack import Stack, supervised
 from muster.terminal import harmless, has_colours, say, width
 from shared.cluster.objects import Custom
@@ -167,7 +167,7 @@ class Trial:
             async with (
                 Stack(self._data, settings=SERVICES) as stack,
                 open_source(reader(stack), nats=True) as source,
-                serving(source, NAMESPACE, port=0, secret=secret_of(self._data)) as address,
+                serving(Readable(source), NAMESPACE, port=0, secret=secret_of(self._data)) as address,
                 supervised(stack.programs, self._say),
             ):
                 await self._train(stack, address)
@@ -223,7 +223,7 @@ class Trial:
 
     async def _draw(self, stack: Stack) -> None:
         async with open_log(reader(stack)) as log:
-            report = await report_by_log(log, self._asked, NAMESPACE, kinds())
+            report = await report_of(log, self._asked, NAMESPACE, kinds())
         for line in timeline(report, width() or PAGE_WIDTH, coloured=has_colours()):
             say(line, coloured=has_colours())
 

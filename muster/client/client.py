@@ -16,10 +16,10 @@ import msgspec
 import yaml
 from pydantic import ValidationError
 
-from muster.asking import answer, ask, by_cluster, open_cluster, open_log, report_by_cluster, report_by_log
+from muster.asking import Source, by_cluster, open_cluster, open_log, report_of, why_of
 from muster.client.models import Cause, Event, Job, Report
 from muster.following import LOOK_SECONDS, Answer, Change, condition_of, follow, status_of
-from muster.history import known_by_cluster, known_by_log
+from muster.history import job_events
 from muster.jobs import OVER, every, the_job
 from muster.logs import Line, lines
 from muster.steering import ask_for, ask_to_restart, ask_to_resume, ask_to_suspend
@@ -29,7 +29,6 @@ from shared.eventlog import Stored
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
-from shared.history_api import Question
 from shared.job.conditions import MILESTONES
 from shared.job.state import Phase
 from shared.process.settings import Settings, complaint
@@ -187,8 +186,8 @@ class Client:
         It is the newest one of the name, or the one with the `uid`, such as that of `create()`.
         Outages in between are waited for; `since=event.sequence` goes on after an end of the program.
         """
-        async with aclosing(self._known_later(namespace, job, uid, answered=since > 0)) as known:
-            async for batch in known:
+        async with aclosing(self._known_later(namespace, job, uid, answered=since > 0)) as later:
+            async for batch in later:
                 for stored in batch:
                     if stored.sequence > since:
                         since = stored.sequence
@@ -199,26 +198,17 @@ class Client:
 
         Raises `Refused` with the reason `NotFound` if the log has no such job.
         """
-        async with aclosing(await self._known(namespace, job, uid)) as known:
-            return [Event.of(stored) for stored in await anext(known)]
+        async with aclosing(await self._known(namespace, job, uid)) as found:
+            return [Event.of(stored) for stored in await anext(found)]
 
     async def why(self, namespace: str, job: str, about: str = "", *, uid: str = "") -> builtins.list[Cause]:
         """Why the job is in its state, or one of its pods or requests: `about` is `worker-1` or `scaleout/more`."""
-        asked = parse_target(job)
-        if by_cluster(self._settings, nats=False):
-            question = Question(namespace, asked.word, "why", about=about, uid=uid)
-            told = await ask(await self._cluster(), question)
-        else:
-            log = await self._log()
-            told = "\n".join(await answer(log, asked, about, namespace, uid=uid, as_json=True)).encode()
+        told = await why_of(await self._source(), parse_target(job), about, namespace, uid=uid, as_json=True)
         return msgspec.json.decode(told, type=builtins.list[Cause])
 
     async def report(self, namespace: str, job: str, *, uid: str = "") -> Report:
         """The whole life of a job, also of one that is gone: the newest of that name, or the one with the uid."""
-        asked = parse_target(job)
-        if by_cluster(self._settings, nats=False):
-            return await report_by_cluster(await self._cluster(), asked, namespace, uid=uid)
-        return await report_by_log(await self._log(), asked, namespace, known_kinds(), uid=uid)
+        return await report_of(await self._source(), parse_target(job), namespace, known_kinds(), uid=uid)
 
     async def list(self, namespace: str = "", *, selector: str = "") -> builtins.list[Job]:
         """The jobs of all kinds that are there now, by namespace and name: of one namespace, or of all without one.
@@ -249,8 +239,8 @@ class Client:
         told = False
         while True:
             try:
-                async with aclosing(await self._known(namespace, job, uid)) as known:
-                    async for batch in known:
+                async with aclosing(await self._known(namespace, job, uid)) as found:
+                    async for batch in found:
                         answered, told = True, False
                         yield batch
             except Refused as refusal:
@@ -267,14 +257,16 @@ class Client:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _known(self, namespace: str, job: str, uid: str) -> AsyncGenerator[Sequence[Stored], None]:
-        asked = parse_target(job)
-        if by_cluster(self._settings, nats=False):
-            return known_by_cluster(await self._cluster(), asked, namespace, uid=uid, trouble=self._trouble)
-        return known_by_log(await self._log(), asked, namespace, uid=uid, trouble=self._told)
+        source = await self._source()
+        trouble = self._trouble if isinstance(source, KubeCluster) else self._told
+        return job_events(source, parse_target(job), namespace, uid=uid, trouble=trouble)
 
     def _told(self, trouble: str) -> None:
         if trouble:
             self._trouble(f"{trouble}; reading on")
+
+    async def _source(self) -> Source:
+        return await (self._cluster() if by_cluster(self._settings, nats=False) else self._log())
 
     async def _cluster(self) -> KubeCluster:
         async with self._opening:

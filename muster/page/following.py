@@ -7,15 +7,18 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from muster.asking import patiently
+from muster.asking import Source, patiently
 from muster.following import Tell
+from muster.get import Options, texts
+from muster.history import job_events
 from muster.page.drawing import Drawing, drawn
-from muster.page.source import Source
+from muster.terminal import Output
 from shared.errors import Refused, Trouble
 from shared.eventlog import Stored
+from shared.frameworks.kinds import Kinds
 from shared.runtime.appends import stamp
 from shared.telling.shown import Shown
-from shared.telling.targets import Asked
+from shared.telling.targets import Asked, known_kinds
 
 MOST_OPEN = 16
 """The most jobs that are followed at a time: each holds the events of a job, and a stream of the server."""
@@ -32,6 +35,25 @@ async def end(task: asyncio.Task[None]) -> None:
     while not task.done():
         task.cancel()
         await asyncio.wait([task], timeout=AGAIN_SECONDS)
+
+
+class Readable:
+    """What one person may read."""
+
+    def __init__(self, source: Source) -> None:
+        self.kinds: Kinds = known_kinds()
+        self._source = source
+
+    async def jobs(self, namespace: str, trouble: Tell) -> AsyncGenerator[Shown, None]:
+        """The jobs of a namespace, or of all without one, those that are gone as well; then each change of one."""
+        options = Options(namespace, output=Output.json, gone=True, watch=True)
+        async with aclosing(texts(self._source, options, self.kinds, trouble)) as found:
+            async for text in found:
+                yield msgspec.json.decode(text, type=Shown)
+
+    def events(self, asked: Asked, namespace: str, uid: str, trouble: Tell) -> AsyncGenerator[Sequence[Stored], None]:
+        """The events of a job until now, then later ones."""
+        return job_events(self._source, asked, namespace, uid=uid, trouble=trouble)
 
 
 class News:
@@ -99,18 +121,18 @@ class Table:
 class Followed:
     """One job: its events, and its drawing."""
 
-    def __init__(self, known: Callable[[Tell], AsyncGenerator[Sequence[Stored], None]]) -> None:
+    def __init__(self, read: Callable[[Tell], AsyncGenerator[Sequence[Stored], None]]) -> None:
         self.news = News()
         self.events: list[Stored] = []
         self.readers = 0
         self._drawing: tuple[int, Drawing] | None = None
         self._draws = asyncio.Lock()
         self._first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._follow(known))
+        self._task = asyncio.create_task(self._follow(read))
 
-    async def _follow(self, known: Callable[[Tell], AsyncGenerator[Sequence[Stored], None]]) -> None:
+    async def _follow(self, read: Callable[[Tell], AsyncGenerator[Sequence[Stored], None]]) -> None:
         try:
-            async with aclosing(known(self.news.told)) as batches:
+            async with aclosing(read(self.news.told)) as batches:
                 async for batch in batches:
                     self.events += batch
                     self.news.trouble = ""
@@ -126,7 +148,7 @@ class Followed:
         """Until its events are known.  Raises `Trouble` if they cannot be read."""
         await asyncio.shield(self._first)
 
-    async def drawing(self, source: Source, asked: Asked, namespace: str, uid: str) -> Drawing:
+    async def drawing(self, source: Readable, asked: Asked, namespace: str, uid: str) -> Drawing:
         """The drawing of now; of several browsers that ask at once, made once."""
         async with self._draws:
             count = len(self.events)
@@ -149,7 +171,7 @@ class Followed:
 class Open:
     """The jobs that browsers have open: those used last."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Readable) -> None:
         self._source = source
         self._jobs: dict[tuple[str, str, str], Followed] = {}
         self._opening = asyncio.Lock()

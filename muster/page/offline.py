@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from muster.history import known_events
+from muster.history import events_now
 from muster.page.assets import asset
 from muster.page.drawing import Drawing, drawn
 from shared.errors import Refused
@@ -27,8 +27,7 @@ view.show(JSON.parse(document.getElementById("drawing").textContent));
 
 async def write(path: Path, asked: Asked, namespace: str, settings: Settings, *, uid: str, nats: bool) -> None:
     """Write the drawing of a job as it is now.  Raises `Trouble` as `muster report` does."""
-    async with known_events(asked, namespace, settings, uid=uid, nats=nats) as found:
-        events = await anext(found)
+    events = await events_now(asked, namespace, settings, uid=uid, nats=nats)
     text = written(drawn(events, asked, namespace, known_kinds(), uid=uid, until=stamp(datetime.now(UTC))))
     try:
         await asyncio.to_thread(path.write_text, text, encoding="utf-8")

@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from muster.asking import open_source
 from muster.page.assets import TYPES, asset
-from muster.page.following import Followed, News, Open, Table, end
-from muster.page.source import Source, open_source
+from muster.page.following import Followed, News, Open, Readable, Table, end
 from muster.terminal import say
 from shared.errors import Refused, Transient, Trouble
 from shared.eventlog.subject import Subject
@@ -57,7 +57,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Page:
     """The handlers; all of them only read."""
 
-    def __init__(self, source: Source, secret: str, port: int) -> None:
+    def __init__(self, source: Readable, secret: str, port: int) -> None:
         self._source = source
         self._secret = secret
         self._hosts = {f"{name}:{port}" for name in (HOST, "localhost")}
@@ -232,7 +232,7 @@ def secret_of(folder: Path) -> str:
 
 
 @asynccontextmanager
-async def serving(source: Source, namespace: str, *, port: int, secret: str) -> AsyncIterator[str]:
+async def serving(source: Readable, namespace: str, *, port: int, secret: str) -> AsyncIterator[str]:
     """Serve while the context lasts; gives the address.  Raises `Refused` if another program has the port."""
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -261,7 +261,7 @@ async def ui(settings: Settings, namespace: str, *, nats: bool, port: int) -> No
     folder = Path.home() / ".local" / "state"
     async with (
         open_source(settings, nats=nats) as source,
-        serving(source, namespace, port=port, secret=secret_of(folder)) as address,
+        serving(Readable(source), namespace, port=port, secret=secret_of(folder)) as address,
     ):
         say(f"{address}\nwhoever has this address sees what you may read; Ctrl-C ends it")
         await asyncio.Event().wait()

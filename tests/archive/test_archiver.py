@@ -17,7 +17,7 @@ import pytest
 import typer
 
 from muster import archive as commands
-from muster.history import Part, known_by_log, lines
+from muster.history import Part, job_events, lines
 from services.archive.archiving import Archiver
 from services.archive.probes import ArchiveFigures
 from services.history.answers import Answers
@@ -58,7 +58,7 @@ async def archive(log: JetStreamEventLog, namespace: str, **options: object) -> 
 
 
 async def told(log: JetStreamEventLog, namespace: str, uid: str = "", part: Part = LINES) -> list[str]:
-    known = known_by_log(log, parse_target("trainingjob/resnet"), namespace, uid=uid)
+    known = job_events(log, parse_target("trainingjob/resnet"), namespace, uid=uid)
     return [line async for line in lines(known, part, until(part.at) if part.at else None)]
 
 

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from muster.asking import answer, report_by_log
+from muster.asking import answer, report_of
 from muster.get import Options, texts
-from muster.history import Part, known_by_log, lines
+from muster.history import Part, job_events, lines
 from muster.terminal import Output
 from services.history import answers
 from services.history.answers import Answer, Answers
@@ -66,15 +66,15 @@ async def test_its_words_are_those_of_the_command_line(log: Log):
     [why] = await answer(reader(log), ASKED, "worker-1", "team-a", as_json=True)
     assert await told(log, ask(part="why", about="worker-1")) == f"{why}\n"
     log.add(JobGone(version=90))
-    report = await report_by_log(reader(log), ASKED, "team-a", known_kinds())
+    report = await report_of(reader(log), ASKED, "team-a", known_kinds())
     found = msgspec.json.decode(await told(log, ask(part="report")), type=Report)
     assert msgspec.structs.replace(found, until=report.until) == report
     assert await told(log, ask(part="report", text=True)) == "".join(
         f"{line}\n" for line in report_lines(report, as_json=False)
     )
-    events = [line async for line in lines(known_by_log(reader(log), ASKED, "team-a"), Part(as_json=True))]
+    events = [line async for line in lines(job_events(reader(log), ASKED, "team-a"), Part(as_json=True))]
     assert (await told(log, ask(part="events"))).splitlines() == events
-    known = known_by_log(reader(log), ASKED, "team-a")
+    known = job_events(reader(log), ASKED, "team-a")
     *_, state = [line async for line in lines(known, Part(at="4"), lambda e: e.sequence <= 4)]
     assert await told(log, ask(part="at", at="4")) == f"{state}\n"
     options = Options("team-a", asked=ASKED, output=Output.json)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import typer
 
-from muster.history import Part, known_by_log, lines
+from muster.history import Part, job_events, lines
 from muster.terminal import wrong_usage
 from shared.errors import Refused
 from shared.eventlog import Stored
@@ -71,7 +71,7 @@ def test_keys_of_several_words_are_one_word_each():
 
 
 def known(log: Log) -> AsyncGenerator[Sequence[Stored], None]:
-    return known_by_log(MemoryEventLog(log.journal), parse_target("resnet"), "team-a")
+    return job_events(MemoryEventLog(log.journal), parse_target("resnet"), "team-a")
 
 
 async def says(log: Log, **part: object) -> list[str]:

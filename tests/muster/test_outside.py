@@ -27,13 +27,12 @@ async def test_why_names_the_labels_that_the_namespace_lacks(site: Site, monkeyp
 async def test_get_names_the_labels_that_the_namespace_of_a_job_lacks(
     site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    async def unknown(_: object, options: Options) -> AsyncGenerator[str, None]:
+    async def unknown(_: object, options: Options, *__: object) -> AsyncGenerator[str, None]:
         yield "no jobs"
         if options.asked is not None:
             raise Refused("the log knows no job default/resnet", reason="NotFound")
 
-    monkeypatch.setattr(getting, "by_cluster", lambda *_, **__: True)
-    monkeypatch.setattr(getting, "texts_by_cluster", unknown)
+    monkeypatch.setattr(getting, "texts", unknown)
     settings = Settings(kubeconfig=site.kubeconfig)
     with pytest.raises(Refused, match="that no job begins there"):
         await getting.get(settings, Options("default", asked=named(NAME)))

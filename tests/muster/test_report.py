@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from muster.asking import report_by_log
+from muster.asking import report_of
 from shared.errors import Refused
 from shared.frameworks.kinds import BUILT_IN
 from shared.job.events.catalog import AnyEvent
@@ -39,7 +39,7 @@ def log() -> Log:
 
 async def of(log: Log, name: str = "resnet") -> Report:
     asked = parse_target(f"trainingjob/{name}")
-    return await report_by_log(MemoryEventLog(log.journal), asked, "team-a", BUILT_IN)
+    return await report_of(MemoryEventLog(log.journal), asked, "team-a", BUILT_IN)
 
 
 def begun() -> list[AnyEvent]:

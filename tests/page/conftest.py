@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 import pytest_asyncio
 
 from muster.following import Tell
+from muster.page.following import Readable
 from muster.page.server import serving
-from muster.page.source import Source
 from shared.errors import Refused
 from shared.eventlog import Stored
 from shared.frameworks.kinds import BUILT_IN
@@ -21,7 +21,7 @@ from tests.kit.histories import stored
 SECRET = "secret-of-the-test"
 
 
-class Memory(Source):
+class Memory(Readable):
     """Jobs in memory, of which one can add events; `away` is what trouble says."""
 
     def __init__(self) -> None:

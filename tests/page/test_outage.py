@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from muster.asking import open_source
+from muster.page.following import Readable
 from muster.page.server import serving
-from muster.page.source import open_source
 from shared.eventlog.account import ADMIN, READER
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
@@ -36,7 +37,7 @@ async def test_a_job_is_shown_on_through_an_outage_of_the_log_and_of_the_page_it
             await record(log, a_running_job(2), history)
         settings = Settings(nats_url=nats.url, nats_user=READER, nats_password=nats.users[READER])
         async with open_source(settings, nats=True) as source:
-            async with serving(source, "", port=0, secret=SECRET) as address:
+            async with serving(Readable(source), "", port=0, secret=SECRET) as address:
                 await tab.go(f"{address}jobs/team-a/trainingjob/resnet")
                 await tab.until(f"{HEADING}.includes('Running')")
                 nats.kill()
@@ -49,5 +50,5 @@ async def test_a_job_is_shown_on_through_an_outage_of_the_log_and_of_the_page_it
             async with connected(nats, ADMIN) as log:
                 await record(log, [JobFailed(reason="Crash", message="too hot")], history)
             port = int(address.split(":")[2].partition("/")[0])
-            async with serving(source, "", port=port, secret=SECRET):
+            async with serving(Readable(source), "", port=port, secret=SECRET):
                 await tab.until(f"{HEADING}.includes('Failed') && {TROUBLE} === ''")
