@@ -13,14 +13,14 @@ import msgspec
 import typer
 import uvloop
 
-from muster import jobs, queues
+from muster import jobs
 from muster.following import WAITED_TOO_LONG, Tell, WaitedTooLong, warn
 from muster.terminal import fail, has_colours, say, width
 from shared.cluster import Resource
 from shared.cluster.kinds import NAMESPACES
 from shared.cluster.kube import KubeCluster
-from shared.cluster.namespaces import OPTED_IN, lacking, why_outside
 from shared.cluster.objects import Object
+from shared.cluster.scope import OPTED_IN, lacking, why_outside
 from shared.errors import Refused, Transient, Trouble
 from shared.eventlog import EventLog, Stored
 from shared.eventlog.account import FOR_CLIENTS, SUBSCRIBER
@@ -215,7 +215,7 @@ async def _queued(settings: Settings, asked: Asked, namespace: str) -> str:
         async with asyncio.timeout(QUEUE_SECONDS), open_cluster(settings) as cluster:
             found = await jobs.found(cluster, asked, namespace)
             if found is not None:
-                return await queues.waits(cluster, *found)
+                return await jobs.waits(cluster, *found)
     return ""
 
 

@@ -1,19 +1,20 @@
-"""The service accounts and roles of the services, and of the readers of `history.muster.dev`.
+"""The accounts of the services and of readers: in Kubernetes with their roles, and at an administrator's NATS servers.
 
 Made from `shared.installation.permissions`.  Pure, except for `python -m muster.permissions`, which writes
 `deploy/rbac/`, the rules and policies of the Helm chart and its users at NATS; `tests/security/` compares them with the
 calls of the services.
 """
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from muster import policies
-from muster.nats_users import CONF, COPIES_CONF, NAMESPACE, render_copies, render_namespace, render_users
-from shared.cluster.namespaces import OPTED_IN
+from shared.cluster.scope import OPTED_IN
+from shared.eventlog.account import ACCOUNT, SUBSCRIBER, USERS, Copy, accounts, accounts_of_copies
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
 from shared.history_api import GROUP, PARTS, PEOPLE, PLURAL
@@ -275,6 +276,60 @@ def main() -> None:
     files |= {CONF: render_users(), COPIES_CONF: render_copies()}
     for path, text in files.items():
         Path(path).write_text(text)
+
+
+CONF = "deploy/helm/muster/files/nats-users.conf"
+COPIES_CONF = "deploy/helm/muster/files/nats-copies.conf"
+NAMESPACE = "deploy/helm/muster/files/nats-namespace.json"
+_PLACE = "NAMESPACE"
+"""Stands for the namespace, and in the variable of the password for its name there."""
+
+_HEAD = """\
+# Written by `python -m muster.permissions`; a change here would be overwritten.
+# Goes into the configuration of {server} as it is: each user is in an account of its own, which imports
+# what that user may reach.
+# NATS reads the passwords as configuration text, so each variable has quotes in it: WATCHER_PASSWORD="'secret'";
+# without them a password of digits would be a number.
+accounts: {{
+"""
+
+
+def render_users() -> str:
+    """One line for each account; the passwords are environment variables."""
+    return _rendered("the log's server", accounts(_passwords(USERS)), USERS)
+
+
+def render_copies() -> str:
+    """The accounts of the copies' server, with a place for what each namespace adds."""
+    text = _rendered("the copies' server", accounts_of_copies(_passwords([SUBSCRIBER])), [SUBSCRIBER])
+    return text.replace('"imports": [', '"imports": [\n    # imports of namespaces\n    ', 1)
+
+
+def render_namespace() -> str:
+    """What each namespace with a subscriber adds there: to the account of the relay, and further accounts."""
+    before = accounts_of_copies(_passwords([SUBSCRIBER]))
+    table = accounts_of_copies(_passwords([SUBSCRIBER, Copy(_PLACE).user]))
+    added = {
+        "imports": [each for each in table[ACCOUNT]["imports"] if each not in before[ACCOUNT]["imports"]],
+        "accounts": {name: found for name, found in table.items() if name not in before},
+    }
+    return json.dumps(added) + "\n"
+
+
+def variable(user: str) -> str:
+    """The environment variable with the user's password, in single quotes."""
+    return f"{user.upper().replace('-', '_')}_PASSWORD"
+
+
+def _passwords(users: Iterable[str]) -> dict[str, str]:
+    return {user: f"${variable(user)}" for user in users}
+
+
+def _rendered(server: str, table: Mapping[str, Any], users: Iterable[str]) -> str:
+    lines = "".join(f"  {name}: {json.dumps(found)}\n" for name, found in table.items())
+    for user in users:
+        lines = lines.replace(f'"${variable(user)}"', f"${variable(user)}")
+    return f"{_HEAD.format(server=server)}{lines}}}\n"
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ from shared.job.state import Job
 from shared.process.settings import Settings
 from shared.runtime.anchor import Anchor, differs
 from shared.runtime.heads import astray, hash_read_again
-from shared.telling.causes.words import waits_for
+from shared.telling.causes.links import waits_of
 from shared.telling.reading import event_of, fold_to_end, is_seal
 from shared.telling.shown import called, word_of
 from shared.telling.targets import Asked, known_kinds, parse_target, subjects_of
@@ -341,6 +341,6 @@ def _compared(known: _Shown, job: Job, then: _Then | None, identity: str, kinds:
     if replayed != held:
         return "different", f"DIFFERS: replayed {replayed.decode()}, the API server holds {held.decode()}"
     problems = then.job.resource.problems
-    phase = then.job.status.phase or waits_for(problems) or ("refused" if problems else "not taken on yet")
+    phase = then.job.status.phase or waits_of(problems) or ("refused" if problems else "not taken on yet")
     words = f"{phase}; the status replayed up to event {then.head.sequence} is identical ({len(held)} bytes)"
     return "identical", words

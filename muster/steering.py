@@ -9,21 +9,25 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from muster import queues
 from muster.following import LASTING_SECONDS, Answer, Change, by_phase, condition_of, older, status_of
 from muster.jobs import (
     OVER,
     PAUSED,
+    is_switched_off,
     must_not_be_over,
     must_not_pause,
+    of_workload,
     patch_at,
     patched,
+    queue_of,
     suspend_annotation,
     suspend_field,
+    switch,
     the_job,
     value_at,
     wants_pause,
     with_runtime,
+    workload_of,
 )
 from shared.cluster import Cluster
 from shared.cluster.objects import Custom
@@ -135,10 +139,10 @@ async def ask_to_suspend(cluster: Cluster, asked: Asked, namespace: str) -> Chan
     path = _path(target, "suspended")
     must_not_be_over(job, target, "suspended")
     workload = await _workload(cluster, job)
-    if workload is not None and not queues.is_switched_off(workload):
+    if workload is not None and not is_switched_off(workload):
         # Kueue would resume the job at once, and keep its quota.
-        await queues.switch(cluster, workload, active=False)
-        said = f"{target.label} asked to suspend, in queue {queues.queue_of(job)}"
+        await switch(cluster, workload, active=False)
+        said = f"{target.label} asked to suspend, in queue {queue_of(job)}"
     elif wants_pause(job, target):
         if target.phase(status_of(job)) == "Suspended" and not older(status_of(job), job):
             return Change(target, f"{target.label} is suspended already")
@@ -160,13 +164,13 @@ async def ask_to_resume(cluster: Cluster, asked: Asked, namespace: str) -> Chang
     phase = target.phase(status_of(job))
     workload = await _workload(cluster, job)
     paused = wants_pause(job, target) or phase in PAUSED
-    if workload is not None and (paused or queues.is_switched_off(workload)):
+    if workload is not None and (paused or is_switched_off(workload)):
         # Kueue alone resumes a job that is in a queue.
-        if queues.is_switched_off(workload):
-            await queues.switch(cluster, workload, active=True)
-            said = f"{target.label} asked to resume, in queue {queues.queue_of(job)}"
+        if is_switched_off(workload):
+            await switch(cluster, workload, active=True)
+            said = f"{target.label} asked to resume, in queue {queue_of(job)}"
         else:
-            said = f"{target.label} {queues.of_workload(queues.queue_of(job), workload)}"
+            said = f"{target.label} {of_workload(queue_of(job), workload)}"
     elif wants_pause(job, target):
         patch: dict[str, Any] = {}
         if suspend_field(job, target) is True:
@@ -184,7 +188,7 @@ async def ask_to_resume(cluster: Cluster, asked: Asked, namespace: str) -> Chang
 
 async def _workload(cluster: Cluster, job: Custom) -> Custom | None:
     """The Workload of a job that is in a queue of Kueue; None for any other job."""
-    return await queues.workload_of(cluster, job) if queues.queue_of(job) else None
+    return await workload_of(cluster, job) if queue_of(job) else None
 
 
 def _path(target: Target, done: str) -> str:

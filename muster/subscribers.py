@@ -1,7 +1,7 @@
 """`muster subscriber`: readers of one namespace's events, and what they have.
 
 The place is the copies' server of `muster run` and of the demo, whose users are in a folder of this machine, or another
-one, to which its administrator adds the account first (the chart, `nats_users.py`).  The rest is the same in both.
+one, to which its administrator adds the account first (the chart, `permissions.py`).  The rest is the same in both.
 """
 
 import secrets

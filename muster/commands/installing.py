@@ -176,7 +176,7 @@ def rbac(
     if history and namespace:
         raise typer.BadParameter("the history service answers for the whole cluster; leave --namespace out")
     from muster.permissions import render
-    from shared.cluster.namespaces import labels_of
+    from shared.cluster.scope import labels_of
     from shared.installation.permissions import Powers
     from shared.installation.plugins import installed
 

@@ -272,7 +272,7 @@ def report(
     if asked.is_request:
         raise typer.BadParameter("`muster report` tells of jobs; `muster why` explains a request")
     if html is not None:
-        from muster.page.offline import write
+        from muster.page.drawing import write
 
         if as_json:
             raise typer.BadParameter("--html writes a file and --json prints; say one of them")

@@ -5,7 +5,7 @@ It prints findings (`findings.py`), each of one check, as text for people or as 
 It changes nothing: reviews of rights only ask, and the log is only read.
 
 `log_examination.py` and `cluster_examination.py` ask the questions; each part has a time limit and fails alone.
-Pure rules judge the answers: `servers.py`, `definitions.py`, `rights.py`, `policies.py`, `log.py`, `services.py`.
+Pure rules judge the answers: `servers.py`, `definitions.py`, `rights.py`, `policies.py`, `log.py`.
 `command.py` runs both at the same time and prints the findings.
 
 The requirements of a service's start are in `shared.cluster.examination` and `shared.eventlog.setup`, because the

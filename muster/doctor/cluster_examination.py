@@ -11,11 +11,11 @@ import msgspec
 
 from muster.asking import open_cluster
 from muster.crds import manifests
-from muster.doctor import definitions, policies, rights, servers, services
+from muster.doctor import definitions, policies, rights, servers
 from muster.doctor.findings import Choices, Finding, part, troubled, warn
 from muster.doctor.log_examination import ANCHOR
 from muster.doctor.rights import Account
-from muster.doctor.services import Pod
+from muster.doctor.servers import Pod
 from muster.policies import BINDINGS, POLICIES
 from shared.cluster import Resource
 from shared.cluster.decoding import read_answer
@@ -156,13 +156,13 @@ class ClusterExamination:
         self._of_jobs = [pod["metadata"]["name"] for pod in beside]
         # Pods of the log and of the set-up have the same label, and are no services.
         self._found = [pod for pod in found if rights.services_of(pod)]
-        every = [*self._found, *filter(services.is_beside, found)]
-        shown = [services.pod(each) for each in every[:MOST_PODS]]
+        every = [*self._found, *filter(servers.is_beside, found)]
+        shown = [servers.pod(each) for each in every[:MOST_PODS]]
         self.pods = [*await asyncio.gather(*(self._reported(cluster, pod) for pod in shown))]
-        running = ((pod.name, services.version(pod)) for pod in self.pods)
-        told = [*services.readiness(self.pods), *services.warnings(self.pods)]
-        told += services.set_up(found, self._choices.home)
-        return [*told, *servers.services(running, this_release())]
+        running = ((pod.name, servers.version(pod)) for pod in self.pods)
+        told = [*servers.readiness(self.pods), *servers.warnings(self.pods)]
+        told += servers.set_up(found, self._choices.home)
+        return [*told, *servers.releases(running, this_release())]
 
     async def _of_anchors(self, cluster: KubeCluster) -> list[Finding]:
         """Those that cannot be compared; the others are compared with the log."""

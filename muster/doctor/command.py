@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import msgspec
 import typer
 
-from muster.doctor import definitions, services
+from muster.doctor import definitions, servers
 from muster.doctor.cluster_examination import ClusterExamination
 from muster.doctor.findings import Choices, Finding, document, fail, in_order, is_well, ok, text
 from muster.doctor.log_examination import LogExamination
@@ -36,7 +36,7 @@ async def all_findings(settings: Settings, choices: Choices) -> list[Finding]:
         *of_log,
     ]
     if log.ends and cluster.reached:
-        found += services.lag(cluster.pods, log.ends, choices.home)
+        found += servers.lag(cluster.pods, log.ends, choices.home)
     if log.identity and cluster.anchors:
         found += await log.of_anchors(cluster.anchors)
     if log.identity and cluster.annotations:

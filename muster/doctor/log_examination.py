@@ -10,7 +10,7 @@ from cryptography import x509
 from muster.archive import found_waiting
 from muster.asking import open_log
 from muster.doctor import log as of_log
-from muster.doctor import servers, services
+from muster.doctor import servers
 from muster.doctor.findings import Choices, Finding, ok, part, unknown
 from shared.errors import Refused, Trouble
 from shared.eventlog import inspection
@@ -127,12 +127,12 @@ class LogExamination:
 
     async def _of_owners(self, log: JetStreamEventLog) -> list[Finding]:
         scope = self._settings.namespace
-        found = services.owners(*await inspection.holdings(log), scope=scope)
+        found = servers.owners(*await inspection.holdings(log), scope=scope)
         if all(finding.status == "ok" for finding in found):
             return found
         # A lease may be changing hands at this moment.
-        await asyncio.sleep(services.PASSING_SECONDS)
-        return services.owners(*await inspection.holdings(log), scope=scope)
+        await asyncio.sleep(servers.PASSING_SECONDS)
+        return servers.owners(*await inspection.holdings(log), scope=scope)
 
     async def _of_histories(self, log: JetStreamEventLog, identity: str) -> list[Finding]:
         histories, subjects = Histories(), namespace_filters(self._settings.namespace)

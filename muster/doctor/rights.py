@@ -7,7 +7,7 @@ import msgspec
 
 from muster.doctor.findings import Finding, fail, names, ok, unknown, warn
 from shared.cluster.examination import Right, granting
-from shared.cluster.namespaces import labelling
+from shared.cluster.scope import labelling
 from shared.frameworks.framework import Framework
 from shared.installation.permissions import USUAL, Powers, necessary, needs
 from shared.job.events.event import Author

@@ -17,7 +17,7 @@ import msgspec
 from aiohttp import web
 
 from muster.asking import open_source
-from muster.page.assets import TYPES, asset
+from muster.page.drawing import TYPES, asset
 from muster.page.following import Followed, News, Open, Readable, Table, end
 from muster.terminal import say
 from shared.errors import Refused, Transient, Trouble

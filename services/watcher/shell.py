@@ -29,7 +29,7 @@ from services.watcher.deadlines import Deadlines
 from services.watcher.progress import ProgressPort, Reports, Tokens, Where
 from services.watcher.watches import DEFAULTS, Options, Watches
 from shared.cluster import Cluster
-from shared.cluster.namespaces import why_outside
+from shared.cluster.scope import why_outside
 from shared.eventlog import Bucket, EventLog
 from shared.frameworks.gangs import NOT_SERVED, OFF
 from shared.frameworks.kinds import BUILT_IN, Kinds

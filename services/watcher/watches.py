@@ -24,8 +24,8 @@ from services.watcher.deadlines import Deadlines
 from services.watcher.progress import Where
 from shared.cluster import Alive, Applied, Blind, Cluster, Deleted, Resource, Snapshot
 from shared.cluster.kinds import CONFIGMAPS, NAMESPACES, NODES, PODS, SERVICES
-from shared.cluster.namespaces import lacking
 from shared.cluster.objects import Custom, Metadata, Node, Object, Pod, Toleration
+from shared.cluster.scope import lacking
 from shared.frameworks import gangs
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds

@@ -1,10 +1,12 @@
-"""Claims of scopes: annotations of custom resource definitions that name the installation which acts on their objects.
+"""Where Muster works, and which installation claims that: annotations of definitions name the one that acts.  Pure.
 
-Pure.  A scope is a namespace or the whole cluster; the holder is a log.  Two installations with overlapping scopes
-would undo each other's work.  `muster setup` writes and removes claims; cluster-wide services read them.
+A scope is a namespace or the whole cluster, there in namespaces with the labels of a selector, and in no namespace of
+the system; the admission policies hold the accounts to the same in CEL.  The holder of a claim is a log: two
+installations with overlapping scopes would undo each other's work.  `muster setup` writes and removes claims;
+cluster-wide services read them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 PREFIX = "log.muster.dev/"
 EVERYWHERE = "Cluster"
@@ -65,3 +67,42 @@ def in_words(name: str) -> str:
     """The scope of an annotation, in words."""
     namespace = name.removeprefix(PREFIX)
     return "the whole cluster" if namespace == EVERYWHERE else f"the namespace {namespace}"
+
+
+SYSTEM = "kube-"
+"""How the names of system namespaces begin; no job lives there."""
+
+SELECTOR = "MUSTER_NAMESPACE_SELECTOR"
+OPTED_IN = ("muster.dev/jobs=enabled", "pod-security.kubernetes.io/enforce")
+"""The selector of the chart: a namespace asks for Muster, and says what its pods may do on a node."""
+
+ACCOUNTS = "muster.dev/service-accounts"
+"""The annotation of a namespace with the service accounts, besides `default`, that pods of jobs may have there."""
+
+
+def labels_of(selector: str) -> tuple[str, ...]:
+    """The labels, separated by commas."""
+    return tuple(filter(None, map(str.strip, selector.split(","))))
+
+
+def labelling(namespace: str, labels: Collection[str]) -> str:
+    """The command that adds these labels of a selector."""
+    return (
+        f"kubectl label namespace {namespace} {' '.join(each if '=' in each else f'{each}=VALUE' for each in labels)}"
+    )
+
+
+def why_outside(namespace: str, lacks: Collection[str]) -> str:
+    """Why no job begins in a namespace that lacks these labels of the selector; empty if one may."""
+    if namespace.startswith(SYSTEM):
+        return f"{namespace} is a namespace of the system, in which no job begins; create the job in another one"
+    if not lacks:
+        return ""
+    labels = ", ".join(lacks)
+    return f"the namespace {namespace} lacks {labels}, so that no job begins there: `{labelling(namespace, lacks)}`"
+
+
+def lacking(selector: Collection[str], labels: Mapping[str, str] | None) -> tuple[str, ...]:
+    """The labels, `key=value` or a `key` with any value, of the selector that a namespace does not have."""
+    there = {text for key, value in (labels or {}).items() for text in (key, f"{key}={value}")}
+    return tuple(label for label in selector if label not in there)

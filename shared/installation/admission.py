@@ -12,7 +12,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from shared.cluster import Resource, namespaces
+from shared.cluster import Resource, scope
 from shared.cluster.kinds import AUTOSCALERS, CONFIGMAPS, EVENTS, PODS, SECRETS, SERVICES
 from shared.frameworks.framework import Framework
 from shared.frameworks.queueing import WORKLOADS
@@ -94,7 +94,7 @@ _ABOUT_OURS = (
 
 _ACCOUNT = (
     "variables.labels.size() == 0 || [object.spec.?serviceAccountName.orValue('default')].all(a, a in ['', 'default']"
-    f" || namespaceObject.metadata.?annotations[?'{namespaces.ACCOUNTS}'].orValue('').split(',')"
+    f" || namespaceObject.metadata.?annotations[?'{scope.ACCOUNTS}'].orValue('').split(',')"
     ".exists(n, n == a || n == '*'))"
 )
 
@@ -105,7 +105,7 @@ RULES = (
         (PODS,),
         f"{OURS} && {_SLOT} && ({_ACCOUNT})",
         f"{OURS_IN_WORDS}, or it lacks the labels of a slot, or its service account is neither default nor in the "
-        f"annotation {namespaces.ACCOUNTS} of the namespace",
+        f"annotation {scope.ACCOUNTS} of the namespace",
     ),
     Rule("scheduler", "CREATE", (SERVICES,), f"{OURS} && {_HEADLESS}", f"{OURS_IN_WORDS}, or it is not headless"),
     Rule(
@@ -324,7 +324,7 @@ def _quoted(words: str) -> str:
 
 
 CLOSED = (
-    f"variables.within in variables.closed || variables.within.startsWith('{namespaces.SYSTEM}')"
+    f"variables.within in variables.closed || variables.within.startsWith('{scope.SYSTEM}')"
     " ? 'the namespace is closed to Muster' : variables.begins && variables.lacking.size() > 0"
     " ? 'the namespace lacks the label ' + variables.lacking[0] : "
 )

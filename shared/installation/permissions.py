@@ -22,7 +22,7 @@ from shared.cluster.kinds import (
     SERVICES,
     TOKENREVIEWS,
 )
-from shared.cluster.namespaces import SELECTOR, labels_of
+from shared.cluster.scope import SELECTOR, labels_of
 from shared.frameworks.framework import Framework, resources_of
 from shared.frameworks.gangs import POD_GROUPS
 from shared.frameworks.kinds import BUILT_IN

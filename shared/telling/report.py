@@ -22,8 +22,7 @@ from shared.job.state import Job
 from shared.job.text import counted, with_last_words
 from shared.job.views import Actor
 from shared.telemetry.metrics import seconds_between
-from shared.telling.causes.links import Person
-from shared.telling.causes.words import because, by
+from shared.telling.causes.links import Person, because, by
 from shared.telling.changes import Change, Noted, by_of
 from shared.telling.reading import of_history
 from shared.telling.shown import Shown

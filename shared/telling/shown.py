@@ -17,7 +17,7 @@ from shared.job.spec import WORKER
 from shared.job.state import Job
 from shared.job.views import alive
 from shared.job.waiting import told
-from shared.telling.causes.words import problem_line, waits_for
+from shared.telling.causes.links import problem_line, waits_of
 
 EXPLAINED = ("Restarting", "Failed")
 """Phases of which the note is always the message of their condition."""
@@ -173,7 +173,7 @@ def _note(job: Job, short: Summary) -> str:
     if job.deleting:
         return f"being deleted, waits for {', '.join(job.resource.finalizers) or 'a finalizer'}"
     if job.resource.problems:
-        word = waits_for(job.resource.problems) or ("edit refused" if job.status.phase else "refused")
+        word = waits_of(job.resource.problems) or ("edit refused" if job.status.phase else "refused")
         return f"{word}: {problem_line(job.resource.problems)}"
     if short.phase in EXPLAINED or replacement.unreplaced(job):
         # The statuses of some kinds have no conditions.

@@ -29,9 +29,8 @@ from shared.telling.causes.chains import (
     slot_of,
     slot_state,
 )
-from shared.telling.causes.links import Link, People
+from shared.telling.causes.links import Link, People, of_at_most, waits_of
 from shared.telling.causes.walk import Causes
-from shared.telling.causes.words import of_at_most, waits_for
 from shared.telling.reading import of_history
 from shared.telling.shown import Summary, summary
 from shared.telling.targets import Asked, Target, find, known_kinds
@@ -132,7 +131,7 @@ def as_lines(chains: list[Chain]) -> list[str]:
 def _heading(causes: Causes, target: Target, short: Summary) -> list[str]:
     job = causes.job
     leaves = "gone; it was " if job.resource.gone else "being deleted; it is " if job.deleting else ""
-    waits = "" if job.status.phase else waits_for(job.resource.problems)
+    waits = "" if job.status.phase else waits_of(job.resource.problems)
     state = leaves + (": ".join(filter(None, (short.phase, waits))) or "not taken on yet")
     works = (job.scaling.size or job.attempt.slots) and not (job.over or job.resource.gone or job.between_attempts)
     size = f", {_working(job, short)}" if works else ""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.cluster.namespaces import OPTED_IN, lacking, why_outside
+from shared.cluster.scope import OPTED_IN, lacking, why_outside
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from muster import permissions, policies
 from muster.commands import application
 from muster.permissions import HISTORY_ROLE, VIEW, history_rights
-from shared.cluster.namespaces import OPTED_IN
+from shared.cluster.scope import OPTED_IN
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.queueing import GROUP
 from shared.installation import auditing

@@ -16,7 +16,7 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from devcluster.child import Child
-from muster.nats_users import CONF, COPIES_CONF, NAMESPACE, render_copies, render_namespace, render_users
+from muster.permissions import CONF, COPIES_CONF, NAMESPACE, render_copies, render_namespace, render_users
 from shared.errors import Refused
 from shared.eventlog import api
 from shared.eventlog.account import (

@@ -10,9 +10,9 @@ import pytest
 
 import muster.policies as made_policies
 from devcluster.binaries import kubernetes_version
-from muster.doctor import log, policies, rights, servers, services
+from muster.doctor import log, policies, rights, servers
 from muster.doctor.findings import Finding, document, fail, home, in_order, is_well, ok, text, unknown, warn
-from muster.doctor.services import Pod
+from muster.doctor.servers import Pod
 from shared.cluster import access
 from shared.cluster.examination import Right
 from shared.eventlog.inspection import Holding, Varz
@@ -107,7 +107,7 @@ def test_what_was_tried_is_what_the_tests_run_on_and_nothing_else_is_called_so()
     ],
 )
 def test_versions_of_services(running: list[tuple[str, str]], status: str):
-    assert [found.status for found in servers.services(running, "1.0.0")] == [status]
+    assert [found.status for found in servers.releases(running, "1.0.0")] == [status]
 
 
 @pytest.mark.parametrize(
@@ -239,11 +239,11 @@ HERE = tuple(f"{service}.team-a" for service in SERVICES)
     ],
 )
 def test_owners(keys: tuple[str, ...], scope: str, statuses: list[str]):
-    assert [found.status for found in services.owners(held(*keys), NOW, scope=scope)] == statuses
+    assert [found.status for found in servers.owners(held(*keys), NOW, scope=scope)] == statuses
 
 
 def lag(*pods: Pod) -> list[Finding]:
-    return services.lag(pods, {"": 5_000, "team-a": 2_000}, "muster")
+    return servers.lag(pods, {"": 5_000, "team-a": 2_000}, "muster")
 
 
 def test_lag_is_counted_to_the_end_of_what_a_service_reads():
@@ -267,7 +267,7 @@ def test_pods_without_a_report_are_named_with_the_reason():
 
 
 def test_a_release_whose_reports_say_less_is_read_all_the_same():
-    (found,) = services.readiness([Pod(name="p", reports=(Report(ready=True),))])
+    (found,) = servers.readiness([Pod(name="p", reports=(Report(ready=True),))])
     assert found.status == "ok"
 
 
@@ -277,7 +277,7 @@ def test_what_a_service_says_of_itself_is_what_the_doctor_reads():
     said = reports_in(msgspec.json.encode(health.report()))
     assert said == (health.report(),)
     labelled = Pod(name="p", version="0.0.1", reports=said)
-    assert services.version(labelled) == this_release(), "its own word goes before the label, which is the chart's"
+    assert servers.version(labelled) == this_release(), "its own word goes before the label, which is the chart's"
 
 
 @pytest.mark.parametrize(
@@ -301,13 +301,13 @@ def test_the_newest_set_up_counts(phases: tuple[str, ...], fails: bool):
         }
         for number, phase in enumerate(phases)
     ]
-    found = services.set_up([*reversed(pods), {"metadata": {"name": "muster-nats-0"}}], "muster")
+    found = servers.set_up([*reversed(pods), {"metadata": {"name": "muster-nats-0"}}], "muster")
     assert [finding.status for finding in found] == ["fail"] * fails
 
 
 def test_what_services_warn_of_is_told_once():
     warns = (Report(service="status", ready=True, warnings=("one copy",)),)
-    (found,) = services.warnings([Pod(name="p", reports=warns), Pod(name="q", reports=warns), Pod(name="r")])
+    (found,) = servers.warnings([Pod(name="p", reports=warns), Pod(name="q", reports=warns), Pod(name="r")])
     assert (found.status, found.message) == ("warn", "status in p, status in q: one copy")
 
 
@@ -404,7 +404,7 @@ def test_a_scope_that_is_the_pods_own_namespace_is_no_whole_cluster():
     own = {"name": "MUSTER_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}
     secret = {"name": "NATS_PASSWORD", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
     pod = {"metadata": {"namespace": "team-a"}, "spec": {"containers": [{"env": [own, secret]}]}}
-    assert services.pod(pod).scope == "team-a"
+    assert servers.pod(pod).scope == "team-a"
     assert rights.environment(pod) == {"MUSTER_NAMESPACE": "team-a"}
 
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from muster import crds
-from muster.queues import of_workload, waits, without_workload, workload_of
+from muster.jobs import of_workload, waits, without_workload, workload_of
 from shared.cluster.objects import Custom, CustomMetadata
 from shared.frameworks.queueing import JOB_UID, QUEUE, WORKLOADS
 from shared.frameworks.training_job import TRAININGJOBS

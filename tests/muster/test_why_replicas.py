@@ -17,8 +17,8 @@ from shared.job.fold import History
 from shared.job.naming import Slot, Uid
 from shared.job.spec import WORKER, RoleSpec
 from shared.job.views import Exit, Slots, spans
+from shared.telling.causes.links import OWN_OUTPUT
 from shared.telling.causes.walk import Causes
-from shared.telling.causes.words import OWN_OUTPUT
 from shared.telling.targets import parse_target
 from shared.telling.why import caused, chain_lines, explained
 from tests.golden.compare import assert_golden

@@ -11,8 +11,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from muster.page.drawing import drawn
-from muster.page.offline import written
+from muster.page.drawing import drawn, written
 from shared.frameworks.kinds import BUILT_IN
 from shared.job.events.status import JobFailed
 from shared.job.events.watcher import ProgressReported

@@ -4,8 +4,7 @@ import re
 from base64 import b64encode
 from hashlib import sha256
 
-from muster.page.drawing import drawn
-from muster.page.offline import written
+from muster.page.drawing import drawn, written
 from shared.frameworks.kinds import BUILT_IN
 from shared.job.events.status import JobFailed, JobSealed
 from shared.job.events.watcher import JobGone

@@ -11,7 +11,7 @@ import yaml
 from muster import permissions
 from muster.crds import manifests
 from shared.cluster.kinds import DEFINITIONS, NODES
-from shared.cluster.namespaces import OPTED_IN
+from shared.cluster.scope import OPTED_IN
 from shared.frameworks.trainer_schemas import CLUSTER_RUNTIMES
 from shared.installation.permissions import PERMISSIONS, Need, Powers, necessary, needs
 from shared.job.events.event import Author

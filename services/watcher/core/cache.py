@@ -11,8 +11,8 @@ import msgspec
 from services.watcher.core.disruption import GONE, leaves
 from services.watcher.core.observed import ObservedJob, ObservedNode, ObservedRequest, recorded_part
 from shared.cluster import Resource
-from shared.cluster.namespaces import SYSTEM
 from shared.cluster.objects import Custom, Toleration
+from shared.cluster.scope import SYSTEM
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.queueing import with_flavors, with_placement
 from shared.frameworks.runtimes import JobRuntime, Reference

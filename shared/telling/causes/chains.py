@@ -12,9 +12,8 @@ from shared.job.reasons import plain
 from shared.job.scaling import Request
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.views import alive
-from shared.telling.causes.links import Link, request_waits_for, waits_for
+from shared.telling.causes.links import Link, back_off_line, listing, request_waits_for, waits_for
 from shared.telling.causes.walk import Causes
-from shared.telling.causes.words import back_off_line, listing
 
 
 class Chain(msgspec.Struct, frozen=True):

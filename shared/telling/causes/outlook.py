@@ -14,9 +14,7 @@ from shared.job.text import in_a_row
 from shared.job.timers import Timer
 from shared.job.timing import next_due
 from shared.job.waiting import told, waiting
-from shared.telling.causes.links import Links, awaited_by, waits_for
-from shared.telling.causes.words import at_time, minimum_line, problem_line
-from shared.telling.causes.words import waits_for as passing
+from shared.telling.causes.links import Links, at_time, awaited_by, minimum_line, problem_line, waits_for, waits_of
 from shared.telling.shown import Summary
 
 _TRIES = {
@@ -118,7 +116,7 @@ def _hindrances(causes: Links, short: Summary) -> Iterator[str]:
     job = causes.job
     if job.resource.problems:
         problems = job.resource.problems
-        yield f"its newest edit {passing(problems) or 'is not acted upon'}: {problem_line(problems)}"
+        yield f"its newest edit {waits_of(problems) or 'is not acted upon'}: {problem_line(problems)}"
     # What comes next names the pods of the last attempt.
     waits, shown = waiting(job), told(job)
     wait = waits if job.attempt.begun and not job.between_attempts else shown
@@ -184,7 +182,7 @@ def _without_time(job: Job, label: str) -> Iterator[str]:
             yield "it is gone once they are removed"
     elif not job.status.phase:
         if job.resource.problems:
-            yield "it begins by itself" if passing(job.resource.problems) else "it begins once its spec is corrected"
+            yield ("it begins by itself" if waits_of(job.resource.problems) else "it begins once its spec is corrected")
     elif job.over:
         yield "it stays until it is deleted"
     elif job.status.phase == "Suspending":

@@ -22,8 +22,8 @@ from shared.job.timing import next_due
 from shared.job.training import begins
 from shared.job.views import ChildView, PodView, each, ended
 from shared.telemetry.metrics import seconds_between
-from shared.telling.causes.words import because as why
-from shared.telling.causes.words import listing, names_of, of_at_most, problem_line, rest_of_line, waits_for
+from shared.telling.causes.links import because as why
+from shared.telling.causes.links import listing, names_of, of_at_most, problem_line, rest_of_line, waits_of
 
 _WENT = {"Bound": "the request went to its job", "HistoryLost": "the request had ended in a history that was lost"}
 """Why a request is of its history no more, by reason; it was deleted otherwise."""
@@ -64,7 +64,7 @@ def sentence(event: AnyEvent, before: Job, after: Job, by: str = "") -> str:
     """What happened, for a person who knows the job; `by` is who made the change, as the rest of a line."""
     match event:
         case watcher.JobObserved(problems=problems) if problems:
-            return f"what was applied{by} {waits_for(problems) or 'cannot be acted upon'}: {problem_line(problems)}"
+            return f"what was applied{by} {waits_of(problems) or 'cannot be acted upon'}: {problem_line(problems)}"
         case watcher.JobObserved():
             if after.spec is None or after.spec == before.spec:
                 return "the resource was seen"
@@ -265,7 +265,7 @@ def scale_request(event: ScaleRequested, by: str = "") -> str:
         return f"{event.kind} {event.name} has a new version"
     created = f"{event.kind} {event.name} was created{by}"
     if event.problems or event.spec is None:
-        return f"{created}, which {waits_for(event.problems) or 'cannot be acted upon'}: {problem_line(event.problems)}"
+        return f"{created}, which {waits_of(event.problems) or 'cannot be acted upon'}: {problem_line(event.problems)}"
     spec = event.spec
     if spec.workers or spec.stranger:
         return f"{created}: {spec.stranger or f'worker {spec.workers}'} to leave"

@@ -21,10 +21,20 @@ from shared.job.spec import WORKER
 from shared.job.state import Job
 from shared.job.timers import DRAIN, REPLACEMENT, SCALING_DEADLINE, SCHEDULING, SCRIPT_DEADLINE
 from shared.job.views import PodView, each
-from shared.telling.causes import sentences, words
-from shared.telling.causes.links import Link, Links, People, awaited, awaited_by, newest
+from shared.telling.causes import sentences
+from shared.telling.causes.links import (
+    OWN_OUTPUT,
+    Link,
+    Links,
+    People,
+    awaited,
+    awaited_by,
+    by,
+    minimum_line,
+    newest,
+    slots_that_run,
+)
 from shared.telling.causes.sentences import over, unseen
-from shared.telling.causes.words import OWN_OUTPUT
 
 DELETED_BY = "who deleted it is not in this log"
 DELETED = "it was deleted, by whom is not in this log"
@@ -162,7 +172,7 @@ class Causes(Links):
             case watcher.TimePassed():
                 self._passed(event, before, here)
             case scaler.ScriptFinished():
-                unknown = words.OWN_OUTPUT if event.exit_code else ""
+                unknown = OWN_OUTPUT if event.exit_code else ""
                 self._add(
                     event.request, self._keep(here.says(here.text, self._last_of(event.request), unknown=unknown))
                 )
@@ -197,7 +207,7 @@ class Causes(Links):
 
     def _by(self, event: Fact, here: Link) -> str:
         actors = event.by if isinstance(event, watcher.JobObserved | watcher.ScaleRequested) else ()
-        return words.by(actors, self._people.of(self.job.key, here.sequence, event))
+        return by(actors, self._people.of(self.job.key, here.sequence, event))
 
     def _nudged(self, before: Job, pod: PodView, here: Link) -> None:
         known = before.pods.views.get(pod.uid)
@@ -230,8 +240,8 @@ class Causes(Links):
         if not since or since == before.attempt.below_minimum:
             return
         workers = {slot for slot in job.attempt.unreleased if slot.role == WORKER}
-        absent = sorted(workers - words.slots_that_run(job))
-        text = words.minimum_line(job, absent)
+        absent = sorted(workers - slots_that_run(job))
+        text = minimum_line(job, absent)
         loss = newest(map(self.last.get, absent)) or self.phase
         if loss is not None and loss.sequence == here.sequence:
             self._keep(msgspec.structs.replace(loss, text=f"{loss.text}; {text}"))

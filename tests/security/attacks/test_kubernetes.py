@@ -16,7 +16,7 @@ from muster.permissions import HOME, SERVICE_ACCOUNTS
 from muster.stack import APPLIED
 from shared.cluster.kinds import NAMESPACES
 from shared.cluster.kube import KubeCluster
-from shared.cluster.namespaces import ACCOUNTS, OPTED_IN
+from shared.cluster.scope import ACCOUNTS, OPTED_IN
 from shared.frameworks.framework import metadata, owner_reference, slot_labels
 from shared.frameworks.scale_requests import SCALEINS
 from shared.frameworks.training_job import TRAININGJOB, TRAININGJOBS
