@@ -209,6 +209,8 @@ class Connection(web.RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)
+        # It holds this connection in turn, which would keep its 256 KiB for TLS until the garbage collector comes.
+        self._body = EMPTY_PAYLOAD
         self.client.left()
 
 

@@ -1,6 +1,7 @@
 """The bounds of a port: what a client without a credential gets, over real sockets on the loopback."""
 
 import asyncio
+import gc
 import gzip
 import socket
 import ssl
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import uvloop
 from aiohttp import web
 from structlog.testing import capture_logs
 
@@ -18,7 +20,7 @@ from services.history.server import HTTPS as HISTORY
 from shared.ports import free_port
 from shared.process import bounds, serving
 from shared.process.bounds import RECEIVED, Budget, Client, Door, address_of, sockets_at
-from shared.process.http import STRANGERS_BYTES, BoundedServer, Handler, know
+from shared.process.http import STRANGERS_BYTES, BoundedServer, Connection, Handler, know
 from shared.process.serving import HEALTH, Report, listening, probes
 from tests.security.authority import Authority
 
@@ -412,3 +414,29 @@ def test_little_of_a_connection_waits_in_the_kernel():
 async def test_a_client_that_sends_requests_ahead_is_cut_off():
     async with an_aiohttp_port(asyncio.Event()) as port:
         assert await heard(port, get("/") * 4) == b""
+
+
+def test_a_connection_that_ended_leaves_nothing_to_the_garbage_collector(tmp_path: Path):
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        raise AssertionError("a packed body is refused before")
+
+    body = bytes(2**16)
+    request = get("/", "Content-Encoding: gzip", f"Content-Length: {len(body)}") + body
+
+    async def left() -> int:
+        async with a_tls_port(tmp_path, LARGE, handle, "stranger") as (port, shown):
+            for _ in range(6):
+                _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=shown)
+                writer.write(request)
+                await asyncio.sleep(0.1)
+                writer.transport.abort()
+            await asyncio.sleep(0.2)
+            return sum(isinstance(each, Connection) for each in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        # The loop of the services, as its buffers of TLS are the largest part of a connection.
+        assert uvloop.run(left()) < 3
+    finally:
+        gc.enable()
