@@ -220,7 +220,7 @@ def doctor(
 ) -> None:
     """Examine an installation from outside: versions, definitions, rights, log, services, jobs, clocks."""
     from muster.asking import run as running
-    from muster.doctor.command import examine
+    from muster.doctor import examine
     from muster.doctor.findings import Choices, home
 
     known, choices = settings(), Choices(installed_in or home(), release, timeout)

@@ -27,14 +27,15 @@ from shared.frameworks.framework import PodContext, metadata, slot_labels
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.pods import (
     RULES,
+    Port,
     off_nodes,
     with_last_words,
+    with_reporting,
     with_restarts,
     with_token_if_asked,
     with_training_container,
 )
 from shared.frameworks.queueing import placed
-from shared.frameworks.reporting import Port, with_reporting
 from shared.frameworks.runtimes import COPY, JobRuntime, digest_of, joined, text_of
 from shared.frameworks.training_job import SSH_KEYS
 from shared.job.events.catalog import AnyEvent

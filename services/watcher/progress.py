@@ -20,7 +20,7 @@ from shared.cluster.kinds import TOKENREVIEWS
 from shared.cluster.verdicts import Verdicts
 from shared.errors import Refused, Trouble
 from shared.flow import Shares
-from shared.frameworks.reporting import AUDIENCE, key_at
+from shared.frameworks.pods import AUDIENCE, key_at
 from shared.job.naming import JobKey, Uid
 from shared.job.state import Job
 from shared.job.training import ends

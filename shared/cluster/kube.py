@@ -111,10 +111,7 @@ class KubeCluster:
         if resource.kind == PODS.kind:
             # Its fields are a user's.  Otherwise the API server drops those that it does not know.
             query = {**query, "fieldValidation": "Strict"}
-        try:
-            answer = await self._caller.request("POST", path_of(resource, namespace), what=what, query=query, body=body)
-        except FailedRequest as failure:
-            raise trouble(failure.status, what, method="POST") from failure
+        answer = await self._request("POST", path_of(resource, namespace), what=what, query=query, body=body)
         return read_object(resource, answer.body)
 
     async def patch(
@@ -122,12 +119,7 @@ class KubeCluster:
     ) -> T:
         what = f"patch {resource.kind} {namespace}/{name} {subresource}".rstrip()
         path = path_of(resource, namespace, name, subresource)
-        try:
-            answer = await self._caller.request(
-                "PATCH", path, what=what, body=encode(manifest), content_type=MERGE_PATCH
-            )
-        except FailedRequest as failure:
-            raise trouble(failure.status, what, method="PATCH") from failure
+        answer = await self._request("PATCH", path, what=what, body=encode(manifest), content_type=MERGE_PATCH)
         return read_object(resource, answer.body)
 
     async def delete(
@@ -267,8 +259,11 @@ class KubeCluster:
         Raises `Trouble` as every other call.
         """
         method, body = ("GET", None) if review is None else ("POST", encode(review))
+        return await self._request(method, path, what=what, query=query, body=body, headers=headers)
+
+    async def _request(self, method: str, path: str, *, what: str, **request: Any) -> Answered:
         try:
-            return await self._caller.request(method, path, what=what, query=query, body=body, headers=headers)
+            return await self._caller.request(method, path, what=what, **request)
         except FailedRequest as failure:
             raise trouble(failure.status, what, method=method) from failure
 

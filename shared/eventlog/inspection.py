@@ -20,7 +20,7 @@ from shared.eventlog import api
 from shared.eventlog.account import COPIES, LEASES, RELAY, STREAM, stream_of, subject_of
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.streams import STREAMS, StreamInfo, differences
-from shared.eventlog.subscribers import fed_copies, found_copy
+from shared.eventlog.subscribers import fed_copies, feeds_of, found_copy
 from shared.untrusted import MALFORMED
 
 FULL = 0.8
@@ -130,23 +130,13 @@ class Holding(msgspec.Struct, frozen=True):
     """The time of the last renewal, by the server's clock."""
 
 
-class _Kept(msgspec.Struct, frozen=True):
-    data: bytes = b""
-    hdrs: bytes | None = None
-    time: datetime | None = None
-
-
-class _Answer(msgspec.Struct, frozen=True):
-    message: _Kept = msgspec.field(default_factory=_Kept)
-
-
 async def copies(log: JetStreamEventLog) -> dict[str, StreamInfo | None] | None:
     """The copies for subscribers by the user of each, None in the place of one that is gone.
 
     None if this user may not see them: only the administrator may.  Raises `Trouble`.
     """
     try:
-        feeds = (await api.call(log.connection, f"CONSUMER.NAMES.{STREAM}", None, _Feeds)).consumers or []
+        feeds = await feeds_of(log.connection, api.API)
         fed = [RELAY, *await fed_copies(log.connection)] if COPIES in feeds else []
     except Refused as refusal:
         if refusal.reason != "Forbidden":
@@ -166,10 +156,6 @@ async def copies(log: JetStreamEventLog) -> dict[str, StreamInfo | None] | None:
     return found
 
 
-class _Feeds(msgspec.Struct, frozen=True):
-    consumers: list[str] | None = None
-
-
 async def stream(log: JetStreamEventLog, name: str) -> StreamInfo | None:
     """The stream; None if it does not exist.  Raises `Trouble`."""
     try:
@@ -186,17 +172,12 @@ async def holdings(log: JetStreamEventLog) -> tuple[list[Holding], datetime | No
     info = await api.call(log.connection, f"STREAM.INFO.{name}", {"subjects_filter": every}, StreamInfo)
     found = []
     for subject in sorted(info.state.subjects or ()):
-        try:
-            answer = await api.call(log.connection, f"STREAM.MSG.GET.{name}", {"last_by_subj": subject}, _Answer)
-        except Refused as refusal:
-            if refusal.reason != "NotFound":
-                raise
-            # The lease has expired meanwhile.
-            continue
-        # A released lease leaves an empty message until it expires.
-        if answer.message.data:
+        lease = await api.message(log.connection, name, last_by_subj=subject)
+        # One that expired meanwhile is gone, and a released one leaves an empty message until it expires.
+        if lease is not None and lease.data:
             key = subject.removeprefix(every.removesuffix(">"))
-            found.append(Holding(key, answer.message.data.decode("utf-8", "replace"), answer.message.time))
+            renewed = datetime.fromisoformat(lease.time) if lease.time else None
+            found.append(Holding(key, lease.data.decode("utf-8", "replace"), renewed))
     return found, info.ts
 
 

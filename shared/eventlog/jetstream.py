@@ -123,8 +123,7 @@ class JetStreamEventLog:
 
         Only for subjects without which every history is whole.
         """
-        request = {"filter": subject, "seq": newest + 1}
-        return (await api.call(self._connection, f"STREAM.PURGE.{STREAM}", request, _Purged)).purged
+        return await self.archive.purge(STREAM, subject, newest + 1)
 
     async def bucket(self, name: str) -> Bucket:
         await api.stream_info(self._connection, stream_of(name))
@@ -203,10 +202,6 @@ class JetStreamEventLog:
                 reason="TooNew",
             )
         return genesis.event_id
-
-
-class _Purged(msgspec.Struct):
-    purged: int = 0
 
 
 def _layout(genesis: bytes) -> int:

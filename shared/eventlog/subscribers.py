@@ -88,14 +88,19 @@ async def found_copy(connection: Connection, copy: Copy) -> StreamInfo | None:
 async def fed_copies(connection: Connection) -> list[Copy]:
     """The copies that have a feed, without the relay; none without a server for them."""
     try:
-        names = await api.call(connection, f"CONSUMER.NAMES.{STREAM}", None, _Names, prefix=RELAY.api)
+        feeds = await feeds_of(connection, RELAY.api)
     except NoResponder:
         return []
     except Refused as error:
         if error.reason != "NotSetUp":
             raise
         return []
-    return [copy for copy in map(Copy.named, names.consumers or []) if copy is not None]
+    return [copy for copy in map(Copy.named, feeds) if copy is not None]
+
+
+async def feeds_of(connection: Connection, prefix: str) -> list[str]:
+    """The consumers of the stream of events in the account with this prefix of requests."""
+    return (await api.call(connection, f"CONSUMER.NAMES.{STREAM}", None, _Names, prefix=prefix)).consumers or []
 
 
 class _Names(msgspec.Struct, frozen=True):

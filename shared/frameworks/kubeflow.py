@@ -1,6 +1,6 @@
 """The common base of the kinds of `kubeflow.org/v1`: TFJob, PyTorchJob, MXJob, MPIJob, JAXJob and so on.  Pure.
 
-They share `runPolicy`, labels, names and Services; `kubeflow_status.py` renders their status.
+They share `runPolicy`, labels, names and Services; `statuses.py` renders their status.
 """
 
 import re
@@ -13,10 +13,10 @@ import msgspec
 from shared.cluster.objects import Custom
 from shared.frameworks import reading, schemas
 from shared.frameworks.framework import PodContext
-from shared.frameworks.kubeflow_status import JOB_NAME, OPERATOR_NAME, REPLICA_TYPE, job_status
 from shared.frameworks.model import Written, anything, choice, flag, number, text
 from shared.frameworks.replicated import Replicated, ReplicaType
 from shared.frameworks.schemas import Definition, Document, Scale
+from shared.frameworks.statuses import JOB_NAME, OPERATOR_NAME, REPLICA_TYPE, job_status
 from shared.frameworks.takeover import TakeOver
 from shared.frameworks.templates import Promises, note_labels
 from shared.job.naming import JobKey, Slot

@@ -26,12 +26,12 @@ from shared.frameworks.attaching import (
 )
 from shared.frameworks.framework import Framework, PodContext
 from shared.frameworks.kubeflow import JOB_ROLE, KubeflowJob, OfTrainingOperator, is_type
-from shared.frameworks.kubeflow_status import OPERATOR_NAME, REPLICA_TYPE
 from shared.frameworks.model import Written, choice, flag, number, text
 from shared.frameworks.pods import pod_of
 from shared.frameworks.reading import DEFAULT_BACKOFF_LIMIT, MOST_SLOTS, Fields
 from shared.frameworks.replicated import Replica, ReplicaType
 from shared.frameworks.schemas import Definition, Document, Scale, Version, rule
+from shared.frameworks.statuses import OPERATOR_NAME, REPLICA_TYPE
 from shared.frameworks.takeover import Inherited
 from shared.frameworks.templates import Promises, absolute
 from shared.job.naming import DISCOVER_HOSTS, HOSTFILE, MPI_FOLDER, SSH_FOLDER, JobKey, Slot, WorkerName

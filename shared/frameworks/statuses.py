@@ -1,13 +1,19 @@
-"""The parts of a status that several kinds have.  Pure."""
+"""The parts of a status that several kinds have, and the whole one of the training operator's kinds.  Pure.
+
+That has six conditions; the newest true one is the last, which the column State shows.  A reason is the kind's own
+(`TFJobFailed`); the message has the reason in the log.
+"""
 
 import msgspec
 
+from shared.frameworks.replicated import Replicated
 from shared.frameworks.schemas import Document
-from shared.job import text
+from shared.job import reasons, text, waiting
 from shared.job.attempt import Tally
 from shared.job.conditions import Condition
+from shared.job.events.event import At
 from shared.job.policies import replacement
-from shared.job.spec import PASSING
+from shared.job.spec import PASSING, waits_for_turn
 from shared.job.state import Job
 from shared.job.views import occupies
 
@@ -89,3 +95,122 @@ def with_losses(job: Job, known: Condition) -> Condition:
     message = text.with_last_words(lost[0] + more, newest.message)
     message = text.ends("; ".join(filter(None, (message, known.message))))
     return msgspec.structs.replace(known, message=message, updated=newest.at)
+
+
+JOB_NAME = "training.kubeflow.org/job-name"
+OPERATOR_NAME = "training.kubeflow.org/operator-name"
+REPLICA_TYPE = "training.kubeflow.org/replica-type"
+
+TYPES = ("Created", "Running", "Restarting", "Suspended", "Succeeded", "Failed")
+"""Upstream's; `Suspending` and `Scaling` are Muster's, and shown while they are true."""
+
+_SENTENCES = {
+    "Created": "is created",
+    "Running": "runs",
+    "Restarting": "begins again",
+    "Suspending": "is being suspended: its pods are deleted",
+    "Suspended": "is suspended",
+    "Succeeded": "ended well",
+    "Failed": "failed",
+}
+
+replace = msgspec.structs.replace
+
+
+def job_status(framework: Replicated, job: Job) -> Document:
+    """The status of the job's resource."""
+    return {
+        "conditions": [condition(known) for known in conditions(job)],
+        "replicaStatuses": replica_statuses(framework, job),
+        "startTime": whole_seconds(job.status.active.time if job.status.active else ""),
+        "completionTime": whole_seconds(job.status.completion_time),
+        "observedGeneration": job.resource.generation,
+        "trainerStatus": trainer_status(job),
+    }
+
+
+def replica_statuses(framework: Replicated, job: Job) -> Document:
+    """The numbers of running and ended pods, by type as upstream spells it."""
+    roles = {role.name for role in job.spec.roles} if job.spec else set()
+    return {
+        kind.name: counts(job, kind.role) | {"selector": _selector(framework, job, kind.role)}
+        for kind in framework.replica_types
+        if kind.role in roles
+    }
+
+
+def conditions(job: Job) -> list[Condition]:
+    """Upstream's conditions in the order in which they came, the newest true one last."""
+    if not job.status.phase:
+        created = [known for known in job.status.conditions if known.type == "Created"]
+        if not waits_for_turn(job.resource.problems):
+            return [_invalid(job, known) for known in created]
+        return [*created, *(replace(known, type="Pending", status=True) for known in created)]
+    again = _replacing(job)
+    attempts = [known for known in job.status.conditions if known.type == "Restarting"]
+    if again is not None and any(_newer(known, again) or (known.status and not again.status) for known in attempts):
+        # The attempt began to run after the loss, or starts.
+        again = None
+    shown = job.status.conditions if again is not None and again.status else waiting.conditions(job)
+    found = [_in_their_words(job, with_losses(job, known)) for known in shown if _shown(known)]
+    if again is not None:
+        found = [known for known in found if known.type != again.type]
+        found.append(again)
+    # A job that is scaled runs: its State stays Running.
+    scaling = [known for known in job.status.conditions if known.type == "Scaling" and known.status]
+    return [*scaling, *newest_last(found)]
+
+
+def _shown(known: Condition) -> bool:
+    return known.type in TYPES or (known.type == "Suspending" and known.status)
+
+
+def _invalid(job: Job, known: Condition) -> Condition:
+    """An invalid job, which upstream shows as failed until its spec is corrected."""
+    message = f"{known.reason}: {known.message}"
+    return replace(known, type="Failed", status=True, reason=f"{job.resource.kind}FailedValidation", message=message)
+
+
+def _in_their_words(job: Job, known: Condition) -> Condition:
+    if not known.status:
+        return known
+    reason = f"{job.resource.kind}{known.type}"
+    message = known.message or f"{job.resource.kind} {job.key} {_SENTENCES[known.type]}"
+    if known.reason not in (reason, f"{job.resource.kind}Resumed"):
+        message = f"{known.reason}: {known.message}" if known.message else known.reason
+    if known.type == "Created" and job.spec is not None and job.spec.ignored:
+        # The Event about them is gone after an hour.
+        message = text.first(f"{message}; {reasons.without_effect(job.spec.ignored)}")
+    return replace(known, reason=reason, message=message)
+
+
+def _replacing(job: Job) -> Condition | None:
+    """The condition of replacements in a running job: true from a loss until the replacement runs."""
+    goes_on, wait = job.status.phase in ("Running", "Scaling"), waiting.told(job)
+    if goes_on and (lost := replacement.replaceable(job)):
+        last = max(lost, key=lambda slot: lost[slot].at.sequence)
+        return _restarting(job, lost[last].at, status=True, message=wait.sentence if wait is not None else "")
+    filled = {slot: refill.at for slot, refill in job.attempt.refilled.items()}
+    if not filled or job.status.phase == "Created":
+        # Pods that never ran make no job run again.
+        return None
+    running = {pod.slot for pod in job.pods.views.values() if pod.phase != "Pending"}
+    starting = {slot: at for slot, at in filled.items() if goes_on and slot in job.attempt.slots - running}
+    places = starting or filled
+    last = max(places, key=lambda slot: places[slot].sequence)
+    message = (wait.sentence if wait is not None else f"{job.pod_name(last)} starts") if starting else ""
+    return _restarting(job, places[last], status=bool(starting), message=message)
+
+
+def _restarting(job: Job, at: At, *, status: bool, message: str) -> Condition:
+    word = "Restarting" if status else "Running"
+    return Condition("Restarting", status, f"{job.resource.kind}{word}", message, at, at)
+
+
+def _newer(known: Condition, other: Condition) -> bool:
+    return known.updated.sequence > other.updated.sequence
+
+
+def _selector(framework: Replicated, job: Job, role: str) -> str:
+    labels = {name: value for name, value in framework.labels(job.key).items() if name in (JOB_NAME, OPERATOR_NAME)}
+    return ",".join(f"{name}={value}" for name, value in (labels | {REPLICA_TYPE: role}).items())

@@ -172,10 +172,10 @@ TIES = {
         "min by lambda each: _end(causes, each)",
     ): "the first timer in the order of `next_due`",
     (
-        "shared/frameworks/kubeflow_status.py",
+        "shared/frameworks/statuses.py",
         "max by lambda slot: places[slot].sequence",
     ): "the first slot of the event",
-    ("shared/frameworks/kubeflow_status.py", "max by lambda slot: lost[slot].at.sequence"): "the lowest slot",
+    ("shared/frameworks/statuses.py", "max by lambda slot: lost[slot].at.sequence"): "the lowest slot",
     ("shared/job/policies/capacity.py", "max by lambda known: known.accepted"): "no two are accepted by one event",
 }
 """Every comparison by a key that is no tuple, and why it has one outcome: what is compared is no set, as above."""

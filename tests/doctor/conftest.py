@@ -20,7 +20,7 @@ from devcluster.apiserver.store import Store
 from devcluster.certificates import server_context
 from muster import policies
 from muster.crds import manifests
-from muster.doctor.command import all_findings
+from muster.doctor import all_findings
 from muster.doctor.findings import Choices, Finding
 from muster.policies import BINDINGS, POLICIES
 from muster.stack import CRDS

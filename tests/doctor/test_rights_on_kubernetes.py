@@ -10,7 +10,7 @@ from devcluster.cluster import ADMIN
 from devcluster.controlplane import ControlPlane
 from devcluster.kubeconfig import write_kubeconfig
 from muster import permissions
-from muster.doctor.command import all_findings
+from muster.doctor import all_findings
 from muster.doctor.findings import Choices, Finding
 from shared.eventlog.server import NatsServer
 from shared.process.settings import Settings

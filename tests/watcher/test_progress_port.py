@@ -20,7 +20,7 @@ from shared.cluster import Cluster
 from shared.cluster.kinds import TOKENREVIEWS
 from shared.cluster.objects import TokenReview
 from shared.errors import Refused, Transient
-from shared.frameworks.reporting import AUDIENCE, path_of
+from shared.frameworks.pods import AUDIENCE, path_of
 from shared.job.naming import JobKey, Uid
 from shared.process.serving import Certificate
 
