@@ -33,11 +33,11 @@ _BY_SERVER = "The API server takes it in no new pod."
 
 POD: Mapping[str, Rule] = MappingProxyType(
     {
-        "activeDeadlineSeconds": Rule(note="The kubelet then ends the pod, which counts as a failure."),
+        "activeDeadlineSeconds": Rule(note="The pod then fails."),
         "affinity": Rule("added to", "A node where three pods of the job failed is the last choice for ten minutes."),
         "automountServiceAccountToken": Rule("set where absent", "False, unless the template names an account."),
         "containers": Rule("added to", "See below."),
-        "dnsConfig": Rule("added to", "The job's search domain comes first where the pods share a Service."),
+        "dnsConfig": Rule("added to", "The job's search domain comes first."),
         "dnsPolicy": Rule(
             "overridden",
             f"{_NAMES}: Default becomes ClusterFirst, and with hostNetwork ClusterFirstWithHostNet",
@@ -47,7 +47,7 @@ POD: Mapping[str, Rule] = MappingProxyType(
         "evictionResponders": PASSED,
         "hostAliases": PASSED,
         "hostIPC": PASSED,
-        "hostNetwork": Rule(note="An sshd of the pod needs another port than the node's, and pods of one node too."),
+        "hostNetwork": Rule(note="An sshd of the pod then needs a port that is free on the node."),
         "hostPID": PASSED,
         "hostUsers": PASSED,
         "hostname": Rule("overridden", f"{_NAMES}, which are their host names", told=True),
@@ -97,7 +97,7 @@ CONTAINER: Mapping[str, Rule] = MappingProxyType(
         "livenessProbe": PASSED,
         "name": PASSED,
         "ports": Rule("added to", "The kind's own port, unless the training container has one of its name or number."),
-        "readinessProbe": Rule(note="That of the training container says when the pod is Ready."),
+        "readinessProbe": Rule(note="That of the training container counts."),
         "resizePolicy": PASSED,
         "resources": Rule(note="`alpha.kubernetes.io/nvidia-gpu` becomes `nvidia.com/gpu`."),
         "restartPolicy": Rule("set where absent", "Never, with `muster.dev/restart-in-place`."),
@@ -123,9 +123,8 @@ METADATA: Mapping[str, Rule] = MappingProxyType(
         ),
         "labels": Rule(
             "added to",
-            "Muster's own labels win, those of the job and those by which its kind selects pods (`task_index` and the "
-            "like of an MXNet job, `jobset.sigs.k8s.io/jobset-name` of a TrainJob, `training.kubeflow.org/job-role` of "
-            "the pod that leads a Kubeflow job), and a job whose template has other values says so.",
+            "Muster's own labels win, those of the job and those by which its kind selects pods, and a job whose "
+            "template has other values says so.",
         ),
     }
 )

@@ -28,9 +28,9 @@ def test_there_is_a_python_client_where_it_says_so():
     told = ROWS["a Python client"]
     assert "`muster.client`" in told
     assert callable(muster.client.connect)
-    # That one trains by its test on that page's program.
+    # That one trains by its test.
     assert "Kubeflow's SDK" in told
-    assert "from kubeflow.trainer import" in (DOCS / "trainer.md").read_text()
+    assert "from kubeflow.trainer import" in (DOCS.parent / "examples" / "kubeflow" / "sdk.py").read_text()
 
 
 def test_the_kinds_in_queues_are_those_of_the_page_about_kueue():

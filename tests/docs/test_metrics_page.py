@@ -34,10 +34,11 @@ OF_PROCESSES = {
 }
 ALL = OF_JOBS | OF_PROCESSES
 
-RULES = yaml.safe_load((ROOT / "deploy/helm/muster/files/alerts.yaml").read_text())
+FILES = ROOT / "deploy/helm/muster/files"
+RULES = yaml.safe_load((FILES / "alerts.yaml").read_text())
 ALERTS = [rule["expr"] for rule in RULES]
 
-DASHBOARD = json.loads((ROOT / "deploy/helm/muster/files/dashboard.json").read_text())
+DASHBOARD = json.loads((FILES / "dashboard.json").read_text())
 PANELS = [(panel["title"], target["expr"]) for panel in DASHBOARD["panels"] for target in panel["targets"]]
 OF_A_SCRAPER = {"namespace", "pod"}
 
@@ -131,10 +132,8 @@ def test_the_alert_of_a_full_log_comes_with_the_warning_of_the_services():
     assert full.endswith(f">= {FULL:g}")
 
 
-def test_with_the_rules_on_the_page_training_operators_dashboards_go_on():
-    found = re.search(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-    assert found
-    rules = yaml.safe_load(found[1])["metric_relabel_configs"]
+def test_with_the_rules_of_the_chart_training_operators_dashboards_go_on():
+    rules = yaml.safe_load((FILES / "training-operator.yaml").read_text())["metric_relabel_configs"]
     words = {"TFJob": "tensorflow", "PyTorchJob": "pytorch", "MXJob": "mxnet", "MPIJob": "mpi"}
     words |= {"JAXJob": "jax", "PaddleJob": "paddle", "XGBoostJob": "xgboost"}
     for kind, word in words.items():

@@ -1,4 +1,4 @@
-"""Kubeflow's SDK as it is published, by the program of `docs/trainer.md`."""
+"""Kubeflow's SDK as it is published, by `examples/kubeflow/sdk.py`."""
 
 import re
 from pathlib import Path
@@ -13,16 +13,15 @@ from tests.kit.commands import run
 
 pytestmark = [pytest.mark.frameworks("kubeflow"), pytest.mark.asyncio(loop_scope="session")]
 
-PAGE = (Path(__file__).parents[2] / "docs" / "trainer.md").read_text()
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "trainer.md").read_text()
 NODES = "jobset.sigs.k8s.io/replicatedjob-name=node"
 
 
-async def test_the_sdk_trains_on_muster_unchanged(training: Training, tmp_path: Path):
-    [program] = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+async def test_the_sdk_trains_on_muster_unchanged(training: Training):
     [runtime] = re.findall(r"^```yaml\n(apiVersion.*?ClusterTrainingRuntime.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     await training.operator.apply(yaml.safe_load(runtime))
-    file = tmp_path / "program.py"
-    file.write_text(program)
+    file = ROOT / "examples" / "kubeflow" / "sdk.py"
     kubeconfig = str(training.operator.stack.cluster.kubeconfig(ADMIN))
     python = environment("kubeflow") / "bin" / "python"
     ended = await run(str(python), str(file), environment={"KUBECONFIG": kubeconfig}, patience=PATIENCE_SECONDS)

@@ -27,7 +27,8 @@ from tests.kit.subscribers import COPY_BYTES, GONE, Log, a_log_for_subscribers, 
 
 pytestmark = pytest.mark.nats
 
-PAGE = (Path(__file__).parents[2] / "docs" / "forward.md").read_text()
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "forward.md").read_text()
 SECRET = "whsec_" + base64.b64encode(bytes(32)).decode()
 
 Answer = Callable[[web.Request, bytes], web.StreamResponse]
@@ -429,7 +430,7 @@ async def test_a_chat_is_told_of_failures_alone(server: Log, receiver: Receiver)
 
 
 async def test_the_receiver_of_the_page_believes_what_is_signed(server: Log, tmp_path: Path):
-    (program,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    program = (ROOT / "examples" / "events" / "receiver.py").read_text()
     (make,) = re.findall(r"^(echo .*) > secret$", PAGE, re.MULTILINE)
     secret = (await run("sh", "-c", make)).out
     (tmp_path / "secret").write_text(secret)
