@@ -11,7 +11,7 @@ take long whatever is sent, and who steps back then loses its share.  Only what 
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Hashable, Iterator
+from collections.abc import AsyncIterator, Hashable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from math import inf
@@ -48,18 +48,20 @@ def in_bulk(bulk: bool) -> Iterator[None]:
 
 
 class Turns:
-    """`async with turns.turn(namespace, job)`; at most `limit` at once, in the order of turns, and `of_one` of a job.
+    """`async with turns.turn(namespace, job)`; at most `limit` at once, in the order of turns, `of_one` of a job, and
+    `of_namespace` of a namespace.
 
     Namespaces take turns, and jobs of one namespace; within a job it is first come, first served.
     """
 
-    def __init__(self, limit: int, of_one: float = inf) -> None:
+    def __init__(self, limit: int, of_one: float = inf, of_namespace: float = inf) -> None:
         self.limit = limit
         self.running = 0
         self.waiting = 0
         """How many wait for a place; none does that could have a free one."""
-        self._of_one = of_one
-        self._running: Counter[tuple[Hashable, Hashable]] = Counter()
+        self._of_one, self._of_namespace = of_one, of_namespace
+        self._running: Counter[tuple[Hashable, ...]] = Counter()
+        """By namespace, and by namespace and job."""
         self._waiting: dict[Hashable, dict[Hashable, deque[_Place]]] = {}
         """By namespace and job, whose turn is next first."""
 
@@ -79,7 +81,7 @@ class Turns:
 
     async def enter(self, namespace: Hashable, job: Hashable = None) -> None:
         """As `turn`, until `leave`: for a place that another caller gives back."""
-        if self.running < self.limit and self._running[namespace, job] < self._of_one:
+        if self.running < self.limit and self._may(namespace, job):
             self._take(namespace, job)
             return
         place: _Place = asyncio.get_running_loop().create_future()
@@ -93,15 +95,16 @@ class Turns:
                 self.leave(namespace, job)
             raise
 
+    def _may(self, namespace: Hashable, job: Hashable) -> bool:
+        return self._running[namespace, job] < self._of_one and self._running[namespace,] < self._of_namespace
+
     def _take(self, namespace: Hashable, job: Hashable) -> None:
         self.running += 1
-        self._running[namespace, job] += 1
+        self._running.update(_parts((namespace, job)))
 
     def leave(self, namespace: Hashable, job: Hashable = None) -> None:
         self.running -= 1
-        self._running[namespace, job] -= 1
-        if not self._running[namespace, job]:
-            del self._running[namespace, job]
+        _less(self._running, _parts((namespace, job)))
         self._fill()
 
     def _fill(self) -> None:
@@ -114,7 +117,7 @@ class Turns:
     def _next(self) -> tuple[Hashable, Hashable] | None:
         """Whose turn it is, of those who may have more."""
         turns = ((namespace, job) for namespace, jobs in self._waiting.items() for job in jobs)
-        return next((turn for turn in turns if self._running[turn] < self._of_one), None)
+        return next((turn for turn in turns if self._may(*turn)), None)
 
     def _called(self, namespace: Hashable, job: Hashable) -> _Place:
         """The job's first place; its next turn, and that of its namespace, come after those of all others."""
@@ -139,7 +142,7 @@ class Shares:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.taken = 0
-        self._of: Counter[Hashable] = Counter()
+        self._of: Counter[tuple[Hashable, ...]] = Counter()
 
     def take(self, *path: Hashable, amount: int = 1) -> bool:
         """True if there was room for so much in each part of `path`, outermost first; `give` gives it back."""
@@ -155,15 +158,19 @@ class Shares:
 
     def give(self, *path: Hashable, amount: int = 1) -> None:
         self.taken -= amount
-        for part in _parts(path):
-            self._of[part] -= amount
-            if not self._of[part]:
-                # Zero takes no memory: anyone may come.
-                del self._of[part]
+        _less(self._of, _parts(path), amount)
 
 
 def _parts(path: tuple[Hashable, ...]) -> list[tuple[Hashable, ...]]:
     return [path[: depth + 1] for depth in range(len(path))]
+
+
+def _less(counts: Counter[tuple[Hashable, ...]], parts: Iterable[tuple[Hashable, ...]], amount: int = 1) -> None:
+    for part in parts:
+        counts[part] -= amount
+        if not counts[part]:
+            # Zero takes no memory: anyone may come.
+            del counts[part]
 
 
 class Bound:

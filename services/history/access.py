@@ -27,7 +27,7 @@ ASKED_AT_ONCE = 8
 class Access:
     def __init__(self, cluster: KubeCluster, clock: Callable[[], float] = time.monotonic) -> None:
         self._cluster = cluster
-        self._turns = Turns(ASKED_AT_ONCE, of_one=ASKED_AT_ONCE // 2)
+        self._turns = Turns(ASKED_AT_ONCE, of_namespace=ASKED_AT_ONCE // 2)
         self._verdicts = Verdicts[bool](BELIEVED_SECONDS, MOST_VERDICTS, clock)
 
     async def allows(self, person: Person, question: Question) -> bool:
@@ -47,7 +47,7 @@ class Access:
             "resourceAttributes": wanted,
         }
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
-        async with self._turns.turn(person.tenant):
+        async with self._turns.turn(*person.share):
             answer = await self._cluster.ask(REVIEWS, what=what, review=review)
         try:
             return msgspec.json.decode(answer.body, type=Review).status.allowed

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from services.history import documents
 from services.history.core.selection import Selection
+from services.history.core.trust import Share
 from services.history.documents import Kept, Row
 from services.history.view import COME_AGAIN_SECONDS, View
 from shared.errors import Refused, Transient
@@ -123,18 +124,18 @@ class Answers:
         self.kinds = kinds
         self.view = View(log, kinds)
         self._folded = folded
-        self._folds = Turns(FOLDS, of_one=1)
+        self._folds = Turns(FOLDS, of_namespace=1)
         self._kept: OrderedDict[_Key, _Remembered] = OrderedDict()
         self._bytes = 0
 
-    async def answer(self, question: Question, tenant: str = "", *, as_table: bool = False) -> Answer:
-        """The answer to a tenant; `as_table` for a list or a job as rows.
+    async def answer(self, question: Question, share: Share = ("",), *, as_table: bool = False) -> Answer:
+        """The answer to whom the share is of; `as_table` for a list or a job as rows.
 
         Raises `Refused` with a reason such as `NotFound`, `Invalid`, `TooLarge` or one of the log; `Transient` if the
         same question may be answered later.
         """
         async with _in_time(MOST_SECONDS):
-            return await self._answer(question, tenant, as_table)
+            return await self._answer(question, share, as_table)
 
     async def up_to_date(self, log: EventLog, subjects: tuple[str, ...]) -> None:
         """Wait until the view knows the newest event under these filters."""
@@ -149,12 +150,12 @@ class Answers:
         await self.up_to_date(await self.log(), subjects)
         return self.view.find(asked, question.namespace, question.uid)
 
-    async def folded(self, question: Question, tenant: str = "") -> "Fold":
+    async def folded(self, question: Question, share: Share = ("",)) -> "Fold":
         """The fold of now for a stream.  Raises as `answer`."""
         asked, subjects = self._meant(question)
         async with _in_time(MOST_SECONDS):
             log = await self.log()
-            async with self._folds.turn(tenant):
+            async with self._folds.turn(*share):
                 fold = Fold(keep=False)
                 await self._read(log, fold, asked, subjects, question)
                 return fold
@@ -201,14 +202,14 @@ class Answers:
                 await log.close()
             raise
 
-    async def _answer(self, question: Question, tenant: str, as_table: bool) -> Answer:
+    async def _answer(self, question: Question, share: Share, as_table: bool) -> Answer:
         asked, subjects = self._meant(question)
         log = await self.log()
         key = (await log.identity(), question, as_table, self.view.archived.extent if asked is None else (0, 0))
         end = await log.end(subjects)
         if (known := self._known(key, end)) is not None:
             return known
-        await self._folds.enter(tenant)
+        await self._folds.enter(*share)
         rendering: asyncio.Future[Answer] | None = None
         try:
             # Others may have asked the same meanwhile.
@@ -230,10 +231,10 @@ class Answers:
             self._folded(asyncio.get_running_loop().time() - began)
         finally:
             if rendering is None:
-                self._folds.leave(tenant)
+                self._folds.leave(*share)
             else:
                 # The thread goes on, with its events in memory, also where nobody waits for it any more.
-                rendering.add_done_callback(lambda _: self._folds.leave(tenant))
+                rendering.add_done_callback(lambda _: self._folds.leave(*share))
         # Hardly one asks again for what came after the same event.
         if not question.after:
             self._keep(key, end, answer)

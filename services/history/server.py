@@ -210,14 +210,14 @@ class Server:
         as_table = not question.part and "as=Table" in request.headers.get("Accept", "")
         try:
             question = with_query(question, request.query)
-            with place(self._by_tenant, "questions", person.tenant):
+            with place(self._by_tenant, "questions", *person.share):
                 if not await self._access.allows(person, question):
                     return _failed(403, "Forbidden", _forbidden(person, question), question.name)
                 if question.part in WHOLE:
                     question = replace(question, people=await self._access.allows(person, _of_people(question)))
                 if not question.watch:
-                    with place(self._by_namespace, "questions", question.namespace, person.tenant):
-                        answer = await self._answers.answer(question, person.tenant, as_table=as_table)
+                    with place(self._by_namespace, "questions", question.namespace, *person.share):
+                        answer = await self._answers.answer(question, person.share, as_table=as_table)
                         return await self._sent(request, person, answer)
             return await self._stream(request, person, question, as_table=as_table)
         except Exception as error:  # noqa: BLE001  told as a status, and logged there
@@ -228,7 +228,7 @@ class Server:
     async def _sent(self, request: web.BaseRequest, person: Person, answer: Answer) -> web.Response:
         """Send an answer, whose bytes take memory until its reader has them."""
         response = web.Response(body=answer.body, content_type=answer.media, charset="utf-8")
-        way = place(self._unsent, "bytes of answers on their way", person.tenant, amount=len(answer.body))
+        way = place(self._unsent, "bytes of answers on their way", *person.share, amount=len(answer.body))
         with way, suppress(ConnectionError):
             await response.prepare(request)
             await response.write_eof()
@@ -240,11 +240,11 @@ class Server:
         """Send what changes.  Raises as `Answers.answer` before it begins."""
         sending = Sending(request, question, as_table=as_table)
         told = (
-            self._streams.events(question, person.tenant)
+            self._streams.events(question, person.share)
             if question.part
-            else self._streams.changes(question, sending.progress, person.tenant, as_table=as_table)
+            else self._streams.changes(question, sending.progress, person.share, as_table=as_table)
         )
-        with self._streams.place(person.tenant, question.namespace, watch=not question.part):
+        with self._streams.place(person.share, question.namespace, watch=not question.part):
             async with aclosing(told):
                 await anext(told)
                 self._sending.add(sending)

@@ -10,6 +10,7 @@ from contextlib import aclosing, contextmanager
 from services.history import documents
 from services.history.answers import Answers, asked_for, names_people, place
 from services.history.core.selection import Selection
+from services.history.core.trust import Share
 from services.history.documents import Row
 from shared.errors import Refused
 from shared.eventlog import EventLog
@@ -46,13 +47,13 @@ class Streams:
         return self._streams[0].taken + self._watches[0].taken
 
     @contextmanager
-    def place(self, tenant: str, namespace: str, *, watch: bool = False) -> Iterator[None]:
-        """A place for a stream of the tenant about the namespace.  Raises `Busy` if there is none."""
+    def place(self, share: Share, namespace: str, *, watch: bool = False) -> Iterator[None]:
+        """A place for a stream about the namespace.  Raises `Busy` if there is none."""
         (by_tenant, by_namespace), what = (self._watches, "watches") if watch else (self._streams, "streams")
-        with place(by_tenant, what, tenant), place(by_namespace, what, namespace, tenant):
+        with place(by_tenant, what, *share), place(by_namespace, what, namespace, *share):
             yield
 
-    async def events(self, question: Question, tenant: str = "") -> AsyncGenerator[bytes, None]:
+    async def events(self, question: Question, share: Share = ("",)) -> AsyncGenerator[bytes, None]:
         """The events of a job after a sequence, a line each, and the later ones as they come; empty first.
 
         Raises as `Answers.answer`; `Refused` with the reason `Expired` if the log ends before that sequence.
@@ -67,7 +68,7 @@ class Streams:
                 key = row.key
             else:
                 # The uid of a request's events is that of its job, whose name is another one.
-                fold = await self._answers.folded(question, tenant)
+                fold = await self._answers.folded(question, share)
                 key = find(fold.histories, asked, question.namespace, uid=question.uid)[1].job.key
                 del fold
         yield b""
@@ -78,7 +79,7 @@ class Streams:
                 yield b"".join(line_of(stored).encode() + b"\n" for stored in shown)
 
     async def changes(
-        self, question: Question, progress: Progress, tenant: str = "", *, as_table: bool
+        self, question: Question, progress: Progress, share: Share = ("",), *, as_table: bool
     ) -> AsyncGenerator[bytes, None]:
         """The histories of a list that changed after a sequence, in Kubernetes' framing; empty first.
 
@@ -93,7 +94,7 @@ class Streams:
         reached, position, epoch = question.after, view.position, view.epoch
         named = {row.place for row in rows if row.sequence <= reached and _selects(selection, row)}
         counted = sum(_selects(selection, row) for row in rows)
-        if not self._jobs.take(tenant, amount=counted):
+        if not self._jobs.take(*share, amount=counted):
             words = "your watches have as many jobs as are left for others; watch one job, or `muster get -w --nats`"
             raise Refused(words, reason="TooLarge")
         try:
@@ -119,7 +120,7 @@ class Streams:
                 first, reached = False, position
                 progress.reached = max(position, 1)
                 if (grown := len(named) - counted) > 0:
-                    if not self._jobs.take(tenant, amount=grown):
+                    if not self._jobs.take(*share, amount=grown):
                         raise Refused("your watches have too many jobs now; ask again", reason="Expired")
                     counted += grown
                 await view.beyond(position, epoch)
@@ -130,7 +131,7 @@ class Streams:
                     if question.namespace in ("", row.key.namespace) and (question.every or view.is_newest(row))
                 ]
         finally:
-            self._jobs.give(tenant, amount=counted)
+            self._jobs.give(*share, amount=counted)
 
 
 def _selects(selection: Selection, row: Row) -> bool:

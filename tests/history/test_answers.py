@@ -360,10 +360,10 @@ async def test_another_tenant_is_answered_while_one_has_a_hundred_questions(log:
     monkeypatch.setattr(answers, "_render", slowly)
     answering = of(log)
     many = [ask(part="at", at=str(number)) for number in range(3, 103)]
-    asked = [asyncio.ensure_future(answering.answer(question, "ann")) for question in many]
+    asked = [asyncio.ensure_future(answering.answer(question, ("ann",))) for question in many]
     await asyncio.sleep(0)
     async with asyncio.timeout(10):
-        assert await answering.answer(Question("team-b", "trainingjob.other"), "bob")
+        assert await answering.answer(Question("team-b", "trainingjob.other"), ("bob",))
     assert not any(each.done() for each in asked)
     let.set()
     await asyncio.gather(*asked)
@@ -384,7 +384,7 @@ async def test_a_fold_counts_until_its_thread_ends_also_where_nobody_waits_any_m
     answering = of(log)
     questions = [ask(part="at", at=str(number)) for number in range(3, 3 + 2 * answers.FOLDS)]
     for _ in range(2):
-        asked = (answering.answer(each, f"tenant-{number}") for number, each in enumerate(questions))
+        asked = (answering.answer(each, (f"tenant-{number}",)) for number, each in enumerate(questions))
         ended = await asyncio.gather(*asked, return_exceptions=True)
         assert {type(each) for each in ended} == {Transient}
     assert begun == questions[: answers.FOLDS]

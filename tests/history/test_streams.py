@@ -188,10 +188,11 @@ async def test_who_takes_all_streams_that_there_are_leaves_some_to_another(
     with ExitStack() as open_streams:
         for tenant, namespace in taking * streams.STREAMS:
             with suppress(Busy):
-                open_streams.enter_context(bounded.place(tenant, namespace))
-        with pytest.raises(Busy, match="as many streams already as are left for others"), bounded.place(*taking[0]):
+                open_streams.enter_context(bounded.place((tenant,), namespace))
+        (tenant, namespace), (newcomer, where) = taking[0], another
+        with pytest.raises(Busy, match="many streams already as are left"), bounded.place((tenant,), namespace):
             pass
-        with bounded.place(*another):
+        with bounded.place((newcomer,), where):
             assert bounded.open <= streams.STREAMS
     assert bounded.open == 0
 

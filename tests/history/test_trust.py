@@ -62,7 +62,7 @@ def test_without_allowed_names_any_certificate_of_the_authority_counts():
     ],
 )
 def test_the_service_accounts_of_a_namespace_are_one_tenant(name: str, tenant: str):
-    assert Person(name).tenant == tenant
+    assert Person(name).share[0] == tenant
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,19 @@ async def test_jobs_of_a_namespace_take_turns_too():
 
 
 @in_virtual_time
+async def test_a_namespace_that_has_all_that_one_may_have_holds_up_no_other_and_its_jobs_take_turns():
+    turns, order = Turns(2, of_namespace=1), list[str]()
+
+    async def work(namespace: str, job: str) -> None:
+        async with turns.turn(namespace, job):
+            order.append(namespace + job)
+            await asyncio.sleep(1)
+
+    await asyncio.gather(*(work(*each) for each in ("a1", "a1", "a1", "a2", "b1")))
+    assert order == ["a1", "b1", "a1", "a2", "a1"]
+
+
+@in_virtual_time
 async def test_no_more_than_the_limit_work_at_once_also_when_it_falls():
     turns, order = Turns(3), list[str]()
     tasks = await served(turns, "abcdef", order)

@@ -22,6 +22,8 @@ NAMESPACE, NAME = "kube-system", "extension-apiserver-authentication"
 SECONDS = 60.0
 HOP_BY_HOP = ("connection", "content-length", "host", "transfer-encoding", "upgrade", "authorization")
 PREFIX = "x-remote-"
+IDLE_SECONDS = 90.0
+"""For which a connection without a request is kept."""
 PASSED_BACK = ("Content-Type", "Retry-After")
 """The headers of the answer that the client sees."""
 
@@ -31,6 +33,8 @@ class Aggregation:
         """Publishes the authority of the front proxy, which aggregated servers believe."""
         self._store = objects.store
         self._credentials = credentials
+        self._sessions: dict[str, aiohttp.ClientSession] = {}
+        """By the authority of the servers, whose connections are kept."""
         credentials.make()
         data = {
             "requestheader-client-ca-file": credentials.front_proxy.read_text(),
@@ -41,6 +45,11 @@ class Aggregation:
         }
         if not objects.store.get(CONFIG_MAPS.key, Place(NAMESPACE, NAME)):
             objects.create(CONFIG_MAPS, NAMESPACE, {"metadata": {"name": NAME}, "data": data}, Write())
+
+    async def close(self) -> None:
+        """Close the connections."""
+        for session in self._sessions.values():
+            await session.close()
 
     def groups(self) -> list[Json]:
         """The groups for discovery."""
@@ -74,18 +83,15 @@ class Aggregation:
         passed: web.StreamResponse | None = None
         url = f"{target}{quote(request.path, safe='/:')}"
         try:
-            async with (
-                aiohttp.ClientSession(timeout=_timeout(request)) as session,
-                session.request(
-                    request.method,
-                    url,
-                    params=request.query,
-                    headers=headers,
-                    data=await request.read(),
-                    ssl=self._context(spec),
-                    server_hostname=f"{service['name']}.{service['namespace']}.svc",
-                ) as answer,
-            ):
+            async with self._session(spec.get("caBundle") or "").request(
+                request.method,
+                url,
+                params=request.query,
+                headers=headers,
+                data=await request.read(),
+                server_hostname=f"{service['name']}.{service['namespace']}.svc",
+                timeout=_timeout(request),
+            ) as answer:
                 kept = {name: answer.headers[name] for name in PASSED_BACK if name in answer.headers}
                 if not _watches(request):
                     return web.Response(body=await answer.read(), status=answer.status, headers=kept)
@@ -110,13 +116,15 @@ class Aggregation:
             raise ApiError(503, "ServiceUnavailable", words)
         return f"https://{host}:{named.get('port', 443)}"
 
-    def _context(self, spec: Json) -> ssl.SSLContext:
-        authority = base64.b64decode(spec.get("caBundle") or "").decode()
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        if authority:
-            context.load_verify_locations(cadata=authority)
-        context.load_cert_chain(self._credentials.front_proxy, self._credentials.front_proxy_key)
-        return context
+    def _session(self, authority: str) -> aiohttp.ClientSession:
+        if authority not in self._sessions:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            if authority:
+                context.load_verify_locations(cadata=base64.b64decode(authority).decode())
+            context.load_cert_chain(self._credentials.front_proxy, self._credentials.front_proxy_key)
+            connector = aiohttp.TCPConnector(ssl=context, limit=0, keepalive_timeout=IDLE_SECONDS)
+            self._sessions[authority] = aiohttp.ClientSession(connector=connector)
+        return self._sessions[authority]
 
     def _group(self, entry: Entry) -> Json:
         spec = entry.object()["spec"]

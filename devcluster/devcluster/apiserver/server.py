@@ -122,6 +122,8 @@ class ApiServer:
             self._watches.end()
             await runner.cleanup()
             await self._streams.close()
+            if self.aggregation is not None:
+                await self.aggregation.close()
             for task in self.controllers:
                 task.cancel()
             for task in self.controllers:

@@ -22,6 +22,8 @@ MOST_GROUPS = 1000
 MOST_WORDS = 4096
 """The most characters of a user's name, uid, group or extra."""
 ACCOUNTS = "system:serviceaccount:"
+Share = tuple[str, ...]
+"""A tenant's, and within it a user's."""
 
 
 class Person(msgspec.Struct, frozen=True):
@@ -33,10 +35,10 @@ class Person(msgspec.Struct, frozen=True):
     extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
-    def tenant(self) -> str:
-        """Whose share of the places is theirs: a namespace has as many service accounts as it likes, and one share."""
+    def share(self) -> Share:
+        """Their share of the places: a namespace has as many service accounts as it likes, which have one together."""
         kind, accounts, account = self.name.rpartition(ACCOUNTS)
-        return f"{ACCOUNTS}{account.partition(':')[0]}" if accounts and not kind else self.name
+        return (f"{ACCOUNTS}{account.partition(':')[0]}", self.name) if accounts and not kind else (self.name,)
 
 
 class Trust(msgspec.Struct, frozen=True):

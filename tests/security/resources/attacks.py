@@ -19,9 +19,10 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 import uvloop
 
+from shared.frameworks.reporting import path_of
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.history_api import VERSION as HISTORY_VERSION
-from shared.job.naming import JOB_UID
+from shared.job.naming import JOB_UID, JobKey, Uid
 from shared.ports import HOST
 from tests.bench.real.manifests import training_job
 
@@ -42,8 +43,8 @@ class Target(msgspec.Struct, frozen=True):
     """Where an attacker finds everything, and what it may show there."""
 
     ports: dict[str, int]
-    """Of each service its health port, of `history-api` and `audit-api` the HTTPS port, `nats` for subscribers, `api`
-    of the API server."""
+    """Of each service its health port, of each of `APIS` the HTTPS port, `nats` for subscribers, `api` of the
+    API server."""
     tokens: dict[str, str]
     """At the API server, by user."""
     subscriber: str
@@ -97,7 +98,7 @@ def unverified() -> ssl.SSLContext:
 GET = b"GET /healthz HTTP/1.1\r\nHost: muster\r\n"
 WHOLE = GET + b"\r\n"
 SCHEDULER = ("scheduler",)
-APIS = ("history-api", "audit-api")
+APIS = ("history-api", "audit-api", "progress-api")
 
 
 class Http(NamedTuple):
@@ -343,6 +344,7 @@ HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
 LARGE = b"\x16\x03\x01\x40\x00"
 """The head of the longest record."""
 UPLOAD = b"POST / HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer x\r\nContent-Length: 16000000\r\n\r\n"
+REPORT = UPLOAD.replace(b"/", path_of(JobKey(THEIRS, JOB, Uid("x"))).encode(), 1).replace(b"16000000", b"8192")
 LINE = b"X-More: " + b"x" * 8_000 + b"\r\n"
 BOMB = 260 * 2**20
 PACKED = _body("gzip", gzip.compress, BOMB)
@@ -395,11 +397,12 @@ def families() -> dict[str, Family]:
                 Http("HTTP where TLS is", WHOLE, to=APIS, held=0.5),
                 Http("heads without a token", WHOLE, to=APIS, tls=True, reads=True),
                 Http("handshakes from 50 addresses", b"", to=APIS, tls=True, connections=700, addresses=50),
+                Http("reports with no job's token", REPORT, b"x" * 2**12, 2, to=APIS[2:], tls=True, addresses=50),
                 Http("a large record", LARGE, b"\x01" * 16_384, to=APIS, times=50),
                 Http("large records from 50 addresses", LARGE, b"\x01" * 16_384, 50, to=APIS, addresses=50),
                 Http("heads in TLS from 50 addresses", piece=LINE, times=100, to=APIS, tls=True, addresses=50),
                 Http("a byte of a body each second", UPLOAD, b"x", 60, 1.0, to=APIS, tls=True),
-                Http("whole bodies without a token", UPLOAD, b"x" * 2**16, 250, to=("audit-api",), tls=True),
+                Http("whole bodies without a token", UPLOAD, b"x" * 2**16, 250, to=APIS[1:], tls=True),
                 Http("pipelines in TLS", WHOLE * 200, WHOLE * 200, 50, to=APIS, tls=True, connections=100),
                 Http("answers that the client does not read, in TLS", WHOLE * 2, to=APIS, tls=True, connections=700),
                 Http("handshakes, 100 a second", WHOLE, to=APIS, tls=True, connections=20, held=0.2),

@@ -8,6 +8,7 @@ import asyncio
 import json
 import math
 import secrets
+import ssl
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -31,10 +32,10 @@ from shared.frameworks.scale_requests import GROUP
 from shared.ports import HOST, free_port
 from tests.bench.real.manifests import collection, training_job
 from tests.bench.real.processes import begin_anew, memory
-from tests.history.conftest import HOME, Site, the_api
+from tests.history.conftest import HOME, NAME, Site, the_api
 from tests.kit.nats import a_decision, connected
+from tests.security.resources.attacks import APIS, JOB, OURS, STARTED, THEIRS, Target
 from tests.security.resources.attacks import HISTORY as QUESTION
-from tests.security.resources.attacks import JOB, OURS, STARTED, THEIRS, Target
 
 VIEWERS = ("viewer-a", "viewer-b")
 NATS = "nats"
@@ -64,8 +65,8 @@ class Figures(NamedTuple):
     job: float
     """Seconds until the other tenant's slowest job had a pod."""
     question: float
-    """Seconds until the other viewer's slowest question was answered, beyond those for one that the API server answers
-    itself: the embedded one is a single process, and no wall of ours."""
+    """Seconds until the other viewer's slowest question was answered, on a connection of its own from the front proxy:
+    the embedded API server is a single process, which attackers of it keep busy, and no wall of ours."""
 
     def worst(self, other: "Figures") -> "Figures":
         return Figures(
@@ -109,10 +110,13 @@ class Rig(Stack):
         def cluster(folder: Path, users: Sequence[str], images: Mapping[str, Path], audit: Path | None) -> Devcluster:
             return Devcluster(folder, (*users, HISTORY, *VIEWERS), images, nodes=0, audit=audit)
 
-        super().__init__(data, cluster)
+        self.ports = {name: free_port() for name in (*SERVICES, HISTORY, AUDIT, *APIS)}
+        self._certificates, url = data / "certificates", f"https://localhost:{self.ports['progress-api']}"
+        of_progress = {"URL": url, "PORT": str(self.ports["progress-api"]), "CA": str(self._certificates / "ca.crt")}
+        of_progress |= self._certificate()
+        super().__init__(data, cluster, settings={f"MUSTER_PROGRESS_{name}": v for name, v in of_progress.items()})
         self.copy = Copy.of(THEIRS)
         self.copies = CopiesServer(self.nats, users={self.copy.user: secrets.token_hex(8)})
-        self.ports = {name: free_port() for name in (*SERVICES, HISTORY, AUDIT, "history-api", "audit-api")}
         self._jobs = count()
 
     async def _start_services(self) -> None:
@@ -127,6 +131,8 @@ class Rig(Stack):
                     for job, sequence in last.items()
                 )
                 last = dict(zip(last, await asyncio.gather(*entries), strict=True))
+        self._certificates.mkdir()
+        make_server(self._certificates, ["localhost"])
         await super()._start_services()
         await self._start_apis()
         self._admin = await self._stack.enter_async_context(self.cluster.session())
@@ -148,21 +154,24 @@ class Rig(Stack):
         site = Site(self.cluster, self.nats, self.data)
         site.port = self.ports["history-api"]
         self._start_service(HISTORY, HISTORY, site.environment())
-        folder = self.data / "audit"
-        folder.mkdir()
-        make_server(folder, ["localhost"])
-        (folder / "token").write_text(secrets.token_hex(16))
+        token = self._certificates / "token"
+        token.write_text(secrets.token_hex(16))
         audit = {
             "NATS_URL": self.nats.url,
             "NATS_USER": AUDIT,
             "NATS_PASSWORD": self.nats.users[AUDIT],
             "MUSTER_AUDIT_PORT": str(self.ports["audit-api"]),
-            "MUSTER_AUDIT_CERT": str(folder / "server.crt"),
-            "MUSTER_AUDIT_KEY": str(folder / "server.key"),
-            "MUSTER_AUDIT_TOKEN_FILE": str(folder / "token"),
+            "MUSTER_AUDIT_TOKEN_FILE": str(token),
+            **{f"MUSTER_AUDIT_{name}": file for name, file in self._certificate().items()},
         }
         self._start_service(AUDIT, AUDIT, audit)
         await site.apply(*permissions.history_rights(HOME), *the_api(site.authority, site.port))
+        self._front_proxy = ssl.create_default_context(cadata=site.authority.decode())
+        [certificate] = self.data.glob("cluster/**/front-proxy.crt")
+        self._front_proxy.load_cert_chain(certificate, certificate.with_suffix(".key"))
+
+    def _certificate(self) -> dict[str, str]:
+        return {name: str(self._certificates / f"server.{end}") for name, end in (("CERT", "crt"), ("KEY", "key"))}
 
     def _told(self) -> Target:
         return Target(
@@ -231,11 +240,15 @@ class Rig(Stack):
         own = time.perf_counter() - began
         while not await self._answered():
             await asyncio.sleep(0.1)
-        # The question waits in the API server as long as that one did.
+        # The review of the viewer's rights waits in the API server as long as that one did.
         return 2 * own
 
     async def _answered(self) -> bool:
-        async with self._viewer.get(f"{QUESTION}/why") as answer:
+        url = f"https://localhost:{self.ports['history-api']}{QUESTION}/why"
+        who = {"X-Remote-User": "viewer-b", "Connection": "close"}
+        async with self._probes.get(
+            url, ssl=self._front_proxy, server_hostname=f"{NAME}.{HOME}.svc", headers=who
+        ) as answer:
             await answer.read()
             return bool(answer.status == 200)
 
