@@ -116,6 +116,28 @@ async def test_a_list_whose_token_expires_is_begun_again(cluster: KubeCluster, s
         assert await told(watch, 1) == [("snapshot", ["b"], 15)]
 
 
+async def test_a_watch_whose_credential_expires_goes_on_with_the_new_one_and_without_a_list(
+    server: ScriptedApiServer, tmp_path: Path
+) -> None:
+    server.lists.append(page([], 9))
+    server.watches += [stream(event("ADDED", a_pod("a", 10))), status(401, "Unauthorized")]
+    server.watches.append(stream(event("ADDED", a_pod("b", 11)), hang=True))
+    cluster = await KubeCluster.connect(server.kubeconfig(tmp_path))
+    async with watching(cluster) as watch:
+        assert await told(watch, 1) == [("snapshot", [], 9)]
+        server.kubeconfig(tmp_path, {"token": "second"})
+        assert [seen for seen in await told(watch, 2) if seen[0] == "applied"] == [
+            ("applied", "a", 10),
+            ("applied", "b", 11),
+        ]
+    await cluster.close()
+    assert len(server.of_kind("list")) == 1
+    assert [asked.headers["Authorization"] for asked in server.of_kind("watch")][-2:] == [
+        "Bearer first",
+        "Bearer second",
+    ]
+
+
 async def test_a_watch_starts_where_the_list_ended_and_asks_for_bookmarks(
     cluster: KubeCluster, server: ScriptedApiServer
 ) -> None:

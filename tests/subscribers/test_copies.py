@@ -1,6 +1,10 @@
 """What the copies for subscribers hold, and when they are made; `test_page.py` has programs that read them."""
 
+import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +18,8 @@ from tests.kit.nats import READY
 from tests.kit.subscribers import ALL, COPY_BYTES, TEAM_A, Log, a_log_for_subscribers, stranger, write
 
 pytestmark = pytest.mark.nats
+WAIT_AT_THE_LOG = 20.0
+"""Seconds for 400 events, one after the other, each synced to a disk that is busy."""
 
 
 @pytest.fixture
@@ -64,6 +70,32 @@ async def test_a_log_that_is_made_anew_has_a_copy_of_its_own(server: Log, copy: 
     async with stranger(server, copy.user) as client:
         subscription = await client.jetstream().subscribe("jobs.team-a.>", ordered_consumer=True)
         assert [place(await subscription.next_msg(timeout=READY)) for _ in wanted] == wanted
+
+
+@pytest.mark.parametrize(("away", "back"), [(signal.SIGKILL, None), (signal.SIGSTOP, signal.SIGCONT)])
+async def test_the_log_goes_on_while_the_copies_are_away_and_they_have_everything_once_they_are_back(
+    server: Log, copy: Copy, away: signal.Signals, back: signal.Signals | None
+):
+    wanted = await write(server, 3)
+    async with stranger(server, copy.user) as client:
+        subscription = await client.jetstream().pull_subscribe("jobs.team-a.>", durable="kept", stream=STREAM)
+        for message in await subscription.fetch(3, timeout=READY):
+            await message.ack_sync()
+    os.kill(server.copies.pid, away)
+    async with asyncio.timeout(WAIT_AT_THE_LOG):
+        wanted += await write(server, 400, body=b'{"x":"%s"}' % (b"x" * 10_000))
+    if back is None:
+        await server.copies.restart()
+    else:
+        os.kill(server.copies.pid, back)
+    async with stranger(server, copy.user) as client:
+        subscription = await client.jetstream().pull_subscribe_bind("kept", stream=STREAM)
+        found = list[int]()
+        async with asyncio.timeout(60):
+            while len(found) < 400:
+                with suppress(TimeoutError):
+                    found += [place(message) for message in await subscription.fetch(100, timeout=1)]
+    assert found == wanted[3:]
 
 
 async def test_a_purge_of_the_log_leaves_the_copy_and_its_consumers(server: Log, copy: Copy):
