@@ -119,7 +119,7 @@ class Reports:
 
     def take(self, key: JobKey, pod: Uid, body: bytes) -> None:
         """Take a report of a job's pod.  Raises `Refused` if it is not believed, or cannot be recorded."""
-        report, job = progress.read(body), self._job(key)
+        report, job = progress.read(body), self.job(key)
         if self._full(key.namespace):
             raise Refused("the log has no room for progress", reason="LogFull")
         if progress.believed(job, pod, report) is None and progress.taken(job, pod, report) is None:
@@ -139,7 +139,8 @@ class Reports:
         if key in self._waiting:
             self._begin(key)
 
-    def _job(self, key: JobKey) -> Job:
+    def job(self, key: JobKey) -> Job:
+        """The job.  Raises `Refused` if there is none."""
         history = self._runtime.histories.get(key)
         if history is None or not history.sequence:
             raise Refused("there is no such job", reason="NotFound")
@@ -169,7 +170,7 @@ class Reports:
         if not done.cancelled() and (error := done.exception()) is not None:
             log.error("progress not recorded", job=str(key), exc_info=error)
         elif key in self._waiting:
-            self._plan(key, self._job(key))
+            self._plan(key, self.job(key))
 
     async def _record(self, key: JobKey) -> None:
         waiting, now = self._waiting.pop(key), asyncio.get_running_loop().time()
@@ -255,6 +256,8 @@ class ProgressPort:
         kind, _, token = request.headers.get("Authorization", "").partition(" ")
         if kind.lower() != "bearer" or not token:
             raise Refused("send the token in KUBEFLOW_TRAINER_SERVER_TOKEN", reason="Unauthorized")
+        # First: who knows no job's uid asks the API server about no token.
+        self._reports.job(key)
         pod = await self._tokens.pod(token.strip(), key.namespace)
         if pod is None:
             raise Refused("the token is of no pod in this namespace, or not for this port", reason="Unauthorized")

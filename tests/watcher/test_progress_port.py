@@ -59,6 +59,10 @@ class Taken:
         self.bodies: list[bytes] = []
         self.refusal: Refused | None = None
 
+    def job(self, key: JobKey) -> None:
+        if key.uid != KEY.uid:
+            raise Refused("there is no such job", reason="NotFound")
+
     def take(self, key: JobKey, pod: Uid, body: bytes) -> None:
         assert (key, pod) == (KEY, "pod-0")
         progress.read(body)
@@ -158,6 +162,15 @@ async def test_who_is_no_pod_of_this_namespace_is_turned_away(tmp_path: Path):
         theirs = site.url.replace("/team-a/", "/team-b/")
         assert (await site.post(A_REPORT, url=theirs))[0] == 401
         assert not site.taken.bodies
+
+
+async def test_the_api_server_is_asked_about_tokens_for_jobs_alone_that_there_are(tmp_path: Path):
+    async with a_site(tmp_path) as site:
+        for number in range(20):
+            url = site.url.replace("/team-a/", f"/team-{number}/").replace(KEY.uid, f"uid-{number}-of-none")
+            assert (await site.post(A_REPORT, token=f"token-{number}", url=url))[0] == 404
+        assert site.api.asked == 0
+        assert (await site.post(A_REPORT))[0] == 200
 
 
 async def test_a_token_for_the_api_server_is_no_token_for_this_port(tmp_path: Path):
