@@ -18,7 +18,7 @@ from shared.eventlog.account import ACCOUNT, SUBSCRIBER, USERS, Copy, accounts, 
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
 from shared.history_api import GROUP, PARTS, PEOPLE, PLURAL
-from shared.installation import admission, auditing, requesters
+from shared.installation import admission, auditing
 from shared.installation.permissions import USUAL, Need, Powers, needs, set_up
 from shared.job.events.event import Author
 
@@ -247,7 +247,7 @@ def policies_of_chart() -> str:
             "jobs": admission.plurals(BUILT_IN),
             "matchConstraints": admission.MATCH,
             "variables": [*admission.VARIABLES],
-            "requesters": requesters.spec(BUILT_IN),
+            "requesters": policies.spec_of_requesters(BUILT_IN),
             "closed": admission.CLOSED,
             "refusals": {component: admission.refusal(serves) for component, serves in components.items()},
             "stranger": admission.STRANGER,

@@ -1,4 +1,9 @@
-"""The admission policies, made from `shared.installation.admission`.  Pure."""
+"""The admission policies, made from `shared.installation.admission`, and an optional one for who asks for jobs.  Pure.
+
+Muster makes a job's pods and runs a request's script with its own rights.  With the optional policy the person, or the
+service account, who asks for that needs the same rights, by the authorizer.  So does who writes a runtime, as that
+becomes pods.  The policy does not see which account the runtime names that a job refers to.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -7,8 +12,8 @@ from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
-from shared.installation import admission, auditing, requesters
-from shared.installation.permissions import SERVICES_OF_A_CLUSTER, USUAL, Powers
+from shared.installation import admission, auditing
+from shared.installation.permissions import REQUESTS, SERVICES_OF_A_CLUSTER, USUAL, Powers
 from shared.job.events.event import Author
 from shared.job.naming import AUDIT_POLICY
 
@@ -65,9 +70,106 @@ def manifests(
 
 def of_requesters(home: str, kinds: Iterable[Framework] = BUILT_IN) -> list[Document]:
     """The policy for whoever creates jobs and scale requests; `home` tells installations apart."""
-    return bound(f"{requesters.NAME}.{home}.muster.dev", requesters.spec(kinds))
+    return bound(f"{REQUESTERS}.{home}.muster.dev", spec_of_requesters(kinds))
 
 
 def of_audit(home: str, kinds: Iterable[Framework] = BUILT_IN) -> list[Document]:
     """The policy that notes in audit events whether a request changed its object; it refuses nothing."""
     return bound(f"{AUDIT_POLICY}.{home}.muster.dev", auditing.spec(kinds), "Audit")
+
+
+REQUESTERS = "requesters"
+
+_IN_NAMESPACE = "namespace(variables.home)"
+_PARTS = (
+    "[(type(variables.spec) == list ? variables.spec : [variables.spec])] + (type(variables.spec) != map ? []"
+    " : variables.spec.map(f, type(variables.spec[f]) == map ? variables.spec[f].map(k, variables.spec[f][k])"
+    " : type(variables.spec[f]) == list ? variables.spec[f] : []))"
+)
+"""Lists of what may have a pod template: the spec, or its elements where it is a list, and those of its fields."""
+_JOB_SETS = (
+    "type(variables.spec) != map ? [] : [variables.spec]"
+    " + variables.spec.?runtimePatches.orValue([]).map(p, p.?trainingRuntimeSpec.orValue({}))"
+)
+"""What has a template with replicated jobs: a runtime, and the changes that a job makes to one."""
+_ACCOUNTS = "[{0}.?template.?spec.?serviceAccountName.orValue(''), {0}.?template.?spec.?serviceAccount.orValue('')]"
+_MAY_USE = (
+    "{0}.all(n, n in ['', 'default']"
+    f" || authorizer.group('').resource('serviceaccounts').{_IN_NAMESPACE}.name(n).check('impersonate').allowed())"
+)
+"""Kubernetes has no verb for running a pod under an account; who may impersonate it may do all that the pod may."""
+
+
+def spec_of_requesters(kinds: Iterable[Framework]) -> Document:
+    """The policy for jobs of these kinds and for scale requests."""
+    kinds = [*kinds]
+    runtimes = [each.resource for kind in kinds for each in kind.runtimes]
+    of_jobs = [
+        _rule(each.group, each.plural) for each in dict.fromkeys([*(kind.resource for kind in kinds), *runtimes])
+    ]
+    of_requests = [_rule(request.group, request.plural) for request in REQUESTS]
+    return {
+        "failurePolicy": "Fail",
+        "matchConstraints": {
+            "matchPolicy": "Equivalent",
+            "namespaceSelector": {},
+            "objectSelector": {},
+            "resourceRules": [*of_jobs, *of_requests],
+        },
+        # An edit of metadata or of a status is not judged.
+        "matchConditions": [
+            {"name": "asked", "expression": "request.operation == 'CREATE' || object.spec != oldObject.spec"}
+        ],
+        "variables": VARIABLES,
+        "validations": VALIDATIONS,
+    }
+
+
+def _rule(group: str, plural: str) -> Document:
+    return {
+        "apiGroups": [group],
+        "apiVersions": ["*"],
+        "operations": ["CREATE", "UPDATE"],
+        "resources": [plural],
+        "scope": "*",
+    }
+
+
+VARIABLES = [
+    {"name": "spec", "expression": "dyn(object.?spec.orValue({}))"},
+    # Of a runtime of the cluster it is empty, and the rights are those in every namespace.
+    {"name": "home", "expression": "request.?namespace.orValue('')"},
+    {"name": "where", "expression": "variables.home == '' ? 'every namespace' : variables.home"},
+    {
+        "name": "request",
+        "expression": f"request.resource.resource in {[request.plural for request in REQUESTS]!r}",
+    },
+    {"name": "parts", "expression": _PARTS},
+    {"name": "job_sets", "expression": _JOB_SETS},
+]
+
+VALIDATIONS = [
+    {
+        "expression": "variables.request"
+        f" || authorizer.group('').resource('pods').{_IN_NAMESPACE}.check('create').allowed()",
+        "messageExpression": "'a job is pods: ask for the right to create pods in ' + variables.where",
+        "reason": "Forbidden",
+    },
+    {
+        "expression": "!variables.request || variables.spec.?script.orValue('') == ''"
+        f" || authorizer.group('').resource('pods').subresource('exec').{_IN_NAMESPACE}.check('create').allowed()",
+        "messageExpression": "'a script is a command in a pod: ask for the right to create pods/exec in '"
+        " + variables.where + ', or leave the script out'",
+        "reason": "Forbidden",
+    },
+    {
+        "expression": "variables.request || (variables.parts.all(l, l.all(r, type(r) != map || "
+        + _MAY_USE.format(_ACCOUNTS.format("r"))
+        + ")) && variables.job_sets.all(s, s.?template.?spec.?replicatedJobs.orValue([]).all(j, "
+        + _MAY_USE.format(_ACCOUNTS.format("j.?template.?spec"))
+        + ")))",
+        "messageExpression": "'a template names a service account: ask for the right to impersonate it in '"
+        " + variables.where + ', or leave serviceAccountName out'",
+        "reason": "Forbidden",
+    },
+]

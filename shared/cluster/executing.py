@@ -13,12 +13,11 @@ import aiohttp
 import msgspec
 
 from shared.cluster import Execution
-from shared.cluster.answers import LONGEST_MESSAGE, FailedRequest, Status, trouble
+from shared.cluster.answers import LONGEST_MESSAGE, FailedRequest, Status, trouble, without
 from shared.cluster.calls import FAREWELL_SECONDS, Caller, path_of
 from shared.cluster.kinds import PODS
 from shared.errors import Refused, Transient, Trouble
 from shared.untrusted import MALFORMED, whole_number
-from shared.withheld import without
 
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 """The subprotocols that are offered.  They differ only in how standard input is closed."""

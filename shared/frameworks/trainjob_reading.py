@@ -10,8 +10,8 @@ import msgspec
 from shared.cluster.objects import Custom
 from shared.frameworks import reading
 from shared.frameworks.attaching import OMPI_ARGS, OMPI_HOSTS, OMPI_KEEP, OMPI_SLOTS, SSH_VOLUME, check_ssh_folder
+from shared.frameworks.pods import amount
 from shared.frameworks.rendezvous import STEM, brings_its_own, rendezvous_role
-from shared.frameworks.requested import amount
 from shared.frameworks.runtimes import (
     ANCESTOR,
     LAUNCHER_JOB,

@@ -6,7 +6,7 @@ import pytest
 from services.watcher.core.views import observed_job
 from shared.cluster.objects import Custom
 from shared.frameworks.kinds import BUILT_IN
-from shared.frameworks.requested import amount, requests
+from shared.frameworks.pods import amount, requests
 from tests.kit.published import PUBLISHED, Published
 
 

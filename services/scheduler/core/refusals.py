@@ -7,11 +7,10 @@ removed: an admission webhook may repeat the whole pod, and they may be secrets.
 from collections.abc import Iterator
 from typing import Any
 
-from shared.cluster.answers import UNKNOWN_FIELD, unknown_fields
+from shared.cluster.answers import UNKNOWN_FIELD, unknown_fields, without
 from shared.cluster.pod_fields import meant
 from shared.errors import Refused, Transient
 from shared.untrusted import objects
-from shared.withheld import without
 
 
 def without_values(refusal: Refused | Transient, what: str, manifest: dict[str, Any]) -> Refused | Transient:

@@ -12,8 +12,8 @@ from shared.cluster.objects import Custom, Metadata, Object, OwnerReference, Pod
 from shared.frameworks.framework import Framework
 from shared.frameworks.gangs import OFF, with_gang
 from shared.frameworks.kinds import BUILT_IN, Kinds
+from shared.frameworks.pods import with_requests
 from shared.frameworks.queueing import QUEUE, view_of
-from shared.frameworks.requested import with_requests
 from shared.frameworks.runtimes import runtime_of
 from shared.frameworks.scale_requests import parse_scale, selected
 from shared.job import naming, text
