@@ -10,6 +10,8 @@ import selectors
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
 
 class _Jumping(selectors.DefaultSelector):
     """Where the loop would sleep, the clock goes on."""
@@ -52,6 +54,11 @@ def in_virtual_time(test: Callable[..., Awaitable[None]]) -> Callable[..., None]
             runner.run(work())
 
     return run
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """A folder whose conftest imports this runs its tests in virtual time, but for those marked `real_time`."""
+    return {"loop": asyncio.new_event_loop if item.get_closest_marker("real_time") else VirtualLoop}
 
 
 async def until(holds: Callable[[], bool], what: str = "it", seconds: float = 60.0) -> None:

@@ -10,10 +10,12 @@ It holds status writes to the rule of the definitions (a head only grows), and r
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
+
+import pytest
 
 from services.scaler.core import Policy
 from services.status.core.documents import canonical, document_of, with_head
@@ -335,3 +337,10 @@ class World(Services, Kubelet):
     def _note_hosts(self, before: Manifest | None, after: Manifest) -> None:
         if before is None or before.get("data") != after.get("data"):
             self.hosts_files[after["metadata"]["namespace"], after["metadata"]["name"]].append(after.get("data"))
+
+
+@pytest.fixture(name="world")
+async def a_world() -> AsyncIterator[World]:
+    """With all four services; at the end each status that was written is compared with the log."""
+    async with World() as world:
+        yield world

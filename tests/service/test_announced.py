@@ -8,7 +8,6 @@ from shared.errors import Transient
 from shared.eventlog.account import HEADS
 from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.services import AUTHORS
-from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import World, a_training_job
 from tests.memory.cluster import Call
 
@@ -37,7 +36,6 @@ def a_world(events: Events) -> World:
     return World(weather=lambda author: events if author == "status" else None)
 
 
-@in_virtual_time
 async def test_a_start_creates_no_event_again():
     events = Events()
     async with a_world(events) as world:
@@ -51,7 +49,6 @@ async def test_a_start_creates_no_event_again():
         assert (events.tried, world.kubernetes_events()) == (made, told)
 
 
-@in_virtual_time
 async def test_an_event_that_was_not_created_before_the_end_of_a_process_is_created_by_the_next():
     events = Events()
     async with a_world(events) as world:
@@ -68,7 +65,6 @@ async def test_an_event_that_was_not_created_before_the_end_of_a_process_is_crea
         assert [reason for reason, _ in world.kubernetes_events()].count("TrainingJobRunning") == 2
 
 
-@in_virtual_time
 async def test_what_happened_while_the_service_was_down_is_told_of():
     events = Events()
     async with a_world(events) as world:
@@ -103,7 +99,6 @@ async def noted(world: World) -> int:
     return int(kept.value.decode().rpartition("/")[2])
 
 
-@in_virtual_time
 async def test_a_replica_that_lost_the_lease_does_not_set_the_note_back():
     events = Events()
     async with a_world(events) as first:
@@ -122,7 +117,6 @@ async def test_a_replica_that_lost_the_lease_does_not_set_the_note_back():
                     assert newest >= last
 
 
-@in_virtual_time
 async def test_a_replica_that_leads_again_creates_no_event_of_the_one_that_led_meanwhile():
     events = Events()
     async with a_world(events) as first:
@@ -146,7 +140,6 @@ async def test_a_replica_that_leads_again_creates_no_event_of_the_one_that_led_m
             assert await noted(first) > newest
 
 
-@in_virtual_time
 async def test_a_note_of_another_log_counts_for_nothing():
     events = Events()
     async with a_world(events) as world:
@@ -160,7 +153,6 @@ async def test_a_note_of_another_log_counts_for_nothing():
         assert events.tried == 2 * made
 
 
-@in_virtual_time
 async def test_events_after_the_end_of_a_restored_log_are_created_whatever_was_noted():
     events = Events()
     async with a_world(events) as world:

@@ -24,6 +24,8 @@ from shared.process.http import STRANGERS_BYTES, BoundedServer, Connection, Hand
 from shared.process.serving import HEALTH, Report, listening, probes
 from tests.security.authority import Authority
 
+pytestmark = pytest.mark.real_time
+
 ANOTHER = "127.0.0.9"
 """An address that has no other connection, such as the kubelet's."""
 

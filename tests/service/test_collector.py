@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import pytest
 
 from shared.process.main import LONGEST_SECONDS, freeze_after
-from tests.kit.virtual_time import in_virtual_time
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +24,6 @@ class Knot:
         self.itself = self
 
 
-@in_virtual_time
 async def test_nothing_is_collected_until_the_log_is_folded_and_then_only_what_comes_after():
     folded = asyncio.Event()
     leaving_out = asyncio.create_task(freeze_after(folded))
@@ -40,7 +38,6 @@ async def test_nothing_is_collected_until_the_log_is_folded_and_then_only_what_c
     assert any(found is later for found in gc.get_objects())
 
 
-@in_virtual_time
 async def test_a_log_that_cannot_be_folded_keeps_nothing_from_being_collected_for_long():
     leaving_out = asyncio.create_task(freeze_after(asyncio.Event()))
     await asyncio.sleep(LONGEST_SECONDS + 1)
@@ -48,7 +45,6 @@ async def test_a_log_that_cannot_be_folded_keeps_nothing_from_being_collected_fo
     assert gc.isenabled()
 
 
-@in_virtual_time
 async def test_a_service_that_stops_before_it_folded_collects_again():
     leaving_out = asyncio.create_task(freeze_after(asyncio.Event()))
     await asyncio.sleep(0)
@@ -57,7 +53,6 @@ async def test_a_service_that_stops_before_it_folded_collects_again():
     assert gc.isenabled()
 
 
-@in_virtual_time
 async def test_what_an_earlier_fold_left_is_collected_when_the_service_begins_anew():
     folded = asyncio.Event()
     folded.set()

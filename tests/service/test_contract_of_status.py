@@ -92,15 +92,13 @@ def test_the_conditions_of_a_job_come_in_their_order_with_their_reasons(life: Wo
     ]
 
 
-@in_virtual_time
-async def test_a_failed_job_shows_why():
-    async with World() as world:
-        await a_life(world, code=3)
-        last = conditions(world.status(TRAININGJOBS, "resnet"))
-        assert ("Running", "False", "TrainingJobFailed") in last
-        assert last[-1] == ("Failed", "True", "TrainingJobFailed")
-        message = world.status(TRAININGJOBS, "resnet")["conditions"][-1]["message"]
-        assert "exited with 3" in message
+async def test_a_failed_job_shows_why(world: World):
+    await a_life(world, code=3)
+    last = conditions(world.status(TRAININGJOBS, "resnet"))
+    assert ("Running", "False", "TrainingJobFailed") in last
+    assert last[-1] == ("Failed", "True", "TrainingJobFailed")
+    message = world.status(TRAININGJOBS, "resnet")["conditions"][-1]["message"]
+    assert "exited with 3" in message
 
 
 def test_phases_follow_their_path(life: World):

@@ -13,7 +13,6 @@ from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.trainer_schemas import RUNTIMES
 from shared.frameworks.trainjob import TRAINJOBS
 from tests.golden.compare import assert_golden
-from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import World, a_scale_in, a_scale_out
 from tests.memory.cluster import Call, Calm
 from tests.simulation.manifests import KINDS, RESOURCES, manifest_of, runtime_of
@@ -64,7 +63,6 @@ class Counted(World):
 
 
 @pytest.mark.parametrize("kind", RESOURCES)
-@in_virtual_time
 async def test_a_job_until_it_runs(kind: str):
     async with Counted() as world:
         world.begin(kind)
@@ -72,7 +70,6 @@ async def test_a_job_until_it_runs(kind: str):
         assert_golden(f"costs/{kind.lower()}", world.costs())
 
 
-@in_virtual_time
 async def test_a_job_that_is_scaled():
     async with Counted() as world:
         world.begin("TrainingJob")
@@ -89,7 +86,6 @@ async def test_a_job_that_is_scaled():
         assert_golden("costs/scaling", stages)
 
 
-@in_virtual_time
 async def test_a_restart_of_all_services():
     async with Counted() as world:
         world.begin("TrainingJob")
@@ -102,7 +98,6 @@ async def test_a_restart_of_all_services():
         assert_golden("costs/restart", {of: dict(Counter(after[of]) - Counter(before[of])) for of in after})
 
 
-@in_virtual_time
 async def test_each_of_a_crowd_costs_hardly_more_than_one_alone():
     async with Counted() as alone:
         alone.begin("TrainingJob")

@@ -37,6 +37,8 @@ from tests.kit.world import NAMESPACE, World, a_training_job
 from tests.memory.cluster import MemoryCluster
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 
+pytestmark = pytest.mark.real_time
+
 FINISHED, RUNNING = 8_000, 4_000
 
 LONGEST_SECONDS = 0.025

@@ -62,7 +62,6 @@ def test_the_second_scope_waits_for_the_first_and_says_so(first: str, second: st
     story()
 
 
-@in_virtual_time
 async def test_namespaces_share_a_log():
     bucket = await a_bucket()
     installations = [Installation(bucket, name) for name in ("team-a", "team-b")]
@@ -73,7 +72,6 @@ async def test_namespaces_share_a_log():
         await each.end(task)
 
 
-@in_virtual_time
 async def test_of_scopes_that_begin_at_once_one_is_let_through():
     async with AsyncExitStack() as stack:
         bucket = await a_bucket()
@@ -87,7 +85,6 @@ async def test_of_scopes_that_begin_at_once_one_is_let_through():
         assert cluster.lease.held() or all(team.lease.held() for team in teams)
 
 
-@in_virtual_time
 async def test_a_lease_whose_answer_was_lost_is_looked_at_again():
     line = Weather(await a_bucket())
     ours, theirs = ExclusiveLeases(line, AUTHOR, ""), ExclusiveLeases(line, AUTHOR, "team-a")
@@ -104,7 +101,6 @@ async def test_a_lease_whose_answer_was_lost_is_looked_at_again():
         await ours.put(AUTHOR, b"us", expect=known.revision, ttl=10)
 
 
-@in_virtual_time
 async def test_what_another_replica_holds_is_a_conflict_as_ever():
     bucket = await a_bucket()
     await ExclusiveLeases(bucket, AUTHOR, "").put(AUTHOR, b"us", expect=0, ttl=10)

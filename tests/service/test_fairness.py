@@ -12,7 +12,7 @@ from shared.flow import BULK, BULK_BESIDE, Limiter
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.runtime import acts
-from tests.kit.virtual_time import VirtualLoop, in_virtual_time
+from tests.kit.virtual_time import VirtualLoop
 from tests.kit.world import World, a_scale_out, a_training_job
 from tests.memory.cluster import Call, Calm
 from tests.memory.eventlog import MemoryEventLog
@@ -105,7 +105,6 @@ class Noting(Calm):
                 self._noted[call.verb, call.plural, call.name] = sent.bound is self._limiter.bulk
 
 
-@in_virtual_time
 async def test_pods_that_are_made_many_at_a_time_are_bulk_work_and_all_else_is_not():
     noted: dict[tuple[str, str, str], bool] = {}
     async with World(weather=lambda _: Noting(noted)) as world:
@@ -125,20 +124,18 @@ async def test_pods_that_are_made_many_at_a_time_are_bulk_work_and_all_else_is_n
     assert others <= {("create", "services"), ("create", "events")}
 
 
-@in_virtual_time
-async def test_bulk_work_leaves_room_in_every_service_for_what_follows_a_change_of_a_job_that_runs():
-    async with World() as world:
-        await world.trains(workers=1)
-        runtimes = [world._running[author][0] for author in ("scheduler", "status")]
-        for runtime in runtimes:
-            runtime._limiter = Limiter()
-        world.apply(TRAININGJOBS, a_training_job("starts", workers=1))
-        await world.until(lambda: world.count("JobCreated") == 2)
-        assert [runtime._limiter.bulk.limit for runtime in runtimes] == [BULK] * 2, "a start is no such change"
-        world.apply(SCALEOUTS, a_scale_out(1))
-        await world.until(lambda: world.count("ScaleRequested") >= 1)
-        await world.pass_seconds(0.1)
-        assert [runtime._limiter.bulk.limit for runtime in runtimes] == [BULK_BESIDE] * 2
+async def test_bulk_work_leaves_room_in_every_service_for_what_follows_a_change_of_a_job_that_runs(world: World):
+    await world.trains(workers=1)
+    runtimes = [world._running[author][0] for author in ("scheduler", "status")]
+    for runtime in runtimes:
+        runtime._limiter = Limiter()
+    world.apply(TRAININGJOBS, a_training_job("starts", workers=1))
+    await world.until(lambda: world.count("JobCreated") == 2)
+    assert [runtime._limiter.bulk.limit for runtime in runtimes] == [BULK] * 2, "a start is no such change"
+    world.apply(SCALEOUTS, a_scale_out(1))
+    await world.until(lambda: world.count("ScaleRequested") >= 1)
+    await world.pass_seconds(0.1)
+    assert [runtime._limiter.bulk.limit for runtime in runtimes] == [BULK_BESIDE] * 2
 
 
 class Hanging(Calm):
@@ -149,7 +146,6 @@ class Hanging(Calm):
             await asyncio.Event().wait()
 
 
-@in_virtual_time
 async def test_one_pod_does_not_wait_for_the_places_of_many(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(acts, "EFFECTS_IN_FLIGHT", 2)
     async with World(weather=lambda _: Hanging()) as world:

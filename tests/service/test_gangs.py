@@ -11,7 +11,6 @@ from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.naming import GANG
 from tests.kit import gangs
-from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World, a_scale_out, a_training_job
 from tests.memory.watching import Held
 
@@ -48,7 +47,6 @@ class Crowd(World):
         self.apply(TRAININGJOBS, job)
 
 
-@in_virtual_time
 async def test_two_jobs_do_not_hold_half_of_the_places_each():
     async with Crowd(room=5) as world:
         # Two pods of the first are there when those of the second come.
@@ -65,7 +63,6 @@ async def test_two_jobs_do_not_hold_half_of_the_places_each():
         await world.until(lambda: len(world.groups()) == 1, "the group of the job that is over goes")
 
 
-@in_virtual_time
 async def test_a_scale_out_without_room_for_all_takes_no_place():
     async with Crowd(room=4) as world:
         await world.trains(workers=2)
@@ -78,7 +75,6 @@ async def test_a_scale_out_without_room_for_all_takes_no_place():
         assert len(world.placed("resnet")) == 4
 
 
-@in_virtual_time
 async def test_a_group_that_a_person_deletes_comes_back_and_the_job_begins():
     async with Crowd(room=2) as world:
         world.submit("resnet", 3)
@@ -94,7 +90,6 @@ async def test_a_group_that_a_person_deletes_comes_back_and_the_job_begins():
         assert world.groups()[0].metadata["ownerReferences"][0]["name"] == "resnet"
 
 
-@in_virtual_time
 async def test_a_pod_of_a_gang_that_waits_comes_back_when_a_person_deletes_it():
     async with Crowd(room=2) as world:
         world.submit("resnet", 3)
@@ -106,7 +101,6 @@ async def test_a_pod_of_a_gang_that_waits_comes_back_when_a_person_deletes_it():
         assert world.placed("resnet") == ["resnet-worker-0", "resnet-worker-2", "resnet-worker-3"]
 
 
-@in_virtual_time
 async def test_without_the_api_jobs_run_alone_and_who_asked_is_told():
     async with Crowd(room=9, served=False) as world:
         world.submit("resnet", 2)
@@ -119,7 +113,6 @@ async def test_without_the_api_jobs_run_alone_and_who_asked_is_told():
         assert told == [("FieldIgnored", "asked")]
 
 
-@in_virtual_time
 async def test_a_gang_of_which_the_api_went_and_came_back_goes_on():
     async with Crowd(room=2) as world:
         world.submit("resnet", 3)

@@ -22,7 +22,6 @@ from shared.runtime.run import GONE_SECONDS
 from tests.frameworks.documents import changed, tf_job
 from tests.kit.histories import chained
 from tests.kit.services import AUTHORS
-from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import MOST_EVENTS, NAMESPACE, Document, World, a_scale_in, a_scale_out, a_training_job
 from tests.memory.cluster import Call, Calm
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
@@ -39,64 +38,60 @@ def write_head(world: World, name: str = "resnet", **fields: object) -> None:
     world.store.patch(TRAININGJOBS, NAMESPACE, name, {"status": {"history": fields}}, subresource="status")
 
 
-@in_virtual_time
-async def test_a_head_that_log_and_checkpoint_contradict_holds_the_job_and_stays_until_a_person_accepts_it():
-    async with World() as world:
-        await world.trains(workers=1)
-        await world.quiet()
-        right, last = head(world), len(world.journal.events)
-        theirs = f"{last}:{'0' * 64}"
-        write_head(world, sequence=last, hash="0" * 64)
-        await world.until(lambda: world.count("HistoryDisputed") == 1)
-        world.apply(SCALEOUTS, a_scale_out(1))
-        await world.quiet()
-        assert head(world) == theirs, "the resource is not overwritten"
-        kept = await (await MemoryEventLog(world.journal).bucket(HEADS)).get(uid_of(world))
-        assert kept is not None
-        assert kept.value.decode() == f"memory/{right}"
-        assert world.status(SCALEOUTS, "out") == {}
-        for runtime in world.runtimes():
-            (held,) = runtime.held().values()
-            assert right in held, "both sides are named"
-            assert theirs in held
-        world.annotate("resnet", {"muster.dev/accept-history": theirs})
-        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
-        await going_on(world)
-        assert int(head(world).split(":")[0]) >= int(right.split(":")[0])
-        assert (world.count("HistoryDisputed"), world.count("HistoryBroken")) == (1, 0)
+async def test_a_head_that_log_and_checkpoint_contradict_holds_the_job_and_stays_until_a_person_accepts_it(
+    world: World,
+):
+    await world.trains(workers=1)
+    await world.quiet()
+    right, last = head(world), len(world.journal.events)
+    theirs = f"{last}:{'0' * 64}"
+    write_head(world, sequence=last, hash="0" * 64)
+    await world.until(lambda: world.count("HistoryDisputed") == 1)
+    world.apply(SCALEOUTS, a_scale_out(1))
+    await world.quiet()
+    assert head(world) == theirs, "the resource is not overwritten"
+    kept = await (await MemoryEventLog(world.journal).bucket(HEADS)).get(uid_of(world))
+    assert kept is not None
+    assert kept.value.decode() == f"memory/{right}"
+    assert world.status(SCALEOUTS, "out") == {}
+    for runtime in world.runtimes():
+        (held,) = runtime.held().values()
+        assert right in held, "both sides are named"
+        assert theirs in held
+    world.annotate("resnet", {"muster.dev/accept-history": theirs})
+    await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+    await going_on(world)
+    assert int(head(world).split(":")[0]) >= int(right.split(":")[0])
+    assert (world.count("HistoryDisputed"), world.count("HistoryBroken")) == (1, 0)
 
 
-@in_virtual_time
-async def test_a_head_at_an_event_of_another_job_holds_the_job():
-    async with World() as world:
-        await world.trains(workers=1)
-        await world.quiet()
-        world.apply(TRAININGJOBS, a_training_job(workers=1, name="other"))
-        await world.running("other")
-        await world.quiet()
-        write_head(world, sequence=len(world.journal.events), hash="0" * 64)
-        await world.until(lambda: world.count("HistoryDisputed") == 1)
+async def test_a_head_at_an_event_of_another_job_holds_the_job(world: World):
+    await world.trains(workers=1)
+    await world.quiet()
+    world.apply(TRAININGJOBS, a_training_job(workers=1, name="other"))
+    await world.running("other")
+    await world.quiet()
+    write_head(world, sequence=len(world.journal.events), hash="0" * 64)
+    await world.until(lambda: world.count("HistoryDisputed") == 1)
 
 
-@in_virtual_time
-async def test_what_only_the_status_said_goes_with_the_head_that_a_person_accepts():
-    async with World() as world:
-        world.apply(TRAININGJOBS, a_training_job(workers=1))
-        await world.running()
-        await world.quiet()
-        forged = {
-            "history": {"sequence": len(world.journal.events), "hash": "0" * 64},
-            "completionTime": "2029-01-01T00:00:00Z",
-            "replicaStatuses": {"Evaluator": {"active": 7}},
-        }
-        world.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"status": forged}, subresource="status")
-        await world.until(lambda: world.count("HistoryDisputed") == 1)
-        world.annotate("resnet", {"muster.dev/accept-history": head(world)})
-        await going_on(world)
-        await world.quiet()
-        status = world.status(TRAININGJOBS, "resnet")
-        assert "completionTime" not in status
-        assert [*status["replicaStatuses"]] == ["Launcher", "Worker"]
+async def test_what_only_the_status_said_goes_with_the_head_that_a_person_accepts(world: World):
+    world.apply(TRAININGJOBS, a_training_job(workers=1))
+    await world.running()
+    await world.quiet()
+    forged = {
+        "history": {"sequence": len(world.journal.events), "hash": "0" * 64},
+        "completionTime": "2029-01-01T00:00:00Z",
+        "replicaStatuses": {"Evaluator": {"active": 7}},
+    }
+    world.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"status": forged}, subresource="status")
+    await world.until(lambda: world.count("HistoryDisputed") == 1)
+    world.annotate("resnet", {"muster.dev/accept-history": head(world)})
+    await going_on(world)
+    await world.quiet()
+    status = world.status(TRAININGJOBS, "resnet")
+    assert "completionTime" not in status
+    assert [*status["replicaStatuses"]] == ["Launcher", "Worker"]
 
 
 BEGINNINGS = ("JobCreated", "JobRunning", "ScaleRequested", "ScaleAccepted", "SlotsAssigned")
@@ -125,7 +120,6 @@ class Counted(Calm):
         await super().before(call)
 
 
-@in_virtual_time
 async def test_a_finished_job_costs_the_next_status_service_no_call():
     async with World() as first:
         await a_finished_job(first)
@@ -139,7 +133,6 @@ async def test_a_finished_job_costs_the_next_status_service_no_call():
         assert resource(world) == before
 
 
-@in_virtual_time
 async def test_a_head_that_was_accepted_is_repaired_once_and_not_at_each_start():
     async with World() as first:
         first.apply(TRAININGJOBS, a_training_job(workers=1))
@@ -164,70 +157,61 @@ def kept_of(world: World) -> set[str]:
 
 
 @pytest.mark.parametrize("down", [False, True], ids=["at once", "while the status service was down"])
-@in_virtual_time
-async def test_nothing_is_kept_beside_the_log_of_a_job_that_is_gone_with_all_that_it_had(*, down: bool):
-    async with World() as world:
-        uid = await a_finished_job(world)
-        world.apply(TRAININGJOBS, a_training_job("other", workers=1))
-        await world.running("other")
-        assert uid in kept_of(world)
-        if down:
-            await world.kill("status")
-        world.delete(TRAININGJOBS, "resnet")
-        world.delete(SCALEOUTS, "out")
-        await world.until(lambda: closed(world.life(uid)))
-        await world.pass_seconds(10)
-        if down:
-            assert uid in kept_of(world)
-            await world.start("status")
-            await world.pass_seconds(10)
-        (other,) = kept_of(world)
-        assert world.life(other).key.name == "other"
-
-
-@in_virtual_time
-async def test_nothing_is_kept_beside_the_log_of_a_request_that_is_gone_while_its_job_lives():
-    async with World() as world:
-        await world.trains(workers=1)
-        request = world.apply(SCALEOUTS, a_scale_out(1)).metadata["uid"]
-        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
-        await world.running()
-        await world.quiet()
-        assert request in kept_of(world)
-        world.delete(SCALEOUTS, "out")
-        await world.until(lambda: request not in kept_of(world))
-
-
-@in_virtual_time
-async def test_a_start_looks_only_for_what_is_kept_of_jobs_that_closed_since_the_last_one():
-    async with World() as world:
-        uid = await a_finished_job(world)
-        kept = dict(world.journal.buckets[HEADS])
-        world.delete(TRAININGJOBS, "resnet")
-        await world.until(lambda: closed(world.life(uid)))
-        for there in (False, True):
-            await world.restart("status")
-            await world.pass_seconds(10)
-            assert (uid in kept_of(world)) == there
-            world.journal.buckets[HEADS] |= {key: kept[key] for key in kept if key != SWEPT}
-
-
-@in_virtual_time
-async def test_nothing_is_kept_of_jobs_that_closed_in_a_restored_log_whatever_was_noted_before():
-    async with World() as world:
-        uid = await a_finished_job(world)
+async def test_nothing_is_kept_beside_the_log_of_a_job_that_is_gone_with_all_that_it_had(world: World, *, down: bool):
+    uid = await a_finished_job(world)
+    world.apply(TRAININGJOBS, a_training_job("other", workers=1))
+    await world.running("other")
+    assert uid in kept_of(world)
+    if down:
         await world.kill("status")
-        identity = await world.log("status").identity()
-        await (await world.log("status").bucket(HEADS)).put(SWEPT, f"{identity}/999999".encode())
-        world.delete(TRAININGJOBS, "resnet")
-        await world.until(lambda: closed(world.life(uid)))
+    world.delete(TRAININGJOBS, "resnet")
+    world.delete(SCALEOUTS, "out")
+    await world.until(lambda: closed(world.life(uid)))
+    await world.pass_seconds(10)
+    if down:
+        assert uid in kept_of(world)
         await world.start("status")
         await world.pass_seconds(10)
-        assert uid not in kept_of(world)
+    (other,) = kept_of(world)
+    assert world.life(other).key.name == "other"
+
+
+async def test_nothing_is_kept_beside_the_log_of_a_request_that_is_gone_while_its_job_lives(world: World):
+    await world.trains(workers=1)
+    request = world.apply(SCALEOUTS, a_scale_out(1)).metadata["uid"]
+    await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+    await world.running()
+    await world.quiet()
+    assert request in kept_of(world)
+    world.delete(SCALEOUTS, "out")
+    await world.until(lambda: request not in kept_of(world))
+
+
+async def test_a_start_looks_only_for_what_is_kept_of_jobs_that_closed_since_the_last_one(world: World):
+    uid = await a_finished_job(world)
+    kept = dict(world.journal.buckets[HEADS])
+    world.delete(TRAININGJOBS, "resnet")
+    await world.until(lambda: closed(world.life(uid)))
+    for there in (False, True):
+        await world.restart("status")
+        await world.pass_seconds(10)
+        assert (uid in kept_of(world)) == there
+        world.journal.buckets[HEADS] |= {key: kept[key] for key in kept if key != SWEPT}
+
+
+async def test_nothing_is_kept_of_jobs_that_closed_in_a_restored_log_whatever_was_noted_before(world: World):
+    uid = await a_finished_job(world)
+    await world.kill("status")
+    identity = await world.log("status").identity()
+    await (await world.log("status").bucket(HEADS)).put(SWEPT, f"{identity}/999999".encode())
+    world.delete(TRAININGJOBS, "resnet")
+    await world.until(lambda: closed(world.life(uid)))
+    await world.start("status")
+    await world.pass_seconds(10)
+    assert uid not in kept_of(world)
 
 
 @pytest.mark.parametrize("at", [2, 999_999], ids=["of whose time no hash is kept", "that is ahead"])
-@in_virtual_time
 async def test_the_last_head_of_a_job_that_is_gone_stays_if_the_log_contradicts_it(at: int):
     async with World(seal_after=1) as world:
         uid = await a_finished_job(world)
@@ -261,7 +245,6 @@ class RefusedOnce(MemoryEventLog):
         return bucket
 
 
-@in_virtual_time
 async def test_jobs_are_sealed_once_the_bucket_refuses_no_more():
     journal = MemoryJournal(most=MOST_EVENTS)
     logs = {author: (RefusedOnce if author == "status" else MemoryEventLog)(journal, user=author) for author in AUTHORS}
@@ -272,44 +255,39 @@ async def test_jobs_are_sealed_once_the_bucket_refuses_no_more():
         assert uid not in kept_of(world)
 
 
-@in_virtual_time
-async def test_a_gone_job_is_cleaned_up_although_its_last_head_is_not_in_the_log():
-    async with World() as world:
-        await world.trains(workers=1)
-        uid, identity = uid_of(world), await world.log("status").identity()
-        for author in ("scheduler", "status"):
-            await world.kill(author)
-        await (await world.log("status").bucket(HEADS)).put(uid, f"{identity}/999999:{'0' * 64}".encode())
-        world.delete(TRAININGJOBS, "resnet")
-        await world.until(lambda: bool(world.life(uid).resource.gone))
-        await world.start("scheduler")
-        await world.pass_seconds(GONE_SECONDS - 5)
-        assert not closed(world.life(uid)), "nothing is done before a watcher would have seen that it is there"
-        await world.until(lambda: closed(world.life(uid)))
-        await world.start("status")
+async def test_a_gone_job_is_cleaned_up_although_its_last_head_is_not_in_the_log(world: World):
+    await world.trains(workers=1)
+    uid, identity = uid_of(world), await world.log("status").identity()
+    for author in ("scheduler", "status"):
+        await world.kill(author)
+    await (await world.log("status").bucket(HEADS)).put(uid, f"{identity}/999999:{'0' * 64}".encode())
+    world.delete(TRAININGJOBS, "resnet")
+    await world.until(lambda: bool(world.life(uid).resource.gone))
+    await world.start("scheduler")
+    await world.pass_seconds(GONE_SECONDS - 5)
+    assert not closed(world.life(uid)), "nothing is done before a watcher would have seen that it is there"
+    await world.until(lambda: closed(world.life(uid)))
+    await world.start("status")
 
 
-@in_virtual_time
-async def test_a_gone_job_whose_loss_a_person_accepted_keeps_no_checkpoint_that_is_ahead():
-    async with World() as world:
-        uid = await a_finished_job(world)
-        identity, ahead = await world.log("status").identity(), f"{len(world.journal.events)}:{'0' * 64}"
-        sequence, digest = ahead.split(":")
-        write_head(world, sequence=int(sequence), hash=digest)
-        await world.until(lambda: world.count("HistoryDisputed") == 1)
-        world.annotate("resnet", {"muster.dev/accept-history": ahead})
-        await world.until(lambda: bool(world.life(uid).integrity.accepted))
-        await world.quiet()
-        await world.kill("status")
-        beyond = f"{identity}/999999:{'0' * 64}"
-        await (await world.log("status").bucket(HEADS)).put(uid, beyond.encode())
-        world.delete(TRAININGJOBS, "resnet")
-        await world.until(lambda: closed(world.life(uid)))
-        await world.start("status")
-        await world.until(lambda: uid not in kept_of(world))
+async def test_a_gone_job_whose_loss_a_person_accepted_keeps_no_checkpoint_that_is_ahead(world: World):
+    uid = await a_finished_job(world)
+    identity, ahead = await world.log("status").identity(), f"{len(world.journal.events)}:{'0' * 64}"
+    sequence, digest = ahead.split(":")
+    write_head(world, sequence=int(sequence), hash=digest)
+    await world.until(lambda: world.count("HistoryDisputed") == 1)
+    world.annotate("resnet", {"muster.dev/accept-history": ahead})
+    await world.until(lambda: bool(world.life(uid).integrity.accepted))
+    await world.quiet()
+    await world.kill("status")
+    beyond = f"{identity}/999999:{'0' * 64}"
+    await (await world.log("status").bucket(HEADS)).put(uid, beyond.encode())
+    world.delete(TRAININGJOBS, "resnet")
+    await world.until(lambda: closed(world.life(uid)))
+    await world.start("status")
+    await world.until(lambda: uid not in kept_of(world))
 
 
-@in_virtual_time
 async def test_a_job_is_sealed_once_it_is_gone_for_its_time_and_every_service_lets_go_of_it():
     async with World(seal_after=30) as world:
         uid = await a_finished_job(world)
@@ -359,7 +337,6 @@ def purged_of(journal: MemoryJournal, uid: str, *, forgets: bool = False) -> Mem
 
 
 @pytest.mark.parametrize("forgets", [False, True], ids=["the history", "the history and the checkpoint"])
-@in_virtual_time
 async def test_a_finished_job_whose_history_was_purged_is_held_and_never_begun_again(*, forgets: bool):
     async with World() as lost:
         uid = await a_finished_job(lost)
@@ -382,7 +359,6 @@ async def test_a_finished_job_whose_history_was_purged_is_held_and_never_begun_a
 @pytest.mark.parametrize(
     ("purged", "reason"), [(True, "HistoryLost"), (False, "BeyondTheEnd")], ids=["purged", "its end was cut off"]
 )
-@in_virtual_time
 async def test_the_checkpoint_alone_tells_of_a_lost_history(*, purged: bool, reason: str):
     async with World() as lost:
         uid = await a_finished_job(lost)
@@ -400,7 +376,6 @@ async def test_the_checkpoint_alone_tells_of_a_lost_history(*, purged: bool, rea
         assert list(world.pods()) == ["resnet-launcher"]
 
 
-@in_virtual_time
 async def test_a_job_that_was_over_when_its_log_was_restored_to_its_beginning_stays_over():
     async with World() as lost:
         uid = await a_finished_job(lost)
@@ -422,7 +397,6 @@ def uids(world: World) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("last", ["JobRunning", "ScaleRequested", "ScaleAccepted", "HostsPublished"])
-@in_virtual_time
 async def test_workers_of_a_scale_out_that_the_log_lost_are_taken_on(last: str):
     async with World() as lost:
         await lost.trains(workers=2)
@@ -445,24 +419,21 @@ async def test_workers_of_a_scale_out_that_the_log_lost_are_taken_on(last: str):
         assert world.status(SCALEOUTS, "out")["phase"] == "ScaleSucceeded"
 
 
-@in_virtual_time
-async def test_a_worker_that_a_scale_in_released_before_the_log_was_lost_is_not_taken_on_again():
-    async with World() as world:
-        await world.trains(workers=2)
-        await world.kill("scheduler")
-        world.apply(SCALEINS, a_scale_in(1))
-        await world.until(lambda: world.count("WorkersReleased") == 1)
-        await world.quiet()
-        write_head(world, sequence=10**6, hash="0" * 64)
-        await world.until(lambda: world.count("HistoryBroken") == 1)
-        await world.start("scheduler")
-        assert "resnet-worker-1" in world.pods()
-        world.annotate("resnet", {"muster.dev/accept-history": f"{10**6}:{'0' * 64}"})
-        await world.phase("ScaleSucceeded", SCALEINS, "in")
-        assert world.hosts() == ["resnet-worker-0"]
+async def test_a_worker_that_a_scale_in_released_before_the_log_was_lost_is_not_taken_on_again(world: World):
+    await world.trains(workers=2)
+    await world.kill("scheduler")
+    world.apply(SCALEINS, a_scale_in(1))
+    await world.until(lambda: world.count("WorkersReleased") == 1)
+    await world.quiet()
+    write_head(world, sequence=10**6, hash="0" * 64)
+    await world.until(lambda: world.count("HistoryBroken") == 1)
+    await world.start("scheduler")
+    assert "resnet-worker-1" in world.pods()
+    world.annotate("resnet", {"muster.dev/accept-history": f"{10**6}:{'0' * 64}"})
+    await world.phase("ScaleSucceeded", SCALEINS, "in")
+    assert world.hosts() == ["resnet-worker-0"]
 
 
-@in_virtual_time
 async def test_the_attempt_that_the_log_lost_is_taken_on():
     async with World() as lost:
         await lost.trains(workers=2, cleanPodPolicy="All")
@@ -483,28 +454,24 @@ async def test_the_attempt_that_the_log_lost_is_taken_on():
         assert world.job().attempt.number == 1
 
 
-@in_virtual_time
-async def test_a_held_job_that_lost_its_launcher_is_gone_once_a_person_deletes_it():
-    async with World() as world:
-        uid = (await world.trains(workers=1)).metadata["uid"]
-        write_head(world, log="another", sequence=3, hash="0" * 64)
-        await world.until(lambda: world.count("HistoryBroken") == 1)
-        world.delete(PODS, "resnet-launcher")
-        await world.pass_seconds(10)
-        world.delete(TRAININGJOBS, "resnet")
-        await world.until(lambda: world.life(uid).resource.gone)
+async def test_a_held_job_that_lost_its_launcher_is_gone_once_a_person_deletes_it(world: World):
+    uid = (await world.trains(workers=1)).metadata["uid"]
+    write_head(world, log="another", sequence=3, hash="0" * 64)
+    await world.until(lambda: world.count("HistoryBroken") == 1)
+    world.delete(PODS, "resnet-launcher")
+    await world.pass_seconds(10)
+    world.delete(TRAININGJOBS, "resnet")
+    await world.until(lambda: world.life(uid).resource.gone)
 
 
-@in_virtual_time
-async def test_a_head_that_a_person_removed_is_written_again_with_the_next_document():
-    async with World() as world:
-        await world.trains(workers=1)
-        await world.quiet()
-        world.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"status": {"history": None}}, subresource="status")
-        world.apply(SCALEOUTS, a_scale_out(1))
-        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
-        await world.running()
-        assert world.status(TRAININGJOBS, "resnet")["history"]["log"] == "memory"
+async def test_a_head_that_a_person_removed_is_written_again_with_the_next_document(world: World):
+    await world.trains(workers=1)
+    await world.quiet()
+    world.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"status": {"history": None}}, subresource="status")
+    world.apply(SCALEOUTS, a_scale_out(1))
+    await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+    await world.running()
+    assert world.status(TRAININGJOBS, "resnet")["history"]["log"] == "memory"
 
 
 async def going_on(world: World) -> None:
@@ -550,7 +517,6 @@ class Late(Calm):
         await super().before(call)
 
 
-@in_virtual_time
 async def test_a_lost_history_is_found_though_the_log_grew_past_it_before_anybody_looked():
     async with World() as lost:
         await a_job_of_a_lost_log(lost)
@@ -565,22 +531,19 @@ async def test_a_lost_history_is_found_though_the_log_grew_past_it_before_anybod
         assert world.count("HistoryBroken") == 1
 
 
-@in_virtual_time
-async def test_answers_of_a_leader_that_lags_are_no_lost_history():
-    async with World() as world:
-        end, lags = world.journal.end, cycle([50, 50, 0])
-        world.journal.end = lambda subjects, behind=0: end(subjects, next(lags))  # type: ignore[method-assign]
-        await world.trains(workers=2)
-        world.apply(SCALEOUTS, a_scale_out(1))
-        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
-        await world.quiet()
-        assert world.count("HistoryBroken") == 0
+async def test_answers_of_a_leader_that_lags_are_no_lost_history(world: World):
+    end, lags = world.journal.end, cycle([50, 50, 0])
+    world.journal.end = lambda subjects, behind=0: end(subjects, next(lags))  # type: ignore[method-assign]
+    await world.trains(workers=2)
+    world.apply(SCALEOUTS, a_scale_out(1))
+    await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+    await world.quiet()
+    assert world.count("HistoryBroken") == 0
 
 
 @pytest.mark.parametrize(
     ("log", "reason"), [("another", "OtherLog"), ("memory", "BeyondTheEnd")], ids=["another log", "beyond the end"]
 )
-@in_virtual_time
 async def test_a_lost_history_stops_everybody_for_that_job_until_a_person_accepts_it(log: str, reason: str):
     async with World() as lost:
         before = await a_job_of_a_lost_log(lost)
@@ -623,7 +586,6 @@ async def test_a_lost_history_stops_everybody_for_that_job_until_a_person_accept
         assert (status["phase"], status["workers"], status["history"]["log"]) == ("Running", "4/4", log)
 
 
-@in_virtual_time
 async def test_an_accepted_head_is_never_broken_again():
     async with World() as lost:
         await a_job_of_a_lost_log(lost)
@@ -639,7 +601,6 @@ async def test_an_accepted_head_is_never_broken_again():
         assert (world.count("HistoryBroken"), world.count("HistoryAccepted")) == (1, 1)
 
 
-@in_virtual_time
 async def test_an_accepted_loss_without_pods_begins_anew():
     async with World() as lost:
         await a_job_of_a_lost_log(lost)
@@ -659,7 +620,6 @@ async def test_an_accepted_loss_without_pods_begins_anew():
 
 
 @pytest.mark.parametrize("log", [pytest.param("another", id="lost"), pytest.param("memory", id="shorter, by a backup")])
-@in_virtual_time
 async def test_a_request_that_was_under_way_when_the_log_was_lost_does_not_begin_anew(log: str):
     async with World() as lost:
         await a_job_of_a_lost_log(lost)
@@ -679,22 +639,20 @@ async def test_a_request_that_was_under_way_when_the_log_was_lost_does_not_begin
         assert world.hosts() == [f"resnet-worker-{index}" for index in range(4)]
 
 
-@in_virtual_time
-async def test_what_was_decided_before_the_history_broke_is_not_done_until_it_is_accepted():
-    async with World() as world:
-        await world.trains(workers=1)
-        await world.kill("scheduler")
-        world.apply(SCALEOUTS, a_scale_out(1))
-        await world.phase("Scaling", SCALEOUTS, "out")
-        await world.quiet()
-        write_head(world, sequence=10**6, hash="0" * 64)
-        await world.until(lambda: world.count("HistoryBroken") == 1)
-        await world.start("scheduler")
-        await world.pass_seconds(100)
-        assert sorted(world.pods()) == ["resnet-launcher", "resnet-worker-0"]
-        world.annotate("resnet", {"muster.dev/accept-history": f"{10**6}:{'0' * 64}"})
-        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
-        await going_on(world)
+async def test_what_was_decided_before_the_history_broke_is_not_done_until_it_is_accepted(world: World):
+    await world.trains(workers=1)
+    await world.kill("scheduler")
+    world.apply(SCALEOUTS, a_scale_out(1))
+    await world.phase("Scaling", SCALEOUTS, "out")
+    await world.quiet()
+    write_head(world, sequence=10**6, hash="0" * 64)
+    await world.until(lambda: world.count("HistoryBroken") == 1)
+    await world.start("scheduler")
+    await world.pass_seconds(100)
+    assert sorted(world.pods()) == ["resnet-launcher", "resnet-worker-0"]
+    world.annotate("resnet", {"muster.dev/accept-history": f"{10**6}:{'0' * 64}"})
+    await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+    await going_on(world)
 
 
 WRITES = ("create", "patch", "replace", "delete")
@@ -702,7 +660,6 @@ WRITES = ("create", "patch", "replace", "delete")
 
 @pytest.mark.parametrize("damage", ["cut", "forged"])
 @pytest.mark.parametrize("last", [0, -1], ids=["before any pod", "before the launcher"])
-@in_virtual_time
 async def test_no_service_writes_for_a_job_before_the_log_led_to_its_checkpoint(damage: str, last: int):
     """The watcher comes last, so that nothing says yet that the log is another one."""
     async with World() as first:

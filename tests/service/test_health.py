@@ -25,6 +25,8 @@ from shared.telemetry.metrics import Count
 from tests.kit.virtual_time import until
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 
+pytestmark = pytest.mark.real_time
+
 
 def has_ipv6() -> bool:
     with suppress(OSError), socket.socket(socket.AF_INET6) as tried:

@@ -19,7 +19,6 @@ from shared.job.naming import JobKey, Uid, secret_name
 from shared.runtime.acts import Context
 from tests.kit.builders import a_created_job
 from tests.kit.histories import a_history
-from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World, a_training_job
 from tests.memory.cluster import Call, Calm, MemoryCluster
 from tests.memory.store import MemoryStore
@@ -112,37 +111,31 @@ async def test_a_refusal_of_the_secret_may_repeat_it_and_is_not_logged():
     assert refusal.value.__suppress_context__
 
 
-@in_virtual_time
-async def test_no_pod_is_made_before_the_keys_and_nothing_of_them_is_in_the_log():
-    async with World() as world:
-        at_first_pod: list[bool] = []
-        world.store.admit(PODS, lambda *_: at_first_pod.append(bool(world.store.find(SECRETS))))
-        await world.trains(workers=2)
-        assert all(at_first_pod)
-        [held] = world.store.find(SECRETS)
-        private = held.manifest["data"]["id_rsa"]
-        log = b"".join(stored.body for stored in world.journal.events).decode()
-        assert private not in log
-        assert BEGINNING not in log
-        assert "ssh-ed25519" not in log
+async def test_no_pod_is_made_before_the_keys_and_nothing_of_them_is_in_the_log(world: World):
+    at_first_pod: list[bool] = []
+    world.store.admit(PODS, lambda *_: at_first_pod.append(bool(world.store.find(SECRETS))))
+    await world.trains(workers=2)
+    assert all(at_first_pod)
+    [held] = world.store.find(SECRETS)
+    private = held.manifest["data"]["id_rsa"]
+    log = b"".join(stored.body for stored in world.journal.events).decode()
+    assert private not in log
+    assert BEGINNING not in log
+    assert "ssh-ed25519" not in log
 
 
-@in_virtual_time
-async def test_a_secret_that_a_person_made_before_with_the_jobs_name_is_neither_used_nor_touched():
-    async with World() as world:
-        mine = world.apply(SECRETS, {"metadata": {"name": "resnet"}, "data": {"id_rsa": ""}})
-        await world.trains(workers=1)
-        assert world.store.get(SECRETS, NAMESPACE, "resnet") == mine
+async def test_a_secret_that_a_person_made_before_with_the_jobs_name_is_neither_used_nor_touched(world: World):
+    mine = world.apply(SECRETS, {"metadata": {"name": "resnet"}, "data": {"id_rsa": ""}})
+    await world.trains(workers=1)
+    assert world.store.get(SECRETS, NAMESPACE, "resnet") == mine
 
 
-@in_virtual_time
-async def test_of_a_deleted_job_no_keys_stay():
-    async with World() as world:
-        # The garbage collector is late; the scheduler does not wait for it.
-        world.collecting = False
-        await world.trains(workers=1)
-        world.delete(TRAININGJOBS, "resnet")
-        await world.until(lambda: world.store.find(SECRETS) == [], "the Secret is gone")
+async def test_of_a_deleted_job_no_keys_stay(world: World):
+    # The garbage collector is late; the scheduler does not wait for it.
+    world.collecting = False
+    await world.trains(workers=1)
+    world.delete(TRAININGJOBS, "resnet")
+    await world.until(lambda: world.store.find(SECRETS) == [], "the Secret is gone")
 
 
 class Closed(Calm):
@@ -156,7 +149,6 @@ class Closed(Calm):
             raise Refused(f"Muster may not {call.verb} {call.plural}: the namespace is closed", reason="Forbidden")
 
 
-@in_virtual_time
 async def test_a_job_in_a_namespace_that_was_closed_to_muster_since_goes_with_all_that_it_had():
     weather = Closed()
     async with World(weather=lambda author: weather if author == "scheduler" else None) as world:

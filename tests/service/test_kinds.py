@@ -2,11 +2,9 @@
 
 from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.swarm import SWARMJOBS, WITH_SWARMS
-from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import World, a_training_job
 
 
-@in_virtual_time
 async def test_a_kind_that_is_not_served_delays_no_other_kind():
     async with World(kinds=WITH_SWARMS) as world:
         world.store.withdraw(SWARMJOBS)

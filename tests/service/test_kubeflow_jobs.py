@@ -15,7 +15,6 @@ from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.xgboostjob import XGBOOSTJOB
 from shared.job.naming import RESTART
 from tests.frameworks.documents import kubeflow_mx_job, mpi_job, paddle_job, pytorch_job, tf_job, xgboost_job
-from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import Document
 from tests.service.kubeflow import Play, applied
 
@@ -64,7 +63,6 @@ each_kind = pytest.mark.parametrize(
 
 
 @each_kind
-@in_virtual_time
 async def test_the_leaders_end_is_the_jobs(kind: Kind):
     async with kind.world() as world:
         world.play(kind.job())
@@ -85,7 +83,6 @@ async def test_the_leaders_end_is_the_jobs(kind: Kind):
 
 @each_kind
 @pytest.mark.parametrize("policy", ["None", "Running", "All"])
-@in_virtual_time
 async def test_pods_that_never_end_by_themselves_go_by_the_clean_up(policy: str, kind: Kind):
     async with kind.world() as world:
         world.play(kind.job(cleanPodPolicy=policy))
@@ -99,7 +96,6 @@ async def test_pods_that_never_end_by_themselves_go_by_the_clean_up(policy: str,
 
 
 @each_kind
-@in_virtual_time
 async def test_a_job_that_takes_too_long_fails_when_its_time_is_over_and_not_before(kind: Kind):
     async with kind.world() as world:
         world.play(kind.job(activeDeadlineSeconds=60))
@@ -113,7 +109,6 @@ async def test_a_job_that_takes_too_long_fails_when_its_time_is_over_and_not_bef
 
 
 @each_kind
-@in_virtual_time
 async def test_a_job_that_is_over_goes_with_all_that_it_had_and_does_not_come_back(kind: Kind):
     async with kind.world() as world:
         uid = world.play(kind.job(ttlSecondsAfterFinished=30))
@@ -130,7 +125,6 @@ async def test_a_job_that_is_over_goes_with_all_that_it_had_and_does_not_come_ba
 
 
 @each_kind
-@in_virtual_time
 async def test_a_pause_takes_the_pods_and_brings_them_back(kind: Kind):
     async with kind.world() as world:
         world.play(kind.job(suspend=True))
@@ -150,7 +144,6 @@ async def test_a_pause_takes_the_pods_and_brings_them_back(kind: Kind):
 
 
 @each_kind
-@in_virtual_time
 async def test_a_job_that_cannot_run_says_why_and_runs_once_it_is_corrected(kind: Kind):
     async with kind.world() as world:
         world.play(kind.job(cleanPodPolicy="Some"))
@@ -165,7 +158,6 @@ async def test_a_job_that_cannot_run_says_why_and_runs_once_it_is_corrected(kind
 
 
 @each_kind
-@in_virtual_time
 async def test_a_person_may_have_it_begin_again(kind: Kind):
     async with kind.world() as world:
         world.play(kind.job())
@@ -181,7 +173,6 @@ async def test_a_person_may_have_it_begin_again(kind: Kind):
 
 @each_kind
 @pytest.mark.parametrize("how", ["fails", "is deleted by a person"])
-@in_virtual_time
 async def test_a_worker_that_goes_comes_back_in_its_place(how: str, kind: Kind):
     async with kind.world() as world:
         world.play(kind.job(restart="OnFailure"))
@@ -199,7 +190,6 @@ async def test_a_worker_that_goes_comes_back_in_its_place(how: str, kind: Kind):
 
 
 @each_kind
-@in_virtual_time
 async def test_a_job_that_another_controller_manages_is_not_ours_to_touch(kind: Kind):
     async with kind.world() as world:
         world.play(kind.job(managedBy="kueue.x-k8s.io/multikueue"))
@@ -210,7 +200,6 @@ async def test_a_job_that_another_controller_manages_is_not_ours_to_touch(kind: 
 
 
 @pytest.mark.parametrize("kind", [TF, PYTORCH, MX], ids=lambda kind: kind.word)
-@in_virtual_time
 async def test_a_job_that_is_not_elastic_keeps_its_size_and_says_why(kind: Kind):
     async with kind.world() as world:
         world.play(kind.job())

@@ -10,7 +10,6 @@ from shared.cluster.kinds import PODS
 from shared.errors import Transient
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.naming import ATTEMPT
-from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import World, a_training_job
 from tests.memory.cluster import MemoryCluster
 
@@ -48,7 +47,6 @@ class SlowWorld(World):
 
 
 @pytest.mark.parametrize("seconds", [12.0, 40.0], ids=["before the server's deadline", "after it"])
-@in_virtual_time
 async def test_a_pod_whose_creation_lands_late_never_is_beside_the_next_attempt(seconds: float):
     async with SlowWorld(seconds) as world:
         world.apply(TRAININGJOBS, a_training_job(workers=2))

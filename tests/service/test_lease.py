@@ -108,7 +108,6 @@ class Replica:
                 await task
 
 
-@in_virtual_time
 async def test_a_free_lease_is_taken_at_once_and_kept():
     async with Replica(await a_bucket(), "a").alive() as a:
         await until(a.lease.held, "the lease", seconds=0.1)
@@ -118,12 +117,10 @@ async def test_a_free_lease_is_taken_at_once_and_kept():
         assert a.times == 1
 
 
-@in_virtual_time
 async def test_a_lease_has_no_holder_before_it_was_written():
     assert not Lease(await a_bucket(), KEY, "a").held()
 
 
-@in_virtual_time
 async def test_a_second_replica_waits_and_takes_over_when_the_first_one_dies():
     bucket = await a_bucket()
     a, b = Replica(bucket, "a"), Replica(bucket, "b")
@@ -172,7 +169,6 @@ def _take_over(moment: float, *, expires: bool) -> None:
     takeover()
 
 
-@in_virtual_time
 async def test_a_standby_asks_seldom_while_the_lease_is_renewed():
     bucket = await a_bucket()
     line = Weather(bucket)
@@ -186,7 +182,6 @@ async def test_a_standby_asks_seldom_while_the_lease_is_renewed():
     assert 20 * 3 * 1.5 <= len(line.reads) <= 20 * 3 * 3.5
 
 
-@in_virtual_time
 async def test_there_are_never_two_holders_whatever_happens_to_the_line():
     bucket = await a_bucket()
     lines = [Weather(bucket) for _ in range(3)]
@@ -204,7 +199,6 @@ async def test_there_are_never_two_holders_whatever_happens_to_the_line():
     assert len(seen) > 1, "the lease changed hands"
 
 
-@in_virtual_time
 async def test_a_holder_without_the_log_stops_before_its_lease_can_expire():
     line = Weather(await a_bucket())
     async with Replica(line, "a").alive() as a:
@@ -219,7 +213,6 @@ async def test_a_holder_without_the_log_stops_before_its_lease_can_expire():
         assert a.times == 2, "a new owner folds to the end before it acts"
 
 
-@in_virtual_time
 async def test_a_holder_whose_call_hangs_stops_in_time_and_comes_back():
     line = Weather(await a_bucket())
     async with Replica(line, "a").alive() as a:
@@ -230,7 +223,6 @@ async def test_a_holder_whose_call_hangs_stops_in_time_and_comes_back():
         await until(a.lease.held, "the lease again", seconds=3 * TTL_SECONDS)
 
 
-@in_virtual_time
 async def test_a_lease_that_ran_out_during_its_renewal_is_a_new_one():
     line = Weather(await a_bucket())
     async with Replica(line, "a").alive() as a:
@@ -242,7 +234,6 @@ async def test_a_lease_that_ran_out_during_its_renewal_is_a_new_one():
         assert a.times == 2, "what was not done in between is not lost"
 
 
-@in_virtual_time
 async def test_slow_renewals_that_come_in_time_are_one_lease():
     line = Weather(await a_bucket())
     line.answers_after = 0.3
@@ -251,7 +242,6 @@ async def test_slow_renewals_that_come_in_time_are_one_lease():
         assert a.times == 1
 
 
-@in_virtual_time
 async def test_a_holder_that_is_not_well_for_long_leaves_its_lease_to_another():
     bucket = await a_bucket()
     a, b = Replica(bucket, "a"), Replica(bucket, "b")
@@ -268,7 +258,6 @@ async def test_a_holder_that_is_not_well_for_long_leaves_its_lease_to_another():
         assert (first.times, second.times) == (1, 1)
 
 
-@in_virtual_time
 async def test_who_was_not_well_before_it_had_the_lease_leaves_it_as_soon():
     bucket = await a_bucket()
     a, b, c = (Replica(bucket, name) for name in "abc")
@@ -284,7 +273,6 @@ async def test_who_was_not_well_before_it_had_the_lease_leaves_it_as_soon():
     await asyncio.gather(waiting, return_exceptions=True)
 
 
-@in_virtual_time
 async def test_offers_of_the_lease_without_a_ready_standby_cost_little():
     bucket = await a_bucket()
     replicas = Replica(bucket, "a"), Replica(bucket, "b")
@@ -301,7 +289,6 @@ async def test_offers_of_the_lease_without_a_ready_standby_cost_little():
         assert sum(replica.times for replica in replicas) - before <= 4 + 1
 
 
-@in_virtual_time
 async def test_a_trouble_that_comes_and_goes_is_a_new_one_each_time():
     async with Replica(await a_bucket(), "a").alive() as a:
         await until(a.lease.held, "the lease")
@@ -313,7 +300,6 @@ async def test_a_trouble_that_comes_and_goes_is_a_new_one_each_time():
         assert a.times == 1
 
 
-@in_virtual_time
 async def test_a_new_owner_keeps_its_lease_while_it_asks_where_the_log_ends():
     a = Replica(await a_bucket(), "a")
     a.takes_seconds = 3 * TTL_SECONDS
@@ -325,7 +311,6 @@ async def test_a_new_owner_keeps_its_lease_while_it_asks_where_the_log_ends():
         assert (a.times, a.ready) == (1, 1)
 
 
-@in_virtual_time
 async def test_who_is_owner_again_asks_once_where_the_log_ends():
     line = Weather(await a_bucket())
     a = Replica(line, "a")
@@ -339,7 +324,6 @@ async def test_who_is_owner_again_asks_once_where_the_log_ends():
         assert (a.times, a.ready) == (2, 1)
 
 
-@in_virtual_time
 async def test_what_becoming_the_owner_meets_ends_the_keeping():
     class Broken(Replica):
         async def acquired(self) -> None:
@@ -351,7 +335,6 @@ async def test_what_becoming_the_owner_meets_ends_the_keeping():
         await asyncio.wait_for(a.lease.keep(a.acquired), 10)
 
 
-@in_virtual_time
 async def test_who_may_not_write_does_not_knock_for_ever():
     line = Weather(await a_bucket())
     line.refuses = "Forbidden"
@@ -362,7 +345,6 @@ async def test_who_may_not_write_does_not_knock_for_ever():
 
 
 @pytest.mark.parametrize("reason", ["Unauthorized", "Disconnected"])
-@in_virtual_time
 async def test_a_connection_that_ended_for_good_ends_the_keeping(reason: str):
     line = Weather(await a_bucket())
     a = Replica(line, "a")
@@ -373,7 +355,6 @@ async def test_a_connection_that_ended_for_good_ends_the_keeping(reason: str):
         await asyncio.wait_for(keeping, TTL_SECONDS)
 
 
-@in_virtual_time
 async def test_a_process_that_stood_still_does_not_hold_what_expired_meanwhile():
     bucket = await a_bucket()
     a, b = Lease(bucket, KEY, "a"), Replica(bucket, "b")
@@ -387,7 +368,6 @@ async def test_a_process_that_stood_still_does_not_hold_what_expired_meanwhile()
         assert not a.held()
 
 
-@in_virtual_time
 async def test_a_write_whose_answer_was_lost_is_found_again():
     line = Weather(await a_bucket())
     line.forgets_answers = True
@@ -398,7 +378,6 @@ async def test_a_write_whose_answer_was_lost_is_found_again():
         await until(a.lease.held, "the lease", seconds=2 * TTL_SECONDS)
 
 
-@in_virtual_time
 async def test_a_released_lease_is_free_at_once():
     bucket = await a_bucket()
     a = Replica(bucket, "a")
@@ -429,7 +408,6 @@ def test_a_write_that_was_broken_off_is_released_too(renewal: bool):
     stop()
 
 
-@in_virtual_time
 async def test_no_replica_releases_what_another_holds_by_now():
     bucket = await a_bucket()
     a = Replica(bucket, "a")
@@ -443,7 +421,6 @@ async def test_no_replica_releases_what_another_holds_by_now():
         assert held.value == b"b"
 
 
-@in_virtual_time
 async def test_a_release_without_the_log_leaves_it_to_expire():
     line = Weather(await a_bucket())
     a = Replica(line, "a")
@@ -454,7 +431,6 @@ async def test_a_release_without_the_log_leaves_it_to_expire():
     assert not a.lease.held()
 
 
-@in_virtual_time
 async def test_it_is_renewed_several_times_within_its_lifetime():
     line = Weather(await a_bucket())
     async with Replica(line, "a").alive():
@@ -464,7 +440,6 @@ async def test_it_is_renewed_several_times_within_its_lifetime():
     assert len(set(gaps)) > 1, "waiting replicas do not knock in step"
 
 
-@in_virtual_time
 async def test_a_guarded_write_is_what_keeps_them_apart():
     bucket = await a_bucket()
     await bucket.put(KEY, b"a", expect=0, ttl=TTL_SECONDS)

@@ -13,6 +13,8 @@ from shared.runtime.lease import TTL_SECONDS, Lease, ThreadedLease
 from shared.runtime.loop_thread import STALL_SECONDS, LoopThread
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 
+pytestmark = pytest.mark.real_time
+
 KEY = "scaler"
 
 

@@ -68,7 +68,6 @@ async def test_every_fact_is_told_once_at_debug(lines: list[Line]):
 
 
 @pytest.mark.parametrize("author", AUTHORS)
-@in_virtual_time
 async def test_a_life_with_kills_tells_no_decision_twice_and_leaves_out_those_that_a_kill_broke_off(
     lines: list[Line], author: str
 ):
@@ -121,7 +120,6 @@ def test_a_decision_without_an_answer_is_told_when_it_is_read_back(lines: list[L
     story()
 
 
-@in_virtual_time
 async def test_decisions_that_never_were_stored_leave_room_for_those_that_were(lines: list[Line]):
     stage = Stage(Small(restarting(MOST_UNCERTAIN + 100)))
     stage.line.trouble = [Transient("never stored", retry_after=0.1) for _ in range(MOST_UNCERTAIN + 10)]
@@ -135,7 +133,6 @@ async def test_decisions_that_never_were_stored_leave_room_for_those_that_were(l
     assert [line["seq"] for line in decisions_told(lines)][:2] == [3, 4]
 
 
-@in_virtual_time
 async def test_what_lost_to_another_or_was_refused_is_not_remembered():
     stage = Stage(Small(restarting(1)))
     stage.line.trouble = [Conflict("another one"), Refused("no permission", reason="Forbidden")]
@@ -146,7 +143,6 @@ async def test_what_lost_to_another_or_was_refused_is_not_remembered():
         assert not stage.runtime.appends.uncertain
 
 
-@in_virtual_time
 async def test_each_refused_effect_is_told_with_what_and_why(lines: list[Line]):
     async def refuse(effect: Effect, context: Context) -> None:
         raise Refused("create Pod: exceeded quota", reason="Forbidden")
@@ -170,7 +166,6 @@ async def test_each_refused_effect_is_told_with_what_and_why(lines: list[Line]):
     }
 
 
-@in_virtual_time
 async def test_a_held_job_is_told_once_with_its_reason(lines: list[Line]):
     def decide(history: History) -> list[Step]:
         assert not history.job.resource.generation, "our bug"

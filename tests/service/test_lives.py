@@ -8,43 +8,38 @@ from shared.cluster import Manifest
 from shared.cluster.kinds import CONFIGMAPS, PODS, SERVICES
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
-from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World, a_scale_out, a_training_job
 
 
-@in_virtual_time
-async def test_a_job_made_again_under_its_name_is_another_job():
-    async with World() as world:
-        old = (await world.trains(workers=3)).metadata["uid"]
-        world.apply(SCALEOUTS, a_scale_out(1))
-        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
-        world.delete(TRAININGJOBS, "resnet")
-        new = (await world.trains(workers=2)).metadata["uid"]
-        await world.quiet()
-        assert old != new
-        assert sorted(world.pods()) == ["resnet-launcher", "resnet-worker-0", "resnet-worker-1"]
-        assert {held.metadata["labels"]["muster.dev/job-uid"] for held in world.pods().values()} == {new}
-        assert (world.owned_by(old), len(world.owned_by(new))) == ([], 6)
-        assert world.hosts() == ["resnet-worker-0", "resnet-worker-1"]
-        subjects = [stored.subject.split(".") for stored in world.journal.events]
-        assert ["facts", NAMESPACE, "resnet", old, "watcher", "JobGone"] in subjects
+async def test_a_job_made_again_under_its_name_is_another_job(world: World):
+    old = (await world.trains(workers=3)).metadata["uid"]
+    world.apply(SCALEOUTS, a_scale_out(1))
+    await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+    world.delete(TRAININGJOBS, "resnet")
+    new = (await world.trains(workers=2)).metadata["uid"]
+    await world.quiet()
+    assert old != new
+    assert sorted(world.pods()) == ["resnet-launcher", "resnet-worker-0", "resnet-worker-1"]
+    assert {held.metadata["labels"]["muster.dev/job-uid"] for held in world.pods().values()} == {new}
+    assert (world.owned_by(old), len(world.owned_by(new))) == ([], 6)
+    assert world.hosts() == ["resnet-worker-0", "resnet-worker-1"]
+    subjects = [stored.subject.split(".") for stored in world.journal.events]
+    assert ["facts", NAMESPACE, "resnet", old, "watcher", "JobGone"] in subjects
 
 
-@in_virtual_time
-async def test_a_job_made_again_while_old_pods_linger_waits_for_them():
-    async with World() as world:
-        old = (await world.trains(workers=1)).metadata["uid"]
-        lingering = world.pods()["resnet-worker-0"].metadata["uid"]
-        world.lingering.add(lingering)
-        world.delete(TRAININGJOBS, "resnet")
-        world.apply(TRAININGJOBS, a_training_job(workers=1))
-        await world.until(lambda: world.life(old).resource.gone and list(world.pods()) == ["resnet-worker-0"])
-        await world.quiet(0.4)
-        assert world.status(TRAININGJOBS, "resnet")["phase"] == "Created"
-        assert world.count("EffectRefused") == 0, "an older life of the same job is no conflict of names"
-        world.lingering.clear()
-        await world.running()
-        assert world.pods()["resnet-worker-0"].metadata["uid"] != lingering
+async def test_a_job_made_again_while_old_pods_linger_waits_for_them(world: World):
+    old = (await world.trains(workers=1)).metadata["uid"]
+    lingering = world.pods()["resnet-worker-0"].metadata["uid"]
+    world.lingering.add(lingering)
+    world.delete(TRAININGJOBS, "resnet")
+    world.apply(TRAININGJOBS, a_training_job(workers=1))
+    await world.until(lambda: world.life(old).resource.gone and list(world.pods()) == ["resnet-worker-0"])
+    await world.quiet(0.4)
+    assert world.status(TRAININGJOBS, "resnet")["phase"] == "Created"
+    assert world.count("EffectRefused") == 0, "an older life of the same job is no conflict of names"
+    world.lingering.clear()
+    await world.running()
+    assert world.pods()["resnet-worker-0"].metadata["uid"] != lingering
 
 
 async def orphaned(world: World) -> None:
@@ -57,61 +52,55 @@ async def orphaned(world: World) -> None:
     await world.quiet()
 
 
-@in_virtual_time
-async def test_a_finished_request_never_runs_again_for_a_new_job_of_the_same_name():
-    async with World() as world:
-        await world.trains(workers=1)
-        world.apply(SCALEOUTS, a_scale_out(1))
-        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
-        world.collecting = False
-        world.delete(TRAININGJOBS, "resnet")
-        await world.until(lambda: world.job().resource.gone and not world.pods())
-        await world.trains(workers=1)
-        await world.quiet()
-        assert world.hosts() == ["resnet-worker-0"]
-        assert world.status(SCALEOUTS, "out")["phase"] == "ScaleSucceeded"
+async def test_a_finished_request_never_runs_again_for_a_new_job_of_the_same_name(world: World):
+    await world.trains(workers=1)
+    world.apply(SCALEOUTS, a_scale_out(1))
+    await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+    world.collecting = False
+    world.delete(TRAININGJOBS, "resnet")
+    await world.until(lambda: world.job().resource.gone and not world.pods())
+    await world.trains(workers=1)
+    await world.quiet()
+    assert world.hosts() == ["resnet-worker-0"]
+    assert world.status(SCALEOUTS, "out")["phase"] == "ScaleSucceeded"
 
 
-@in_virtual_time
-async def test_a_finished_request_that_was_orphaned_never_runs_again_either():
+async def test_a_finished_request_that_was_orphaned_never_runs_again_either(world: World):
     """An orphaning delete takes the owner from the request: what is left to tell is the log."""
-    async with World() as world:
-        await world.trains(workers=1)
-        world.apply(SCALEOUTS, a_scale_out(1))
-        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
-        await orphaned(world)
-        assert world.status(SCALEOUTS, "out")["phase"] == "ScaleSucceeded"
-        for name in world.pods():
-            world.delete(PODS, name)
-        for resource, name in ((SERVICES, "resnet"), (CONFIGMAPS, "resnet-config")):
-            world.delete(resource, name)
-        await world.until(lambda: not world.pods())
-        await world.trains(workers=1)
-        await world.restart("watcher")
-        await world.quiet()
-        assert world.status(SCALEOUTS, "out")["phase"] == "ScaleSucceeded"
-        assert world.hosts() == ["resnet-worker-0"]
+    await world.trains(workers=1)
+    world.apply(SCALEOUTS, a_scale_out(1))
+    await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+    await orphaned(world)
+    assert world.status(SCALEOUTS, "out")["phase"] == "ScaleSucceeded"
+    for name in world.pods():
+        world.delete(PODS, name)
+    for resource, name in ((SERVICES, "resnet"), (CONFIGMAPS, "resnet-config")):
+        world.delete(resource, name)
+    await world.until(lambda: not world.pods())
+    await world.trains(workers=1)
+    await world.restart("watcher")
+    await world.quiet()
+    assert world.status(SCALEOUTS, "out")["phase"] == "ScaleSucceeded"
+    assert world.hosts() == ["resnet-worker-0"]
 
 
-@in_virtual_time
-async def test_of_jobs_that_are_gone_nothing_is_kept_but_their_histories():
-    async with World() as world:
-        names = [f"job-{number}" for number in range(5)]
-        uids = [world.apply(TRAININGJOBS, a_training_job(name)).metadata["uid"] for name in names]
-        for name in names:
-            await world.running(name)
-        for name in names:
-            world.apply(SCALEOUTS, a_scale_out(1, name=f"{name}-more", job=name))
-        await world.until(
-            lambda: all(world.status(SCALEOUTS, f"{name}-more").get("phase") == "ScaleSucceeded" for name in names)
-        )
-        assert any(kept_of_jobs(world).values())
-        for name in names:
-            world.delete(TRAININGJOBS, name)
-        await world.until(lambda: all(world.life(uid).resource.gone for uid in uids))
-        # What was made last is remembered for some seconds.
-        await world.pass_seconds(6)
-        assert kept_of_jobs(world) == dict.fromkeys(kept_of_jobs(world), 0)
+async def test_of_jobs_that_are_gone_nothing_is_kept_but_their_histories(world: World):
+    names = [f"job-{number}" for number in range(5)]
+    uids = [world.apply(TRAININGJOBS, a_training_job(name)).metadata["uid"] for name in names]
+    for name in names:
+        await world.running(name)
+    for name in names:
+        world.apply(SCALEOUTS, a_scale_out(1, name=f"{name}-more", job=name))
+    await world.until(
+        lambda: all(world.status(SCALEOUTS, f"{name}-more").get("phase") == "ScaleSucceeded" for name in names)
+    )
+    assert any(kept_of_jobs(world).values())
+    for name in names:
+        world.delete(TRAININGJOBS, name)
+    await world.until(lambda: all(world.life(uid).resource.gone for uid in uids))
+    # What was made last is remembered for some seconds.
+    await world.pass_seconds(6)
+    assert kept_of_jobs(world) == dict.fromkeys(kept_of_jobs(world), 0)
 
 
 def kept_of_jobs(world: World) -> dict[str, int]:
@@ -130,17 +119,15 @@ def kept_of_jobs(world: World) -> dict[str, int]:
     return kept
 
 
-@in_virtual_time
-async def test_a_hosts_file_that_vanishes_whenever_it_is_made_is_not_made_in_a_loop():
-    async with World() as world:
-        await world.trains(workers=1)
-        made: list[str] = []
+async def test_a_hosts_file_that_vanishes_whenever_it_is_made_is_not_made_in_a_loop(world: World):
+    await world.trains(workers=1)
+    made: list[str] = []
 
-        def vanish(_: object, after: Manifest) -> None:
-            made.append(after["metadata"]["uid"])
-            asyncio.get_running_loop().call_soon(world.store.delete, CONFIGMAPS, NAMESPACE, "resnet-config")
+    def vanish(_: object, after: Manifest) -> None:
+        made.append(after["metadata"]["uid"])
+        asyncio.get_running_loop().call_soon(world.store.delete, CONFIGMAPS, NAMESPACE, "resnet-config")
 
-        world.store.admit(CONFIGMAPS, vanish)
-        world.store.delete(CONFIGMAPS, NAMESPACE, "resnet-config")
-        await world.pass_seconds(20)
-        assert 2 <= len(made) <= 5
+    world.store.admit(CONFIGMAPS, vanish)
+    world.store.delete(CONFIGMAPS, NAMESPACE, "resnet-config")
+    await world.pass_seconds(20)
+    assert 2 <= len(made) <= 5

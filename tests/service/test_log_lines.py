@@ -3,7 +3,11 @@
 import json
 import sys
 
+import pytest
+
 from tests.kit.commands import run
+
+pytestmark = pytest.mark.real_time
 
 PROGRAM = """
 import asyncio, logging, uvloop

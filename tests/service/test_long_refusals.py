@@ -11,7 +11,6 @@ from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.policies.retries import LONGEST_EFFECT_SECONDS
 from shared.runtime.queue import LONGEST_RETRY_SECONDS
-from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import World, a_scale_out, a_training_job
 
 AWAY = 'Internal error occurred: failed calling webhook "gpu.example.com": connect: connection refused'
@@ -39,58 +38,50 @@ def told(world: World) -> str:
     return next(str(known["message"]) for known in conditions if known["type"] == "WorkersCreated")
 
 
-@in_virtual_time
-async def test_a_name_that_a_terminating_pod_of_an_earlier_job_holds_is_told_with_the_way_out():
-    async with World() as world:
-        await made_again(world, "resnet-worker-1")
-        await world.shows("WorkersCreated", "NameHeld")
-        for words in (
-            "pod resnet-worker-1",
-            "an earlier TrainingJob resnet",
-            "being deleted since",
-            "node-0",
-            "--force",
-        ):
-            assert words in told(world)
-        await world.until(lambda: ("NameHeld", "resnet") in world.kubernetes_events(), "the Kubernetes Event")
-        assert "resnet-worker-0" in world.pods(), "no other pod waits for that name"
+async def test_a_name_that_a_terminating_pod_of_an_earlier_job_holds_is_told_with_the_way_out(world: World):
+    await made_again(world, "resnet-worker-1")
+    await world.shows("WorkersCreated", "NameHeld")
+    for words in (
+        "pod resnet-worker-1",
+        "an earlier TrainingJob resnet",
+        "being deleted since",
+        "node-0",
+        "--force",
+    ):
+        assert words in told(world)
+    await world.until(lambda: ("NameHeld", "resnet") in world.kubernetes_events(), "the Kubernetes Event")
+    assert "resnet-worker-0" in world.pods(), "no other pod waits for that name"
 
 
-@in_virtual_time
-async def test_it_is_told_once_and_the_job_goes_on_within_seconds_of_the_pod_s_end():
-    async with World() as world:
-        await made_again(world, "resnet-worker-1")
-        await world.shows("WorkersCreated", "NameHeld")
-        await world.pass_seconds(3_600)
-        assert world.count("EffectRefused") == 1
-        world.lingering.clear()
-        await world.pass_seconds(4)
-        await world.running()
-        assert reasons(world) == []
-        assert world.condition(TRAININGJOBS, "resnet", "WorkersCreated") == ("True", "TrainingJobWorkersCreated")
+async def test_it_is_told_once_and_the_job_goes_on_within_seconds_of_the_pod_s_end(world: World):
+    await made_again(world, "resnet-worker-1")
+    await world.shows("WorkersCreated", "NameHeld")
+    await world.pass_seconds(3_600)
+    assert world.count("EffectRefused") == 1
+    world.lingering.clear()
+    await world.pass_seconds(4)
+    await world.running()
+    assert reasons(world) == []
+    assert world.condition(TRAININGJOBS, "resnet", "WorkersCreated") == ("True", "TrainingJobWorkersCreated")
 
 
-@in_virtual_time
-async def test_a_pod_that_ends_within_ten_seconds_is_told_to_nobody():
-    async with World() as world:
-        await made_again(world, "resnet-worker-1")
-        await world.pass_seconds(8)
-        world.lingering.clear()
-        await world.running()
-        assert world.count("EffectRefused") == 0
+async def test_a_pod_that_ends_within_ten_seconds_is_told_to_nobody(world: World):
+    await made_again(world, "resnet-worker-1")
+    await world.pass_seconds(8)
+    world.lingering.clear()
+    await world.running()
+    assert world.count("EffectRefused") == 0
 
 
-@in_virtual_time
-async def test_the_names_of_many_pods_are_told_together_and_filled_one_after_the_other():
-    async with World() as world:
-        await made_again(world, *(f"resnet-worker-{index}" for index in range(100)), workers=100)
-        await world.pass_seconds(600)
-        assert world.count("EffectRefused") == 1
-        assert "99 more" in told(world)
-        world.lingering.clear()
-        await world.pass_seconds(15)
-        await world.running()
-        assert world.count("EffectRefused") < 4
+async def test_the_names_of_many_pods_are_told_together_and_filled_one_after_the_other(world: World):
+    await made_again(world, *(f"resnet-worker-{index}" for index in range(100)), workers=100)
+    await world.pass_seconds(600)
+    assert world.count("EffectRefused") == 1
+    assert "99 more" in told(world)
+    world.lingering.clear()
+    await world.pass_seconds(15)
+    await world.running()
+    assert world.count("EffectRefused") < 4
 
 
 def away(before: object, after: object) -> None:
@@ -98,47 +89,41 @@ def away(before: object, after: object) -> None:
         raise Transient(f"create Pod: 500 InternalError: {AWAY}", reason="WebhookFailed", words=AWAY)
 
 
-@in_virtual_time
-async def test_a_webhook_that_is_away_is_named_after_ten_seconds_and_the_job_goes_on_when_it_is_back():
-    async with World() as world:
-        world.store.admit(PODS, away)
-        world.apply(TRAININGJOBS, a_training_job(workers=2))
-        await world.pass_seconds(9)
-        assert reasons(world) == []
-        await world.pass_seconds(3)
-        assert reasons(world) == ["WebhookFailed"]
-        assert told(world) == f"CreatePod fails: {AWAY}"
-        assert ("WebhookFailed", "resnet") in world.kubernetes_events()
-        await world.pass_seconds(3_600)
-        assert world.count("EffectRefused") < 9
-        world.store.admit(PODS, lambda before, after: None)
-        await world.pass_seconds(LONGEST_EFFECT_SECONDS)
-        await world.running()
-        assert reasons(world) == []
+async def test_a_webhook_that_is_away_is_named_after_ten_seconds_and_the_job_goes_on_when_it_is_back(world: World):
+    world.store.admit(PODS, away)
+    world.apply(TRAININGJOBS, a_training_job(workers=2))
+    await world.pass_seconds(9)
+    assert reasons(world) == []
+    await world.pass_seconds(3)
+    assert reasons(world) == ["WebhookFailed"]
+    assert told(world) == f"CreatePod fails: {AWAY}"
+    assert ("WebhookFailed", "resnet") in world.kubernetes_events()
+    await world.pass_seconds(3_600)
+    assert world.count("EffectRefused") < 9
+    world.store.admit(PODS, lambda before, after: None)
+    await world.pass_seconds(LONGEST_EFFECT_SECONDS)
+    await world.running()
+    assert reasons(world) == []
 
 
-@in_virtual_time
-async def test_a_webhook_that_goes_away_while_the_job_runs_is_told_too():
-    async with World() as world:
-        await world.trains(workers=2)
-        world.store.admit(PODS, away)
-        world.apply(SCALEOUTS, a_scale_out(1))
-        await world.pass_seconds(30)
-        assert reasons(world) == ["WebhookFailed"]
-        assert ("WebhookFailed", "resnet") in world.kubernetes_events()
+async def test_a_webhook_that_goes_away_while_the_job_runs_is_told_too(world: World):
+    await world.trains(workers=2)
+    world.store.admit(PODS, away)
+    world.apply(SCALEOUTS, a_scale_out(1))
+    await world.pass_seconds(30)
+    assert reasons(world) == ["WebhookFailed"]
+    assert ("WebhookFailed", "resnet") in world.kubernetes_events()
 
 
-@in_virtual_time
 @pytest.mark.parametrize("trouble", [Transient("timeout"), Transient("503 ServiceUnavailable", retry_after=1)])
-async def test_an_api_server_that_is_away_is_no_news_of_each_job(trouble: Transient):
+async def test_an_api_server_that_is_away_is_no_news_of_each_job(world: World, trouble: Transient):
     def silent(before: object, after: object) -> None:
         raise trouble
 
-    async with World() as world:
-        world.store.admit(PODS, silent)
-        world.apply(TRAININGJOBS, a_training_job(workers=2))
-        await world.pass_seconds(120)
-        world.store.admit(PODS, lambda before, after: None)
-        await world.pass_seconds(2 * LONGEST_RETRY_SECONDS)
-        await world.running()
-        assert world.count("EffectRefused") == 0
+    world.store.admit(PODS, silent)
+    world.apply(TRAININGJOBS, a_training_job(workers=2))
+    await world.pass_seconds(120)
+    world.store.admit(PODS, lambda before, after: None)
+    await world.pass_seconds(2 * LONGEST_RETRY_SECONDS)
+    await world.running()
+    assert world.count("EffectRefused") == 0

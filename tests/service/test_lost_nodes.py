@@ -8,7 +8,6 @@ import pytest
 from shared.cluster.kinds import NODES, PODS
 from shared.errors import Transient
 from shared.job.naming import FORCE_DELETE_AFTER
-from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, TRAININGJOBS, World, a_training_job
 from tests.memory.cluster import Call, Calm
 
@@ -53,32 +52,30 @@ def message(world: World) -> str:
 
 
 @pytest.mark.parametrize("forced", [False, True], ids=["as it is by default", "with the annotation"])
-@in_virtual_time
-async def test_a_worker_that_is_given_up_is_replaced_and_its_pod_is_deleted_by_force_if_asked(forced: bool):
-    async with World() as world:
-        await a_job_on_two_nodes(world, {FORCE_DELETE_AFTER: "60"} if forced else None)
-        report(world, "Unknown")
-        given_up(world, "resnet-worker-0")
-        await world.until(lambda: world.hosts() == ["resnet-worker-1", "resnet-worker-2"], "another takes its place")
-        assert "resnet-worker-0" in world.pods()
-        await world.pass_seconds(600)
-        assert ("resnet-worker-0" in world.pods()) is not forced
-        told = "kubectl delete pod -n team-a resnet-worker-0 --force --grace-period=0"
-        assert (told in message(world)) is not forced
-        assert ("NodeUnreachable", "resnet") in world.kubernetes_events()
+async def test_a_worker_that_is_given_up_is_replaced_and_its_pod_is_deleted_by_force_if_asked(
+    world: World, forced: bool
+):
+    await a_job_on_two_nodes(world, {FORCE_DELETE_AFTER: "60"} if forced else None)
+    report(world, "Unknown")
+    given_up(world, "resnet-worker-0")
+    await world.until(lambda: world.hosts() == ["resnet-worker-1", "resnet-worker-2"], "another takes its place")
+    assert "resnet-worker-0" in world.pods()
+    await world.pass_seconds(600)
+    assert ("resnet-worker-0" in world.pods()) is not forced
+    told = "kubectl delete pod -n team-a resnet-worker-0 --force --grace-period=0"
+    assert (told in message(world)) is not forced
+    assert ("NodeUnreachable", "resnet") in world.kubernetes_events()
 
 
-@in_virtual_time
-async def test_a_pod_of_a_job_that_is_gone_is_deleted_by_force_if_asked():
-    async with World() as world:
-        await a_job_on_two_nodes(world, {FORCE_DELETE_AFTER: "60"})
-        report(world, "Unknown")
-        await world.until(lambda: world.count("NodeLost") == 1)
-        world.lingering.add(world.pods()["resnet-worker-0"].metadata["uid"])
-        world.delete(TRAININGJOBS, "resnet")
-        await world.until(lambda: list(world.pods()) == ["resnet-worker-0"], "the others go")
-        await world.pass_seconds(600)
-        assert not world.pods()
+async def test_a_pod_of_a_job_that_is_gone_is_deleted_by_force_if_asked(world: World):
+    await a_job_on_two_nodes(world, {FORCE_DELETE_AFTER: "60"})
+    report(world, "Unknown")
+    await world.until(lambda: world.count("NodeLost") == 1)
+    world.lingering.add(world.pods()["resnet-worker-0"].metadata["uid"])
+    world.delete(TRAININGJOBS, "resnet")
+    await world.until(lambda: list(world.pods()) == ["resnet-worker-0"], "the others go")
+    await world.pass_seconds(600)
+    assert not world.pods()
 
 
 class NodesUnseen(Calm):
@@ -99,7 +96,6 @@ class NodesUnseen(Calm):
 
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["a blind watch", "another watcher"])
-@in_virtual_time
 async def test_no_pod_is_deleted_by_force_while_nodes_are_not_seen(restarts: bool):
     weather = NodesUnseen()
     async with World(weather=lambda author: weather if author == "watcher" else None) as world:
@@ -127,15 +123,13 @@ async def test_no_pod_is_deleted_by_force_while_nodes_are_not_seen(restarts: boo
         assert "resnet-worker-0" in world.pods()
 
 
-@in_virtual_time
-async def test_a_watcher_that_begins_anew_measures_the_time_of_a_forced_deletion_anew():
-    async with World() as world:
-        await a_job_on_two_nodes(world, {FORCE_DELETE_AFTER: "60"})
-        report(world, "Unknown")
-        given_up(world, "resnet-worker-0")
-        await world.pass_seconds(50)
-        await world.restart("watcher")
-        await world.pass_seconds(50)
-        assert "resnet-worker-0" in world.pods()
-        await world.pass_seconds(50)
-        assert "resnet-worker-0" not in world.pods()
+async def test_a_watcher_that_begins_anew_measures_the_time_of_a_forced_deletion_anew(world: World):
+    await a_job_on_two_nodes(world, {FORCE_DELETE_AFTER: "60"})
+    report(world, "Unknown")
+    given_up(world, "resnet-worker-0")
+    await world.pass_seconds(50)
+    await world.restart("watcher")
+    await world.pass_seconds(50)
+    assert "resnet-worker-0" in world.pods()
+    await world.pass_seconds(50)
+    assert "resnet-worker-0" not in world.pods()

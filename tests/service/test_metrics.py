@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 import aiohttp
+import pytest
 from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus
@@ -19,6 +20,8 @@ from tests.kit.virtual_time import until
 from tests.kit.world import TRAININGJOBS, World, a_scaled_life, a_training_job
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 from tests.service.test_health import Idle
+
+pytestmark = pytest.mark.real_time
 
 KIND = "TrainingJob.kai.alibabacloud.com"
 Values = dict[tuple[str, frozenset[tuple[str, str]]], float]

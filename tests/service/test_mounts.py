@@ -7,7 +7,6 @@ from shared.cluster.kinds import EVENTS
 from shared.errors import Refused
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
-from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World, a_training_job, wall_clock
 from tests.memory.cluster import Call, Calm, Weather
 
@@ -51,38 +50,33 @@ async def waits(world: World, job: str = "resnet", workers: int = 1) -> None:
     await world.until(lambda: world.pods().keys() >= {*names}, "the pods are there")
 
 
-@in_virtual_time
-async def test_the_words_of_an_event_are_told_once_and_until_the_containers_begin():
-    async with World() as world:
-        await waits(world)
+async def test_the_words_of_an_event_are_told_once_and_until_the_containers_begin(world: World):
+    await waits(world)
+    says(world, "resnet-worker-0", NO_CONFIG)
+    told = ("False", "FailedMount", f"resnet-worker-0: FailedMount: {NO_CONFIG}")
+    await world.until(lambda: ready(world) == told, "the words are told")
+    assert ("FailedMount", "resnet") in world.kubernetes_events()
+    before = len(world.journal.events)
+    for _ in range(20):
+        await world.pass_seconds(122)
         says(world, "resnet-worker-0", NO_CONFIG)
-        told = ("False", "FailedMount", f"resnet-worker-0: FailedMount: {NO_CONFIG}")
-        await world.until(lambda: ready(world) == told, "the words are told")
-        assert ("FailedMount", "resnet") in world.kubernetes_events()
-        before = len(world.journal.events)
-        for _ in range(20):
-            await world.pass_seconds(122)
-            says(world, "resnet-worker-0", NO_CONFIG)
-        assert len(world.journal.events) == before, world.types()[before:]
-        says(world, "resnet-worker-0", "pulling the image", kind="Normal", reason="Pulling")
-        await world.pass_seconds(400)
-        assert ready(world)[1] == "Pending"
-        world.stuck.clear()
-        await world.running()
-        assert ready(world)[0] == "True"
+    assert len(world.journal.events) == before, world.types()[before:]
+    says(world, "resnet-worker-0", "pulling the image", kind="Normal", reason="Pulling")
+    await world.pass_seconds(400)
+    assert ready(world)[1] == "Pending"
+    world.stuck.clear()
+    await world.running()
+    assert ready(world)[0] == "True"
 
 
-@in_virtual_time
-async def test_a_watcher_without_the_right_tells_the_usual_reason():
-    async with World() as world:
-        world.store.faults.fail_next("list", Refused("no", reason="Forbidden"), plural="events", times=1_000)
-        await waits(world)
-        says(world, "resnet-worker-0", NO_CONFIG)
-        await world.pass_seconds(3_600)
-        assert ready(world) == ("False", "Pending", "resnet-worker-0: Pending")
+async def test_a_watcher_without_the_right_tells_the_usual_reason(world: World):
+    world.store.faults.fail_next("list", Refused("no", reason="Forbidden"), plural="events", times=1_000)
+    await waits(world)
+    says(world, "resnet-worker-0", NO_CONFIG)
+    await world.pass_seconds(3_600)
+    assert ready(world) == ("False", "Pending", "resnet-worker-0: Pending")
 
 
-@in_virtual_time
 async def test_many_jobs_whose_pods_wait_take_turns():
     calls = Counted()
 
@@ -99,15 +93,13 @@ async def test_many_jobs_whose_pods_wait_take_turns():
         assert calls.lists - asked <= 20 * 3_600 / 250
 
 
-@in_virtual_time
-async def test_a_worker_that_is_added_to_a_running_job_is_asked_about_too():
-    async with World() as world:
-        await world.trains(workers=2)
-        await world.waits_in_a_scale_out("resnet-worker-2")
-        says(world, "resnet-worker-2", NO_CONFIG)
-        told = ("False", "FailedMount", f"resnet-worker-2: FailedMount: {NO_CONFIG}")
-        await world.until(lambda: ready(world) == told, "the words are told")
-        assert ("FailedMount", "resnet") in world.kubernetes_events()
-        world.stuck.clear()
-        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
-        assert ready(world)[0] == "True"
+async def test_a_worker_that_is_added_to_a_running_job_is_asked_about_too(world: World):
+    await world.trains(workers=2)
+    await world.waits_in_a_scale_out("resnet-worker-2")
+    says(world, "resnet-worker-2", NO_CONFIG)
+    told = ("False", "FailedMount", f"resnet-worker-2: FailedMount: {NO_CONFIG}")
+    await world.until(lambda: ready(world) == told, "the words are told")
+    assert ("FailedMount", "resnet") in world.kubernetes_events()
+    world.stuck.clear()
+    await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+    assert ready(world)[0] == "True"

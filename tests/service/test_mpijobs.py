@@ -7,7 +7,6 @@ from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.kubeflow import KubeflowJob
 from shared.frameworks.mpijob import MPIJOB, MPIJOB_V2BETA1
 from tests.frameworks.documents import Document, changed, mpi_job
-from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE
 from tests.service.kubeflow import Play, applied
 
@@ -32,7 +31,6 @@ class Launched(Play):
 
 
 @pytest.mark.parametrize("kind", [MPIJOB, MPIJOB_V2BETA1], ids=lambda kind: kind.resource.version)
-@in_virtual_time
 async def test_the_launcher_starts_when_all_workers_are_ready(kind: KubeflowJob):
     async with Launched(kind) as world:
         world.stuck.add("pi-worker-1")
@@ -50,7 +48,6 @@ async def test_the_launcher_starts_when_all_workers_are_ready(kind: KubeflowJob)
         assert len(children) == len(world.owned_by(uid)) == 6
 
 
-@in_virtual_time
 async def test_workers_follow_the_wanted_size_and_so_does_the_hosts_file():
     async with Launched() as world:
         world.play(a_job(v2beta1=False))
@@ -69,7 +66,6 @@ async def test_workers_follow_the_wanted_size_and_so_does_the_hosts_file():
         assert world.state() == "Running"
 
 
-@in_virtual_time
 async def test_a_launcher_of_v2beta1_that_fails_is_followed_by_a_new_attempt_of_all():
     async with Launched() as world:
         world.play(a_job(policy={"backoffLimit": 1}))
@@ -86,7 +82,6 @@ async def test_a_launcher_of_v2beta1_that_fails_is_followed_by_a_new_attempt_of_
 
 
 @pytest.mark.parametrize("works", [True, False])
-@in_virtual_time
 async def test_a_launcher_alone_runs(works: bool):
     async with Launched() as world:
         world.play(changed(a_job(Launcher=1), "spec.runLauncherAsWorker", works))

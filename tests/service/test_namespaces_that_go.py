@@ -9,7 +9,6 @@ from shared.cluster.kinds import NAMESPACES, PODS
 from shared.frameworks.mpijob import MPIJOB
 from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.tfjob import TFJOB
-from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, TRAININGJOBS, World, a_training_job
 
 
@@ -38,25 +37,23 @@ def elastic(job: dict[str, Any]) -> dict[str, Any]:
         pytest.param(MPIJOB.resource, replicas("mpiReplicaSpecs", "mpi", Launcher=1, Worker=2), "", id="MPIJob"),
     ],
 )
-@in_virtual_time
 async def test_pods_that_go_before_their_job_fail_it_in_no_kind(
-    resource: Resource[Any], job: dict[str, Any], waits: str
+    world: World, resource: Resource[Any], job: dict[str, Any], waits: str
 ):
-    async with World() as world:
-        world.store.create(NAMESPACES, "", {"metadata": {"name": NAMESPACE, "finalizers": ["kubernetes"]}})
-        world.stuck |= {waits}
-        world.apply(resource, job)
-        if waits:
-            await world.until(lambda: len(world.pods()) == 2, "its workers are there")
-        else:
-            await world.until(lambda: world.count("JobRunning") == 1, "it runs")
-        await world.quiet()
-        world.store.delete(NAMESPACES, "", NAMESPACE)
-        world.store.terminating.add(NAMESPACE)
-        for name in [*world.pods()]:
-            world.store.delete(PODS, NAMESPACE, name)
-            await world.pass_seconds(1)
-        await world.pass_seconds(30)
-        world.delete(resource, "resnet")
-        await world.until(lambda: world.count("JobGone") == 1, "the job's end")
-        assert not {"JobFailed", "JobRestarting", "LauncherLost"} & {*world.types()}
+    world.store.create(NAMESPACES, "", {"metadata": {"name": NAMESPACE, "finalizers": ["kubernetes"]}})
+    world.stuck |= {waits}
+    world.apply(resource, job)
+    if waits:
+        await world.until(lambda: len(world.pods()) == 2, "its workers are there")
+    else:
+        await world.until(lambda: world.count("JobRunning") == 1, "it runs")
+    await world.quiet()
+    world.store.delete(NAMESPACES, "", NAMESPACE)
+    world.store.terminating.add(NAMESPACE)
+    for name in [*world.pods()]:
+        world.store.delete(PODS, NAMESPACE, name)
+        await world.pass_seconds(1)
+    await world.pass_seconds(30)
+    world.delete(resource, "resnet")
+    await world.until(lambda: world.count("JobGone") == 1, "the job's end")
+    assert not {"JobFailed", "JobRestarting", "LauncherLost"} & {*world.types()}

@@ -16,7 +16,6 @@ from shared.job.naming import NO_UID, JobKey, Slot
 from shared.job.spec import WORKER
 from tests.kit.builders import R2, a_running_job, scale_out, scaling_out, workers
 from tests.kit.stories import given, scheduler
-from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World, a_scale_out, a_training_job
 from tests.memory.eventlog import MemoryEventLog
 
@@ -25,58 +24,52 @@ def with_timeout(request: dict[str, Any], seconds: int) -> dict[str, Any]:
     return {**request, "spec": {**request["spec"], "timeout": seconds}}
 
 
-@in_virtual_time
-async def test_8_a_scaling_that_hangs_ends_at_its_timeout_and_the_next_one_is_served():
-    async with World() as world:
-        await world.trains(workers=2)
-        world.stuck.add("resnet-worker-2")
-        world.apply(SCALEOUTS, with_timeout(a_scale_out(1, name="hangs"), 1))
-        world.apply(SCALEOUTS, a_scale_out(1, name="next"))
-        await world.phase("ScaleFailed", SCALEOUTS, "hangs")
-        assert world.condition(SCALEOUTS, "hangs", "ScaleFailed") == ("True", "DeadlineExceeded")
-        # The pod that hung was taken back; its name comes again if it is gone by then.
-        world.stuck.clear()
-        await world.phase("ScaleSucceeded", SCALEOUTS, "next")
-        await world.until(lambda: sorted(world.pods())[1:] == world.hosts())
-        *left, added = world.hosts()
-        assert left == ["resnet-worker-0", "resnet-worker-1"]
-        assert added in ("resnet-worker-2", "resnet-worker-3")
+async def test_8_a_scaling_that_hangs_ends_at_its_timeout_and_the_next_one_is_served(world: World):
+    await world.trains(workers=2)
+    world.stuck.add("resnet-worker-2")
+    world.apply(SCALEOUTS, with_timeout(a_scale_out(1, name="hangs"), 1))
+    world.apply(SCALEOUTS, a_scale_out(1, name="next"))
+    await world.phase("ScaleFailed", SCALEOUTS, "hangs")
+    assert world.condition(SCALEOUTS, "hangs", "ScaleFailed") == ("True", "DeadlineExceeded")
+    # The pod that hung was taken back; its name comes again if it is gone by then.
+    world.stuck.clear()
+    await world.phase("ScaleSucceeded", SCALEOUTS, "next")
+    await world.until(lambda: sorted(world.pods())[1:] == world.hosts())
+    *left, added = world.hosts()
+    assert left == ["resnet-worker-0", "resnet-worker-1"]
+    assert added in ("resnet-worker-2", "resnet-worker-3")
 
 
 @pytest.mark.parametrize(("code", "end"), [(0, "Succeeded"), (3, "Failed")])
-@in_virtual_time
-async def test_10_a_launcher_that_ends_during_a_scale_out_ends_the_request_too(code: int, end: str):
-    async with World() as world:
-        await world.trains(workers=2)
-        world.stuck.add("resnet-worker-3")
-        world.apply(SCALEOUTS, a_scale_out(2))
-        await world.phase("Scaling", SCALEOUTS, "out")
-        await world.until(lambda: world.status(TRAININGJOBS, "resnet").get("currentScaler") is not None)
-        world.exit_codes["resnet-launcher"] = code
-        await world.phase(end)
-        await world.phase("ScaleFailed", SCALEOUTS, "out")
-        await world.until(lambda: list(world.pods()) == ["resnet-launcher"], "no new worker stays")
-        await world.quiet()
-        assert world.status(TRAININGJOBS, "resnet").get("currentScaler") is None
-        assert world.condition(SCALEOUTS, "out", "ScaleFailed") == ("True", "JobFinished")
+async def test_10_a_launcher_that_ends_during_a_scale_out_ends_the_request_too(world: World, code: int, end: str):
+    await world.trains(workers=2)
+    world.stuck.add("resnet-worker-3")
+    world.apply(SCALEOUTS, a_scale_out(2))
+    await world.phase("Scaling", SCALEOUTS, "out")
+    await world.until(lambda: world.status(TRAININGJOBS, "resnet").get("currentScaler") is not None)
+    world.exit_codes["resnet-launcher"] = code
+    await world.phase(end)
+    await world.phase("ScaleFailed", SCALEOUTS, "out")
+    await world.until(lambda: list(world.pods()) == ["resnet-launcher"], "no new worker stays")
+    await world.quiet()
+    assert world.status(TRAININGJOBS, "resnet").get("currentScaler") is None
+    assert world.condition(SCALEOUTS, "out", "ScaleFailed") == ("True", "JobFinished")
 
 
-@in_virtual_time
-async def test_a_request_whose_job_does_not_come_within_its_timeout_ends_and_scales_no_later_job():
-    async with World() as world:
-        world.apply(SCALEOUTS, a_scale_out(1, timeout=5))
-        await world.phase("Pending", SCALEOUTS, "out")
-        await world.restart("watcher")
-        await world.phase("ScaleFailed", SCALEOUTS, "out")
-        assert world.condition(SCALEOUTS, "out", "ScaleFailed") == ("True", "JobNotFound")
-        await world.trains(workers=2)
-        await world.quiet()
-        assert world.job().scaling.requests == {}
-        assert len(world.pods()) == 3
-        world.delete(SCALEOUTS, "out")
-        await world.until(lambda: world.count("ScaleRequestGone") == 1)
-        (room,) = (life.job for life in world._histories() if life.job.key == JobKey(NAMESPACE, "resnet", NO_UID))
-        assert room.scaling.requests == {}, "nothing is kept of it"
+async def test_a_request_whose_job_does_not_come_within_its_timeout_ends_and_scales_no_later_job(world: World):
+    world.apply(SCALEOUTS, a_scale_out(1, timeout=5))
+    await world.phase("Pending", SCALEOUTS, "out")
+    await world.restart("watcher")
+    await world.phase("ScaleFailed", SCALEOUTS, "out")
+    assert world.condition(SCALEOUTS, "out", "ScaleFailed") == ("True", "JobNotFound")
+    await world.trains(workers=2)
+    await world.quiet()
+    assert world.job().scaling.requests == {}
+    assert len(world.pods()) == 3
+    world.delete(SCALEOUTS, "out")
+    await world.until(lambda: world.count("ScaleRequestGone") == 1)
+    (room,) = (life.job for life in world._histories() if life.job.key == JobKey(NAMESPACE, "resnet", NO_UID))
+    assert room.scaling.requests == {}, "nothing is kept of it"
 
 
 class SlowTimers(MemoryEventLog):
@@ -93,7 +86,6 @@ class WithSlowTimers(World):
         return SlowTimers(self.journal, user=author)
 
 
-@in_virtual_time
 async def test_a_request_whose_timeout_passed_before_its_job_came_ends_once():
     async with WithSlowTimers() as world:
         world.apply(SCALEOUTS, a_scale_out(1, timeout=5))
@@ -108,39 +100,35 @@ async def test_a_request_whose_timeout_passed_before_its_job_came_ends_once():
         assert "ScaleAccepted" not in world.types(), "and it is not carried out all the same"
 
 
-@in_virtual_time
-async def test_a_request_does_not_end_for_want_of_a_job_that_came_while_nobody_looked():
-    async with World() as world:
-        world.apply(SCALEOUTS, a_scale_out(1, timeout=5))
-        await world.phase("Pending", SCALEOUTS, "out")
-        await world.kill("watcher")
-        world.apply(TRAININGJOBS, a_training_job(workers=1))
-        await world.pass_seconds(60)
-        await world.start("watcher")
-        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+async def test_a_request_does_not_end_for_want_of_a_job_that_came_while_nobody_looked(world: World):
+    world.apply(SCALEOUTS, a_scale_out(1, timeout=5))
+    await world.phase("Pending", SCALEOUTS, "out")
+    await world.kill("watcher")
+    world.apply(TRAININGJOBS, a_training_job(workers=1))
+    await world.pass_seconds(60)
+    await world.start("watcher")
+    await world.phase("ScaleSucceeded", SCALEOUTS, "out")
 
 
-@in_virtual_time
-async def test_11_other_owners_of_a_request_stay_as_they_were():
-    async with World() as world:
-        made = world.store.create(CONFIGMAPS, NAMESPACE, {"metadata": {"name": "pipeline"}})
-        pipeline: dict[str, Any] = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "name": "pipeline",
-            "uid": made.metadata["uid"],
-        }
-        pipeline["blockOwnerDeletion"] = True
-        job = world.apply(TRAININGJOBS, a_training_job(workers=2))
-        wish = a_scale_out(1)
-        wish["metadata"]["ownerReferences"] = [pipeline]
-        world.apply(SCALEOUTS, wish)
-        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
-        request = world.store.get(SCALEOUTS, NAMESPACE, "out")
-        assert request is not None
-        other, ours = request.metadata["ownerReferences"]
-        assert other == pipeline
-        assert (ours["uid"], ours["controller"]) == (job.metadata["uid"], True)
+async def test_11_other_owners_of_a_request_stay_as_they_were(world: World):
+    made = world.store.create(CONFIGMAPS, NAMESPACE, {"metadata": {"name": "pipeline"}})
+    pipeline: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "name": "pipeline",
+        "uid": made.metadata["uid"],
+    }
+    pipeline["blockOwnerDeletion"] = True
+    job = world.apply(TRAININGJOBS, a_training_job(workers=2))
+    wish = a_scale_out(1)
+    wish["metadata"]["ownerReferences"] = [pipeline]
+    world.apply(SCALEOUTS, wish)
+    await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+    request = world.store.get(SCALEOUTS, NAMESPACE, "out")
+    assert request is not None
+    other, ours = request.metadata["ownerReferences"]
+    assert other == pipeline
+    assert (ours["uid"], ours["controller"]) == (job.metadata["uid"], True)
 
 
 def test_32_a_second_scale_out_does_not_wait_for_the_back_off_of_the_first():

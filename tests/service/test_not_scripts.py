@@ -18,7 +18,6 @@ from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.runtime import acts
 from shared.runtime.run import Runtime
-from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World, a_scale_in, a_scale_out, a_training_job
 from tests.memory.cluster import MemoryCluster
 from tests.memory.eventlog import MemoryEventLog
@@ -68,20 +67,17 @@ def has_nothing_of(world: World, canary: str) -> bool:
     return all(canary.encode() not in stored.body for stored in world.journal.events) and canary.encode() not in told
 
 
-@in_virtual_time
-async def test_21_script_environment_arrives_byte_for_byte_and_nowhere_else():
-    async with World() as world:
-        launchers = Launchers(world)
-        await a_running_world(world)
-        world.apply(SCALEOUTS, with_script(a_scale_out(2), env=ENVIRONMENT))
-        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
-        hosts = "resnet-worker-2:1,resnet-worker-3:1"
-        assert launchers.ran == [("resnet-launcher", (*QUIETLY, "env", f"TOKEN={CANARY}", "sh", SCRIPT, hosts))]
-        assert world.condition(SCALEOUTS, "out", "ScriptExecuted") == ("True", "ScriptExecuted")
-        assert has_nothing_of(world, CANARY)
+async def test_21_script_environment_arrives_byte_for_byte_and_nowhere_else(world: World):
+    launchers = Launchers(world)
+    await a_running_world(world)
+    world.apply(SCALEOUTS, with_script(a_scale_out(2), env=ENVIRONMENT))
+    await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+    hosts = "resnet-worker-2:1,resnet-worker-3:1"
+    assert launchers.ran == [("resnet-launcher", (*QUIETLY, "env", f"TOKEN={CANARY}", "sh", SCRIPT, hosts))]
+    assert world.condition(SCALEOUTS, "out", "ScriptExecuted") == ("True", "ScriptExecuted")
+    assert has_nothing_of(world, CANARY)
 
 
-@in_virtual_time
 async def test_8_a_launcher_without_ps_or_shell_is_scaled_all_the_same():
     async with World(drain_seconds=3) as world:
 
@@ -97,7 +93,6 @@ async def test_8_a_launcher_without_ps_or_shell_is_scaled_all_the_same():
         assert world.condition(SCALEOUTS, "out", "ScaleFailed") == ("True", "CannotExecute")
 
 
-@in_virtual_time
 async def test_28_a_launcher_that_hangs_keeps_no_other_job_waiting(monkeypatch: pytest.MonkeyPatch):
     """Lines 8 and 28."""
     # Fewer hang than effects may be in flight, unless the bound is as low as this.
@@ -138,109 +133,99 @@ async def test_28_a_launcher_that_hangs_keeps_no_other_job_waiting(monkeypatch: 
             assert len(world.hosts(name)) == 2
 
 
-@in_virtual_time
-async def test_workers_that_the_launcher_still_uses_are_not_taken():
-    async with World() as world:
-        launchers = Launchers(world)
-        await a_running_world(world, workers=11)
-        launchers.table = b"ssh\0resnet-worker-10\0"
-        world.apply(SCALEINS, a_scale_in(1, timeout=300))
-        await world.until(lambda: launchers.looked == 4, "it looks again and again")
-        assert "resnet-worker-10" in world.pods()
-        assert world.count("WorkersReleased") == 0
-        # Its process is gone, and another one has to do with a worker that stays.
-        launchers.table = b"ssh\0resnet-worker-1\0"
-        await world.phase("ScaleSucceeded", SCALEINS, "in")
-        assert "resnet-worker-10" not in world.pods()
+async def test_workers_that_the_launcher_still_uses_are_not_taken(world: World):
+    launchers = Launchers(world)
+    await a_running_world(world, workers=11)
+    launchers.table = b"ssh\0resnet-worker-10\0"
+    world.apply(SCALEINS, a_scale_in(1, timeout=300))
+    await world.until(lambda: launchers.looked == 4, "it looks again and again")
+    assert "resnet-worker-10" in world.pods()
+    assert world.count("WorkersReleased") == 0
+    # Its process is gone, and another one has to do with a worker that stays.
+    launchers.table = b"ssh\0resnet-worker-1\0"
+    await world.phase("ScaleSucceeded", SCALEINS, "in")
+    assert "resnet-worker-10" not in world.pods()
 
 
-@in_virtual_time
-async def test_a_crash_while_a_script_runs_does_not_run_it_again():
-    async with World() as world:
-        launchers, going_on = Launchers(world), asyncio.Event()
+async def test_a_crash_while_a_script_runs_does_not_run_it_again(world: World):
+    launchers, going_on = Launchers(world), asyncio.Event()
 
-        async def hang() -> int:
-            await going_on.wait()
-            return 0
+    async def hang() -> int:
+        await going_on.wait()
+        return 0
 
-        launchers.script = hang
-        await a_running_world(world)
-        world.apply(SCALEINS, with_script(a_scale_in(1)))
-        await world.until(lambda: len(launchers.ran) == 1, "the script runs")
-        await world.kill("scaler")
-        going_on.set()
-        await world.start("scaler")
-        await world.pass_seconds(70)
-        await world.phase("ScaleFailed", SCALEINS, "in")
-        assert world.condition(SCALEINS, "in", "ScaleFailed") == ("True", "ScriptOutcomeUnknown")
-        assert len(launchers.ran) == 1
-        assert len(world.hosts()) == 2
+    launchers.script = hang
+    await a_running_world(world)
+    world.apply(SCALEINS, with_script(a_scale_in(1)))
+    await world.until(lambda: len(launchers.ran) == 1, "the script runs")
+    await world.kill("scaler")
+    going_on.set()
+    await world.start("scaler")
+    await world.pass_seconds(70)
+    await world.phase("ScaleFailed", SCALEINS, "in")
+    assert world.condition(SCALEINS, "in", "ScaleFailed") == ("True", "ScriptOutcomeUnknown")
+    assert len(launchers.ran) == 1
+    assert len(world.hosts()) == 2
 
 
-@in_virtual_time
-async def test_an_answer_that_was_lost_is_no_reason_to_run_a_script_again():
-    async with World() as world:
-        launchers = Launchers(world)
-        world.store.faults.fail_next("execute", Transient("the answer was lost"), applied=True)
-        await a_running_world(world)
-        world.apply(SCALEINS, with_script(a_scale_in(1)))
-        await world.phase("ScaleFailed", SCALEINS, "in")
-        assert world.condition(SCALEINS, "in", "ScaleFailed") == ("True", "ScriptOutcomeUnknown")
-        assert len(launchers.ran) == 1
-        assert len(world.hosts()) == 2
+async def test_an_answer_that_was_lost_is_no_reason_to_run_a_script_again(world: World):
+    launchers = Launchers(world)
+    world.store.faults.fail_next("execute", Transient("the answer was lost"), applied=True)
+    await a_running_world(world)
+    world.apply(SCALEINS, with_script(a_scale_in(1)))
+    await world.phase("ScaleFailed", SCALEINS, "in")
+    assert world.condition(SCALEINS, "in", "ScaleFailed") == ("True", "ScriptOutcomeUnknown")
+    assert len(launchers.ran) == 1
+    assert len(world.hosts()) == 2
 
 
-@in_virtual_time
-async def test_two_scalers_at_once_run_each_script_once():
-    async with World() as world:
-        launchers = Launchers(world)
-        scaler = Scaler(MemoryCluster(world.store), Policy(drain_seconds=0))
-        second = Runtime(scaler, MemoryEventLog(world.journal, user="scaler"))
-        running = asyncio.create_task(second.run())
-        names = [f"job-{index}" for index in range(10)]
-        for name in names:
-            world.apply(TRAININGJOBS, a_training_job(name, workers=2))
-        for name in names:
-            await world.running(name)
-            world.apply(SCALEOUTS, with_script(a_scale_out(1, name=f"{name}-out", job=name)))
-        for name in names:
-            await world.phase("ScaleSucceeded", SCALEOUTS, f"{name}-out")
-        running.cancel()
-        assert sorted(pod for pod, _ in launchers.ran) == [f"{name}-launcher" for name in names]
+async def test_two_scalers_at_once_run_each_script_once(world: World):
+    launchers = Launchers(world)
+    scaler = Scaler(MemoryCluster(world.store), Policy(drain_seconds=0))
+    second = Runtime(scaler, MemoryEventLog(world.journal, user="scaler"))
+    running = asyncio.create_task(second.run())
+    names = [f"job-{index}" for index in range(10)]
+    for name in names:
+        world.apply(TRAININGJOBS, a_training_job(name, workers=2))
+    for name in names:
+        await world.running(name)
+        world.apply(SCALEOUTS, with_script(a_scale_out(1, name=f"{name}-out", job=name)))
+    for name in names:
+        await world.phase("ScaleSucceeded", SCALEOUTS, f"{name}-out")
+    running.cancel()
+    assert sorted(pod for pod, _ in launchers.ran) == [f"{name}-launcher" for name in names]
 
 
-@in_virtual_time
-async def test_1_a_hundred_requests_at_once_end_in_the_order_of_the_log():
-    async with World() as world:
-        launchers = Launchers(world)
-        # A hundred objects are looked through for nothing.
-        world.collecting = False
-        job = a_training_job(workers=3)
-        job["spec"]["etReplicaSpecs"]["worker"]["maxReplicas"] = 5
-        world.apply(TRAININGJOBS, job)
-        for index in range(50):
-            world.apply(SCALEOUTS, with_script(a_scale_out(1 + index % 3, name=f"out-{index}")))
-            world.apply(SCALEINS, a_scale_in(1 + index % 2, name=f"in-{index}"))
-        ends, ended = (".ScaleSucceeded", ".ScaleRejected"), list[str]()
+async def test_1_a_hundred_requests_at_once_end_in_the_order_of_the_log(world: World):
+    launchers = Launchers(world)
+    # A hundred objects are looked through for nothing.
+    world.collecting = False
+    job = a_training_job(workers=3)
+    job["spec"]["etReplicaSpecs"]["worker"]["maxReplicas"] = 5
+    world.apply(TRAININGJOBS, job)
+    for index in range(50):
+        world.apply(SCALEOUTS, with_script(a_scale_out(1 + index % 3, name=f"out-{index}")))
+        world.apply(SCALEINS, a_scale_in(1 + index % 2, name=f"in-{index}"))
+    ends, ended = (".ScaleSucceeded", ".ScaleRejected"), list[str]()
 
-        def note(stored: Stored) -> None:
-            if stored.subject.endswith(ends):
-                ended.append(stored.subject)
+    def note(stored: Stored) -> None:
+        if stored.subject.endswith(ends):
+            ended.append(stored.subject)
 
-        world.journal.listeners.append(note)
-        await world.until(lambda: len(ended) == 100, "all of them end")
+    world.journal.listeners.append(note)
+    await world.until(lambda: len(ended) == 100, "all of them end")
 
-        def told(*kinds: str) -> list[str]:
-            found = [msgspec.json.decode(s.body) for s in world.journal.events if s.subject.endswith(kinds)]
-            return list(dict.fromkeys(body.get("request") or body["uid"] for body in found))
+    def told(*kinds: str) -> list[str]:
+        found = [msgspec.json.decode(s.body) for s in world.journal.events if s.subject.endswith(kinds)]
+        return list(dict.fromkeys(body.get("request") or body["uid"] for body in found))
 
-        uid = world.job().key.uid
-        asked = [*world.life(uid).scaling.requests]
-        assert told(*ends) == asked, "they end as they were first heard of"
-        assert world.count("ScaleSucceeded") > 20
-        assert len(launchers.ran) == world.count("ScriptStarted") > 5
-        await world.quiet()
-        assert len(world.hosts()) == world.job().scaling.size
+    uid = world.job().key.uid
+    asked = [*world.life(uid).scaling.requests]
+    assert told(*ends) == asked, "they end as they were first heard of"
+    assert world.count("ScaleSucceeded") > 20
+    assert len(launchers.ran) == world.count("ScriptStarted") > 5
+    await world.quiet()
+    assert len(world.hosts()) == world.job().scaling.size
 
 
 # Edits of the job itself.
@@ -251,36 +236,32 @@ def edit(world: World, replicas: int, **worker: Any) -> None:
     world.store.patch(TRAININGJOBS, NAMESPACE, "resnet", patch)
 
 
-@in_virtual_time
-async def test_an_edited_size_is_reached_and_nothing_speaks_of_a_request():
-    async with World() as world:
-        Launchers(world)
-        await a_running_world(world)
-        edit(world, 4)
-        await world.until(lambda: len(world.hosts()) == 4, "it grows")
-        edit(world, 1)
-        await world.until(lambda: sorted(world.pods()) == ["resnet-launcher", "resnet-worker-0"], "it shrinks")
-        await world.running()
-        await world.quiet()
-        assert world.hosts() == ["resnet-worker-0"]
-        assert world.status(TRAININGJOBS, "resnet")["replicas"] == 1
-        assert world.count("ScaleRequestGone") == world.count("EffectRefused") == 0
-        spoken = {name for _, name in world.kubernetes_events()}
-        assert spoken == {"resnet"}
-        scalers = [status.get("currentScaler") for status in world.statuses["TrainingJob", NAMESPACE, "resnet"]]
-        assert {*scalers} == {None}
+async def test_an_edited_size_is_reached_and_nothing_speaks_of_a_request(world: World):
+    Launchers(world)
+    await a_running_world(world)
+    edit(world, 4)
+    await world.until(lambda: len(world.hosts()) == 4, "it grows")
+    edit(world, 1)
+    await world.until(lambda: sorted(world.pods()) == ["resnet-launcher", "resnet-worker-0"], "it shrinks")
+    await world.running()
+    await world.quiet()
+    assert world.hosts() == ["resnet-worker-0"]
+    assert world.status(TRAININGJOBS, "resnet")["replicas"] == 1
+    assert world.count("ScaleRequestGone") == world.count("EffectRefused") == 0
+    spoken = {name for _, name in world.kubernetes_events()}
+    assert spoken == {"resnet"}
+    scalers = [status.get("currentScaler") for status in world.statuses["TrainingJob", NAMESPACE, "resnet"]]
+    assert {*scalers} == {None}
 
 
-@in_virtual_time
-async def test_an_edit_and_requests_take_turns():
-    async with World() as world:
-        Launchers(world)
-        await a_running_world(world)
-        world.apply(SCALEOUTS, with_script(a_scale_out(1)))
-        await world.until(lambda: world.count("ScaleRequested") > 0, "the request is seen first")
-        edit(world, 6)
-        await world.until(lambda: len(world.hosts()) == 6, "the edit comes last, and holds")
-        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
-        world.apply(SCALEINS, a_scale_in(2))
-        await world.phase("ScaleSucceeded", SCALEINS, "in")
-        assert world.job().scaling.size == len(world.hosts()) == 4
+async def test_an_edit_and_requests_take_turns(world: World):
+    Launchers(world)
+    await a_running_world(world)
+    world.apply(SCALEOUTS, with_script(a_scale_out(1)))
+    await world.until(lambda: world.count("ScaleRequested") > 0, "the request is seen first")
+    edit(world, 6)
+    await world.until(lambda: len(world.hosts()) == 6, "the edit comes last, and holds")
+    await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+    world.apply(SCALEINS, a_scale_in(2))
+    await world.phase("ScaleSucceeded", SCALEINS, "in")
+    assert world.job().scaling.size == len(world.hosts()) == 4

@@ -4,7 +4,6 @@ import pytest
 
 from shared.frameworks.kinds import BUILT_IN
 from tests.frameworks.documents import Document, of_each_kind
-from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World
 from tests.service.test_heads import BEGINNINGS, purged_of
 
@@ -13,7 +12,6 @@ from tests.service.test_heads import BEGINNINGS, purged_of
 @pytest.mark.parametrize(
     "document", [pytest.param(each, id=f"{each['kind']} {each['apiVersion']}") for each in of_each_kind(2)]
 )
-@in_virtual_time
 async def test_a_finished_job_of_any_kind_is_never_begun_again(document: Document, *, pruned: bool):
     at, name = (document["apiVersion"], document["kind"]), document["metadata"]["name"]
     (resource,) = (kind.resource for kind in BUILT_IN if (kind.resource.api_version, kind.resource.kind) == at)

@@ -18,7 +18,7 @@ from shared.runtime.lease import Lease
 from shared.runtime.run import Runtime
 from tests.kit.builders import a_spec, observed
 from tests.kit.histories import stored
-from tests.kit.virtual_time import VirtualLoop, in_virtual_time, until
+from tests.kit.virtual_time import VirtualLoop, until
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 from tests.service.test_runtime import Line, Small, Stage
 
@@ -126,7 +126,6 @@ def taking_time(history: History) -> list[Step]:
     return []
 
 
-@in_virtual_time
 async def test_with_20000_finished_jobs_a_service_keeps_its_lease_and_decides_about_each():
     service = Small(taking_time)
     owner = Owner(service)
@@ -139,7 +138,6 @@ async def test_with_20000_finished_jobs_a_service_keeps_its_lease_and_decides_ab
         assert pulse.longest < LONGEST_SECONDS
 
 
-@in_virtual_time
 async def test_the_keys_of_a_pass_are_gathered_in_slices():
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
@@ -156,7 +154,6 @@ async def test_the_keys_of_a_pass_are_gathered_in_slices():
         assert pulse.longest < LONGEST_SECONDS
 
 
-@in_virtual_time
 async def test_a_job_that_is_not_over_is_decided_before_those_that_are():
     service = Small(lambda _: [])
     stage = Stage(service)
@@ -166,7 +163,6 @@ async def test_a_job_that_is_not_over_is_decided_before_those_that_are():
         assert LIVE in [key for key, _ in service.decided[:2]], "the other one is the log's own history"
 
 
-@in_virtual_time
 async def test_a_job_that_changes_is_decided_ahead_of_a_pass_that_is_under_way():
     service = Small(taking_time)
     owner = Owner(service)
@@ -178,7 +174,6 @@ async def test_a_job_that_changes_is_decided_ahead_of_a_pass_that_is_under_way()
         assert len(service.decided) < MANY
 
 
-@in_virtual_time
 async def test_passes_that_are_asked_for_together_are_one():
     service = Small(lambda _: [])
     stage = Stage(service)
@@ -195,7 +190,6 @@ async def test_passes_that_are_asked_for_together_are_one():
 
 
 @pytest.mark.parametrize("over", [True, False])
-@in_virtual_time
 async def test_no_pass_wakes_a_job_that_is_gone_with_all_that_it_had(over: bool):
     service = Small(lambda _: [])
     stage = Stage(service)

@@ -28,7 +28,6 @@ from shared.job.reasons import FRAMEWORK_FAILED as FAILED
 from shared.job.spec import JobSpec, Problem, RoleSpec, Wishes
 from shared.job.state import Job
 from tests.kit.swarm import SWARMJOB, SWARMJOBS, SwarmJob, a_swarm_job
-from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World
 
 HERE = __name__
@@ -313,7 +312,6 @@ def a_swarm_with_a_secret() -> dict[str, Any]:
     return job
 
 
-@in_virtual_time
 @pytest.mark.parametrize("method", ["parse", "pod", "service", "status", "labels"])
 async def test_jobs_of_other_kinds_live_beside_a_framework_that_fails(method: str):
     async with World(kinds=with_broken(**{method: ValueError(SECRET)})) as world:
@@ -326,7 +324,6 @@ async def test_jobs_of_other_kinds_live_beside_a_framework_that_fails(method: st
         assert not any(SECRET.encode() in stored.body for stored in world.journal.events)
 
 
-@in_virtual_time
 async def test_a_job_whose_framework_was_mended_goes_on_after_the_restart():
     async with World(kinds=with_broken(parse=ValueError())) as world:
         world.apply(SWARMJOBS, a_swarm_job(bees=1))
@@ -337,7 +334,6 @@ async def test_a_job_whose_framework_was_mended_goes_on_after_the_restart():
         await later.until(lambda: later.status(SWARMJOBS, "resnet").get("state") == "Running")
 
 
-@in_virtual_time
 async def test_a_status_that_cannot_be_made_keeps_no_job_from_its_end():
     async with World(kinds=with_broken(status=ValueError())) as world:
         world.apply(SWARMJOBS, a_swarm_job(bees=1))
@@ -347,7 +343,6 @@ async def test_a_status_that_cannot_be_made_keeps_no_job_from_its_end():
         assert world.status(SWARMJOBS, "resnet") == {}
 
 
-@in_virtual_time
 async def test_a_status_that_cannot_be_made_is_told_once_in_a_phase_and_is_shown_once_its_framework_was_mended():
     async with World(kinds=with_broken(status=ValueError())) as world:
         world.apply(SWARMJOBS, a_swarm_job(bees=1))

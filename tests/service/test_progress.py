@@ -14,7 +14,6 @@ from shared.job.events.catalog import read_event
 from shared.job.events.watcher import ProgressReported
 from shared.job.naming import Uid
 from tests.kit.kubelet import NAMESPACE
-from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import TRAININGJOBS, World, a_scale_out, a_training_job
 
 
@@ -48,79 +47,67 @@ def steps(world: World) -> list[int | None]:
     return [event.step for event in recorded(world)]
 
 
-@in_virtual_time
-async def test_a_report_is_recorded_and_those_that_follow_within_the_interval_are_merged():
-    async with World() as world:
-        await world.trains(workers=2)
-        for step in range(1, 26):
-            report(world, current_step=step, total_steps=100, loss=1 / step)
+async def test_a_report_is_recorded_and_those_that_follow_within_the_interval_are_merged(world: World):
+    await world.trains(workers=2)
+    for step in range(1, 26):
+        report(world, current_step=step, total_steps=100, loss=1 / step)
+        await world.pass_seconds(1)
+    await world.pass_seconds(10)
+    assert steps(world) == [1, 10, 20, 25]
+    last = recorded(world)[-1]
+    assert (last.total, last.metrics) == (100, (("loss", "0.04"),))
+    known = world.job().training
+    assert known.words == "step 25 of 100"
+
+
+async def test_the_last_report_of_a_job_is_recorded_before_its_end(world: World):
+    await world.trains(workers=2)
+    for step in (1, 2, 3):
+        report(world, current_step=step)
+        await world.pass_seconds(0.5)
+    world.exit_codes["resnet-launcher"] = 0
+    await world.phase("Succeeded")
+    await world.quiet()
+    assert steps(world) == [1, 3]
+
+
+async def test_a_thousand_reports_a_second_are_one_event_in_ten_seconds(world: World):
+    await world.trains(workers=2)
+    for step in range(1, 20_001):
+        report(world, current_step=step)
+        if step % 1000 == 0:
             await world.pass_seconds(1)
-        await world.pass_seconds(10)
-        assert steps(world) == [1, 10, 20, 25]
-        last = recorded(world)[-1]
-        assert (last.total, last.metrics) == (100, (("loss", "0.04"),))
-        known = world.job().training
-        assert known.words == "step 25 of 100"
+    assert len(recorded(world)) == 2
 
 
-@in_virtual_time
-async def test_the_last_report_of_a_job_is_recorded_before_its_end():
-    async with World() as world:
-        await world.trains(workers=2)
-        for step in (1, 2, 3):
-            report(world, current_step=step)
-            await world.pass_seconds(0.5)
-        world.exit_codes["resnet-launcher"] = 0
-        await world.phase("Succeeded")
-        await world.quiet()
-        assert steps(world) == [1, 3]
+async def test_a_program_that_goes_on_after_its_last_step_is_recorded_once_in_ten_seconds(world: World):
+    await world.trains(workers=2)
+    for step in range(1, 101):
+        report(world, current_step=step, total_steps=step)
+        await world.pass_seconds(1)
+    assert 10 <= len(recorded(world)) <= 12
 
 
-@in_virtual_time
-async def test_a_thousand_reports_a_second_are_one_event_in_ten_seconds():
-    async with World() as world:
-        await world.trains(workers=2)
-        for step in range(1, 20_001):
-            report(world, current_step=step)
-            if step % 1000 == 0:
-                await world.pass_seconds(1)
-        assert len(recorded(world)) == 2
+async def test_a_program_that_begins_again_and_again_is_recorded_once_a_second_at_most(world: World):
+    await world.trains(workers=2)
+    for _ in range(1_000):
+        report(world, progressPercentage=0, total_steps=9)
+        report(world, current_step=1)
+        await world.pass_seconds(0.01)
+    assert len(recorded(world)) <= 11
 
 
-@in_virtual_time
-async def test_a_program_that_goes_on_after_its_last_step_is_recorded_once_in_ten_seconds():
-    async with World() as world:
-        await world.trains(workers=2)
-        for step in range(1, 101):
-            report(world, current_step=step, total_steps=step)
-            await world.pass_seconds(1)
-        assert 10 <= len(recorded(world)) <= 12
-
-
-@in_virtual_time
-async def test_a_program_that_begins_again_and_again_is_recorded_once_a_second_at_most():
-    async with World() as world:
-        await world.trains(workers=2)
-        for _ in range(1_000):
-            report(world, progressPercentage=0, total_steps=9)
-            report(world, current_step=1)
-            await world.pass_seconds(0.01)
-        assert len(recorded(world)) <= 11
-
-
-@in_virtual_time
-async def test_after_a_scaling_the_first_step_says_that_the_group_trains_again():
-    async with World() as world:
-        await world.trains(workers=2)
-        report(world, current_step=100)
-        world.apply(SCALEOUTS, a_scale_out(1))
-        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
-        await world.pass_seconds(3)
-        assert world.job().training.changed is not None
-        report(world, current_step=95)
-        await world.quiet()
-        assert steps(world) == [100, 95], "the interval does not delay it, and a restored checkpoint is no lie"
-        assert world.job().training.changed is None
+async def test_after_a_scaling_the_first_step_says_that_the_group_trains_again(world: World):
+    await world.trains(workers=2)
+    report(world, current_step=100)
+    world.apply(SCALEOUTS, a_scale_out(1))
+    await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+    await world.pass_seconds(3)
+    assert world.job().training.changed is not None
+    report(world, current_step=95)
+    await world.quiet()
+    assert steps(world) == [100, 95], "the interval does not delay it, and a restored checkpoint is no lie"
+    assert world.job().training.changed is None
 
 
 @pytest.mark.parametrize(
@@ -137,42 +124,39 @@ async def test_after_a_scaling_the_first_step_says_that_the_group_trains_again()
         pytest.param({"checkpoint_step": 5}, "Malformed", id="a checkpoint without a step"),
     ],
 )
-@in_virtual_time
-async def test_a_trainer_that_lies_is_refused_with_a_reason_and_nothing_is_recorded(said: dict[str, Any], reason: str):
-    async with World() as world:
-        await world.trains(workers=2)
-        report(world, current_step=10)
-        await world.pass_seconds(60)
-        with pytest.raises(Refused) as refused:
-            report(world, **said)
-        assert refused.value.reason == reason
-        await world.pass_seconds(60)
-        assert steps(world) == [10]
+async def test_a_trainer_that_lies_is_refused_with_a_reason_and_nothing_is_recorded(
+    world: World, said: dict[str, Any], reason: str
+):
+    await world.trains(workers=2)
+    report(world, current_step=10)
+    await world.pass_seconds(60)
+    with pytest.raises(Refused) as refused:
+        report(world, **said)
+    assert refused.value.reason == reason
+    await world.pass_seconds(60)
+    assert steps(world) == [10]
 
 
-@in_virtual_time
-async def test_the_token_of_another_jobs_pod_and_that_of_an_earlier_attempt_report_nothing():
-    async with World() as world:
-        await world.trains(workers=2, restartPolicy="OnFailure")
-        world.apply(TRAININGJOBS, a_training_job("other", workers=1))
-        await world.running("other")
-        watcher = world._running["watcher"][0].service
-        assert isinstance(watcher, Watcher)
-        theirs = Uid(world.pods()["other-worker-0"].metadata["uid"])
-        with pytest.raises(Refused) as refused:
-            the_watcher(world).reports.take(world.job().key, theirs, body(current_step=1))
-        assert refused.value.reason == "NotOfThisJob"
-        earlier = Uid(world.pods()["resnet-worker-0"].metadata["uid"])
-        world.lingering.add(earlier)
-        world.exit_codes["resnet-launcher"] = 1
-        await world.phase("Restarting")
-        with pytest.raises(Refused) as refused:
-            the_watcher(world).reports.take(world.job().key, earlier, body(current_step=1))
-        assert refused.value.reason == "Over"
-        assert not recorded(world)
+async def test_the_token_of_another_jobs_pod_and_that_of_an_earlier_attempt_report_nothing(world: World):
+    await world.trains(workers=2, restartPolicy="OnFailure")
+    world.apply(TRAININGJOBS, a_training_job("other", workers=1))
+    await world.running("other")
+    watcher = world._running["watcher"][0].service
+    assert isinstance(watcher, Watcher)
+    theirs = Uid(world.pods()["other-worker-0"].metadata["uid"])
+    with pytest.raises(Refused) as refused:
+        the_watcher(world).reports.take(world.job().key, theirs, body(current_step=1))
+    assert refused.value.reason == "NotOfThisJob"
+    earlier = Uid(world.pods()["resnet-worker-0"].metadata["uid"])
+    world.lingering.add(earlier)
+    world.exit_codes["resnet-launcher"] = 1
+    await world.phase("Restarting")
+    with pytest.raises(Refused) as refused:
+        the_watcher(world).reports.take(world.job().key, earlier, body(current_step=1))
+    assert refused.value.reason == "Over"
+    assert not recorded(world)
 
 
-@in_virtual_time
 async def test_a_standby_watcher_records_what_it_is_told():
     async with World() as world:
         await world.trains(workers=2)
@@ -184,36 +168,30 @@ async def test_a_standby_watcher_records_what_it_is_told():
             assert steps(world) == [7]
 
 
-@in_virtual_time
-async def test_a_full_log_takes_no_progress():
-    async with World() as world:
-        await world.trains(workers=2)
-        world.full = True
-        with pytest.raises(Refused) as refused:
-            report(world, current_step=1)
-        assert refused.value.reason == "LogFull"
-
-
-@in_virtual_time
-async def test_a_namespace_of_which_the_services_keep_too_much_goes_on_reporting():
-    async with World() as world:
-        await world.trains(workers=2)
-        the_watcher(world)._limits = Limits(memory=1)
+async def test_a_full_log_takes_no_progress(world: World):
+    await world.trains(workers=2)
+    world.full = True
+    with pytest.raises(Refused) as refused:
         report(world, current_step=1)
-        await world.quiet()
-        assert steps(world) == [1]
+    assert refused.value.reason == "LogFull"
 
 
-@in_virtual_time
-async def test_metrics_alone_are_no_beginning_after_which_steps_go_back():
-    async with World() as world:
-        await world.trains(workers=2)
-        report(world, current_step=100)
-        await world.quiet()
-        report(world, eval_loss=0.5)
-        with pytest.raises(Refused, match="step 50 is before step 100"):
-            report(world, current_step=50)
-        assert steps(world) == [100]
+async def test_a_namespace_of_which_the_services_keep_too_much_goes_on_reporting(world: World):
+    await world.trains(workers=2)
+    the_watcher(world)._limits = Limits(memory=1)
+    report(world, current_step=1)
+    await world.quiet()
+    assert steps(world) == [1]
+
+
+async def test_metrics_alone_are_no_beginning_after_which_steps_go_back(world: World):
+    await world.trains(workers=2)
+    report(world, current_step=100)
+    await world.quiet()
+    report(world, eval_loss=0.5)
+    with pytest.raises(Refused, match="step 50 is before step 100"):
+        report(world, current_step=50)
+    assert steps(world) == [100]
 
 
 def ends_saying(world: World, pod: str, message: str) -> None:
@@ -235,48 +213,42 @@ def ends_saying(world: World, pod: str, message: str) -> None:
         ("{" * 2_000, None),
     ],
 )
-@in_virtual_time
-async def test_a_termination_message_says_which_step_a_checkpoint_has(message: str, step: int | None):
-    async with World() as world:
-        await world.trains(workers=2)
-        report(world, current_step=100)
-        await world.quiet()
-        ends_saying(world, "worker-1", message)
-        await world.until(lambda: world.count("PodsObserved") > 2 and bool(world.job().attempt.spent), "it ended")
-        await world.quiet()
-        taken = world.job().training.checkpoint
-        assert (taken.step if taken is not None else None) == step
-        assert world.count("CheckpointTaken") == (step is not None)
-        assert world.job().training.at_stake == (1 if step is not None else None)
+async def test_a_termination_message_says_which_step_a_checkpoint_has(world: World, message: str, step: int | None):
+    await world.trains(workers=2)
+    report(world, current_step=100)
+    await world.quiet()
+    ends_saying(world, "worker-1", message)
+    await world.until(lambda: world.count("PodsObserved") > 2 and bool(world.job().attempt.spent), "it ended")
+    await world.quiet()
+    taken = world.job().training.checkpoint
+    assert (taken.step if taken is not None else None) == step
+    assert world.count("CheckpointTaken") == (step is not None)
+    assert world.job().training.at_stake == (1 if step is not None else None)
 
 
-@in_virtual_time
-async def test_a_checkpoint_in_a_report_is_recorded_once():
-    async with World() as world:
-        await world.trains(workers=2)
-        for step in range(1, 100):
-            report(world, current_step=step, checkpoint_step=step // 10 * 10)
-            await world.pass_seconds(1)
-        await world.pass_seconds(10)
-        assert 2 <= world.count("CheckpointTaken") <= 10
-        assert world.job().training.at_stake == 9
+async def test_a_checkpoint_in_a_report_is_recorded_once(world: World):
+    await world.trains(workers=2)
+    for step in range(1, 100):
+        report(world, current_step=step, checkpoint_step=step // 10 * 10)
+        await world.pass_seconds(1)
+    await world.pass_seconds(10)
+    assert 2 <= world.count("CheckpointTaken") <= 10
+    assert world.job().training.at_stake == 9
 
 
-@in_virtual_time
-async def test_the_status_shows_it_as_kubeflow_trainers_does():
-    async with World() as world:
-        await world.trains(workers=2)
-        assert "trainerStatus" not in world.status(TRAININGJOBS, "resnet")
-        report(world, current_step=1, total_steps=4, progressPercentage=25, estimatedRemainingSeconds=9, loss=0.5)
-        await world.quiet()
-        shown = dict(world.status(TRAININGJOBS, "resnet")["trainerStatus"])
-        assert shown.pop("lastUpdatedTime").startswith("2030-")
-        assert shown == {
-            "progressPercentage": 25,
-            "estimatedRemainingSeconds": 9,
-            "metrics": [
-                {"name": "current_step", "value": "1"},
-                {"name": "total_steps", "value": "4"},
-                {"name": "loss", "value": "0.5"},
-            ],
-        }
+async def test_the_status_shows_it_as_kubeflow_trainers_does(world: World):
+    await world.trains(workers=2)
+    assert "trainerStatus" not in world.status(TRAININGJOBS, "resnet")
+    report(world, current_step=1, total_steps=4, progressPercentage=25, estimatedRemainingSeconds=9, loss=0.5)
+    await world.quiet()
+    shown = dict(world.status(TRAININGJOBS, "resnet")["trainerStatus"])
+    assert shown.pop("lastUpdatedTime").startswith("2030-")
+    assert shown == {
+        "progressPercentage": 25,
+        "estimatedRemainingSeconds": 9,
+        "metrics": [
+            {"name": "current_step", "value": "1"},
+            {"name": "total_steps", "value": "4"},
+            {"name": "loss", "value": "0.5"},
+        ],
+    }

@@ -9,7 +9,6 @@ from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.job.spec import JobSpec
 from tests.frameworks.documents import Document, custom, pytorch_job
 from tests.kit.services import AUTHORS
-from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE
 from tests.service.kubeflow import Play, applied
 
@@ -33,7 +32,6 @@ def group(*indices: int) -> list[str]:
 
 
 class TestElastic:
-    @in_virtual_time
     async def test_it_grows_and_shrinks_and_its_names_stay_the_same(self):
         async with Play(PYTORCHJOB) as world:
             world.play(a_job(elastic=TWO_TO_FOUR, Worker=3))
@@ -50,7 +48,6 @@ class TestElastic:
             assert world.count("ScaleSucceeded") == 4
             assert "ScalingOutSucceeded" in world.told()
 
-    @in_virtual_time
     async def test_a_rendezvous_that_is_lost_comes_back_and_is_no_worker(self):
         async with Play(PYTORCHJOB) as world:
             world.play(a_job(elastic=TWO_TO_FOUR, Worker=2))
@@ -62,7 +59,6 @@ class TestElastic:
             assert world.counts("Worker")[0] == 2
             assert "Rendezvous" not in world.shown()["replicaStatuses"]
 
-    @in_virtual_time
     async def test_a_rendezvous_that_cannot_run_ends_the_job_by_its_limit_and_in_its_own_words(self):
         async with Play(PYTORCHJOB) as world:
             world.play(applied(a_job(elastic=TWO_TO_FOUR, Worker=2), run={"backoffLimit": 1}))
@@ -74,7 +70,6 @@ class TestElastic:
             await world.comes_to("Failed")
             assert world.why().startswith(f"BackoffLimitExceeded: {RENDEZVOUS} exited with 1")
 
-    @in_virtual_time
     async def test_workers_that_end_because_the_rendezvous_was_lost_come_back_at_once_and_count_against_no_limit(self):
         async with Play(PYTORCHJOB) as world:
             world.play(applied(a_job(elastic=TWO_TO_FOUR, restart="Never", Worker=3), run={"backoffLimit": 0}))
@@ -94,7 +89,6 @@ class TestElastic:
             assert world.state() == "Running"
 
     @pytest.mark.parametrize("policy", ["None", "Running", "All"])
-    @in_virtual_time
     async def test_the_rendezvous_ends_with_the_last_worker_whatever_stays(self, policy: str):
         async with Play(PYTORCHJOB) as world:
             world.play(applied(a_job(elastic=TWO_TO_FOUR, Worker=2), run={"cleanPodPolicy": policy}))
@@ -111,7 +105,6 @@ class TestElastic:
             assert ("mnist-worker-0" in world.pods()) is (policy != "All")
 
     @pytest.mark.parametrize(("size", "reason"), [(5, "AboveMaximum"), (1, "BelowMinimum")])
-    @in_virtual_time
     async def test_beyond_its_bounds_it_stays_as_it_is_and_says_why(self, size: int, reason: str):
         async with Play(PYTORCHJOB) as world:
             world.play(a_job(elastic=TWO_TO_FOUR, Worker=3))
@@ -125,7 +118,6 @@ class TestElastic:
             await world.has_workers(4)
             assert not world.why("Created").startswith(reason)
 
-    @in_virtual_time
     async def test_a_scale_out_takes_what_starts_in_time_and_the_rest_joins_later(self):
         async with Play(PYTORCHJOB) as world:
             world.play(a_job(elastic=TWO_TO_FOUR, Worker=2))
@@ -143,7 +135,6 @@ class TestElastic:
 
 
 @pytest.mark.parametrize("author", AUTHORS)
-@in_virtual_time
 async def test_a_group_comes_to_the_wanted_size_with_a_crash_at_every_event(author: str):
     async with Play(PYTORCHJOB) as world:
 
@@ -190,7 +181,6 @@ def autoscalers(world: Play) -> list[Document]:
 
 
 class TestAutoscaled:
-    @in_virtual_time
     async def test_metrics_become_an_autoscaler_that_lives_as_long_as_the_job_trains(self):
         async with Play(PYTORCHJOB) as world:
             uid = world.play(a_job(elastic=TWO_TO_FOUR | {"metrics": METRICS}, Worker=2))
@@ -214,7 +204,6 @@ class TestAutoscaled:
             await world.until(lambda: not autoscalers(world), "with the training it goes")
             assert (world.count("AutoscalerMade"), world.count("AutoscalerGone")) == (2, 2)
 
-    @in_virtual_time
     async def test_an_autoscaler_of_another_is_left_alone_and_told(self):
         async with Play(PYTORCHJOB) as world:
             theirs = {"metadata": {"name": "mnist"}, "spec": {"maxReplicas": 3}}

@@ -23,7 +23,6 @@ from shared.frameworks.queueing import (
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.policies.retries import LONGEST_EFFECT_SECONDS
-from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World, a_scale_out, a_training_job
 
 TOLERATION = {"key": "busy", "operator": "Exists", "effect": "NoSchedule"}
@@ -94,7 +93,6 @@ def counts(workload: dict[str, Any]) -> dict[str, int]:
     return {each["name"]: each["count"] for each in workload["spec"]["podSets"]}
 
 
-@in_virtual_time
 async def test_a_job_waits_runs_where_its_flavor_says_and_finishes_its_workload():
     async with Queued() as world:
         world.apply(PRIORITIES, {"metadata": {"name": "urgent"}, "value": 7}, "")
@@ -118,7 +116,6 @@ async def test_a_job_waits_runs_where_its_flavor_says_and_finishes_its_workload(
         await world.until(lambda: not world.workloads()["1"]["metadata"].get("finalizers"), "its finalizer")
 
 
-@in_virtual_time
 async def test_an_evicted_job_gives_its_quota_back_and_comes_again():
     async with Queued() as world:
         world.join()
@@ -141,7 +138,6 @@ async def test_an_evicted_job_gives_its_quota_back_and_comes_again():
         assert world.job().attempt.number == 1
 
 
-@in_virtual_time
 async def test_a_scale_out_waits_for_a_larger_workload_which_takes_the_place_of_the_first():
     async with Queued() as world:
         world.join(workers=1)
@@ -159,7 +155,6 @@ async def test_a_scale_out_waits_for_a_larger_workload_which_takes_the_place_of_
         assert world.job().attempt.number == 0
 
 
-@in_virtual_time
 async def test_without_kueue_other_jobs_run_and_those_in_queues_wait_for_it():
     async with Queued() as world:
         world.store.withdraw(WORKLOADS)
@@ -175,7 +170,6 @@ async def test_without_kueue_other_jobs_run_and_those_in_queues_wait_for_it():
         await world.running()
 
 
-@in_virtual_time
 async def test_jobs_wait_while_kueues_definitions_are_deleted_and_go_on_when_they_are_back():
     def terminating(before: object, after: object) -> None:
         if before is None:
@@ -210,7 +204,6 @@ async def test_jobs_wait_while_kueues_definitions_are_deleted_and_go_on_when_the
 
 
 @pytest.mark.parametrize("deleted", [False, True], ids=["ends", "is deleted"])
-@in_virtual_time
 async def test_a_job_whose_workload_went_unseen_with_its_definition_runs_on_and_closes_when_it(deleted: bool):
     async with Queued() as world:
         world.join()
@@ -232,7 +225,6 @@ async def test_a_job_whose_workload_went_unseen_with_its_definition_runs_on_and_
         )
 
 
-@in_virtual_time
 async def test_kueue_that_is_away_for_an_hour_disturbs_no_job_and_finds_all_that_it_missed():
     def no_webhook(before: object, after: object) -> None:
         raise Transient("failed calling webhook")
@@ -256,7 +248,6 @@ async def test_kueue_that_is_away_for_an_hour_disturbs_no_job_and_finds_all_that
         await world.until(lambda: len(world.store.find(WORKLOADS, NAMESPACE)) == 2, "a Workload of the late job")
 
 
-@in_virtual_time
 async def test_a_job_that_is_edited_after_its_admission_asks_anew():
     async with Queued() as world:
         world.join()

@@ -8,7 +8,7 @@ from shared.cluster.examination import Unfinished
 from shared.errors import Refused, Transient, Trouble
 from shared.process.health import Health
 from shared.process.readiness import EVERY_SECONDS, LONGEST_WAIT_SECONDS, look_after
-from tests.kit.virtual_time import in_virtual_time, until
+from tests.kit.virtual_time import until
 
 
 class Outside:
@@ -35,7 +35,6 @@ class Outside:
         self.alarm.set()
 
 
-@in_virtual_time
 async def test_it_looks_now_and_then_without_a_word():
     outside = Outside()
     with capture_logs() as said:
@@ -45,7 +44,6 @@ async def test_it_looks_now_and_then_without_a_word():
     outside.looking.cancel()
 
 
-@in_virtual_time
 async def test_a_trouble_is_said_once_and_again_after_a_minute_and_so_is_its_end():
     outside = Outside()
     with capture_logs() as said:
@@ -61,7 +59,6 @@ async def test_a_trouble_is_said_once_and_again_after_a_minute_and_so_is_its_end
     outside.looking.cancel()
 
 
-@in_virtual_time
 async def test_another_trouble_is_said_at_once():
     outside = Outside()
     with capture_logs() as said:
@@ -73,7 +70,6 @@ async def test_another_trouble_is_said_at_once():
     outside.looking.cancel()
 
 
-@in_virtual_time
 async def test_a_look_that_is_unfinished_is_no_trouble_and_ends_what_may_have_passed():
     outside = Outside()
     with capture_logs() as said:
@@ -87,7 +83,6 @@ async def test_a_look_that_is_unfinished_is_no_trouble_and_ends_what_may_have_pa
     outside.looking.cancel()
 
 
-@in_virtual_time
 async def test_what_is_missing_stays_so_while_looks_are_unfinished():
     outside = Outside()
     outside.fails("no definitions")
@@ -100,7 +95,6 @@ async def test_what_is_missing_stays_so_while_looks_are_unfinished():
     outside.looking.cancel()
 
 
-@in_virtual_time
 async def test_tries_become_rarer_and_stay_often_enough():
     outside = Outside()
     outside.fails("no definitions")
@@ -111,7 +105,6 @@ async def test_tries_become_rarer_and_stay_often_enough():
     outside.looking.cancel()
 
 
-@in_virtual_time
 async def test_a_thousand_failures_of_one_job_bring_few_looks():
     outside = Outside()
     for _ in range(1000):
@@ -121,7 +114,6 @@ async def test_a_thousand_failures_of_one_job_bring_few_looks():
     outside.looking.cancel()
 
 
-@in_virtual_time
 async def test_what_fails_while_it_rests_is_looked_at_afterwards():
     outside = Outside()
     outside.alarm.set()
@@ -132,7 +124,6 @@ async def test_what_fails_while_it_rests_is_looked_at_afterwards():
     outside.looking.cancel()
 
 
-@in_virtual_time
 async def test_a_lost_connection_needs_no_alarm():
     outside = Outside()
     outside.health.connected = lambda: False
@@ -140,7 +131,6 @@ async def test_a_lost_connection_needs_no_alarm():
     outside.looking.cancel()
 
 
-@in_virtual_time
 async def test_what_the_log_refuses_is_a_trouble_until_it_takes_it():
     outside = Outside()
     with capture_logs() as said:

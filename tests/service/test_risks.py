@@ -8,10 +8,8 @@ from shared.errors import Transient
 from shared.eventlog.inspection import LATEST_SECONDS, SOONEST_SECONDS, Look, Room
 from shared.process.health import Health
 from shared.process.readiness import warn_unmonitored, watch_risks
-from tests.kit.virtual_time import in_virtual_time
 
 
-@in_virtual_time
 async def test_each_risk_is_told_once_and_what_goes_wrong_with_a_look_ends_nothing():
     room = Room("JOBS", used=7, most=0, remedy="")
     answers: list[Look | Exception] = [

@@ -27,7 +27,7 @@ from shared.job.views import Slots
 from shared.runtime.acts import EFFECTS_PER_JOB, Context
 from shared.runtime.run import STOP_SECONDS, Runtime
 from tests.kit.builders import a_spec, observed
-from tests.kit.virtual_time import in_virtual_time, until
+from tests.kit.virtual_time import until
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 
 ONE = JobKey("team-a", "resnet", Uid("uid-1"))
@@ -193,7 +193,6 @@ def wanting(*indices: int) -> Decide:
 
 
 class TestDeciding:
-    @in_virtual_time
     async def test_a_decision_is_recorded_read_back_and_followed_by_the_next(self):
         async with Stage(Small(restarting(3))).running() as stage:
             stage.see()
@@ -204,7 +203,6 @@ class TestDeciding:
             assert bases == ["2", "3", "4"], "each on the one before"
             assert {body["release"] for body in stage.bodies("JobRestarted")} == {"0.1.0 MUSTER_DRAIN=5"}
 
-    @in_virtual_time
     async def test_of_several_records_only_the_first_is_appended(self):
         def decide(history: History) -> list[Step]:
             done = history.job.attempt.number
@@ -219,7 +217,6 @@ class TestDeciding:
             await until(lambda: stage.history().job.attempt.number == 3, "three restarts")
             assert [body["attempt"] for body in stage.bodies("JobRestarted")] == [1, 2, 3]
 
-    @in_virtual_time
     async def test_a_job_is_decided_once_per_batch_of_events(self):
         stage = Stage(Small(lambda _: []))
         async with stage.running():
@@ -229,7 +226,6 @@ class TestDeciding:
             await until(lambda: stage.history().sequence == 200, "the fold")
             assert stage.service.decided == [(ONE, 200)]
 
-    @in_virtual_time
     async def test_nothing_is_decided_before_the_whole_log_is_folded(self):
         stage = Stage(Small(lambda _: []))
         for generation in range(1, 3_000):
@@ -238,12 +234,10 @@ class TestDeciding:
             assert (ONE, 3_000) in stage.service.decided
             assert {sequence for key, sequence in stage.service.decided if key == ONE} == {3_000}
 
-    @in_virtual_time
     async def test_jobs_that_only_the_service_knows_are_decided_too(self):
         async with Stage(Small(lambda _: [], known=[TWO])).running() as stage:
             assert (TWO, 0) in stage.service.decided
 
-    @in_virtual_time
     async def test_a_broken_invariant_holds_only_that_job(self):
         def decide(history: History) -> list[Step]:
             assert history.job.key != ONE, "cannot be"
@@ -258,7 +252,6 @@ class TestDeciding:
             stage.see(ONE, generation=2)
             await until(lambda: stage.history(ONE).job.resource.generation == 2, "the fold goes on")
 
-    @in_virtual_time
     async def test_a_held_job_is_neither_decided_nor_acted_upon(self):
         async with Stage(Small(wanting(0))).running() as stage:
             stage.see()
@@ -273,7 +266,6 @@ class TestDeciding:
 
 
 class TestAppending:
-    @in_virtual_time
     async def test_one_append_at_a_time_for_a_job_and_many_for_many(self):
         keys = [JobKey("team-a", f"job-{number}", Uid(f"uid-{number}")) for number in range(20)]
         async with Stage(Small(restarting(3))).running() as stage:
@@ -291,7 +283,6 @@ class TestAppending:
             assert stage.line.most_under_way == 20
             assert len(stage.bodies("JobRestarted")) == 60
 
-    @in_virtual_time
     async def test_nothing_more_is_recorded_until_the_last_one_was_read_back(self):
         async with Stage(Small(restarting(2))).running() as stage:
             stage.line.answers.clear()
@@ -302,7 +293,6 @@ class TestAppending:
             stage.line.answers.set()
             await until(lambda: stage.history().job.attempt.number == 2, "the second one")
 
-    @in_virtual_time
     async def test_after_a_conflict_it_is_decided_again_on_what_is_newer(self):
         def decide(history: History) -> list[Step]:
             job = history.job
@@ -322,7 +312,6 @@ class TestAppending:
             await asyncio.sleep(5)
             assert stage.types() == ["JobObserved", "JobCreated"], "what no longer holds is not recorded"
 
-    @in_virtual_time
     async def test_a_conflict_with_what_was_read_meanwhile_costs_no_time(self):
         async with Stage(Small(restarting(1))).running() as stage:
             stage.line.gate.clear()
@@ -334,7 +323,6 @@ class TestAppending:
             await until(lambda: stage.history().job.attempt.number == 1, "the restart", seconds=0.1)
             assert [expect for _, expect in stage.line.attempts] == [0, 3]
 
-    @in_virtual_time
     async def test_a_log_that_no_longer_has_what_was_read_ends_the_process(self):
         stage = Stage(Small(restarting(2)))
         running = asyncio.create_task(stage.runtime.run())
@@ -352,7 +340,6 @@ class TestAppending:
             await running
         assert ended.value.reason == "LogTruncated"
 
-    @in_virtual_time
     async def test_an_append_that_may_work_later_is_tried_later_and_told_meanwhile(self):
         stage = Stage(Small(restarting(1)))
         stage.line.trouble = [Transient("no answer from the log"), Transient("still none", retry_after=3.0)]
@@ -363,7 +350,6 @@ class TestAppending:
             assert stage.runtime.trouble == ""
             assert len(stage.line.attempts) == 3
 
-    @in_virtual_time
     async def test_what_is_too_large_holds_the_job(self):
         huge = SlotsAssigned(slots=tuple(Slots(0, WORKER, ((n, n),)) for n in range(9_000)))
         async with Stage(Small(lambda history: [Record(huge)] if history.job.key == ONE else [])).running() as stage:
@@ -374,7 +360,6 @@ class TestAppending:
             assert len(stage.line.attempts) == 1
             assert stage.runtime.trouble == "", "one job's story, and the log is well"
 
-    @in_virtual_time
     async def test_a_refused_append_is_tried_again_without_haste(self):
         stage = Stage(Small(restarting(1)))
         stage.line.trouble = [Refused("no permission", reason="Forbidden")]
@@ -384,7 +369,6 @@ class TestAppending:
             assert not stage.history().held
             await until(lambda: stage.history().job.attempt.number == 1, "the restart", seconds=6)
 
-    @in_virtual_time
     async def test_nothing_is_recorded_of_a_sealed_job_whose_resource_came_back(self):
         def decide(history: History) -> list[Step]:
             return [Record(JobRestarted(attempt=1))] if history.job.key == ONE else []
@@ -400,7 +384,6 @@ class TestAppending:
 
 
 class TestActing:
-    @in_virtual_time
     async def test_an_effect_whose_outcome_is_never_seen_is_repeated(self):
         async with Stage(Small(wanting(0))).running() as stage:
             stage.see()
@@ -408,7 +391,6 @@ class TestActing:
             times = [time for _, time in stage.service.acted]
             assert [round(later - sooner) for sooner, later in pairwise(times)] == [5, 5]
 
-    @in_virtual_time
     async def test_a_transient_failure_is_retried_with_growing_waits(self):
         async def act(effect: Effect, context: Context) -> None:
             raise Transient("timeout")
@@ -421,7 +403,6 @@ class TestActing:
             assert all(later > sooner for sooner, later in pairwise(waits)), waits
             assert stage.types() == ["JobObserved"], "no event for what may work later"
 
-    @in_virtual_time
     async def test_refusals_are_recorded_once_per_round_and_reason_with_their_slots(self):
         async def act(effect: Effect, context: Context) -> None:
             assert isinstance(effect, Make)
@@ -444,7 +425,6 @@ class TestActing:
             )
             assert invalid["slots"] == [{"attempt": 0, "role": WORKER, "ranges": [[60, 61]]}]
 
-    @in_virtual_time
     async def test_a_slow_call_delays_the_record_of_no_other_refusal(self):
         async def act(effect: Effect, context: Context) -> None:
             assert isinstance(effect, Make)
@@ -459,7 +439,6 @@ class TestActing:
             assert told["slots"][0]["ranges"] == [[1, 4]]
             await until(lambda: "[0,0]" in str(stage.journal.events[-1].body), "the slow one's", seconds=40)
 
-    @in_virtual_time
     async def test_refusals_that_come_one_after_the_other_are_few_events(self):
         async def act(effect: Effect, context: Context) -> None:
             assert isinstance(effect, Make)
@@ -471,7 +450,6 @@ class TestActing:
             await asyncio.sleep(0.9)
             assert 2 <= len(stage.bodies("EffectRefused")) <= 4
 
-    @in_virtual_time
     async def test_a_refusal_that_cannot_be_recorded_now_is_recorded_later(self):
         async def act(effect: Effect, context: Context) -> None:
             raise Refused("no permission", reason="Forbidden")
@@ -483,7 +461,6 @@ class TestActing:
             await until(lambda: len(stage.bodies("EffectRefused")) == 1, "the refusal")
             assert len({entry.event_id for entry, _ in stage.line.attempts[:3]}) == 1, "one fact, however often sent"
 
-    @in_virtual_time
     async def test_an_error_of_ours_in_one_effect_holds_only_that_job(self):
         async def act(effect: Effect, context: Context) -> None:
             if context.job.key == ONE:
@@ -497,7 +474,6 @@ class TestActing:
             assert "our bug" in stage.runtime.held()["team-a/resnet"]
             assert not stage.history(TWO).held
 
-    @in_virtual_time
     async def test_one_hung_call_delays_no_other_job(self):
         async def act(effect: Effect, context: Context) -> None:
             if context.job.key == ONE:
@@ -509,7 +485,6 @@ class TestActing:
             stage.see(TWO)
             await until(lambda: len(stage.service.acted) == 64 + 300, "all of the other's", seconds=1)
 
-    @in_virtual_time
     async def test_an_effect_knows_what_it_was_decided_on(self):
         contexts: list[Context] = []
 
@@ -525,7 +500,6 @@ class TestActing:
 
 
 class TestOwnership:
-    @in_virtual_time
     async def test_who_does_not_own_folds_along_and_does_nothing(self):
         stage = Stage(Small(lambda history: [Record(JobExpired()), *wanting(0)(history)]), owns=lambda: False)
         async with stage.running():
@@ -536,7 +510,6 @@ class TestOwnership:
             assert stage.service.acted == []
             assert stage.line.attempts == []
 
-    @in_virtual_time
     async def test_a_new_owner_acts_on_everything_that_the_log_held_then(self):
         owner = False
         stage = Stage(Small(restarting(1)), owns=lambda: owner)
@@ -549,7 +522,6 @@ class TestOwnership:
             await until(lambda: stage.history().job.attempt.number == 1, "the restart")
             assert min(sequence for key, sequence in stage.service.decided if key == ONE) >= 3
 
-    @in_virtual_time
     async def test_who_lost_its_lease_starts_nothing_more(self):
         owner = True
 
@@ -564,7 +536,6 @@ class TestOwnership:
             await asyncio.sleep(60)
             assert len(stage.service.acted) == 2
 
-    @in_virtual_time
     async def test_what_waited_for_its_turn_while_the_lease_was_lost_is_left_to_the_new_owner(self):
         owner, go_on = True, asyncio.Event()
 
@@ -587,7 +558,6 @@ class TestOwnership:
             await stage.runtime.owned()
             await until(lambda: len(stage.service.acted) >= EFFECTS_PER_JOB + 5, "the rest")
 
-    @in_virtual_time
     async def test_what_was_not_sent_in_a_gap_of_the_lease_is_no_success_and_is_tried_again(self):
         owner, go_on = True, asyncio.Event()
 
@@ -606,7 +576,6 @@ class TestOwnership:
             outcomes = {key[2]: count for key, count in stage.runtime.metrics.series[0].values.items()}
             assert outcomes == {"Succeeded": EFFECTS_PER_JOB + 1, "Retried": 1}
 
-    @in_virtual_time
     async def test_of_two_that_both_believe_to_own_one_decision_stands(self):
         journal = MemoryJournal()
         stages = [Stage(Small(restarting(3))) for _ in range(2)]
@@ -622,7 +591,6 @@ class TestOwnership:
 
 
 class TestStopping:
-    @in_virtual_time
     async def test_a_stop_waits_for_what_is_in_hand(self):
         done = []
 
@@ -636,7 +604,6 @@ class TestStopping:
             await until(lambda: len(stage.service.acted) == 2, "the effects")
         assert len(done) == 2
 
-    @in_virtual_time
     async def test_an_append_in_hand_is_not_cut_off(self):
         stage = Stage(Small(restarting(1)))
         async with stage.running():
@@ -646,7 +613,6 @@ class TestStopping:
             asyncio.get_running_loop().call_later(1.0, stage.line.gate.set)
         assert stage.types() == ["JobObserved", "JobRestarted"]
 
-    @in_virtual_time
     async def test_a_stop_does_not_wait_for_ever(self):
         async def act(effect: Effect, context: Context) -> None:
             await asyncio.Event().wait()
@@ -659,7 +625,6 @@ class TestStopping:
             before = loop.time()
         assert loop.time() - before == pytest.approx(STOP_SECONDS, abs=0.1)
 
-    @in_virtual_time
     async def test_nothing_new_is_begun_while_it_stops(self):
         async def act(effect: Effect, context: Context) -> None:
             await asyncio.sleep(1)
@@ -678,7 +643,6 @@ class TestStopping:
 
 
 class TestStrangeLogs:
-    @in_virtual_time
     async def test_an_event_of_another_program_stops_no_job(self):
         stage = Stage(Small(restarting(1)))
         for subject in ("facts.a.b.c.d.watcher.X", "facts", "jobs.team-a.bert.uid-2.status"):
@@ -691,7 +655,6 @@ class TestStrangeLogs:
             await until(lambda: stage.history().job.attempt.number == 1, "the restart")
             assert list(stage.runtime.held()) == ["team-a/bert"]
 
-    @in_virtual_time
     async def test_a_log_in_the_old_ones_place_ends_the_process(self):
         stage = Stage(Small(lambda _: []))
         stage.runtime.histories.position = 9
@@ -700,7 +663,6 @@ class TestStrangeLogs:
         assert refusal.value.reason == "LogTruncated"
 
 
-@in_virtual_time
 async def test_effects_that_end_together_wake_their_job_together():
     stage = Stage(Small(wanting(*range(500))))
     async with stage.running():
@@ -712,7 +674,6 @@ async def test_effects_that_end_together_wake_their_job_together():
         assert len(stage.service.decided) - before < 25
 
 
-@in_virtual_time
 async def test_what_was_made_and_seen_is_looked_at_once_in_a_while_not_once_each():
     """A hundred effects end one after the other, and are seen soon after."""
     made: set[str] = set()
@@ -735,7 +696,6 @@ async def test_what_was_made_and_seen_is_looked_at_once_in_a_while_not_once_each
     assert len(stage.service.decided) <= 2 * 30
 
 
-@in_virtual_time
 async def test_a_wake_up_never_comes_too_early():
     stage = Stage(Small(wanting(0)))
     async with stage.running():

@@ -23,7 +23,7 @@ from shared.job.steps import Effect, Step
 from shared.runtime.acts import Context
 from shared.runtime.appends import APPENDS_IN_FLIGHT
 from shared.runtime.run import Runtime
-from tests.kit.virtual_time import in_virtual_time, until
+from tests.kit.virtual_time import until
 from tests.memory.eventlog import MemoryJournal
 from tests.service.test_runtime import ONE, TWO, Line, Small, Stage, restarting, wanting
 
@@ -54,7 +54,6 @@ def with_a_slow_log(stage: Stage, *, owns: bool = True) -> Slow:
     return line
 
 
-@in_virtual_time
 async def test_an_event_that_breaks_the_fold_holds_its_job_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch):
     def with_a_bug(job: Job, event: AnyEvent, at: At) -> Job:
         assert job.key != TWO, "our bug"
@@ -69,7 +68,6 @@ async def test_an_event_that_breaks_the_fold_holds_its_job_and_the_others_go_on(
         assert list(stage.runtime.held()) == ["team-a/bert"]
 
 
-@in_virtual_time
 async def test_a_new_owner_does_nothing_until_it_knows_where_the_log_ends():
     stage = Stage(Small(wanting(0)), owns=lambda: True)
     line = with_a_slow_log(stage)
@@ -86,7 +84,6 @@ async def test_a_new_owner_does_nothing_until_it_knows_where_the_log_ends():
         await until(lambda: len(stage.service.acted) == 1, "the effect")
 
 
-@in_virtual_time
 async def test_an_end_that_cannot_be_asked_for_now_is_asked_for_again():
     stage = Stage(Small(wanting(0)))
     line = with_a_slow_log(stage)
@@ -98,7 +95,6 @@ async def test_an_end_that_cannot_be_asked_for_now_is_asked_for_again():
         await until(lambda: len(stage.service.acted) == 1, "the effect")
 
 
-@in_virtual_time
 async def test_trouble_is_over_once_a_fact_was_stored():
     async def act(effect: Effect, context: Context) -> None:
         raise Refused("no permission", reason="Forbidden")
@@ -112,7 +108,6 @@ async def test_trouble_is_over_once_a_fact_was_stored():
         await until(lambda: not stage.runtime.trouble, "its end", seconds=0.1)
 
 
-@in_virtual_time
 async def test_trouble_is_over_once_the_log_said_that_another_writer_was_quicker():
     stage = Stage(Small(restarting(1)))
     stage.line.trouble = [Transient("no answer"), Conflict("someone else")]
@@ -123,7 +118,6 @@ async def test_trouble_is_over_once_the_log_said_that_another_writer_was_quicker
         await until(lambda: not stage.runtime.trouble, "its end", seconds=0.1)
 
 
-@in_virtual_time
 async def test_trouble_is_over_once_what_was_owed_is_owed_no_more():
     stage = Stage(Small(restarting(1)))
     stage.line.trouble = [Transient("no answer")]
@@ -135,7 +129,6 @@ async def test_trouble_is_over_once_what_was_owed_is_owed_no_more():
         assert len(stage.line.attempts) == 1
 
 
-@in_virtual_time
 async def test_what_an_owner_could_not_append_is_no_trouble_of_who_is_none_any_more():
     owner = True
     stage = Stage(Small(restarting(1)), owns=lambda: owner)
@@ -147,7 +140,6 @@ async def test_what_an_owner_could_not_append_is_no_trouble_of_who_is_none_any_m
         assert not stage.runtime.trouble
 
 
-@in_virtual_time
 async def test_a_fact_that_the_log_refuses_is_trouble_until_it_is_stored_and_no_longer():
     permitted = False
 
@@ -167,7 +159,6 @@ async def test_a_fact_that_the_log_refuses_is_trouble_until_it_is_stored_and_no_
         await until(lambda: len(stage.service.acted) == 2, "the effect")
 
 
-@in_virtual_time
 async def test_a_fact_that_is_too_large_is_one_jobs_story_and_no_trouble_of_the_service():
     async def act(effect: Effect, context: Context) -> None:
         raise Refused("no permission for pods", reason="Forbidden")
@@ -181,7 +172,6 @@ async def test_a_fact_that_is_too_large_is_one_jobs_story_and_no_trouble_of_the_
         await until(lambda: len(stage.bodies("EffectRefused")) == 1, "the next one's fact")
 
 
-@in_virtual_time
 async def test_facts_of_many_jobs_wait_for_their_turn_at_the_log():
     async def act(effect: Effect, context: Context) -> None:
         raise Refused("no permission", reason="Forbidden")
@@ -211,7 +201,6 @@ class Clocked(Line):
         return await super().append(entry, expect=expect)
 
 
-@in_virtual_time
 async def test_a_fact_that_cannot_be_stored_now_is_tried_ever_more_seldom_and_not_in_step_with_others():
     async def act(effect: Effect, context: Context) -> None:
         raise Refused("no permission", reason="Forbidden")
@@ -231,7 +220,6 @@ async def test_a_fact_that_cannot_be_stored_now_is_tried_ever_more_seldom_and_no
     assert late == [0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0, 1.0]
 
 
-@in_virtual_time
 async def test_that_a_job_is_held_is_told_once_however_its_history_goes_on():
     def decide(history: History) -> list[Step]:
         assert not history.job.resource.generation, "our bug"
@@ -259,7 +247,6 @@ class Unreadable(Line):
         return super().read(after=after, subjects=subjects, trouble=trouble)
 
 
-@in_virtual_time
 async def test_what_keeps_it_from_reading_is_trouble_of_an_owner_and_of_who_is_none():
     owner = True
     stage = Stage(Small(wanting()), owns=lambda: owner)
@@ -286,7 +273,6 @@ class Mute(Line):
         return await super().last(scope)
 
 
-@in_virtual_time
 async def test_a_fact_whose_scope_cannot_be_asked_for_now_is_stored_all_the_same():
     async def act(effect: Effect, context: Context) -> None:
         raise Refused("no permission", reason="Forbidden")
@@ -301,7 +287,6 @@ async def test_a_fact_whose_scope_cannot_be_asked_for_now_is_stored_all_the_same
         assert stage.runtime.trouble == ""
 
 
-@in_virtual_time
 async def test_a_fact_that_another_replica_said_meanwhile_is_said_once():
     # It was the owner before, and what it saw last took a while to be stored.
     async def act(effect: Effect, context: Context) -> None:
@@ -321,7 +306,6 @@ async def test_a_fact_that_another_replica_said_meanwhile_is_said_once():
         assert stage.runtime.trouble == ""
 
 
-@in_virtual_time
 async def test_an_effect_that_met_newer_data_is_no_reason_to_look_after_the_cluster():
     outcomes: list[Exception] = [Conflict("it has changed")]
 
@@ -336,7 +320,6 @@ async def test_an_effect_that_met_newer_data_is_no_reason_to_look_after_the_clus
         assert not stage.runtime.alarm.is_set()
 
 
-@in_virtual_time
 async def test_a_figure_that_cannot_be_counted_holds_no_job_and_is_told_once():
     class Wrong(JobMetrics):
         def folded(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:

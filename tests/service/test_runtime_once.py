@@ -16,7 +16,7 @@ from shared.job.spec import WORKER
 from shared.job.steps import Effect, Record, Step
 from shared.runtime.acts import Context
 from shared.runtime.run import Runtime
-from tests.kit.virtual_time import in_virtual_time, until
+from tests.kit.virtual_time import until
 from tests.service.test_lines import Mute
 from tests.service.test_runtime import ONE, TWO, Line, Make, Small, Stage
 
@@ -71,7 +71,6 @@ def launching(history: History) -> list[Step]:
     return [Launch(history.last_decision)] if history.job.attempt.number else [Record(JobRestarted(attempt=1))]
 
 
-@in_virtual_time
 async def test_what_must_not_happen_twice_happens_once_however_long_it_is_wanted():
     async with Stage(Telling(launching)).running() as stage:
         stage.see()
@@ -81,7 +80,6 @@ async def test_what_must_not_happen_twice_happens_once_however_long_it_is_wanted
         assert len(stage.service.acted) == 1
 
 
-@in_virtual_time
 async def test_a_decision_of_another_process_is_not_carried_out():
     owner = False
     async with Stage(Telling(launching), owns=lambda: owner).running() as stage:
@@ -95,7 +93,6 @@ async def test_a_decision_of_another_process_is_not_carried_out():
         assert stage.service.acted == []
 
 
-@in_virtual_time
 async def test_after_a_restart_no_process_carries_it_out():
     async with Stage(Telling(launching)).running() as stage:
         stage.see()
@@ -109,7 +106,6 @@ async def test_after_a_restart_no_process_carries_it_out():
         assert again.acted == []
 
 
-@in_virtual_time
 async def test_a_decision_that_is_read_before_its_append_is_answered_is_carried_out():
     async with Stage(Telling(launching)).running() as stage:
         stage.line.answers.clear()
@@ -122,7 +118,6 @@ async def test_a_decision_that_is_read_before_its_append_is_answered_is_carried_
 
 
 @pytest.mark.parametrize("after", [pytest.param(0.0, id="at once"), pytest.param(1.0, id="after it was read back")])
-@in_virtual_time
 async def test_a_decision_that_is_stored_without_an_answer_is_carried_out(after: float):
     stage = Stage(Telling(launching))
     stage.runtime = Runtime(stage.service, Mute(stage.journal, user="scheduler", after=after))
@@ -134,7 +129,6 @@ async def test_a_decision_that_is_stored_without_an_answer_is_carried_out(after:
         assert len(stage.service.acted) == 1
 
 
-@in_virtual_time
 async def test_a_decision_that_lost_to_another_is_not_carried_out():
     async with Stage(Telling(launching)).running() as stage:
         stage.line.gate.clear()
@@ -147,7 +141,6 @@ async def test_a_decision_that_lost_to_another_is_not_carried_out():
         assert stage.service.acted == []
 
 
-@in_virtual_time
 @pytest.mark.parametrize(
     "trouble", [Transient("a lost answer"), Conflict("another one")], ids=lambda t: type(t).__name__
 )
@@ -159,7 +152,6 @@ async def test_it_is_not_tried_again_whatever_went_wrong(trouble: Exception):
         assert len(stage.service.acted) == 1
 
 
-@in_virtual_time
 async def test_what_an_effect_learned_is_recorded_until_it_is_stored():
     learned = EffectRefused(effect="Launch", reason="Learned")
     async with Stage(Telling(launching, learned)).running() as stage:
@@ -171,7 +163,6 @@ async def test_what_an_effect_learned_is_recorded_until_it_is_stored():
         assert [body["reason"] for body in stage.bodies("EffectRefused")] == ["Learned"]
 
 
-@in_virtual_time
 async def test_what_hangs_takes_no_room_from_anything_else():
     def decide(history: History) -> list[Step]:
         if not history.job.resource.generation:
@@ -184,7 +175,6 @@ async def test_what_hangs_takes_no_room_from_anything_else():
         await until(lambda: sum(isinstance(effect, Make) for effect, _ in stage.service.acted) == 2, "both", seconds=1)
 
 
-@in_virtual_time
 async def test_a_refusal_is_recorded_while_something_else_hangs():
     class Refusing(Telling):
         async def act(self, effect: Effect, context: Context) -> AnyEvent | None:  # type: ignore[override]

@@ -9,7 +9,6 @@ from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.training_job import RESTART, TRAININGJOBS
 from tests.frameworks.documents import Document, pytorch_job, tf_job
-from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World, a_scale_in, a_scale_out, a_training_job
 from tests.service.kubeflow import Play, applied
 
@@ -19,41 +18,36 @@ ONE_TO_FOUR: Document = {"minReplicas": 1, "maxReplicas": 4}
 
 
 class TestHangingPredecessors:
-    @in_virtual_time
-    async def test_a_job_made_again_waits_ten_minutes_for_a_pod_of_its_name_and_then_runs(self):
-        async with World() as world:
-            await world.trains(workers=1)
-            old = world.pods()["resnet-worker-0"].metadata["uid"]
-            world.lingering.add(old)
-            world.delete(TRAININGJOBS, "resnet")
-            world.apply(TRAININGJOBS, a_training_job(workers=1))
-            await world.until(lambda: list(world.pods()) == ["resnet-worker-0"])
-            await world.pass_seconds(TEN_MINUTES)
-            assert world.pods()["resnet-worker-0"].metadata["uid"] == old
-            assert world.status(TRAININGJOBS, "resnet")["phase"] == "Created"
-            world.lingering.clear()
-            await world.running()
-            assert world.pods()["resnet-worker-0"].metadata["uid"] != old
+    async def test_a_job_made_again_waits_ten_minutes_for_a_pod_of_its_name_and_then_runs(self, world: World):
+        await world.trains(workers=1)
+        old = world.pods()["resnet-worker-0"].metadata["uid"]
+        world.lingering.add(old)
+        world.delete(TRAININGJOBS, "resnet")
+        world.apply(TRAININGJOBS, a_training_job(workers=1))
+        await world.until(lambda: list(world.pods()) == ["resnet-worker-0"])
+        await world.pass_seconds(TEN_MINUTES)
+        assert world.pods()["resnet-worker-0"].metadata["uid"] == old
+        assert world.status(TRAININGJOBS, "resnet")["phase"] == "Created"
+        world.lingering.clear()
+        await world.running()
+        assert world.pods()["resnet-worker-0"].metadata["uid"] != old
 
-    @in_virtual_time
-    async def test_a_worker_that_left_and_hangs_keeps_its_number_and_is_no_host(self):
-        async with World() as world:
-            await world.trains(workers=2)
-            world.lingering.add(world.pods()["resnet-worker-1"].metadata["uid"])
-            world.apply(SCALEINS, a_scale_in(1))
-            await world.until(lambda: world.hosts() == ["resnet-worker-0"])
-            # Its pod takes as long as it likes: neither this request nor the next one waits for that.
-            await world.phase("ScaleSucceeded", SCALEINS, "in")
-            world.apply(SCALEOUTS, a_scale_out(1))
-            await world.phase("ScaleSucceeded", SCALEOUTS, "out")
-            assert world.hosts() == ["resnet-worker-0", "resnet-worker-2"]
-            await world.pass_seconds(TEN_MINUTES)
-            assert world.hosts() == ["resnet-worker-0", "resnet-worker-2"]
-            world.lingering.clear()
-            await world.until(lambda: "resnet-worker-1" not in world.pods())
-            assert world.status(TRAININGJOBS, "resnet")["phase"] == "Running"
+    async def test_a_worker_that_left_and_hangs_keeps_its_number_and_is_no_host(self, world: World):
+        await world.trains(workers=2)
+        world.lingering.add(world.pods()["resnet-worker-1"].metadata["uid"])
+        world.apply(SCALEINS, a_scale_in(1))
+        await world.until(lambda: world.hosts() == ["resnet-worker-0"])
+        # Its pod takes as long as it likes: neither this request nor the next one waits for that.
+        await world.phase("ScaleSucceeded", SCALEINS, "in")
+        world.apply(SCALEOUTS, a_scale_out(1))
+        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+        assert world.hosts() == ["resnet-worker-0", "resnet-worker-2"]
+        await world.pass_seconds(TEN_MINUTES)
+        assert world.hosts() == ["resnet-worker-0", "resnet-worker-2"]
+        world.lingering.clear()
+        await world.until(lambda: "resnet-worker-1" not in world.pods())
+        assert world.status(TRAININGJOBS, "resnet")["phase"] == "Running"
 
-    @in_virtual_time
     async def test_a_replica_that_is_deleted_and_hangs_comes_back_once_it_is_gone(self):
         async with Play(TFJOB) as world:
             world.play(applied(tf_job(Chief=1, Worker=1), restart="OnFailure"))
@@ -85,7 +79,6 @@ def of_a_rival(job: str, uid: str) -> dict[str, Any]:
 
 
 class TestTwoOperators:
-    @in_virtual_time
     async def test_a_pod_that_another_operator_made_for_the_job_is_named_and_not_touched(self):
         async with Play(TFJOB) as world:
             await world.kill("scheduler")
@@ -102,7 +95,6 @@ class TestTwoOperators:
             await world.pass_seconds(300)
             await world.runs(1)
 
-    @in_virtual_time
     async def test_a_status_that_another_operator_keeps_writing_begins_and_ends_nothing(self):
         async with Play(TFJOB) as world:
             world.play(applied(tf_job(Chief=1, Worker=1)))
@@ -131,7 +123,6 @@ def workers(world: Play) -> list[str]:
 
 
 class TestContradictoryWishes:
-    @in_virtual_time
     async def test_a_pause_wins_over_a_size_and_the_newest_size_holds_when_it_ends(self):
         async with Play(PYTORCHJOB) as world:
             world.play(applied(pytorch_job(policy=ONE_TO_FOUR, Worker=2)))
@@ -146,7 +137,6 @@ class TestContradictoryWishes:
             world.suspend(suspend=False)
             await world.runs(3)
 
-    @in_virtual_time
     async def test_a_pause_that_no_watcher_saw_leaves_the_pods_as_they_are_and_a_restart_brings_the_new_template(self):
         """Of suspend and resume with another template the watcher sees one change, which says nothing of a pause."""
         async with Play(PYTORCHJOB) as world:

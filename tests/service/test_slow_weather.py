@@ -15,7 +15,6 @@ from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.process.health import Health
 from tests.kit.services import AUTHORS
-from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World, a_scale_in, a_scale_out, a_training_job
 from tests.memory.cluster import Call
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
@@ -116,7 +115,6 @@ async def _is_well(world: World) -> None:
     assert asyncio.get_running_loop().time() - began < 5
 
 
-@in_virtual_time
 async def test_half_of_all_calls_are_turned_away():
     weather = {author: Refusing(seed) for seed, author in enumerate(AUTHORS)}
     async with World(weather=lambda author: weather[author]) as world:
@@ -126,7 +124,6 @@ async def test_half_of_all_calls_are_turned_away():
         await _is_well(world)
 
 
-@in_virtual_time
 async def test_each_answer_takes_two_seconds():
     slow = Slow()
     async with World(weather=lambda _: slow) as world:
@@ -138,21 +135,18 @@ async def test_each_answer_takes_two_seconds():
         await _is_well(world)
 
 
-@in_virtual_time
-async def test_the_api_server_stands_still_for_twenty_seconds_and_comes_back():
-    async with World() as world:
-        for number in range(JOBS):
-            world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=WORKERS - 1))
-        await world.until(lambda: world.count("SlotsAssigned") > JOBS // 2)
-        world.store.outage.begin()
-        await world.pass_seconds(20)
-        world.store.outage.end()
-        for number in range(JOBS):
-            await world.phase("Running", name=f"job-{number}")
-        await _is_well(world)
+async def test_the_api_server_stands_still_for_twenty_seconds_and_comes_back(world: World):
+    for number in range(JOBS):
+        world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=WORKERS - 1))
+    await world.until(lambda: world.count("SlotsAssigned") > JOBS // 2)
+    world.store.outage.begin()
+    await world.pass_seconds(20)
+    world.store.outage.end()
+    for number in range(JOBS):
+        await world.phase("Running", name=f"job-{number}")
+    await _is_well(world)
 
 
-@in_virtual_time
 async def test_a_status_that_is_not_written_in_time_is_reported_until_it_is_written():
     stuck = Stuck()
     async with World(weather=lambda author: stuck if author == "status" else None) as world:
@@ -173,7 +167,6 @@ async def test_a_status_that_is_not_written_in_time_is_reported_until_it_is_writ
         assert not known.runtime._acts._waiting, "a probe looks at no job whose status is written"
 
 
-@in_virtual_time
 async def test_each_sync_of_the_log_takes_fifty_milliseconds():
     journal = MemoryJournal(identity="slow")
     logs = {author: SlowDisk(journal, user=author) for author in AUTHORS}
@@ -182,23 +175,21 @@ async def test_each_sync_of_the_log_takes_fifty_milliseconds():
         await _is_well(world)
 
 
-@in_virtual_time
-async def test_the_pods_of_one_job_change_a_thousand_times_a_second():
+async def test_the_pods_of_one_job_change_a_thousand_times_a_second(world: World):
     """What does not matter is not recorded, what does is at a bounded pace, and another job starts beside it."""
-    async with World() as world:
-        await world.trains(workers=WORKERS)
-        await world.quiet()
-        before = len(world.journal.events)
-        for turn in range(10_000):
-            ready = "False" if turn % 2 else "True"
-            name = f"resnet-worker-{turn % WORKERS}"
-            status = {"conditions": [{"type": "Ready", "status": ready}], "message": f"turn {turn}"}
-            world.store.patch(PODS, NAMESPACE, name, {"status": status}, subresource="status")
-            await asyncio.sleep(0.001)
-            if turn == 5_000:
-                world.apply(TRAININGJOBS, a_training_job("beside", workers=1))
-        await world.phase("Running", name="beside")
-        recorded = len(world.journal.events) - before
-        assert recorded < 300, "ten seconds of changes"
-        await world.quiet()
-        assert len(world.hosts()) == WORKERS
+    await world.trains(workers=WORKERS)
+    await world.quiet()
+    before = len(world.journal.events)
+    for turn in range(10_000):
+        ready = "False" if turn % 2 else "True"
+        name = f"resnet-worker-{turn % WORKERS}"
+        status = {"conditions": [{"type": "Ready", "status": ready}], "message": f"turn {turn}"}
+        world.store.patch(PODS, NAMESPACE, name, {"status": status}, subresource="status")
+        await asyncio.sleep(0.001)
+        if turn == 5_000:
+            world.apply(TRAININGJOBS, a_training_job("beside", workers=1))
+    await world.phase("Running", name="beside")
+    recorded = len(world.journal.events) - before
+    assert recorded < 300, "ten seconds of changes"
+    await world.quiet()
+    assert len(world.hosts()) == WORKERS

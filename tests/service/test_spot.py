@@ -6,7 +6,6 @@ import pytest
 
 from shared.cluster.kinds import NODES
 from shared.job.policies.replacement import STEADY_SECONDS
-from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import TRAININGJOBS, World, a_training_job
 
 OLD, NEW = "node-0", "node-1"
@@ -33,7 +32,6 @@ def nodes_of(world: World) -> dict[str, str]:
     return {name.removeprefix("resnet-"): held.manifest["spec"]["nodeName"] for name, held in world.pods().items()}
 
 
-@in_virtual_time
 async def test_the_workers_of_a_tainted_node_move_and_the_job_goes_on():
     async with World(drain_seconds=DRAIN) as world:
         await a_job_on_a_node(world)
@@ -50,7 +48,6 @@ async def test_the_workers_of_a_tainted_node_move_and_the_job_goes_on():
         assert world.count("WorkersReleased") == 1
 
 
-@in_virtual_time
 async def test_a_pod_on_a_lost_node_never_ends_and_its_index_is_never_used_again():
     async with World(drain_seconds=DRAIN) as world:
         await a_job_on_a_node(world)
@@ -64,22 +61,19 @@ async def test_a_pod_on_a_lost_node_never_ends_and_its_index_is_never_used_again
         assert world.status(TRAININGJOBS, "resnet")["phase"] == "Running"
 
 
-@in_virtual_time
-async def test_a_new_attempt_waits_until_nothing_of_the_old_one_can_run():
-    async with World() as world:
-        await a_job_on_a_node(world, restartPolicy="OnFailure")
-        lost = world.pods()["resnet-worker-1"].metadata["uid"]
-        world.lingering.add(lost)
-        world.exit_codes["resnet-launcher"] = 1
-        await world.phase("Restarting")
-        await world.pass_seconds(3_600)
-        assert list(world.pods()) == ["resnet-worker-1"], "no pod of the new attempt beside one of the old"
-        world.lingering.clear()
-        await world.running()
-        assert world.pods()["resnet-worker-1"].metadata["uid"] != lost
+async def test_a_new_attempt_waits_until_nothing_of_the_old_one_can_run(world: World):
+    await a_job_on_a_node(world, restartPolicy="OnFailure")
+    lost = world.pods()["resnet-worker-1"].metadata["uid"]
+    world.lingering.add(lost)
+    world.exit_codes["resnet-launcher"] = 1
+    await world.phase("Restarting")
+    await world.pass_seconds(3_600)
+    assert list(world.pods()) == ["resnet-worker-1"], "no pod of the new attempt beside one of the old"
+    world.lingering.clear()
+    await world.running()
+    assert world.pods()["resnet-worker-1"].metadata["uid"] != lost
 
 
-@in_virtual_time
 async def test_on_a_spot_node_one_after_the_other_the_job_goes_on_for_ever():
     async with World(drain_seconds=DRAIN) as world:
         await a_job_on_a_node(world)
@@ -98,7 +92,6 @@ async def test_on_a_spot_node_one_after_the_other_the_job_goes_on_for_ever():
 
 
 @pytest.mark.parametrize("author", ["watcher", "scaler", "scheduler"])
-@in_virtual_time
 async def test_a_service_that_was_away_meanwhile_owes_the_same(author: str):
     async with World(drain_seconds=DRAIN) as world:
         await a_job_on_a_node(world)

@@ -5,7 +5,6 @@ import pytest
 from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.training_job import TRAININGJOBS
 from tests.frameworks.documents import Document, changed, tf_job
-from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import a_training_job
 from tests.service.kubeflow import Play, applied
 
@@ -16,7 +15,6 @@ def a_job(*, restart: str = "", policy: Document | None = None, **replicas: int)
     return applied(tf_job(**replicas), run=policy, restart=restart)
 
 
-@in_virtual_time
 async def test_dynamic_workers_follow_the_wanted_size():
     async with Play(TFJOB) as world:
         job = changed(a_job(PS=1, Worker=1), "spec.enableDynamicWorker", True)
@@ -39,7 +37,6 @@ async def test_dynamic_workers_follow_the_wanted_size():
 
 
 @pytest.mark.parametrize("first", ["TFJob", "TrainingJob"])
-@in_virtual_time
 async def test_of_two_jobs_that_want_one_pod_name_the_later_one_waits_and_says_so(first: str):
     """Both call their first worker `mnist-worker-0`: neither takes the other's pod for its own."""
     async with Play(TFJOB) as world:
@@ -63,7 +60,6 @@ async def test_of_two_jobs_that_want_one_pod_name_the_later_one_waits_and_says_s
         )
 
 
-@in_virtual_time
 async def test_a_job_that_is_handed_over_while_it_runs_goes_on_and_says_that_this_cannot_be():
     async with Play(TFJOB) as world:
         world.play(a_job(policy={"managedBy": "kubeflow.org/training-operator"}, Worker=1))

@@ -16,7 +16,6 @@ from shared.job.naming import ACCEPT_HISTORY
 from shared.job.spec import JobSpec, Problem
 from tests.frameworks.documents import variables
 from tests.kit.trainer import jax_runtime, mpi_runtime, torch_runtime, train_job
-from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, Document, World
 from tests.memory.cluster import Call, Calm
 
@@ -60,7 +59,6 @@ class Play(World):
         return {each["name"]: each for each in self.shown()["jobsStatus"]}
 
 
-@in_virtual_time
 async def test_nodes_of_torch_find_each_other_and_the_job_completes_with_all_of_them():
     async with Play() as world:
         world.runtime(torch_runtime())
@@ -91,7 +89,6 @@ async def test_nodes_of_torch_find_each_other_and_the_job_completes_with_all_of_
         assert world.jobs_status()["node"]["ready"] == 0
 
 
-@in_virtual_time
 async def test_a_job_that_runs_and_lacks_nothing_has_no_condition_as_clients_of_trainer_read_it():
     async with Play() as world:
         world.runtime(torch_runtime())
@@ -121,7 +118,6 @@ async def test_a_job_that_runs_and_lacks_nothing_has_no_condition_as_clients_of_
         assert [known["type"] for known in world.shown()["conditions"]] == ["Suspended"]
 
 
-@in_virtual_time
 async def test_nodes_count_as_active_until_the_last_pod_of_a_suspended_job_is_gone():
     async with Play() as world:
         world.runtime(torch_runtime())
@@ -138,7 +134,6 @@ async def test_nodes_count_as_active_until_the_last_pod_of_a_suspended_job_is_go
         assert world.jobs_status()["node"]["active"] == 0
 
 
-@in_virtual_time
 async def test_a_refused_job_is_failed_as_a_queue_reads_it_until_it_is_corrected():
     async with Play() as world:
         world.runtime(torch_runtime())
@@ -151,7 +146,6 @@ async def test_a_refused_job_is_failed_as_a_queue_reads_it_until_it_is_corrected
         assert world.known("Failed") is None
 
 
-@in_virtual_time
 async def test_a_job_whose_runtime_is_wrong_is_not_failed_and_begins_when_that_is_corrected():
     async with Play() as world:
         world.runtime(torch_runtime(numProcPerNode="bogus"))
@@ -164,7 +158,6 @@ async def test_a_job_whose_runtime_is_wrong_is_not_failed_and_begins_when_that_i
         await world.comes_to("Running")
 
 
-@in_virtual_time
 async def test_a_refused_job_may_be_corrected_after_its_lost_log_was_accepted():
     async with Play() as lost:
         lost.runtime(torch_runtime())
@@ -181,7 +174,6 @@ async def test_a_refused_job_may_be_corrected_after_its_lost_log_was_accepted():
         await world.comes_to("Running")
 
 
-@in_virtual_time
 async def test_a_job_waits_for_its_runtime_and_begins_when_that_comes():
     async with Play() as world:
         world.play()
@@ -205,7 +197,6 @@ class Unlisted(Calm):
             raise Transient("no answer")
 
 
-@in_virtual_time
 async def test_a_runtime_that_cannot_be_listed_does_not_count_as_missing():
     weather = Unlisted()
     async with Play(weather=lambda author: weather if author == "watcher" else None) as world:
@@ -216,7 +207,6 @@ async def test_a_runtime_that_cannot_be_listed_does_not_count_as_missing():
         await world.comes_to("Running")
 
 
-@in_virtual_time
 async def test_a_runtime_that_was_not_listed_may_turn_out_to_be_missing():
     weather = Unlisted()
     async with Play(weather=lambda author: weather if author == "watcher" else None) as world:
@@ -226,7 +216,6 @@ async def test_a_runtime_that_was_not_listed_may_turn_out_to_be_missing():
         await world.until(lambda: world.known("Created") == ("False", "TrainingRuntimeNotFound"))
 
 
-@in_virtual_time
 async def test_an_installation_for_one_namespace_refuses_a_runtime_of_the_cluster():
     async with Play(namespace=NAMESPACE) as world:
         world.runtime(torch_runtime())
@@ -234,7 +223,6 @@ async def test_an_installation_for_one_namespace_refuses_a_runtime_of_the_cluste
         await world.until(lambda: world.known("Created") == ("False", "TrainingRuntimeNotSupported"))
 
 
-@in_virtual_time
 async def test_a_job_that_is_nested_too_deep_stops_no_other():
     async with Play() as world:
         world.runtime(torch_runtime())
@@ -260,7 +248,6 @@ class Counting(TrainJob):
         return super().parse(manifest)
 
 
-@in_virtual_time
 async def test_only_a_change_of_the_spec_of_a_runtime_has_its_jobs_read_anew():
     kind = Counting()
     async with Play(kinds=Kinds((kind,))) as world:
@@ -277,7 +264,6 @@ async def test_only_a_change_of_the_spec_of_a_runtime_has_its_jobs_read_anew():
         assert sorted(kind.read) == sorted(f"mnist-{number}" for number in range(20))
 
 
-@in_virtual_time
 async def test_a_runtime_of_the_namespace_is_found_there_alone():
     async with Play() as world:
         kind = RUNTIMES.kind
@@ -289,7 +275,6 @@ async def test_a_runtime_of_the_namespace_is_found_there_alone():
 
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["", "and all services restart"])
-@in_virtual_time
 async def test_a_job_keeps_the_runtime_that_it_began_with(restarted: bool):
     async with Play() as world:
         world.runtime(torch_runtime())
@@ -317,7 +302,6 @@ async def test_a_job_keeps_the_runtime_that_it_began_with(restarted: bool):
         assert world.images() == {"train"}
 
 
-@in_virtual_time
 async def test_a_copy_that_somebody_else_wrote_is_not_used():
     async with Play() as world:
         world.runtime(torch_runtime())
@@ -336,7 +320,6 @@ async def test_a_copy_that_somebody_else_wrote_is_not_used():
         await world.until(lambda: world.images() == {"train"})
 
 
-@in_virtual_time
 async def test_a_launcher_of_mpi_starts_when_its_nodes_are_ready_and_is_one_of_the_hosts():
     async with Play() as world:
         world.runtime(mpi_runtime(runLauncherAsNode=True, sshAuthMountPath="/home/mpiuser/.ssh"))
@@ -357,7 +340,6 @@ async def test_a_launcher_of_mpi_starts_when_its_nodes_are_ready_and_is_one_of_t
         await world.until(lambda: sorted(world.pods()) == ["mnist-launcher"])
 
 
-@in_virtual_time
 async def test_processes_of_jax_meet_at_the_first_one():
     async with Play() as world:
         world.runtime(jax_runtime())
@@ -370,7 +352,6 @@ async def test_processes_of_jax_meet_at_the_first_one():
         }
 
 
-@in_virtual_time
 async def test_an_elastic_job_of_torch_grows_and_shrinks_by_its_number_of_nodes():
     async with Play() as world:
         world.runtime(torch_runtime(elasticPolicy={"minNodes": 1, "maxNodes": 3, "maxRestarts": 5}))
@@ -387,7 +368,6 @@ async def test_an_elastic_job_of_torch_grows_and_shrinks_by_its_number_of_nodes(
         await world.until(lambda: world.shown()["replicas"] == 1)
 
 
-@in_virtual_time
 async def test_a_node_that_fails_too_often_fails_the_job():
     async with Play() as world:
         document = torch_runtime()
@@ -404,7 +384,6 @@ async def test_a_node_that_fails_too_often_fails_the_job():
         assert world.jobs_status()["node"]["failed"] == 1
 
 
-@in_virtual_time
 async def test_a_job_of_another_controller_is_left_alone():
     async with Play() as world:
         world.runtime(torch_runtime())
@@ -413,7 +392,6 @@ async def test_a_job_of_another_controller_is_left_alone():
         assert "JobObserved" not in world.types()
 
 
-@in_virtual_time
 async def test_a_job_that_trainer_began_is_left_alone():
     async with Play() as world:
         world.runtime(torch_runtime())
@@ -429,7 +407,6 @@ async def test_a_job_that_trainer_began_is_left_alone():
         assert not world.pods()
 
 
-@in_virtual_time
 async def test_a_patch_that_does_not_fit_the_kept_runtime_is_refused_and_can_be_mended():
     async with Play() as world:
         world.runtime(torch_runtime())
@@ -458,7 +435,6 @@ async def test_a_patch_that_does_not_fit_the_kept_runtime_is_refused_and_can_be_
         assert world.images() == {"train"}
 
 
-@in_virtual_time
 async def test_a_deadline_counts_after_a_change_of_the_runtime():
     async with Play() as world:
         world.runtime(torch_runtime())

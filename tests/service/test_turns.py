@@ -4,7 +4,6 @@ import asyncio
 from contextlib import suppress
 
 from shared.flow import Turns
-from tests.kit.virtual_time import in_virtual_time
 
 
 async def served(turns: Turns, flows: str, order: list[str]) -> list[asyncio.Task[None]]:
@@ -20,14 +19,12 @@ async def served(turns: Turns, flows: str, order: list[str]) -> list[asyncio.Tas
     return tasks
 
 
-@in_virtual_time
 async def test_flows_take_turns_and_within_one_the_first_comes_first():
     order: list[str] = []
     await asyncio.gather(*await served(Turns(1), "aaaaabbc", order))
     assert "".join(order) == "aabcabaa"
 
 
-@in_virtual_time
 async def test_jobs_of_a_namespace_take_turns_too():
     turns, order = Turns(1), list[str]()
 
@@ -40,7 +37,6 @@ async def test_jobs_of_a_namespace_take_turns_too():
     assert order == ["a1", "a1", "b1", "a2", "b1", "a1", "a1"]
 
 
-@in_virtual_time
 async def test_a_namespace_that_has_all_that_one_may_have_holds_up_no_other_and_its_jobs_take_turns():
     turns, order = Turns(2, of_namespace=1), list[str]()
 
@@ -53,7 +49,6 @@ async def test_a_namespace_that_has_all_that_one_may_have_holds_up_no_other_and_
     assert order == ["a1", "b1", "a1", "a2", "a1"]
 
 
-@in_virtual_time
 async def test_no_more_than_the_limit_work_at_once_also_when_it_falls():
     turns, order = Turns(3), list[str]()
     tasks = await served(turns, "abcdef", order)
@@ -64,7 +59,6 @@ async def test_no_more_than_the_limit_work_at_once_also_when_it_falls():
     await asyncio.gather(*tasks)
 
 
-@in_virtual_time
 async def test_who_is_cancelled_while_waiting_or_as_the_place_comes_holds_up_nobody():
     turns, order = Turns(1), list[str]()
     first, second, third, last = await served(turns, "abcd", order)

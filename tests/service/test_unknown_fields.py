@@ -14,7 +14,6 @@ from shared.frameworks.trainjob import TRAINJOBS
 from tests.frameworks.documents import changed
 from tests.kit.kubelet import NAMESPACE
 from tests.kit.trainer import replicated_job, runtime, train_job
-from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import World, a_training_job
 from tests.simulation.manifests import KINDS, manifest_of
 from tests.simulation.plan import Apply
@@ -41,7 +40,6 @@ ROLES, REPLICAS = "spec.etReplicaSpecs", "spec.pytorchReplicaSpecs"
             "livenessProbe", id="of an MPIJob's launcher"),
     ],
 )  # fmt: skip
-@in_virtual_time
 async def test_a_misspelt_field_ends_the_job_before_anything_is_made(
     resource: Any, job: dict[str, Any], field: str, meant: str
 ) -> None:
@@ -50,7 +48,6 @@ async def test_a_misspelt_field_ends_the_job_before_anything_is_made(
         await _fails(world, resource, field + (f" (is it {meant}?)" if meant else ""))
 
 
-@in_virtual_time
 async def test_a_misspelt_field_of_a_runtime_is_told_with_its_path_there() -> None:
     pod = "template.spec.template.spec.containers[0]"
     async with World(kinds=KINDS) as world:
@@ -59,7 +56,6 @@ async def test_a_misspelt_field_of_a_runtime_is_told_with_its_path_there() -> No
         await _fails(world, TRAINJOBS, f"runtime.spec.template.spec.replicatedJobs[node].{pod}.gpu")
 
 
-@in_virtual_time
 async def test_a_field_of_a_newer_kubernetes_is_asked_about_and_passed_on() -> None:
     """The API server of this test knows it, this release does not."""
     async with World(kinds=KINDS) as world:

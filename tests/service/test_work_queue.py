@@ -8,7 +8,7 @@ from math import inf
 import pytest
 
 from shared.runtime.queue import SLICE_KEYS, SLICE_SECONDS, TICK_SECONDS, Priority, Slice, WorkQueue
-from tests.kit.virtual_time import in_virtual_time, until
+from tests.kit.virtual_time import until
 
 
 class Worker:
@@ -67,7 +67,6 @@ async def taken_in_order(add: Callable[[WorkQueue[str]], None]) -> list[str]:
     return worker.taken
 
 
-@in_virtual_time
 async def test_a_key_that_is_added_twice_is_taken_once():
     def add(queue: WorkQueue[str]) -> None:
         for key in "abab":
@@ -76,7 +75,6 @@ async def test_a_key_that_is_added_twice_is_taken_once():
     assert await taken_in_order(add) == ["a", "b"]
 
 
-@in_virtual_time
 async def test_a_key_that_is_added_again_after_it_was_taken_is_taken_again():
     worker = Worker()
     async with worker.running():
@@ -86,7 +84,6 @@ async def test_a_key_that_is_added_again_after_it_was_taken_is_taken_again():
     assert worker.taken == ["a"] * 3
 
 
-@in_virtual_time
 async def test_changed_keys_come_first_then_open_ones_then_those_that_are_over():
     def add(queue: WorkQueue[str]) -> None:
         queue.add("over", Priority.OVER)
@@ -97,7 +94,6 @@ async def test_changed_keys_come_first_then_open_ones_then_those_that_are_over()
     assert await taken_in_order(add) == ["changed", "changed too", "open", "over"]
 
 
-@in_virtual_time
 async def test_the_flows_of_keys_take_turns():
     worker = Worker(flow=lambda key: key[0])
     for key in ("a1", "a2", "a3", "b1", "c1", "b2"):
@@ -108,7 +104,6 @@ async def test_the_flows_of_keys_take_turns():
     assert worker.taken == ["a1", "b1", "c1", "a2", "b2", "a3"]
 
 
-@in_virtual_time
 async def test_a_key_of_a_pass_that_changes_moves_ahead_of_the_pass():
     def add(queue: WorkQueue[str]) -> None:
         for key in "abc":
@@ -118,7 +113,6 @@ async def test_a_key_of_a_pass_that_changes_moves_ahead_of_the_pass():
     assert await taken_in_order(add) == ["c", "a", "b"]
 
 
-@in_virtual_time
 async def test_a_pass_does_not_put_back_a_key_that_changed():
     def add(queue: WorkQueue[str]) -> None:
         queue.add("b")
@@ -129,7 +123,6 @@ async def test_a_pass_does_not_put_back_a_key_that_changed():
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.001, 0.06, 5.0, 3_600.0])
-@in_virtual_time
 async def test_a_key_is_taken_when_it_is_due_or_up_to_a_tick_later(seconds: float):
     worker = Worker()
     async with worker.running():
@@ -139,7 +132,6 @@ async def test_a_key_is_taken_when_it_is_due_or_up_to_a_tick_later(seconds: floa
     assert seconds <= round(worker.times[0] - began, 6) <= seconds + TICK_SECONDS + 0.001
 
 
-@in_virtual_time
 async def test_due_times_of_a_key_that_are_close_together_are_one():
     worker = Worker()
     async with worker.running():
@@ -151,7 +143,6 @@ async def test_due_times_of_a_key_that_are_close_together_are_one():
     assert len(worker.taken) == 1
 
 
-@in_virtual_time
 async def test_keys_that_are_due_at_the_same_time_are_all_taken():
     worker = Worker()
     async with worker.running():
@@ -161,7 +152,6 @@ async def test_keys_that_are_due_at_the_same_time_are_all_taken():
     assert worker.taken == ["a", "b", "c"]
 
 
-@in_virtual_time
 async def test_a_due_time_of_a_key_stays_when_the_key_is_taken_before():
     worker = Worker()
     async with worker.running():
@@ -173,7 +163,6 @@ async def test_a_due_time_of_a_key_stays_when_the_key_is_taken_before():
     assert [round(at - began) for at in worker.times] == [0, 5, 30]
 
 
-@in_virtual_time
 async def test_what_settles_for_ever_is_never_due():
     worker = Worker()
     async with worker.running():
@@ -182,12 +171,10 @@ async def test_what_settles_for_ever_is_never_due():
     assert worker.taken == []
 
 
-@in_virtual_time
 async def test_the_loop_does_other_work_after_so_many_keys():
     assert max(await slices(Worker())) == SLICE_KEYS
 
 
-@in_virtual_time
 async def test_the_loop_does_other_work_after_so_much_time():
     seconds = 0.0
 
@@ -198,7 +185,6 @@ async def test_the_loop_does_other_work_after_so_much_time():
     assert max(await slices(Worker(lambda: seconds, work))) in (5, 6)
 
 
-@in_virtual_time
 async def test_a_pass_over_many_things_leaves_the_loop_its_time():
     passed, found = list[int](), list[int]()
 

@@ -6,7 +6,6 @@ import pytest
 
 from shared.cluster.kinds import PODS, SERVICES
 from shared.frameworks.tfjob import TFJOB
-from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World
 from tests.takeover.recorded import put, recorded, uids
 
@@ -35,7 +34,6 @@ async def taken_over(world: World, uid: str, pods: list[str]) -> None:
     await world.until(claimed, "all is claimed")
 
 
-@in_virtual_time
 async def test_a_running_tf_job_goes_on_with_its_pods_and_finishes():
     world, uid = a_world()
     before = uids(world)
@@ -60,7 +58,6 @@ async def test_a_running_tf_job_goes_on_with_its_pods_and_finishes():
         assert uids(world) == before, "cleanPodPolicy None"
 
 
-@in_virtual_time
 async def test_a_worker_that_is_lost_afterwards_is_made_again_under_its_name():
     world, uid = a_world()
     before = uids(world)
@@ -74,7 +71,6 @@ async def test_a_worker_that_is_lost_afterwards_is_made_again_under_its_name():
         assert world.store.get(SERVICES, NAMESPACE, "mnist-worker-1")
 
 
-@in_virtual_time
 async def test_a_worker_that_was_lost_before_is_made_again_and_nothing_else():
     world, uid = a_world()
     world.store.remove(PODS, NAMESPACE, "mnist-worker-1")
@@ -86,7 +82,6 @@ async def test_a_worker_that_was_lost_before_is_made_again_and_nothing_else():
         assert before.items() <= uids(world).items()
 
 
-@in_virtual_time
 async def test_a_failed_worker_beyond_the_replicas_ends_nothing():
     """The job was scaled in there, and its third worker failed before the operator deleted it."""
     world = World(takes_over=True)
@@ -105,7 +100,6 @@ async def test_a_failed_worker_beyond_the_replicas_ends_nothing():
         assert world.count("SlotsAssigned") == 0
 
 
-@in_virtual_time
 async def test_nothing_is_touched_while_the_training_operator_may_be_running():
     world, uid = a_world(takes_over=False)
     before = world.store.version
@@ -119,7 +113,6 @@ async def test_nothing_is_touched_while_the_training_operator_may_be_running():
 
 
 @pytest.mark.parametrize("end", ["Succeeded", "Failed"])
-@in_virtual_time
 async def test_a_finished_one_is_never_run_again(end: str):
     world = World(takes_over=True)
     job = recorded("tfjob-running")[0]
@@ -143,7 +136,6 @@ async def test_a_finished_one_is_never_run_again(end: str):
         assert world.store.get(TFJOBS, NAMESPACE, "mnist") is None
 
 
-@in_virtual_time
 async def test_one_that_never_began_there_is_simply_taken_on():
     world = World(takes_over=True)
     job = recorded("tfjob-running")[0]
@@ -155,7 +147,6 @@ async def test_one_that_never_began_there_is_simply_taken_on():
 
 
 @pytest.mark.parametrize("turn", range(1, 10))
-@in_virtual_time
 async def test_all_services_may_die_at_any_event_of_it(turn: int):
     world, uid = a_world()
     before = uids(world)

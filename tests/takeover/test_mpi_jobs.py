@@ -6,7 +6,6 @@ import pytest
 
 from shared.cluster.kinds import CONFIGMAPS, PODS
 from shared.frameworks.mpijob import MPIJOB, OF_A_BATCH_JOB
-from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World
 from tests.takeover.recorded import put, recorded, uids
 
@@ -50,7 +49,6 @@ async def taken_over(world: World, uid: str) -> None:
     await world.until(claimed, "all pods are claimed")
 
 
-@in_virtual_time
 async def test_a_running_job_of_v1_goes_on_with_its_pods_and_finishes():
     world, uid = a_world()
     before = uids(world)
@@ -70,7 +68,6 @@ async def test_a_running_job_of_v1_goes_on_with_its_pods_and_finishes():
         assert uids(world) == {"linpack-launcher": before["linpack-launcher"]}, "cleanPodPolicy Running"
 
 
-@in_virtual_time
 async def test_a_worker_that_is_lost_afterwards_leaves_the_hosts_file_of_a_job_that_goes_on():
     world, uid = a_world()
     async with world:
@@ -81,7 +78,6 @@ async def test_a_worker_that_is_lost_afterwards_leaves_the_hosts_file_of_a_job_t
 
 
 @pytest.mark.parametrize("end", ["Succeeded", "Failed"])
-@in_virtual_time
 async def test_a_finished_job_of_v2beta1_is_never_run_again_and_expires(end: str):
     world = World(takes_over=True)
     job = of_v2beta1(end, ttlSecondsAfterFinished=7260)
@@ -95,7 +91,6 @@ async def test_a_finished_job_of_v2beta1_is_never_run_again_and_expires(end: str
         assert world.store.get(MPIJOBS, NAMESPACE, "linpack") is None
 
 
-@in_virtual_time
 async def test_a_running_job_of_v2beta1_is_left_alone_until_its_own_operator_wrote_its_end():
     world = World(takes_over=True)
     job = of_v2beta1("Running")
@@ -114,7 +109,6 @@ async def test_a_running_job_of_v2beta1_is_left_alone_until_its_own_operator_wro
         assert (world.count("JobOfAnother"), world.job("linpack").resource.obstacle) == (2, "")
 
 
-@in_virtual_time
 async def test_a_suspended_job_of_v2beta1_begins_here_when_it_is_resumed():
     world = World(takes_over=True)
     put(world.store, [of_v2beta1("Suspended", suspend=True)])
@@ -128,7 +122,6 @@ async def test_a_suspended_job_of_v2beta1_begins_here_when_it_is_resumed():
 
 
 @pytest.mark.parametrize("turn", range(1, 10))
-@in_virtual_time
 async def test_all_services_may_die_at_any_event_of_it(turn: int):
     world, uid = a_world()
     before = uids(world)
@@ -142,7 +135,6 @@ async def test_all_services_may_die_at_any_event_of_it(turn: int):
 
 
 @pytest.mark.parametrize("seen", ["the workers", "no pod"])
-@in_virtual_time
 async def test_a_running_job_whose_launcher_is_not_seen_is_left_alone(seen: str):
     """As of mpi-operator 0.3, whose definition fills nothing in, and of 0.2, whose pods have other labels."""
     job, *things = recorded("mpijob-running")

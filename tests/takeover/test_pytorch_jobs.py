@@ -5,7 +5,6 @@ import pytest
 from shared.cluster.kinds import PODS, SERVICES
 from shared.frameworks.pytorchjob import PYTORCHJOB
 from tests.frameworks.documents import variables
-from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World
 from tests.takeover.recorded import put, recorded, uids
 
@@ -31,7 +30,6 @@ def scale(world: World, replicas: int) -> None:
     world.store.patch(PYTORCHJOBS, NAMESPACE, "bert", {"spec": spec})
 
 
-@in_virtual_time
 async def test_it_goes_on_gets_its_third_worker_back_and_is_scaled_both_ways():
     world = a_world()
     before = uids(world)
@@ -54,7 +52,6 @@ async def test_it_goes_on_gets_its_third_worker_back_and_is_scaled_both_ways():
         await world.until(lambda: shown(world)[0] == "Succeeded")
 
 
-@in_virtual_time
 async def test_a_container_that_its_kubelet_starts_again_is_no_end_of_its_pod():
     """training-operator leaves OnFailure to the kubelet, in the pods themselves."""
     world = a_world()
@@ -70,7 +67,6 @@ async def test_a_container_that_its_kubelet_starts_again_is_no_end_of_its_pod():
 
 
 @pytest.mark.parametrize("turn", range(1, 12))
-@in_virtual_time
 async def test_all_services_may_die_at_any_event_of_it(turn: int):
     world = a_world()
     before = uids(world)

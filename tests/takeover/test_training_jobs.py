@@ -8,7 +8,6 @@ from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.eventlog.account import HEADS
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
-from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World, a_scale_in, a_scale_out
 from tests.memory.eventlog import MemoryEventLog
 from tests.takeover.recorded import Launcher, put, recorded, uids
@@ -26,7 +25,6 @@ def a_world(*, takes_over: bool = True, **status: Any) -> tuple[World, Launcher,
     return world, Launcher(world.store, "resnet-worker-0:1\nresnet-worker-1:1\n"), uid
 
 
-@in_virtual_time
 async def test_a_running_job_goes_on_with_its_pods():
     world, launcher, uid = a_world()
     before = uids(world)
@@ -61,7 +59,6 @@ async def test_a_running_job_goes_on_with_its_pods():
         assert "history" not in world.status(SCALEOUTS, "grow")
 
 
-@in_virtual_time
 async def test_it_scales_both_ways_and_finishes():
     world, launcher, uid = a_world()
     before = uids(world)
@@ -90,7 +87,6 @@ async def test_it_scales_both_ways_and_finishes():
         await world.until(lambda: not world.owned_by(uid))
 
 
-@in_virtual_time
 async def test_nothing_is_touched_while_the_other_operator_may_be_running():
     world, launcher, _ = a_world(takes_over=False)
     before = world.store.version
@@ -106,7 +102,6 @@ async def test_nothing_is_touched_while_the_other_operator_may_be_running():
         assert world.status(TRAININGJOBS, "resnet")["phase"] == "Running"
 
 
-@in_virtual_time
 async def test_the_new_files_are_read_only_once_they_say_what_is_wanted():
     """et-operator never wrote the ConfigMap again: a link made too early would take workers from the training."""
     world, launcher, _ = a_world()
@@ -122,7 +117,6 @@ async def test_the_new_files_are_read_only_once_they_say_what_is_wanted():
         assert launcher.lags == 0
 
 
-@in_virtual_time
 async def test_a_finished_job_is_never_run_again_and_its_time_to_live_counts_from_its_end():
     world = World(takes_over=True)
     objects = recorded("et-operator-running")
@@ -152,7 +146,6 @@ async def test_a_finished_job_is_never_run_again_and_its_time_to_live_counts_fro
         assert world.store.get(TRAININGJOBS, NAMESPACE, "resnet") is None
 
 
-@in_virtual_time
 async def test_a_failed_job_with_pods_that_were_not_cleaned_up_is_cleaned_up():
     failed = {"phase": "Failed", "completionTime": "2029-12-31T23:00:00Z"}
     world, _, _ = a_world(**failed)
@@ -170,7 +163,6 @@ async def test_a_failed_job_with_pods_that_were_not_cleaned_up_is_cleaned_up():
         assert world.count("JobRestarting") == 0
 
 
-@in_virtual_time
 async def test_a_job_that_never_began_there_is_simply_taken_on():
     world = World(takes_over=True)
     job = recorded("et-operator-running")[0]
@@ -186,7 +178,6 @@ async def test_a_job_that_never_began_there_is_simply_taken_on():
         assert sorted(world.pods()) == ["resnet-launcher", "resnet-worker-0"]
 
 
-@in_virtual_time
 async def test_a_launcher_that_went_unseen_is_lost_and_not_started_again():
     world, _, _ = a_world()
     world.store.remove(PODS, NAMESPACE, "resnet-launcher")
@@ -195,7 +186,6 @@ async def test_a_launcher_that_went_unseen_is_lost_and_not_started_again():
         assert world.condition(TRAININGJOBS, "resnet", "Failed") == ("True", "LauncherLost")
 
 
-@in_virtual_time
 async def test_a_launcher_that_ended_meanwhile_ends_the_job():
     world, _, _ = a_world()
     ended = {"name": "main", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}
@@ -208,7 +198,6 @@ async def test_a_launcher_that_ended_meanwhile_ends_the_job():
 
 
 @pytest.mark.parametrize("turn", range(1, 13))
-@in_virtual_time
 async def test_all_services_may_die_at_any_event_of_it(turn: int):
     world, launcher, _ = a_world()
     before = uids(world)
@@ -222,7 +211,6 @@ async def test_all_services_may_die_at_any_event_of_it(turn: int):
         assert (world.count("JobAdopted"), world.count("SlotsAssigned")) == (1, 0)
 
 
-@in_virtual_time
 async def test_a_status_of_ours_whose_head_was_dropped_is_no_other_operators():
     """A definition that is not ours keeps no heads; that the log was lost is known from the checkpoint."""
     world, launcher, uid = a_world()
@@ -234,7 +222,6 @@ async def test_a_status_of_ours_whose_head_was_dropped_is_no_other_operators():
         assert (world.count("JobOfAnother"), world.count("JobAdopted"), launcher.commands) == (0, 0, [])
 
 
-@in_virtual_time
 async def test_the_next_attempt_is_all_ours():
     world = World(takes_over=True)
     objects = recorded("et-operator-running")
@@ -260,7 +247,6 @@ async def test_the_next_attempt_is_all_ours():
         assert launcher.hosts == BOTH
 
 
-@in_virtual_time
 async def test_a_second_replica_of_every_service_changes_nothing():
     world, launcher, _ = a_world()
     before = uids(world)
@@ -273,7 +259,6 @@ async def test_a_second_replica_of_every_service_changes_nothing():
         assert counts == (1, 1, 0)
 
 
-@in_virtual_time
 async def test_the_word_may_be_taken_back_before_all_is_labelled():
     world, launcher, uid = a_world()
     before = uids(world)

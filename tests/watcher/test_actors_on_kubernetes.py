@@ -23,6 +23,8 @@ from tests.devcluster.apiserver.client import client_of
 from tests.frameworks.documents import training_job
 from tests.kit.clusters import NAMESPACES
 
+pytestmark = pytest.mark.real_time
+
 __all__ = ["installed"]
 
 EDITS = int(os.environ.get("MUSTER_EDITS", "200"))

@@ -44,7 +44,6 @@ from shared.job.state import Job
 from shared.job.views import PodView
 from tests.kit.builders import a_created_job, a_running_job, a_spec, launcher, observed, scale_out, worker
 from tests.kit.histories import KEY, a_history, stored
-from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World, a_scale_out, a_training_job
 from tests.memory.eventlog import MemoryEventLog
 
@@ -353,7 +352,6 @@ A_JOB = 12_000
 """Bytes that a job of one worker takes of a minute's until it runs, about."""
 
 
-@in_virtual_time
 async def test_jobs_beyond_the_budget_say_that_they_wait_and_run_in_their_turns():
     async with Bounded(Limits(per_minute=A_JOB)) as world:
         for number in range(4):
@@ -367,7 +365,6 @@ async def test_jobs_beyond_the_budget_say_that_they_wait_and_run_in_their_turns(
         assert world.kubernetes_events().count(("OverBudget", "job-3")) == 1
 
 
-@in_virtual_time
 async def test_a_namespace_with_all_its_memory_waits_until_it_has_fewer_pods():
     async with Bounded(Limits(memory=29_000)) as world:
         for number in range(2):
@@ -405,7 +402,6 @@ class OnABadLog(Bounded):
         return (Unanswering if author == "watcher" else MemoryEventLog)(self.journal, user=author)
 
 
-@in_virtual_time
 async def test_a_job_pays_once_however_often_its_append_fails():
     async with OnABadLog(Limits(per_minute=2 * A_JOB)) as world:
         world.apply(TRAININGJOBS, a_training_job("job-0", workers=1))
@@ -414,7 +410,6 @@ async def test_a_job_pays_once_however_often_its_append_fails():
         await world.running("job-1")
 
 
-@in_virtual_time
 async def test_another_namespace_does_not_notice():
     async with Bounded(Limits(per_minute=A_JOB)) as world:
         for number in range(20):
@@ -425,7 +420,6 @@ async def test_another_namespace_does_not_notice():
         assert world.status(TRAININGJOBS, "resnet", "team-b")["phase"] == "Running"
 
 
-@in_virtual_time
 async def test_a_request_beyond_the_budget_waits_for_its_turn_and_is_carried_out():
     async with Bounded(Limits(per_minute=A_JOB)) as world:
         await world.trains(workers=1)
@@ -438,7 +432,6 @@ async def test_a_request_beyond_the_budget_waits_for_its_turn_and_is_carried_out
         await world.phase("ScaleSucceeded", SCALEOUTS, "second")
 
 
-@in_virtual_time
 async def test_a_job_that_is_deleted_while_it_waits_leaves_its_turn_to_the_next():
     async with Bounded(Limits(per_minute=A_JOB)) as world:
         for number in range(3):
@@ -451,7 +444,6 @@ async def test_a_job_that_is_deleted_while_it_waits_leaves_its_turn_to_the_next(
         await world.running("job-3")
 
 
-@in_virtual_time
 async def test_a_job_whose_pods_are_recorded_late_does_not_fail_for_that():
     """The timers of a job wait with its facts: its pods were Ready in time."""
     async with Bounded(Limits(per_minute=A_JOB)) as world:
@@ -461,7 +453,6 @@ async def test_a_job_whose_pods_are_recorded_late_does_not_fail_for_that():
         assert "TimePassed" not in world.types()
 
 
-@in_virtual_time
 async def test_the_end_of_a_job_does_not_wait():
     async with Bounded(Limits(per_minute=2 * A_JOB)) as world:
         await world.trains(workers=1)

@@ -28,7 +28,7 @@ from shared.job.views import PodView
 from shared.runtime.run import Runtime
 from tests.kit.builders import a_created_job, a_running_job, a_spec, exited, launcher, pods, worker, workers
 from tests.kit.histories import KEY
-from tests.kit.virtual_time import in_virtual_time, until
+from tests.kit.virtual_time import until
 from tests.kit.world import NAMESPACE, a_training_job
 from tests.memory.cluster import Call, Calm, MemoryCluster
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
@@ -386,7 +386,6 @@ class Guarded(Calm):
             raise Transient("Forbidden")
 
 
-@in_virtual_time
 async def test_without_the_right_to_see_nodes_everything_else_is_seen():
     journal, store, weather = MemoryJournal(), MemoryStore(), Guarded()
     eventlog = MemoryEventLog(journal, user="watcher")
@@ -398,7 +397,6 @@ async def test_without_the_right_to_see_nodes_everything_else_is_seen():
     assert ("nodes", "") in weather.asked
 
 
-@in_virtual_time
 async def test_in_one_namespace_no_service_asks_for_nodes():
     journal, store, weather = MemoryJournal(), MemoryStore(), Guarded()
     eventlog = MemoryEventLog(journal, user="watcher")

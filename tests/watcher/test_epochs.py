@@ -39,6 +39,8 @@ from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 from tests.watcher.test_shell import Cluster, running
 from tests.watcher.watching import Watching, a_resource
 
+pytestmark = pytest.mark.real_time
+
 UID = Uid("uid-1")
 
 

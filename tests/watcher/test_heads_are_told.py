@@ -18,7 +18,7 @@ from shared.frameworks.training_job import TRAININGJOB, TRAININGJOBS
 from shared.job.naming import ACCEPT_HISTORY, JobKey, Slot, Uid
 from shared.job.spec import WORKER
 from shared.runtime.run import Runtime
-from tests.kit.virtual_time import in_virtual_time, until
+from tests.kit.virtual_time import until
 from tests.kit.world import NAMESPACE, a_training_job
 from tests.memory.cluster import MemoryCluster
 from tests.memory.eventlog import MemoryEventLog
@@ -56,7 +56,6 @@ async def watched_with(cluster: Cluster, trouble: Exception, kind: str) -> None:
 @pytest.mark.parametrize(
     "trouble", [Transient("no answer"), Conflict("another writer was quicker")], ids=["no answer", "a conflict"]
 )
-@in_virtual_time
 async def test_a_lost_history_is_told_until_the_log_has_it(trouble: Exception):
     cluster = Cluster()
     cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
@@ -66,7 +65,6 @@ async def test_a_lost_history_is_told_until_the_log_has_it(trouble: Exception):
     assert cluster.kinds() == ["HistoryBroken"]
 
 
-@in_virtual_time
 async def test_a_lost_head_of_this_log_is_told_until_the_log_has_it_and_once():
     cluster = Cluster()
     cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
@@ -86,7 +84,6 @@ class Counted(Bounded):
         return await super().end(subjects)
 
 
-@in_virtual_time
 async def test_a_head_that_the_fold_read_in_the_log_asks_the_log_nothing():
     cluster, asked = Cluster(), list[int]()
     async with cluster.watched(log=Counted) as runtime:
@@ -119,7 +116,6 @@ class PodsComeLate(MemoryCluster):
             yield seen
 
 
-@in_virtual_time
 async def test_an_accepted_loss_waits_for_the_list_of_pods_that_it_takes_on():
     cluster = Cluster()
     held = cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job())

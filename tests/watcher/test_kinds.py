@@ -13,7 +13,6 @@ from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.naming import JobKey, Uid
 from tests.kit.histories import KEY
 from tests.kit.swarm import SWARMJOBS, WITH_SWARMS, a_swarm_job
-from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, a_scale_out, a_training_job
 from tests.watcher.test_shell import Cluster
 from tests.watcher.watching import a_request, a_resource
@@ -23,7 +22,6 @@ SWARM = JobKey(KEY.namespace, KEY.name, Uid("uid-of-swarm"))
 
 
 class TestOfOneName:
-    @in_virtual_time
     async def test_they_are_two_jobs(self):
         cluster = Cluster()
         async with cluster.watched(kinds=WITH_SWARMS):
@@ -38,7 +36,6 @@ class TestOfOneName:
         assert len({job.key for job in jobs}) == 2
         assert cluster.kinds() == ["JobObserved"] * 2
 
-    @in_virtual_time
     @pytest.mark.parametrize("gone", ["TrainingJob", "SwarmJob"])
     async def test_the_end_of_one_is_not_the_others(self, gone: str):
         cluster = Cluster()
@@ -60,7 +57,6 @@ class TestOfOneName:
         cache.set_job(TRAININGJOBS, AT, a_resource())
         assert cache.requests_of(KEY)
 
-    @in_virtual_time
     async def test_a_request_that_claims_another_kind_of_job_as_its_owner_is_none_of_that_jobs(self):
         cluster = Cluster()
         swarm = cluster.store.create(SWARMJOBS, NAMESPACE, a_swarm_job())
@@ -74,7 +70,6 @@ class TestOfOneName:
 
 
 class TestAKindThatIsNotServed:
-    @in_virtual_time
     async def test_it_is_told_once_and_taken_up_when_it_comes(self):
         cluster = Cluster()
         cluster.store.withdraw(SWARMJOBS)
@@ -92,7 +87,6 @@ class TestAKindThatIsNotServed:
         assert about == [("kind is not served", "info"), ("kind is served", "info")]
         assert {job.resource.kind for job in cluster.jobs()} == {"TrainingJob", "SwarmJob"}
 
-    @in_virtual_time
     @pytest.mark.parametrize("when", ["before", "afterwards"])
     async def test_the_time_of_other_kinds_goes_on(self, when: str):
         cluster = Cluster()
@@ -110,7 +104,6 @@ class TestAKindThatIsNotServed:
             assert not cache.sees(SWARMJOBS)
             assert cache.jobs[SWARMJOBS].absent == (when == "before")
 
-    @in_virtual_time
     async def test_jobs_of_a_kind_that_was_served_are_not_believed_gone_with_it(self):
         cluster = Cluster()
         cluster.store.create(SWARMJOBS, NAMESPACE, a_swarm_job())
@@ -124,7 +117,6 @@ class TestAKindThatIsNotServed:
             await cluster.quiet()
         assert cluster.kinds() == ["JobObserved", "JobGone"]
 
-    @in_virtual_time
     async def test_without_training_jobs_missing_requests_make_no_watch_blind(self):
         cluster = Cluster()
         for resource in (TRAININGJOBS, *REQUESTS.values()):
@@ -137,7 +129,6 @@ class TestAKindThatIsNotServed:
 
 
 class TestAKindThatThisProcessDoesNotKnow:
-    @in_virtual_time
     async def test_its_jobs_are_left_as_they_are(self):
         cluster = Cluster()
         cluster.store.create(SWARMJOBS, NAMESPACE, a_swarm_job())
@@ -149,7 +140,6 @@ class TestAKindThatThisProcessDoesNotKnow:
         assert cluster.kinds() == ["JobObserved"]
 
 
-@in_virtual_time
 async def test_jobs_that_vanish_at_once_are_counted_over_all_kinds():
     cluster = Cluster()
     half = VANISHED_AT_ONCE // 2 + 1
@@ -165,7 +155,6 @@ async def test_jobs_that_vanish_at_once_are_counted_over_all_kinds():
     assert cluster.kinds().count("JobGone") == 0
 
 
-@in_virtual_time
 async def test_they_are_counted_before_anyone_is_asked_for():
     cluster = Cluster()
     for number in range(VANISHED_AT_ONCE + 1):
@@ -181,7 +170,6 @@ async def test_they_are_counted_before_anyone_is_asked_for():
     assert cluster.kinds().count("JobGone") == 0
 
 
-@in_virtual_time
 async def test_a_kind_that_may_not_be_listed_keeps_no_job_of_another_alive():
     cluster = Cluster()
     cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job())

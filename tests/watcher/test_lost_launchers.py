@@ -22,7 +22,7 @@ from shared.job.views import Slots
 from shared.runtime.run import Runtime
 from tests.kit.builders import a_ready_job, a_running_job, a_spec, exited, launcher, worker
 from tests.kit.groups import a_group_spec, a_running_group
-from tests.kit.virtual_time import in_virtual_time, until
+from tests.kit.virtual_time import until
 from tests.kit.world import NAMESPACE, a_training_job
 from tests.memory.cluster import Call, Calm, MemoryCluster
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
@@ -172,7 +172,6 @@ class Late:
         return [stored.subject.rpartition(".")[2] for stored in self.journal.events]
 
 
-@in_virtual_time
 @pytest.mark.parametrize("late", [False, True], ids=["all watches are equally quick", "the jobs watch is late"])
 async def test_a_deleted_job_loses_no_launcher_whichever_watch_is_first(late: bool):
     there = Late()
@@ -187,7 +186,6 @@ async def test_a_deleted_job_loses_no_launcher_whichever_watch_is_first(late: bo
     assert "LauncherLost" not in there.kinds()
 
 
-@in_virtual_time
 async def test_a_namespace_that_is_deleted_takes_the_pods_first_and_no_job_loses_its_launcher():
     there = Late()
     namespace = {"metadata": {"name": NAMESPACE, "finalizers": ["kubernetes"]}}
@@ -202,7 +200,6 @@ async def test_a_namespace_that_is_deleted_takes_the_pods_first_and_no_job_loses
     assert "LauncherLost" not in there.kinds()
 
 
-@in_virtual_time
 async def test_a_launcher_taken_from_a_job_that_stays_is_lost():
     there = Late()
     async with there.watched():

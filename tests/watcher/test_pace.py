@@ -35,7 +35,6 @@ from shared.job.spec import WORKER
 from shared.job.views import PodView
 from tests.kit.builders import a_created_job, a_running_job, worker
 from tests.kit.pods import pod_for
-from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World, a_training_job
 from tests.memory.eventlog import MemoryEventLog
 from tests.watcher.test_disruption import GOING
@@ -66,17 +65,15 @@ def test_pause(pods, append, others, seconds):
     assert pause(pods, append, others) == pytest.approx(seconds)
 
 
-@in_virtual_time
-async def test_nothing_is_kept_of_the_series_of_a_job_that_is_gone():
-    async with World() as world:
-        await world.trains(workers=2)
-        watcher = world._running["watcher"][0].service
-        assert isinstance(watcher, Watcher)
-        assert watcher._rows
-        world.delete(TRAININGJOBS, "resnet")
-        await world.until(lambda: not world.pods(), "the pods are collected")
-        await world.quiet()
-        assert not watcher._rows
+async def test_nothing_is_kept_of_the_series_of_a_job_that_is_gone(world: World):
+    await world.trains(workers=2)
+    watcher = world._running["watcher"][0].service
+    assert isinstance(watcher, Watcher)
+    assert watcher._rows
+    world.delete(TRAININGJOBS, "resnet")
+    await world.until(lambda: not world.pods(), "the pods are collected")
+    await world.quiet()
+    assert not watcher._rows
 
 
 def test_a_job_whose_pods_never_rest_pauses_for_the_longest():
@@ -125,23 +122,21 @@ def test_a_pod_on_a_node_that_ends_waits_for_nothing():
 
 
 @pytest.mark.parametrize("deleted", [True, False], ids=["deleted", "without its owner"])
-@in_virtual_time
-async def test_a_pod_that_goes_is_told_at_once_while_others_of_the_start_are_waited_for(deleted: bool):
-    async with World() as world:
-        world.stuck.add("resnet-worker-2")
-        world.apply(TRAININGJOBS, a_training_job(workers=3))
-        await world.until(lambda: world.count("PodsObserved") == 1)
-        world.odd.add("resnet-worker-1")
-        not_ready = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
-        world.store.patch(PODS, NAMESPACE, "resnet-worker-1", not_ready, subresource="status")
-        await asyncio.sleep(START_SECONDS / 10)
-        assert world.count("PodsObserved") == 1, "it waits for the rest"
-        if deleted:
-            world.delete(PODS, "resnet-worker-0")
-        else:
-            world.store.patch(PODS, NAMESPACE, "resnet-worker-0", {"metadata": {"ownerReferences": []}})
-        await asyncio.sleep(START_SECONDS / 10)
-        assert world.count("PodsGone") == 1
+async def test_a_pod_that_goes_is_told_at_once_while_others_of_the_start_are_waited_for(world: World, deleted: bool):
+    world.stuck.add("resnet-worker-2")
+    world.apply(TRAININGJOBS, a_training_job(workers=3))
+    await world.until(lambda: world.count("PodsObserved") == 1)
+    world.odd.add("resnet-worker-1")
+    not_ready = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+    world.store.patch(PODS, NAMESPACE, "resnet-worker-1", not_ready, subresource="status")
+    await asyncio.sleep(START_SECONDS / 10)
+    assert world.count("PodsObserved") == 1, "it waits for the rest"
+    if deleted:
+        world.delete(PODS, "resnet-worker-0")
+    else:
+        world.store.patch(PODS, NAMESPACE, "resnet-worker-0", {"metadata": {"ownerReferences": []}})
+    await asyncio.sleep(START_SECONDS / 10)
+    assert world.count("PodsGone") == 1
 
 
 def test_a_job_that_runs_waits_for_nothing():
@@ -164,22 +159,20 @@ def test_a_start_waits_the_longer_the_more_jobs_start(others: int, seconds: floa
     assert wait(others) == pytest.approx(seconds)
 
 
-@in_virtual_time
-async def test_a_start_costs_ten_events_and_no_nudge():
-    async with World() as world:
-        world.apply(TRAININGJOBS, a_training_job(workers=4))
-        await world.running()
-        await asyncio.sleep(60)
-        once = (
-            "LogCreated",
-            "JobObserved",
-            "JobCreated",
-            "SecretMade",
-            "ChildrenObserved",
-            "HostsPublished",
-            "JobRunning",
-        )
-        assert Counter(world.types()) == Counter(once) | {"SlotsAssigned": 2, "PodsObserved": 2}
+async def test_a_start_costs_ten_events_and_no_nudge(world: World):
+    world.apply(TRAININGJOBS, a_training_job(workers=4))
+    await world.running()
+    await asyncio.sleep(60)
+    once = (
+        "LogCreated",
+        "JobObserved",
+        "JobCreated",
+        "SecretMade",
+        "ChildrenObserved",
+        "HostsPublished",
+        "JobRunning",
+    )
+    assert Counter(world.types()) == Counter(once) | {"SlotsAssigned": 2, "PodsObserved": 2}
 
 
 async def _come_one_by_one(cluster: Cluster, workers: int, *, pace: float = PACE_SECONDS) -> None:
@@ -196,7 +189,6 @@ async def _come_one_by_one(cluster: Cluster, workers: int, *, pace: float = PACE
     await cluster.quiet()
 
 
-@in_virtual_time
 async def test_the_pods_of_a_large_job_are_told_of_in_bunches():
     cluster = Cluster()
     async with cluster.watched():
@@ -207,7 +199,6 @@ async def test_the_pods_of_a_large_job_are_told_of_in_bunches():
     assert cluster.kinds().count("PodsObserved") < 150
 
 
-@in_virtual_time
 async def test_the_pods_of_a_small_job_are_told_of_at_once():
     cluster = Cluster()
     async with cluster.watched():
@@ -215,7 +206,6 @@ async def test_the_pods_of_a_small_job_are_told_of_at_once():
     assert cluster.kinds().count("PodsObserved") == 10
 
 
-@in_virtual_time
 async def test_what_changes_during_a_pause_is_told_when_it_ends():
     cluster = Cluster()
     async with cluster.watched():
@@ -238,7 +228,6 @@ class SlowLog(MemoryEventLog):
         return await super().append(entry, expect=expect)
 
 
-@in_virtual_time
 async def test_what_waited_for_an_append_is_told_as_soon_as_that_is_done():
     cluster = Cluster()
     async with cluster.watched(log=SlowLog):

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, cast
 
 import aiohttp
 import msgspec
+import pytest
 
 from devcluster.certificates import make_server
 from services.watcher.core import progress
@@ -23,6 +24,8 @@ from shared.errors import Refused, Transient
 from shared.frameworks.pods import AUDIENCE, path_of
 from shared.job.naming import JobKey, Uid
 from shared.process.serving import Certificate
+
+pytestmark = pytest.mark.real_time
 
 KEY = JobKey("team-a", "resnet", Uid("uid-1"))
 RECORDED = json.loads((Path(__file__).parent / "recorded" / "transformers.json").read_text())

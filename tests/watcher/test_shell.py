@@ -23,7 +23,7 @@ from shared.job.fold import Histories
 from shared.job.naming import ATTEMPT, INDEX, JOB_UID, ROLE
 from shared.job.state import Job
 from shared.runtime.run import Runtime
-from tests.kit.virtual_time import in_virtual_time, until
+from tests.kit.virtual_time import until
 from tests.kit.world import NAMESPACE, a_scale_out, a_training_job
 from tests.memory.cluster import MemoryCluster
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
@@ -121,7 +121,6 @@ class Cluster:
         raise AssertionError(f"the watcher repeats itself: {self.said()[-4:]}")
 
 
-@in_virtual_time
 async def test_a_restart_says_nothing_that_is_known():
     cluster = Cluster()
     cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
@@ -143,7 +142,6 @@ class Weighed(MemoryCluster):
             yield seen
 
 
-@in_virtual_time
 async def test_of_each_object_that_a_list_shows_its_view_alone_is_kept():
     cluster, large = Cluster(), {"large": "x" * 100_000}
     owner = {"apiVersion": TRAININGJOBS.api_version, "kind": "TrainingJob", "name": "resnet", "uid": "u"}
@@ -160,7 +158,6 @@ async def test_of_each_object_that_a_list_shows_its_view_alone_is_kept():
         await until(lambda: "JobObserved" in cluster.kinds(), "the job")
 
 
-@in_virtual_time
 async def test_writes_that_a_list_shows_at_once_have_no_writer():
     cluster = Cluster()
     created = with_writers(a_training_job(), ("kubectl", 1))
@@ -195,7 +192,6 @@ def with_writers(manifest: dict[str, Any], *writers: tuple[str, int]) -> dict[st
     return manifest | {"metadata": {**manifest.get("metadata", {}), "managedFields": fields}}
 
 
-@in_virtual_time
 async def test_a_cluster_restored_while_the_watcher_was_down_is_noticed_by_its_lower_versions():
     cluster = Cluster()
     cluster.pad(5_000)
@@ -214,7 +210,6 @@ async def test_a_cluster_restored_while_the_watcher_was_down_is_noticed_by_its_l
     assert cluster.kinds().count("JobObserved") == 2
 
 
-@in_virtual_time
 async def test_after_a_restore_and_a_restart_the_newer_epoch_goes_on():
     cluster = Cluster()
     cluster.store.version = 5_000
@@ -233,7 +228,6 @@ async def test_after_a_restore_and_a_restart_the_newer_epoch_goes_on():
     assert cluster.kinds() == ["JobObserved"] * 3
 
 
-@in_virtual_time
 async def test_a_job_that_was_gone_is_taken_on_again_when_a_backup_brings_it_back_with_its_head():
     cluster = Cluster()
     cluster.store.version = 5_000
@@ -256,7 +250,6 @@ async def test_a_job_that_was_gone_is_taken_on_again_when_a_backup_brings_it_bac
     assert not job.resource.gone
 
 
-@in_virtual_time
 async def test_another_watch_that_is_ahead_is_no_restored_cluster():
     cluster = Cluster()
     async with cluster.watched():
@@ -267,7 +260,6 @@ async def test_another_watch_that_is_ahead_is_no_restored_cluster():
     assert {job.resource.epoch for job in cluster.jobs()} == {0}
 
 
-@in_virtual_time
 async def test_requests_that_were_there_first_move_to_their_job_in_their_order():
     cluster = Cluster()
     async with cluster.watched():
@@ -284,7 +276,6 @@ async def test_requests_that_were_there_first_move_to_their_job_in_their_order()
     assert [body["reason"] for kind, body in cluster.said() if kind == "ScaleRequestGone"] == ["Bound"] * 3
 
 
-@in_virtual_time
 async def test_a_deleted_job_is_gone_once_its_own_get_said_so():
     cluster = Cluster()
     cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
@@ -296,7 +287,6 @@ async def test_a_deleted_job_is_gone_once_its_own_get_said_so():
     assert cluster.kinds() == ["JobObserved", "JobGone"]
 
 
-@in_virtual_time
 async def test_a_deleted_job_is_not_gone_while_its_get_fails():
     cluster = Cluster()
     cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
@@ -310,7 +300,6 @@ async def test_a_deleted_job_is_not_gone_while_its_get_fails():
     assert cluster.store.faults.next("get", "trainingjobs") is None, "it asked until it was answered"
 
 
-@in_virtual_time
 async def test_when_too_many_vanish_at_once_none_is_believed_gone():
     cluster = Cluster()
     count = VANISHED_AT_ONCE + 1
@@ -328,7 +317,6 @@ async def test_when_too_many_vanish_at_once_none_is_believed_gone():
     assert cluster.kinds() == ["JobObserved"] * count + ["JobGone"] * count
 
 
-@in_virtual_time
 async def test_a_job_begins_once_its_namespace_has_the_labels_and_goes_on_when_they_go():
     cluster = Cluster()
 
@@ -359,7 +347,6 @@ async def test_a_job_begins_once_its_namespace_has_the_labels_and_goes_on_when_t
         await until(lambda: begun() == ["first", "second"], "the second")
 
 
-@in_virtual_time
 async def test_no_job_begins_in_a_namespace_of_the_system():
     cluster = Cluster()
     cluster.store.create(TRAININGJOBS, "kube-system", a_training_job())

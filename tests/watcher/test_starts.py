@@ -18,7 +18,6 @@ from shared.job.naming import JobKey, Uid
 from shared.job.state import Job
 from tests.kit.builders import a_created_job, a_running_job, pods, worker
 from tests.kit.stories import given
-from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import NAMESPACE, World, a_scale_out, a_training_job
 
 replace = msgspec.structs.replace
@@ -145,167 +144,143 @@ def test_one_that_is_gone_waits_no_more(starts: Starts):
     assert starts.frees(with_key(RUNNING, 99), 1.0) is None, "it stands nowhere"
 
 
-@in_virtual_time
-async def test_a_crowd_of_one_namespace_holds_up_no_other():
-    async with World() as world:
-        apply_jobs(world, JOBS)
-        world.apply(TRAININGJOBS, a_training_job("other", workers=1), "team-b")
-        await world.phase("Running", name="other", namespace="team-b")
-        for number in range(JOBS):
-            await world.phase("Running", name=f"job-{number}")
+async def test_a_crowd_of_one_namespace_holds_up_no_other(world: World):
+    apply_jobs(world, JOBS)
+    world.apply(TRAININGJOBS, a_training_job("other", workers=1), "team-b")
+    await world.phase("Running", name="other", namespace="team-b")
+    for number in range(JOBS):
+        await world.phase("Running", name=f"job-{number}")
 
 
-@in_virtual_time
-async def test_a_job_whose_turn_has_not_come_is_recorded_in_brief_at_most():
-    async with World() as world:
-        await world.kill("scheduler")
-        apply_jobs(world, JOBS)
-        await world.pass_seconds(LONGEST_TURN_SECONDS / 2)
-        assert world.count("JobCreated") == MOST
-        world.delete(TRAININGJOBS, f"job-{JOBS - 1}")
-        await world.pass_seconds(LONGEST_TURN_SECONDS)
-        assert world.count("JobCreated") == 2 * MOST, "turns end while the scheduler is away"
-        await world.start("scheduler")
-        for number in range(JOBS - 1):
-            await world.phase("Running", name=f"job-{number}")
+async def test_a_job_whose_turn_has_not_come_is_recorded_in_brief_at_most(world: World):
+    await world.kill("scheduler")
+    apply_jobs(world, JOBS)
+    await world.pass_seconds(LONGEST_TURN_SECONDS / 2)
+    assert world.count("JobCreated") == MOST
+    world.delete(TRAININGJOBS, f"job-{JOBS - 1}")
+    await world.pass_seconds(LONGEST_TURN_SECONDS)
+    assert world.count("JobCreated") == 2 * MOST, "turns end while the scheduler is away"
+    await world.start("scheduler")
+    for number in range(JOBS - 1):
+        await world.phase("Running", name=f"job-{number}")
 
 
-@in_virtual_time
-async def test_turns_that_end_by_time_are_passed_on_though_nothing_happens():
-    async with World() as world:
-        await world.kill("scheduler")
-        apply_jobs(world, MOST)
-        await world.pass_seconds(LONGEST_TURN_SECONDS / 2)
-        world.apply(TRAININGJOBS, a_training_job("last", workers=1))
-        await world.pass_seconds(LONGEST_TURN_SECONDS / 2 + 2)
-        assert world.condition(TRAININGJOBS, "last", "Created") == ("True", "TrainingJobCreated")
+async def test_turns_that_end_by_time_are_passed_on_though_nothing_happens(world: World):
+    await world.kill("scheduler")
+    apply_jobs(world, MOST)
+    await world.pass_seconds(LONGEST_TURN_SECONDS / 2)
+    world.apply(TRAININGJOBS, a_training_job("last", workers=1))
+    await world.pass_seconds(LONGEST_TURN_SECONDS / 2 + 2)
+    assert world.condition(TRAININGJOBS, "last", "Created") == ("True", "TrainingJobCreated")
 
 
-@in_virtual_time
-async def test_who_waits_longer_than_a_moment_is_told_and_begins_in_turn():
-    async with World() as world:
-        await world.kill("scheduler")
-        apply_jobs(world, MOST)
-        await world.until(lambda: world.count("JobObserved") == MOST)
-        for name in ("next", last := "last"):
-            world.apply(TRAININGJOBS, a_training_job(name, workers=1))
-        await world.pass_seconds(TOLD_AFTER_SECONDS / 2)
-        assert world.count("JobObserved") == MOST, "nothing is written of a short wait"
-        await world.pass_seconds(TOLD_AFTER_SECONDS)
-        assert world.condition(TRAININGJOBS, last, "Created") == ("False", "ManyStarting")
-        world.apply(SCALEOUTS, a_scale_out(job=last))
-        await world.phase("Pending", SCALEOUTS, "out")
-        assert world.condition(SCALEOUTS, "out", "Pending") == ("True", "JobNotRunning"), "so is its request"
-        await world.pass_seconds(2 * TOLD_AFTER_SECONDS)
-        assert world.count("JobObserved") == MOST + 2, "told once"
-        await world.restart("watcher")
-        await world.start("scheduler")
-        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
-        assert world.condition(TRAININGJOBS, last, "Created") == ("True", "TrainingJobCreated")
-        assert world.kubernetes_events().count(("ManyStarting", last)) == 1
+async def test_who_waits_longer_than_a_moment_is_told_and_begins_in_turn(world: World):
+    await world.kill("scheduler")
+    apply_jobs(world, MOST)
+    await world.until(lambda: world.count("JobObserved") == MOST)
+    for name in ("next", last := "last"):
+        world.apply(TRAININGJOBS, a_training_job(name, workers=1))
+    await world.pass_seconds(TOLD_AFTER_SECONDS / 2)
+    assert world.count("JobObserved") == MOST, "nothing is written of a short wait"
+    await world.pass_seconds(TOLD_AFTER_SECONDS)
+    assert world.condition(TRAININGJOBS, last, "Created") == ("False", "ManyStarting")
+    world.apply(SCALEOUTS, a_scale_out(job=last))
+    await world.phase("Pending", SCALEOUTS, "out")
+    assert world.condition(SCALEOUTS, "out", "Pending") == ("True", "JobNotRunning"), "so is its request"
+    await world.pass_seconds(2 * TOLD_AFTER_SECONDS)
+    assert world.count("JobObserved") == MOST + 2, "told once"
+    await world.restart("watcher")
+    await world.start("scheduler")
+    await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+    assert world.condition(TRAININGJOBS, last, "Created") == ("True", "TrainingJobCreated")
+    assert world.kubernetes_events().count(("ManyStarting", last)) == 1
 
 
-@in_virtual_time
-async def test_one_that_was_told_may_go():
-    async with World() as world:
-        await world.kill("scheduler")
-        apply_jobs(world, MOST)
-        await world.until(lambda: world.count("JobObserved") == MOST)
-        world.apply(TRAININGJOBS, a_training_job("last", workers=1))
-        await world.until(lambda: world.condition(TRAININGJOBS, "last", "Created") == ("False", "ManyStarting"))
-        world.delete(TRAININGJOBS, "last")
-        await world.until(lambda: world.count("JobGone") == 1)
+async def test_one_that_was_told_may_go(world: World):
+    await world.kill("scheduler")
+    apply_jobs(world, MOST)
+    await world.until(lambda: world.count("JobObserved") == MOST)
+    world.apply(TRAININGJOBS, a_training_job("last", workers=1))
+    await world.until(lambda: world.condition(TRAININGJOBS, "last", "Created") == ("False", "ManyStarting"))
+    world.delete(TRAININGJOBS, "last")
+    await world.until(lambda: world.count("JobGone") == 1)
 
 
-@in_virtual_time
-async def test_a_flood_of_jobs_that_wait_is_a_few_writes_a_second():
-    async with World() as world:
-        await world.kill("scheduler")
-        apply_jobs(world, 200)
-        await world.pass_seconds(TOLD_AFTER_SECONDS + 10)
-        conditions = [world.condition(TRAININGJOBS, f"job-{number}", "Created") for number in range(200)]
-        told = conditions.count(("False", "ManyStarting"))
-        assert 9 * TOLD_AT_ONCE <= told <= 11 * TOLD_AT_ONCE
-        assert conditions.count(None) == 200 - MOST - told
+async def test_a_flood_of_jobs_that_wait_is_a_few_writes_a_second(world: World):
+    await world.kill("scheduler")
+    apply_jobs(world, 200)
+    await world.pass_seconds(TOLD_AFTER_SECONDS + 10)
+    conditions = [world.condition(TRAININGJOBS, f"job-{number}", "Created") for number in range(200)]
+    told = conditions.count(("False", "ManyStarting"))
+    assert 9 * TOLD_AT_ONCE <= told <= 11 * TOLD_AT_ONCE
+    assert conditions.count(None) == 200 - MOST - told
 
 
-@in_virtual_time
-async def test_a_replica_that_leads_again_tells_a_few_at_a_time():
-    async with World() as world:
-        await world.kill("scheduler")
-        apply_jobs(world, 200)
-        await world.until(lambda: world.count("JobObserved") == MOST)
-        world.standby.add("watcher")
-        await world.pass_seconds(10 * TOLD_AFTER_SECONDS)
-        await world.lead("watcher")
-        await world.pass_seconds(TOLD_AFTER_SECONDS - 1)
-        assert world.count("JobObserved") == 2 * MOST, "it knows neither turns nor waiting times of before"
-        await world.pass_seconds(5)
-        assert 2 * MOST < world.count("JobObserved") <= 2 * MOST + 5 * TOLD_AT_ONCE
+async def test_a_replica_that_leads_again_tells_a_few_at_a_time(world: World):
+    await world.kill("scheduler")
+    apply_jobs(world, 200)
+    await world.until(lambda: world.count("JobObserved") == MOST)
+    world.standby.add("watcher")
+    await world.pass_seconds(10 * TOLD_AFTER_SECONDS)
+    await world.lead("watcher")
+    await world.pass_seconds(TOLD_AFTER_SECONDS - 1)
+    assert world.count("JobObserved") == 2 * MOST, "it knows neither turns nor waiting times of before"
+    await world.pass_seconds(5)
+    assert 2 * MOST < world.count("JobObserved") <= 2 * MOST + 5 * TOLD_AT_ONCE
 
 
-@in_virtual_time
-async def test_a_log_that_has_room_again_is_told_a_few_at_a_time():
-    async with World() as world:
-        await world.kill("scheduler")
-        apply_jobs(world, 200)
-        await world.until(lambda: world.count("JobObserved") == MOST)
-        world.full = True
-        await world.pass_seconds(3 * TOLD_AFTER_SECONDS)
-        assert world.count("JobObserved") == MOST
-        world.full = False
-        await world.pass_seconds(5)
-        assert MOST < world.count("JobObserved") <= MOST + 6 * TOLD_AT_ONCE
+async def test_a_log_that_has_room_again_is_told_a_few_at_a_time(world: World):
+    await world.kill("scheduler")
+    apply_jobs(world, 200)
+    await world.until(lambda: world.count("JobObserved") == MOST)
+    world.full = True
+    await world.pass_seconds(3 * TOLD_AFTER_SECONDS)
+    assert world.count("JobObserved") == MOST
+    world.full = False
+    await world.pass_seconds(5)
+    assert MOST < world.count("JobObserved") <= MOST + 6 * TOLD_AT_ONCE
 
 
-@in_virtual_time
-async def test_slow_images_and_refused_pods_hold_up_no_other_job():
-    async with World() as world:
-        world.stuck |= {f"job-{number}-worker-0" for number in range(MOST)}
-        apply_jobs(world, 2 * MOST)
-        for number in range(MOST, 2 * MOST):
-            await world.phase("Running", name=f"job-{number}")
-        world.store.pod_quota[NAMESPACE] = 1
-        apply_jobs(world, 2 * MOST, 3 * MOST + 1)
-        await world.shows("WorkersCreated", "QuotaExceeded", name=f"job-{3 * MOST}")
+async def test_slow_images_and_refused_pods_hold_up_no_other_job(world: World):
+    world.stuck |= {f"job-{number}-worker-0" for number in range(MOST)}
+    apply_jobs(world, 2 * MOST)
+    for number in range(MOST, 2 * MOST):
+        await world.phase("Running", name=f"job-{number}")
+    world.store.pod_quota[NAMESPACE] = 1
+    apply_jobs(world, 2 * MOST, 3 * MOST + 1)
+    await world.shows("WorkersCreated", "QuotaExceeded", name=f"job-{3 * MOST}")
 
 
-@in_virtual_time
-async def test_as_many_follow_at_once_as_settled_at_once():
-    async with World() as world:
-        world.stuck |= {f"job-{number}-worker-0" for number in range(6 * MOST)}
-        apply_jobs(world, 6 * MOST)
-        await world.pass_seconds(6 * (SETTLING_SECONDS + LONGEST_START_SECONDS))
-        assert world.count("JobCreated") == 6 * MOST
+async def test_as_many_follow_at_once_as_settled_at_once(world: World):
+    world.stuck |= {f"job-{number}-worker-0" for number in range(6 * MOST)}
+    apply_jobs(world, 6 * MOST)
+    await world.pass_seconds(6 * (SETTLING_SECONDS + LONGEST_START_SECONDS))
+    assert world.count("JobCreated") == 6 * MOST
 
 
-@in_virtual_time
-async def test_a_watcher_that_starts_again_finds_who_waits():
-    async with World() as world:
-        await world.kill("scheduler")
-        apply_jobs(world, JOBS)
-        await world.until(lambda: world.count("JobObserved") == MOST)
-        await world.restart("watcher")
-        await world.start("scheduler")
-        for number in range(JOBS):
-            await world.phase("Running", name=f"job-{number}")
+async def test_a_watcher_that_starts_again_finds_who_waits(world: World):
+    await world.kill("scheduler")
+    apply_jobs(world, JOBS)
+    await world.until(lambda: world.count("JobObserved") == MOST)
+    await world.restart("watcher")
+    await world.start("scheduler")
+    for number in range(JOBS):
+        await world.phase("Running", name=f"job-{number}")
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["before its job", "after its job"])
-@in_virtual_time
-async def test_a_request_waits_with_its_job_beyond_its_own_timeout(first: bool):
-    async with World() as world:
-        await world.kill("scheduler")
-        apply_jobs(world, MOST)
-        await world.until(lambda: world.count("JobObserved") == MOST)
-        wishes = [
-            (TRAININGJOBS, a_training_job("last", workers=1)),
-            (SCALEOUTS, a_scale_out(job="last", timeoutSeconds=20)),
-        ]
-        for kind, wish in wishes[::-1] if first else wishes:
-            world.apply(kind, wish)
-            await world.pass_seconds(5)
-        await world.pass_seconds(LONGEST_TURN_SECONDS - 20)
-        assert world.count("JobCreated") == MOST
-        await world.start("scheduler")
-        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+async def test_a_request_waits_with_its_job_beyond_its_own_timeout(world: World, first: bool):
+    await world.kill("scheduler")
+    apply_jobs(world, MOST)
+    await world.until(lambda: world.count("JobObserved") == MOST)
+    wishes = [
+        (TRAININGJOBS, a_training_job("last", workers=1)),
+        (SCALEOUTS, a_scale_out(job="last", timeoutSeconds=20)),
+    ]
+    for kind, wish in wishes[::-1] if first else wishes:
+        world.apply(kind, wish)
+        await world.pass_seconds(5)
+    await world.pass_seconds(LONGEST_TURN_SECONDS - 20)
+    assert world.count("JobCreated") == MOST
+    await world.start("scheduler")
+    await world.phase("ScaleSucceeded", SCALEOUTS, "out")

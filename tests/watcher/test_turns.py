@@ -13,7 +13,6 @@ from shared.job.views import PodView
 from shared.job.waiting import waiting
 from tests.kit.builders import a_running_job, exited, worker
 from tests.kit.histories import KEY
-from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import World
 from tests.watcher.watching import Watching, a_resource
 
@@ -146,26 +145,24 @@ def test_a_pod_that_runs_again_wakes_its_job_for_the_time():
     assert watching.cache.set_pod(at, (KEY, runs_again(92, 1))) == ()
 
 
-@in_virtual_time
-async def test_a_status_tells_of_a_crash_beside_the_training_for_ten_minutes_after_it():
-    async with World() as world:
-        await world.trains(workers=1)
-        held = world.pods()["resnet-worker-0"]
-        [main] = held.manifest["status"]["containerStatuses"]
-        end = {"terminated": {"exitCode": 4, "reason": "Error"}}
-        proxy = {"name": "proxy", "restartCount": 1, "state": {"running": {}}, "lastState": end}
-        world.store.patch(PODS, *held.at, {"status": {"containerStatuses": [main, proxy]}}, subresource="status")
+async def test_a_status_tells_of_a_crash_beside_the_training_for_ten_minutes_after_it(world: World):
+    await world.trains(workers=1)
+    held = world.pods()["resnet-worker-0"]
+    [main] = held.manifest["status"]["containerStatuses"]
+    end = {"terminated": {"exitCode": 4, "reason": "Error"}}
+    proxy = {"name": "proxy", "restartCount": 1, "state": {"running": {}}, "lastState": end}
+    world.store.patch(PODS, *held.at, {"status": {"containerStatuses": [main, proxy]}}, subresource="status")
 
-        def told() -> str:
-            return str(world.status(TRAININGJOBS, "resnet")["conditions"])
+    def told() -> str:
+        return str(world.status(TRAININGJOBS, "resnet")["conditions"])
 
-        await world.until(lambda: "container proxy exited with 4" in told())
-        before = len(world.types())
-        await world.pass_seconds(WELL_SECONDS - 10)
-        assert "container proxy exited with 4" in told()
-        await world.pass_seconds(20)
-        assert "container proxy exited with 4" not in told()
-        assert world.types()[before:] == ["TimePassed"]
+    await world.until(lambda: "container proxy exited with 4" in told())
+    before = len(world.types())
+    await world.pass_seconds(WELL_SECONDS - 10)
+    assert "container proxy exited with 4" in told()
+    await world.pass_seconds(20)
+    assert "container proxy exited with 4" not in told()
+    assert world.types()[before:] == ["TimePassed"]
 
 
 @pytest.mark.parametrize("failed", ["ErrImagePull", "RegistryUnavailable", "SignatureValidationFailed"])
