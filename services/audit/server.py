@@ -27,8 +27,7 @@ LOST = Metric(
     "muster_audit_lost_total",
     "counter",
     ("reason",),
-    "Claims and changes that were dropped unmatched, so that a change may stay without an author: "
-    "NoRoom, QueueFull, Refused or Failed",
+    "Claims and changes that were dropped unmatched: NoRoom, QueueFull, Refused or Failed",
 )
 LOST_FOR = ("NoRoom", "QueueFull", "Refused", "Failed")
 WAITING = Metric("muster_audit_waiting", "gauge", (), "Facts of the audit service that wait for the log")

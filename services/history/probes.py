@@ -25,7 +25,7 @@ FOLD_SECONDS = Metric(
     "muster_history_fold_duration_seconds",
     "histogram",
     (),
-    "How long the history service read and folded events for an answer that it had not kept",
+    "How long reading and folding events took for an answer that was not kept",
     buckets=_SECONDS,
 )
 WAITING = Metric("muster_history_waiting", "gauge", (), "Questions that the history service has not answered yet")

@@ -27,7 +27,7 @@ BEHIND = Metric(
     "muster_log_lag_seconds",
     "gauge",
     ("service",),
-    "How old the oldest of them is at the most; 0 when there was none at the last read, so also without a connection",
+    "Age of the oldest of them at the most; 0 also without a connection",
 )
 LOG_BYTES = Metric(
     "muster_log_bytes",
@@ -62,13 +62,13 @@ WAITING = Metric(
     "muster_jobs_over_budget",
     "gauge",
     ("service", "job_namespace", "budget"),
-    "Jobs about which the watcher has facts that wait: for a budget of their namespace, or for room in the log",
+    "Jobs with facts that wait for a budget, or for room in the log",
 )
 USED = Metric(
     "muster_namespace_budget_used_ratio",
     "gauge",
     ("service", "job_namespace", "budget"),
-    "The part of its memory, or of its share of the log, that a namespace has used; without names the greatest one",
+    "The part of a budget that a namespace has used; without names the greatest one",
 )
 OUTSIDE = Metric(
     "muster_jobs_outside",
@@ -80,7 +80,7 @@ ANCHOR = Metric(
     "muster_anchor_differs",
     "gauge",
     ("service",),
-    "1 if the log does not lead to its anchor in the cluster: something changed events outside of Muster",
+    "1 if the log does not lead to its anchor: something changed events outside of Muster",
 )
 BUDGETS = {
     "log": "changes of {jobs} wait to be recorded, as MUSTER_LOG_MIB_PER_MINUTE allows their namespaces",

@@ -18,7 +18,7 @@ EFFECTS = Metric(
     "muster_effects_total",
     "counter",
     ("service", "effect", "outcome"),
-    "Effects that were carried out, by how they ended: Succeeded, Refused, Retried, Failed",
+    "Effects by how they ended: Succeeded, Refused, Retried, Failed",
 )
 EFFECT_SECONDS = Metric(
     "muster_effect_duration_seconds",
@@ -31,7 +31,7 @@ APPENDS = Metric(
     "muster_appends_total",
     "counter",
     ("service", "outcome"),
-    "Appends to the log, by how they ended: Stored, Conflict (the guard: something newer was there), Retried, Refused",
+    "Appends by how they ended: Stored, Conflict (something newer was there), Retried, Refused",
 )
 APPEND_SECONDS = Metric(
     "muster_append_duration_seconds",
@@ -51,13 +51,13 @@ LATE = Metric(
     "muster_facts_after_seal_total",
     "counter",
     ("service", "type"),
-    "Facts that came after their job's seal, as from a service that stalled; they change nothing",
+    "Facts that came after their job's seal; they change nothing",
 )
 REQUESTS = Metric(
     "muster_kubernetes_requests_total",
     "counter",
     ("service", "method", "code"),
-    "Requests to the API server, by HTTP method and status; the code is `error` where no answer came",
+    "Requests to the API server; the code is `error` where no answer came",
 )
 REPORTS = Metric("muster_progress_reports_total", "counter", ("code",), "Reports of training programs, by HTTP status")
 

@@ -84,7 +84,7 @@ it takes less than {piece} bytes of its answer in {slow:.0f} s.
 
 def page() -> str:
     """`docs/permissions.md`."""
-    tables = "\n".join(_list(service) for service in SERVICE_ACCOUNTS)
+    tables = "\n".join(["### Each of them", "", *_common(), "", *(_list(service) for service in SERVICE_ACCOUNTS)])
     patterns: dict[tuple[str, str], list[str]] = {}
     for user in (*AUTHORS, READER, SUBSCRIBER, HISTORY, AUDIT):
         # The same words for all whose subjects differ by their own name alone.
@@ -123,12 +123,22 @@ def page() -> str:
 
 
 def _list(service: Author) -> str:
+    lines = [line for line in _lines(service) if line not in _common()]
+    return "\n".join([f"### {service}", "", *lines, ""])
+
+
+def _common() -> list[str]:
+    """The lines that all services have."""
+    first, *others = (_lines(service) for service in SERVICE_ACCOUNTS)
+    return [line for line in first if all(line in other for other in others)]
+
+
+def _lines(service: Author) -> list[str]:
     rights: dict[tuple[str, str], list[str]] = {}
     for each in PERMISSIONS:
         if each.service == service:
             rights.setdefault((", ".join(each.verbs) + _setting(each), each.call), []).append(_objects(each))
-    lines = (f"- {verbs} {', '.join(objects)}: {call}" for (verbs, call), objects in rights.items())
-    return "\n".join([f"### {service}", "", *lines, ""])
+    return [f"- {verbs} {', '.join(objects)}: {call}" for (verbs, call), objects in rights.items()]
 
 
 def _setting(permission: Permission) -> str:
