@@ -67,8 +67,11 @@ NO_KEYS = (
 
 _OF_GANGS = (effects.CreatePodGroup, effects.DeletePodGroup)
 
-KEPT_RESOURCES = 256
-"""Resources kept in memory, so that the pods of one job need one GET of its resource."""
+KEPT_BYTES = 2**23
+"""Of resources in memory, so that the pods of one job need one GET of its resource, which may have a megabyte."""
+
+_Read = tuple[JobKey, int, int, str]
+"""A job's resource as it was read: its epoch, generation and the digest of its runtime."""
 
 
 class Scheduler:
@@ -105,7 +108,9 @@ class Scheduler:
         self._kinds = kinds
         self._workloads = Workloads(cluster, kinds, now)
         self._domain = cluster_domain
-        self._resources: dict[tuple[JobKey, int, int, str], asyncio.Task[Custom]] = {}
+        self._resources: dict[_Read, asyncio.Task[Custom]] = {}
+        self._sizes: dict[_Read, int] = {}
+        """Bytes of those that were read, the oldest first."""
 
     def known(self) -> Iterable[JobKey]:
         return ()
@@ -371,16 +376,19 @@ class Scheduler:
         at = (job.key, job.resource.epoch, job.resource.generation, used.digest if used is not None else "")
         reading = self._resources.get(at)
         if reading is None:
-            while len(self._resources) >= KEPT_RESOURCES:
-                del self._resources[next(iter(self._resources))]
             reading = self._resources[at] = asyncio.create_task(self._read(context, used))
-            # Reads the exception if the waiting effects were cancelled.
-            reading.add_done_callback(lambda task: task.cancelled() or task.exception())
-        try:
-            return await asyncio.shield(reading)
-        except (Transient, Conflict, Refused):
+            reading.add_done_callback(lambda task: self._keep(at, task))
+        return await asyncio.shield(reading)
+
+    def _keep(self, at: _Read, reading: asyncio.Task[Custom]) -> None:
+        # Reads the exception, too, if the waiting effects were cancelled.
+        if reading.cancelled() or reading.exception() is not None:
             self._resources.pop(at, None)
-            raise
+            return
+        self._sizes[at] = len(msgspec.json.encode(reading.result()))
+        while sum(self._sizes.values()) > KEPT_BYTES:
+            oldest = next(iter(self._sizes))
+            del self._sizes[oldest], self._resources[oldest]
 
     async def _read(self, context: Context, used: RuntimeUsed | None) -> Custom:
         job = context.job

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from services.scheduler.core.effects import CreatePod, CreateSecret, DeletePod, DeleteSecret
-from services.scheduler.shell import Scheduler
+from services.scheduler.shell import KEPT_BYTES, Scheduler
 from shared.cluster.kinds import PODS, SECRETS
 from shared.errors import Conflict, Refused, Transient, Trouble
 from shared.frameworks.training_job import TRAININGJOBS
@@ -57,6 +58,30 @@ async def test_a_read_that_fails_after_its_effect_was_broken_off_is_no_error_of_
     await asyncio.sleep(0.01)
     gc.collect()
     assert complaints == []
+
+
+@pytest.mark.parametrize(
+    ("letters", "reads"), [pytest.param(9, 2, id="both are kept"), pytest.param(KEPT_BYTES // 2, 3, id="one is kept")]
+)
+async def test_a_resource_is_read_once_for_all_its_pods_while_there_is_room_for_it(letters: int, reads: int):
+    store, asked = MemoryStore(), Counter[Any]()
+
+    class Asked(MemoryCluster):
+        async def get(self, resource: Any, *args: Any, **named: Any) -> Any:
+            asked[resource] += 1
+            return await super().get(resource, *args, **named)
+
+    contexts = {}
+    for name in ("first", "second"):
+        manifest = a_training_job()
+        manifest["metadata"] |= {"name": name, "annotations": {"more": "x" * letters}}
+        uid = Uid(store.create(TRAININGJOBS, NAMESPACE, manifest).metadata["uid"])
+        job = a_history(a_running_job(), JobKey(NAMESPACE, name, uid)).job
+        contexts[name] = Context(job, Head(7, "0" * 64), "2030-01-01T00:00:00.000Z")
+    scheduler = Scheduler(Asked(store))
+    for name, index in (("first", 0), ("second", 0), ("first", 1)):
+        await scheduler.act(CreatePod(Slot(0, WORKER, index)), contexts[name])
+    assert asked[TRAININGJOBS] == reads
 
 
 async def make_a_worker(store: MemoryStore, manifest: dict[str, Any], **settings: Any) -> None:
