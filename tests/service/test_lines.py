@@ -175,6 +175,8 @@ async def test_a_held_job_is_told_once_with_its_reason(lines: list[Line]):
         stage.see()
         stage.see(generation=2)
         await until(lambda: bool(stage.runtime.held()), "the hold")
+        stage.see(generation=3)
+        await until(lambda: stage.history().job.resource.generation == 3, "the next event")
         await asyncio.sleep(1)
     (line,) = (line for line in lines if line["event"] == "job held")
     assert (line["reason"], line["job"], line["seq"]) == ("BrokenInvariant", "team-a/resnet", 3)

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from shared.cluster.kinds import CONFIGMAPS
 from shared.eventlog import Entry
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
@@ -108,27 +107,6 @@ async def test_a_request_does_not_end_for_want_of_a_job_that_came_while_nobody_l
     await world.pass_seconds(60)
     await world.start("watcher")
     await world.phase("ScaleSucceeded", SCALEOUTS, "out")
-
-
-async def test_11_other_owners_of_a_request_stay_as_they_were(world: World):
-    made = world.store.create(CONFIGMAPS, NAMESPACE, {"metadata": {"name": "pipeline"}})
-    pipeline: dict[str, Any] = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "name": "pipeline",
-        "uid": made.metadata["uid"],
-    }
-    pipeline["blockOwnerDeletion"] = True
-    job = world.apply(TRAININGJOBS, a_training_job(workers=2))
-    wish = a_scale_out(1)
-    wish["metadata"]["ownerReferences"] = [pipeline]
-    world.apply(SCALEOUTS, wish)
-    await world.phase("ScaleSucceeded", SCALEOUTS, "out")
-    request = world.store.get(SCALEOUTS, NAMESPACE, "out")
-    assert request is not None
-    other, ours = request.metadata["ownerReferences"]
-    assert other == pipeline
-    assert (ours["uid"], ours["controller"]) == (job.metadata["uid"], True)
 
 
 def test_32_a_second_scale_out_does_not_wait_for_the_back_off_of_the_first():

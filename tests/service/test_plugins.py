@@ -334,15 +334,6 @@ async def test_a_job_whose_framework_was_mended_goes_on_after_the_restart():
         await later.until(lambda: later.status(SWARMJOBS, "resnet").get("state") == "Running")
 
 
-async def test_a_status_that_cannot_be_made_keeps_no_job_from_its_end():
-    async with World(kinds=with_broken(status=ValueError())) as world:
-        world.apply(SWARMJOBS, a_swarm_job(bees=1))
-        await world.until(lambda: world.job().status.phase == "Running")
-        world.exit_codes["resnet-bee-0"] = 0
-        await world.until(lambda: world.job().status.phase == "Succeeded")
-        assert world.status(SWARMJOBS, "resnet") == {}
-
-
 async def test_a_status_that_cannot_be_made_is_told_once_in_a_phase_and_is_shown_once_its_framework_was_mended():
     async with World(kinds=with_broken(status=ValueError())) as world:
         world.apply(SWARMJOBS, a_swarm_job(bees=1))
@@ -350,6 +341,7 @@ async def test_a_status_that_cannot_be_made_is_told_once_in_a_phase_and_is_shown
         world.exit_codes["resnet-bee-0"] = 0
         await world.until(lambda: world.job().status.phase == "Succeeded")
         await world.pass_seconds(3_600)
+        assert world.status(SWARMJOBS, "resnet") == {}
         bodies = [msgspec.json.decode(each.body) for each in world.journal.events]
         refused = [each for each in bodies if each["type"] == "EffectRefused"]
         assert {(each["effect"], each["reason"], each["permanent"]) for each in refused} == {

@@ -384,13 +384,6 @@ class TestAppending:
 
 
 class TestActing:
-    async def test_an_effect_whose_outcome_is_never_seen_is_repeated(self):
-        async with Stage(Small(wanting(0))).running() as stage:
-            stage.see()
-            await until(lambda: len(stage.service.acted) == 3, "repetitions")
-            times = [time for _, time in stage.service.acted]
-            assert [round(later - sooner) for sooner, later in pairwise(times)] == [5, 5]
-
     async def test_a_transient_failure_is_retried_with_growing_waits(self):
         async def act(effect: Effect, context: Context) -> None:
             raise Transient("timeout")

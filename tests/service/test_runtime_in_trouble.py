@@ -15,11 +15,10 @@ from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import At
 from shared.job.events.scheduler import JobRestarted
 from shared.job.evolve import evolve
-from shared.job.fold import History
 from shared.job.metrics import JobMetrics
 from shared.job.naming import JobKey, Uid
 from shared.job.state import Job
-from shared.job.steps import Effect, Step
+from shared.job.steps import Effect
 from shared.runtime.acts import Context
 from shared.runtime.appends import APPENDS_IN_FLIGHT
 from shared.runtime.run import Runtime
@@ -218,21 +217,6 @@ async def test_a_fact_that_cannot_be_stored_now_is_tried_ever_more_seldom_and_no
     early, late = await pauses(0.0), await pauses(1.0)
     assert early == [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5, 0.5]
     assert late == [0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0, 1.0]
-
-
-async def test_that_a_job_is_held_is_told_once_however_its_history_goes_on():
-    def decide(history: History) -> list[Step]:
-        assert not history.job.resource.generation, "our bug"
-        return []
-
-    stage = Stage(Small(decide))
-    with capture_logs() as said:
-        async with stage.running():
-            stage.see()
-            await until(lambda: stage.history().held != "", "the hold")
-            stage.see(generation=2)
-            await until(lambda: stage.history().job.resource.generation == 2, "the next event")
-    assert [line["event"] for line in said] == ["job held"]
 
 
 class Unreadable(Line):

@@ -9,7 +9,7 @@ from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.training_job import RESTART, TRAININGJOBS
 from tests.frameworks.documents import Document, pytorch_job, tf_job
-from tests.kit.world import NAMESPACE, World, a_scale_in, a_scale_out, a_training_job
+from tests.kit.world import NAMESPACE, World, a_scale_in, a_scale_out
 from tests.service.kubeflow import Play, applied
 
 TEN_MINUTES = 600
@@ -18,20 +18,6 @@ ONE_TO_FOUR: Document = {"minReplicas": 1, "maxReplicas": 4}
 
 
 class TestHangingPredecessors:
-    async def test_a_job_made_again_waits_ten_minutes_for_a_pod_of_its_name_and_then_runs(self, world: World):
-        await world.trains(workers=1)
-        old = world.pods()["resnet-worker-0"].metadata["uid"]
-        world.lingering.add(old)
-        world.delete(TRAININGJOBS, "resnet")
-        world.apply(TRAININGJOBS, a_training_job(workers=1))
-        await world.until(lambda: list(world.pods()) == ["resnet-worker-0"])
-        await world.pass_seconds(TEN_MINUTES)
-        assert world.pods()["resnet-worker-0"].metadata["uid"] == old
-        assert world.status(TRAININGJOBS, "resnet")["phase"] == "Created"
-        world.lingering.clear()
-        await world.running()
-        assert world.pods()["resnet-worker-0"].metadata["uid"] != old
-
     async def test_a_worker_that_left_and_hangs_keeps_its_number_and_is_no_host(self, world: World):
         await world.trains(workers=2)
         world.lingering.add(world.pods()["resnet-worker-1"].metadata["uid"])
