@@ -162,18 +162,23 @@ def page() -> str:
         pending=MAX_ACK_PENDING,
         consumers=MAX_CONSUMERS,
         days=INACTIVE_SECONDS // 86_400,
-        types="\n\n".join("\n".join(_of(author)) for author in get_args(Author)),
+        types="\n\n".join("\n".join(_of(authors)) for authors in dict.fromkeys(map(_authors, KINDS.values()))),
     )
 
 
-def _of(author: Author) -> Iterator[str]:
-    yield f"### {author}\n"
+def _of(authors: tuple[Author, ...]) -> Iterator[str]:
+    """The types that these authors write, and no other."""
+    yield f"### {', '.join(authors)}\n"
     for tag, kind in KINDS.items():
-        if author in AUTHORS[kind]:
+        if _authors(kind) == authors:
             fact = " F" if kind in FACTS else ""
             (example,) = (each for each in EXAMPLES if type(each) is kind)
             body = msgspec.json.encode(example).decode()
             yield f"- [`{tag}`](schemas/{tag}.json){fact}: {summary(tag)}  \n  `{body}`"
+
+
+def _authors(kind: type) -> tuple[Author, ...]:
+    return tuple(author for author in get_args(Author) if author in AUTHORS[kind])
 
 
 def main() -> None:
