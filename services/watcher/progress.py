@@ -23,7 +23,7 @@ from shared.flow import Shares
 from shared.frameworks.pods import AUDIENCE, key_at
 from shared.job.naming import JobKey, Uid
 from shared.job.state import Job
-from shared.job.training import ends
+from shared.job.training import is_urgent
 from shared.process.bounds import Budget
 from shared.process.http import know
 from shared.process.serving import Certificate, Listening, listening
@@ -99,7 +99,6 @@ class Tokens:
 class _Waiting(NamedTuple):
     """The newest report of a job that is not recorded yet."""
 
-    pod: Uid
     report: progress.Report
     since: float
 
@@ -119,19 +118,14 @@ class Reports:
 
     def take(self, key: JobKey, pod: Uid, body: bytes) -> None:
         """Take a report of a job's pod.  Raises `Refused` if it is not believed, or cannot be recorded."""
-        report, job = progress.read(body), self.job(key)
+        report, job = progress.read(body, pod), self.job(key)
         if self._full(key.namespace):
             raise Refused("the log has no room for progress", reason="LogFull")
-        if progress.believed(job, pod, report) is None and progress.taken(job, pod, report) is None:
+        if progress.believed(job, report.said) is None and progress.taken(job, report) is None:
             return
         before = self._waiting.get(key)
-        if before is not None:
-            # Where it is silent the one before it counts, of a program that did not begin anew.
-            names = ("checkpoint", "total", "percentage") if report.step or report.percentage else ("checkpoint",)
-            silent = [name for name in names if getattr(report, name) is None]
-            report = msgspec.structs.replace(report, **{name: getattr(before.report, name) for name in silent})
-        now = asyncio.get_running_loop().time()
-        self._waiting[key] = _Waiting(pod, report, now)
+        report = report if before is None else report.after(before.report)
+        self._waiting[key] = _Waiting(report, asyncio.get_running_loop().time())
         self._plan(key, job)
 
     def flush(self, key: JobKey) -> None:
@@ -148,7 +142,7 @@ class Reports:
 
     def _plan(self, key: JobKey, job: Job) -> None:
         loop, waiting = asyncio.get_running_loop(), self._waiting[key]
-        seconds = SHORTEST_SECONDS if _urgent(job, waiting.report) else interval_of(job, self._interval)
+        seconds = SHORTEST_SECONDS if is_urgent(job.training, waiting.report.said) else interval_of(job, self._interval)
         due = self._last.get(key, -seconds) + seconds
         if due <= loop.time():
             self._begin(key)
@@ -179,8 +173,8 @@ class Reports:
         if history is None or history.held or history.sealed:
             return
         try:
-            event = progress.believed(history.job, waiting.pod, waiting.report)
-            checkpoint = progress.taken(history.job, waiting.pod, waiting.report)
+            event = progress.believed(history.job, waiting.report.said)
+            checkpoint = progress.taken(history.job, waiting.report)
         except Refused:
             # The group changed meanwhile.
             return
@@ -199,13 +193,6 @@ def interval_of(job: Job, interval: float) -> float:
     """Seconds between two events of a job: short enough that one comes before a stall is told."""
     limit = job.spec.stall_timeout_seconds if job.spec is not None else None
     return interval if limit is None else min(interval, limit / 2)
-
-
-def _urgent(job: Job, report: progress.Report) -> bool:
-    """True for the first report, the first after a change, and the last."""
-    known = job.training
-    last = ends(report.step, report.total, report.percentage) and not known.made_its_last_step
-    return known.reported is None or known.changed is not None or last
 
 
 class Where(NamedTuple):

@@ -152,6 +152,9 @@ def _evolved(job: Job, event: AnyEvent, at: At) -> Job:
         case status.JobCreated():
             return attempts.active_again(_phase(job, "Created", "Created", event, at), event, at)
         case status.JobRunning():
+            if job.starting and job.attempt.launcher_waits is not None:
+                # A minimum that a training misses has another limit than one that its start misses.
+                job = with_attempt(job, launcher_waits=at)
             # Workers that were lost before the job was Running count from now on.
             job = with_minimum_checked(_phase(job, "Running", "Running", event, at), at)
             for kind in ("Scaling", "Restarting"):

@@ -70,6 +70,10 @@ class Timer(msgspec.Struct, frozen=True):
     seconds: int
     since: str = ""
     """When a promise's anchor was logged; empty for a judgement."""
+    ahead: int = 0
+    """Seconds of a judgement that had passed at its anchor; they count where it is measured from there on."""
+    logged: str = ""
+    """When the anchor of such a judgement was logged."""
     of_nodes: bool = False
     """True for a judgement about lost nodes, which runs only while the watcher sees that they are lost."""
 

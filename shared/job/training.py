@@ -11,6 +11,9 @@ from shared.job.events.watcher import CheckpointTaken, ProgressReported
 
 replace = msgspec.structs.replace
 
+TO_THE_MINUTE = 16
+"""As many characters of an event's time say its minute: in each the status of a job shows one more report."""
+
 
 class Training(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What is known of a job's training; the default is that of a job whose processes report nothing."""
@@ -19,6 +22,8 @@ class Training(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The newest report, with what earlier ones said where it is silent."""
     at: At | None = None
     """When that was recorded."""
+    shown: tuple[ProgressReported, At] | None = None
+    """The report that the status of a job shows while it trains."""
     changed: At | None = None
     """When the group changed first since it was last known to train; None while it trains."""
     stands: At | None = None
@@ -31,8 +36,7 @@ class Training(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def made_its_last_step(self) -> bool:
         """True from the last step on: what follows, such as writing the model, makes none."""
-        known = self.reported
-        return known is not None and ends(known.step, known.total, known.percentage)
+        return self.reported is not None and ends(self.reported)
 
     @property
     def at_stake(self) -> int | None:
@@ -53,14 +57,29 @@ class Training(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return f"{step} ({part})" if step and part else step or part or "it began"
 
 
-def ends(step: int | None, total: int | None, percentage: int | None) -> bool:
+def ends(report: ProgressReported) -> bool:
     """True for the last step of a training."""
-    return percentage == 100 or (step is not None and step == total)
+    return report.percentage == 100 or (report.step is not None and report.step == report.total)
 
 
 def begins(report: ProgressReported) -> bool:
     """True for the report of a program that has no step behind it."""
     return report.step == 0 or (report.step is None and report.percentage == 0)
+
+
+def is_urgent(training: Training, report: ProgressReported) -> bool:
+    """True for the first report, the first after a change, and the last."""
+    last = ends(report) and not training.made_its_last_step
+    return training.reported is None or training.changed is not None or last
+
+
+def merged(report: ProgressReported, before: ProgressReported | None) -> ProgressReported:
+    """The report, with what the one before it said where it is silent; one that begins has nothing behind it."""
+    if before is None or begins(report):
+        return report
+    names = ("total", "remaining") if begins(before) else ("total", "remaining", "step", "percentage")
+    silent = {name: getattr(before, name) for name in names if getattr(report, name) is None}
+    return replace(report, **silent, metrics=report.metrics or before.metrics)
 
 
 def is_further(report: ProgressReported, known: ProgressReported) -> bool:
@@ -74,15 +93,19 @@ def told(training: Training, event: ProgressReported | CheckpointTaken, at: At) 
     """The training after its processes said something."""
     if isinstance(event, CheckpointTaken):
         return replace(training, checkpoint=event)
-    known = training.reported
-    if begins(event):
-        return replace(training, reported=event, at=at, changed=training.changed or at, stands=at)
-    whole = event
-    if known is not None and not begins(known):
-        silent = {name: getattr(known, name) for name in ("step", "total", "percentage", "remaining")}
-        whole = replace(event, **{name: said for name, said in silent.items() if getattr(event, name) is None})
-        whole = replace(whole, metrics=event.metrics or known.metrics)
-    return replace(training, reported=whole, at=at, changed=None, stands=at, stepped=True)
+    whole, began = merged(event, training.reported), begins(event)
+    shown = training.shown
+    if shown is None or is_urgent(training, whole) or shown[1].time[:TO_THE_MINUTE] != at.time[:TO_THE_MINUTE]:
+        shown = whole, at
+    return replace(
+        training,
+        reported=whole,
+        at=at,
+        shown=shown,
+        changed=(training.changed or at) if began else None,
+        stands=at,
+        stepped=training.stepped or not began,
+    )
 
 
 def regrouped(training: Training, at: At, *, anew: bool) -> Training:

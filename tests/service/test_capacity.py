@@ -9,8 +9,9 @@ from shared.cluster.kinds import NODES, PODS
 from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
-from shared.job.policies import capacity
-from shared.job.policies.nodes import SHORTEST_SECONDS, SPREAD_SECONDS
+from shared.job.conditions import since
+from shared.job.policies import capacity, nodes
+from shared.job.policies.nodes import REPLACED_SECONDS, SHORTEST_SECONDS, SPREAD_SECONDS
 from tests.frameworks.documents import pytorch_job
 from tests.kit.world import World, a_scale_in, a_scale_out, a_training_job
 from tests.service.kubeflow import Play, applied
@@ -278,6 +279,27 @@ async def test_an_attempt_whose_launcher_is_placed_and_lacks_its_minimum_gives_i
     await preempted(world, world.hosts()[0])
     await world.pass_seconds(SHORTEST_SECONDS + SPREAD_SECONDS + 5)
     assert world.count("JobRestarted") >= 1
+
+
+async def test_a_training_that_misses_its_minimum_as_it_starts_waits_as_long_as_one_that_loses_it_later(world: World):
+    world.room = 2 + LAUNCHER
+    world.stuck.add("resnet-launcher")
+    job = a_job(workers=2, settleSeconds=0)
+    job["spec"]["etReplicaSpecs"]["worker"]["restartPolicy"] = "Always"
+    world.apply(TRAININGJOBS, job)
+    launcher = "resnet-launcher"
+    await world.until(lambda: launcher in world.pods() and "nodeName" in world.pods()[launcher].manifest["spec"])
+    await preempted(world, world.hosts()[0])
+    await world.pass_seconds(2 * REPLACED_SECONDS)
+    world.stuck.clear()
+    await world.running()
+    told, began = nodes.of_launcher_wait(world.job()), since(world.job().status.conditions, "Running")
+    assert told is not None
+    assert (told[0].sequence, f"; {REPLACED_SECONDS} s after {told[0].clock}" in told[2]) == (began, True)
+    await world.pass_seconds(REPLACED_SECONDS - 2)
+    assert world.count("JobRestarting") == 0
+    await world.pass_seconds(4)
+    assert world.count("JobRestarting") == 1
 
 
 async def test_a_pod_that_never_ends_on_a_dead_node_is_not_waited_for(world: World):

@@ -60,6 +60,17 @@ async def test_a_report_is_recorded_and_those_that_follow_within_the_interval_ar
     assert known.words == "step 25 of 100"
 
 
+async def test_what_a_report_that_waits_said_holds_where_the_one_after_it_is_silent(world: World):
+    await world.trains(workers=2)
+    report(world, current_step=1)
+    await world.quiet()
+    report(world, progressPercentage=2, current_step=2, total_steps=100, loss=0.5)
+    report(world, current_step=3)
+    await world.pass_seconds(10)
+    last = recorded(world)[-1]
+    assert (last.step, last.total, last.percentage, last.metrics) == (3, 100, 2, (("loss", "0.5"),))
+
+
 async def test_the_last_report_of_a_job_is_recorded_before_its_end(world: World):
     await world.trains(workers=2)
     for step in (1, 2, 3):
@@ -252,3 +263,17 @@ async def test_the_status_shows_it_as_kubeflow_trainers_does(world: World):
             {"name": "loss", "value": "0.5"},
         ],
     }
+
+
+async def test_the_status_shows_one_report_a_minute_and_at_the_end_the_last_one(world: World):
+    await world.trains(workers=2)
+    shown = set[str]()
+    for step in range(1, 301):
+        report(world, current_step=step)
+        await world.pass_seconds(1)
+        shown.add(str(world.status(TRAININGJOBS, "resnet")["trainerStatus"]))
+    assert 5 <= len(shown) <= 7
+    world.exit_codes["resnet-launcher"] = 0
+    await world.phase("Succeeded")
+    await world.quiet()
+    assert world.status(TRAININGJOBS, "resnet")["trainerStatus"]["metrics"][0]["value"] == "300"

@@ -2,10 +2,12 @@
 
 import asyncio
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from shared.eventlog.inspection import Space
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.job.naming import ON_STALL, STALL_TIMEOUT
 from tests.kit.world import TRAININGJOBS, World, a_scale_out, a_training_job
@@ -98,18 +100,30 @@ async def test_a_training_that_saves_after_its_last_step_is_not_stalled(world: W
     assert stalls(world) == 0
 
 
-async def test_while_no_progress_is_recorded_no_training_is_stalled(world: World):
+def of_the_log(world: World, full: bool) -> None:
+    world.full = full
+
+
+def of_the_share(world: World, full: bool) -> None:
+    """The namespace has used up its share of a small log."""
+    world._running["watcher"][0].space = lambda: Space(most=int(full))
+
+
+@pytest.mark.parametrize("the_room", [of_the_log, of_the_share])
+async def test_while_no_progress_is_recorded_no_training_is_stalled(
+    world: World, the_room: Callable[[World, bool], None]
+):
     await a_watched_job(world, "restart")
     await trains(world, 1, 3)
-    world.full = True
+    the_room(world, True)
     await world.pass_seconds(LIMIT * 0.6)
-    world.full = False
+    the_room(world, False)
     await world.pass_seconds(LIMIT * 0.6)
     assert stalls(world) == 0
-    world.full = True
+    the_room(world, True)
     await world.pass_seconds(3_600)
     assert stalls(world) == 0
-    world.full = False
+    the_room(world, False)
     await world.pass_seconds(LIMIT + 2)
     assert stalls(world) == 1
 
@@ -127,6 +141,21 @@ async def test_while_the_watcher_is_away_for_an_hour_the_training_goes_on_and_is
     await world.quiet()
     assert world.job().training.words == "step 4000 of 1000"
     assert world.status(TRAININGJOBS, "resnet")["phase"] == "Running"
+
+
+async def test_a_watcher_that_begins_anew_gives_the_next_step_all_its_time(world: World):
+    await a_watched_job(world)
+    await trains(world, 1, 4)
+    await world.pass_seconds(8)
+    said = world.job().training.reported
+    assert said is not None
+    assert said.waited > 3
+    await world.kill("watcher")
+    await world.start("watcher")
+    await world.pass_seconds(LIMIT - 2)
+    assert stalls(world) == 0
+    await world.pass_seconds(4)
+    assert stalls(world) == 1
 
 
 async def test_a_group_that_hangs_after_a_scaling_is_stalled(world: World):

@@ -16,7 +16,7 @@ from shared.eventlog.server import NatsServer
 from shared.job.events.watcher import JobGone
 from shared.job.fold import Histories
 from shared.job.naming import history_filters, namespace_filters
-from shared.runtime.anchor import Anchor, differs
+from shared.runtime.anchor import SEALS_SECONDS, Anchor, differs
 from shared.telemetry.process_metrics import ProcessMetrics
 from shared.telling.reading import fold_to_end
 from tests.archive.test_archiver import archive
@@ -155,6 +155,20 @@ async def test_the_anchor_follows_the_log_and_another_process_goes_on_with_it():
     with pytest.raises(Conflict):
         await site.turn(anchoring)
     assert site.metrics.anchor == ""
+
+
+async def test_the_anchor_of_a_quiet_log_is_made_anew_before_its_seals_are_too_old():
+    site = Site(a_log())
+    await site.make()
+    anchoring, begin = await site.begin(), site.log.journal.wall()
+    for passed, made in ((SEALS_SECONDS - 60, 0.0), (SEALS_SECONDS + 60, SEALS_SECONDS)):
+        site.log.journal.wall = lambda passed=passed: begin + passed
+        await site.turn(anchoring)
+        held = await site.cluster.get(LEASES, *PLACE.split("/"))
+        found = held and Anchor.read(held.metadata.annotations or {})
+        assert found is not None
+        assert found.time >= begin + made - 60
+        assert found.time < begin + made + 120
 
 
 async def test_an_anchor_to_which_the_log_does_not_lead_stays_until_a_person_removes_it():

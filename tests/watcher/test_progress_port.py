@@ -68,7 +68,7 @@ class Taken:
 
     def take(self, key: JobKey, pod: Uid, body: bytes) -> None:
         assert (key, pod) == (KEY, "pod-0")
-        progress.read(body)
+        progress.read(body, pod)
         if self.refusal is not None:
             raise self.refusal
         self.bodies.append(body)
@@ -114,7 +114,7 @@ async def test_the_requests_of_transformers_are_taken_as_they_are(tmp_path: Path
             async with site.client.post(site.url, data=recorded["body"], headers=recorded["headers"]) as answer:
                 assert answer.status == 200, "transformers takes any other status for a failure"
         assert site.api.asked == 1, "one question to the API server is enough for a minute"
-        reports = [progress.read(body) for body in site.taken.bodies]
+        reports = [progress.read(body, Uid("pod-0")).said for body in site.taken.bodies]
         assert [(report.step, report.total, report.percentage) for report in reports] == [
             (None, 4, 0),
             (1, 4, 25),
@@ -144,7 +144,7 @@ async def test_three_lines_of_our_own_client_report_from_rank_0_alone(tmp_path: 
         for rank in ("0", "1"):
             ran = await asyncio.create_subprocess_exec(sys.executable, "-c", program, env={**environment, "RANK": rank})
             assert await asyncio.wait_for(ran.wait(), 30) == 0
-        steps = [progress.read(body).step for body in site.taken.bodies]
+        steps = [progress.read(body, Uid("pod-0")).said.step for body in site.taken.bodies]
         assert steps[0] is None, "first of all a new program says that it begins"
         assert steps[-1] == 3, "the end waits for the last report"
         assert steps[1:] == sorted({*steps[1:]})

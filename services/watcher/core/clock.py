@@ -13,6 +13,9 @@ from shared.job.timers import Timer
 ASK_AGAIN_SECONDS = 1.0
 """Until the server's clock is looked at again while it is not known."""
 
+FRESH_SECONDS = 1.0
+"""An event that the log stored less long ago is measured for the first time."""
+
 
 class Clock:
     """When each running timer is due, on a monotonic clock in seconds."""
@@ -44,7 +47,7 @@ class Clock:
         unknown = [timer for timer in timers if timer.since and timer not in kept and server is None]
         for timer in timers:
             if timer not in kept and not timer.since and self._sees and not late:
-                kept[timer] = monotonic + timer.seconds
+                kept[timer] = monotonic + timer.seconds - _ahead(timer, server)
             elif timer not in kept and timer.since and server is not None:
                 kept[timer] = monotonic + _remaining(timer, server)
         if kept:
@@ -55,6 +58,13 @@ class Clock:
         later = [due - monotonic for due in kept.values() if due > monotonic]
         later += [ASK_AGAIN_SECONDS] * bool(unknown)
         return out, min(later) if later else None
+
+
+def _ahead(timer: Timer, server: float | None) -> int:
+    """The seconds of a judgement that had passed at its anchor; none of one that is measured anew."""
+    if not timer.ahead or not timer.logged or server is None:
+        return 0
+    return timer.ahead if abs(server - datetime.fromisoformat(timer.logged).timestamp()) < FRESH_SECONDS else 0
 
 
 def _remaining(timer: Timer, server: float) -> float:

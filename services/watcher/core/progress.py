@@ -5,7 +5,7 @@
 
 import re
 from collections.abc import Iterable
-from typing import Annotated
+from typing import Annotated, NamedTuple, Self
 
 import msgspec
 
@@ -49,22 +49,23 @@ class _Body(msgspec.Struct, rename="camel"):
     trainer_status: _Status | None = None
 
 
-class Report(msgspec.Struct, frozen=True):
+class Report(NamedTuple):
     """What one report says; its own time does not count, as clocks of nodes differ."""
 
-    step: int | None = None
-    total: int | None = None
-    percentage: int | None = None
-    remaining: int | None = None
-    metrics: tuple[tuple[str, str], ...] = ()
-    checkpoint: int | None = None
+    said: ProgressReported
+    checkpoint: int | None
+
+    def after(self, before: Self) -> Self:
+        """With what the one before it said where this one is silent."""
+        checkpoint = before.checkpoint if self.checkpoint is None else self.checkpoint
+        return self._replace(said=training.merged(self.said, before.said), checkpoint=checkpoint)
 
 
 _decoder = msgspec.json.Decoder(_Body)
 
 
-def read(body: bytes) -> Report:
-    """The report in a body.  Raises `Refused` with the reason for one that no training can mean."""
+def read(body: bytes, pod: Uid) -> Report:
+    """The report of a pod, without its attempt.  Raises `Refused` with the reason for one that no training can mean."""
     try:
         status = _decoder.decode(body).trainer_status
     except MALFORMED as error:
@@ -85,14 +86,16 @@ def read(body: bytes) -> Report:
         raise Refused("a report with checkpoint_step has a step, too", reason="Malformed")
     known = {*_STEP, *_TOTAL, *_CHECKPOINT}
     others = [(name[:LONGEST], value[:LONGEST]) for name, value in said.items() if name not in known]
-    return Report(
+    event = ProgressReported(
+        pod=pod,
+        attempt=0,
         step=step,
         total=total,
         percentage=status.progress_percentage,
         remaining=status.estimated_remaining_seconds,
         metrics=tuple(others[:MOST_METRICS]),
-        checkpoint=checkpoint,
     )
+    return Report(event, checkpoint)
 
 
 def _number(said: dict[str, str], names: tuple[str, ...]) -> int | None:
@@ -104,35 +107,26 @@ def _number(said: dict[str, str], names: tuple[str, ...]) -> int | None:
     return int(said[name])
 
 
-def believed(job: Job, pod: Uid, report: Report) -> ProgressReported | None:
-    """The event of a report; None if it says nothing new.  Raises `Refused` if it cannot be true.
+def believed(job: Job, said: ProgressReported) -> ProgressReported | None:
+    """The event of what a pod said; None if it says nothing new.  Raises `Refused` if it cannot be true.
 
     The steps of one process go back only where its group changed, or where a new program said that it begins.
     """
-    view = job.pods.views.get(pod)
+    view = job.pods.views.get(said.pod)
     if view is None:
         raise Refused("the token is of a pod that is none of this job", reason="NotOfThisJob")
     if job.over or job.deleting or job.between_attempts or view.attempt != job.attempt.number:
         raise Refused("the attempt of this pod is over", reason="Over")
-    if report.step is None and report.percentage is None:
+    if said.step is None and said.percentage is None:
         # Metrics alone, as of an evaluation, do not say how far the training is.
         return None
-    event = ProgressReported(
-        pod=pod,
-        attempt=view.attempt,
-        step=report.step,
-        total=report.total,
-        percentage=report.percentage,
-        remaining=report.remaining,
-        metrics=report.metrics,
-    )
-    known = job.training.reported
+    event, known = msgspec.structs.replace(said, attempt=view.attempt), job.training.reported
     if known is None or job.training.changed is not None or training.begins(event):
         return event if known is None or not training.begins(event) or not training.begins(known) else None
     if training.is_further(event, known):
         return event
-    if pod == known.pod and report.step is not None and known.step is not None and report.step < known.step:
-        message = f"step {report.step} is before step {known.step}, and the group has not changed since"
+    if said.pod == known.pod and said.step is not None and known.step is not None and said.step < known.step:
+        message = f"step {said.step} is before step {known.step}, and the group has not changed since"
         raise Refused(message, reason="StepBackwards")
     return None
 
@@ -171,9 +165,9 @@ def taken_at_end(job: Job, pods: Iterable[PodView]) -> CheckpointTaken | None:
     return CheckpointTaken(step=step, pod=pod, source="TerminationMessage")
 
 
-def taken(job: Job, pod: Uid, report: Report) -> CheckpointTaken | None:
+def taken(job: Job, report: Report) -> CheckpointTaken | None:
     """The checkpoint of a believed report, if it is another than the one that is known."""
     known = job.training.checkpoint
     if report.checkpoint is None or (known is not None and known.step == report.checkpoint):
         return None
-    return CheckpointTaken(step=report.checkpoint, pod=pod, source="Report")
+    return CheckpointTaken(step=report.checkpoint, pod=report.said.pod, source="Report")

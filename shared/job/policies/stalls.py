@@ -23,7 +23,7 @@ def stall_timer(job: Job) -> Timer | None:
         return None
     # The report came before it was recorded.
     waited = known.reported.waited if known.reported is not None and known.stands == known.at else 0
-    return Timer(known.stands.sequence, STALL, max(limit - waited, 1))
+    return Timer(known.stands.sequence, STALL, limit, ahead=min(waited, limit - 1), logged=known.stands.logged)
 
 
 def stalled(job: Job) -> bool:
