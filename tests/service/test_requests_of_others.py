@@ -14,22 +14,16 @@ def owned_by_another(world: World, request: Document) -> Document:
     return request
 
 
-async def test_a_request_with_another_controller_is_refused_with_a_reason_and_blocks_no_other(world: World):
+async def test_a_request_with_another_controller_is_refused_once_with_a_reason_and_blocks_no_other(world: World):
     await world.trains(workers=1)
     world.apply(SCALEOUTS, owned_by_another(world, a_scale_out(1, name="theirs")))
     world.apply(SCALEOUTS, a_scale_out(1, name="ours"))
     await world.phase("ScaleSucceeded", SCALEOUTS, "ours")
     await world.phase("ScaleFailed", SCALEOUTS, "theirs")
     assert world.condition(SCALEOUTS, "theirs", "ScaleFailed") == ("True", "OwnedByAnother")
-
-
-async def test_it_is_refused_once_and_not_by_the_next_job_of_that_name(world: World):
-    await world.trains(workers=1)
-    world.apply(SCALEOUTS, owned_by_another(world, a_scale_out(1, name="theirs")))
-    await world.phase("ScaleFailed", SCALEOUTS, "theirs")
     world.delete(TRAININGJOBS, "resnet")
     await world.until(lambda: world.count("JobGone") == 1 and not world.pods())
     await world.trains(workers=1)
     await world.quiet()
-    assert world.count("ScaleRejected") == 1
+    assert world.count("ScaleRejected") == 1, "the next job of that name has nothing to do with it"
     assert world.status(SCALEOUTS, "theirs")["phase"] == "ScaleFailed"

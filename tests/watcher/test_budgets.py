@@ -410,16 +410,6 @@ async def test_a_job_pays_once_however_often_its_append_fails():
         await world.running("job-1")
 
 
-async def test_another_namespace_does_not_notice():
-    async with Bounded(Limits(per_minute=A_JOB)) as world:
-        for number in range(20):
-            world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=1))
-        await asyncio.sleep(1)
-        world.apply(TRAININGJOBS, a_training_job(workers=1), "team-b")
-        await asyncio.sleep(1)
-        assert world.status(TRAININGJOBS, "resnet", "team-b")["phase"] == "Running"
-
-
 async def test_a_request_beyond_the_budget_waits_for_its_turn_and_is_carried_out():
     async with Bounded(Limits(per_minute=A_JOB)) as world:
         await world.trains(workers=1)
