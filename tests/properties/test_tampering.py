@@ -2,8 +2,8 @@
 
 A history is noticed if its fold is held, or if it does not lead to a head outside it: of a job that is there the
 checkpoint and the status, of a deleted one the seal, of both the anchor in the cluster.
-`MUSTER_COPIES=2100 python -m tests.properties.test_tampering` prints the table whose result is in docs/reliability.md, and beside each
-column what a chain of subject, id, time and body alone, without seal and anchor, would have noticed.
+`MUSTER_COPIES=2100 python -m tests.properties.test_tampering` prints the figures of docs/reliability.md, and beside
+them what a chain of subject, id, time and body alone, without seal and anchor, would have noticed.
 """
 
 import os
