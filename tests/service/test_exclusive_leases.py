@@ -10,7 +10,7 @@ from shared.eventlog import Bucket
 from shared.eventlog.account import LEASES
 from shared.installation.scope import ExclusiveLeases, lease_key
 from shared.runtime.lease import TTL_SECONDS, Lease
-from tests.kit.virtual_time import in_virtual_time, until
+from tests.kit.virtual_time import until
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 from tests.service.test_lease import Weather, now
 
@@ -40,26 +40,22 @@ class Installation:
 
 
 @pytest.mark.parametrize(("first", "second"), [("", "team-a"), ("team-a", "")], ids=["cluster first", "cluster second"])
-def test_the_second_scope_waits_for_the_first_and_says_so(first: str, second: str):
-    @in_virtual_time
-    async def story() -> None:
-        bucket = await a_bucket()
-        one, two = Installation(bucket, first), Installation(bucket, second)
-        acting = asyncio.create_task(one.keep())
-        await until(one.lease.held, "the lease")
-        waiting = asyncio.create_task(two.keep())
-        for _ in range(200):
-            await asyncio.sleep(0.1)
-            assert one.lease.held()
-            assert not two.lease.held()
-        assert f"(host-{first})" in two.lease.trouble
-        assert not one.lease.trouble
-        await one.end(acting)
-        await until(two.lease.held, "the lease of the second", seconds=TTL_SECONDS)
-        assert not two.lease.trouble
-        await two.end(waiting)
-
-    story()
+async def test_the_second_scope_waits_for_the_first_and_says_so(first: str, second: str):
+    bucket = await a_bucket()
+    one, two = Installation(bucket, first), Installation(bucket, second)
+    acting = asyncio.create_task(one.keep())
+    await until(one.lease.held, "the lease")
+    waiting = asyncio.create_task(two.keep())
+    for _ in range(200):
+        await asyncio.sleep(0.1)
+        assert one.lease.held()
+        assert not two.lease.held()
+    assert f"(host-{first})" in two.lease.trouble
+    assert not one.lease.trouble
+    await one.end(acting)
+    await until(two.lease.held, "the lease of the second", seconds=TTL_SECONDS)
+    assert not two.lease.trouble
+    await two.end(waiting)
 
 
 async def test_namespaces_share_a_log():

@@ -18,7 +18,7 @@ from shared.runtime.lease import (
     TTL_SECONDS,
     Lease,
 )
-from tests.kit.virtual_time import in_virtual_time, until
+from tests.kit.virtual_time import until
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 
 KEY = "scaler"
@@ -138,33 +138,29 @@ async def test_a_second_replica_waits_and_takes_over_when_the_first_one_dies():
 
 @pytest.mark.parametrize("expires", [True, False], ids=["the server lets it expire", "the server is late"])
 @pytest.mark.parametrize("moment", [step / 20 for step in range(20)])
-def test_a_standby_notices_soon_that_the_lease_is_not_renewed(moment: float, expires: bool):
-    _take_over(moment, expires=expires)
+async def test_a_standby_notices_soon_that_the_lease_is_not_renewed(moment: float, expires: bool):
+    await _take_over(moment, expires=expires)
 
 
-def test_a_standby_asks_at_once_when_its_write_met_the_lease_as_it_expired():
+async def test_a_standby_asks_at_once_when_its_write_met_the_lease_as_it_expired():
     # With this chance the holder's last renewal runs out at the server right before the write of who waits.
     random.seed(148)
-    _take_over(0.4, expires=True)
+    await _take_over(0.4, expires=True)
 
 
-def _take_over(moment: float, *, expires: bool) -> None:
-    @in_virtual_time
-    async def takeover() -> None:
-        bucket = Weather(await a_bucket())
-        bucket.lets_expire = expires
-        a, b = Replica(bucket, "a"), Replica(bucket, "b")
-        async with a.alive():
-            await until(a.lease.held, "the lease")
-            waiting = asyncio.create_task(b.lease.keep(b.acquired))
-            await asyncio.sleep(5 * TTL_SECONDS + moment)
-        dead = now()
-        await until(b.lease.held, "the second one's lease")
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
-        assert now() - dead <= TTL_SECONDS * (1 + 1 / CHECKS) + 0.02
-
-    takeover()
+async def _take_over(moment: float, *, expires: bool) -> None:
+    bucket = Weather(await a_bucket())
+    bucket.lets_expire = expires
+    a, b = Replica(bucket, "a"), Replica(bucket, "b")
+    async with a.alive():
+        await until(a.lease.held, "the lease")
+        waiting = asyncio.create_task(b.lease.keep(b.acquired))
+        await asyncio.sleep(5 * TTL_SECONDS + moment)
+    dead = now()
+    await until(b.lease.held, "the second one's lease")
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert now() - dead <= TTL_SECONDS * (1 + 1 / CHECKS) + 0.02
 
 
 async def test_a_standby_asks_seldom_while_the_lease_is_renewed():
@@ -389,21 +385,17 @@ async def test_a_released_lease_is_free_at_once():
 
 
 @pytest.mark.parametrize("renewal", [False, True], ids=["the first write", "a renewal"])
-def test_a_write_that_was_broken_off_is_released_too(renewal: bool):
-    @in_virtual_time
-    async def stop() -> None:
-        line = Weather(await a_bucket())
-        line.answers_after = 0.0 if renewal else 5.0
-        a = Replica(line, "a")
-        async with a.alive():
-            await until(lambda: len(line.writes) == 1, "a write")
-            line.answers_after = 5.0
-            await until(lambda: len(line.writes) == 1 + renewal, "the write that is broken off")
-            await asyncio.sleep(0.1)
-        await a.lease.release()
-        assert await line.get(KEY) is None
-
-    stop()
+async def test_a_write_that_was_broken_off_is_released_too(renewal: bool):
+    line = Weather(await a_bucket())
+    line.answers_after = 0.0 if renewal else 5.0
+    a = Replica(line, "a")
+    async with a.alive():
+        await until(lambda: len(line.writes) == 1, "a write")
+        line.answers_after = 5.0
+        await until(lambda: len(line.writes) == 1 + renewal, "the write that is broken off")
+        await asyncio.sleep(0.1)
+    await a.lease.release()
+    assert await line.get(KEY) is None
 
 
 async def test_no_replica_releases_what_another_holds_by_now():

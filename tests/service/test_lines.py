@@ -15,7 +15,7 @@ from shared.runtime.acts import Context
 from shared.runtime.appends import MOST_UNCERTAIN
 from shared.runtime.run import Runtime
 from tests.kit.services import AUTHORS
-from tests.kit.virtual_time import in_virtual_time, until
+from tests.kit.virtual_time import until
 from tests.kit.world import World, a_scaled_life
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 from tests.service.test_runtime import Small, Stage, restarting, wanting
@@ -105,19 +105,15 @@ class Mute(MemoryEventLog):
 
 
 @pytest.mark.parametrize("after", [pytest.param(0.0, id="at once"), pytest.param(1.0, id="after it was read back")])
-def test_a_decision_without_an_answer_is_told_when_it_is_read_back(lines: list[Line], after: float):
-    @in_virtual_time
-    async def story() -> None:
-        stage = Stage(Small(restarting(2)))
-        stage.runtime = Runtime(stage.service, Mute(stage.journal, user="scheduler", after=after))
-        async with stage.running():
-            stage.see()
-            await until(lambda: stage.history().job.attempt.number == 2, "two restarts")
-            await asyncio.sleep(5)
-        assert [(line["seq"], line["basis"]) for line in decisions_told(lines)] == [(3, 2), (4, 3)]
-        assert not stage.runtime.appends.uncertain
-
-    story()
+async def test_a_decision_without_an_answer_is_told_when_it_is_read_back(lines: list[Line], after: float):
+    stage = Stage(Small(restarting(2)))
+    stage.runtime = Runtime(stage.service, Mute(stage.journal, user="scheduler", after=after))
+    async with stage.running():
+        stage.see()
+        await until(lambda: stage.history().job.attempt.number == 2, "two restarts")
+        await asyncio.sleep(5)
+    assert [(line["seq"], line["basis"]) for line in decisions_told(lines)] == [(3, 2), (4, 3)]
+    assert not stage.runtime.appends.uncertain
 
 
 async def test_decisions_that_never_were_stored_leave_room_for_those_that_were(lines: list[Line]):
