@@ -54,6 +54,11 @@ async def do_nothing(effect: Effect, context: Context) -> None:
     """An effect that works at once."""
 
 
+async def forbidden(effect: Effect, context: Context) -> None:
+    """An effect that the API server refuses."""
+    raise Refused("no permission", reason="Forbidden")
+
+
 class Small:
     """A service made of two functions."""
 
@@ -444,10 +449,7 @@ class TestActing:
             assert 2 <= len(stage.bodies("EffectRefused")) <= 4
 
     async def test_a_refusal_that_cannot_be_recorded_now_is_recorded_later(self):
-        async def act(effect: Effect, context: Context) -> None:
-            raise Refused("no permission", reason="Forbidden")
-
-        stage = Stage(Small(wanting(0), act))
+        stage = Stage(Small(wanting(0), forbidden))
         stage.line.trouble = [Transient("no answer"), Conflict("someone else")]
         async with stage.running():
             stage.see()

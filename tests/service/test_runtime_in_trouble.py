@@ -24,7 +24,7 @@ from shared.runtime.appends import APPENDS_IN_FLIGHT
 from shared.runtime.run import Runtime
 from tests.kit.virtual_time import until
 from tests.memory.eventlog import MemoryJournal
-from tests.service.test_runtime import ONE, TWO, Line, Small, Stage, restarting, wanting
+from tests.service.test_runtime import ONE, TWO, Line, Small, Stage, forbidden, restarting, wanting
 
 
 class Slow(Line):
@@ -95,10 +95,7 @@ async def test_an_end_that_cannot_be_asked_for_now_is_asked_for_again():
 
 
 async def test_trouble_is_over_once_a_fact_was_stored():
-    async def act(effect: Effect, context: Context) -> None:
-        raise Refused("no permission", reason="Forbidden")
-
-    stage = Stage(Small(wanting(0), act))
+    stage = Stage(Small(wanting(0), forbidden))
     stage.line.trouble = [Transient("no answer")]
     async with stage.running():
         stage.see()
@@ -159,10 +156,7 @@ async def test_a_fact_that_the_log_refuses_is_trouble_until_it_is_stored_and_no_
 
 
 async def test_a_fact_that_is_too_large_is_one_jobs_story_and_no_trouble_of_the_service():
-    async def act(effect: Effect, context: Context) -> None:
-        raise Refused("no permission for pods", reason="Forbidden")
-
-    stage = Stage(Small(wanting(0), act))
+    stage = Stage(Small(wanting(0), forbidden))
     stage.line.trouble = [Refused("too many bytes", reason="TooLarge")]
     async with stage.running():
         stage.see()
@@ -172,10 +166,7 @@ async def test_a_fact_that_is_too_large_is_one_jobs_story_and_no_trouble_of_the_
 
 
 async def test_facts_of_many_jobs_wait_for_their_turn_at_the_log():
-    async def act(effect: Effect, context: Context) -> None:
-        raise Refused("no permission", reason="Forbidden")
-
-    stage = Stage(Small(wanting(0), act))
+    stage = Stage(Small(wanting(0), forbidden))
     jobs = [JobKey("team-a", f"job-{number}", Uid(f"uid-{number}")) for number in range(APPENDS_IN_FLIGHT + 50)]
     async with stage.running():
         stage.line.gate.clear()
@@ -201,11 +192,8 @@ class Clocked(Line):
 
 
 async def test_a_fact_that_cannot_be_stored_now_is_tried_ever_more_seldom_and_not_in_step_with_others():
-    async def act(effect: Effect, context: Context) -> None:
-        raise Refused("no permission", reason="Forbidden")
-
     async def pauses(chance: float) -> list[float]:
-        stage = Stage(Small(wanting(0), act))
+        stage = Stage(Small(wanting(0), forbidden))
         stage.line = line = Clocked(stage.journal, user=stage.service.author)
         stage.runtime = Runtime(stage.service, line, chance=lambda: chance)
         line.trouble = [Transient("no room") for _ in range(9)]
@@ -258,10 +246,7 @@ class Mute(Line):
 
 
 async def test_a_fact_whose_scope_cannot_be_asked_for_now_is_stored_all_the_same():
-    async def act(effect: Effect, context: Context) -> None:
-        raise Refused("no permission", reason="Forbidden")
-
-    stage = Stage(Small(wanting(0), act))
+    stage = Stage(Small(wanting(0), forbidden))
     line = Mute(stage.journal, user=stage.service.author)
     line.trouble, line.unanswered = [Conflict("someone else")], 1
     stage.line, stage.runtime = line, Runtime(stage.service, line, chance=lambda: 0.5)
@@ -273,10 +258,7 @@ async def test_a_fact_whose_scope_cannot_be_asked_for_now_is_stored_all_the_same
 
 async def test_a_fact_that_another_replica_said_meanwhile_is_said_once():
     # It was the owner before, and what it saw last took a while to be stored.
-    async def act(effect: Effect, context: Context) -> None:
-        raise Refused("no permission", reason="Forbidden")
-
-    stage = Stage(Small(wanting(0), act))
+    stage = Stage(Small(wanting(0), forbidden))
     stage.line.gate.clear()
     async with stage.running():
         stage.see()
