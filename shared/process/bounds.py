@@ -67,7 +67,7 @@ ADVANCE_SECONDS = 0.02
 """Seconds until those who wait are looked at, once a place may be free."""
 
 REMIND_SECONDS = 60.0
-"""The fewest seconds between two log lines about refused connections of one port."""
+"""The fewest seconds between two log lines of one port about refused connections, or a snapshot that failed."""
 
 log = structlog.get_logger()
 

@@ -5,6 +5,7 @@ process answers from its start: while it waits for its log it is alive and not r
 """
 
 import asyncio
+import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
@@ -23,7 +24,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from shared.errors import Refused, Trouble
-from shared.process.bounds import Budget, Door, sockets_at
+from shared.process.bounds import REMIND_SECONDS, Budget, Door, sockets_at
 from shared.process.http import Asked, BoundedServer, Handler, Trusts, of_nobody
 from shared.runtime.loop_thread import LoopThread
 from shared.telemetry.metrics import Count, Histogram, Metric, Series
@@ -77,9 +78,6 @@ TELL_SECONDS = 0.25
 
 STUCK_SECONDS = 5.0
 """A process whose working loop has stood still for so long is not alive, as long as a liveness probe waits."""
-
-REMIND_SECONDS = 60.0
-"""The fewest seconds between two log lines about a snapshot that failed."""
 
 QUIET = 20
 """Snapshots take at most one part in so many of the working loop's time, by the processor's clock: a process that was
@@ -179,13 +177,7 @@ async def probes(
     if not port:
         yield
         return
-    try:
-        sockets = sockets_at(host, port)
-    except OSError as error:
-        raise Refused(
-            f"answer probes on {host}:{port}: {error.strerror}; set MUSTER_HEALTH_PORT and MUSTER_HEALTH_HOST",
-            reason="NoPort",
-        ) from error
+    sockets = _sockets(host, port, "HEALTH")
     async with LoopThread("probes") as thread:
         told = Probes(reports, series, lambda: thread.stalled(STUCK_SECONDS))
         door = Door(HEALTH, lambda client: Asked(client, HEALTH, told.answer))
@@ -257,12 +249,7 @@ async def listening(
     server = BoundedServer(handler, budget, trusts)
     door = Door(budget, server.protocol)
     door.tls = _usable(tls, setting)
-    host, number = address
-    try:
-        sockets = sockets_at(host, number)
-    except OSError as error:
-        words = f"answer on {host}:{number}: {error.strerror}; set MUSTER_{setting}_PORT"
-        raise Refused(words, reason="NoPort") from error
+    sockets = _sockets(*address, setting)
 
     async def renew() -> None:
         nonlocal used
@@ -286,6 +273,14 @@ async def listening(
         server.pre_shutdown()
         await server.shutdown(END_SECONDS)
         await door.close()
+
+
+def _sockets(host: str, port: int, setting: str) -> list[socket.socket]:
+    try:
+        return sockets_at(host, port)
+    except OSError as error:
+        words = f"answer on {host}:{port}: {error.strerror}; set MUSTER_{setting}_PORT and MUSTER_{setting}_HOST"
+        raise Refused(words, reason="NoPort") from error
 
 
 def _usable(tls: Callable[[], ssl.SSLContext], setting: str) -> ssl.SSLContext:

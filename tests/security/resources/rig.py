@@ -141,9 +141,7 @@ class Rig(Stack):
         for name in (THEIRS, OURS):
             await self._post("/api/v1/namespaces", {"metadata": {"name": name}})
         await self._post(collection("trainingjobs", THEIRS, GROUP), training_job(JOB, THEIRS, 2))
-        async with asyncio.timeout(60):
-            while not all([await self._is_ready(name) for name in self.services]) or not await self._answered():
-                await asyncio.sleep(0.2)
+        await self._well()
         self.target = self.data / "target.json"
         self.target.write_bytes(msgspec.json.encode(self._told()))
 
@@ -306,6 +304,10 @@ class Rig(Stack):
                 await service.restart()
         if memory(self.nats.pid).resident > quiet.peaks[NATS] * 1.2:
             await self.nats.restart()
+        await self._well()
+
+    async def _well(self) -> None:
+        """Wait until each service is ready, and the history API answers."""
         async with asyncio.timeout(120):
             while not all([await self._is_ready(name) for name in self.services]) or not await self._answered():
                 await asyncio.sleep(0.2)
