@@ -18,8 +18,8 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import uvloop
-from shared.frameworks.reporting import path_of
 
+from shared.frameworks.pods import path_of
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.history_api import VERSION as HISTORY_VERSION
 from shared.job.naming import JOB_UID, JobKey, Uid
