@@ -16,6 +16,7 @@ from shared.cluster import Manifest, Resource
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.cluster.objects import Object
 from shared.errors import Conflict, Refused, Transient
+from shared.eventlog import Bucket
 from shared.eventlog.account import HEADS
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
@@ -38,6 +39,7 @@ def a_patch(uid: Uid, document: bytes) -> PatchStatus:
     return PatchStatus(TRAININGJOBS.api_version, TRAININGJOBS.kind, "resnet", uid, document)
 
 
+RUNNING, CREATED = b'{"phase":"Running"}', b'{"phase":"Created"}'
 A_BRIEF_JOB = a_training_job(ttlSecondsAfterFinished=0)
 
 
@@ -85,6 +87,21 @@ class Stage:
         """The version and the hostfile in the cluster."""
         manifest = self.held(CONFIGMAPS, "resnet-config").manifest
         return manifest["metadata"]["annotations"][HOSTS_VERSION], manifest["data"]["hostfile"]
+
+
+async def a_bucket() -> Bucket:
+    """Of checkpoints, on a log of its own."""
+    return await MemoryEventLog(MemoryJournal(), user="status").bucket(HEADS)
+
+
+async def a_status(stage: Stage) -> Status:
+    return Status(stage.cluster, await a_bucket(), "memory")
+
+
+async def checkpoint(stage: Stage, heads: Bucket) -> str:
+    kept = await heads.get(stage.uid)
+    assert kept is not None
+    return kept.value.decode()
 
 
 @pytest.mark.parametrize(
@@ -198,10 +215,9 @@ async def test_a_request_that_another_owner_took_meanwhile_stays_with_it():
 
 async def test_a_late_status_spares_the_job_that_has_the_name_now():
     stage = Stage()
-    eventlog = MemoryEventLog(MemoryJournal(), user="status")
-    status = Status(stage.cluster, await eventlog.bucket(HEADS), "memory")
+    status = await a_status(stage)
     before = stage.context
-    effect = a_patch(stage.uid, b'{"phase":"Running"}')
+    effect = a_patch(stage.uid, RUNNING)
     await status.act(effect, before)
     stage.store.delete(TRAININGJOBS, NAMESPACE, "resnet")
     stage.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
@@ -211,68 +227,50 @@ async def test_a_late_status_spares_the_job_that_has_the_name_now():
 
 async def test_the_checkpoint_knows_a_head_before_the_resource_shows_it():
     stage = Stage()
-    eventlog = MemoryEventLog(MemoryJournal(), user="status")
-    heads = await eventlog.bucket(HEADS)
+    heads = await a_bucket()
     stage.cluster.trouble = Transient("the API server does not answer")
     with pytest.raises(Transient):
-        await Status(stage.cluster, heads, "memory").act(
-            a_patch(stage.uid, b'{"phase":"Running"}'),
-            stage.context,
-        )
-    kept = await heads.get(stage.uid)
-    assert kept is not None
-    assert kept.value.decode() == f"memory/{stage.context.head}"
+        await Status(stage.cluster, heads, "memory").act(a_patch(stage.uid, RUNNING), stage.context)
+    assert await checkpoint(stage, heads) == f"memory/{stage.context.head}"
 
 
 async def test_a_status_that_woke_up_does_not_set_back_a_checkpoint():
     stage = Stage()
-    heads = await MemoryEventLog(MemoryJournal(), user="status").bucket(HEADS)
+    heads = await a_bucket()
     slept, awake = (Status(stage.cluster, heads, "memory") for _ in range(2))
 
     def later(events: int) -> Context:
         head = stage.context.head
         return msgspec.structs.replace(stage.context, head=Head(head.sequence + events, head.hash))
 
-    effect = a_patch(stage.uid, b'{"phase":"Running"}')
+    effect = a_patch(stage.uid, RUNNING)
     await slept.act(effect, later(0))
     await awake.act(a_patch(stage.uid, b'{"phase":"Succeeded"}'), later(2))
     # The checkpoint is not as this process left it, and is read once more.
     await slept.act(effect, later(1))
-    kept = await heads.get(stage.uid)
-    assert kept is not None
-    assert kept.value.decode() == f"memory/{later(2).head}"
+    assert await checkpoint(stage, heads) == f"memory/{later(2).head}"
 
 
 async def test_a_checkpoint_of_another_log_gives_way_however_far_that_came():
     stage = Stage()
-    heads = await MemoryEventLog(MemoryJournal(), user="status").bucket(HEADS)
+    heads = await a_bucket()
     await heads.put(stage.uid, f"lost/{stage.context.head.sequence + 100}:ab".encode())
-    await Status(stage.cluster, heads, "memory").act(a_patch(stage.uid, b'{"phase":"Running"}'), stage.context)
-    kept = await heads.get(stage.uid)
-    assert kept is not None
-    assert kept.value.decode() == f"memory/{stage.context.head}"
+    await Status(stage.cluster, heads, "memory").act(a_patch(stage.uid, RUNNING), stage.context)
+    assert await checkpoint(stage, heads) == f"memory/{stage.context.head}"
 
 
 async def test_a_status_that_finds_no_such_kind_is_not_taken_for_written():
     stage = Stage()
-    eventlog = MemoryEventLog(MemoryJournal(), user="status")
-    status = Status(stage.cluster, await eventlog.bucket(HEADS), "memory")
+    status = await a_status(stage)
     stage.cluster.trouble = Refused("404 page not found", reason="NotFound")
     with pytest.raises(Refused):
-        await status.act(
-            a_patch(stage.uid, b'{"phase":"Running"}'),
-            stage.context,
-        )
+        await status.act(a_patch(stage.uid, RUNNING), stage.context)
 
 
 async def test_a_status_of_what_is_gone_is_let_go():
     stage = Stage()
-    eventlog = MemoryEventLog(MemoryJournal(), user="status")
-    status = Status(stage.cluster, await eventlog.bucket(HEADS), "memory")
-    await status.act(
-        a_patch(stage.uid, b'{"phase":"Running"}'),
-        stage.context,
-    )
+    status = await a_status(stage)
+    await status.act(a_patch(stage.uid, RUNNING), stage.context)
     stage.store.delete(TRAININGJOBS, NAMESPACE, "resnet")
     await status.act(a_patch(stage.uid, b'{"phase":"Failed"}'), stage.context)
 
@@ -287,12 +285,9 @@ def shown(stage: Stage) -> tuple[str, int]:
     return status["phase"], status["history"]["sequence"]
 
 
-RUNNING, CREATED = b'{"phase":"Running"}', b'{"phase":"Created"}'
-
-
 async def test_a_replica_that_woke_up_does_not_set_back_a_status():
     stage = Stage()
-    heads = await MemoryEventLog(MemoryJournal(), user="status").bucket(HEADS)
+    heads = await a_bucket()
     slept, awake = (Status(stage.cluster, heads, "memory") for _ in range(2))
     await slept.act(a_patch(stage.uid, CREATED), at(stage, 7))
     await awake.act(a_patch(stage.uid, RUNNING), at(stage, 9))
@@ -302,7 +297,7 @@ async def test_a_replica_that_woke_up_does_not_set_back_a_status():
 
 async def test_a_status_is_written_although_a_user_wrote_meanwhile():
     stage = Stage()
-    status = Status(stage.cluster, await MemoryEventLog(MemoryJournal(), user="status").bucket(HEADS), "memory")
+    status = await a_status(stage)
     await status.act(a_patch(stage.uid, CREATED), at(stage, 7))
     stage.cluster.meanwhile = (TRAININGJOBS, "resnet", {"metadata": {"labels": {"team": "a"}}})
     await status.act(a_patch(stage.uid, RUNNING), at(stage, 9))
@@ -311,7 +306,7 @@ async def test_a_status_is_written_although_a_user_wrote_meanwhile():
 
 async def test_a_first_status_is_written_although_a_user_wrote_one_meanwhile():
     stage = Stage()
-    status = Status(stage.cluster, await MemoryEventLog(MemoryJournal(), user="status").bucket(HEADS), "memory")
+    status = await a_status(stage)
     version = int(stage.held(TRAININGJOBS, "resnet").metadata["resourceVersion"])
     blank = with_resource(at(stage, 7).job, blank=True, version=version, edited=1)
     theirs = {"status": {"phase": "Succeeded", "completionTime": "2030-01-01T00:00:00Z"}}
@@ -323,7 +318,7 @@ async def test_a_first_status_is_written_although_a_user_wrote_one_meanwhile():
 
 async def test_a_status_whose_write_failed_is_read_before_the_next_one():
     stage = Stage()
-    status = Status(stage.cluster, await MemoryEventLog(MemoryJournal(), user="status").bucket(HEADS), "memory")
+    status = await a_status(stage)
     version = int(stage.held(TRAININGJOBS, "resnet").metadata["resourceVersion"])
     blank = with_resource(at(stage, 7).job, blank=True, version=version, edited=1)
     await status.act(a_patch(stage.uid, CREATED), msgspec.structs.replace(at(stage, 7), job=blank))
@@ -339,7 +334,7 @@ async def test_a_status_whose_write_failed_is_read_before_the_next_one():
 
 async def test_a_forged_head_stands_until_it_was_noticed():
     stage = Stage()
-    status = Status(stage.cluster, await MemoryEventLog(MemoryJournal(), user="status").bucket(HEADS), "memory")
+    status = await a_status(stage)
     await status.act(a_patch(stage.uid, CREATED), at(stage, 7))
     forged = {"status": {"history": {"log": "memory", "sequence": 2**60, "hash": "forged"}}}
     stage.store.patch(TRAININGJOBS, NAMESPACE, "resnet", forged, subresource="status")
@@ -354,7 +349,7 @@ async def test_a_forged_head_stands_until_it_was_noticed():
 )
 async def test_a_head_to_which_the_log_does_not_lead_stands_until_it_was_noticed(newest: int, kept: str | None):
     stage = Stage()
-    heads = await MemoryEventLog(MemoryJournal(), user="status").bucket(HEADS)
+    heads = await a_bucket()
     await Status(stage.cluster, heads, "memory").act(a_patch(stage.uid, CREATED), at(stage, 9))
     status = Status(stage.cluster, heads, "memory")
     status.hash_at = lambda key, sequence: kept if sequence == 9 else None
@@ -368,6 +363,6 @@ async def test_a_head_to_which_the_log_does_not_lead_stands_until_it_was_noticed
 async def test_a_head_of_another_log_takes_the_place():
     stage = Stage()
     for log, document, sequence in (("memory", RUNNING, 9), ("another", CREATED, 3)):
-        heads = await MemoryEventLog(MemoryJournal(), user="status").bucket(HEADS)
+        heads = await a_bucket()
         await Status(stage.cluster, heads, log).act(a_patch(stage.uid, document), at(stage, sequence))
     assert shown(stage) == ("Created", 3)

@@ -152,8 +152,6 @@ async def test_the_token_of_another_jobs_pod_and_that_of_an_earlier_attempt_repo
     await world.trains(workers=2, restartPolicy="OnFailure")
     world.apply(TRAININGJOBS, a_training_job("other", workers=1))
     await world.running("other")
-    watcher = world._running["watcher"][0].service
-    assert isinstance(watcher, Watcher)
     theirs = Uid(world.pods()["other-worker-0"].metadata["uid"])
     with pytest.raises(Refused) as refused:
         the_watcher(world).reports.take(world.job().key, theirs, body(current_step=1))
