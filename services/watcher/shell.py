@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import structlog
 
 from services.watcher.asking import Asking
-from services.watcher.core.budgets import MIB, Budget, Budgets, Kept, Limits, Standing, allowed, parts_used, standing
+from services.watcher.core.budgets import MIB, Budget, Budgets, Limits, Memory, Standing, allowed, parts_used, standing
 from services.watcher.core.cache import Cache
 from services.watcher.core.observe import observe
 from services.watcher.core.pace import (
@@ -36,7 +36,7 @@ from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.job.events.catalog import Fact
 from shared.job.events.event import Author
 from shared.job.events.watcher import PodsGone, PodsObserved
-from shared.job.fold import History
+from shared.job.fold import History, leave
 from shared.job.naming import JobKey
 from shared.job.state import Job
 from shared.job.steps import Effect, Record, Step
@@ -84,7 +84,7 @@ class Watcher:
         self._rows: dict[JobKey, Row] = {}
         self._limits = options.limits
         self._budgets = Budgets(options.limits.per_minute)
-        self._kept = Kept()
+        self._memory = Memory()
         """As of the last look at the budgets."""
         self._starts = Starts()
         self._early: dict[JobKey, dict[type[Fact], float]] = {}
@@ -183,7 +183,8 @@ class Watcher:
 
     def _parts(self, namespace: str) -> dict[Budget, float]:
         """How much of its budgets the namespace has used."""
-        return parts_used(self._runtime.histories.used[namespace], self._limits, self._runtime.space().most, self._kept)
+        use = self._runtime.histories.used[namespace]
+        return parts_used(use, self._limits, self._runtime.space().most, self._memory)
 
     def _standing(self, namespace: str) -> Standing:
         return standing(self._parts(namespace), reserved=self._runtime.reserved())
@@ -294,10 +295,14 @@ class Watcher:
         """
         told: set[tuple[str, str]] = set()
         begin_later: set[str] = set()
-        full, silent = False, set[str]()
+        full, silent, measured = False, set[str](), 0
         while True:
             before, full = full, self._runtime.reserved()
-            self._kept = Kept.of(self._runtime.histories.used.values(), self._runtime.space().used)
+            uses = self._runtime.histories.used.values()
+            self._memory = Memory.of(uses)
+            if (stored := self._runtime.space().used) != measured:
+                leave(uses, stored)
+                measured = stored
             await asyncio.sleep(0)
             if not self._runtime.acting:
                 # Once it leads again, all that waited meanwhile would be recorded at once.

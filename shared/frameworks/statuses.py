@@ -13,7 +13,6 @@ from shared.job.attempt import Tally
 from shared.job.conditions import Condition
 from shared.job.events.event import At
 from shared.job.policies import replacement
-from shared.job.policies.stalls import stalled
 from shared.job.spec import PASSING, waits_for_turn
 from shared.job.state import Job
 from shared.job.views import occupies
@@ -69,12 +68,8 @@ def whole_seconds(time: str) -> str | None:
 
 
 def trainer_status(job: Job) -> Document | None:
-    """What the training reported, in the shape of Kubeflow Trainer's; None without a report.
-
-    While steps come it is at most a minute old, and else the last one.
-    """
-    told, trains = job.training, job.status.phase in ("Running", "Scaling") and not stalled(job)
-    known, at = told.shown if trains and told.shown is not None else (told.reported, told.at)
+    """What the training reported last, in the shape of Kubeflow Trainer's; None without a report."""
+    known, at = job.training.reported, job.training.at
     if known is None or at is None:
         return None
     steps = {"current_step": known.step, "total_steps": known.total}

@@ -5,7 +5,7 @@ process takes no step for the job.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from hashlib import sha256
 from itertools import islice
 from traceback import format_exception
@@ -42,8 +42,8 @@ Held = Literal[
 Measure = Callable[[Job, AnyEvent, Job, str], None]
 
 
-OF_HEADERS = 200
-"""About the bytes of an event in the log besides its subject and its body."""
+OF_EVENT = 330
+"""About the bytes of an event in the log besides its body, its basis, and its subject, which its headers repeat."""
 
 MOST_HOLDS = 1_000
 """The most reasons of one job that are kept."""
@@ -319,13 +319,21 @@ Of each the other parts are bounded, too: a pod's message, a request's names.
 class Use:
     """The bytes of a namespace: in the log, and about as many as a service keeps of it in memory.
 
-    Those of sealed histories, which may have left the log, count apart.
+    Those of sealed histories count apart, until they have left the log (`leave`).
     """
 
     __slots__ = ("log", "memory", "sealed")
 
     def __init__(self) -> None:
         self.log = self.memory = self.sealed = 0
+
+
+def leave(uses: Collection[Use], stored: int) -> None:
+    """Let go of the bytes that left the log: it has `stored` now, and all histories that are not sealed."""
+    going, sealed = sum(use.log for use in uses), sum(use.sealed for use in uses)
+    if sealed > (left := max(stored - going, 0)):
+        for use in uses:
+            use.sealed = use.sealed * left // sealed
 
 
 class Histories:
@@ -388,7 +396,7 @@ class Histories:
             return None
         before = history.job
         used = self.used[before.key.namespace]
-        size = len(stored.body) + len(stored.subject) + OF_HEADERS
+        size = OF_EVENT + len(stored.body) + len(stored.basis) + 2 * len(stored.subject)
         history.logged += size
         used.log += size
         try:

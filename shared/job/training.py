@@ -11,9 +11,6 @@ from shared.job.events.watcher import CheckpointTaken, ProgressReported
 
 replace = msgspec.structs.replace
 
-TO_THE_MINUTE = 16
-"""As many characters of an event's time say its minute: in each the status of a job shows one more report."""
-
 
 class Training(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What is known of a job's training; the default is that of a job whose processes report nothing."""
@@ -22,8 +19,6 @@ class Training(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The newest report, with what earlier ones said where it is silent."""
     at: At | None = None
     """When that was recorded."""
-    shown: tuple[ProgressReported, At] | None = None
-    """The report that the status of a job shows while it trains."""
     changed: At | None = None
     """When the group changed first since it was last known to train; None while it trains."""
     stands: At | None = None
@@ -94,14 +89,10 @@ def told(training: Training, event: ProgressReported | CheckpointTaken, at: At) 
     if isinstance(event, CheckpointTaken):
         return replace(training, checkpoint=event)
     whole, began = merged(event, training.reported), begins(event)
-    shown = training.shown
-    if shown is None or is_urgent(training, whole) or shown[1].time[:TO_THE_MINUTE] != at.time[:TO_THE_MINUTE]:
-        shown = whole, at
     return replace(
         training,
         reported=whole,
         at=at,
-        shown=shown,
         changed=(training.changed or at) if began else None,
         stands=at,
         stepped=training.stepped or not began,

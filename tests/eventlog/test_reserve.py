@@ -130,6 +130,8 @@ async def test_a_log_that_tenants_filled_still_takes_the_ends_of_jobs(tmp_path: 
         await asyncio.sleep(1)
         before = world.used
         assert (1 - RESERVE) * ROOM <= before < 0.95 * ROOM
+        # The budgets count the bytes of each namespace as the server does.
+        assert sum(use.log for use in watcher.histories.used.values()) == pytest.approx(before, rel=0.03)
         assert world.status(TRAININGJOBS, "late", "team-b") == {}
         world.exit_codes["resnet-launcher"] = 0
         await world.phase("Succeeded")

@@ -6,7 +6,7 @@ from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import EffectRefused
 from shared.job.events.scheduler import JobRestarted, SlotsReleased
 from shared.job.events.status import JobFailed, JobRestarting, JobSucceeded, JobSuspended, JobSuspending
-from shared.job.events.watcher import JobDeleting, JobGone, PodsGone, TimePassed
+from shared.job.events.watcher import JobDeleting, JobGone, PodsGone, ProgressReported, TimePassed
 from shared.job.naming import NO_UID, JobKey, Uid
 from shared.telling.why import caused, explained
 from tests.kit.builders import (
@@ -91,6 +91,12 @@ def sentence(*events: AnyEvent, word: str = "") -> str:
             "Restarting: the launcher exited with 1 (Error); restart 1 of 6; "
             "attempt 2 begins once its last pods are gone (resnet-launcher, resnet-worker-0, resnet-worker-1)",
             id="an attempt that waits for the pods of the last",
+        ),
+        pytest.param(
+            [*a_running_job(stall_timeout_seconds=30), ProgressReported(pod=Uid("a"), attempt=0, step=1, waited=8)],
+            "Running, 2 of 2 workers in the hosts files; "
+            "it counts as stalled at 00:00:33 UTC at the earliest unless it makes a step before",
+            id="a training that may stall, and was last heard of before that was recorded",
         ),
         pytest.param(
             [*a_running_job(ttl_seconds_after_finished=600), JobFailed(reason="X", message="exited with 1")],

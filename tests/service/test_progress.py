@@ -71,6 +71,16 @@ async def test_what_a_report_that_waits_said_holds_where_the_one_after_it_is_sil
     assert (last.step, last.total, last.percentage, last.metrics) == (3, 100, 2, (("loss", "0.5"),))
 
 
+async def test_a_report_in_per_cent_alone_counts_beside_one_of_a_step_that_waits(world: World):
+    await world.trains(workers=2)
+    report(world, progressPercentage=40, current_step=100)
+    await world.quiet()
+    report(world, current_step=100, checkpoint_step=100)
+    report(world, "worker-1", progressPercentage=50)
+    await world.pass_seconds(10)
+    assert recorded(world)[-1].percentage == 50
+
+
 async def test_the_last_report_of_a_job_is_recorded_before_its_end(world: World):
     await world.trains(workers=2)
     for step in (1, 2, 3):
@@ -261,17 +271,3 @@ async def test_the_status_shows_it_as_kubeflow_trainers_does(world: World):
             {"name": "loss", "value": "0.5"},
         ],
     }
-
-
-async def test_the_status_shows_one_report_a_minute_and_at_the_end_the_last_one(world: World):
-    await world.trains(workers=2)
-    shown = set[str]()
-    for step in range(1, 301):
-        report(world, current_step=step)
-        await world.pass_seconds(1)
-        shown.add(str(world.status(TRAININGJOBS, "resnet")["trainerStatus"]))
-    assert 5 <= len(shown) <= 7
-    world.exit_codes["resnet-launcher"] = 0
-    await world.phase("Succeeded")
-    await world.quiet()
-    assert world.status(TRAININGJOBS, "resnet")["trainerStatus"]["metrics"][0]["value"] == "300"

@@ -9,8 +9,8 @@ import pytest
 from services.watcher.core.budgets import (
     BRIEFS,
     Budgets,
-    Kept,
     Limits,
+    Memory,
     Standing,
     allowed,
     begins,
@@ -37,7 +37,7 @@ from shared.job.events.watcher import (
     PodsObserved,
     ScaleRequestGone,
 )
-from shared.job.fold import Histories, History, Use
+from shared.job.fold import Histories, History, Use, leave
 from shared.job.naming import JobKey, Uid
 from shared.job.spec import MANY_STARTING, OVER_BUDGET, Problem
 from shared.job.state import Job
@@ -270,10 +270,10 @@ class TestAllowed:
 def test_what_a_namespace_has_met(log: int, memory: int, room: int, met: Standing):
     use = Use()
     use.log, use.memory = log, memory
-    parts = parts_used(use, Limits(memory=100, share=0.5), room, Kept())
+    parts = parts_used(use, Limits(memory=100, share=0.5), room, Memory())
     assert standing(parts, reserved=False) == met
     assert standing(parts, reserved=True).full == "room"
-    assert parts_used(use, Limits(memory=0, total=0, share=0), room, Kept()) == {}
+    assert parts_used(use, Limits(memory=0, total=0, share=0), room, Memory()) == {}
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_what_all_namespaces_together_have_met(mine: int, others: list[int], met
     uses = [Use() for _ in (mine, *others)]
     for use, memory in zip(uses, (mine, *others), strict=True):
         use.memory = memory
-    parts = parts_used(uses[0], Limits(memory=100, total=250, share=0), 0, Kept.of(uses, 0))
+    parts = parts_used(uses[0], Limits(memory=100, total=250, share=0), 0, Memory.of(uses))
     assert standing(parts, reserved=False) == met
 
 
@@ -307,8 +307,18 @@ def test_what_was_sealed_counts_while_it_is_in_the_log(stored: int, share: float
     mine, other = Use(), Use()
     mine.log, mine.sealed = 20, 60
     other.log = 10
-    parts = parts_used(mine, Limits(share=0.5), 200, Kept.of([mine, other], stored))
+    leave([mine, other], stored)
+    parts = parts_used(mine, Limits(share=0.5), 200, Memory())
     assert parts["share"] == pytest.approx(share)
+
+
+def test_what_left_the_log_counts_for_nobody_when_others_seal():
+    mine, other = Use(), Use()
+    mine.sealed = 1_000
+    leave([mine, other], 0)
+    other.sealed = 100
+    leave([mine, other], 100)
+    assert (mine.sealed, other.sealed) == (0, 100)
 
 
 def test_a_fold_counts_the_bytes_of_each_namespace():

@@ -93,34 +93,28 @@ class Standing(msgspec.Struct, frozen=True):
 WITHIN = Standing()
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """What is kept of all namespaces together."""
+class Memory(msgspec.Struct, frozen=True):
+    """What a service keeps of all namespaces together."""
 
-    memory: int = 0
-    """Bytes, by a service."""
+    used: int = 0
     namespaces: int = 1
-    """Of which a service keeps something."""
-    sealed: float = 1.0
-    """The part of all sealed histories that is still in the log."""
 
     @classmethod
-    def of(cls, uses: Collection[Use], stored: int) -> Self:
-        """`stored` are the bytes that the log has: those beyond the histories that go on are of sealed ones."""
-        memory = [use.memory for use in uses if use.memory > 0]
-        going, sealed = sum(use.log for use in uses), sum(use.sealed for use in uses)
-        return cls(sum(memory), len(memory), min(max(stored - going, 0) / sealed, 1.0) if sealed else 1.0)
+    def of(cls, uses: Iterable[Use]) -> Self:
+        kept = [use.memory for use in uses if use.memory > 0]
+        return cls(sum(kept), len(kept))
 
 
-def parts_used(use: Use, limits: Limits, room: int, kept: Kept) -> dict[Budget, float]:
+def parts_used(use: Use, limits: Limits, room: int, memory: Memory) -> dict[Budget, float]:
     """How much of its budgets a namespace has used; `room` is that of the log, 0 without a bound."""
     found: dict[Budget, float] = {}
     if limits.memory:
         found["memory"] = use.memory / limits.memory
     if limits.total:
         # A namespace with less than an equal part goes on: many others could not shut it out.
-        found["total"] = min(kept.memory, use.memory * kept.namespaces) / limits.total
+        found["total"] = min(memory.used, use.memory * memory.namespaces) / limits.total
     if limits.share and room:
-        found["share"] = (use.log + use.sealed * kept.sealed) / (limits.share * room)
+        found["share"] = (use.log + use.sealed) / (limits.share * room)
     return found
 
 

@@ -58,7 +58,11 @@ class Report(NamedTuple):
     def after(self, before: Self) -> Self:
         """With what the one before it said where this one is silent."""
         checkpoint = before.checkpoint if self.checkpoint is None else self.checkpoint
-        return self._replace(said=training.merged(self.said, before.said), checkpoint=checkpoint)
+        said = training.merged(self.said, before.said)
+        if self.said.percentage is not None:
+            # By the step of another pod it would not be further.
+            said = msgspec.structs.replace(said, step=self.said.step)
+        return self._replace(said=said, checkpoint=checkpoint)
 
 
 _decoder = msgspec.json.Decoder(_Body)

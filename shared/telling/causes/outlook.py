@@ -146,7 +146,7 @@ def _ahead(causes: Links, due: Sequence[Timer]) -> Iterator[str]:
         if first is None:
             continue
         # A promise goes on through restarts of the watcher; anything else starts anew then.
-        when = at_time(first.since or causes.times[first.anchor], first.seconds)
+        when = at_time(first.since or causes.times[first.anchor], first.seconds - first.ahead)
         when += "" if first.since else " at the earliest"
         yield table[_kind(first)].format(
             when=when, attempt=causes.job.attempt.number + 2, what=_what(causes.job, first)
@@ -159,7 +159,7 @@ def _kind(timer: Timer) -> str:
 
 def _end(causes: Links, timer: Timer) -> datetime:
     since = datetime.fromisoformat(timer.since or causes.times[timer.anchor])
-    return since + timedelta(seconds=timer.seconds)
+    return since + timedelta(seconds=timer.seconds - timer.ahead)
 
 
 def _what(job: Job, timer: Timer) -> str:
