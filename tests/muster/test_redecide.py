@@ -192,6 +192,6 @@ def test_a_job_in_the_log_is_decided_again(monkeypatch: pytest.MonkeyPatch, caps
         journal.events[:] = a_scaled_job()
         yield MemoryEventLog(journal, user="admin")
 
-    monkeypatch.setattr("muster.history.open_log", open_log)
+    monkeypatch.setattr("muster.asking.open_log", open_log)
     decide_again(Path("trainingjob/resnet"), "team-a", Settings(), (), as_json=False, nats=True)
     assert "different: 0" in capsys.readouterr().out

@@ -153,7 +153,7 @@ def test_one_request_at_a_time():
     given(*a_running_job(workers=2), *scaling_out(2, 3), scale_in(1, request=R2)).then_nothing(scaler)
 
 
-def test_a_request_waits_for_its_job_to_run():
+def test_11_a_request_waits_for_its_job_to_run():
     given(*a_created_job(), scale_out(2)).then_nothing(scaler)
 
 
