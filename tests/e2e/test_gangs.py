@@ -40,6 +40,7 @@ async def operator(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Op
     async with an_operator(tmp_path_factory.mktemp("gangs"), make, MUSTER_GANGS="true") as operator:
         for name, value in (("high", 1000), ("low", 1)):
             await operator.kubectl("create", "priorityclass", name, f"--value={value}")
+        await operator.kubectl("create", "priorityclass", "patient", "--value=1000", "--preemption-policy=Never")
         yield operator
 
 
@@ -104,19 +105,14 @@ async def test_the_newest_version_that_is_served_is_found(operator: Operator) ->
 
 
 async def test_two_jobs_of_eight_hold_half_of_the_places_each_for_ever_without_gangs(operator: Operator) -> None:
-    # Both are there before there is room: then the kube-scheduler takes them in turns.
-    await has_room(operator, 0)
-    await operator.apply(*(a_gang(name, 8, gang="false") for name in ("one", "two")))
+    await has_room(operator, 4)
+    await operator.apply(a_gang("one", 8, gang="false"))
+    await stays(operator, {"one": 4})
+    # The places that come next are for the second one, by its priority, which takes none from others.
+    await operator.apply(a_gang("two", 8, gang="false", priority="patient"))
     await all_made(operator, "one", "two", workers=8)
     await has_room(operator, 8)
-
-    async def full() -> bool:
-        return sum([len(await placed(operator, name)) for name in ("one", "two")]) == 8
-
-    await operator.until(full)
-    held = {name: len(await placed(operator, name)) for name in ("one", "two")}
-    assert max(held.values()) < 8, held
-    await stays(operator, held)
+    await stays(operator, {"one": 4, "two": 4})
     await gone(operator, "one", "two")
 
 
