@@ -36,7 +36,7 @@ PROBE_SECONDS = 0.5
 LAST_LINES = 20
 """Of a log, when something went wrong."""
 
-AT_ONCE = 100
+AT_ONCE = 25
 """Questions to one server of the log."""
 
 SETTINGS = {"MUSTER_DRAIN": "PT0S", "MUSTER_LOG_LEVEL": "debug", "MUSTER_SEAL_AFTER": "5"}
