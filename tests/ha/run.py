@@ -121,7 +121,7 @@ async def _asked(world: Pairs, load: Load, witnesses: Sequence[Witness], struck:
         while end != (end := await reader.end()):
             await asyncio.sleep(QUIET_SECONDS)
         _, log = await everything(reader)
-        # What comes later, such as the seal of a job that is gone, nobody is asked about.
+        # The questions end here: services may record more meanwhile, such as the seal of a job that is gone.
         end = log[-1].sequence
         verified = await verified_jobs(reader, world.kube, known_kinds())
     for witness in witnesses:

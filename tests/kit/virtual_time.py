@@ -1,7 +1,6 @@
 """Virtual time: a loop whose clock jumps to the next timer instead of waiting, so that a lease's minute costs nothing.
 
-@in_virtual_time
-async def test_a_lease_runs_out(): ...
+A folder has it by its conftest, which imports `pytest_asyncio_loop_factories`; elsewhere a test by `@in_virtual_time`.
 """
 
 import asyncio

@@ -268,7 +268,8 @@ async def test_long_after_a_growth_a_replacement_joins_as_it_comes(world: World)
     assert asyncio.get_running_loop().time() - before < 1
 
 
-async def test_an_attempt_whose_launcher_is_placed_and_lacks_its_minimum_gives_its_places_back(world: World):
+async def loses_its_minimum_as_it_starts(world: World) -> None:
+    """Its launcher has a node, and does not run yet."""
     world.room = 2 + LAUNCHER
     world.stuck.add("resnet-launcher")
     job = a_job(workers=2, settleSeconds=0)
@@ -277,19 +278,16 @@ async def test_an_attempt_whose_launcher_is_placed_and_lacks_its_minimum_gives_i
     launcher = "resnet-launcher"
     await world.until(lambda: launcher in world.pods() and "nodeName" in world.pods()[launcher].manifest["spec"])
     await preempted(world, world.hosts()[0])
+
+
+async def test_an_attempt_whose_launcher_is_placed_and_lacks_its_minimum_gives_its_places_back(world: World):
+    await loses_its_minimum_as_it_starts(world)
     await world.pass_seconds(SHORTEST_SECONDS + SPREAD_SECONDS + 5)
     assert world.count("JobRestarted") >= 1
 
 
 async def test_a_training_that_misses_its_minimum_as_it_starts_waits_as_long_as_one_that_loses_it_later(world: World):
-    world.room = 2 + LAUNCHER
-    world.stuck.add("resnet-launcher")
-    job = a_job(workers=2, settleSeconds=0)
-    job["spec"]["etReplicaSpecs"]["worker"]["restartPolicy"] = "Always"
-    world.apply(TRAININGJOBS, job)
-    launcher = "resnet-launcher"
-    await world.until(lambda: launcher in world.pods() and "nodeName" in world.pods()[launcher].manifest["spec"])
-    await preempted(world, world.hosts()[0])
+    await loses_its_minimum_as_it_starts(world)
     await world.pass_seconds(2 * REPLACED_SECONDS)
     world.stuck.clear()
     await world.running()

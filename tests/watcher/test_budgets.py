@@ -23,6 +23,7 @@ from services.watcher.shell import Watcher
 from services.watcher.watches import Options
 from shared.errors import Transient
 from shared.eventlog import Entry
+from shared.eventlog.inspection import Space
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.events.catalog import AnyEvent, Fact
@@ -387,6 +388,20 @@ async def test_a_namespace_with_all_its_memory_waits_until_it_has_fewer_pods():
         assert world.status(TRAININGJOBS, "resnet", "team-b")["phase"] == "Running"
         for number in range(2):
             world.exit_codes[f"job-{number}-launcher"] = 0
+        await world.running("late")
+
+
+async def test_a_namespace_that_used_up_its_share_goes_on_once_sealed_histories_have_left_the_log():
+    async with Bounded(Limits(share=0.5)) as world:
+        await world.trains(workers=1)
+        watcher = world._running["watcher"][0]
+        watcher.histories.used[NAMESPACE].sealed = 2**30
+        watcher.space = lambda: Space(2**30, 2**31)
+        await asyncio.sleep(2)
+        world.apply(TRAININGJOBS, a_training_job("late", workers=1))
+        await asyncio.sleep(5)
+        assert world.status(TRAININGJOBS, "late") == {}
+        watcher.space = lambda: Space(2**30, 2**20)
         await world.running("late")
 
 

@@ -146,7 +146,7 @@ def _ahead(causes: Links, due: Sequence[Timer]) -> Iterator[str]:
         if first is None:
             continue
         # A promise goes on through restarts of the watcher; anything else starts anew then.
-        when = at_time(first.since or causes.times[first.anchor], first.seconds - first.ahead)
+        when = at_time(*_due(causes, first))
         when += "" if first.since else " at the earliest"
         yield table[_kind(first)].format(
             when=when, attempt=causes.job.attempt.number + 2, what=_what(causes.job, first)
@@ -157,9 +157,14 @@ def _kind(timer: Timer) -> str:
     return next((prefix for prefix in _PREFIXES if timer.name.startswith(prefix)), timer.name)
 
 
+def _due(causes: Links, timer: Timer) -> tuple[str, int]:
+    """Since when it runs, and for how many seconds."""
+    return timer.since or causes.times[timer.anchor], timer.seconds - timer.ahead
+
+
 def _end(causes: Links, timer: Timer) -> datetime:
-    since = datetime.fromisoformat(timer.since or causes.times[timer.anchor])
-    return since + timedelta(seconds=timer.seconds - timer.ahead)
+    since, seconds = _due(causes, timer)
+    return datetime.fromisoformat(since) + timedelta(seconds=seconds)
 
 
 def _what(job: Job, timer: Timer) -> str:
