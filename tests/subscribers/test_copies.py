@@ -79,8 +79,11 @@ async def test_the_log_goes_on_while_the_copies_are_away_and_they_have_everythin
     wanted = await write(server, 3)
     async with stranger(server, copy.user) as client:
         subscription = await client.jetstream().pull_subscribe("jobs.team-a.>", durable="kept", stream=STREAM)
-        for message in await subscription.fetch(3, timeout=READY):
+        # An answer ends with what the copy has by then.
+        for sequence in wanted:
+            (message,) = await subscription.fetch(1, timeout=READY)
             await message.ack_sync()
+            assert place(message) == sequence
     os.kill(server.copies.pid, away)
     async with asyncio.timeout(WAIT_AT_THE_LOG):
         wanted += await write(server, 400, body=b'{"x":"%s"}' % (b"x" * 10_000))
@@ -92,10 +95,12 @@ async def test_the_log_goes_on_while_the_copies_are_away_and_they_have_everythin
         subscription = await client.jetstream().pull_subscribe_bind("kept", stream=STREAM)
         found = list[int]()
         async with asyncio.timeout(60):
-            while len(found) < 400:
+            while wanted[-1] not in found:
                 with suppress(TimeoutError):
                     found += [place(message) for message in await subscription.fetch(100, timeout=1)]
-    assert found == wanted[3:]
+    # At least once: a server that is killed forgets the acknowledgements of its last moment.
+    acknowledged = wanted[:3] if back is None else []
+    assert [sequence for sequence in found if sequence not in acknowledged] == wanted[3:]
 
 
 async def test_a_purge_of_the_log_leaves_the_copy_and_its_consumers(server: Log, copy: Copy):
