@@ -1,8 +1,9 @@
 """What the API server said of a person or a token, believed for a while and then asked again."""
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Callable, Coroutine
 from hashlib import sha256
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -18,15 +19,25 @@ class Verdicts(Generic[V]):
         self._most = most
         self._clock = clock
         self._kept: dict[bytes, tuple[float, V]] = {}
+        self._asking: dict[bytes, asyncio.Task[V]] = {}
 
-    async def of(self, question: object, ask: Callable[[], Awaitable[V]]) -> V:
-        """The answer to a question; `ask` brings one that is not known, or no longer."""
+    async def of(self, question: object, ask: Callable[[], Coroutine[Any, Any, V]]) -> V:
+        """The answer to a question; `ask` brings one that is not known, or no longer, once for all who wait for it."""
         # A digest, because a question may have any length.
         key, now = sha256(msgspec.msgpack.encode(question)).digest(), self._clock()
         kept = self._kept.get(key)
         if kept is not None and now - kept[0] < self._seconds:
             return kept[1]
-        verdict = await ask()
+        if key not in self._asking:
+            self._asking[key] = asyncio.create_task(self._asked(key, now, ask))
+        # One who no longer waits takes the answer from nobody else.
+        return await asyncio.shield(self._asking[key])
+
+    async def _asked(self, key: bytes, now: float, ask: Callable[[], Coroutine[Any, Any, V]]) -> V:
+        try:
+            verdict = await ask()
+        finally:
+            del self._asking[key]
         self._kept.pop(key, None)
         self._kept[key] = now, verdict
         while len(self._kept) > self._most:
