@@ -133,16 +133,8 @@ class Permission(NamedTuple):
     """Only an installation for the whole cluster has it: the resource is cluster-scoped."""
     helpful: bool = False
     """A service works without it, in another way."""
-    taking_over: bool = False
-    """Only an installation that takes over another operator's jobs has it."""
-    kueue: bool = False
-    """Only an installation whose jobs wait in queues of Kueue has it."""
-    gangs: bool = False
-    """Only an installation whose pods find places together has it."""
-    selecting: bool = False
-    """Only an installation that works in namespaces with certain labels has it."""
-    reports: bool = False
-    """Only an installation to which programs report their progress has it."""
+    only: str = ""
+    """The field of `Powers` of the installations that have it; empty for every one."""
 
     def needs(self, kinds: Iterable[Framework] = BUILT_IN) -> Iterator[Need]:
         """The single rights for these `kinds` of job; requests exist only with the kind that has them."""
@@ -185,20 +177,11 @@ PERMISSIONS = (
     Permission("scheduler", ("create",), (SERVICES,), "`CreateService`"),
     Permission("scheduler", ("get",), (PODS, SERVICES), f"every `Create`: {TAKEN}; every `Delete`: {WHOSE}"),
     Permission(
-        "scheduler",
-        ("patch",),
-        (PODS, SERVICES),
-        "`ClaimPod`, `CreateService`: Muster's labels",
-        taking_over=True,
+        "scheduler", ("patch",), (PODS, SERVICES), "`ClaimPod`, `CreateService`: Muster's labels", only="taking_over"
     ),
     Permission("scheduler", ("delete",), (PODS,), "`DeletePod`"),
     Permission("scheduler", ("delete",), (SERVICES,), "`DeleteService`"),
-    Permission(
-        "scheduler",
-        ("create", "get", "delete"),
-        (AUTOSCALERS,),
-        "`CreateAutoscaler`, `DeleteAutoscaler`",
-    ),
+    Permission("scheduler", ("create", "get", "delete"), (AUTOSCALERS,), "`CreateAutoscaler`, `DeleteAutoscaler`"),
     Permission("scheduler", ("delete",), (Jobs.THAT_EXPIRE,), "`DeleteJob`: its time to live is over"),
     Permission("scheduler", ("update",), (Jobs.EVERY,), FINALIZERS, "finalizers"),
     Permission("scaler", ("get",), (CONFIGMAPS,), f"`WriteHosts`: its version; `WriteHosts`, `DeleteHosts`: {WHOSE}"),
@@ -209,12 +192,7 @@ PERMISSIONS = (
     Permission("scaler", ("get", "patch"), REQUESTS, "`OwnRequest`: the job becomes the request's owner"),
     Permission("scaler", ("get",), (Jobs.WITH_REQUESTS,), "`OwnRequest`, `WriteSize`: the job; only its metadata"),
     Permission("scaler", ("patch",), (Jobs.WITH_REQUESTS,), "`WriteSize`: the size that requests led to", "scale"),
-    Permission(
-        "scaler",
-        ("delete",),
-        REQUESTS,
-        "`OwnRequest` (the plugin); nothing is deleted",
-    ),
+    Permission("scaler", ("delete",), REQUESTS, "`OwnRequest` (the plugin); nothing is deleted"),
     Permission("scaler", ("update",), (Jobs.WITH_HOSTS_FILES,), FINALIZERS, "finalizers"),
     Permission("status", ("get",), (Jobs.EVERY, *REQUESTS), "`PatchStatus`: the object's uid and its present status"),
     Permission("status", ("patch",), (Jobs.EVERY, *REQUESTS), "`PatchStatus`", "status"),
@@ -231,13 +209,13 @@ PERMISSIONS = (
         for service in SERVICES_OF_A_CLUSTER
     ),
     # Last, as the chart adds them to the others.
-    Permission("watcher", ("list", "watch"), (WORKLOADS,), "the watch of jobs' Workloads", kueue=True),
+    Permission("watcher", ("list", "watch"), (WORKLOADS,), "the watch of jobs' Workloads", only="kueue"),
     Permission(
         "watcher",
         ("list", "watch"),
         (FLAVORS,),
         "what an admitted job's pods get: node labels and tolerations",
-        kueue=True,
+        only="kueue",
     ),
     Permission(
         "watcher",
@@ -245,30 +223,30 @@ PERMISSIONS = (
         (NAMESPACES,),
         "the labels of namespaces; without it no job begins",
         everywhere=True,
-        selecting=True,
+        only="namespaces",
     ),
-    Permission("watcher", ("list", "watch"), (PODGROUPS,), "the watch of jobs' PodGroups", gangs=True),
-    Permission("scheduler", ("create",), (PODGROUPS,), "`CreatePodGroup`", gangs=True),
+    Permission("watcher", ("list", "watch"), (PODGROUPS,), "the watch of jobs' PodGroups", only="gangs"),
+    Permission("scheduler", ("create",), (PODGROUPS,), "`CreatePodGroup`", only="gangs"),
     Permission(
-        "scheduler", ("get",), (PODGROUPS,), f"`CreatePodGroup`: {TAKEN}; `DeletePodGroup`: {WHOSE}", gangs=True
+        "scheduler", ("get",), (PODGROUPS,), f"`CreatePodGroup`: {TAKEN}; `DeletePodGroup`: {WHOSE}", only="gangs"
     ),
-    Permission("scheduler", ("delete",), (PODGROUPS,), "`DeletePodGroup`", gangs=True),
+    Permission("scheduler", ("delete",), (PODGROUPS,), "`DeletePodGroup`", only="gangs"),
     Permission(
         "watcher",
         ("create",),
         (TOKENREVIEWS,),
         "whose token a report came with; without it none is taken",
         everywhere=True,
-        reports=True,
+        only="reports",
     ),
-    Permission("scheduler", ("create",), (WORKLOADS,), "`WriteWorkload`", kueue=True),
-    Permission("scheduler", ("get",), (WORKLOADS,), f"every effect on a Workload: {WHOSE}", kueue=True),
+    Permission("scheduler", ("create",), (WORKLOADS,), "`WriteWorkload`", only="kueue"),
+    Permission("scheduler", ("get",), (WORKLOADS,), f"every effect on a Workload: {WHOSE}", only="kueue"),
     Permission(
         "scheduler",
         ("patch",),
         (WORKLOADS,),
         "`WriteWorkload`, `ShrinkWorkload`; its finalizer with `FinishWorkload` and `DeleteWorkload`",
-        kueue=True,
+        only="kueue",
     ),
     Permission(
         "scheduler",
@@ -276,10 +254,10 @@ PERMISSIONS = (
         (WORKLOADS,),
         "`ReturnQuota`, `ReadyWorkload`, `FinishWorkload`",
         "status",
-        kueue=True,
+        only="kueue",
     ),
-    Permission("scheduler", ("delete",), (WORKLOADS,), "`DeleteWorkload`", kueue=True),
-    Permission("scheduler", ("get",), (PRIORITIES,), "`WriteWorkload`: the value of a priority class", kueue=True),
+    Permission("scheduler", ("delete",), (WORKLOADS,), "`DeleteWorkload`", only="kueue"),
+    Permission("scheduler", ("get",), (PRIORITIES,), "`WriteWorkload`: the value of a priority class", only="kueue"),
     Permission("scheduler", ("create",), (SECRETS,), "`CreateSecret`: the ssh keys of an attempt"),
     Permission("scheduler", ("delete",), (SECRETS,), "`DeleteSecret`"),
     Permission(
@@ -309,7 +287,7 @@ def needs(
 def necessary(service: Author, kinds: Iterable[Framework] = BUILT_IN, powers: Powers = USUAL) -> list[Need]:
     """The rights without which a service cannot begin if these `kinds` of job are served."""
     known, kinds = _of(service, powers), [*kinds]
-    vital = [each for each in known if each.selecting or not (each.everywhere or each.helpful)]
+    vital = [each for each in known if each.only == "namespaces" or not (each.everywhere or each.helpful)]
     return [need for each in vital for need in each.needs(kinds)]
 
 
@@ -333,10 +311,6 @@ def _of(service: Author, powers: Powers) -> list[Permission]:
         known
         for known in PERMISSIONS
         if known.service == service
-        if powers.taking_over or not known.taking_over
+        if not known.only or getattr(powers, known.only)
         if powers.keys or SECRETS not in known.resources
-        if powers.kueue or not known.kueue
-        if powers.gangs or not known.gangs
-        if powers.namespaces or not known.selecting
-        if powers.reports or not known.reports
     ]

@@ -74,11 +74,13 @@ class Effect(msgspec.Struct, frozen=True):
         """
         return False
 
+    changes: ClassVar[str]
+    """The object that it changes, with fields of the effect in it, such as `pod/{0.uid}`."""
+
     @property
     def target(self) -> str:
         """The object that it changes: a job has one effect in flight for each target."""
-        # A Struct cannot be an abstract class.
-        raise NotImplementedError
+        return self.changes.format(self)
 
 
 Step = Record | Effect

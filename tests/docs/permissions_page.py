@@ -141,15 +141,17 @@ def _lines(service: Author) -> list[str]:
     return [f"- {verbs} {', '.join(objects)}: {call}" for (verbs, call), objects in rights.items()]
 
 
+_SETTINGS = {
+    "taking_over": "taking over",
+    "kueue": "Kueue",
+    "gangs": "gangs",
+    "namespaces": "selecting",
+    "reports": "progress",
+}
+
+
 def _setting(permission: Permission) -> str:
-    given = {
-        "taking over": permission.taking_over,
-        "Kueue": permission.kueue,
-        "gangs": permission.gangs,
-        "selecting": permission.selecting,
-        "progress": permission.reports,
-    }
-    return "".join(f" ({name})" for name, is_given in given.items() if is_given)
+    return f" ({_SETTINGS[permission.only]})" if permission.only else ""
 
 
 def _objects(permission: Permission) -> str:

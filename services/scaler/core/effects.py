@@ -10,7 +10,7 @@ from shared.job.steps import Effect
 class WriteHosts(Effect, frozen=True):
     """Write the hosts ConfigMap with these members, unless it has this version or a newer one."""
 
-    target: ClassVar[str] = "hosts"
+    changes: ClassVar[str] = "hosts"
 
     version: int
     members: tuple[int, ...]
@@ -24,7 +24,7 @@ class WriteHosts(Effect, frozen=True):
 class NudgeLauncher(Effect, frozen=True):
     """Annotate the launcher pod: its kubelet then updates the hosts files at once, not within a minute."""
 
-    target: ClassVar[str] = "launcher"
+    changes: ClassVar[str] = "launcher"
 
     name: str
     uid: Uid
@@ -37,8 +37,7 @@ class LinkHosts(Effect, frozen=True):
     The launcher then counts as nudged to this version.
     """
 
-    target: ClassVar[str] = "launcher"
-
+    changes: ClassVar[str] = "launcher"
     apart: ClassVar[bool] = True
 
     name: str
@@ -50,7 +49,7 @@ class LinkHosts(Effect, frozen=True):
 class WriteSize(Effect, frozen=True):
     """Write the number of workers into the job's resource, if that still has this generation."""
 
-    target: ClassVar[str] = "size"
+    changes: ClassVar[str] = "size"
 
     size: int
     generation: int
@@ -59,18 +58,17 @@ class WriteSize(Effect, frozen=True):
 class OwnRequest(Effect, frozen=True):
     """Make the job the request's controller owner: the request can then bind to no other job."""
 
+    changes: ClassVar[str] = "request/{0.uid}"
+
     kind: ScaleKind
     name: str
     uid: Uid
-
-    @property
-    def target(self) -> str:
-        return f"request/{self.uid}"
 
 
 class RunScript(Effect, frozen=True, kw_only=True):
     """Run a request's script in the launcher's first container.  The outcome is a `ScriptFinished`."""
 
+    changes: ClassVar[str] = "script/{0.request}"
     apart: ClassVar[bool] = True
 
     kind: ScaleKind
@@ -90,14 +88,11 @@ class RunScript(Effect, frozen=True, kw_only=True):
     def once(self) -> int:
         return self.decision
 
-    @property
-    def target(self) -> str:
-        return f"script/{self.request}"
-
 
 class CheckDrain(Effect, frozen=True, kw_only=True):
     """Check which leaving workers the launcher's processes name.  The outcome is a `DrainChecked`."""
 
+    changes: ClassVar[str] = "drain/{0.request}"
     apart: ClassVar[bool] = True
 
     request: Uid
@@ -109,15 +104,11 @@ class CheckDrain(Effect, frozen=True, kw_only=True):
     count: int
     """The number of this check, from 1: two checks of a request are two effects."""
 
-    @property
-    def target(self) -> str:
-        return f"drain/{self.request}"
-
 
 class DeleteHosts(Effect, frozen=True):
     """Delete the hosts ConfigMap of a job that is gone, by uid."""
 
-    target: ClassVar[str] = "hosts"
+    changes: ClassVar[str] = "hosts"
 
     name: str
     uid: Uid

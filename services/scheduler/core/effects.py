@@ -25,12 +25,10 @@ class CreateService(Effect, frozen=True):
 class CreateSecret(Effect, frozen=True):
     """Create the Secret with the ssh keys of an attempt.  The outcome is a `SecretMade`."""
 
+    changes: ClassVar[str] = "secret/{0.attempt}"
+
     attempt: int
     name: str
-
-    @property
-    def target(self) -> str:
-        return f"secret/{self.attempt}"
 
 
 class CreatePod(Effect, frozen=True):
@@ -39,6 +37,7 @@ class CreatePod(Effect, frozen=True):
     It keeps off the nodes to `avoid`, if others have room.
     """
 
+    changes: ClassVar[str] = "pod/{0.slot.role}/{0.slot.index}"
     bulk: ClassVar[bool] = True
 
     slot: Slot
@@ -46,23 +45,16 @@ class CreatePod(Effect, frozen=True):
     gang: str = ""
     avoid: tuple[str, ...] = ()
 
-    @property
-    def target(self) -> str:
-        return f"pod/{self.slot.role}/{self.slot.index}"
-
 
 class ClaimPod(Effect, frozen=True):
     """Put Muster's labels on a pod, given by uid, that another operator created."""
 
+    changes: ClassVar[str] = "pod/{0.uid}"
     bulk: ClassVar[bool] = True
 
     name: str
     uid: Uid
     slot: Slot
-
-    @property
-    def target(self) -> str:
-        return f"pod/{self.uid}"
 
 
 class DeletePod(Effect, frozen=True):
@@ -71,6 +63,7 @@ class DeletePod(Effect, frozen=True):
     One that is `drained` gets a short grace period.
     """
 
+    changes: ClassVar[str] = "pod/{0.uid}"
     bulk: ClassVar[bool] = True
 
     name: str
@@ -78,59 +71,48 @@ class DeletePod(Effect, frozen=True):
     force: bool = False
     drained: bool = False
 
-    @property
-    def target(self) -> str:
-        return f"pod/{self.uid}"
-
 
 class DeleteService(Effect, frozen=True):
     """Delete a Service by uid: its job is gone, or its pod's slot was released."""
 
+    changes: ClassVar[str] = "service/{0.uid}"
     bulk: ClassVar[bool] = True
 
     name: str
     uid: Uid
 
-    @property
-    def target(self) -> str:
-        return f"service/{self.uid}"
-
 
 class DeleteSecret(Effect, frozen=True):
     """Delete the Secret of an attempt by uid.  The outcome is a `SecretGone`."""
+
+    changes: ClassVar[str] = "secret/{0.attempt}"
 
     attempt: int
     name: str
     uid: Uid
 
-    @property
-    def target(self) -> str:
-        return f"secret/{self.attempt}"
-
 
 class CreateAutoscaler(Effect, frozen=True):
     """Create the HorizontalPodAutoscaler with the metrics of the job.  The outcome is an `AutoscalerMade`."""
 
-    target: ClassVar[str] = "autoscaler"
+    changes: ClassVar[str] = "autoscaler"
 
 
 class DeleteAutoscaler(Effect, frozen=True):
     """Delete the HorizontalPodAutoscaler by uid.  The outcome is an `AutoscalerGone`."""
 
-    uid: Uid
+    changes: ClassVar[str] = "autoscaler"
 
-    target: ClassVar[str] = "autoscaler"
+    uid: Uid
 
 
 class CreatePodGroup(Effect, frozen=True):
     """Create the PodGroup of a gang, of which so many pods find places together."""
 
+    changes: ClassVar[str] = "podgroup/{0.name}"
+
     name: str
     least: int
-
-    @property
-    def target(self) -> str:
-        return f"podgroup/{self.name}"
 
     @property
     def lasting(self) -> bool:
@@ -140,16 +122,16 @@ class CreatePodGroup(Effect, frozen=True):
 class DeletePodGroup(Effect, frozen=True):
     """Delete a PodGroup by uid: its pods are gone."""
 
+    changes: ClassVar[str] = "podgroup/{0.uid}"
+
     name: str
     uid: Uid
-
-    @property
-    def target(self) -> str:
-        return f"podgroup/{self.uid}"
 
 
 class WriteWorkload(Effect, frozen=True):
     """Create the Workload of a job in a queue; or with a `uid` write one without quota anew."""
+
+    changes: ClassVar[str] = "workload/{0.name}"
 
     name: str
     queue: str
@@ -159,72 +141,58 @@ class WriteWorkload(Effect, frozen=True):
     replaces: str = ""
     """The name of the smaller Workload that it replaces once it is admitted."""
 
-    @property
-    def target(self) -> str:
-        return f"workload/{self.name}"
-
 
 class ShrinkWorkload(Effect, frozen=True):
     """Lower the numbers of pods of a Workload with quota: that gives the quota of those that are gone back."""
+
+    changes: ClassVar[str] = "workload/{0.name}"
 
     name: str
     uid: Uid
     pod_sets: tuple[tuple[str, int], ...]
     """Each role with its number of pods."""
 
-    @property
-    def target(self) -> str:
-        return f"workload/{self.name}"
-
 
 class ReturnQuota(Effect, frozen=True):
     """Give the quota of an evicted Workload back: its pods are gone."""
 
+    changes: ClassVar[str] = "workload/{0.name}"
+
     name: str
     uid: Uid
-
-    @property
-    def target(self) -> str:
-        return f"workload/{self.name}"
 
 
 class ReadyWorkload(Effect, frozen=True):
     """Tell Kueue that the pods are Ready: it evicts a Workload whose pods never are."""
 
+    changes: ClassVar[str] = "workload/{0.name}"
+
     name: str
     uid: Uid
-
-    @property
-    def target(self) -> str:
-        return f"workload/{self.name}"
 
 
 class FinishWorkload(Effect, frozen=True):
     """Finish a Workload with its job, and take its finalizer away."""
 
+    changes: ClassVar[str] = "workload/{0.name}"
+
     name: str
     uid: Uid
     reason: str
 
-    @property
-    def target(self) -> str:
-        return f"workload/{self.name}"
-
 
 class DeleteWorkload(Effect, frozen=True):
     """Delete a Workload by uid, with its finalizer: that gives its quota back."""
+
+    changes: ClassVar[str] = "workload/{0.name}"
 
     name: str
     uid: Uid
     waiting: bool = False
     """True: only while it has no quota, as pods may run with it as soon as it has."""
 
-    @property
-    def target(self) -> str:
-        return f"workload/{self.name}"
-
 
 class DeleteJob(Effect, frozen=True):
     """Delete the job's own resource by uid: its time to live is over."""
 
-    target: ClassVar[str] = "job"
+    changes: ClassVar[str] = "job"

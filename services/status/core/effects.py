@@ -28,6 +28,7 @@ class News(msgspec.Struct, frozen=True):
 class PatchStatus(Effect, frozen=True):
     """Write the whole status of one object; the shell adds the head of the history."""
 
+    changes: ClassVar[str] = "status/{0.uid}"
     settle: ClassVar[float] = inf
     """Never repeated: only the status service writes it, and the next document replaces it."""
 
@@ -46,10 +47,6 @@ class PatchStatus(Effect, frozen=True):
     """True if the job or the request has ended: this document usually is its last."""
     news: News = News()
 
-    @property
-    def target(self) -> str:
-        return f"status/{self.uid}"
-
     def can_wait(self, last: Effect) -> bool:
         return isinstance(last, PatchStatus) and last.news == self.news and last.repair == self.repair
 
@@ -57,6 +54,7 @@ class PatchStatus(Effect, frozen=True):
 class Announce(Effect, frozen=True):
     """Create a Kubernetes Event, named after its log event: a repetition finds that it exists."""
 
+    changes: ClassVar[str] = "event/{0.uid}/{0.sequence}/{0.reason}"
     settle: ClassVar[float] = inf
     bulk: ClassVar[bool] = True
 
@@ -69,7 +67,3 @@ class Announce(Effect, frozen=True):
     reason: str
     message: str
     warning: bool = False
-
-    @property
-    def target(self) -> str:
-        return f"event/{self.uid}/{self.sequence}/{self.reason}"
