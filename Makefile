@@ -130,12 +130,13 @@ crds: $(READY) # write crds/ from the models
 rbac: $(READY) # write deploy/rbac/ and the rules of the chart from the table of permissions
 	@$(RUN) -m muster.permissions
 
-pages: $(DEVELOPING) ## make: write docs/schemas, docs/settings.md, docs/reasons.md, docs/pods.md, docs/permissions.md and docs/events.md from the code
+pages: $(DEVELOPING) ## make: write docs/schemas, docs/settings.md, docs/reasons.md, docs/pods.md, docs/permissions.md, docs/events.md and docs/pictures from the code
 	@$(RUN) -m tests.docs.settings_page
 	@$(RUN) -m tests.docs.reasons_page
 	@$(RUN) -m tests.docs.pods_page
 	@$(RUN) -m tests.docs.permissions_page
 	@$(RUN) -m tests.docs.events_page
+	@$(RUN) -m tests.docs.pictures
 	@$(RUN) -m tests.docs.schemas
 
 site: $(DEVELOPING) # the documentation as a site, from all pages, strictly (INTO=site)

@@ -1,23 +1,25 @@
-"""`docs/architecture.md`: the events of its story are those of a real job, by the authors that the page names."""
+"""The pictures of `docs/architecture.md`: written by the code, and their events are those of a real job."""
 
-import re
 from pathlib import Path
 
 from shared.eventlog.subject import Subject
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.job.events.catalog import AUTHORS
+from tests.docs.pictures import BEGINS, ENDS, GROWS, SHRINKS, pictures
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import World, a_scale_in, a_scale_out
 
-PAGE = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text()
-STORY = PAGE.partition("## The life of one job")[2].partition("\n## ")[0]
+FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
+STORY = [(told.type, told.author) for told in (*BEGINS, *GROWS, *SHRINKS, *ENDS)]
 
 
-def test_the_events_of_the_story_have_the_authors_that_the_page_names():
-    told = {(kind, author) for author, kind in re.findall(r"^- (\w+) `(\w+)`", STORY, re.MULTILINE)}
+def test_the_pictures_are_those_that_the_code_draws():
+    assert {name: (FOLDER / name).read_text() for name in pictures()} == pictures(), "run `make pages` and look at them"
+
+
+def test_the_events_of_the_story_have_the_authors_that_the_pictures_name():
     known = {(str(kind.__struct_config__.tag), author) for kind, authors in AUTHORS.items() for author in authors}
-    assert ("JobSucceeded", "status") in told
-    assert told - known == set()
+    assert {*STORY} - known == set()
 
 
 @in_virtual_time
@@ -35,6 +37,5 @@ async def test_a_real_job_has_the_events_of_the_story_in_its_order():
         await world.until(lambda: list(world.pods()) == ["resnet-launcher"])
         subjects = [Subject.parse(stored.subject) for stored in world.journal.events if ".resnet." in stored.subject]
     happened = iter([(subject.type, subject.author) for subject in subjects])
-    story = [(kind, author) for author, kind in re.findall(r"^- (\w+) `(\w+)`", STORY, re.MULTILINE)]
-    missing = [told for told in story if told not in happened]
+    missing = [told for told in STORY if told not in happened]
     assert missing == []
