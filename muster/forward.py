@@ -20,10 +20,13 @@ import aiohttp
 import msgspec
 from yarl import URL
 
+from muster.commands.events import ForwardOptions
 from muster.following import warn
 from muster.outgoing import (
+    PHASES,
     Sent,
     Verdict,
+    filters_of,
     request_of,
     request_of_loss,
     said_of,
@@ -33,7 +36,6 @@ from muster.outgoing import (
     verdict,
     wait_of,
 )
-from muster.terminal import Format
 from shared.backoff import Backoff
 from shared.errors import Refused, Transient
 from shared.eventlog.account import SUBSCRIBER
@@ -56,31 +58,7 @@ MOST_WORDS = 512
 INTERRUPTED = 130
 
 
-class Options(msgspec.Struct, frozen=True):
-    """The options of the command."""
-
-    to: str
-    subjects: tuple[str, ...]
-    name: str = ""
-    """The name of the position; if empty, one that is made of the address and the subjects."""
-    form: Format = Format.binary
-    batch: int = 1
-    everything: bool = False
-    """True for a new position to begin with the first event that there is."""
-    secret: Path | None = None
-    dead_letters: Path | None = None
-    tries: int = 5
-    """How often a request is tried that the receiver does not take."""
-    timeout: float = 30.0
-    """Seconds for one request and its answer."""
-
-    @property
-    def called(self) -> str:
-        digest = hashlib.sha256("\n".join((self.to, *self.subjects)).encode()).hexdigest()
-        return self.name or f"forward-{digest[:12]}"
-
-
-async def forward(settings: Settings, options: Options) -> None:
+async def forward(settings: Settings, options: ForwardOptions) -> None:
     """Send events until Ctrl-C or SIGTERM; what the receiver took by then is acknowledged.
 
     Raises `Refused` if the receiver does not take an event and there is no file for dead letters.
@@ -88,8 +66,16 @@ async def forward(settings: Settings, options: Options) -> None:
     secret = _secret(options.secret)
     login = settings.nats_login
     login["user"] = login.get("user") or SUBSCRIBER
+    subjects = filters_of(
+        options.namespaces or (), [*(options.types or ()), *(PHASES[phase] for phase in options.phases or ())]
+    )
+    digest = hashlib.sha256("\n".join((options.to, *subjects)).encode()).hexdigest()
     durable = await Durable.connect(
-        settings.nats_url, name=options.called, subjects=options.subjects, everything=options.everything, **login
+        settings.nats_url,
+        name=options.name or f"forward-{digest[:12]}",
+        subjects=subjects,
+        everything=options.everything,
+        **login,
     )
     try:
         timeout = aiohttp.ClientTimeout(total=options.timeout)
@@ -118,7 +104,12 @@ class Forwarder:
     """Takes events, sends them in order, acknowledges them."""
 
     def __init__(
-        self, options: Options, durable: Durable, session: aiohttp.ClientSession, secret: bytes | None, stop: Stop
+        self,
+        options: ForwardOptions,
+        durable: Durable,
+        session: aiohttp.ClientSession,
+        secret: bytes | None,
+        stop: Stop,
     ) -> None:
         self._options = options
         self._durable = durable
@@ -157,7 +148,7 @@ class Forwarder:
         )
         told = request_of_loss(
             lost,
-            self._options.form,
+            self._options.mode,
             batch=self._options.batch > 1,
             position=self._durable.name,
             time=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
@@ -179,7 +170,7 @@ class Forwarder:
 
     async def _deal_with(self, events: Sequence[Delivered]) -> None:
         """Send some events until they are taken, or are dead letters; at the end of the process they are given back."""
-        sent = request_of(events, self._options.form, batch=self._options.batch > 1)
+        sent = request_of(events, self._options.mode, batch=self._options.batch > 1)
         refusal = await self._refusal(sent, events)
         if refusal is None:
             await self._durable.give_back(events)

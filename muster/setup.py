@@ -6,21 +6,19 @@ The rules about changes are in `shared.eventlog.streams` for streams, `muster.cr
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from pathlib import Path
-from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable, Collection
+from typing import TypeVar
 
 import typer
 
 from muster.asking import CONNECT_SECONDS, open_cluster
+from muster.commands.installing import SetupOptions
 from muster.definitions import Definitions
 from muster.following import WAITED_TOO_LONG
-from muster.subscribers import administrators_alone, as_administrator
+from muster.subscribers import administrators_alone, as_administrator, sizes_of
 from shared.cluster.examination import must_allow
 from shared.cluster.kube import KubeCluster
 from shared.errors import Refused, Trouble
-from shared.eventlog.account import Copy
 from shared.eventlog.setup import SetUp
 from shared.eventlog.setup import set_up as set_up_log
 from shared.eventlog.streams import CONFIGS
@@ -53,32 +51,12 @@ A lost log and a wrong argument are not among them: the next try could hide them
 T = TypeVar("T")
 
 
-class Options(NamedTuple):
-    """The options of the command; sizes that are None stay as they are."""
-
-    replicas: int | None = None
-    max_bytes: int | None = None
-    archive_bytes: int | None = None
-    subscribers: Mapping[Copy, int] = MappingProxyType({})
-    """The sizes of the subscribers' copies of the log; others are not made."""
-    cluster: bool = True
-    check: bool = False
-    take_crds: bool = False
-    take_scope: bool = False
-    release: bool = False
-    wait: bool = False
-    """True to wait also for causes that a person has to remove."""
-    timeout: float = 300
-    data: Path | None = None
-    """The folder of a server of this machine, whose administrator sets up; None for the user of the settings."""
-
-
-async def set_up(settings: Settings, options: Options) -> None:
+async def set_up(settings: Settings, options: SetupOptions) -> None:
     """Set up, or with `check` print the changes.  Raises `Refused`, and `Exit` with 3 after the timeout."""
     if options.data is not None:
         settings = as_administrator(settings, options.data)
     patience = _Patience(options.timeout, FIXED_BY_OTHERS if options.wait else frozenset())
-    if not options.cluster:
+    if options.log_only:
         changes = _tell_log(await patience(lambda: _log(settings, options, check=options.check)), check=options.check)
     else:
         async with contextlib.AsyncExitStack() as stack:
@@ -88,7 +66,7 @@ async def set_up(settings: Settings, options: Options) -> None:
         raise typer.Exit(1)
 
 
-async def _with_cluster(settings: Settings, options: Options, cluster: KubeCluster, patience: "_Patience") -> bool:
+async def _with_cluster(settings: Settings, options: SetupOptions, cluster: KubeCluster, patience: "_Patience") -> bool:
     """Return True if a change was made, or with `check` would be."""
     known, check, take = kinds(), options.check, options.take_crds
     definitions = Definitions(
@@ -115,14 +93,14 @@ async def _with_cluster(settings: Settings, options: Options, cluster: KubeClust
     return await patience(lambda: definitions.apply(done.identity, done.url, take_scope=options.take_scope)) or changes
 
 
-async def _log(settings: Settings, options: Options, *, check: bool) -> SetUp:
+async def _log(settings: Settings, options: SetupOptions, *, check: bool) -> SetUp:
     with administrators_alone(settings):
         return await set_up_log(
             settings.nats_url,
             replicas=options.replicas,
             max_bytes=options.max_bytes,
             archive_bytes=options.archive_bytes,
-            subscribers=options.subscribers,
+            subscribers=sizes_of(options.subscribers, options.subscriber or ()),
             patience=CONNECT_SECONDS,
             check=check,
             **settings.nats_login,

@@ -7,7 +7,7 @@ import os
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_type_hints
 
 import typer
 
@@ -35,6 +35,11 @@ def settings() -> "Settings":
         return Settings()
     except ValidationError as error:
         raise fail(complaint(error)) from error
+
+
+def in_namespace(namespace: str | None) -> "Settings":
+    """The settings of the environment, of an installation for this namespace if one is given."""
+    return settings() if namespace is None else settings().model_copy(update={"namespace": namespace})
 
 
 @contextmanager
@@ -95,6 +100,20 @@ def of_cluster(command: Callable[..., None]) -> Callable[..., None]:
     wrapped = cast("Any", chosen)
     wrapped.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *added])
     wrapped.__annotations__ = command.__annotations__ | {each.name: each.annotation for each in added}
+    return chosen
+
+
+def with_options(command: Callable[[Any], None]) -> Callable[..., None]:
+    """The command whose options are the fields of its only parameter, a `NamedTuple` of them with their defaults."""
+    (options,) = (kind for name, kind in get_type_hints(command).items() if name != "return")
+
+    @functools.wraps(command)
+    def chosen(**given: object) -> None:
+        command(options(**given))
+
+    wrapped = cast("Any", chosen)
+    wrapped.__signature__ = inspect.signature(options)
+    wrapped.__annotations__ = get_type_hints(options, include_extras=True)
     return chosen
 
 

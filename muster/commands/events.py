@@ -1,11 +1,11 @@
 """The commands about events beside those of one job: `muster forward`, `muster subscriber` and `muster archive`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
-from muster.commands.arguments import JobName, Namespace, named, settings, wrong_usage
+from muster.commands.arguments import JobName, Namespace, named, settings, with_options, wrong_usage
 from muster.terminal import Format
 
 LONGEST_SECONDS = 300.0
@@ -25,38 +25,47 @@ Data = Annotated[
 ]
 
 
-def forward(
-    to: Annotated[str, typer.Option("--to", envvar="MUSTER_FORWARD_TO", metavar="URL", help="where events are posted")],
-    types: Annotated[list[str] | None, typer.Option("--type", help="only events of this type; may be repeated")] = None,
+class ForwardOptions(NamedTuple):
+    """The options of `muster forward`."""
+
+    to: Annotated[str, typer.Option("--to", envvar="MUSTER_FORWARD_TO", metavar="URL", help="where events are posted")]
+    types: Annotated[list[str] | None, typer.Option("--type", help="only events of this type; may be repeated")] = None
     namespaces: Annotated[
         list[str] | None, typer.Option("--namespace", "-n", help="only events of this namespace; may be repeated")
-    ] = None,
+    ] = None
     phases: Annotated[
         list[str] | None,
         typer.Option("--phase", help="only events with which a job enters this phase; may be repeated"),
-    ] = None,
+    ] = None
     form: Annotated[
         Format | None, typer.Option("--format", help="CloudEvents in one of their two modes, or a chat message")
-    ] = None,
-    batch: Annotated[int, typer.Option(min=1, max=256, help="the most events of one request")] = 1,
+    ] = None
+    batch: Annotated[int, typer.Option(min=1, max=256, help="the most events of one request")] = 1
     everything: Annotated[
         bool, typer.Option("--all", help="begin with the first event there is; without it with the next one")
-    ] = False,
+    ] = False
     name: Annotated[
         str, typer.Option(help="the name of the position, which two processes may share; made of URL and filters")
-    ] = "",
+    ] = ""
     secret: Annotated[
         Path | None, typer.Option("--secret-file", help="sign each request with the secret in this file (whsec_...)")
-    ] = None,
+    ] = None
     dead_letters: Annotated[
         Path | None,
         typer.Option("--dead-letters", help="append what the receiver does not take; without it the command ends then"),
-    ] = None,
-    tries: Annotated[int, typer.Option(min=1, help="how often to try what the receiver answers with 4xx")] = 5,
+    ] = None
+    tries: Annotated[int, typer.Option(min=1, help="how often to try what the receiver answers with 4xx")] = 5
     timeout: Annotated[
         float, typer.Option(min=0.1, max=LONGEST_SECONDS, metavar="SECONDS", help="how long an answer may take")
-    ] = 30.0,
-) -> None:
+    ] = 30.0
+
+    @property
+    def mode(self) -> Format:
+        return self.form or (Format.structured if self.batch > 1 else Format.binary)
+
+
+@with_options
+def forward(options: ForwardOptions) -> None:
     """Send events to a web address, each at least once: CloudEvents over HTTP, or lines for a chat.
 
     It reads with the user `subscriber` at NATS, and goes on where it was when it is started again.
@@ -74,43 +83,29 @@ def forward(
     from yarl import URL
 
     from muster.asking import run as running
-    from muster.forward import Options
     from muster.forward import forward as send
-    from muster.outgoing import PHASES, filters_of
+    from muster.outgoing import PHASES
     from muster.schemas import KINDS
     from shared.telling.targets import must_be_names
 
     try:
-        url = URL(to)
+        url = URL(options.to)
     except ValueError:
         url = URL()
     if url.scheme not in ("http", "https") or not url.host:
         raise typer.BadParameter("say where events are posted: --to https://example.com/events")
-    for kind in types or ():
+    for kind in options.types or ():
         if kind not in KINDS:
             raise typer.BadParameter(f"no event has the type {kind}; `muster schema` prints all of them")
-    for phase in phases or ():
+    for phase in options.phases or ():
         if phase not in PHASES:
             raise typer.BadParameter(f"{phase} is no phase; say one of {', '.join(PHASES)}")
-    if batch > 1 and form is Format.binary:
+    if options.batch > 1 and options.form is Format.binary:
         raise typer.BadParameter("a batch has no binary mode; leave --format out")
     with wrong_usage():
-        must_be_names(*(namespaces or ()), name)
-    if "." in name:
+        must_be_names(*(options.namespaces or ()), options.name)
+    if "." in options.name:
         raise typer.BadParameter("the name of a position has no dot")
-    kinds = [*(types or ()), *(PHASES[phase] for phase in phases or ())]
-    options = Options(
-        to,
-        filters_of(namespaces or (), kinds),
-        name=name,
-        form=form or (Format.structured if batch > 1 else Format.binary),
-        batch=batch,
-        everything=everything,
-        secret=secret,
-        dead_letters=dead_letters,
-        tries=tries,
-        timeout=timeout,
-    )
     running(lambda: send(settings(), options))
 
 

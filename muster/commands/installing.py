@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from muster.commands.arguments import settings, wrong_usage
+from muster.commands.arguments import in_namespace, settings, with_options, wrong_usage
 from muster.terminal import fail, say
 
 
@@ -31,90 +31,80 @@ def run(
     from muster.run import run_all
     from shared.process.main import until_stopped
 
-    chosen = settings() if namespace is None else settings().model_copy(update={"namespace": namespace})
+    chosen = in_namespace(namespace)
     folder = data if nats is Nats.embedded else None
     running(lambda: until_stopped(run_all(chosen, folder, wait=wait)))
 
 
-def setup(
+class SetupOptions(NamedTuple):
+    """The options of `muster setup`; sizes that are None stay as they are."""
+
     replicas: Annotated[
         int | None, typer.Option(min=1, max=5, help="copies of the log: 3 on a cluster of servers; 1 for a new log")
-    ] = None,
+    ] = None
     max_bytes: Annotated[
         int | None, typer.Option(min=-1, help="how large the log may become; -1 is the disk, as for a new log")
-    ] = None,
+    ] = None
     archive_bytes: Annotated[
         int | None, typer.Option(min=-1, help="how large the archive may become; -1 is the disk, as for a new one")
-    ] = None,
+    ] = None
     subscribers: Annotated[
         int | None,
         typer.Option(
             min=2**20, metavar="BYTES", help="make a copy of the log for subscribers, of this size beside the log"
         ),
-    ] = None,
+    ] = None
     subscriber: Annotated[
         list[str] | None,
         typer.Option(metavar="NAMESPACE=BYTES", help="the same of one namespace's events; may be repeated"),
-    ] = None,
+    ] = None
     namespace: Annotated[
         str | None, typer.Option("--namespace", "-n", help="claim this namespace only; MUSTER_NAMESPACE's without it")
-    ] = None,
-    log_only: Annotated[bool, typer.Option("--log-only", help="without Kubernetes: no definitions, no claim")] = False,
-    check: Annotated[
-        bool, typer.Option("--check", help="change nothing; exit code 1 when something would change")
-    ] = False,
+    ] = None
+    log_only: Annotated[bool, typer.Option("--log-only", help="without Kubernetes: no definitions, no claim")] = False
+    check: Annotated[bool, typer.Option("--check", help="change nothing; exit code 1 when something would change")] = (
+        False
+    )
     take_crds: Annotated[
         bool, typer.Option("--take-crds", help="replace definitions of another operator, or changed ones")
-    ] = False,
+    ] = False
     take_scope: Annotated[
         bool, typer.Option("--take-scope", help="take the scope from an installation that is gone")
-    ] = False,
+    ] = False
     release: Annotated[
         bool, typer.Option("--release", help="only give the scope up; with --take-scope without the log")
-    ] = False,
+    ] = False
     wait: Annotated[
         bool,
         typer.Option("--wait", help="also wait for what a person has to fix, such as a password"),
-    ] = False,
-    timeout: Annotated[
-        int, typer.Option(min=0, metavar="SECONDS", help="how long to wait for servers, 0 for ever")
-    ] = 300,
+    ] = False
+    timeout: Annotated[int, typer.Option(min=0, metavar="SECONDS", help="how long to wait for servers, 0 for ever")] = (
+        300
+    )
     data: Annotated[
         Path | None,
         typer.Option(help="the folder of a server that `muster run` or `muster demo` runs here, as its administrator"),
-    ] = None,
-) -> None:
+    ] = None
+
+
+@with_options
+def setup(options: SetupOptions) -> None:
     """Make or check the log and the definitions, and claim the scope of this installation.
 
     It needs an administrator's NATS credentials, and the right to make definitions.  It is safe to repeat: streams
     never shrink, and the definitions of a newer release stay.
     """
     from muster.asking import run as running
-    from muster.setup import Options, set_up
+    from muster.setup import set_up
     from muster.subscribers import sizes_of
 
-    if log_only and (release or take_crds or take_scope):
+    if options.log_only and (options.release or options.take_crds or options.take_scope):
         raise typer.BadParameter("--log-only does not use Kubernetes, which has the definitions and the claims")
-    if release and check:
+    if options.release and options.check:
         raise typer.BadParameter("--release has nothing to check; leave --check out")
     with wrong_usage("--subscriber"):
-        sizes = sizes_of(subscribers, subscriber or [])
-    chosen = settings() if namespace is None else settings().model_copy(update={"namespace": namespace})
-    options = Options(
-        replicas=replicas,
-        max_bytes=max_bytes,
-        archive_bytes=archive_bytes,
-        subscribers=sizes,
-        cluster=not log_only,
-        check=check,
-        take_crds=take_crds,
-        take_scope=take_scope,
-        release=release,
-        wait=wait,
-        timeout=timeout,
-        data=data,
-    )
-    running(lambda: set_up(chosen, options))
+        sizes_of(options.subscribers, options.subscriber or ())
+    running(lambda: set_up(in_namespace(options.namespace), options))
 
 
 def crds() -> None:

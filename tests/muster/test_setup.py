@@ -12,9 +12,10 @@ import pytest
 import typer
 
 from muster import setup
+from muster.commands.installing import SetupOptions
 from muster.crds import manifests
 from muster.definitions import is_served
-from muster.setup import Options, set_up
+from muster.setup import set_up
 from shared.cluster import scope
 from shared.cluster.kinds import DEFINITIONS
 from shared.cluster.objects import Custom, Metadata
@@ -38,7 +39,7 @@ pytestmark = pytest.mark.nats
 OURS = sorted(manifests(Kinds([TRAININGJOB])), key=lambda each: each["metadata"]["name"])
 NAMES = [each["metadata"]["name"] for each in OURS]
 KIND = TRAININGJOB.name
-options_of = functools.partial(Options, timeout=20)
+options_of = functools.partial(SetupOptions, timeout=20)
 
 
 def settings(site: Site, nats: NatsServer, **more: Any) -> Settings:
@@ -168,7 +169,7 @@ async def test_a_refused_installation_has_no_log_that_its_services_could_use(
         with pytest.raises(Refused, match="the whole cluster has the log"):
             await set_up(settings(site, two, namespace="team-a"), options_of())
         with pytest.raises(typer.Exit):
-            await set_up(settings(site, two), options_of(cluster=False, check=True))
+            await set_up(settings(site, two), options_of(log_only=True, check=True))
         assert "stream JOBS would be created" in said.out
         # Its own scope changed in place is told apart from another installation's.
         with pytest.raises(Refused, match=r"this log's own, of another scope: .*--release"):
@@ -215,7 +216,7 @@ async def test_it_waits_for_the_log_and_says_so(
     monkeypatch.setattr(setup, "BETWEEN_TRIES_SECONDS", 0.1)
     async with a_site(OURS) as site:
         with pytest.raises(typer.Exit) as ended:
-            await set_up(settings(site, NatsServer(tmp_path / "nats")), Options(timeout=1))
+            await set_up(settings(site, NatsServer(tmp_path / "nats")), SetupOptions(timeout=1))
         assert ended.value.exit_code == 3
         lines = said.err.splitlines()
         assert lines[0].startswith("waiting: connect to nats://")
@@ -310,20 +311,20 @@ async def test_told_to_wait_it_ends_with_the_time_or_with_what_waiting_cannot_fi
 ):
     async with a_site(OURS) as site, NatsServer(tmp_path / "nats") as nats:
         with pytest.raises(typer.Exit) as ended:
-            await set_up(settings(site, nats, nats_password="another"), Options(timeout=1, wait=True))
+            await set_up(settings(site, nats, nats_password="another"), SetupOptions(timeout=1, wait=True))
         assert ended.value.exit_code == 3
         assert said.err.splitlines()[-1].startswith("muster: waited 1 s: ")
         await set_up(settings(site, nats), options_of())
         async with connected(nats, ADMIN) as log:
             await api.call(log.connection, "STREAM.PURGE.JOBS", {}, dict[str, Any])
         with pytest.raises(Refused, match="its beginning was lost"):
-            await set_up(settings(site, nats), options_of(wait=True, cluster=False))
+            await set_up(settings(site, nats), options_of(wait=True, log_only=True))
 
 
 async def test_without_a_cluster_the_log_alone_is_set_up(tmp_path: Path, said: Said):
     async with NatsServer(tmp_path / "nats") as nats:
         known = Settings(_env_file=None, nats_url=nats.url, nats_user=ADMIN, nats_password=nats.users[ADMIN])
-        await set_up(known, options_of(cluster=False))
+        await set_up(known, options_of(log_only=True))
         assert shown(said)[-1] == "log ID is set up"
 
 
@@ -344,7 +345,7 @@ async def test_an_api_server_that_is_down_is_waited_for(a_site: MakeSite, tmp_pa
         pass
     known = Settings(_env_file=None, kubeconfig=site.kubeconfig)
     with pytest.raises(typer.Exit) as ended:
-        await set_up(known, Options(timeout=1))
+        await set_up(known, SetupOptions(timeout=1))
     assert ended.value.exit_code == 3
     assert said.err.startswith("waiting: ")
     assert "is the API server up" in said.err

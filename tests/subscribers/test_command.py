@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from muster.asking import open_log
-from muster.setup import Options
+from muster.commands.installing import SetupOptions
 from muster.setup import set_up as command
 from muster.subscribers import add, remove, show, sizes_of
 from shared.errors import Refused
@@ -152,7 +152,7 @@ async def test_a_write_of_users_that_fails_leaves_those_that_are_there(server: L
 
 async def test_a_set_up_that_waits_waits_for_the_account(server: Log):
     login = {"nats_url": server.url, "nats_user": ADMIN, "nats_password": server.users[ADMIN]}
-    options = Options(subscribers={TEAM_A: SIZE}, cluster=False, wait=True, timeout=READY)
+    options = SetupOptions(subscriber=[f"team-a={SIZE}"], log_only=True, wait=True, timeout=READY)
     waiting = asyncio.create_task(command(Settings().model_copy(update=login), options))
     done, _ = await asyncio.wait([waiting], timeout=1.5)
     assert not done
@@ -248,7 +248,7 @@ async def test_set_up_as_a_reader_says_whose_it_is_and_works_with_the_servers_fo
 ):
     # As `muster demo` prints them.
     reader = Settings(nats_url=server.url, nats_user="reader", nats_password=server.users["reader"])
-    options = Options(subscribers={Copy(): SIZE}, cluster=False)
+    options = SetupOptions(subscribers=SIZE, log_only=True)
     with pytest.raises(Refused, match=r"NATS_USER=reader may not .* give admin and its password, or name .* --data"):
         await command(reader, options)
     await command(reader, options._replace(data=server.directory))
