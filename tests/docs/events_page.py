@@ -8,25 +8,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
-import msgspec
-
 from muster.schemas import CONTRACT, KINDS, summary
 from shared.eventlog.account import MAX_ACK_PENDING, MAX_CONNECTIONS, MAX_CONSUMERS
 from shared.eventlog.subscribers import INACTIVE_SECONDS
 from shared.job.events.catalog import AUTHORS, FACTS
 from shared.job.events.event import Author
-from tests.job.examples import EXAMPLES
 
 PAGE = """\
 # Events for your programs
 
-A program follows the events of jobs with any NATS client. This page is the contract with it, version {contract};
-`make pages` writes it.
+A program follows the events of jobs with any NATS client, by this contract, version {contract}.
 
 ## Connect
 
-A program reads a copy of the log, the stream `JOBS`, on a server of its own: what subscribers do never reaches the
-log's server. Set `NATS_URL` (of the copies' server), `NATS_USER` and `NATS_PASSWORD`.
+A program reads a copy of the stream `JOBS` on a server of its own, so that nothing reaches the log's server. Set
+`NATS_URL` (of the copies' server), `NATS_USER` and `NATS_PASSWORD`.
 `subscriber-team-a` reads the namespace `team-a` alone; `subscriber` reads all, and is for administrators.
 
 ### For one namespace
@@ -42,8 +38,8 @@ muster subscriber remove team-a --data .muster
 `--size BYTES` is the size of the copy (256 MiB).
 In the chart: `setup.subscriberNamespaces` (`team-a: 268435456`); the password is in the Secret
 `muster-nats-subscriber-team-a`, `NATS_URL` is `tls://muster-nats-copies.muster.svc:4222`.
-A change restarts the copies' server; the first subscriber restarts the log's, too.
-Run `muster subscriber remove` as administrator before you take a namespace out.
+A change restarts the copies' server; the first subscriber the log's, too. Before you take a namespace out, run `muster
+subscriber remove` as administrator.
 Beside your own NATS, run a second one with the chart's configuration (`helm template … --set
 setup.subscriberNamespaces.team-a=268435456 --show-only templates/nats-copies.yaml`), give yours a `leafnodes`
 listener, and run `muster subscriber add team-a` as administrator of the log.
@@ -59,44 +55,20 @@ In the chart: `setup.subscribers`, and the Secret `muster-nats-subscriber`.
 
 ### Both
 
-- The disk of the copies (`nats.copies.size`) also holds one as large as the log, which feeds the others. A full copy
-  loses its oldest events. Copies need NATS 2.14.
-- After the log was restored, the same command makes the copy anew. A program keeps the log's identity (`ce-source`
-  before the `#`) beside its position: at another identity, or above the last sequence, it begins at 0.
-- A copy has at most {consumers} consumers; one that is unused for {days} days is removed. Give consumers for one use an
-  `inactive_threshold`.
+- The disk of the copies (`nats.copies.size`) also holds one of the whole log. A full copy loses its oldest events.
+  Copies need NATS 2.14.
+- After the log was restored, the same command makes the copy anew. Keep the log's identity (`ce-source` before the
+  `#`) beside your position: at another one, or above the last sequence, begin at 0.
+- A copy has at most {consumers} consumers; one that is unused for {days} days, or its `inactive_threshold`, is removed.
 - A user has at most {connections} connections. One that leaves 8 MB unread is closed: pull, or use flow control.
 - A consumer has at most {pending} events that were not acknowledged (`max_ack_pending`).
 - Push consumers send to subjects that begin with `_INBOX.`.
 
 ## Read
 
-In order, from behind a position that the program keeps; 0 is the first event:
+[In order](../examples/events/ordered.py), from behind a position that the program keeps; 0 is the first event.
 
-```python
-import asyncio
-import os
-
-import nats
-from nats.js.api import ConsumerConfig, DeliverPolicy
-
-
-async def main():
-    user, password = os.environ["NATS_USER"], os.environ["NATS_PASSWORD"]
-    client = await nats.connect(os.environ["NATS_URL"], user=user, password=password)
-    position = int(os.environ.get("POSITION", "0"))
-    config = ConsumerConfig(
-        deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=position + 1, inactive_threshold=300
-    )
-    events = await client.jetstream().subscribe("jobs.team-a.>", ordered_consumer=True, config=config)
-    async for event in events.messages:
-        print(event.metadata.sequence.stream, event.subject, event.data.decode(), flush=True)
-
-
-asyncio.run(main())
-```
-
-With a durable consumer a program goes on where it was, and an event that it did not acknowledge comes again:
+With a durable consumer, which goes on where it was with what was not acknowledged:
 [in Python](../examples/events/durable.py), [in Go](../examples/events/durable.go).
 
 On the command line:
@@ -120,8 +92,8 @@ The uid is `none` for a scale request without a job; it goes on under the job's 
 
 ## What is in a message
 
-The body is JSON by the [schema](schemas/events.json) of its type (`muster schema TYPE`); the headers are CloudEvents
-1.0 in NATS' binding. The [AsyncAPI document](schemas/asyncapi.json) describes both. Ignore other headers.
+The body is JSON by the [schema](schemas/events.json) of its type; the headers are CloudEvents 1.0 in NATS' binding. The
+[AsyncAPI document](schemas/asyncapi.json) describes both. Ignore other headers.
 
 - `ce-id`: unique in the log
 - `ce-type`: `dev.muster.SlotsAssigned`
@@ -132,17 +104,18 @@ The body is JSON by the [schema](schemas/events.json) of its type (`muster schem
 ## The promise
 
 - **Order.** The stream's sequence orders all events; times do not. An event comes after those that made it.
-- **Duplicates.** An event is delivered at least once: skip sequences up to your position, or remember those handled.
+- **Duplicates.** An event is delivered at least once: skip sequences up to your position.
 - **Gaps.** Sequences of one job are not consecutive; `>` of the user `subscriber` sees every number.
 - **Delay.** More than 3 s (in nanoseconds) in `mirror.active` of the stream's information mean that the copy is not
   fed: `muster doctor` says why.
-- **Evolution.** Types, fields and words are added; none is renamed, retyped or removed, and a type keeps its meaning.
-  Ignore what you do not know.
+- **Evolution.** Types, fields and words are added; none is renamed, retyped, removed or given another meaning. Ignore
+  what you do not know.
 - **Retention.** A copy keeps what it has room for.
 
 ## All types
 
-F marks facts. The fields `because`, `of`, `anchor` and `sequence` are sequences of the stream.
+F marks facts; each schema has an example. The fields `because`, `of`, `anchor` and `sequence` are sequences of the
+stream.
 
 - A job's phase is the last event of `status` that begins with `Job`, without this word.
 - `request` is the `uid` of a `ScaleRequested`, which alone has the request's name. It comes again once the request
@@ -172,9 +145,7 @@ def _of(authors: tuple[Author, ...]) -> Iterator[str]:
     for tag, kind in KINDS.items():
         if _authors(kind) == authors:
             fact = " F" if kind in FACTS else ""
-            (example,) = (each for each in EXAMPLES if type(each) is kind)
-            body = msgspec.json.encode(example).decode()
-            yield f"- [`{tag}`](schemas/{tag}.json){fact}: {summary(tag)}  \n  `{body}`"
+            yield f"- [`{tag}`](schemas/{tag}.json){fact}: {summary(tag)}"
 
 
 def _authors(kind: type) -> tuple[Author, ...]:

@@ -31,35 +31,35 @@ from shared.process.serving import HEALTH
 PAGE = """\
 # What each service may do
 
-Every service has a service account, a role and a user at the log. `make pages` writes this page.
+Of its service account, and of its user at the log. `make pages` writes this page.
 
 ## In Kubernetes
 
-`deploy/rbac/cluster/`, or `muster rbac`, grants this to accounts in the namespace `muster`; the chart brings its own
+`deploy/rbac/cluster/`, or `muster rbac`, grants this to accounts in the namespace `muster`, as does the chart
 (`rbac.extraRules` for kinds of other packages). A name without a group is Kubernetes' core, or of `{group}`.
 
 {kinds}
 
-In brackets stands the setting with which alone a right is granted: taking over (`takeOver` in the chart), selecting
+A right in brackets comes with a setting: taking over (`takeOver` in the chart), selecting
 [namespaces](tenants.md#where-muster-works), [Kueue](kueue.md), [gangs](gangs.md), [progress](progress.md).
-The admission plugin `OwnerReferencesPermissionEnforcement` asks for the rights that are marked "the plugin".
+"The plugin" is the admission plugin `OwnerReferencesPermissionEnforcement`.
 
 {tables}
-Roles name no single objects: [admission policies](tenants.md#what-musters-own-accounts-may-write) restrict writing to
-the objects of jobs. No service may read a Secret.
+[Admission policies](tenants.md#what-musters-own-accounts-may-write) restrict writing to the objects of jobs. No service
+may read a Secret.
 
 ## In one namespace
 
-With `MUSTER_NAMESPACE` Roles are enough (`muster rbac --namespace team-a`, `deploy/rbac/namespace/`). The accounts are
-in another namespace. Such installations can share a log; one for the whole cluster beside another is refused.
+With `MUSTER_NAMESPACE` Roles are enough (`muster rbac --namespace team-a`, `deploy/rbac/namespace/`), for accounts in
+another namespace. Such installations can share a log; one for the whole cluster beside another is refused.
 
 ## At the log
 
-Each user at NATS is in an account of its own, without JetStream, and reaches in the account `LOG` what stands here.
-The administrator alone creates, changes, purges or deletes streams. A service has at most {ours} connections, another
-user {connections}.
+Each user at NATS is in an account of its own, without JetStream, and reaches in the account `LOG` what stands here
+(USER is its name). The administrator alone creates, changes, purges or deletes streams. A service has at most {ours}
+connections, another user {connections}.
 `copies` is the copies' server, a leaf node: it gets the events and resets its own feed.
-`subscriber` and `subscriber-team-a` are users of that server, and unknown to the log's. USER stands for a user's name.
+`subscriber` and `subscriber-team-a` are users of that server alone.
 
 {users}
 
@@ -71,9 +71,9 @@ An administrator can narrow `facts.*` and `jobs.*` to one namespace.
 
 ## Who reaches a port
 
-Each port has a budget, which counts before TLS and HTTP. When no place is free, the oldest connection of the address
-with the most makes room, so that a probe always gets in. As many again wait for a place, as mere sockets.
-A network is 64 bits of IPv6. A client that showed who it is counts for no address, and its head may be longer.
+Each port has a budget before TLS and HTTP. When no place is free, the oldest connection of the address with the most
+makes room. As many again wait for a place, as mere sockets. A network is 64 bits of IPv6. A client that showed who it
+is counts for no address, and its head may be longer.
 
 {ports}
 

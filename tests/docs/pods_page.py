@@ -12,7 +12,7 @@ from shared.frameworks.templates import CONTAINER, METADATA, PASSED, POD, Rule
 PAGE = """\
 # Pod templates
 
-What becomes of each field of a pod template, in every kind. `make pages` writes this page.
+What becomes of each field, in every kind. `make pages` writes this page.
 
 - *overridden*: Muster's value holds; if yours differs, an Event (`FieldIgnored`) and the condition `Created` say so.
 - *refused*: the job does not start; its condition `Created` has the path.

@@ -1,4 +1,4 @@
-"""The files of the schemas: `docs/schemas/`, one for each type, one for all and the AsyncAPI document.
+"""The files of the schemas: `docs/schemas/`, one for each type with an example, one for all, the AsyncAPI document.
 
 `released/` has the parts of the schema of each release, written when it is released: `--release VERSION`.
 """
@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from muster.schemas import KINDS, Schema, asyncapi, of_all, of_type
+from tests.job.examples import EXAMPLES
 
 FOLDER = Path(__file__).parents[2] / "docs" / "schemas"
 RELEASED = FOLDER / "released"
@@ -16,7 +17,9 @@ RELEASED = FOLDER / "released"
 
 def files() -> dict[str, bytes]:
     """The content of each file by its name."""
-    found: dict[str, Schema] = {tag: of_type(tag) for tag in KINDS} | {"events": of_all(), "asyncapi": asyncapi()}
+    written = {str(type(each).__struct_config__.tag): msgspec.to_builtins(each) for each in EXAMPLES}
+    found: dict[str, Schema] = {tag: of_type(tag) | {"examples": [written[tag]]} for tag in KINDS}
+    found |= {"events": of_all(), "asyncapi": asyncapi()}
     return {f"{name}.json": rendered(schema) for name, schema in found.items()}
 
 

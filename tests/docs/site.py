@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("docs", "examples", "deploy", "devcluster")
-SHOWN = (".md", ".svg", ".png", ".json", ".yaml", ".py", ".txt")
+SHOWN = (".md", ".svg", ".png", ".json", ".yaml", ".py", ".toml", ".go", ".txt")
 """The files of these folders that pages show or link to."""
 
 

@@ -1,8 +1,10 @@
-"""`docs/frameworks.md`: its framework is complete, and trains as it stands there; its package can be installed."""
+"""`docs/frameworks.md`: its framework is complete, and trains as it stands; its package can be installed."""
 
 import json
 import pkgutil
 import re
+import runpy
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -30,6 +32,7 @@ from tests.kit.virtual_time import in_virtual_time
 from tests.kit.world import World
 
 PAGE = Path(__file__).parents[2] / "docs" / "frameworks.md"
+OWN_KIND = PAGE.parents[1] / "examples" / "own_kind"
 COMPATIBILITY = PAGE.with_name("compatibility.md")
 TRAINER = PAGE.with_name("trainer.md")
 """The fields of TrainJob, which are many."""
@@ -50,19 +53,13 @@ MANIFEST: dict[str, Any] = {
 }
 
 
-def listings(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
-
-
-def the_code() -> str:
-    code, _its_test, _ported = listings("python")
-    return code
+def run_file(name: str) -> dict[str, Any]:
+    """The names of a file that the page links to, and users copy."""
+    return runpy.run_path(str(OWN_KIND / name))
 
 
 def the_framework() -> Framework:
-    names: dict[str, Any] = {}
-    exec(the_code(), names)  # noqa: S102 -- the text of our own page, which users copy
-    framework: Framework = names["FlaxJob"]()
+    framework: Framework = run_file("flaxjob.py")["FlaxJob"]()
     return framework
 
 
@@ -125,7 +122,7 @@ def test_another_leader_is_written_as_the_page_says():
     found = re.search(r"`(import msgspec)`.*`handling = (.*?)`", row)
     assert found
     names: dict[str, Any] = {"REPLICATED": REPLICATED}
-    exec(f"{found[1]}\nhandling = {found[2]}", names)  # noqa: S102 -- our own page, too
+    exec(f"{found[1]}\nhandling = {found[2]}", names)  # noqa: S102 -- our own page
     assert names["handling"].leader == ReplicaType("Master").role
     assert names["handling"].succeeds in get_args(Succeeds)
     assert {f"`{word}`" for word in get_args(Succeeds)} <= {*re.findall(r"`\w+`", row)}
@@ -156,17 +153,14 @@ def test_every_name_of_ours_in_the_section_for_authors_is_exported():
 
 
 def test_a_complete_framework_is_a_few_lines():
-    assert len(the_code().splitlines()) < FEW
+    assert len((OWN_KIND / "flaxjob.py").read_text().splitlines()) < FEW
 
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The page's package, built by its own `pyproject.toml` and installed for this process."""
-    source, installed = tmp_path / "source", tmp_path / "installed"
-    source.mkdir()
-    (source / "flaxjob.py").write_text(the_code())
-    [about] = listings("toml")
-    (source / "pyproject.toml").write_text(about)
+    """The package, built by its own `pyproject.toml` and installed for this process."""
+    installed = tmp_path / "installed"
+    source = shutil.copytree(OWN_KIND, tmp_path / "source")
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(build, cwd=source, check=True)
     [wheel] = tmp_path.glob("*.whl")
@@ -186,10 +180,7 @@ def test_its_package_brings_the_kind(package: Path):
 
 
 def test_its_own_test_passes(package: Path):
-    _code, its_test, _ported = listings("python")
-    names: dict[str, Any] = {}
-    exec(its_test, names)  # noqa: S102 -- our own page, too
-    [run] = [value for name, value in names.items() if name.startswith("test_")]
+    [run] = [value for name, value in run_file("test_flaxjob.py").items() if name.startswith("test_")]
     run()
     assert sys.modules["flaxjob"].__file__ == str(package / "flaxjob.py")
 
@@ -225,11 +216,8 @@ async def test_a_job_of_it_runs_loses_a_worker_and_succeeds():
 
 
 def test_the_tensorflow_example_of_dl_operator_is_carried_over_as_the_page_says():
-    _code, _its_test, ported = listings("python")
-    names: dict[str, Any] = {}
-    exec(ported, names)  # noqa: S102 -- our own page, too
     job = custom(mx_job("mpba.fbk.eu/v1", mx_replicas("replicaType", PS=1, WORKER=2), kind="TFJob"))
-    (container,) = pod_for(job, Slot(0, "worker", 1), names["TFJob"]())["spec"]["containers"]
+    (container,) = pod_for(job, Slot(0, "worker", 1), run_file("tfjob.py")["TFJob"]())["spec"]["containers"]
     (variable,) = container["env"]
     assert json.loads(variable["value"]) == {
         "cluster": {"ps": ["ps-mnist-0:2222"], "worker": ["worker-mnist-0:2222", "worker-mnist-1:2222"]},

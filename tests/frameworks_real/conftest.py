@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from devcluster.cluster import Devcluster
 from shared.installation.plugins import GROUP
-from tests.docs.test_frameworks_page import the_code
+from tests.docs.test_frameworks_page import OWN_KIND
 from tests.frameworks_real.environments import EXAMPLES, NAMES, OF_EXAMPLE, Release, Unavailable, environment, releases
 from tests.frameworks_real.table import TABLE, Run, versions_of, with_runs
 from tests.frameworks_real.training import Training
@@ -47,9 +47,9 @@ def image_of(name: str, release: Release) -> str:
 
 @pytest.fixture(scope="session")
 def flaxjob(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The framework of `docs/frameworks.md`, installed beside Muster for all processes that are started from here."""
+    """The framework of `examples/own_kind`, installed beside Muster for all processes that are started from here."""
     folder = tmp_path_factory.mktemp("packages")
-    (folder / "flaxjob.py").write_text(the_code())
+    shutil.copy(OWN_KIND / "flaxjob.py", folder)
     about = folder / "flaxjob-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: flaxjob\nVersion: 1.0\n")

@@ -42,6 +42,6 @@ def test_the_page_names_every_exit_code():
 
 
 def test_the_chain_on_the_page_is_one_that_comes_out():
-    golden = (FOLDER / "why" / "node_drained_and_restarted.yaml").read_text().partition("\n")[2]
+    golden = (FOLDER / "why" / "waits_for_an_image.yaml").read_text().partition("\n")[2]
     lines = [line[2:] if line.startswith("  ") else line for line in golden.splitlines()]
     assert "\n".join(lines) + "\n" in BLOCKS

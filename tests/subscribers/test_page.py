@@ -26,10 +26,9 @@ WRITTEN = Path(__file__).parents[2] / "docs" / "events.md"
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", page(), re.MULTILINE | re.DOTALL)
 HERE = Path(__file__).parent
 SHOWN = Path(__file__).parents[2] / "examples" / "events"
-PROGRAMS = [code for language, code in BLOCKS if language == "python"]
-PROGRAMS += [path.read_text() for path in (SHOWN / "durable.py", HERE / "pushed.py")]
+PROGRAMS = [path.read_text() for path in (SHOWN / "ordered.py", SHOWN / "durable.py", HERE / "pushed.py")]
 IN_GO = [path.read_text() for path in (SHOWN / "durable.go", HERE / "ordered.go")]
-"""Those of the page and its links, and one each of a kind that it leaves out."""
+"""Those that the page links to, and one each of a kind that it leaves out."""
 
 COMMANDS = [code for language, code in BLOCKS if language == "sh" and "nats " in code]
 NAMES = ("resumed", "pulled", "pushed")
@@ -53,7 +52,7 @@ def test_every_program_is_run():
     assert len(PROGRAMS) == len(NAMES)
     assert len(IN_GO) == len(NAMES_IN_GO)
     assert len(COMMANDS) == 1
-    assert {language for language, _ in BLOCKS} == {"python", "sh"}
+    assert {language for language, _ in BLOCKS} == {"sh"}
 
 
 @pytest.fixture(params=[SUBSCRIBER, TEAM_A.user])
