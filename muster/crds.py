@@ -134,13 +134,15 @@ def _status(schema: Document | None) -> Document:
     return known | {"properties": declared | {name: each for name, each in ours.items() if name not in declared}}
 
 
-class _Dumper(yaml.SafeDumper):
+class PlainYaml(yaml.SafeDumper):
+    """YAML without aliases."""
+
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
 def _yaml(document: dict[str, Any]) -> str:
-    text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=120)
+    text: str = yaml.dump(document, Dumper=PlainYaml, sort_keys=False, width=120)
     return text
 
 

@@ -24,15 +24,16 @@ from muster.commands.events import ForwardOptions
 from muster.following import warn
 from muster.outgoing import (
     PHASES,
+    CloudEvent,
     Sent,
     Verdict,
+    cloud_event,
     filters_of,
+    loss,
     request_of,
-    request_of_loss,
     said_of,
     secret_of,
     signature,
-    structured,
     verdict,
     wait_of,
 )
@@ -146,14 +147,8 @@ class Forwarder:
             f"muster: {said_of(lost)}; `muster history` of their jobs tells them; an administrator gives the copy more "
             "bytes with `muster setup --subscribers BYTES`"
         )
-        told = request_of_loss(
-            lost,
-            self._options.mode,
-            batch=self._options.batch > 1,
-            position=self._durable.name,
-            time=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
-        )
-        if refusal := await self._refusal(told, events):
+        told = loss(lost, position=self._durable.name, time=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
+        if refusal := await self._refusal(self._request([told]), events):
             warn(f"muster: {place(self._options.to)} does not take that events are lost: {refusal}")
 
     async def _fetched(self) -> list[Delivered]:
@@ -170,8 +165,7 @@ class Forwarder:
 
     async def _deal_with(self, events: Sequence[Delivered]) -> None:
         """Send some events until they are taken, or are dead letters; at the end of the process they are given back."""
-        sent = request_of(events, self._options.mode, batch=self._options.batch > 1)
-        refusal = await self._refusal(sent, events)
+        refusal = await self._refusal(self._request([*map(cloud_event, events)]), events)
         if refusal is None:
             await self._durable.give_back(events)
             return
@@ -192,6 +186,9 @@ class Forwarder:
             await self._durable.acknowledge(events)
         except Transient as trouble:
             self._tell_trouble(f"{trouble}; these events are sent again")
+
+    def _request(self, events: Sequence[CloudEvent]) -> Sent:
+        return request_of(events, self._options.mode, batch=self._options.batch > 1)
 
     async def _refusal(self, sent: Sent, events: Sequence[Delivered]) -> str | None:
         """Why the receiver does not take a request; empty once it took it, None if the end came first.
@@ -252,7 +249,7 @@ class Forwarder:
                 reason="Refused",
             )
         letter = {"at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", "to": where, "why": refusal}
-        words = msgspec.json.encode(letter | {"event": structured(event)}) + b"\n"
+        words = msgspec.json.encode(letter | {"event": cloud_event(event).structured}) + b"\n"
         try:
             await asyncio.to_thread(_append, self._options.dead_letters, words)
         except OSError as error:

@@ -10,7 +10,7 @@ import hashlib
 import hmac
 from collections.abc import Iterable, Sequence
 from email.utils import parsedate_to_datetime
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 from urllib.parse import quote
 
 import msgspec
@@ -72,26 +72,45 @@ def wait_of(retry_after: str, now: float) -> float:
     return min(max(float(seconds), 0.0), LONGEST_WAIT_SECONDS)
 
 
-def request_of(events: Sequence[Delivered], form: Format, *, batch: bool) -> Sent:
+class CloudEvent(NamedTuple):
+    """What is sent of one event."""
+
+    attributes: dict[str, str]
+    """Those of CloudEvents but for `datacontenttype`."""
+    body: bytes
+    """What an administrator planted may be no JSON."""
+    line: str
+    """Its words for a chat."""
+
+    @property
+    def structured(self) -> dict[str, Any]:
+        """The event as one JSON object."""
+        attributes: dict[str, Any] = {**self.attributes, "datacontenttype": "application/json"}
+        try:
+            return attributes | {"data": msgspec.json.decode(self.body)}
+        except MALFORMED:
+            return attributes | {"data_base64": base64.b64encode(self.body).decode()}
+
+
+def request_of(events: Sequence[CloudEvent], form: Format, *, batch: bool) -> Sent:
     """The request for some events; for one alone unless it is a batch."""
-    attributes = [attributes_of(event) for event in events]
-    ids = [str(one["id"]) for one in attributes]
+    ids = [event.attributes["id"] for event in events]
     unique = _fit(ids[0] if len(ids) == 1 else f"{ids[0]}:{ids[-1]}")
+    media, headers = "application/json", dict[str, str]()
     if form is Format.slack:
-        body = msgspec.json.encode({"text": "\n".join(map(line, events))})
-        return Sent(unique, body, {"Content-Type": "application/json"})
-    if batch:
-        whole = msgspec.json.encode([structured(event) for event in events])
-        return Sent(unique, whole, {"Content-Type": "application/cloudevents-batch+json"})
-    (event,) = events
-    if form is Format.structured:
-        return Sent(unique, msgspec.json.encode(structured(event)), {"Content-Type": "application/cloudevents+json"})
-    headers = {f"ce-{name}": _fit(value) for name, value in attributes[0].items()}
-    return Sent(unique, event.stored.body, headers | {"Content-Type": "application/json"})
+        body = msgspec.json.encode({"text": "\n".join(event.line for event in events)})
+    elif batch:
+        media, body = "application/cloudevents-batch+json", msgspec.json.encode([each.structured for each in events])
+    elif form is Format.structured:
+        media, body = "application/cloudevents+json", msgspec.json.encode(events[0].structured)
+    else:
+        headers = {f"ce-{name}": _fit(value) for name, value in events[0].attributes.items()}
+        body = events[0].body
+    return Sent(unique, body, headers | {"Content-Type": media})
 
 
-def request_of_loss(lost: Lost, form: Format, *, batch: bool, position: str, time: str) -> Sent:
-    """The request that tells a receiver which events it will not get."""
+def loss(lost: Lost, *, position: str, time: str) -> CloudEvent:
+    """What tells a receiver which events it will not get."""
     attributes = {
         "specversion": "1.0",
         "id": f"lost-{lost.first}-{lost.last}",
@@ -102,16 +121,8 @@ def request_of_loss(lost: Lost, form: Format, *, batch: bool, position: str, tim
         # Before the events that came after it.
         "sequence": f"{lost.last:020}",
     }
-    data = {"first": lost.first, "last": lost.last, "most": lost.most}
-    if form is Format.slack:
-        words = {"text": f"{said_of(lost)}; `muster history` of their jobs tells them"}
-        return Sent(attributes["id"], msgspec.json.encode(words), {"Content-Type": "application/json"})
-    if form is Format.binary and not batch:
-        headers = {f"ce-{name}": _fit(value) for name, value in attributes.items()}
-        return Sent(attributes["id"], msgspec.json.encode(data), headers | {"Content-Type": "application/json"})
-    whole = {**attributes, "datacontenttype": "application/json", "data": data}
-    media = f"application/cloudevents{'-batch' if batch else ''}+json"
-    return Sent(attributes["id"], msgspec.json.encode([whole] if batch else whole), {"Content-Type": media})
+    data = msgspec.json.encode({"first": lost.first, "last": lost.last, "most": lost.most})
+    return CloudEvent(attributes, data, f"{said_of(lost)}; `muster history` of their jobs tells them")
 
 
 def said_of(lost: Lost) -> str:
@@ -122,10 +133,10 @@ def said_of(lost: Lost) -> str:
     return f"up to {many}, with the sequences {lost.first} to {lost.last}, left the copy before they were sent"
 
 
-def attributes_of(event: Delivered) -> dict[str, str]:
-    """The CloudEvents attributes of an event but for `datacontenttype`."""
+def cloud_event(event: Delivered) -> CloudEvent:
+    """What is sent of an event of the log."""
     stored, subject = event.stored, Subject.parse(event.stored.subject)
-    found = {
+    attributes = {
         "specversion": "1.0",
         "id": stored.event_id or str(stored.sequence),
         "type": f"{TYPES}{subject.type}",
@@ -136,16 +147,7 @@ def attributes_of(event: Delivered) -> dict[str, str]:
         "sequence": f"{stored.sequence:020}",
     }
     # What an administrator planted may have no time.
-    return {name: value for name, value in found.items() if value}
-
-
-def structured(event: Delivered) -> dict[str, Any]:
-    """The event as one JSON object; what an administrator planted may be no JSON."""
-    attributes: dict[str, Any] = {**attributes_of(event), "datacontenttype": "application/json"}
-    try:
-        return attributes | {"data": msgspec.json.decode(event.stored.body)}
-    except MALFORMED:
-        return attributes | {"data_base64": base64.b64encode(event.stored.body).decode()}
+    return CloudEvent({name: value for name, value in attributes.items() if value}, stored.body, line(event))
 
 
 def line(event: Delivered) -> str:

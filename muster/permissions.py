@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from muster import policies
+from muster.crds import PlainYaml
 from shared.cluster.scope import OPTED_IN
 from shared.eventlog.account import ACCOUNT, SUBSCRIBER, USERS, Copy, accounts, accounts_of_copies
 from shared.frameworks.framework import Framework
@@ -58,9 +59,10 @@ SERVICE_ACCOUNTS: tuple[Author, ...] = ("watcher", "scheduler", "scaler", "statu
 
 def history_rights(home: str) -> list[Document]:
     """The account and role of the service, and its readers' roles, which the cluster adds to `view` and `admin`."""
-    account_of = [{"kind": "ServiceAccount", "name": HISTORY_ACCOUNT, "namespace": home}]
+    account = {"name": HISTORY_ACCOUNT, "namespace": home}
+    account_of = [{"kind": "ServiceAccount", **account}]
     return [
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": HISTORY_ACCOUNT, "namespace": home}},
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account},
         _rbac("ClusterRole", HISTORY_ROLE, rules=HISTORY_RULES),
         _rbac("ClusterRoleBinding", HISTORY_ROLE, roleRef=_role("ClusterRole", HISTORY_ROLE), subjects=account_of),
         _rbac(
@@ -139,24 +141,13 @@ def manifests(
     powers: Powers = USUAL,
 ) -> list[Document]:
     """The service account in `home`; the role and the binding for one `namespace`, or without it the whole cluster."""
-    scope = "" if namespace else "Cluster"
-    name = role(service)
-    metadata = {"name": name, "namespace": namespace} if namespace else {"name": name}
+    kind, name = "Role" if namespace else "ClusterRole", role(service)
+    account = {"name": service, "namespace": home}
+    binding: Document = {"roleRef": _role(kind, name), "subjects": [{"kind": "ServiceAccount", **account}]}
     return [
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": service, "namespace": home}},
-        {
-            "apiVersion": f"{RBAC}/v1",
-            "kind": f"{scope}Role",
-            "metadata": dict(metadata),
-            "rules": rules(service, namespace, kinds, powers),
-        },
-        {
-            "apiVersion": f"{RBAC}/v1",
-            "kind": f"{scope}RoleBinding",
-            "metadata": dict(metadata),
-            "roleRef": {"apiGroup": RBAC, "kind": f"{scope}Role", "name": name},
-            "subjects": [{"kind": "ServiceAccount", "name": service, "namespace": home}],
-        },
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account},
+        _rbac(kind, name, namespace=namespace, rules=rules(service, namespace, kinds, powers)),
+        _rbac(f"{kind}Binding", name, namespace=namespace, **binding),
     ]
 
 
@@ -195,7 +186,7 @@ def render(
     if with_requesters:
         files["requesters"] = policies.of_requesters(home, kinds)
     return {
-        f"{name}.yaml": HEADER + yaml.dump_all(files[name], Dumper=_Plain, sort_keys=False) for name in sorted(files)
+        f"{name}.yaml": HEADER + yaml.dump_all(files[name], Dumper=PlainYaml, sort_keys=False) for name in sorted(files)
     }
 
 
@@ -220,7 +211,7 @@ def of_chart() -> str:
             for variant, namespace in (("cluster", ""), ("namespace", JOBS))
         }
         | {"setup": setup_rules(), "view": VIEW_RULES, "people": PEOPLE_RULES},
-        Dumper=_Plain,
+        Dumper=PlainYaml,
         sort_keys=False,
     )
 
@@ -254,16 +245,9 @@ def policies_of_chart() -> str:
             "validations": admission.VALIDATIONS,
             "audit": auditing.spec(BUILT_IN),
         },
-        Dumper=_Plain,
+        Dumper=PlainYaml,
         sort_keys=False,
     )
-
-
-class _Plain(yaml.SafeDumper):
-    """YAML without aliases."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
 
 
 def main() -> None:

@@ -104,34 +104,18 @@ def spec_of_requesters(kinds: Iterable[Framework]) -> Document:
     """The policy for jobs of these kinds and for scale requests."""
     kinds = [*kinds]
     runtimes = [each.resource for kind in kinds for each in kind.runtimes]
-    of_jobs = [
-        _rule(each.group, each.plural) for each in dict.fromkeys([*(kind.resource for kind in kinds), *runtimes])
-    ]
-    of_requests = [_rule(request.group, request.plural) for request in REQUESTS]
+    judged = dict.fromkeys([*(kind.resource for kind in kinds), *runtimes, *REQUESTS])
     return {
         "failurePolicy": "Fail",
-        "matchConstraints": {
-            "matchPolicy": "Equivalent",
-            "namespaceSelector": {},
-            "objectSelector": {},
-            "resourceRules": [*of_jobs, *of_requests],
-        },
+        "matchConstraints": admission.matching(
+            admission.rule([each.group], ["CREATE", "UPDATE"], [each.plural]) for each in judged
+        ),
         # An edit of metadata or of a status is not judged.
         "matchConditions": [
             {"name": "asked", "expression": "request.operation == 'CREATE' || object.spec != oldObject.spec"}
         ],
         "variables": VARIABLES,
         "validations": VALIDATIONS,
-    }
-
-
-def _rule(group: str, plural: str) -> Document:
-    return {
-        "apiGroups": [group],
-        "apiVersions": ["*"],
-        "operations": ["CREATE", "UPDATE"],
-        "resources": [plural],
-        "scope": "*",
     }
 
 

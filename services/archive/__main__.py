@@ -49,7 +49,7 @@ async def serve(settings: Settings, figures: ArchiveFigures | None = None) -> No
                 except Trouble as trouble:
                     log.warning("the log is not read", why=str(trouble))
                     if isinstance(trouble, Refused):
-                        figures.trouble_of_all = str(trouble)
+                        figures.refused = str(trouble)
                         # Another log may be in its place.
                         await connection.close()
                 await asyncio.sleep(PAUSE_SECONDS)
@@ -67,7 +67,7 @@ async def _archive(
     eventlog = await connection.log()
     key = f"{ARCHIVER}.{settings.namespace}" if settings.namespace else ARCHIVER
     lease = Lease(await eventlog.bucket(LEASES), key, f"{socket.gethostname()}/{uuid4().hex[:8]}")
-    figures.trouble_of_all = ""
+    figures.refused = ""
 
     async def working() -> None:
         # A standby replica keeps nothing in memory.

@@ -106,12 +106,12 @@ class Archiver:
                 await self.turn(held)
             except Transient as trouble:
                 failures += 1
-                if str(trouble) != self._figures.trouble_of_all:
+                if str(trouble) != self._figures.refused:
                     log.warning("not archived", why=str(trouble))
-                self._figures.trouble_of_all = str(trouble)
+                self._figures.refused = str(trouble)
                 await asyncio.sleep(doubled(FIRST_PAUSE_SECONDS, failures, LONGEST_PAUSE_SECONDS / 10))
             else:
-                failures, self._figures.trouble_of_all = 0, ""
+                failures, self._figures.refused = 0, ""
                 await asyncio.sleep(REST_SECONDS)
 
     async def turn(self, held: Callable[[], bool]) -> None:

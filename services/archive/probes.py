@@ -32,8 +32,6 @@ class ArchiveFigures(Figures):
 
     def __init__(self) -> None:
         super().__init__(ARCHIVER)
-        self.trouble_of_all = ""
-        """Why nothing can be archived now."""
         self.names = False
         self._done = Count(DONE)
         self._waiting = self._failing = 0
@@ -61,8 +59,6 @@ class ArchiveFigures(Figures):
         warnings = self._warnings
         if self._failing > 1:
             warnings = (*warnings, f"{counted(self._failing, 'sealed history')} cannot be archived")
-        if self.trouble_of_all and not found.trouble:
-            return msgspec.structs.replace(found, ready=False, trouble=self.trouble_of_all, warnings=warnings)
         return msgspec.structs.replace(found, warnings=warnings)
 
     def series(self) -> list[Series]:

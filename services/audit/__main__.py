@@ -18,7 +18,7 @@ from shared.frameworks.scale_requests import REQUESTS
 from shared.installation import plugins
 from shared.process.kept_connection import KeptConnection
 from shared.process.main import run_process
-from shared.process.serving import Certificate, meanwhile
+from shared.process.serving import Certificate, forever, meanwhile
 from shared.process.settings import Settings
 
 LOOK_BACK = 20_000
@@ -32,12 +32,7 @@ log = structlog.get_logger()
 
 def run() -> None:
     """The entry point: serve until SIGTERM or Ctrl-C; exit 0 then, 1 after a fault."""
-    run_process(AUDIT, _forever)
-
-
-async def _forever(settings: Settings) -> None:
-    async with serving(settings):
-        await asyncio.Event().wait()
+    run_process(AUDIT, lambda settings: forever(serving(settings)))
 
 
 @asynccontextmanager
@@ -92,14 +87,14 @@ async def _follow(
                 after, of = max(0, end - LOOK_BACK), found
             async with aclosing(eventlog.read(after=after, subjects=subjects)) as batches:
                 async for batch in batches:
-                    figures.unread = ""
+                    figures.refused = ""
                     for stored in batch.events:
                         after = stored.sequence
                         for match in matcher.record(changes(stored), time.monotonic()):
                             writer.add(match)
         except Trouble as trouble:
             log.warning("the log is not read", why=str(trouble))
-            figures.unread = str(trouble) if isinstance(trouble, Refused) else ""
+            figures.refused = str(trouble) if isinstance(trouble, Refused) else ""
             match trouble:
                 case Refused(reason="LogReplaced"):
                     # The next turn connects to the other one.
@@ -108,7 +103,7 @@ async def _follow(
                     of = ""
         except Exception:
             log.exception("the log is not read")
-            figures.unread = "the log is not read; the service's own log says why"
+            figures.refused = "the log is not read; the service's own log says why"
         await asyncio.sleep(PAUSE_SECONDS)
 
 

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import msgspec
 from aiohttp import web
 
 from shared.errors import Refused
@@ -14,7 +13,7 @@ from shared.eventlog.account import AUDIT
 from shared.process.bounds import Budget
 from shared.process.http import know
 from shared.process.kept_connection import Figures
-from shared.process.serving import Certificate, Report, listening
+from shared.process.serving import Certificate, listening
 from shared.telemetry.metrics import Count, Labels, Metric, Series
 from shared.untrusted import MALFORMED
 
@@ -35,15 +34,13 @@ BYTES = Metric("muster_audit_claims_bytes", "gauge", (), "About how many bytes t
 
 
 class AuditFigures(Figures):
-    """The report and the metrics of this process.
+    """The metrics of this process.
 
     Ready: the port for API servers is open, and the log has neither turned this process away nor refused to be read.
     """
 
     def __init__(self) -> None:
         super().__init__(AUDIT)
-        self.unread = ""
-        """Why the changes in the log cannot be read until an administrator or a release fixes it; empty if they can."""
         self.waiting: Callable[[], int] = lambda: 0
         self.bytes: Callable[[], int] = lambda: 0
         self.forced_out: Callable[[], int] = lambda: 0
@@ -61,12 +58,6 @@ class AuditFigures(Figures):
 
     def lost(self, reason: str) -> None:
         self._lost[reason] += 1
-
-    def report(self) -> Report:
-        found = super().report()
-        if found.trouble or not self.unread:
-            return found
-        return msgspec.structs.replace(found, ready=False, trouble=self.unread)
 
     def series(self) -> list[Series]:
         lost: dict[Labels, float] = {

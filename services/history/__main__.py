@@ -1,6 +1,5 @@
 """`muster-history`, or `python -m services.history`: the history service as a process."""
 
-import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,7 +18,7 @@ from shared.eventlog.account import HISTORY
 from shared.installation import plugins
 from shared.process.kept_connection import KeptConnection
 from shared.process.main import run_process
-from shared.process.serving import Certificate, Listening, meanwhile
+from shared.process.serving import Certificate, Listening, forever, meanwhile
 from shared.process.settings import Settings
 from shared.untrusted import MALFORMED
 
@@ -28,12 +27,7 @@ log = structlog.get_logger()
 
 def run() -> None:
     """The entry point: serve until SIGTERM or Ctrl-C; exit 0 then, 1 after a fault."""
-    run_process(HISTORY, _forever)
-
-
-async def _forever(settings: Settings) -> None:
-    async with serving(settings):
-        await asyncio.Event().wait()
+    run_process(HISTORY, lambda settings: forever(serving(settings)))
 
 
 @asynccontextmanager

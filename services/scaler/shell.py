@@ -1,7 +1,5 @@
 """The scaler's shell: its effects, carried out in the cluster."""
 
-import asyncio
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -28,11 +26,11 @@ from shared.job.steps import Effect, Step
 from shared.process.main import Dependencies
 from shared.runtime.acts import Context
 from shared.runtime.ownership import QUICK_SECONDS, is_controlled, is_there, must_be_asked_of, must_be_controlled
-from shared.runtime.run import Runtime
+from shared.runtime.run import Service
 from shared.untrusted import whole_number
 
 
-class Scaler:
+class Scaler(Service):
     """The service."""
 
     author: Author = "scaler"
@@ -47,17 +45,11 @@ class Scaler:
         self._launchers: dict[JobKey, Metadata] = {}
         """The same of the launchers."""
 
-    def known(self) -> Iterable[JobKey]:
-        return ()
-
     def decide(self, history: History) -> list[Step]:
         if history.job.resource.gone:
             for written in (self._hosts, self._launchers):
                 written.pop(history.job.key, None)
         return decide(history.job, self._policy) if self._kinds.knows(history.job) else []
-
-    async def attend(self, runtime: Runtime) -> None:
-        await asyncio.Event().wait()
 
     async def act(self, effect: Effect, context: Context) -> AnyEvent | None:
         key = context.job.key

@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -56,7 +56,7 @@ from shared.process.main import Dependencies
 from shared.process.settings import Settings
 from shared.runtime.acts import Context
 from shared.runtime.ownership import QUICK_SECONDS, conflict, is_controlled, is_there, must_be_controlled, must_be_ours
-from shared.runtime.run import Runtime
+from shared.runtime.run import Service
 
 T = TypeVar("T", bound=Object)
 
@@ -74,7 +74,7 @@ _Read = tuple[JobKey, int, int, str]
 """A job's resource as it was read: its epoch, generation and the digest of its runtime."""
 
 
-class Scheduler:
+class Scheduler(Service):
     """The service."""
 
     author: Author = "scheduler"
@@ -112,16 +112,10 @@ class Scheduler:
         self._sizes: dict[_Read, int] = {}
         """Bytes of those that were read, the oldest first."""
 
-    def known(self) -> Iterable[JobKey]:
-        return ()
-
     def decide(self, history: History) -> list[Step]:
         steps = decide(history.job) if self._kinds.knows(history.job) else []
         # Where there are no PodGroups, what a job began with is neither made nor deleted.
         return steps if self._pod_groups is not None else [step for step in steps if not isinstance(step, _OF_GANGS)]
-
-    async def attend(self, runtime: Runtime) -> None:
-        await asyncio.Event().wait()
 
     async def act(self, effect: Effect, context: Context) -> AnyEvent | None:
         match effect:

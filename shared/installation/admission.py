@@ -273,7 +273,8 @@ _UNJUDGED = (
 """Groups, operations and resources."""
 
 
-def _rule(groups: list[str], operations: list[str], resources: list[str]) -> Document:
+def rule(groups: list[str], operations: list[str], resources: list[str]) -> Document:
+    """A rule of a policy about these operations on these resources, in every version."""
     return {
         "apiGroups": groups,
         "apiVersions": ["*"],
@@ -283,14 +284,15 @@ def _rule(groups: list[str], operations: list[str], resources: list[str]) -> Doc
     }
 
 
-MATCH: Document = {
-    "matchPolicy": "Equivalent",
-    "namespaceSelector": {},
-    "objectSelector": {},
-    "resourceRules": [_rule(["*"], _ALL, ["*/*"])],
-    "excludeResourceRules": [_rule(*unjudged) for unjudged in _UNJUDGED],
+def matching(rules: Iterable[Document]) -> Document:
+    """The constraints of a policy; the API server's defaults stand here, so that a policy reads as it was written."""
+    return {"matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}, "resourceRules": [*rules]}
+
+
+MATCH: Document = matching([rule(["*"], _ALL, ["*/*"])]) | {
+    "excludeResourceRules": [rule(*unjudged) for unjudged in _UNJUDGED],
 }
-"""The writes that are judged; the defaults of the API server stand here, so that a policy reads as it was written."""
+"""The writes that are judged."""
 
 
 def component(services: Sequence[Author]) -> str:

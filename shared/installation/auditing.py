@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from shared.frameworks.framework import Framework
+from shared.installation.admission import matching, rule
 from shared.installation.permissions import REQUESTS
 from shared.job.naming import WRITE_CHANGED, WRITE_UNCHANGED
 
@@ -26,21 +27,9 @@ def spec(kinds: Iterable[Framework]) -> Document:
     return {
         # A request without a note stays without an author; none is refused.
         "failurePolicy": "Ignore",
-        "matchConstraints": {
-            "matchPolicy": "Equivalent",
-            "namespaceSelector": {},
-            "objectSelector": {},
-            "resourceRules": [
-                {
-                    "apiGroups": [group],
-                    "apiVersions": ["*"],
-                    "operations": ["CREATE", "UPDATE", "DELETE"],
-                    "resources": resources,
-                    "scope": "*",
-                }
-                for group, resources in _resources(kinds).items()
-            ],
-        },
+        "matchConstraints": matching(
+            rule([group], ["CREATE", "UPDATE", "DELETE"], resources) for group, resources in _resources(kinds).items()
+        ),
         "variables": [
             {
                 "name": "changed",

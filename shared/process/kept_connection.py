@@ -107,10 +107,12 @@ class Figures:
         self.service = service
         self.trouble: Callable[[], str] = lambda: "starting"
         """Why the service is not ready; empty if it is."""
+        self.refused = ""
+        """What else keeps it from its work until a person fixes that; empty if nothing does."""
         self.connected: Callable[[], bool] = lambda: False
 
     def report(self) -> Report:
-        trouble = self.trouble()
+        trouble = self.trouble() or self.refused
         return Report(service=self.service, version=this_release(), ready=not trouble, trouble=trouble)
 
     def series(self) -> list[Series]:

@@ -9,7 +9,7 @@ import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import version
 from itertools import accumulate
 from pathlib import Path
@@ -301,6 +301,12 @@ async def meanwhile(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def forever(serving: AbstractAsyncContextManager[object]) -> None:
+    """Serve until cancelled."""
+    async with serving:
+        await asyncio.Event().wait()
 
 
 async def first_of(*works: Coroutine[Any, Any, None]) -> None:

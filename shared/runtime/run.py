@@ -73,9 +73,11 @@ class Service(Protocol):
 
     async def attend(self, runtime: "Runtime") -> None:
         """Run this service's other work for ever, such as the watches."""
+        await asyncio.Event().wait()
 
     def known(self) -> Iterable[JobKey]:
         """Jobs that this service has seen outside the log."""
+        return ()
 
 
 class Runtime:

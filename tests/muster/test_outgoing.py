@@ -2,6 +2,7 @@
 
 import base64
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from email.utils import format_datetime
 
@@ -9,7 +10,18 @@ import msgspec
 import pytest
 from cloudevents.core.bindings.http import HTTPMessage, from_http_event
 
-from muster.outgoing import filters_of, line, request_of, request_of_loss, secret_of, signature, verdict, wait_of
+from muster.outgoing import (
+    Sent,
+    cloud_event,
+    filters_of,
+    line,
+    loss,
+    request_of,
+    secret_of,
+    signature,
+    verdict,
+    wait_of,
+)
 from muster.terminal import Format
 from shared.errors import Refused
 from shared.eventlog import Stored
@@ -17,6 +29,10 @@ from shared.eventlog.durable import Delivered, Lost
 from shared.eventlog.subject import matches
 
 SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
+
+
+def sent_of(events: Sequence[Delivered], form: Format, *, batch: bool) -> Sent:
+    return request_of([*map(cloud_event, events)], form, batch=batch)
 
 
 def an_event(sequence: int = 7, *, body: bytes = b'{"type":"JobFailed","reason":"Crash"}', **changed: str) -> Delivered:
@@ -31,7 +47,7 @@ def an_event(sequence: int = 7, *, body: bytes = b'{"type":"JobFailed","reason":
 
 @pytest.mark.parametrize("form", [Format.binary, Format.structured])
 def test_an_event_is_a_cloud_event_to_the_official_parser(form: Format):
-    sent = request_of([an_event()], form, batch=False)
+    sent = sent_of([an_event()], form, batch=False)
     event = from_http_event(HTTPMessage(headers=sent.headers, body=sent.body))
     assert event.get_id() == sent.id == "id-7"
     assert event.get_type() == "dev.muster.JobFailed"
@@ -45,7 +61,7 @@ def test_an_event_is_a_cloud_event_to_the_official_parser(form: Format):
 @pytest.mark.parametrize("form", [Format.binary, Format.structured])
 def test_a_loss_is_a_cloud_event_too(form: Format):
     lost = Lost(120, 1738)
-    sent = request_of_loss(lost, form, batch=False, position="a b", time="2030-01-01T00:00:00Z")
+    sent = request_of([loss(lost, position="a b", time="2030-01-01T00:00:00Z")], form, batch=False)
     event = from_http_event(HTTPMessage(headers=sent.headers, body=sent.body))
     assert (event.get_type(), event.get_id()) == ("dev.muster.EventsLost", "lost-120-1738")
     assert event.get_data() == {"first": 120, "last": 1738, "most": 1619}
@@ -56,28 +72,28 @@ def test_a_loss_is_a_cloud_event_too(form: Format):
 
 def test_a_loss_is_told_in_a_batch_and_to_a_chat():
     lost = Lost(7, 7)
-    (told,) = json.loads(request_of_loss(lost, Format.structured, batch=True, position="a", time="").body)
+    (told,) = json.loads(request_of([loss(lost, position="a", time="")], Format.structured, batch=True).body)
     assert told["data"] == {"first": 7, "last": 7, "most": 1}
-    chat = request_of_loss(lost, Format.slack, batch=True, position="a", time="")
+    chat = request_of([loss(lost, position="a", time="")], Format.slack, batch=True)
     assert "the sequence 7 left the copy" in json.loads(chat.body)["text"]
 
 
 def test_a_batch_is_a_list_also_of_one_event():
-    sent = request_of([an_event()], Format.structured, batch=True)
+    sent = sent_of([an_event()], Format.structured, batch=True)
     assert sent.headers == {"Content-Type": "application/cloudevents-batch+json"}
     assert [one["id"] for one in json.loads(sent.body)] == ["id-7"]
-    many = request_of([an_event(1), an_event(2), an_event(3)], Format.structured, batch=True)
+    many = sent_of([an_event(1), an_event(2), an_event(3)], Format.structured, batch=True)
     assert [one["id"] for one in json.loads(many.body)] == ["id-1", "id-2", "id-3"]
     assert many.id == "id-1:id-3"
 
 
 def test_what_was_planted_is_sent_too_and_breaks_no_header():
     planted = an_event(9, body=b"{", event_id="", time="", subject='facts.a\r\nb.x"%.u.watcher.Odd')
-    sent = request_of([planted], Format.binary, batch=False)
+    sent = sent_of([planted], Format.binary, batch=False)
     assert sent.headers["ce-subject"] == "a%0D%0Ab/x%22%25/u"
     assert sent.id == sent.headers["ce-id"] == "9"
     assert "ce-time" not in sent.headers
-    document = msgspec.json.decode(request_of([planted], Format.structured, batch=False).body)
+    document = msgspec.json.decode(sent_of([planted], Format.structured, batch=False).body)
     assert (document["data_base64"], "data" in document) == ("ew==", False)
 
 
@@ -87,7 +103,7 @@ def test_a_chat_is_told_in_one_line_without_control_characters_and_markup():
     assert told.startswith("team-a/res.net  JobFailed  a | b")
     assert told.isprintable()
     assert "&lt;!channel&gt; &amp; c" in told
-    sent = request_of([an_event(1), an_event(2)], Format.slack, batch=True)
+    sent = sent_of([an_event(1), an_event(2)], Format.slack, batch=True)
     assert json.loads(sent.body) == {"text": "\n".join(["team-a/res.net  JobFailed  Crash"] * 2)}
 
 
@@ -123,7 +139,7 @@ def test_the_receiver_may_ask_for_a_pause(words: str, seconds: float):
 def test_a_signature_is_that_of_the_published_example():
     """The test vector of the libraries of Standard Webhooks."""
     secret = secret_of("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n")
-    sent = request_of([an_event()], Format.binary, batch=False)
+    sent = sent_of([an_event()], Format.binary, batch=False)
     example = msgspec.structs.replace(sent, id="msg_p5jXN8AQM9LWM0D4loKWxJek", body=b'{"test": 2432232314}')
     assert signature(example, secret, 1614265330.9) == {
         "webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek",
