@@ -92,13 +92,12 @@ def _listed(name: str, items: Sequence[Any]) -> Document:
 
 
 def _version(described: Definition, version: Version, *, storage: bool) -> Document:
-    scale = described.scale if version.scale is None else version.scale
     return {
         "name": version.name,
         "served": True,
         "storage": storage,
-        "subresources": {"status": {}} | ({"scale": _scale(scale)} if scale else {}),
-        **_listed("additionalPrinterColumns", described.columns if version.columns is None else version.columns),
+        "subresources": {"status": {}} | ({"scale": _scale(described.scale)} if described.scale else {}),
+        **_listed("additionalPrinterColumns", described.columns),
         "schema": {
             "openAPIV3Schema": {
                 "type": "object",
@@ -109,9 +108,9 @@ def _version(described: Definition, version: Version, *, storage: bool) -> Docum
                     "kind": {"type": "string"},
                     "metadata": {"type": "object"},
                     "spec": described.spec if version.spec is None else version.spec,
-                    "status": _status(described.status if version.status is None else version.status),
+                    "status": _status(described.status),
                 },
-                **_listed("x-kubernetes-validations", described.rules if version.rules is None else version.rules),
+                **_listed("x-kubernetes-validations", described.rules),
             }
         },
     }

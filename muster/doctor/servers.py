@@ -38,39 +38,31 @@ def numbers(words: str) -> Version | None:
 
 def kubernetes(server: str) -> Finding:
     """The finding about the version in `/version`."""
-    check, known = "versions.kubernetes", numbers(server)
-    if known is None:
-        return unknown(check, f"Kubernetes: {server!r} is no version that can be read")
-    if known < OLDEST_KUBERNETES:
-        return fail(
-            check,
-            f"Kubernetes {server} is older than {text(OLDEST_KUBERNETES)}, and may not hold to the rules of the "
-            "definitions",
-            f"upgrade the cluster to Kubernetes {text(OLDEST_KUBERNETES)} or newer",
-        )
-    if known in TRIED_KUBERNETES:
-        return ok(check, f"Kubernetes {server}")
+    why = "may not hold to the rules of the definitions"
+    found, known = _old("versions.kubernetes", "Kubernetes", server, OLDEST_KUBERNETES, why), numbers(server)
+    if found.status != "ok" or known is None or known in TRIED_KUBERNETES:
+        return found
     on = " and ".join(map(text, TRIED_KUBERNETES))
-    tried = f"this release needs {text(OLDEST_KUBERNETES)} or newer and was tried on {on}"
-    words = f"Kubernetes {server}; {tried}"
-    return (
-        warn(check, words, "look for a newer release of Muster") if known > TRIED_KUBERNETES[-1] else ok(check, words)
-    )
+    words = f"{found.message}; this release needs {text(OLDEST_KUBERNETES)} or newer and was tried on {on}"
+    newer = known > TRIED_KUBERNETES[-1]
+    return warn(found.check, words, "look for a newer release of Muster") if newer else ok(found.check, words)
 
 
 def nats(server: str) -> Finding:
     """The finding about the version in the server's INFO."""
-    check, known = "versions.nats", numbers(server)
+    why = "cannot let a single message run out, which every lease needs"
+    return _old("versions.nats", "NATS server", server, OLDEST_NATS, why)
+
+
+def _old(check: str, what: str, server: str, oldest: Version, why: str) -> Finding:
+    """The finding about a version that has to be the `oldest` or a newer one, and why."""
+    known = numbers(server)
     if known is None:
-        return unknown(check, f"NATS: {server!r} is no version that can be read")
-    if known < OLDEST_NATS:
-        return fail(
-            check,
-            f"NATS server {server} is older than {text(OLDEST_NATS)}, and cannot let a single message run out, "
-            "which every lease needs",
-            f"upgrade the NATS server to {text(OLDEST_NATS)} or newer",
-        )
-    return ok(check, f"NATS server {server}")
+        return unknown(check, f"{what}: {server!r} is no version that can be read")
+    if known < oldest:
+        words = f"{what} {server} is older than {text(oldest)}, and {why}"
+        return fail(check, words, f"upgrade it to {text(oldest)} or newer")
+    return ok(check, f"{what} {server}")
 
 
 def releases(versions: Iterable[tuple[str, str]], own: str) -> list[Finding]:

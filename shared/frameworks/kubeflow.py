@@ -207,27 +207,6 @@ class KubeflowJob(Replicated):
         """True if the pod in this slot gets the label of the leader."""
         return slot.role == spec.handling.leader and slot.index == 0
 
-    def replicas(self, spec: reading.Fields) -> Iterator[tuple[ReplicaType, reading.Fields]]:
-        specs = spec.part(self.replica_specs)
-        if not specs.names():
-            spec.refuse("NoReplicas", f"say which replicas the job has: {self._choices()}", self.replica_specs)
-        known = {kind.role: kind for kind in self.replica_types}
-        found: dict[ReplicaType, reading.Fields] = {}
-        for name in specs.names():
-            kind = known.get(name.lower())
-            if kind is None:
-                specs.refuse("UnknownReplicaType", f"the types of this kind are {self._choices()}")
-            elif kind in found:
-                specs.refuse("DuplicateReplicaType", f"write {kind.name} once")
-            else:
-                found[kind] = specs.part(name)
-        yield from ((kind, found[kind]) for kind in self.replica_types if kind in found)
-
-    def template(self, manifest: Custom, role: str) -> Document:
-        specs = manifest.spec[self.replica_specs]
-        found: Document = next(fields["template"] for name, fields in specs.items() if fields and name.lower() == role)
-        return found
-
     def promises(self, manifest: Custom, kind: ReplicaType, fields: reading.Fields) -> Promises:
         policy = self.restart_policy(kind, fields)
         return super().promises(manifest, kind, fields)._replace(restarts=policy)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TypeVar, get_args
 
+from shared.job.naming import RESTART
 from shared.job.spec import NO_EFFECT, CleanPodPolicy, Ignored, Problem, RestartPolicy
 
 MOST_WORKERS = 7_000
@@ -161,6 +162,11 @@ def check_job_name(name: str, note: Callable[[Problem], None], *, most: int | No
             "pods are named after it"
         )
         note(Problem(reason="InvalidName", field="metadata.name", message=message))
+
+
+def restart_of(annotations: Mapping[str, str] | None) -> str:
+    """The value that asks for a restart whenever it changes."""
+    return (annotations or {}).get(RESTART, "")[:LONGEST_RESTART]
 
 
 def ignored(spec: Fields, fields: Mapping[str, str]) -> tuple[Ignored, ...]:

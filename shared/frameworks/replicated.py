@@ -18,7 +18,7 @@ from shared.frameworks.framework import Framework, PodContext, key_of, slot_labe
 from shared.frameworks.pods import pod_of
 from shared.frameworks.schemas import Document
 from shared.frameworks.templates import Promises, check_variables, training_container
-from shared.job.naming import RESTART, Slot, pod_name
+from shared.job.naming import Slot, pod_name
 from shared.job.spec import REPLICATED, UNLIMITED, Handling, JobSpec, Problem, RestartPolicy, RoleSpec
 
 GREATEST_PORT = 65_535
@@ -131,17 +131,21 @@ class Replicated(Framework):
         return f"{manifest.metadata.name}-{kind.role}-"
 
     def replicas(self, spec: reading.Fields) -> Iterator[tuple[ReplicaType, reading.Fields]]:
-        """The types of a job, each once, with their fields."""
+        """The types of a job, each once, with their fields; users write them in upper or lower case."""
         specs = spec.part(self.replica_specs)
         if not specs.names():
             spec.refuse("NoReplicas", f"say which replicas the job has: {self._choices()}", self.replica_specs)
-        known = {kind.name: kind for kind in self.replica_types}
+        known = {kind.role: kind for kind in self.replica_types}
+        found: dict[ReplicaType, reading.Fields] = {}
         for name in specs.names():
-            if name not in known:
-                specs.refuse("UnknownReplicaType", f"the types of this kind are {self._choices()}", "")
-        for kind in self.replica_types:
-            if specs.has(kind.name):
-                yield kind, specs.part(kind.name)
+            kind = known.get(name.lower())
+            if kind is None:
+                specs.refuse("UnknownReplicaType", f"the types of this kind are {self._choices()}")
+            elif kind in found:
+                specs.refuse("DuplicateReplicaType", f"write {kind.name} once")
+            else:
+                found[kind] = specs.part(name)
+        yield from ((kind, found[kind]) for kind in self.replica_types if kind in found)
 
     def root(self, manifest: Custom, problems: list[Problem]) -> reading.Fields:
         """The spec; all objects read from it note their problems in one list."""
@@ -164,7 +168,7 @@ class Replicated(Framework):
     def template(self, manifest: Custom, role: str) -> Document:
         """The pod template of a role, in a resource that `parse` accepted."""
         specs = manifest.spec[self.replica_specs]
-        found: Document = next(specs[kind.name]["template"] for kind in self.replica_types if kind.role == role)
+        found: Document = next(fields["template"] for name, fields in specs.items() if fields and name.lower() == role)
         return found
 
     def template_path(self, manifest: Custom, role: str) -> str:
@@ -188,7 +192,7 @@ class Replicated(Framework):
             handling=self.handling,
             attach_mode="",
             backoff_limit=UNLIMITED,
-            restart=(manifest.metadata.annotations or {}).get(RESTART, "")[: reading.LONGEST_RESTART],
+            restart=reading.restart_of(manifest.metadata.annotations),
         )
 
     def parse(self, manifest: Custom) -> JobSpec | tuple[Problem, ...]:

@@ -26,7 +26,7 @@ class Scale(NamedTuple):
 
 
 class Version(NamedTuple):
-    """Another version of a kind; None means as in the watched version.
+    """Another version of a kind, which differs from the watched one in its spec at most.
 
     No webhook converts: the API server reads a stored object through every version's schema, and drops fields that
     the schema does not declare.  So the schema of the watched version declares the fields of all others, too.
@@ -34,10 +34,7 @@ class Version(NamedTuple):
 
     name: str
     spec: Document | None = None
-    columns: tuple[Document, ...] | None = None
-    rules: tuple[Document, ...] | None = None
-    status: Document | None = None
-    scale: Scale | None = None
+    """None for the spec of the watched version."""
 
 
 class Definition(NamedTuple):

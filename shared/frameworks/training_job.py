@@ -32,7 +32,6 @@ from shared.job.naming import (
     JOB_UID,
     LONGEST_JOB_NAME,
     MPI_FOLDER,
-    RESTART,
     SSH_FOLDER,
     JobKey,
     Slot,
@@ -399,7 +398,7 @@ def parse_job(manifest: Custom) -> JobSpec | tuple[Problem, ...]:
         scheduling_timeout_seconds=spec.scheduling_timeout_seconds,
         elasticity=_elasticity(spec.elasticity),
         suspend=spec.suspend or annotations.get(SUSPENDED) == "true",
-        restart=annotations.get(RESTART, "")[: reading.LONGEST_RESTART],
+        restart=reading.restart_of(annotations),
         ssh_secret=_ssh_secret(annotations.get(SSH_KEYS, ""), problems),
         ignored=tuple(spec.fields.without_effect),
     )

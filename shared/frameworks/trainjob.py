@@ -63,7 +63,7 @@ from shared.frameworks.trainjob_reading import (
 )
 from shared.job import waiting
 from shared.job.conditions import Condition
-from shared.job.naming import HOSTFILE, JOB_UID, MPI_FOLDER, RESTART, ROLE, SSH_FOLDER, JobKey, Slot, WorkerName
+from shared.job.naming import HOSTFILE, JOB_UID, MPI_FOLDER, ROLE, SSH_FOLDER, JobKey, Slot, WorkerName
 from shared.job.reasons import DEADLINE_EXCEEDED
 from shared.job.spec import (
     LAUNCHER,
@@ -253,10 +253,9 @@ class TrainJob(Framework):
     def wishes(self, manifest: Custom) -> Wishes | None:
         nodes = at(manifest.spec, "trainer", "numNodes")
         deadline = at(manifest.spec, "activeDeadlineSeconds")
-        restart = (manifest.metadata.annotations or {}).get(RESTART, "")
         return Wishes(
             suspend=at(manifest.spec, "suspend") is True,
-            restart=restart[: reading.LONGEST_RESTART],
+            restart=reading.restart_of(manifest.metadata.annotations),
             deadline=deadline if isinstance(deadline, int) and deadline >= 1 else None,
             workers=nodes if isinstance(nodes, int) and not isinstance(nodes, bool) else None,
             workers_field="spec.trainer.numNodes",

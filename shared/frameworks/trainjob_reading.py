@@ -33,7 +33,7 @@ from shared.frameworks.templates import (
     training_container,
 )
 from shared.frameworks.trainer_schemas import OF_JOB_SET, OVERRIDES, ElasticPolicy, Trainer
-from shared.job.naming import MPI_FOLDER, RESTART, SSH_FOLDER
+from shared.job.naming import MPI_FOLDER, SSH_FOLDER
 from shared.job.spec import (
     LAUNCHED_TOGETHER,
     LAUNCHER,
@@ -159,7 +159,7 @@ def parsed(
         backoff_limit=reading.DEFAULT_BACKOFF_LIMIT if limit is None else limit,
         active_deadline_seconds=spec.integer("activeDeadlineSeconds", least=1),
         suspend=spec.boolean("suspend"),
-        restart=(manifest.metadata.annotations or {}).get(RESTART, "")[: reading.LONGEST_RESTART],
+        restart=reading.restart_of(manifest.metadata.annotations),
         hosts_style="OpenMPI" if policy == "mpi" else "",
         launcher_works=mpi.boolean("runLauncherAsNode"),
         ignored=(*reading.ignored(runtime, IGNORED), *_other_success(template, policy), *spec.without_effect),
