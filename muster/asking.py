@@ -167,8 +167,11 @@ async def why(
     asked: Asked, about: str, namespace: str, settings: Settings, *, uid: str, as_json: bool, nats: bool = False
 ) -> None:
     """Print why the job, or the worker or request `about`, is in its state."""
-    async with told_if_outside(settings, None if uid else asked, namespace):
-        await _why(asked, about, namespace, settings, uid=uid, as_json=as_json, nats=nats)
+    told = told_if_outside(settings, None if uid else asked, namespace)
+    async with told, open_source(settings, nats=nats) as source:
+        say(await why_of(source, asked, about, namespace, uid=uid, as_json=as_json), nl=False, exact=as_json)
+    if not (asked.is_request or about or uid or as_json) and (queued := await _queued(settings, asked, namespace)):
+        say(f"\nthe queue:\n        {queued}")
 
 
 @asynccontextmanager
@@ -198,15 +201,6 @@ async def outside(settings: Settings, namespace: str, asked: Asked | None = None
                 return why if await jobs.found(cluster, asked, namespace) is not None else ""
             return why if any(not job.status for _, job in await jobs.every(cluster, known_kinds(), namespace)) else ""
     return ""
-
-
-async def _why(
-    asked: Asked, about: str, namespace: str, settings: Settings, *, uid: str, as_json: bool, nats: bool = False
-) -> None:
-    async with open_source(settings, nats=nats) as source:
-        say(await why_of(source, asked, about, namespace, uid=uid, as_json=as_json), nl=False, exact=as_json)
-    if not (asked.is_request or about or uid or as_json) and (queued := await _queued(settings, asked, namespace)):
-        say(f"\nthe queue:\n        {queued}")
 
 
 async def _queued(settings: Settings, asked: Asked, namespace: str) -> str:

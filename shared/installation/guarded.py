@@ -5,7 +5,7 @@ reason `FrameworkFailed`.  The exception's text is not repeated: it may hold wha
 """
 
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from typing import Any, TypeVar
 
@@ -14,19 +14,35 @@ import structlog
 
 from shared.cluster.objects import Custom
 from shared.errors import Refused
-from shared.frameworks.framework import Framework, PodContext
+from shared.frameworks.framework import Framework
 from shared.frameworks.reading import MOST_WORKERS
 from shared.frameworks.runtimes import Reference, RuntimeKind
 from shared.frameworks.schemas import Definition, Document
 from shared.frameworks.takeover import Inherited, TakeOver
-from shared.job.naming import JobKey, Slot, WorkerName
 from shared.job.reasons import FRAMEWORK_FAILED as FAILED
 from shared.job.spec import JobSpec, Problem, Wishes
-from shared.job.state import Job
 
 T = TypeVar("T")
 
 log = structlog.get_logger()
+
+
+class Checked:
+    """A method of the inner framework whose answer has to be of this type, and to have a name if it is `named`."""
+
+    def __init__(self, kind: Any, *, named: bool = False) -> None:
+        self._kind = kind
+        self._named = named
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._method = name
+
+    def __get__(self, framework: "Guarded", owner: type) -> Any:
+        def answer(*arguments: Any, **options: Any) -> Any:
+            found = _as(self._kind, getattr(framework.inner, self._method)(*arguments, **options))
+            return _with_name(found) if self._named else found
+
+        return lambda *arguments, **options: framework.guard(self._method, lambda: answer(*arguments, **options))
 
 
 class Guarded(Framework):
@@ -41,7 +57,7 @@ class Guarded(Framework):
 
     def __init__(self, inner: Framework) -> None:
         """Raises what the inner framework's kind or definition raises."""
-        self._inner = inner
+        self.inner = inner
         self.resource = inner.resource
         self.role_label, self.index_label = _as(tuple[str, str], (inner.role_label, inner.index_label))
         self.take_over = _GuardedTakeOver(self, inner.take_over)
@@ -61,17 +77,17 @@ class Guarded(Framework):
 
     @property
     def has_hosts_files(self) -> bool:
-        return self._inner.has_hosts_files
+        return self.inner.has_hosts_files
 
     def parse(self, manifest: Custom) -> JobSpec | tuple[Problem, ...]:
         try:
-            return self.guard("parse", lambda: _parsed(self._inner.parse(manifest)))
+            return self.guard("parse", lambda: _parsed(self.inner.parse(manifest)))
         except Refused as refusal:
             return (Problem(reason=FAILED, message=str(refusal)),)
 
     def ours(self, manifest: Custom) -> bool:
         try:
-            ours: bool = self.guard("ours", lambda: _as(bool, self._inner.ours(manifest)))
+            ours: bool = self.guard("ours", lambda: _as(bool, self.inner.ours(manifest)))
         except Refused:
             # Two operators that act on one job are worse than none.
             return False
@@ -83,40 +99,17 @@ class Guarded(Framework):
     def wishes(self, manifest: Custom) -> Wishes | None:
         return None
 
-    def template(self, manifest: Custom, role: str) -> Document:
-        return self.guard("template", lambda: _as(Document, self._inner.template(manifest, role)))
-
-    def template_path(self, manifest: Custom, role: str) -> str:
-        path: str = self.guard("template_path", lambda: _as(str, self._inner.template_path(manifest, role)))
-        return path
-
-    def pod(self, manifest: Custom, spec: JobSpec, context: PodContext) -> Document:
-        return self.guard("pod", lambda: _named(self._inner.pod(manifest, spec, context)))
-
-    def service(self, manifest: Custom, spec: JobSpec, key: JobKey, context: PodContext | None) -> Document:
-        return self.guard("service", lambda: _named(self._inner.service(manifest, spec, key, context)))
-
-    def status(self, job: Job) -> Document:
-        return self.guard("status", lambda: _as(Document, self._inner.status(job)))
-
-    def phase(self, status: Document) -> str:
-        phase: str = self.guard("phase", lambda: _as(str, self._inner.phase(status)))
-        return phase
-
-    def ports(self, manifest: Custom, spec: JobSpec, context: PodContext | None) -> list[Document]:
-        return self.guard("ports", lambda: _as(list[Document], self._inner.ports(manifest, spec, context)))
-
-    def autoscaler(self, manifest: Custom, spec: JobSpec, key: JobKey) -> Document:
-        return self.guard("autoscaler", lambda: _named(self._inner.autoscaler(manifest, spec, key)))
-
-    def hosts_files(self, key: JobKey, spec: JobSpec, members: Sequence[WorkerName]) -> dict[str, str]:
-        return self.guard("hosts_files", lambda: _as(dict[str, str], self._inner.hosts_files(key, spec, members)))
-
-    def labels(self, key: JobKey) -> dict[str, str]:
-        return self.guard("labels", lambda: _as(dict[str, str], self._inner.labels(key)))
-
-    def pod_labels(self, key: JobKey, slot: Slot) -> dict[str, str]:
-        return self.guard("pod_labels", lambda: _as(dict[str, str], self._inner.pod_labels(key, slot)))
+    template = Checked(Document)
+    template_path = Checked(str)
+    pod = Checked(Document, named=True)
+    service = Checked(Document, named=True)
+    status = Checked(Document)
+    phase = Checked(str)
+    ports = Checked(list[Document])
+    autoscaler = Checked(Document, named=True)
+    hosts_files = Checked(dict[str, str])
+    labels = Checked(dict[str, str])
+    pod_labels = Checked(dict[str, str])
 
     def guard(self, method: str, work: Callable[[], T]) -> T:
         """The answer of `work`.  Raises `Refused` if it fails or gives a wrong answer."""
@@ -144,13 +137,13 @@ class GuardedReferring(Guarded):
     def refers_to(self, manifest: Custom) -> Reference | None:
         """None if it fails: `parse` tells why."""
         try:
-            return self.guard("refers_to", lambda: self._inner.refers_to(manifest))
+            return self.guard("refers_to", lambda: self.inner.refers_to(manifest))
         except Refused:
             return None
 
     def wishes(self, manifest: Custom) -> Wishes | None:
         try:
-            return self.guard("wishes", lambda: self._inner.wishes(manifest))
+            return self.guard("wishes", lambda: self.inner.wishes(manifest))
         except Refused:
             return None
 
@@ -208,8 +201,7 @@ def _sound(spec: JobSpec) -> JobSpec:
     return spec
 
 
-def _named(answer: object) -> Document:
-    document: Document = _as(Document, answer)
+def _with_name(document: Document) -> Document:
     metadata = document.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     if not name or not isinstance(name, str):

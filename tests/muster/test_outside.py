@@ -17,7 +17,7 @@ async def test_why_names_the_labels_that_the_namespace_lacks(site: Site, monkeyp
     async def unknown(*_: object, **__: object) -> None:
         raise Refused("the log knows no job default/resnet", reason="NotFound")
 
-    monkeypatch.setattr(asking, "_why", unknown)
+    monkeypatch.setattr(asking, "why_of", unknown)
     settings = Settings(kubeconfig=site.kubeconfig)
     for name, words in ((NAME, "lacks muster.dev/jobs=enabled"), ("another", "knows no job")):
         with pytest.raises(Refused, match=words):
