@@ -55,12 +55,6 @@ def test_the_end_of_its_training_container_counts_though_a_sidecar_still_ran_whe
     assert found.success
 
 
-def test_a_launcher_that_vanished_before_its_end_was_seen_is_lost():
-    found = verdict(given(*a_running_job(), LauncherLost(uid=UID)).job)
-    assert found is not None
-    assert (found.success, found.reason) == (False, "LauncherLost")
-
-
 def test_a_worker_lost_while_the_launcher_starts_counts_once_the_job_runs():
     story = given(
         *a_ready_job(workers=2, least=2),

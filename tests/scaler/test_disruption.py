@@ -180,11 +180,6 @@ def test_before_the_launcher_the_place_is_filled_again_before_anybody_is_listed(
     given(*events, released(1).event, replaced, pods(worker(2))).then(scaler, Record(published(1, 0, 2)))
 
 
-def test_a_launcher_on_such_a_node_costs_no_worker_its_place():
-    told = DisruptionNoticed(node="node-1", uids=(Uid("pod-launcher"),), reason="SpotInterruption")
-    given(*a_running_job(workers=2), told).then_nothing(scaler)
-
-
 def test_those_that_a_scale_in_takes_are_released_by_it():
     events = [*a_running_job(workers=3), *scaling_in(2), published(2, 0, 1, request=R1), hosts_file(2)]
     told = [*events, pods(launcher(version=60, hosts=2)), noticed(2)]

@@ -21,7 +21,6 @@ from shared.job.naming import JOB_UID, JobKey, Uid
 from shared.job.reasons import EXEC_OFF
 from shared.job.state import Job, JobResource
 from shared.job.timing import SCRIPT_GRACE_SECONDS
-from tests.kit.virtual_time import in_virtual_time
 from tests.memory.cluster import MemoryCluster
 from tests.memory.store import MemoryStore
 
@@ -117,19 +116,10 @@ async def hangs() -> Execution:
     raise AssertionError
 
 
-@in_virtual_time
 async def test_a_script_runs_in_the_first_container_with_its_hosts():
     inside = Inside()
     assert await inside.run() == ScriptFinished(request=inside.request, exit_code=0)
     assert inside.executed == [("resnet-launcher", "main", (*QUIETLY, "sh", "/opt/grow.sh", "a:1,b:1"))]
-
-
-@in_virtual_time
-async def test_its_environment_arrives_byte_for_byte():
-    inside = Inside(env=[{"name": "A", "value": SECRET}, {"name": "B"}])
-    await inside.run()
-    ((_, _, command),) = inside.executed
-    assert command == (*QUIETLY, "env", f"A={SECRET}", "B=", "sh", "/opt/grow.sh", "a:1,b:1")
 
 
 @pytest.mark.parametrize(
@@ -142,7 +132,6 @@ async def test_its_environment_arrives_byte_for_byte():
         pytest.param(hangs, None, "TimedOut", id="longer than its timeout"),
     ],
 )
-@in_virtual_time
 async def test_its_end_is_a_fact_and_its_output_is_not(answer: Answer, exit_code: int | None, reason: str):
     inside = Inside(answer, env=[{"name": "A", "value": SECRET}])
     begun = asyncio.get_running_loop().time()
@@ -160,7 +149,6 @@ async def test_its_end_is_a_fact_and_its_output_is_not(answer: Answer, exit_code
         pytest.param({"pod_uid": Uid("older")}, "NoLauncher", id="another launcher has its name"),
     ],
 )
-@in_virtual_time
 async def test_what_it_was_decided_for_is_what_it_runs_in_or_nothing_runs(changes: dict[str, Any], reason: str):
     inside = Inside()
     wanted = changes.get("request", inside.request)
@@ -179,14 +167,12 @@ async def test_what_it_was_decided_for_is_what_it_runs_in_or_nothing_runs(change
         ),
     ],
 )
-@in_virtual_time
 async def test_a_request_that_was_changed_behind_our_back_runs_nothing(spec: dict[str, Any], reason: str):
     inside = Inside(**spec)
     assert await inside.run() == ScriptFinished(request=inside.request, reason=reason)
     assert inside.executed == []
 
 
-@in_virtual_time
 async def test_reading_the_request_is_tried_again_and_running_the_script_is_not():
     inside = Inside()
     inside.store.faults.fail_next("get", Transient("busy"), plural="scaleouts", times=3)
@@ -196,7 +182,6 @@ async def test_reading_the_request_is_tried_again_and_running_the_script_is_not(
     assert len(inside.executed) == len(cut.executed) == 1
 
 
-@in_virtual_time
 async def test_out_the_script_waits_until_the_launcher_finds_those_that_come():
     inside = Inside()
     inside.hosts = iter([b"w:1\n", b"w:1\na:1\n", b"w:1\na:10\nb:1\n", b"w:1\na:1\nb:1\n"])
@@ -205,7 +190,6 @@ async def test_out_the_script_waits_until_the_launcher_finds_those_that_come():
     assert len(inside.executed) == 1
 
 
-@in_virtual_time
 async def test_out_a_launcher_that_never_finds_them_runs_nothing():
     inside = Inside()
     inside.hosts = itertools.repeat(b"w:1\n")
@@ -213,7 +197,6 @@ async def test_out_a_launcher_that_never_finds_them_runs_nothing():
     assert inside.executed == []
 
 
-@in_virtual_time
 async def test_where_no_check_is_possible_there_is_no_wait():
     inside = Inside()
     inside.hosts, inside.hosts_code = itertools.repeat(b""), 127
@@ -222,7 +205,6 @@ async def test_where_no_check_is_possible_there_is_no_wait():
     assert asyncio.get_running_loop().time() - begun < 1
 
 
-@in_virtual_time
 async def test_a_request_that_cannot_be_read_runs_nothing():
     inside = Inside()
     inside.store.faults.fail_next("get", Transient("busy"), plural="scaleouts", times=9)
@@ -245,7 +227,6 @@ async def test_a_request_that_cannot_be_read_runs_nothing():
         pytest.param(hangs, (), "TimedOut", id="a launcher that hangs"),
     ],
 )
-@in_virtual_time
 async def test_a_look_shows_which_workers_are_in_use_or_why_that_is_unknown(
     answer: Answer, in_use: tuple[int, ...], reason: str
 ):
@@ -257,7 +238,6 @@ async def test_a_look_shows_which_workers_are_in_use_or_why_that_is_unknown(
     assert inside.executed == [("resnet-launcher", "main", look)]
 
 
-@in_virtual_time
 async def test_no_command_runs_where_commands_are_switched_off():
     inside = Inside()
     inside.commands = LauncherCommands(inside.cluster, allowed=False)
@@ -266,7 +246,6 @@ async def test_no_command_runs_where_commands_are_switched_off():
     assert inside.executed == []
 
 
-@in_virtual_time
 async def test_launchers_that_hang_delay_the_look_into_another_by_seconds_only():
     inside = Inside(hangs)
     begun = asyncio.get_running_loop().time()
@@ -276,7 +255,6 @@ async def test_launchers_that_hang_delay_the_look_into_another_by_seconds_only()
     assert inside.most_at_once == LOOKS_AT_ONCE
 
 
-@in_virtual_time
 async def test_a_script_that_begins_late_has_less_time_so_that_its_end_is_known_in_time():
     inside = Inside(hangs)
     inside.hosts = itertools.chain(itertools.repeat(b"w:1\n", 8), itertools.repeat(b"a:1\nb:1\n"))
@@ -285,7 +263,6 @@ async def test_a_script_that_begins_late_has_less_time_so_that_its_end_is_known_
     assert asyncio.get_running_loop().time() - begun < 30 + SCRIPT_GRACE_SECONDS
 
 
-@in_virtual_time
 async def test_a_script_whose_time_is_up_before_it_can_begin_is_not_begun():
     inside = Inside()
     inside.store.faults.fail_next("get", Transient("busy", retry_after=20.0), plural="scaleouts", times=2)

@@ -65,16 +65,6 @@ async def test_a_head_that_log_and_checkpoint_contradict_holds_the_job_and_stays
     assert (world.count("HistoryDisputed"), world.count("HistoryBroken")) == (1, 0)
 
 
-async def test_a_head_at_an_event_of_another_job_holds_the_job(world: World):
-    await world.trains(workers=1)
-    await world.quiet()
-    world.apply(TRAININGJOBS, a_training_job(workers=1, name="other"))
-    await world.running("other")
-    await world.quiet()
-    write_head(world, sequence=len(world.journal.events), hash="0" * 64)
-    await world.until(lambda: world.count("HistoryDisputed") == 1)
-
-
 async def test_what_only_the_status_said_goes_with_the_head_that_a_person_accepts(world: World):
     world.apply(TRAININGJOBS, a_training_job(workers=1))
     await world.running()
@@ -584,21 +574,6 @@ async def test_a_lost_history_stops_everybody_for_that_job_until_a_person_accept
         }, "the training went on"
         status = world.status(TRAININGJOBS, "resnet")
         assert (status["phase"], status["workers"], status["history"]["log"]) == ("Running", "4/4", log)
-
-
-async def test_an_accepted_head_is_never_broken_again():
-    async with World() as lost:
-        await a_job_of_a_lost_log(lost)
-        named = head(lost)
-    async with World(of=lost, log="another") as world:
-        await world.until(lambda: world.count("HistoryBroken") == 1)
-        world.annotate("resnet", {"muster.dev/accept-history": named})
-        await going_on(world)
-        for author in ("watcher", "status", "scaler", "scheduler"):
-            await world.kill(author)
-            await world.start(author)
-        await world.quiet()
-        assert (world.count("HistoryBroken"), world.count("HistoryAccepted")) == (1, 1)
 
 
 async def test_an_accepted_loss_without_pods_begins_anew():

@@ -7,20 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from services.scaler.core import Policy
 from services.scaler.core.commands import QUIETLY
 from services.scaler.launcher_commands import HOSTS
-from services.scaler.shell import Scaler
 from shared.cluster import Execution
-from shared.errors import Refused, Transient
+from shared.errors import Refused
 from shared.eventlog import Stored
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.runtime import acts
-from shared.runtime.run import Runtime
 from tests.kit.world import NAMESPACE, World, a_scale_in, a_scale_out, a_training_job
-from tests.memory.cluster import MemoryCluster
-from tests.memory.eventlog import MemoryEventLog
 
 SCRIPT = "/opt/rescale.sh"
 CANARY = "a b; touch /tmp/canary"
@@ -133,20 +128,6 @@ async def test_28_a_launcher_that_hangs_keeps_no_other_job_waiting(monkeypatch: 
             assert len(world.hosts(name)) == 2
 
 
-async def test_workers_that_the_launcher_still_uses_are_not_taken(world: World):
-    launchers = Launchers(world)
-    await a_running_world(world, workers=11)
-    launchers.table = b"ssh\0resnet-worker-10\0"
-    world.apply(SCALEINS, a_scale_in(1, timeout=300))
-    await world.until(lambda: launchers.looked == 4, "it looks again and again")
-    assert "resnet-worker-10" in world.pods()
-    assert world.count("WorkersReleased") == 0
-    # Its process is gone, and another one has to do with a worker that stays.
-    launchers.table = b"ssh\0resnet-worker-1\0"
-    await world.phase("ScaleSucceeded", SCALEINS, "in")
-    assert "resnet-worker-10" not in world.pods()
-
-
 async def test_a_crash_while_a_script_runs_does_not_run_it_again(world: World):
     launchers, going_on = Launchers(world), asyncio.Event()
 
@@ -166,34 +147,6 @@ async def test_a_crash_while_a_script_runs_does_not_run_it_again(world: World):
     assert world.condition(SCALEINS, "in", "ScaleFailed") == ("True", "ScriptOutcomeUnknown")
     assert len(launchers.ran) == 1
     assert len(world.hosts()) == 2
-
-
-async def test_an_answer_that_was_lost_is_no_reason_to_run_a_script_again(world: World):
-    launchers = Launchers(world)
-    world.store.faults.fail_next("execute", Transient("the answer was lost"), applied=True)
-    await a_running_world(world)
-    world.apply(SCALEINS, with_script(a_scale_in(1)))
-    await world.phase("ScaleFailed", SCALEINS, "in")
-    assert world.condition(SCALEINS, "in", "ScaleFailed") == ("True", "ScriptOutcomeUnknown")
-    assert len(launchers.ran) == 1
-    assert len(world.hosts()) == 2
-
-
-async def test_two_scalers_at_once_run_each_script_once(world: World):
-    launchers = Launchers(world)
-    scaler = Scaler(MemoryCluster(world.store), Policy(drain_seconds=0))
-    second = Runtime(scaler, MemoryEventLog(world.journal, user="scaler"))
-    running = asyncio.create_task(second.run())
-    names = [f"job-{index}" for index in range(10)]
-    for name in names:
-        world.apply(TRAININGJOBS, a_training_job(name, workers=2))
-    for name in names:
-        await world.running(name)
-        world.apply(SCALEOUTS, with_script(a_scale_out(1, name=f"{name}-out", job=name)))
-    for name in names:
-        await world.phase("ScaleSucceeded", SCALEOUTS, f"{name}-out")
-    running.cancel()
-    assert sorted(pod for pod, _ in launchers.ran) == [f"{name}-launcher" for name in names]
 
 
 async def test_1_a_hundred_requests_at_once_end_in_the_order_of_the_log(world: World):

@@ -207,15 +207,6 @@ async def test_a_runtime_that_cannot_be_listed_does_not_count_as_missing():
         await world.comes_to("Running")
 
 
-async def test_a_runtime_that_was_not_listed_may_turn_out_to_be_missing():
-    weather = Unlisted()
-    async with Play(weather=lambda author: weather if author == "watcher" else None) as world:
-        world.play()
-        await world.until(lambda: world.known("Created") == ("False", "TrainingRuntimesNotListed"))
-        weather.down = False
-        await world.until(lambda: world.known("Created") == ("False", "TrainingRuntimeNotFound"))
-
-
 async def test_an_installation_for_one_namespace_refuses_a_runtime_of_the_cluster():
     async with Play(namespace=NAMESPACE) as world:
         world.runtime(torch_runtime())
@@ -384,14 +375,6 @@ async def test_a_node_that_fails_too_often_fails_the_job():
         assert world.jobs_status()["node"]["failed"] == 1
 
 
-async def test_a_job_of_another_controller_is_left_alone():
-    async with Play() as world:
-        world.runtime(torch_runtime())
-        world.play(managedBy="kueue.x-k8s.io/multikueue")
-        await world.quiet()
-        assert "JobObserved" not in world.types()
-
-
 async def test_a_job_that_trainer_began_is_left_alone():
     async with Play() as world:
         world.runtime(torch_runtime())
@@ -433,15 +416,3 @@ async def test_a_patch_that_does_not_fit_the_kept_runtime_is_refused_and_can_be_
         world.edit({"runtimePatches": []})
         await world.comes_to("Running")
         assert world.images() == {"train"}
-
-
-async def test_a_deadline_counts_after_a_change_of_the_runtime():
-    async with Play() as world:
-        world.runtime(torch_runtime())
-        world.play()
-        await world.comes_to("Running")
-        world.change_runtime("newer")
-        world.edit({"activeDeadlineSeconds": 60})
-        await world.pass_seconds(70)
-        await world.comes_to("Failed")
-        assert world.known("Failed") == ("True", "DeadlineExceeded")

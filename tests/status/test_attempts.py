@@ -86,12 +86,6 @@ def test_a_job_that_no_policy_restarts_says_nothing_of_its_backoff_limit():
     assert phase == JobFailed(reason="TrainingJobFailed", message="the launcher exited with 1 (Error)")
 
 
-def test_5_without_policies_the_defaults_hold():
-    assert next_phase(*a_running_job(), pods(failed())) == JobFailed(
-        reason="TrainingJobFailed", message="the launcher exited with 1 (Error)"
-    )
-
-
 def test_22_after_backoff_limit_restarts_the_job_fails():
     story = [*a_running_job(restart="OnFailure", backoff_limit=2)]
     for attempt in (1, 2):
@@ -122,15 +116,6 @@ def test_the_message_tells_how_many_are_left():
 def test_success_is_never_restarted():
     done = pods(launcher(version=30, phase="Succeeded", exits=exited(0)))
     assert isinstance(next_phase(*a_running_job(restart="OnFailure"), done), JobSucceeded)
-
-
-@pytest.mark.parametrize(
-    ("policy", "phase"), [("Never", JobFailed), ("OnFailure", JobRestarting)], ids=["it fails", "it begins again"]
-)
-def test_16_a_launcher_whose_end_was_not_seen_is_a_failure(policy: RestartPolicy, phase: type[Decision]):
-    end = next_phase(*a_running_job(restart=policy), LauncherLost(uid=Uid("pod-launcher")))
-    assert isinstance(end, phase)
-    assert end.reason == "LauncherLost"
 
 
 def test_23_history_outlives_a_failed_attempt():
@@ -328,22 +313,6 @@ def test_12_the_conditions_of_an_attempt_end_with_it():
     true = {known.type for known in given(*again).job.status.conditions if known.status}
     assert {"Created", "Running"} <= true
     assert "Restarting" not in true
-
-
-def test_27_a_launcher_that_cannot_start_is_told_and_ends():
-    story = [*a_running_job(scheduling_timeout_seconds=30)[:-2]]
-    stuck = [*story, pods(launcher(phase="Pending", reason="ImagePullBackOff"))]
-    [told] = [known for known in shown(*stuck) if known.type == "LauncherCreated"]
-    assert told.message == "resnet-launcher: ImagePullBackOff"
-    end = next_phase(*stuck, ran_out("Scheduling", *stuck))
-    assert isinstance(end, JobFailed)
-    assert end.reason == "SchedulingTimeout"
-
-
-def test_an_end_that_was_seen_outlives_the_deletion_of_the_launcher():
-    done = pods(launcher(version=30, phase="Succeeded", exits=exited(0)))
-    gone = pods(launcher(version=31, phase="Succeeded", exits=exited(0), deleting=True))
-    assert isinstance(next_phase(*a_running_job(restart="OnFailure"), done, gone), JobSucceeded)
 
 
 @pytest.mark.parametrize("least", [1, 2], ids=["enough by now", "as before"])

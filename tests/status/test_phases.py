@@ -7,17 +7,15 @@ from services.status.core import decide
 from services.status.core.announce import announcements
 from services.status.core.effects import Announce
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.event import EffectRefused
 from shared.job.events.scaler import ScaleSucceeded
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.status import JobCreated, JobFailed, JobRunning, JobScaling, JobSucceeded
-from shared.job.events.watcher import JobObserved, LauncherLost, PodsGone, ScaleRequested, TimePassed
+from shared.job.events.watcher import JobObserved, LauncherLost, ScaleRequested
 from shared.job.naming import Uid
 from shared.job.spec import LAUNCHER, Problem
 from shared.job.state import Job
-from shared.job.views import Actor, Exit, Slots
+from shared.job.views import Actor, Slots
 from tests.kit.builders import (
-    a_created_job,
     a_ready_job,
     a_running_job,
     a_spec,
@@ -28,8 +26,6 @@ from tests.kit.builders import (
     pods,
     published,
     scaling_out,
-    service,
-    worker,
 )
 from tests.kit.stories import given
 
@@ -130,38 +126,3 @@ def test_a_failed_or_lost_launcher_ends_the_job_failed(events: list[AnyEvent], r
     end = next_phase(given(*a_running_job(), *events).job)
     assert isinstance(end, JobFailed)
     assert end.reason == reason
-
-
-def test_the_exit_of_the_training_container_is_enough():
-    # The kubelet sets the pod's phase up to two seconds after the container's exit.
-    end = next_phase(given(*a_running_job(), pods(launcher(version=30, phase="Running", exits=exited(0)))).job)
-    assert end == JobSucceeded(reason="TrainingJobSucceeded")
-
-
-def test_a_side_container_does_not_judge():
-    side = pods(launcher(version=30, exits=(Exit("sidecar", 1, "Error"),)))
-    assert next_phase(given(*a_running_job(), side).job) is None
-
-
-def test_a_command_that_cannot_start_fails_the_job():
-    job = [*a_created_job(workers=2, least=2), service()]
-    failed = worker(0, phase="Failed", exits=exited(128, "StartError"))
-    end = next_phase(given(*job, pods(failed, worker(1))).job)
-    assert end == JobFailed(reason="StartError", message="resnet-worker-0 ended with 128 before the launcher was made")
-
-
-def test_a_pod_that_can_never_be_made_fails_the_job():
-    refused = EffectRefused(effect="CreatePod", reason="Invalid", field="spec.containers[0].image", permanent=True)
-    end = next_phase(given(*a_created_job(), refused).job)
-    assert end == JobFailed(reason="Invalid", message="CreatePod was refused for good (spec.containers[0].image)")
-
-
-def test_a_job_goes_on_without_a_worker_as_long_as_it_has_enough():
-    assert next_phase(given(*a_running_job(workers=2), PodsGone(uids=(Uid("pod-1"),))).job) is None
-
-
-def test_below_its_minimum_a_job_fails_after_a_while():
-    short = [*a_running_job(workers=2, least=2), PodsGone(uids=(Uid("pod-1"),))]
-    assert next_phase(given(*short).job) is None
-    end = next_phase(given(*short, TimePassed(anchor=len(short), timer="BelowMinimum")).job)
-    assert end == JobFailed(reason="BelowMinimum", message="1 worker runs, 2 are needed")

@@ -276,17 +276,6 @@ async def test_requests_that_were_there_first_move_to_their_job_in_their_order()
     assert [body["reason"] for kind, body in cluster.said() if kind == "ScaleRequestGone"] == ["Bound"] * 3
 
 
-async def test_a_deleted_job_is_gone_once_its_own_get_said_so():
-    cluster = Cluster()
-    cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
-    async with cluster.watched():
-        await cluster.quiet()
-        cluster.store.delete(TRAININGJOBS, NAMESPACE, "resnet")
-        await until(lambda: "JobGone" in cluster.kinds(), "the end")
-        await cluster.quiet()
-    assert cluster.kinds() == ["JobObserved", "JobGone"]
-
-
 async def test_a_deleted_job_is_not_gone_while_its_get_fails():
     cluster = Cluster()
     cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job())

@@ -80,15 +80,6 @@ async def test_a_creation_brings_no_version(api):
     assert (refused.code, "reason" in refused.body) == (500, False)
 
 
-async def test_a_pod_is_completed_as_the_real_server_does(api):
-    pod = (await api.create(PODS, a_pod())).body
-    assert pod["spec"]["restartPolicy"] == "Always"
-    assert pod["spec"]["terminationGracePeriodSeconds"] == 30
-    assert pod["spec"]["containers"][0]["imagePullPolicy"] == "IfNotPresent"
-    assert pod["status"]["phase"] == "Pending"
-    assert pod["status"]["qosClass"] == "BestEffort"
-
-
 @pytest.mark.parametrize(
     ("spec", "field"),
     [
@@ -122,17 +113,6 @@ async def test_a_pod_name_may_be_longer_than_a_hostname(api):
     assert (await api.create(PODS, a_pod(name="w" * 254))).code == 422
 
 
-async def test_status_is_written_through_its_subresource_alone(api):
-    await api.create(PODS, a_pod() | {"status": {"phase": "Running"}})
-    assert (await api.get(f"{PODS}/p")).body["status"]["phase"] == "Pending"
-    await api.merge(f"{PODS}/p", {"status": {"phase": "Running"}})
-    assert (await api.get(f"{PODS}/p")).body["status"]["phase"] == "Pending"
-    patch = {"status": {"phase": "Running"}, "spec": {"nodeName": "ignored"}}
-    running = (await api.merge(f"{PODS}/p/status", patch)).body
-    assert running["status"]["phase"] == "Running"
-    assert "nodeName" not in running["spec"]
-
-
 async def test_a_secret_is_given_in_plain_text_and_kept_encoded(api):
     secrets = "/api/v1/namespaces/default/secrets"
     made = await api.create(secrets, {"metadata": {"name": "key"}, "stringData": {"a": "b"}})
@@ -154,42 +134,6 @@ async def test_unknown_kinds_and_methods_are_refused(api):
     assert (await api.create("/api/v1/configmaps", {"metadata": {"name": "c"}})).code == 405
     strange = await api.call("PATCH", f"{CONFIGS}/c", {}, media="application/unheard-of")
     assert strange.code == 415
-
-
-def an_event(**changes):
-    return {
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        "metadata": {"name": "mnist.1"},
-        "eventTime": "2024-01-01T00:00:00.000000Z",
-        "reportingController": "muster.dev/status",
-        "reportingInstance": "status-0",
-        "action": "Announce",
-        "reason": "Running",
-        "note": "It runs.",
-        "type": "Normal",
-        "regarding": {"kind": "TrainJob", "name": "mnist", "namespace": "default"},
-    } | changes
-
-
-async def test_an_event_of_one_group_is_seen_in_the_other(api):
-    made = await api.create(NEW_EVENTS, an_event())
-    assert made.code == 201
-    assert made.body["note"] == "It runs."
-    core = (await api.get(f"{EVENTS}/mnist.1")).body
-    assert (core["apiVersion"], core["message"], core["involvedObject"]["name"]) == ("v1", "It runs.", "mnist")
-    assert core["reportingComponent"] == "muster.dev/status"
-    newer = (await api.get(f"{NEW_EVENTS}/mnist.1")).body
-    assert newer["regarding"] == core["involvedObject"]
-    assert "message" not in newer
-
-
-async def test_events_are_selected_by_what_they_are_about(api):
-    await api.create(NEW_EVENTS, an_event())
-    for path, field in ((EVENTS, "involvedObject"), (NEW_EVENTS, "regarding")):
-        for name, count in (("mnist", 1), ("other", 0)):
-            found = await api.get(f"{path}?fieldSelector={field}.name={name},{field}.kind=TrainJob")
-            assert len(found.body["items"]) == count
 
 
 async def test_an_old_style_event_needs_no_more_than_its_object(api):
