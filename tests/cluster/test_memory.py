@@ -11,8 +11,6 @@ from shared.cluster.kinds import CONFIGMAPS, PODS, SERVICES
 from shared.errors import Refused, Transient
 from tests.kit.watching import next_of, take
 from tests.memory.cluster import Call, MemoryCluster
-from tests.memory.merge import merged
-from tests.memory.selectors import selects
 from tests.memory.store import MemoryStore
 
 
@@ -31,23 +29,6 @@ def owned_by(uid: str, name: str = "child") -> dict[str, Any]:
 
 
 class TestTrouble:
-    async def test_the_next_call_fails_and_nothing_was_done(self, store: MemoryStore, cluster: MemoryCluster) -> None:
-        store.faults.fail_next("create", Transient("lost"), plural="pods")
-        await cluster.create(SERVICES, "ns", {"metadata": {"name": "p"}})
-        with pytest.raises(Transient):
-            await cluster.create(PODS, "ns", {"metadata": {"name": "p"}})
-        assert await cluster.get(PODS, "ns", "p") is None
-        await cluster.create(PODS, "ns", {"metadata": {"name": "p"}})
-
-    async def test_an_answer_can_be_lost_after_the_work_was_done(
-        self, store: MemoryStore, cluster: MemoryCluster
-    ) -> None:
-        store.faults.fail_next("create", Transient("lost"), applied=True)
-        with pytest.raises(Transient):
-            await cluster.create(PODS, "ns", {"metadata": {"name": "p"}})
-        with pytest.raises(Refused, match="exists"):
-            await cluster.create(PODS, "ns", {"metadata": {"name": "p"}})
-
     async def test_an_outage_blinds_the_watches_and_fails_the_calls(
         self, store: MemoryStore, cluster: MemoryCluster
     ) -> None:
@@ -64,12 +45,6 @@ class TestTrouble:
             store.outage.end()
             assert await waiting == Alive()
             assert await next_of(watch) == Applied(held.read(PODS))
-
-    async def test_bookmarks_are_signs_of_life(self, store: MemoryStore, cluster: MemoryCluster) -> None:
-        async with aclosing(cluster.watch(PODS)) as watch:
-            await next_of(watch)
-            store.outage.bookmark()
-            assert await next_of(watch) == Alive()
 
     async def test_what_was_compacted_is_listed(self, store: MemoryStore, cluster: MemoryCluster) -> None:
         async with aclosing(cluster.watch(PODS)) as watch:
@@ -174,49 +149,6 @@ class TestControllers:
             store.create(PODS, "ns", {"metadata": {"name": f"p-{number}"}}).metadata["uid"] for number in range(300)
         }
         assert len({uid[:8] for uid in uids}) == 300
-
-
-@pytest.mark.parametrize(
-    ("selector", "matches"),
-    [
-        pytest.param("", True, id="empty"),
-        pytest.param("a", True, id="there"),
-        pytest.param("!a", False, id="not there"),
-        pytest.param("a=1", True, id="equal"),
-        pytest.param("a==2", False, id="not equal"),
-        pytest.param("a!=2", True, id="unequal"),
-        pytest.param("example.com/b-c=x_y", True, id="a prefix"),
-        pytest.param("a in (1, 2)", True, id="in"),
-        pytest.param("a notin (1,2)", False, id="not in"),
-        pytest.param("missing notin (1)", True, id="absent is not in"),
-        pytest.param("a=1, example.com/b-c", True, id="both"),
-        pytest.param("a=1,missing", False, id="one of two"),
-    ],
-)
-def test_selectors(selector: str, matches: bool) -> None:
-    assert selects(selector)({"a": "1", "example.com/b-c": "x_y"}) is matches
-
-
-def test_a_selector_that_is_not_understood_is_refused() -> None:
-    with pytest.raises(Refused, match="not understood"):
-        selects("a > 5")
-
-
-@pytest.mark.parametrize(
-    ("document", "patch", "result"),
-    [
-        pytest.param({"a": "b"}, {"a": "c"}, {"a": "c"}, id="replace"),
-        pytest.param({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}, id="add"),
-        pytest.param({"a": "b"}, {"a": None}, {}, id="remove"),
-        pytest.param({"a": ["b"]}, {"a": "c"}, {"a": "c"}, id="a list gives way"),
-        pytest.param({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}, id="deep"),
-        pytest.param({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}, id="lists are replaced whole"),
-        pytest.param({"a": "foo"}, {"a": {"b": None}}, {"a": {}}, id="nulls leave nothing behind"),
-        pytest.param({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}, id="nulls in what is new"),
-    ],
-)
-def test_merge_patches_as_in_rfc_7396(document: Any, patch: Any, result: Any) -> None:
-    assert merged(document, patch) == result
 
 
 async def test_watches_wake_in_the_order_in_which_they_wait(store: MemoryStore) -> None:

@@ -71,17 +71,6 @@ async def test_a_worker_that_is_lost_afterwards_is_made_again_under_its_name():
         assert world.store.get(SERVICES, NAMESPACE, "mnist-worker-1")
 
 
-async def test_a_worker_that_was_lost_before_is_made_again_and_nothing_else():
-    world, uid = a_world()
-    world.store.remove(PODS, NAMESPACE, "mnist-worker-1")
-    before = uids(world)
-    async with world:
-        await taken_over(world, uid, MNIST)
-        await world.quiet()
-        assert sorted(uids(world)) == MNIST
-        assert before.items() <= uids(world).items()
-
-
 async def test_a_failed_worker_beyond_the_replicas_ends_nothing():
     """The job was scaled in there, and its third worker failed before the operator deleted it."""
     world = World(takes_over=True)
@@ -98,18 +87,6 @@ async def test_a_failed_worker_beyond_the_replicas_ends_nothing():
         assert state(world) == "Running"
         assert {name: uids(world)[name] for name in MNIST} == {name: before[name] for name in MNIST}
         assert world.count("SlotsAssigned") == 0
-
-
-async def test_nothing_is_touched_while_the_training_operator_may_be_running():
-    world, uid = a_world(takes_over=False)
-    before = world.store.version
-    async with world:
-        await world.pass_seconds(600)
-        assert world.store.version == before
-        await world.kill("watcher")
-        world.takes_over = True
-        await world.start("watcher")
-        await taken_over(world, uid, MNIST)
 
 
 @pytest.mark.parametrize("end", ["Succeeded", "Failed"])
@@ -134,26 +111,3 @@ async def test_a_finished_one_is_never_run_again(end: str):
         assert world.store.get(TFJOBS, NAMESPACE, "mnist") is not None
         await world.pass_seconds(100)
         assert world.store.get(TFJOBS, NAMESPACE, "mnist") is None
-
-
-async def test_one_that_never_began_there_is_simply_taken_on():
-    world = World(takes_over=True)
-    job = recorded("tfjob-running")[0]
-    job["status"] = {"conditions": job["status"]["conditions"][:1], "replicaStatuses": {}}
-    put(world.store, [job])
-    async with world:
-        await world.until(lambda: state(world) == "Running")
-        assert sorted(world.pods()) == MNIST
-
-
-@pytest.mark.parametrize("turn", range(1, 10))
-async def test_all_services_may_die_at_any_event_of_it(turn: int):
-    world, uid = a_world()
-    before = uids(world)
-    async with world:
-        await world.until(lambda: len(world.journal.events) > turn)
-        await world.restart()
-        await taken_over(world, uid, MNIST)
-        await world.quiet()
-        assert uids(world) == before
-        assert (world.count("JobAdopted"), world.count("SlotsAssigned")) == (1, 0)

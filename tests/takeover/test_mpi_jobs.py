@@ -121,19 +121,6 @@ async def test_a_suspended_job_of_v2beta1_begins_here_when_it_is_resumed():
         assert sorted(world.pods()) == LINPACK
 
 
-@pytest.mark.parametrize("turn", range(1, 10))
-async def test_all_services_may_die_at_any_event_of_it(turn: int):
-    world, uid = a_world()
-    before = uids(world)
-    async with world:
-        await world.until(lambda: len(world.journal.events) > turn)
-        await world.restart()
-        await taken_over(world, uid)
-        await world.quiet()
-        assert uids(world) == before
-        assert (world.count("JobAdopted"), world.count("SlotsAssigned")) == (1, 0)
-
-
 @pytest.mark.parametrize("seen", ["the workers", "no pod"])
 async def test_a_running_job_whose_launcher_is_not_seen_is_left_alone(seen: str):
     """As of mpi-operator 0.3, whose definition fills nothing in, and of 0.2, whose pods have other labels."""
