@@ -7,7 +7,8 @@ from shared.cluster.kinds import PODS
 from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.tfjob import TFJOB
-from shared.frameworks.training_job import RESTART, TRAININGJOBS
+from shared.frameworks.training_job import TRAININGJOBS
+from shared.job.naming import RESTART
 from tests.frameworks.documents import Document, pytorch_job, tf_job
 from tests.kit.world import NAMESPACE, World, a_scale_in, a_scale_out
 from tests.service.kubeflow import Play, applied
