@@ -68,11 +68,11 @@ class Settings(BaseSettings):
     nats_monitor: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = Field(
         default=(), validation_alias=AliasChoices("NATS_MONITOR", "MUSTER_NATS_MONITOR")
     )
-    """The monitoring addresses of the log's servers, such as `http://muster-nats:8222`: services ask there whether the
-    servers sync their disk, and how full it is."""
+    """The monitoring addresses of the log's servers, such as `http://muster-nats:8222`, which tell whether these sync
+    their disk, and how full it is."""
 
     nats_ca: Path | None = Field(default=None, validation_alias=AliasChoices("NATS_CA", "MUSTER_NATS_CA"))
-    """The certificate authority of the log's servers; with it a connection needs TLS."""
+    """The certificate authority of the log's servers; demands TLS."""
 
     nats_cert: Path | None = Field(default=None, validation_alias=AliasChoices("NATS_CERT", "MUSTER_NATS_CERT"))
     """The client certificate, where the log's server asks for one."""
@@ -87,7 +87,7 @@ class Settings(BaseSettings):
     """The context of the kubeconfig; else its current one."""
 
     namespace: str = ""
-    """The one namespace whose jobs count, with Roles alone; else the whole cluster, with ClusterRoles."""
+    """The one namespace whose jobs count, by Roles; else the whole cluster, by ClusterRoles."""
 
     namespace_selector: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()
     """The labels that a namespace needs before its jobs begin, such as
@@ -95,16 +95,15 @@ class Settings(BaseSettings):
     `kube-*`. No effect with `MUSTER_NAMESPACE`."""
 
     believe_vanished: bool = False
-    """When more than ten jobs and a fifth of all are missing from one LIST, the watcher waits. True confirms that they
-    are gone; unset it afterwards."""
+    """True confirms that jobs are gone when more than ten and a fifth of all are missing from one LIST; unset it
+    afterwards."""
 
     kinds: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()
     """The kinds of jobs to act on, such as `trainingjob.kai.alibabacloud.com,tfjob.kubeflow.org`; else all known
     ones."""
 
     take_over: bool = False
-    """True confirms that the earlier operators are gone: Muster takes over their running jobs. Unset it once they have
-    none left."""
+    """True confirms that the earlier operators are gone: Muster takes over their running jobs. Unset it afterwards."""
 
     cluster_domain: str = "cluster.local"
     """The cluster's DNS domain, by which plain worker names resolve."""
@@ -115,8 +114,7 @@ class Settings(BaseSettings):
     released_grace: Annotated[timedelta, BeforeValidator(_seconds), Field(ge=timedelta(seconds=1))] = timedelta(
         seconds=5
     )
-    """How long a worker that a scale-in released has to end, unless its `terminationGracePeriodSeconds` is shorter;
-    rounded up to whole seconds."""
+    """How long a released worker has to end, unless its `terminationGracePeriodSeconds` is shorter; rounded up."""
 
     exec: bool = True
     """False: the scaler runs no command in a launcher and needs no right to. A scale request with a script is rejected
@@ -128,19 +126,18 @@ class Settings(BaseSettings):
     (`SshOff`) without a Secret of its own."""
 
     kueue: bool = False
-    """True: a TrainingJob with the label `kueue.x-k8s.io/queue-name` waits in that [queue of Kueue](kueue.md). Needs
-    the whole cluster."""
+    """True: a TrainingJob with the label `kueue.x-k8s.io/queue-name` waits in that [queue](kueue.md). Needs the whole
+    cluster."""
 
     gangs: bool = False
-    """True: pods find places [together or not at all](gangs.md). The annotation `muster.dev/gang` of a job has
-    precedence."""
+    """True: pods find places [together or not at all](gangs.md), unless the annotation `muster.dev/gang` differs."""
 
     disruption_taints: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()
     """More keys of taints that announce the end of a node."""
 
     disruption_notice: Annotated[timedelta, BeforeValidator(_seconds), Field(ge=timedelta(0))] = timedelta(seconds=30)
     """How long a node stays after such a taint, unless the taint says it: AWS gives 120 s, Google and Azure 30 s.
-    Workers are replaced first, and leave 15 s before the end at the latest."""
+    Workers leave 15 s before the end at the latest."""
 
     force_delete_after: Annotated[
         Annotated[timedelta, Field(ge=timedelta(0))] | None, BeforeValidator(_seconds_or_none)
@@ -152,8 +149,7 @@ class Settings(BaseSettings):
     seal_after: Annotated[Annotated[timedelta, Field(ge=timedelta(0))] | None, BeforeValidator(_seconds_or_none)] = (
         timedelta(minutes=1)
     )
-    """So many seconds after a job is gone with all that it had, its history is sealed, and the archiver may move it out
-    of the log. Empty: never."""
+    """So many seconds after a job is gone with all that it had, its history is sealed. Empty: never."""
 
     termination_messages: bool = True
     """Up to 2 KiB of what a failed container prints last become part of history and status, and of MXNet kinds with a
@@ -161,8 +157,7 @@ class Settings(BaseSettings):
     `terminationMessagePolicy: FallbackToLogsOnError`."""
 
     log_mib_per_minute: int = Field(default=16, ge=0)
-    """MiB of one namespace that are recorded a minute, and after a pause at once ([budgets](tenants.md#budgets)). 0: no
-    bound."""
+    """MiB of one namespace that are recorded a minute ([budgets](tenants.md#budgets)). 0: no bound."""
 
     namespace_mib: int = Field(default=256, ge=0)
     """MiB that each service keeps in memory of one namespace's jobs. 0: no bound."""
@@ -177,8 +172,7 @@ class Settings(BaseSettings):
     """The share of the log's room that is kept for decisions and for ends of jobs and pods."""
 
     tell_names: bool = False
-    """True: `/readyz` names jobs, and metrics of jobs have the label `job_namespace`. Any pod of the cluster may read
-    them."""
+    """True: `/readyz` names jobs, and metrics have the label `job_namespace`. Any pod may read them."""
 
     health_port: int = 0
     """The port of `/healthz`, `/readyz` and `/metrics`; 0 opens none."""
@@ -238,14 +232,14 @@ class Settings(BaseSettings):
     progress_interval: Annotated[timedelta, BeforeValidator(_seconds), Field(ge=timedelta(seconds=1))] = timedelta(
         seconds=10
     )
-    """The shortest time between two events about one job's progress; the first step after a change, and the last one,
-    do not wait."""
+    """The shortest time between two events about one job's progress, but for the first step after a change, and the
+    last one."""
 
     anchor: str = ""
     """`NAMESPACE/NAME` of a Lease for [the anchor](log.md#the-anchor). Empty: it is only logged."""
 
     archive_seals: Annotated[timedelta, BeforeValidator(_seconds), Field(ge=timedelta(0))] = timedelta(days=1)
-    """How long the log keeps the seal of a history that was purged: longer than any service is away."""
+    """How long the log keeps the seal of a purged history: longer than any service is away."""
 
     archive_days: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()
     """For how many days [the archive](log.md#how-much-how-long) keeps a history, such as `365,team-a=30`; a number

@@ -18,8 +18,8 @@ PAGE = """\
 # Settings
 
 Environment variables, read once at the start; a wrong value ends the process. Users and certificates aside, give all
-services the same values. In the chart [values.yaml](../deploy/helm/muster/values.yaml) sets most, and `extraEnv` any.
-A *list* has commas; *seconds* are a number (`90`) or an ISO 8601 duration (`PT1M30S`). The default is in brackets.
+services the same values, in the chart by [values.yaml](../deploy/helm/muster/values.yaml) or `extraEnv`.
+A *list* has commas; *seconds* are a number (`90`) or an ISO 8601 duration (`PT1M30S`). In brackets is the default.
 `NATS_…` and `KUBECONFIG` may have the prefix `MUSTER_`; the shorter name wins.
 
 {settings}
@@ -51,10 +51,11 @@ OTHERS = (
 
 def page() -> str:
     """`docs/settings.md`."""
-    rows = (
-        f"- `{variable(name)}` {_value(field.annotation)}{_default(field)}: {_joined(field.description or '')}"
-        for name, field in Settings.model_fields.items()
-    )
+    same: dict[str, list[str]] = {}
+    for name, field in Settings.model_fields.items():
+        meaning = f"{_value(field.annotation)}{_default(field)}: {_joined(field.description or '')}"
+        same.setdefault(meaning, []).append(f"`{variable(name)}`")
+    rows = (f"- {', '.join(names)} {meaning}" for meaning, names in same.items())
     others = (f"- `{name}` ({reader}): {meaning}" for name, reader, meaning in OTHERS)
     return PAGE.format(settings="\n".join(rows), others="\n".join(others))
 

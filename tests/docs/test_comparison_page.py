@@ -13,7 +13,7 @@ PAGE = (DOCS / "comparison.md").read_text()
 ROWS = {
     cells[0]: cells[-1]
     for line in PAGE.splitlines()
-    if len(cells := [cell.strip() for cell in line.strip("|").split("|")]) == 5
+    if len(cells := [cell.strip() for cell in line.strip("|").split("|")]) == 8
 }
 """Of each row of the second table what it says of Muster."""
 KINDS = {framework.resource.kind: framework for framework in BUILT_IN}

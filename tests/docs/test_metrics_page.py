@@ -48,14 +48,20 @@ TRAINING_OPERATOR = {
 
 
 def row(metric: Metric) -> str:
-    labels = "".join(f" `{label}`" for label in metric.labels)
-    return f"- `{metric.name}` {metric.type}{labels}: {metric.meaning}"
+    """The page says once which metrics have a `service`, and that the name tells a counter and a histogram."""
+    labels = "".join(f" `{label}`" for label in metric.labels if label != "service")
+    return f"- `{metric.name}`{labels}: {metric.meaning}"
 
 
-def test_the_list_has_every_metric():
-    found = [line for line in PAGE.splitlines() if line.startswith("- `muster_")]
-    wanted = [row(metric) for metric in ALL.values()]
-    assert found == wanted, "the list has to be:\n" + "\n".join(wanted)
+def test_the_name_tells_the_type():
+    for metric in ALL.values():
+        told = {"_total": "counter", "duration_seconds": "histogram", "latency_seconds": "histogram"}
+        assert metric.type == next((kind for end, kind in told.items() if metric.name.endswith(end)), "gauge")
+
+
+def test_the_name_tells_whether_a_metric_of_a_process_has_the_service():
+    others = [name for name, metric in OF_PROCESSES.items() if "service" not in metric.labels]
+    assert others == [name for name in OF_PROCESSES if re.match("muster_(history|audit|archive|progress|build)_", name)]
 
 
 @pytest.mark.parametrize("metric", ALL.values(), ids=lambda metric: metric.name)

@@ -14,7 +14,9 @@ from tests.docs.settings_page import OTHERS, page
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("services", "shared", "muster", "devcluster/devcluster")
 WRITTEN = (ROOT / "docs" / "settings.md").read_text()
-ON_THE_PAGE = {*re.findall(r"^- `([A-Z_]+)` ", WRITTEN, re.MULTILINE)}
+ON_THE_PAGE = {
+    name for head in re.findall(r"^- ((?:`[A-Z_]+`,? )+)", WRITTEN, re.MULTILINE) for name in head.split("`")[1::2]
+}
 BOTH_SPELLINGS = ON_THE_PAGE | {f"MUSTER_{name}" for name in ON_THE_PAGE}
 OURS = re.compile(r"\b(?:MUSTER|NATS)_[A-Z][A-Z_]*\b")
 
