@@ -40,9 +40,9 @@ In the chart: `setup.subscriberNamespaces` (`team-a: 268435456`); the password i
 `muster-nats-subscriber-team-a`, `NATS_URL` is `tls://muster-nats-copies.muster.svc:4222`.
 A change restarts the copies' server; the first subscriber the log's, too. Before you take a namespace out, run `muster
 subscriber remove` as administrator.
-Beside your own NATS, run a second one with the chart's configuration (`helm template … --set
-setup.subscriberNamespaces.team-a=268435456 --show-only templates/nats-copies.yaml`), give yours a `leafnodes`
-listener, and run `muster subscriber add team-a` as administrator of the log.
+Beside your own NATS: a second one with the chart's configuration (`helm template … --set
+setup.subscriberNamespaces.team-a=268435456 --show-only templates/nats-copies.yaml`), a `leafnodes` listener for yours,
+and `muster subscriber add team-a` as administrator of the log.
 With Compose: `docker compose --profile copies up --detach`, then `muster setup --subscribers BYTES`; port 4223.
 
 ### For all namespaces
@@ -106,8 +106,8 @@ The body is JSON by the [schema](schemas/events.json) of its type; the headers a
 - **Order.** The stream's sequence orders all events; times do not. An event comes after those that made it.
 - **Duplicates.** An event is delivered at least once: skip sequences up to your position.
 - **Gaps.** Sequences of one job are not consecutive; `>` of the user `subscriber` sees every number.
-- **Delay.** More than 3 s (in nanoseconds) in `mirror.active` of the stream's information mean that the copy is not
-  fed: `muster doctor` says why.
+- **Delay.** More than 3 s (in nanoseconds) in `mirror.active` of the stream's information: the copy is not fed, and
+  `muster doctor` says why.
 - **Evolution.** Types, fields and words are added; none is renamed, retyped, removed or given another meaning. Ignore
   what you do not know.
 - **Retention.** A copy keeps what it has room for.
@@ -117,10 +117,10 @@ The body is JSON by the [schema](schemas/events.json) of its type; the headers a
 F marks facts; each schema has an example. The fields `because`, `of`, `anchor` and `sequence` are sequences of the
 stream.
 
-- A job's phase is the last event of `status` that begins with `Job`, without this word.
-- `request` is the `uid` of a `ScaleRequested`, which alone has the request's name. It comes again once the request
+- A job's phase is the last event of `status`, without `Job`.
+- `request` is the `uid` of a `ScaleRequested`, which alone has the request's name, and comes again once the request
   has an owner.
-- A request that was rejected is shown as `ScaleFailed` by kubectl.
+- kubectl shows a rejected request as `ScaleFailed`.
 - After `EventDisowned`, the event at its `sequence` no longer counts.
 
 {types}

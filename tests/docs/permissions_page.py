@@ -40,9 +40,9 @@ Of its service account, and of its user at the log. `make pages` writes this pag
 
 {kinds}
 
-A right in brackets comes with a setting: taking over (`takeOver` in the chart), selecting
-[namespaces](tenants.md#where-muster-works), [Kueue](kueue.md), [gangs](gangs.md), [progress](progress.md).
-"The plugin" is the admission plugin `OwnerReferencesPermissionEnforcement`.
+In brackets is what for. "With" names the setting that a right needs: a take-over (`takeOver` in the chart), a selector
+of [namespaces](tenants.md#where-muster-works), [Kueue](kueue.md), [gangs](gangs.md), [progress](progress.md). "The
+plugin" is the admission plugin `OwnerReferencesPermissionEnforcement`.
 
 {tables}
 [Admission policies](tenants.md#what-musters-own-accounts-may-write) restrict writing to the objects of jobs. No service
@@ -91,7 +91,7 @@ def page() -> str:
         words = _codes(publishes(user)), _codes(listens(user))
         patterns.setdefault((words[0].replace(user, "USER"), words[1].replace(user, "USER")), []).append(user)
     users = "\n".join(f"- {_codes(named)}: publish to {to}; listen to {at}" for (to, at), named in patterns.items())
-    questions, copied = (_codes(asks(user)) for user in (READER, SUBSCRIBER))
+    questions, copied = (_subjects(asks(user)) for user in (READER, SUBSCRIBER))
     every = {
         "Every kind of job": BUILT_IN,
         "With hosts files": [kind for kind in BUILT_IN if kind.has_hosts_files],
@@ -134,24 +134,28 @@ def _common() -> list[str]:
 
 
 def _lines(service: Author) -> list[str]:
+    """A line for each group of objects: what may be done with them, and for what."""
     rights: dict[tuple[str, str], list[str]] = {}
     for each in PERMISSIONS:
         if each.service == service:
             rights.setdefault((", ".join(each.verbs) + _setting(each), each.call), []).append(_objects(each))
-    return [f"- {verbs} {', '.join(objects)}: {call}" for (verbs, call), objects in rights.items()]
+    lines: dict[str, list[str]] = {}
+    for (verbs, call), objects in rights.items():
+        lines.setdefault(", ".join(objects), []).append(f"{verbs} ({call})")
+    return [f"- {objects}: {', '.join(found)}" for objects, found in lines.items()]
 
 
 _SETTINGS = {
-    "taking_over": "taking over",
+    "taking_over": "a take-over",
     "kueue": "Kueue",
     "gangs": "gangs",
-    "namespaces": "selecting",
+    "namespaces": "a selector",
     "reports": "progress",
 }
 
 
 def _setting(permission: Permission) -> str:
-    return f" ({_SETTINGS[permission.only]})" if permission.only else ""
+    return f" with {_SETTINGS[permission.only]}" if permission.only else ""
 
 
 def _objects(permission: Permission) -> str:
@@ -170,6 +174,15 @@ def _code(plural: str, group: str) -> str:
 
 def _codes(words: Iterable[str]) -> str:
     return ", ".join(f"`{word}`" for word in words) or "nothing"
+
+
+def _subjects(words: Iterable[str]) -> str:
+    """Subjects that differ in their last token stand together: `A.{JOBS,ARCHIVE}`."""
+    tails: dict[str, list[str]] = {}
+    for word in words:
+        head, dot, tail = word.rpartition(".")
+        tails.setdefault(head + dot, []).append(tail)
+    return _codes(head + (tail[0] if len(tail) == 1 else f"{{{','.join(tail)}}}") for head, tail in tails.items())
 
 
 def main() -> None:

@@ -39,11 +39,6 @@ def test_the_manifest_is_the_examples():
     assert "".join(line for line in written.splitlines(keepends=True) if not line.startswith("#")) == MANIFEST
 
 
-def test_the_containerfile_is_the_examples():
-    (shown,) = re.findall(r"^```dockerfile\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
-    assert shown == (EXAMPLE / "Containerfile").read_text()
-
-
 @pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
 async def test_a_fragment_fits_the_manifest(part: str):
     whole = joined(yaml.safe_load(MANIFEST), yaml.safe_load(part))

@@ -20,7 +20,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "client.md").read_text()
 PROGRAMS = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-PROGRAMS += [(ROOT / "examples" / "client" / name).read_text() for name in ("follow.py", "trouble.py", "logs.py")]
+LINKED = ("steer.py", "follow.py", "trouble.py", "logs.py")
+PROGRAMS += [(ROOT / "examples" / "client" / name).read_text() for name in LINKED]
 """Those of the page and its links."""
 PLOT = "examples/digits/plot.py"
 LONGEST_SECONDS = 240.0
