@@ -14,7 +14,7 @@ GRACE = 5.0
 """Seconds from SIGTERM to SIGKILL."""
 
 POLL = 0.02
-"""Seconds between two reads of the log."""
+"""Seconds between two looks at what is waited for."""
 
 LOG_TAIL = 2000
 PR_SET_PDEATHSIG = 1
@@ -64,14 +64,15 @@ class Child:
 
     async def line(self, prefix: str, timeout: float) -> str:
         """Wait for the first line since the last start that begins with `prefix`; return the rest of it."""
-        deadline = asyncio.get_running_loop().time() + timeout
-        while True:
-            for line in self._output().splitlines(keepends=True):
-                if line.startswith(prefix) and line.endswith("\n"):
-                    return line.removeprefix(prefix).strip()
-            if not self.running or asyncio.get_running_loop().time() > deadline:
-                raise self.error(f"did not print {prefix!r} within {timeout:g} s")
-            await asyncio.sleep(POLL)
+        found = list[str]()
+
+        async def printed() -> bool:
+            lines = self._output().splitlines(keepends=True)
+            found.extend(line for line in lines if line.startswith(prefix) and line.endswith("\n"))
+            return bool(found)
+
+        await self.until(printed, timeout)
+        return found[0].removeprefix(prefix).strip()
 
     async def until(self, ready: Callable[[], Awaitable[bool]], timeout: float) -> None:
         """Wait until `ready` is true.  Raises `ChildError` if the program ends, or is not ready in time."""
@@ -79,7 +80,7 @@ class Child:
         while not await ready():
             if not self.running or asyncio.get_running_loop().time() > deadline:
                 raise self.error(f"was not ready within {timeout:g} s")
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(POLL)
 
     def error(self, what: str) -> ChildError:
         how = "" if self.running else f" (it ended with {self._process.returncode if self._process else 'no start'})"

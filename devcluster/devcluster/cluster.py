@@ -69,10 +69,6 @@ class ApiServer(ServerProcess):
     """The folder of its certificates: clients trust `ca.crt`."""
 
 
-class NodeProcess(Child):
-    """One node agent.  After a restart it registers again, and finds its pods by its folder."""
-
-
 class DevelopmentCluster(ABC):
     """A cluster as an async context: entered, it serves and all nodes are Ready; left, all its processes are gone.
 
@@ -124,7 +120,7 @@ class DevelopmentCluster(ABC):
         """The arguments and the environment with which the node agents accept the API server's requests."""
 
     @property
-    def node(self) -> NodeProcess:
+    def node(self) -> Child:
         """The first node."""
         return self.nodes[0]
 
@@ -163,13 +159,14 @@ class DevelopmentCluster(ABC):
         await asyncio.gather(*(node.stop() for node in self.nodes))
         await self._stop()
 
-    def _node(self, name: str, images: Mapping[str, Path]) -> NodeProcess:
+    def _node(self, name: str, images: Mapping[str, Path]) -> Child:
+        """One node agent.  After a restart it registers again, and finds its pods by its folder."""
         arguments, environment = self._node_options()
         command = [sys.executable, "-m", "devcluster.node", *arguments, "--name", name]
         command += ["--kubeconfig", str(self.kubeconfig(NODE_USER + name)), "--data", str(self.data / name)]
         for image, folder in images.items():
             command += ["--image", f"{image}={folder.absolute()}"]
-        return NodeProcess(name, command, self.data / f"{name}.log", {**SAME_CODE, **environment})
+        return Child(name, command, self.data / f"{name}.log", {**SAME_CODE, **environment})
 
     def _write_tokens(self) -> None:
         text = io.StringIO()

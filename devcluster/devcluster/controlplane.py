@@ -158,25 +158,12 @@ async def _says_ok(session: aiohttp.ClientSession, url: str) -> bool:
         return False
 
 
-def controller_manager(
-    data: Path, kubeconfig: Path, credentials: Credentials, more: More, authority: Path | None
-) -> Program:
-    """kube-controller-manager: garbage collection, deletion of namespaces, disruption, taints, service accounts.
-
-    It puts `authority` into every namespace, for pods that call the API server.
-    """
-    arguments = [f"--kubeconfig={kubeconfig}", "--leader-elect=false", "--secure-port=0"]
-    arguments += [f"--service-account-private-key-file={credentials.accounts_key}"]
-    arguments += [f"--root-ca-file={authority}"] if authority else []
-    return Program("kube-controller-manager", data, arguments, more)
+def client(program: str, data: Path, kubeconfig: Path, more: More, *arguments: str) -> Program:
+    """A program that works through the API server alone."""
+    return Program(program, data, [f"--kubeconfig={kubeconfig}", *ALONE, *arguments], more)
 
 
-def scheduler(data: Path, kubeconfig: Path, more: More) -> Program:
-    """kube-scheduler: binds pods to nodes."""
-    arguments = [f"--kubeconfig={kubeconfig}", "--leader-elect=false", "--secure-port=0"]
-    return Program("kube-scheduler", data, arguments, more)
-
-
+ALONE = ("--leader-elect=false", "--secure-port=0")
 SCHEDULER_USER = "system:kube-scheduler"
 
 
@@ -222,11 +209,13 @@ class ControlPlane(DevelopmentCluster):
             services=services,
             tunnel=self.tunnel,
         )
+        key = f"--service-account-private-key-file={self._credentials.accounts_key}"
+        # Of every namespace, for pods that call the API server.
+        trusted = [f"--root-ca-file={self.authority}"] if accounts else []
         # All controllers share the administrator's kubeconfig; other clusters give each one its own account.
-        self.controllers = controller_manager(
-            self.data, self.kubeconfig(ADMIN), self._credentials, given, self.authority if accounts else None
-        )
-        self.scheduler = scheduler(self.data, self.kubeconfig(SCHEDULER_USER), given)
+        administrator = self.kubeconfig(ADMIN)
+        self.controllers = client("kube-controller-manager", self.data, administrator, given, key, *trusted)
+        self.scheduler = client("kube-scheduler", self.data, self.kubeconfig(SCHEDULER_USER), given)
         self.apiserver.followers = (self.controllers, self.scheduler)
 
     @property

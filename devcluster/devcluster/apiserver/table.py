@@ -72,7 +72,19 @@ def _member(item: Any, path: str) -> str | None:
 
 
 NONE = "<none>"
-MINUTE, HOUR, DAY = 60, 3600, 86400
+SECOND, MINUTE, HOUR, DAY, YEAR = (1, "s"), (60, "m"), (3600, "h"), (86400, "d"), (365 * 86400, "y")
+DURATIONS = (
+    (MINUTE, 2, SECOND, None),
+    (MINUTE, 10, MINUTE, SECOND),
+    (HOUR, 3, MINUTE, None),
+    (HOUR, 8, HOUR, MINUTE),
+    (DAY, 2, HOUR, None),
+    (DAY, 8, DAY, HOUR),
+    (YEAR, 2, DAY, None),
+    (YEAR, 8, YEAR, DAY),
+    (YEAR, 10**9, YEAR, None),
+)
+"""Below so many of the first unit, a duration is told in the second, with the third beside it."""
 
 
 def age(timestamp: str | None) -> str:
@@ -90,27 +102,9 @@ def human_duration(seconds: float) -> str:
     whole = int(seconds)
     if whole < -1:
         return "<invalid>"
-    if whole < 2 * MINUTE:
-        return f"{max(whole, 0)}s"
-    if whole < 10 * MINUTE:
-        return _two(whole // MINUTE, "m", whole % MINUTE, "s")
-    if whole < 3 * HOUR:
-        return f"{whole // MINUTE}m"
-    if whole < 8 * HOUR:
-        return _two(whole // HOUR, "h", whole // MINUTE % 60, "m")
-    if whole < 2 * DAY:
-        return f"{whole // HOUR}h"
-    days = whole // DAY
-    if days < 8:
-        return _two(days, "d", whole // HOUR % 24, "h")
-    if days < 2 * 365:
-        return f"{days}d"
-    years = days // 365
-    return _two(years, "y", days % 365, "d") if years < 8 else f"{years}y"
-
-
-def _two(large: int, large_unit: str, small: int, small_unit: str) -> str:
-    return f"{large}{large_unit}{small}{small_unit}" if small else f"{large}{large_unit}"
+    large, small = next((large, small) for (unit, _), most, large, small in DURATIONS if whole < most * unit)
+    rest = whole % large[0] // small[0] if small else 0
+    return f"{max(whole, 0) // large[0]}{large[1]}" + (f"{rest}{small[1]}" if small and rest else "")
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,6 @@ STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 OUTPUTS = {STDOUT: "output", STDERR: "error"}
 """The query parameters of the kubelet API that ask for each output."""
 CHUNK = 65536
-TRUE = ("1", "true")
 
 
 class Streams:
