@@ -1,7 +1,8 @@
 """Three servers of which one is killed: the leader of the stream, or a follower that comes back behind."""
 
 import asyncio
-from contextlib import aclosing, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlparse
 
@@ -14,9 +15,8 @@ from shared.eventlog.account import STREAM
 from shared.eventlog.connection import NoAnswer
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.server import NatsServer
-from shared.eventlog.setup import set_up
 from shared.eventlog.streams import StreamInfo, StreamState
-from tests.kit.nats import READY, NatsCluster, a_decision, connected, read_to_end, until
+from tests.kit.nats import READY, NatsCluster, a_decision, connected, nothing_is_lost_or_doubled, read_to_end, until
 from tests.kit.stopping import stopped
 
 pytestmark = pytest.mark.nats
@@ -29,43 +29,13 @@ SOON = 10.0
 
 
 async def test_a_killed_leader_loses_and_doubles_nothing(tmp_path: Path):
-    cluster = NatsCluster(tmp_path)
-    acknowledged: dict[str, int] = {}
-    seen: list[int] = []
-    try:
-        await cluster.start()
-        await set_up(cluster.url, password=cluster.users["admin"], replicas=3)
-        async with connected(cluster) as log, connected(cluster, "status") as follower:
+    async with NatsCluster(tmp_path) as cluster, connected(cluster) as log, connected(cluster, "status") as follower:
 
-            async def write(job: str) -> None:
-                sequence = 0
-                for number in range(EACH):
-                    entry = a_decision("team-a", number, job=job)
-                    sequence = await log.append(entry, expect=sequence)
-                    acknowledged[entry.event_id] = sequence
+        async def kill(reached: Callable[[int], Awaitable[None]]) -> None:
+            await reached(JOBS * EACH // 2)
+            cluster.servers[await leader(cluster)].kill()
 
-            async def kill() -> None:
-                await until(half_way)
-                cluster.servers[await leader(cluster)].kill()
-
-            async def half_way() -> bool:
-                return len(acknowledged) >= JOBS * EACH // 2
-
-            async def follow() -> None:
-                async with aclosing(follower.read(subjects=("jobs.>",))) as batches:
-                    async for batch in batches:
-                        seen.extend(event.sequence for event in batch.events)
-                        if len(seen) >= JOBS * EACH:
-                            return
-
-            async with asyncio.timeout(2 * READY):
-                await asyncio.gather(kill(), follow(), *(write(f"job-{number}") for number in range(JOBS)))
-            events = await read_to_end(log, "jobs.>")
-    finally:
-        cluster.stop()
-    assert {event.event_id: event.sequence for event in events} == acknowledged
-    assert len(events) == JOBS * EACH
-    assert seen == sorted(acknowledged.values())
+        await nothing_is_lost_or_doubled(log, kill, reader=follower, jobs=JOBS, each=EACH)
 
 
 async def test_a_server_that_comes_back_behind_ends_no_reading(tmp_path: Path):

@@ -5,6 +5,7 @@
 
 import asyncio
 import os
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from shared.errors import Refused
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
-from tests.kit.nats import READY, a_decision, a_server, connected, read_to_end, until
+from tests.kit.nats import READY, a_decision, a_server, connected, nothing_is_lost_or_doubled
 
 pytestmark = pytest.mark.nats
 
@@ -23,41 +24,16 @@ EACH = max(150, 5 * KILLS)
 
 
 async def test_a_killed_server_loses_and_doubles_nothing_and_readers_go_on(tmp_path: Path):
-    acknowledged: dict[str, int] = {}
-    seen: list[int] = []
-
     async with a_server(tmp_path) as server, connected(server) as log, connected(server, "status") as follower:
 
-        async def write(job: str) -> None:
-            sequence = 0
-            for number in range(EACH):
-                entry = a_decision("team-a", number, job=job)
-                sequence = await log.append(entry, expect=sequence)
-                acknowledged[entry.event_id] = sequence
-
-        async def kill() -> None:
+        async def kill(reached: Callable[[int], Awaitable[None]]) -> None:
             for number in range(1, KILLS + 1):
-                await until(lambda number=number: reached(number * JOBS * EACH // (KILLS + 1)))
+                await reached(number * JOBS * EACH // (KILLS + 1))
                 server.kill()
                 await server.restart()
 
-        async def reached(count: int) -> bool:
-            return len(acknowledged) >= count
-
-        async def follow() -> None:
-            async with aclosing(follower.read(subjects=("jobs.>",))) as batches:
-                async for batch in batches:
-                    seen.extend(event.sequence for event in batch.events)
-                    if len(seen) >= JOBS * EACH:
-                        return
-
-        async with asyncio.timeout(2 * READY + 2 * KILLS):
-            await asyncio.gather(kill(), follow(), *(write(f"job-{number}") for number in range(JOBS)))
-        events = await read_to_end(log, "jobs.>")
-
-    assert len(acknowledged) == JOBS * EACH
-    assert {event.event_id: event.sequence for event in events} == acknowledged, "neither lost nor doubled"
-    assert seen == sorted(acknowledged.values()), "a reader saw each once, in order, across all restarts"
+        within = 2 * READY + 2 * KILLS
+        await nothing_is_lost_or_doubled(log, kill, reader=follower, jobs=JOBS, each=EACH, within=within)
 
 
 async def test_another_log_in_its_place_is_noticed(tmp_path: Path):

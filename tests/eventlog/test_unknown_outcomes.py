@@ -1,6 +1,7 @@
 """An append whose answer was lost is neither lost nor doubled, and its author learns the truth."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,16 @@ import pytest
 from shared.errors import Conflict, Transient
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.server import NatsServer
-from tests.kit.nats import READY, a_decision, a_namespace, a_server, connected, read_to_end, until
+from tests.kit.nats import (
+    READY,
+    a_decision,
+    a_namespace,
+    a_server,
+    connected,
+    nothing_is_lost_or_doubled,
+    read_to_end,
+    until,
+)
 from tests.kit.proxy import Proxy
 
 pytestmark = pytest.mark.nats
@@ -82,28 +92,15 @@ async def test_a_write_that_arrives_late_is_stored_once(nats_server: NatsServer)
 
 
 async def test_cuts_under_load_lose_and_double_nothing(nats_server: NatsServer):
-    namespace = a_namespace()
-    acknowledged: dict[str, int] = {}
-
     async with Proxy(nats_server.url) as proxy, connected(nats_server, url=proxy.url) as log:
 
-        async def write(job: str) -> None:
-            sequence = 0
-            for number in range(40):
-                entry = a_decision(namespace, number, job=job)
-                sequence = await log.append(entry, expect=sequence)
-                acknowledged[entry.event_id] = sequence
-
-        async def cut() -> None:
-            for reached in range(50, 400, 50):
-                await until(lambda reached=reached: _is(len(acknowledged) >= reached))
+        async def cut(reached: Callable[[int], Awaitable[None]]) -> None:
+            for count in range(50, 400, 50):
+                await reached(count)
                 proxy.drop_answers()
                 proxy.heal()
 
-        await asyncio.gather(cut(), *(write(f"job-{number}") for number in range(10)))
-        events = await read_to_end(log, f"jobs.{namespace}.>")
-    assert {event.event_id: event.sequence for event in events} == acknowledged
-    assert len(events) == len(acknowledged) == 400
+        await nothing_is_lost_or_doubled(log, cut, namespace=a_namespace())
 
 
 async def test_a_log_that_stays_away_is_reported_after_some_patience(tmp_path: Path):
@@ -134,10 +131,6 @@ async def test_a_lease_whose_answer_was_lost_is_ours(nats_server: NatsServer):
         found = await bucket.get(key)
     assert found is not None
     assert found.revision == revision
-
-
-async def _is(value: bool) -> bool:
-    return value
 
 
 async def _is_not(value: bool) -> bool:

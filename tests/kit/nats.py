@@ -154,6 +154,52 @@ async def read_to_end(log: EventLog, *subjects: str, after: int = 0) -> list[Sto
     return events
 
 
+async def nothing_is_lost_or_doubled(
+    log: EventLog,
+    trouble: Callable[[Callable[[int], Awaitable[None]]], Awaitable[None]],
+    *,
+    reader: EventLog | None = None,
+    namespace: str = "team-a",
+    jobs: int = 10,
+    each: int = 40,
+    within: float = 2 * READY,
+) -> None:
+    """So many jobs write while there is `trouble`, which may wait for a number of acknowledged events.
+
+    Then the log has what it acknowledged, once, and a `reader` saw each once and in order.
+    """
+    acknowledged: dict[str, int] = {}
+    seen: list[int] = []
+
+    async def write(job: str) -> None:
+        sequence = 0
+        for number in range(each):
+            entry = a_decision(namespace, number, job=job)
+            sequence = await log.append(entry, expect=sequence)
+            acknowledged[entry.event_id] = sequence
+
+    async def reached(count: int) -> None:
+        async def so() -> bool:
+            return len(acknowledged) >= count
+
+        await until(so)
+
+    async def follow() -> None:
+        if reader is not None:
+            async with aclosing(reader.read(subjects=(f"jobs.{namespace}.>",))) as batches:
+                async for batch in batches:
+                    seen.extend(event.sequence for event in batch.events)
+                    if len(seen) >= jobs * each:
+                        return
+
+    async with asyncio.timeout(within):
+        await asyncio.gather(trouble(reached), follow(), *(write(f"job-{number}") for number in range(jobs)))
+    events = await read_to_end(log, f"jobs.{namespace}.>")
+    assert {event.event_id: event.sequence for event in events} == acknowledged, "neither lost nor doubled"
+    assert len(events) == len(acknowledged) == jobs * each
+    assert reader is None or seen == sorted(acknowledged.values())
+
+
 async def risks_now(log: JetStreamEventLog, monitors: Iterable[str] = ()) -> list[str] | None:
     """None while the log cannot be asked: it has just lost its leader, or the server that we talked to."""
     with suppress(Transient):
