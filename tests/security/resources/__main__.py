@@ -8,9 +8,12 @@ import asyncio
 import os
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from devcluster.cluster import Devcluster
+from devcluster.controlplane import ControlPlane
 from shared.telemetry.logs import configure
 from tests.bench.real.world import progress
 from tests.kit.tables import Place
@@ -18,6 +21,8 @@ from tests.security.resources.attacks import TENANTS, Family, families
 from tests.security.resources.rig import NATS, PATIENCE_SECONDS, Figures, Rig, faults, told
 
 QUIET_SECONDS = 5.0
+REAL = partial(ControlPlane, accounts=True)
+"""Where tenants write: the embedded API server is one process, which they keep busy, and no wall of ours."""
 
 
 class Outcome(NamedTuple):
@@ -39,7 +44,7 @@ async def run(names: list[str], seconds: float, ways: int) -> list[Outcome]:
     others = [name for name in names if [name] not in alone]
     for together in filter(None, (others, *alone)):
         with tempfile.TemporaryDirectory(prefix="muster-attacked-") as folder:
-            async with Rig(Path(folder)) as rig:
+            async with Rig(Path(folder), REAL if together in alone else Devcluster) as rig:
                 quiet = await rig.measure(QUIET_SECONDS)
                 progress("quiet: " + ", ".join(f"{who} {peak:.0f} MiB" for who, peak in quiet.peaks.items()))
                 found += [await _family(rig, name, seconds, ways, quiet) for name in together]

@@ -13,9 +13,11 @@ import ssl
 import sys
 import zlib
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import aiohttp
 import msgspec
 import uvloop
 
@@ -78,7 +80,7 @@ async def for_ever(workers: int, once: Callable[[int], Awaitable[None]]) -> None
         while True:
             try:
                 await once(number)
-            except (OSError, TimeoutError, asyncio.IncompleteReadError, RuntimeError):
+            except (OSError, TimeoutError, asyncio.IncompleteReadError, RuntimeError, aiohttp.ClientError):
                 # uvloop says by a RuntimeError that the server has closed the connection.
                 await asyncio.sleep(PAUSE_SECONDS)
             await asyncio.sleep(0)
@@ -228,43 +230,32 @@ class Writes(NamedTuple):
 
     async def run(self, target: Target) -> None:
         path = _collection(self.resource)
-        tls = unverified()
-        headers = f"Host: api\r\nAuthorization: Bearer {target.tokens['admin']}\r\n"
-        numbers = iter(range(sys.maxsize))
+        media = "application/merge-patch+json" if self.verb == "PATCH" else "application/json"
+        headers = {"Authorization": f"Bearer {target.tokens['admin']}", "Content-Type": media}
+        numbers = count()
 
-        async def once(_: int) -> None:
-            reader, writer = await asyncio.open_connection(HOST, target.ports["api"], ssl=tls)
-            try:
-                while True:
-                    await asyncio.sleep(WRITERS / self.rate)
-                    number = next(numbers)
-                    await _asked(reader, writer, self.verb, self._path(path, number), headers, self.make(number))
-                    if self.verb == "POST" and number >= self.kept:
-                        name = self.make(number - self.kept)["metadata"]["name"]
-                        await _asked(reader, writer, "DELETE", f"{path}/{name}", headers, {})
-            finally:
-                writer.transport.abort()
+        async with aiohttp.ClientSession(
+            f"https://{HOST}:{target.ports['api']}", connector=aiohttp.TCPConnector(ssl=unverified()), headers=headers
+        ) as session:
 
-        await for_ever(WRITERS, once)
+            async def asked(verb: str, at: str, document: Document | None = None) -> None:
+                async with session.request(verb, at, data=json.dumps(document) if document else None) as answer:
+                    await answer.read()
+
+            async def once(_: int) -> None:
+                await asyncio.sleep(WRITERS / self.rate)
+                number = next(numbers)
+                await asked(self.verb, self._path(path, number), self.make(number))
+                if self.verb == "POST" and number >= self.kept:
+                    await asked("DELETE", f"{path}/{self.make(number - self.kept)['metadata']['name']}")
+
+            await for_ever(WRITERS, once)
 
     def _path(self, path: str, number: int) -> str:
         return path if self.verb == "POST" else f"{path}/{self.make(number)['metadata']['name']}"
 
 
 WRITERS = 4
-
-
-async def _asked(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, verb: str, path: str, headers: str, body: Document
-) -> None:
-    sent = json.dumps(body).encode() if body else b""
-    media = "application/merge-patch+json" if verb == "PATCH" else "application/json"
-    head = f"{verb} {path} HTTP/1.1\r\n{headers}Content-Type: {media}\r\nContent-Length: {len(sent)}\r\n\r\n"
-    writer.write(head.encode() + sent)
-    await writer.drain()
-    said = (await reader.readuntil(b"\r\n\r\n")).lower()
-    length = said.partition(b"content-length: ")[2].partition(b"\r")[0]
-    await reader.readexactly(int(length or 0))
 
 
 def _collection(name: str) -> str:

@@ -22,7 +22,7 @@ import msgspec
 
 from devcluster.certificates import make_server
 from devcluster.child import Child
-from devcluster.cluster import Devcluster
+from devcluster.cluster import Devcluster, DevelopmentCluster
 from muster import permissions
 from muster.stack import SERVICES, Stack
 from shared.eventlog.account import ADMIN, AUDIT, HISTORY, LOG_API, Copy
@@ -35,10 +35,19 @@ from tests.bench.real.processes import begin_anew, memory
 from tests.history.conftest import HOME, NAME, Site, the_api
 from tests.kit.nats import a_decision, connected
 from tests.security.resources.attacks import APIS, JOB, OURS, STARTED, THEIRS, Target
-from tests.security.resources.attacks import HISTORY as QUESTION
+from tests.security.resources.attacks import HISTORY as THEIR_HISTORY
 
 VIEWERS = ("viewer-a", "viewer-b")
 NATS = "nats"
+_ALL = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRoleBinding",
+    "metadata": {"name": "viewers"},
+    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+    "subjects": [{"kind": "User", "name": name} for name in VIEWERS],
+}
+"""The viewers may view everything; the walls between them are no matter of rights."""
+QUESTION = f"{THEIR_HISTORY.replace(f'/{THEIRS}/', f'/{OURS}/')}/why"
 COPY_BYTES = 50_000_000
 MOST_OF_COPIES = 1024.0
 """MiB: the limit of the copies' server in the chart, at which a kubelet's kernel kills it."""
@@ -79,6 +88,7 @@ class Figures(NamedTuple):
 
 def faults(quiet: Figures, attacked: Figures) -> list[str]:
     """What the attack achieved, a sentence each."""
+    assert math.isfinite(quiet.job + quiet.question), "others got nothing when it was quiet"
     found = []
     for name, peak in attacked.peaks.items():
         factor = MOST_GROWTH_OF_NATS if name == NATS else MOST_GROWTH
@@ -104,11 +114,15 @@ def faults(quiet: Figures, attacked: Figures) -> list[str]:
 class Rig(Stack):
     """`async with Rig(folder) as rig`: six services, the log's server, and an API server, each a process."""
 
-    cluster: Devcluster
+    cluster: DevelopmentCluster
 
-    def __init__(self, data: Path) -> None:
-        def cluster(folder: Path, users: Sequence[str], images: Mapping[str, Path], audit: Path | None) -> Devcluster:
-            return Devcluster(folder, (*users, HISTORY, *VIEWERS), images, nodes=0, audit=audit)
+    def __init__(self, data: Path, kind: Callable[..., DevelopmentCluster] = Devcluster) -> None:
+        """On a cluster of that kind: the embedded one has a single process, which tenants who write keep busy."""
+
+        def cluster(
+            folder: Path, users: Sequence[str], images: Mapping[str, Path], audit: Path | None
+        ) -> DevelopmentCluster:
+            return kind(folder, (*users, HISTORY, *VIEWERS), images, nodes=0, audit=audit)
 
         self.ports = {name: free_port() for name in (*SERVICES, HISTORY, AUDIT, *APIS)}
         self._certificates, url = data / "certificates", f"https://localhost:{self.ports['progress-api']}"
@@ -140,7 +154,8 @@ class Rig(Stack):
         self._probes = await self._stack.enter_async_context(aiohttp.ClientSession())
         for name in (THEIRS, OURS):
             await self._post("/api/v1/namespaces", {"metadata": {"name": name}})
-        await self._post(collection("trainingjobs", THEIRS, GROUP), training_job(JOB, THEIRS, 2))
+        for name in (THEIRS, OURS):
+            await self._post(collection("trainingjobs", name, GROUP), training_job(JOB, name, 2))
         await self._well()
         self.target = self.data / "target.json"
         self.target.write_bytes(msgspec.json.encode(self._told()))
@@ -163,7 +178,7 @@ class Rig(Stack):
             **{f"MUSTER_AUDIT_{name}": file for name, file in self._certificate().items()},
         }
         self._start_service(AUDIT, AUDIT, audit)
-        await site.apply(*permissions.history_rights(HOME), *the_api(site.authority, site.port))
+        await site.apply(*permissions.history_rights(HOME), _ALL, *the_api(site.authority, site.port))
         self._front_proxy = ssl.create_default_context(cadata=site.authority.decode())
         [certificate] = self.data.glob("cluster/**/front-proxy.crt")
         self._front_proxy.load_cert_chain(certificate, certificate.with_suffix(".key"))
@@ -242,7 +257,7 @@ class Rig(Stack):
         return 2 * own
 
     async def _answered(self) -> bool:
-        url = f"https://localhost:{self.ports['history-api']}{QUESTION}/why"
+        url = f"https://localhost:{self.ports['history-api']}{QUESTION}"
         who = {"X-Remote-User": "viewer-b", "Connection": "close"}
         async with self._probes.get(
             url, ssl=self._front_proxy, server_hostname=f"{NAME}.{HOME}.svc", headers=who
