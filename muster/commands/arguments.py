@@ -4,7 +4,7 @@ import asyncio
 import functools
 import inspect
 import os
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_type_hints
@@ -57,6 +57,14 @@ def named(text: str) -> "Asked":
 
     with wrong_usage():
         return parse_target(text)
+
+
+def named_job(text: str, command: str, does: str) -> "Asked":
+    """The job of a KIND/NAME, for the command that does this with it.  Wrong usage if it is a request or nothing."""
+    asked = named(text)
+    if asked.is_request:
+        raise typer.BadParameter(f"`muster {command}` {does} jobs; `muster why` explains a request")
+    return asked
 
 
 def or_current(context: typer.Context, namespace: str) -> str:
@@ -117,10 +125,16 @@ def with_options(command: Callable[[Any], None]) -> Callable[..., None]:
     return chosen
 
 
+def running(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a command's coroutine as `muster.asking` does, which is not imported for the help of a command."""
+    from muster.asking import run
+
+    run(work)
+
+
 def on_cluster(work: "Callable[[KubeCluster], Awaitable[None]]") -> None:
     """Run `work` with the cluster of kubectl's current context."""
     from muster.asking import open_cluster
-    from muster.asking import run as running
 
     async def connected() -> None:
         async with open_cluster(settings()) as cluster:

@@ -5,7 +5,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from muster.commands.arguments import JobName, Namespace, named, settings, with_options, wrong_usage
+from muster.commands.arguments import JobName, Namespace, named, running, settings, with_options, wrong_usage
 from muster.terminal import Format
 
 LONGEST_SECONDS = 300.0
@@ -82,7 +82,6 @@ def forward(options: ForwardOptions) -> None:
     """
     from yarl import URL
 
-    from muster.asking import run as running
     from muster.forward import forward as send
     from muster.outgoing import PHASES
     from muster.schemas import KINDS
@@ -121,7 +120,6 @@ def add(
 
     It is safe to repeat.  At a server of your own, add the account first (docs/events.md).
     """
-    from muster.asking import run as running
     from muster.subscribers import add as adding
 
     running(lambda: adding(settings(), data, namespace, size))
@@ -130,7 +128,6 @@ def add(
 @subscriber.command("list")
 def show(data: Data = None) -> None:
     """Print each copy's user, how much it has, and the number of its consumers."""
-    from muster.asking import run as running
     from muster.subscribers import show as showing
 
     running(lambda: showing(settings(), data))
@@ -142,7 +139,6 @@ def remove(namespace: Which, data: Data = None) -> None:
 
     At a server of your own, take the account out afterwards.
     """
-    from muster.asking import run as running
     from muster.subscribers import remove as removing
 
     running(lambda: removing(settings(), data, namespace))
@@ -152,7 +148,6 @@ def remove(namespace: Which, data: Data = None) -> None:
 def status(namespace: Namespace = "", everywhere: Anywhere = False) -> None:
     """Print how full the archive is, how many sealed histories wait for it, and why."""
     from muster.archive import status as shown
-    from muster.asking import run as running
 
     running(lambda: shown(settings(), "" if everywhere else namespace))
 
@@ -161,7 +156,6 @@ def status(namespace: Namespace = "", everywhere: Anywhere = False) -> None:
 def verify(target: OneOrAll = "", namespace: Namespace = "", everywhere: Anywhere = False) -> None:
     """Compare each archived history with its seal; exit code 1 when one differs."""
     from muster.archive import verify as verified
-    from muster.asking import run as running
 
     asked = named(target) if target else None
     running(lambda: verified(settings(), asked, "" if everywhere else namespace))
@@ -179,7 +173,6 @@ def export(
 ) -> None:
     """Print an archived history as JSON Lines, or write many into a folder."""
     from muster.archive import export as exported
-    from muster.asking import run as running
 
     if not target and to is None:
         raise typer.BadParameter("name a job, or a folder with --to")
@@ -196,6 +189,5 @@ def forget(
 ) -> None:
     """Remove an archived history, with an administrator's NATS credentials."""
     from muster.archive import forget as forgotten
-    from muster.asking import run as running
 
     running(lambda: forgotten(settings(), named(target), namespace, uid, reason))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from muster.commands.arguments import in_namespace, settings, with_options, wrong_usage
+from muster.commands.arguments import in_namespace, running, settings, with_options, wrong_usage
 from muster.terminal import fail, say
 
 
@@ -27,7 +27,6 @@ def run(
 ) -> None:
     """Run the whole operator, all four services, in this process."""
 
-    from muster.asking import run as running
     from muster.run import run_all
     from shared.process.main import until_stopped
 
@@ -94,7 +93,6 @@ def setup(options: SetupOptions) -> None:
     It needs an administrator's NATS credentials, and the right to make definitions.  It is safe to repeat: streams
     never shrink, and the definitions of a newer release stay.
     """
-    from muster.asking import run as running
     from muster.setup import set_up
     from muster.subscribers import sizes_of
 
@@ -209,7 +207,6 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="one JSON document")] = False,
 ) -> None:
     """Examine an installation from outside: versions, definitions, rights, log, services, jobs, clocks."""
-    from muster.asking import run as running
     from muster.doctor import examine
     from muster.doctor.findings import Choices, home
 

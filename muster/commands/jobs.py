@@ -17,7 +17,9 @@ from muster.commands.arguments import (
     Wait,
     job_names,
     named,
+    named_job,
     on_cluster,
+    running,
     settings,
 )
 from muster.terminal import Output
@@ -70,15 +72,12 @@ def get(
 ) -> None:
     """Show the jobs in the log: phase, Ready and wanted pods, restarts, age."""
     from muster import terminal
-    from muster.asking import run as running
     from muster.get import Options
     from muster.get import get as show
 
-    asked = named(target) if target else None
+    asked = named_job(target, "get", "shows") if target else None
     if asked is not None and everywhere:
         raise typer.BadParameter("a job is in one namespace; say -n NAMESPACE instead of -A")
-    if asked is not None and asked.is_request:
-        raise typer.BadParameter("`muster get` shows jobs; `muster why` explains a request")
     if selector and (asked is not None or gone):
         raise typer.BadParameter("-l chooses among the jobs that are there; leave KIND/NAME and --gone out")
     output = Output.json if as_json else output
@@ -116,7 +115,6 @@ def history(
     nats: Nats = False,
 ) -> None:
     """Show the events of a job, one a line, from the log alone."""
-    from muster.asking import run as running
     from muster.history import Part, accept, disown, show
 
     if target == "accept":
@@ -155,7 +153,6 @@ def audit(
     """Show who changed jobs: what they asked for, when, and what became of it, from the log alone."""
     from datetime import UTC, datetime
 
-    from muster.asking import run as running
     from muster.history import audit as show
     from muster.history import forget as forgotten
 
@@ -247,7 +244,6 @@ def why(
     nats: Nats = False,
 ) -> None:
     """Explain the state of a job, a pod or a request: the causes back to the first, from the log alone."""
-    from muster.asking import run as running
     from muster.asking import why as say_why
 
     asked = named(target)
@@ -266,11 +262,8 @@ def report(
 ) -> None:
     """Show the whole life of a job: phases, attempts, scalings, failures, and who changed what, from the log alone."""
     from muster.asking import report as show
-    from muster.asking import run as running
 
-    asked = named(target)
-    if asked.is_request:
-        raise typer.BadParameter("`muster report` tells of jobs; `muster why` explains a request")
+    asked = named_job(target, "report", "tells of")
     if html is not None:
         from muster.page.drawing import write
 
@@ -288,12 +281,9 @@ def timeline(
     nats: Nats = False,
 ) -> None:
     """Draw what each pod of a job did and when, over all attempts: it waited, trained, was lost, left."""
-    from muster.asking import run as running
     from muster.asking import timeline as draw
 
-    asked = named(target)
-    if asked.is_request:
-        raise typer.BadParameter("`muster timeline` draws jobs; `muster why` explains a request")
+    asked = named_job(target, "timeline", "draws")
     running(lambda: draw(asked, namespace, settings(), uid=uid, nats=nats))
 
 
@@ -306,7 +296,6 @@ def ui(
     nats: Nats = False,
 ) -> None:
     """Show jobs, their timelines and the fleet in a browser, with the rights of the other commands, until Ctrl-C."""
-    from muster.asking import run as running
     from muster.page.server import ui as serve
 
     where = "" if everywhere else namespace
