@@ -1,9 +1,10 @@
 """What the page knows of now: the table of jobs, and the events of the jobs that a browser has open."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from datetime import UTC, datetime
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -22,6 +23,8 @@ from shared.telling.targets import Asked, known_kinds
 
 MOST_OPEN = 16
 """The most jobs that are followed at a time: each holds the events of a job, and a stream of the server."""
+IDLE_SECONDS = 120.0
+"""Seconds between two looks for what nobody reads."""
 PAUSE_SECONDS = 0.25
 """The least seconds between two pieces of news to one browser."""
 AGAIN_SECONDS = 0.1
@@ -54,6 +57,12 @@ class Readable:
     def events(self, asked: Asked, namespace: str, uid: str, trouble: Tell) -> AsyncGenerator[Sequence[Stored], None]:
         """The events of a job until now, then later ones."""
         return job_events(self._source, asked, namespace, uid=uid, trouble=trouble)
+
+    async def begin(self) -> None:
+        """Raises `Trouble` for a person that is not known."""
+
+    async def end(self) -> None:
+        """Close what was opened for this person."""
 
 
 class News:
@@ -109,6 +118,8 @@ class Table:
                 async for shown in found:
                     self.note(shown)
         except Trouble as trouble:
+            # Who lost the right to see the jobs finds none of them here.
+            self.rows.clear()
             self.news.told(str(trouble))
 
     def note(self, shown: Shown) -> None:
@@ -161,6 +172,11 @@ class Followed:
             report = msgspec.structs.replace(made.report, until=stamp(datetime.now(UTC)))
             return msgspec.structs.replace(made, report=report)
 
+    @property
+    def over(self) -> bool:
+        """True if it is followed no more: it may not be read any longer."""
+        return self._task.done()
+
     async def close(self) -> None:
         await end(self._task)
         if self._first.done() and not self._first.cancelled():
@@ -168,41 +184,119 @@ class Followed:
             self._first.exception()
 
 
-class Open:
-    """The jobs that browsers have open: those used last."""
+class Shared(Protocol):
+    """Something that several requests read, for as long as one of them is there or shortly was."""
 
-    def __init__(self, source: Readable) -> None:
-        self._source = source
-        self._jobs: dict[tuple[str, str, str], Followed] = {}
-        self._opening = asyncio.Lock()
+    readers: int
+
+    @property
+    def over(self) -> bool:
+        """True if it is of no use any more."""
+
+    async def ready(self) -> None:
+        """Until it can be read.  Raises `Trouble` if it cannot."""
+
+    async def close(self) -> None: ...
+
+
+K = TypeVar("K", bound=Hashable)
+S = TypeVar("S", bound=Shared)
+
+
+class Kept(Generic[K, S]):
+    """At most so many of them: those used last."""
+
+    def __init__(self, most: int, full: str) -> None:
+        """`full` says what a person can do when all of them are read."""
+        self._most = most
+        self._full = full
+        self._things: dict[K, S] = {}
+        self._changing = asyncio.Lock()
 
     @asynccontextmanager
-    async def of(self, asked: Asked, namespace: str, uid: str) -> AsyncIterator[Followed]:
-        """The job while the context lasts.  Raises `Trouble` if it cannot be read."""
-        key = namespace, asked.word, uid
-        async with self._opening:
-            job = self._jobs.pop(key, None) or await self._opened(asked, namespace, uid)
-            self._jobs[key] = job
-            job.readers += 1
+    async def of(self, key: K, begin: Callable[[], S]) -> AsyncIterator[S]:
+        """That of the key while the context lasts, begun if there is none.  Raises `Trouble` if it cannot be read."""
+        async with self._changing:
+            if (known := self._things.get(key)) is not None and known.over:
+                await self._close(key)
+            if key not in self._things:
+                await self._make_room()
+            thing = self._things[key] = self._things.pop(key, None) or begin()
+            thing.readers += 1
         try:
-            await job.ready()
-            yield job
-        except Trouble:
-            if self._jobs.get(key) is job:
-                del self._jobs[key]
-            await job.close()
-            raise
+            try:
+                await thing.ready()
+            except Trouble:
+                if self._things.get(key) is thing:
+                    del self._things[key]
+                await thing.close()
+                raise
+            yield thing
         finally:
-            job.readers -= 1
+            thing.readers -= 1
 
-    async def _opened(self, asked: Asked, namespace: str, uid: str) -> Followed:
-        if len(self._jobs) >= MOST_OPEN:
-            idle = next((key for key, job in self._jobs.items() if not job.readers), None)
+    async def _make_room(self) -> None:
+        if len(self._things) >= self._most:
+            idle = next((key for key, thing in self._things.items() if not thing.readers), None)
             if idle is None:
-                raise Refused(f"{MOST_OPEN} jobs are open: close a tab of another one", reason="TooManyRequests")
-            await self._jobs.pop(idle).close()
-        return Followed(lambda trouble: self._source.events(asked, namespace, uid, trouble))
+                raise Refused(self._full, reason="TooManyRequests")
+            await self._close(idle)
+
+    async def rest(self) -> None:
+        """Close, for ever, what had no reader at two looks."""
+        idle: set[K] = set()
+        while True:
+            async with self._changing:
+                now = {key for key, thing in self._things.items() if not thing.readers}
+                for key in now & idle:
+                    await self._close(key)
+            idle = now
+            await asyncio.sleep(IDLE_SECONDS)
+
+    async def _close(self, key: K) -> None:
+        await self._things.pop(key).close()
 
     async def close(self) -> None:
-        for job in self._jobs.values():
-            await job.close()
+        for thing in self._things.values():
+            await thing.close()
+
+
+class View:
+    """What one person sees: the jobs of a namespace, or of all without one, and those that are open."""
+
+    def __init__(self, source: Readable, namespace: str) -> None:
+        self.source = source
+        self.table = Table()
+        self.readers = 0
+        self._jobs = Kept[tuple[str, str, str], Followed](
+            MOST_OPEN, f"{MOST_OPEN} jobs are open: close a tab of another one"
+        )
+        self._known = asyncio.create_task(source.begin())
+        self._following = asyncio.create_task(self._follow(namespace))
+
+    async def _follow(self, namespace: str) -> None:
+        with suppress(Trouble):
+            await asyncio.shield(self._known)
+            await self.table.follow(lambda: self.source.jobs(namespace, self.table.news.told))
+
+    def job(self, asked: Asked, namespace: str, uid: str) -> AbstractAsyncContextManager[Followed]:
+        """The job while the context lasts.  Raises `Trouble` if it cannot be read."""
+
+        def begin() -> Followed:
+            return Followed(lambda trouble: self.source.events(asked, namespace, uid, trouble))
+
+        return self._jobs.of((namespace, asked.word, uid), begin)
+
+    @property
+    def over(self) -> bool:
+        # Those who read it may see some of the jobs, though not all of the namespace.
+        return self._following.done() and not self.readers
+
+    async def ready(self) -> None:
+        await asyncio.shield(self._known)
+
+    async def close(self) -> None:
+        for task in (self._following, self._known):
+            await end(task)
+        await self._jobs.close()
+        await self.source.end()

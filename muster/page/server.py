@@ -1,14 +1,15 @@
-"""Serves the page on 127.0.0.1: who does not know the secret in its address gets nothing.
+"""Serves the page: its handlers, and who is let in on 127.0.0.1, where the address has a secret.
 
 Other users of the machine reach the port, too, and so does every page in the person's browser.  So each request has to
 name this host, as a page of another name that leads here would not, and begins with a secret of the person.
+`viewers.py` lets people in by their tokens.
 """
 
 import asyncio
 import secrets
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from aiohttp import web
 
 from muster.asking import open_source
 from muster.page.drawing import TYPES, asset
-from muster.page.following import Followed, News, Open, Readable, Table, end
+from muster.page.following import Followed, News, Readable, View
 from muster.terminal import say
 from shared.errors import Refused, Transient, Trouble
 from shared.eventlog.subject import Subject
@@ -52,22 +53,26 @@ HEADERS = {
 STATUSES = {"NotFound": 404, "Forbidden": 403, "Invalid": 400, "TooManyRequests": 429}
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Admit = Callable[[web.Request], AbstractAsyncContextManager[View]]
+"""What the one who asks may see, while the context lasts.  Raises `web.HTTPException` for who is not let in."""
+VIEW = web.RequestKey("view", View)
+
+
+def root_of(request: web.Request) -> str:
+    """The first part of the path, below which all addresses of a page stand."""
+    return request.path.split("/")[1]
 
 
 class Page:
     """The handlers; all of them only read."""
 
-    def __init__(self, source: Readable, secret: str, port: int) -> None:
-        self._source = source
-        self._secret = secret
-        self._hosts = {f"{name}:{port}" for name in (HOST, "localhost")}
-        self.table = Table()
-        self.open = Open(source)
+    def __init__(self, admit: Admit) -> None:
+        self._admit = admit
 
     def application(self) -> web.Application:
         made = web.Application(middlewares=[self._guarded])
         made.on_response_prepare.append(_with_headers)
-        root, job = f"/{self._secret}", f"/{self._secret}/%s/{{namespace}}/{{kind}}/{{name}}"
+        root, job = "/{root}", "/{root}/%s/{namespace}/{kind}/{name}"
         made.add_routes(
             [
                 web.get(f"{root}/", self._jobs),
@@ -85,22 +90,18 @@ class Page:
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.headers.get("Host", "") not in self._hosts:
-            return web.Response(status=421, text="this is not the address that `muster ui` printed")
-        given = request.path.split("/")[1]
-        if not secrets.compare_digest(given.encode(), self._secret.encode()):
-            return web.Response(status=403, text="open the address that `muster ui` printed, with all its letters")
-        if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
-            return web.Response(status=403, text="another site may not ask here")
         try:
-            return await handler(request)
+            async with self._admit(request) as view:
+                request[VIEW] = view
+                return await handler(request)
         except Refused as refusal:
             return web.json_response({"error": str(refusal)}, status=STATUSES.get(refusal.reason, 400))
         except Transient as trouble:
             return web.json_response({"error": str(trouble)}, status=503)
 
-    async def _jobs(self, _: web.Request) -> web.Response:
-        rows = sorted((row for _, row in self.table.rows.values()), key=lambda row: (row.namespace, row.name, row.uid))
+    async def _jobs(self, request: web.Request) -> web.Response:
+        table = request[VIEW].table
+        rows = sorted((row for _, row in table.rows.values()), key=lambda row: (row.namespace, row.name, row.uid))
         cells = (
             (row.namespace, f"{row.called}/{row.name}", row.phase, f"{row.ready}/{row.wanted}", row.note, row.uid)
             for row in rows[:MOST_TEXT_ROWS]
@@ -112,52 +113,38 @@ class Page:
         )
         more = f"<p>and {len(rows) - MOST_TEXT_ROWS} more: `muster get -A`</p>" if len(rows) > MOST_TEXT_ROWS else ""
         heading = "<tr><th>Namespace<th>Job<th>Phase<th>Ready<th>Note"
-        return self._shell("Jobs", "jobs", f"<table>{heading}{lines}</table>{more}")
+        return _shell(request, "Jobs", "jobs", f"<table>{heading}{lines}</table>{more}")
 
-    async def _fleet(self, _: web.Request) -> web.Response:
-        return self._shell("Fleet", "fleet", "<p>The fleet is drawn by scripts; the jobs are a table without.</p>")
+    async def _fleet(self, request: web.Request) -> web.Response:
+        return _shell(request, "Fleet", "fleet", "<p>The fleet is drawn by scripts; the jobs are a table without.</p>")
 
     async def _job(self, request: web.Request) -> web.Response:
-        asked, namespace, uid = _asked(request)
+        view, (asked, namespace, uid) = request[VIEW], _asked(request)
         try:
-            async with self.open.of(asked, namespace, uid) as job:
-                found = (await job.drawing(self._source, asked, namespace, uid)).report
+            async with view.job(asked, namespace, uid) as job:
+                found = (await job.drawing(view.source, asked, namespace, uid)).report
         except Trouble as trouble:
             told = str(trouble)
         else:
             told = "\n".join((*timeline(found, TEXT_WIDTH), "", *report_lines(found, as_json=False)))
-        return self._shell(request.match_info["name"], "job", f"<pre>{escape(told)}</pre>")
-
-    def _shell(self, title: str, view: str, without_scripts: str) -> web.Response:
-        root = f"/{self._secret}"
-        links = "".join(
-            f'<a href="{root}/{path}"{" aria-current=page" if view == name else ""}>{name.title()}</a>'
-            for name, path in (("jobs", ""), ("fleet", "fleet"))
-        )
-        text = (
-            f'<!doctype html><html lang="en" data-view="{view}" data-root="{root}"><meta charset="utf-8">'
-            f'<meta name="viewport" content="width=device-width"><title>{escape(title)} - Muster</title>'
-            f'<link rel="icon" href="data:,"><link rel="stylesheet" href="{root}/static/page.css">'
-            f'<script type="module" src="{root}/static/page.js"></script>'
-            f'<body><header><a class="brand" href="{root}/">Muster</a><nav aria-label="Views">{links}</nav></header>'
-            f'<main id="main"><noscript><h1>{escape(title)}</h1>{without_scripts}</noscript></main>'
-        )
-        return web.Response(text=text, content_type="text/html")
+        return _shell(request, request.match_info["name"], "job", f"<pre>{escape(told)}</pre>")
 
     async def _rows(self, request: web.Request) -> web.StreamResponse:
-        def told(before: int) -> Any:
-            return {"rows": self.table.since(before), "trouble": self.table.news.trouble}
+        table = request[VIEW].table
 
-        return await _stream(request, self.table.news, told)
+        def told(before: int) -> Any:
+            return {"rows": table.since(before), "trouble": table.news.trouble}
+
+        return await _stream(request, table.news, told)
 
     async def _drawing(self, request: web.Request) -> web.Response:
-        asked, namespace, uid = _asked(request)
-        async with self.open.of(asked, namespace, uid) as job:
-            drawing = await job.drawing(self._source, asked, namespace, uid)
+        view, (asked, namespace, uid) = request[VIEW], _asked(request)
+        async with view.job(asked, namespace, uid) as job:
+            drawing = await job.drawing(view.source, asked, namespace, uid)
         return web.Response(body=msgspec.json.encode(drawing), content_type="application/json")
 
     async def _news(self, request: web.Request) -> web.StreamResponse:
-        async with self.open.of(*_asked(request)) as job:
+        async with request[VIEW].job(*_asked(request)) as job:
 
             def told(_: int) -> Any:
                 return {"events": len(job.events), "trouble": job.news.trouble}
@@ -165,14 +152,33 @@ class Page:
             return await _stream(request, job.news, told)
 
     async def _events(self, request: web.Request) -> web.Response:
-        async with self.open.of(*_asked(request)) as job:
+        async with request[VIEW].job(*_asked(request)) as job:
             lines = "".join(f"{line_of(stored)}\n" for stored in job.events)
         return web.Response(text=lines, content_type="application/x-ndjson")
 
     async def _at(self, request: web.Request) -> web.Response:
-        async with self.open.of(*_asked(request)) as job:
-            found = await asyncio.to_thread(_state_at, job, int(request.match_info["sequence"]), self._source.kinds)
+        async with request[VIEW].job(*_asked(request)) as job:
+            found = await asyncio.to_thread(
+                _state_at, job, int(request.match_info["sequence"]), request[VIEW].source.kinds
+            )
         return web.Response(body=msgspec.json.encode(found), content_type="application/json")
+
+
+def _shell(request: web.Request, title: str, view: str, without_scripts: str) -> web.Response:
+    root = f"/{root_of(request)}"
+    links = "".join(
+        f'<a href="{root}/{path}"{" aria-current=page" if view == name else ""}>{name.title()}</a>'
+        for name, path in (("jobs", ""), ("fleet", "fleet"))
+    )
+    text = (
+        f'<!doctype html><html lang="en" data-view="{view}" data-root="{root}"><meta charset="utf-8">'
+        f'<meta name="viewport" content="width=device-width"><title>{escape(title)} - Muster</title>'
+        f'<link rel="icon" href="data:,"><link rel="stylesheet" href="{root}/static/page.css">'
+        f'<script type="module" src="{root}/static/page.js"></script>'
+        f'<body><header><a class="brand" href="{root}/">Muster</a><nav aria-label="Views">{links}</nav></header>'
+        f'<main id="main"><noscript><h1>{escape(title)}</h1>{without_scripts}</noscript></main>'
+    )
+    return web.Response(text=text, content_type="text/html")
 
 
 def _state_at(job: Followed, sequence: int, kinds: Kinds) -> dict[str, str]:
@@ -231,6 +237,23 @@ def secret_of(folder: Path) -> str:
     return made
 
 
+def let_in(view: View, secret: str, port: int) -> Admit:
+    """Who names this host and knows the secret sees what the person may."""
+    hosts = {f"{name}:{port}" for name in (HOST, "localhost")}
+
+    @asynccontextmanager
+    async def admit(request: web.Request) -> AsyncIterator[View]:
+        if request.headers.get("Host", "") not in hosts:
+            raise web.HTTPMisdirectedRequest(text="this is not the address that `muster ui` printed")
+        if not secrets.compare_digest(root_of(request).encode(), secret.encode()):
+            raise web.HTTPForbidden(text="open the address that `muster ui` printed, with all its letters")
+        if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+            raise web.HTTPForbidden(text="another site may not ask here")
+        yield view
+
+    return admit
+
+
 @asynccontextmanager
 async def serving(source: Readable, namespace: str, *, port: int, secret: str) -> AsyncIterator[str]:
     """Serve while the context lasts; gives the address.  Raises `Refused` if another program has the port."""
@@ -243,16 +266,23 @@ async def serving(source: Readable, namespace: str, *, port: int, secret: str) -
         raise Refused(
             f"serve on {HOST}:{port}: {error.strerror}; say another --port, or 0 for any", reason="InUse"
         ) from error
-    page = Page(source, secret, listener.getsockname()[1])
-    runner = web.AppRunner(page.application(), access_log=None, shutdown_timeout=PARTING_SECONDS)
-    await runner.setup()
-    following = asyncio.create_task(page.table.follow(lambda: source.jobs(namespace, page.table.news.told)))
+    view, port = View(source, namespace), listener.getsockname()[1]
     try:
-        await web.SockSite(runner, listener).start()
-        yield f"http://{HOST}:{listener.getsockname()[1]}/{secret}/"
+        async with at(let_in(view, secret, port), lambda runner: web.SockSite(runner, listener)):
+            yield f"http://{HOST}:{port}/{secret}/"
     finally:
-        await end(following)
-        await page.open.close()
+        await view.close()
+
+
+@asynccontextmanager
+async def at(admit: Admit, site: Callable[[web.AppRunner], web.BaseSite], **more: Any) -> AsyncIterator[None]:
+    """Serve the page at this site while the context lasts; `more` is for aiohttp's connections."""
+    runner = web.AppRunner(Page(admit).application(), access_log=None, shutdown_timeout=PARTING_SECONDS, **more)
+    await runner.setup()
+    try:
+        await site(runner).start()
+        yield
+    finally:
         await runner.cleanup()
 
 

@@ -210,6 +210,18 @@ class Settings(BaseSettings):
     audit_token_file: Path | None = None
     """A file with the token of the webhook's kubeconfig; a request without it gets 401."""
 
+    page_port: int = 0
+    """Where `muster-page` shows jobs to people; 0 for any free port."""
+
+    page_host: str = "127.0.0.1"
+    """Its address."""
+
+    page_cert: Path | None = None
+    """Its certificate."""
+
+    page_key: Path | None = None
+    """The private key."""
+
     progress_url: str = ""
     """Where training programs report, such as `https://muster-progress.muster.svc:8443`; pods get it as
     `KUBEFLOW_TRAINER_SERVER_URL`. Empty: programs report nothing, and no port is opened."""

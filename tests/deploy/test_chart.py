@@ -97,6 +97,28 @@ def test_the_audit_service_has_a_token_a_certificate_and_no_right_in_the_cluster
     assert not [each for each in documents(render()) if each["metadata"]["name"].startswith("muster-audit")]
 
 
+def test_the_page_has_a_certificate_no_credentials_and_who_reaches_it_is_named() -> None:
+    made = documents(render("--set", "history.enabled=true,page.enabled=true"))
+    ours = {each["kind"]: each for each in made if each["metadata"]["name"] == "muster-page"}
+    assert sorted(ours) == ["ConfigMap", "Deployment", "NetworkPolicy", "Service", "ServiceAccount"]
+    pod = ours["Deployment"]["spec"]["template"]["spec"]
+    assert pod["automountServiceAccountToken"] is False
+    assert {each["name"] for each in pod["volumes"]} == {"cluster", "page-tls", "tmp"}
+    [container] = pod["containers"]
+    assert container["command"] == ["muster-page"]
+    assert not [each for each in container["env"] if "NATS" in each["name"]]
+    config = yaml.safe_load(ours["ConfigMap"]["data"]["kubeconfig"])
+    assert "users" not in config
+    assert "user" not in config["contexts"][0]["context"]
+    [health] = ours["NetworkPolicy"]["spec"]["ingress"]
+    assert health["ports"] == [{"port": "health"}]
+    [theirs] = of_kind("NetworkPolicy", "everything", "training-page")
+    _, https = theirs["spec"]["ingress"]
+    assert https == {"ports": [{"port": "https"}], "from": [{"podSelector": {"matchLabels": {"app": "login"}}}]}
+    with pytest.raises(NotRendered, match=r"needs history\.enabled"):
+        render("--set", "page.enabled=true")
+
+
 def test_the_certificate_of_the_history_service_is_that_of_its_service() -> None:
     rendered_ = documents(render("--set", "history.enabled=true"))
     [secret] = [each for each in rendered_ if each["metadata"]["name"] == "muster-history-tls"]
@@ -307,7 +329,7 @@ def test_every_pod_has_the_least_it_can_do_with(name: str) -> None:
         assert pod["securityContext"]["runAsUser"] == (1000700000 if name == "everything" else 65532)
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         # Only who speaks with the API server has a token.
-        speaks = owner["kind"] == "Deployment" and not owner["metadata"]["name"].endswith("-archiver")
+        speaks = owner["kind"] == "Deployment" and not owner["metadata"]["name"].endswith(("-archiver", "-page"))
         asks = speaks or (owner["kind"] == "Job" and name != "one-namespace")
         assert pod["automountServiceAccountToken"] is asks
         for container in [*pod.get("initContainers", ()), *pod["containers"]]:
@@ -457,9 +479,11 @@ def test_no_pod_waits_for_a_node_that_it_may_not_use(name: str) -> None:
 def test_a_service_mounts_its_own_password_alone(name: str) -> None:
     for deployment in of_kind("Deployment", name):
         component = deployment["metadata"]["labels"]["app.kubernetes.io/component"]
-        [volume] = [
-            found for found in deployment["spec"]["template"]["spec"]["volumes"] if found["name"] == "nats-users"
-        ]
+        volumes = {found["name"]: found for found in deployment["spec"]["template"]["spec"]["volumes"]}
+        if component == "page":
+            assert "nats-users" not in volumes
+            continue
+        volume = volumes["nats-users"]
         keys = [item["key"] for source in volume["projected"]["sources"] for item in source["secret"]["items"]]
         assert keys == (list(permissions.SERVICE_ACCOUNTS) if component == "all" else [component])
 

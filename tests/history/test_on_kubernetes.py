@@ -1,14 +1,20 @@
-"""The history service behind kube-apiserver: four users, stock kubectl, and what its absence costs others."""
+"""The history service behind kube-apiserver: four users, stock kubectl, the page, and what its absence costs others."""
 
 import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+import aiohttp
+import msgspec
 import pytest
 import pytest_asyncio
+import yaml
 
 from devcluster.controlplane import ControlPlane
+from muster.page.viewers import serving
+from shared.errors import Refused
+from shared.process.settings import Settings
 from tests.history.conftest import API_SERVICE, HOME, PATIENCE_SECONDS, RESNET, USERS, Site, a_site
 from tests.kit.controlplane import require_control_plane
 
@@ -82,6 +88,54 @@ async def test_a_watch_passes_kube_apiserver_by_the_rights_of_its_reader(site: S
     assert json.loads(events.out.splitlines()[0])["subject"].startswith("facts.team-a.resnet.uid-1.watcher")
     for path in (watch, f"{RESNET}/events?watch=1"):
         assert "forbidden" in (await site.kubectl("viewer-b", "get", "--raw", path)).complaint.lower()
+
+
+async def test_the_page_in_a_cluster_shows_each_viewer_what_their_rights_give_and_has_none(site: Site):
+    config = yaml.safe_load(site.cluster.kubeconfig("admin").read_text())
+    with pytest.raises(Refused, match="without a user"):
+        async with serving(page_settings(site, config)):
+            pass
+    for context in config["contexts"]:
+        del context["context"]["user"]
+    async with serving(page_settings(site, {**config, "users": []})) as port, aiohttp.ClientSession() as browser:
+
+        async def seen(user: str, path: str) -> tuple[int, str]:
+            """What the page answers to a user's token; of a stream the first piece."""
+            config = yaml.safe_load(site.cluster.kubeconfig(user).read_text())
+            headers = {"Authorization": f"Bearer {config['users'][0]['user']['token']}"}
+            address = f"https://127.0.0.1:{port}/{path}"
+            async with asyncio.timeout(PATIENCE_SECONDS), browser.get(address, headers=headers, ssl=False) as answer:
+                while answer.content_type == "text/event-stream":
+                    told = (await answer.content.readuntil(b"\n\n")).decode()
+                    if any(msgspec.json.decode(told.removeprefix("data: ")).values()):
+                        return answer.status, told
+                return answer.status, await answer.text()
+
+        resnet = "api/jobs/team-a/trainingjob/resnet"
+        assert '"name":"resnet"' in (await seen("viewer-a", "team-a/api/jobs"))[1]
+        assert (await seen("viewer-a", f"team-a/{resnet}"))[0] == 200
+        assert "resnet" in (await seen("admin", "-/api/jobs"))[1]
+        for user, root in (("viewer-b", "team-a"), ("nobody", "team-a"), ("viewer-a", "-"), ("viewer-b", "-")):
+            told = (await seen(user, f"{root}/api/jobs"))[1]
+            assert "cannot list resource" in told
+            assert "resnet" not in told
+        for user in ("viewer-b", "nobody"):
+            status, told = await seen(user, f"team-b/{resnet}")
+            assert status == 403
+            assert "cannot get resource" in told
+        # Who loses the right finds nothing, neither anew nor of what was read before.
+        await site.until("admin", "delete", "rolebinding", "viewer", "-n", "team-a")
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while (await seen("viewer-a", f"team-a/{resnet}"))[0] != 403:
+                await asyncio.sleep(1)
+        await site.apply(viewer("a"))
+
+
+def page_settings(site: Site, config: dict[str, Any]) -> Settings:
+    given, file = site.environment(), site.folder / "kubeconfig-page"
+    file.write_text(yaml.safe_dump(config))
+    certificate, key = given["MUSTER_HISTORY_CERT"], given["MUSTER_HISTORY_KEY"]
+    return Settings(KUBECONFIG=file, page_cert=certificate, page_key=key)
 
 
 async def test_a_log_that_is_away_is_said_with_what_to_do_and_mends_by_itself(site: Site):

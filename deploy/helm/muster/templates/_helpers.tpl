@@ -28,9 +28,9 @@ app.kubernetes.io/component: {{ .component }}
 {{- if eq .Values.mode "all-in-one" -}}all{{- else -}}watcher scheduler scaler status{{- end -}}
 {{- end -}}
 
-{{/* Those, and the history service, the audit service and the archiver. */}}
+{{/* Those, and the history service, the audit service, the archiver and the page. */}}
 {{- define "muster.deployments" -}}
-{{ include "muster.components" . }}{{ if .Values.history.enabled }} history{{ end }}{{ if .Values.audit.enabled }} audit{{ end }}{{ if .Values.archive.enabled }} archiver{{ end }}
+{{ include "muster.components" . }}{{ if .Values.history.enabled }} history{{ end }}{{ if .Values.audit.enabled }} audit{{ end }}{{ if .Values.archive.enabled }} archiver{{ end }}{{ if .Values.page.enabled }} page{{ end }}
 {{- end -}}
 
 
