@@ -20,7 +20,7 @@ def refused(document: dict[str, object]) -> tuple[Problem, ...]:
     return answer
 
 
-def test_fields_that_are_absent_have_their_documented_defaults() -> None:
+def test_5_fields_that_are_absent_have_their_documented_defaults() -> None:
     document = changed(training_job(), "spec.cleanPodPolicy", ABSENT)
     document = changed(document, f"{ROLES}.worker.minReplicas", ABSENT)
     document = changed(document, f"{ROLES}.worker.maxReplicas", ABSENT)

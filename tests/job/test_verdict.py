@@ -90,7 +90,7 @@ def test_the_launcher_judges(view: object, end: Verdict | None):
     assert judged(*a_running_job(), pods(view)) == end  # type: ignore[arg-type]
 
 
-def test_a_launcher_that_vanished_ends_the_job():
+def test_16_a_launcher_that_vanished_ends_the_job():
     assert reason(*a_running_job(), LauncherLost(uid=Uid("pod-launcher"))) == "LauncherLost"
 
 
