@@ -156,7 +156,9 @@ async def test_steps_and_loss_are_curves_of_what_the_training_said(tab: Tab, add
     assert [svg.count(words) for words in (">step 40<", ">loss 0.25<", "NaN")] == [1, 1, 0]
 
 
-async def test_the_timeline_in_the_documentation_is_what_the_page_draws_of_a_recorded_job(tab: Tab, tmp_path: Path):
+async def test_the_timeline_in_the_documentation_is_what_the_page_draws_of_a_recorded_job(
+    tab: Tab, address: str, memory: Memory, tmp_path: Path
+):
     log = [event_of(line) for line in RECORDED.read_bytes().splitlines()]
     path = tmp_path / "digits.html"
     path.write_text(written(drawn(log, parse_target("digits"), "default", BUILT_IN, uid="", until=log[-1].time)))
@@ -168,7 +170,28 @@ async def test_the_timeline_in_the_documentation_is_what_the_page_draws_of_a_rec
     svg = await tab.run("saved[0].text()") + "\n"
     if os.environ.get("REWRITE_GOLDEN"):
         PICTURE.write_text(svg)
+        await screenshots(tab, address, memory)
     assert svg == PICTURE.read_text()
+
+
+async def screenshots(tab: Tab, address: str, memory: Memory) -> None:
+    """Those of the documentation: the open timeline with the causes of a scaling, and jobs on a dark screen."""
+    folder = PICTURE.parent / "pictures"
+    await tab.size(1180, 960)
+    box = await tab.run(
+        "(b => [b.left, b.top, b.width])(document.querySelector('canvas.lanes').getBoundingClientRect())"
+    )
+    await tab.click(box[0] + box[2] * 0.62, box[1] + 80)
+    await tab.until("document.querySelector('[aria-current=true] b')?.textContent")
+    await tab.picture(folder / "page-job.png")
+    for name, story in (("resnet", a_restarted_job()), ("bert", a_scaled_job()), ("gpt", a_running_job(16))):
+        memory.add(name, *story)
+    memory.add("mnist", *a_running_job(2), JobFailed(reason="Crash", message="the loss is not a number"))
+    await tab.dark(True)
+    await tab.size(1180, 330)
+    await tab.go(address)
+    await tab.until(ROWS)
+    await tab.picture(folder / "page-jobs.png")
 
 
 async def test_it_draws_5000_lanes_and_lists_10000_jobs_without_a_stutter(tab: Tab, address: str, memory: Memory):
