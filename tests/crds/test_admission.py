@@ -34,7 +34,7 @@ async def test_a_field_that_is_not_declared_is_dropped_and_named(judge: Judge) -
     assert await judge.pruned(changed(training_job(), "spec.tomorrow", 1)) == ["spec.tomorrow"]
 
 
-async def test_no_field_of_a_pod_template_is_pruned(judge: Judge) -> None:
+async def test_30_no_field_of_a_pod_template_is_pruned(judge: Judge) -> None:
     document = changed(training_job(), f"{WORKER}.template.metadata", {"labels": {"a": "b"}, "tomorrow": {"x": [1]}})
     document = changed(document, f"{WORKER}.template.spec.tomorrow", [{"y": None}])
     document = changed(document, f"{CONTAINER}.tomorrow", {"z": {"deep": True}})

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from shared.job.attempt import Verdict
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.event import UNKNOWN, EffectRefused
+from shared.job.events.event import EffectRefused
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.watcher import DisruptionNoticed, JobAdopted, PodsGone, PodsObserved
 from shared.job.naming import Uid
@@ -24,18 +24,13 @@ from tests.kit.replicas import (
     led_by_workers,
     replica,
 )
-from tests.kit.stories import given
+from tests.kit.stories import given, judged
 
 WHOLE_JOB = replace(TOGETHER, restarts="Job")
 """The leader's failure restarts the whole job."""
 
 LOOSE = replace(TOGETHER, strict=False)
 """A kind without a launcher whose pods are not all needed."""
-
-
-def judged(*events: AnyEvent) -> Verdict | None:
-    end = verdict(given(*events).job)
-    return replace(end, because=UNKNOWN) if end is not None else None
 
 
 def end(*events: AnyEvent) -> Verdict:

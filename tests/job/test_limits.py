@@ -1,25 +1,17 @@
 """The limits that end an attempt: the corners of `shared/job/policies/verdict.py`."""
 
-from msgspec.structs import replace
-
 from shared.job.attempt import Verdict
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.event import UNKNOWN, EffectRefused
+from shared.job.events.event import EffectRefused
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.status import JobRestarting
 from shared.job.events.watcher import PodsGone, TimePassed
 from shared.job.naming import Uid
-from shared.job.policies.verdict import verdict
 from tests.kit.builders import a_created_job, a_running_job, a_spec, observed, pods, worker, workers
-from tests.kit.stories import given
+from tests.kit.stories import judged
 
 TOO_LATE = TimePassed(anchor=3, timer="Scheduling")
 """schedulingTimeoutSeconds after the first slots, which are the third event of a created job."""
-
-
-def judged(*events: AnyEvent) -> Verdict | None:
-    end = verdict(given(*events).job)
-    return replace(end, because=UNKNOWN) if end is not None else None
 
 
 def test_the_active_deadline_ends_a_job_between_two_attempts_too():

@@ -6,12 +6,11 @@ from msgspec.structs import replace
 
 from shared.job.attempt import Verdict
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.event import UNKNOWN, EffectRefused
+from shared.job.events.event import EffectRefused
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobRestarting, JobRunning
 from shared.job.events.watcher import JobAdopted, LauncherLost, PodsGone, TimePassed
 from shared.job.naming import Uid
-from shared.job.policies.verdict import verdict
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.views import Exit, Slots
 from tests.kit.builders import a_created_job, a_running_job, exited, launcher, pods, scaling_out, worker, workers
@@ -22,14 +21,9 @@ from tests.kit.replicas import (
     ended,
     led_by_workers,
 )
-from tests.kit.stories import given
+from tests.kit.stories import judged
 
 DONE = Verdict(True, "TrainingJobSucceeded")
-
-
-def judged(*events: AnyEvent) -> Verdict | None:
-    end = verdict(given(*events).job)
-    return replace(end, because=UNKNOWN) if end is not None else None
 
 
 def reason(*events: AnyEvent) -> str:

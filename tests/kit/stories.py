@@ -7,19 +7,24 @@ given(*a_running_job(workers=2), scale_in(names=("no-such-worker",))).then(
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from services.scaler.core import Policy
 from services.scaler.core.decide import decide as decide_scaler
 from services.scheduler.core.decide import decide as scheduler
 from services.status.core.decide import decide as status
+from shared.job.attempt import Verdict
 from shared.job.events.catalog import AnyEvent
+from shared.job.events.event import UNKNOWN
 from shared.job.fold import History
+from shared.job.policies.verdict import verdict
 from shared.job.state import Job
 from shared.job.steps import Step
 from tests.kit.histories import a_history
 
 Decider = Callable[[Job], list[Step]]
 
-__all__ = ["Story", "given", "scaler", "scheduler", "status"]
+__all__ = ["Story", "given", "judged", "scaler", "scheduler", "status"]
 
 
 def scaler(job: Job) -> list[Step]:
@@ -51,3 +56,9 @@ class Story:
 
 def given(*events: AnyEvent) -> Story:
     return Story(a_history(events))
+
+
+def judged(*events: AnyEvent) -> Verdict | None:
+    """How the attempt ended, whatever made it end."""
+    end = verdict(given(*events).job)
+    return replace(end, because=UNKNOWN) if end is not None else None

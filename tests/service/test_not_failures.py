@@ -2,22 +2,16 @@
 
 import copy
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from devcluster.apiserver.schema import prune
 from shared.cluster.kinds import CONFIGMAPS, EVENTS, PODS, SECRETS, SERVICES
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.world import NAMESPACE, Document, World, a_scale_in, a_scale_out, a_training_job
 
 OTHER = "team-b"
-CRDS = Path(__file__).parents[2] / "crds"
-LARGEST_ANNOTATION = 256 * 1024
-"""Bytes: `kubectl apply` keeps the whole object in one (Kubernetes API conventions)."""
 
 
 def without(job: Document, *paths: str) -> Document:
@@ -201,11 +195,6 @@ async def test_26_no_kubernetes_event_speaks_of_what_did_not_happen(world: World
     ]
 
 
-def crds() -> dict[str, Document]:
-    documents = [yaml.safe_load(path.read_text()) for path in sorted(CRDS.glob("*.yaml"))]
-    return {document["spec"]["names"]["kind"]: document for document in documents}
-
-
 @pytest.mark.parametrize("kind", [SERVICES, CONFIGMAPS], ids=lambda kind: str(kind.plural))
 async def test_17_what_a_person_deletes_comes_back(world: World, kind: Any):
     await world.trains(workers=2)
@@ -218,42 +207,6 @@ async def test_17_what_a_person_deletes_comes_back(world: World, kind: Any):
     await world.quiet()
     assert world.hosts() == ["resnet-worker-0", "resnet-worker-1"]
     assert world.status(TRAININGJOBS, "resnet")["phase"] == "Running"
-
-
-def test_30_crds_are_small_enough_for_kubectl_apply():
-    sizes = {path.name: path.stat().st_size for path in CRDS.glob("*.yaml")}
-    assert {"trainingjobs.yaml", "scaleins.yaml", "scaleouts.yaml", "tfjobs.kubeflow.org.yaml"} <= {*sizes}
-    assert all(size < LARGEST_ANNOTATION / 4 for size in sizes.values()), sizes
-
-
-@pytest.mark.parametrize("role", ["launcher", "worker"])
-def test_30_crds_never_prune_a_field_of_a_pod(role: str):
-    container: Document = {
-        "name": "main",
-        "image": "training",
-        "restartPolicy": "Always",
-        "startupProbe": {"grpc": {"port": 1, "service": None}},
-        "resources": {"claims": [{"name": "gpu", "request": "one"}], "limits": {"nvidia.com/gpu": 8}},
-        "aFieldOfTomorrow": {"deep": [{"x": None}, 1.5, "text"]},
-    }
-    template = {
-        "metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}, "finalizers": ["e/f"], "tomorrow": {"g": 1}},
-        "spec": {
-            "containers": [container],
-            "initContainers": [container],
-            "ephemeralContainers": [container],
-            "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}],
-            "schedulingGates": [{"name": "queue"}],
-            "volumes": [{"name": "image", "image": {"reference": "data", "pullPolicy": "Always"}}],
-            "aFieldOfTomorrow": [{"deep": {"x": None}}],
-        },
-        "aFieldOfTomorrow": True,
-    }
-    (version,) = crds()["TrainingJob"]["spec"]["versions"]
-    job = with_field(a_training_job(), f"etReplicaSpecs.{role}.template", template)
-    pruned = copy.deepcopy(job)
-    dropped = prune(version["schema"]["openAPIV3Schema"], pruned)
-    assert (dropped, pruned) == ([], job)
 
 
 @pytest.mark.parametrize(

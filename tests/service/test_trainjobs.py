@@ -375,21 +375,6 @@ async def test_a_node_that_fails_too_often_fails_the_job():
         assert world.jobs_status()["node"]["failed"] == 1
 
 
-async def test_a_job_that_trainer_began_is_left_alone():
-    async with Play() as world:
-        world.runtime(torch_runtime())
-        theirs = {
-            "jobsStatus": [{"name": "node", "ready": 0, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}]
-        }
-        await world.kill("watcher")
-        world.play()
-        world.store.patch(TRAINJOBS, NAMESPACE, "mnist", {"status": theirs}, subresource="status")
-        await world.start("watcher")
-        await world.until(lambda: "JobOfAnother" in world.types())
-        await world.quiet()
-        assert not world.pods()
-
-
 async def test_a_patch_that_does_not_fit_the_kept_runtime_is_refused_and_can_be_mended():
     async with Play() as world:
         world.runtime(torch_runtime())

@@ -4,17 +4,15 @@ import asyncio
 from typing import Any
 
 import msgspec
-import pytest
 
-from shared.cluster.kinds import CONFIGMAPS, EVENTS, PODS, SERVICES
+from shared.cluster.kinds import CONFIGMAPS, PODS, SERVICES
 from shared.errors import Conflict, Refused, Transient
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.policies.retries import LONGEST_EFFECT_SECONDS
 from shared.job.timers import WAITING
-from tests.kit.services import AUTHORS
 from tests.kit.virtual_time import VirtualLoop
-from tests.kit.world import NAMESPACE, World, a_scale_in, a_scale_out, a_training_job
+from tests.kit.world import NAMESPACE, World, a_scale_out, a_training_job
 
 
 async def test_a_quota_is_waited_for_and_shown(world: World):
@@ -200,21 +198,3 @@ async def test_the_replica_that_takes_over_counts_the_restarts_before_it(world: 
     await world.phase("Failed")
     assert world.count("JobRestarted") == 1
     assert world.status(TRAININGJOBS, "resnet")["restartCount"] == 1
-
-
-@pytest.mark.parametrize("author", AUTHORS)
-async def test_two_replicas_write_nothing_twice_and_one_may_die(author: str):
-    async with World() as world, World(sharing=world) as second:
-        await world.trains(workers=2)
-        world.apply(SCALEOUTS, a_scale_out(2, name="resnet-out"))
-        await world.phase("Scaling", SCALEOUTS, "resnet-out")
-        await second.kill(author)
-        world.apply(SCALEINS, a_scale_in(1, name="resnet-in"))
-        await world.phase("ScaleSucceeded", SCALEINS, "resnet-in")
-        await world.running()
-        await world.quiet()
-        assert world.hosts() == [f"resnet-worker-{index}" for index in range(3)]
-        once = ("JobCreated", "ScaleAccepted", "ScaleSucceeded", "WorkersReleased")
-        assert [world.count(kind) for kind in once] == [1, 2, 2, 1]
-        names = [(held.at, held.manifest["reason"]) for held in world.store.find(EVENTS)]
-        assert len(names) == len(set(names))
