@@ -85,49 +85,37 @@ class Stretch(msgspec.Struct, frozen=True, gc=False):
     """Empty while it lasts."""
 
 
-class Ledger:
-    """The stretches of the places of one job, told event by event."""
+class Standings:
+    """What each place of one job does at a moment, and why those that were lost do not train yet."""
 
     def __init__(self) -> None:
-        self.lanes: dict[Place, list[Stretch]] = {}
-        """By place, its stretches in the order of time, without overlap."""
         self._causes: dict[Place, Standing] = {}
         """Of places that were lost and have not trained since."""
 
-    def note(self, before: Job, event: AnyEvent, after: Job, at: At) -> None:
-        """Add the job's next event, which changed it from `before` to `after`."""
-        self._note_causes(before, event)
-        found = {place: self._in_full(place, standing) for place, standing in _standings(after)}
-        if _incomplete(after, found):
+    def note(self, before: Job, event: AnyEvent) -> None:
+        """Note why the places of the next attempt, or of replacements, will not train for a while."""
+        match event:
+            case JobRestarting(reason=reason) if (cause := _of_restart(before, reason)) is not None:
+                for place, standing in self.of(before).items():
+                    self._causes.setdefault(place, cause._replace(node=standing.node))
+            case SlotsAssigned(replaces=replaced, slots=slots) if replaced:
+                self.of(before)
+                # A replacement is a new place if it has a new index.
+                for old, new in zip(each(replaced), each(slots), strict=False):
+                    if (cause := self._causes.get(_place(old))) is not None:
+                        self._causes[_place(new)] = cause
+
+    def of(self, job: Job) -> dict[Place, Standing]:
+        """Every place that the job holds; each state of a job is asked for in its turn, though not all of them."""
+        found = {place: self._in_full(place, standing) for place, standing in _standings(job)}
+        self._causes = {place: cause for place, cause in self._causes.items() if place in found}
+        if _incomplete(job, found):
             cause = next(each for each in found.values() if each.bucket == "lost")
             found = {
                 place: cause._replace(node=each.node) if each.bucket == "training" else each
                 for place, each in found.items()
             }
-        self._set(found, after.attempt.number + 1, at.logged or at.time)
-
-    def seconds(self, now: str) -> dict[tuple[Bucket, Cause], dict[str, float]]:
-        """The seconds of the places of each role in each bucket until `now`; those that were lost by cause."""
-        found = defaultdict[tuple[Bucket, Cause], dict[str, float]](dict)
-        for place, lane in self.lanes.items():
-            for stretch in lane:
-                of_roles = found[stretch.bucket, stretch.cause]
-                took = seconds_between(stretch.since, stretch.until or now) or 0.0
-                of_roles[place.role] = of_roles.get(place.role, 0.0) + took
         return found
-
-    def _note_causes(self, before: Job, event: AnyEvent) -> None:
-        """Note why the places of the next attempt, or of replacements, will not train for a while."""
-        match event:
-            case JobRestarting(reason=reason) if (cause := _of_restart(before, reason)) is not None:
-                for place, lane in self.lanes.items():
-                    if not lane[-1].until:
-                        self._causes.setdefault(place, cause._replace(node=lane[-1].node))
-            case SlotsAssigned(replaces=replaced, slots=slots) if replaced:
-                # A replacement is a new place if it has a new index.
-                for old, new in zip(each(replaced), each(slots), strict=False):
-                    if (cause := self._causes.get(_place(old))) is not None:
-                        self._causes[_place(new)] = cause
 
     def _in_full(self, place: Place, standing: Standing) -> Standing:
         """The standing, which is still the loss while a place that was lost is on its way back."""
@@ -140,6 +128,30 @@ class Ledger:
                 return cause
         return standing
 
+
+class Ledger:
+    """The stretches of the places of one job, told event by event."""
+
+    def __init__(self) -> None:
+        self.lanes: dict[Place, list[Stretch]] = {}
+        """By place, its stretches in the order of time, without overlap."""
+        self._standings = Standings()
+
+    def note(self, before: Job, event: AnyEvent, after: Job, at: At) -> None:
+        """Add the job's next event, which changed it from `before` to `after`."""
+        self._standings.note(before, event)
+        self._set(self._standings.of(after), after.attempt.number + 1, at.logged or at.time)
+
+    def seconds(self, now: str) -> dict[tuple[Bucket, Cause], dict[str, float]]:
+        """The seconds of the places of each role in each bucket until `now`; those that were lost by cause."""
+        found = defaultdict[tuple[Bucket, Cause], dict[str, float]](dict)
+        for place, lane in self.lanes.items():
+            for stretch in lane:
+                of_roles = found[stretch.bucket, stretch.cause]
+                took = seconds_between(stretch.since, stretch.until or now) or 0.0
+                of_roles[place.role] = of_roles.get(place.role, 0.0) + took
+        return found
+
     def _set(self, found: dict[Place, Standing], attempt: int, now: str) -> None:
         for place, lane in self.lanes.items():
             last = lane[-1]
@@ -149,7 +161,6 @@ class Ledger:
             lane = self.lanes.setdefault(place, [])
             if not lane or lane[-1].until:
                 lane.append(Stretch(bucket, cause, node, attempt, now, ""))
-        self._causes = {place: cause for place, cause in self._causes.items() if place in found}
 
 
 def _standings(job: Job) -> Iterator[tuple[Place, Standing]]:

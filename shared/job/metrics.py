@@ -3,15 +3,18 @@
 Every fold of the same log has the same values, after a restart too.
 """
 
+import re
+from collections import Counter
 from collections.abc import Callable
 from functools import cache
 
 from shared.job.events import scaler, status, watcher
 from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent
 from shared.job.events.event import EffectRefused
+from shared.job.ledger import Standings
 from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.state import Job
-from shared.telemetry.metrics import BoundedLabel, Count, Histogram, Metric, Series, seconds_between
+from shared.telemetry.metrics import BoundedLabel, Count, Histogram, Labels, Metric, Series, seconds_between
 
 PLACE = ("job_namespace", "kind")
 """Not `namespace`: Prometheus adds that label for the scraped pod."""
@@ -55,6 +58,16 @@ REFUSED = Metric(
     "Rounds of effects that were refused and recorded as EffectRefused",
 )
 DECISIONS = Metric("muster_decisions_total", "counter", ("decision", "reason"), "Decisions of all services")
+PLACES = Metric(
+    "muster_places", "gauge", (*PLACE, "bucket"), "Places of jobs by what they do at this moment, as in `muster report`"
+)
+DEVICES = Metric(
+    "muster_devices", "gauge", (*PLACE, "bucket", "resource"), "Devices, such as `nvidia.com/gpu`, that these request"
+)
+MOST_DEVICES = 16
+"""The most names of devices: templates of users have them, and each is a series for ever."""
+MOST_PLACES = 500
+"""About so many places are counted at a time, in about 10 ms; the jobs that are left have their turn next."""
 
 SCALED = (scaler.ScaleRejected, scaler.ScaleSucceeded, scaler.ScaleFailed, scaler.ScaleCancelled)
 """How a request ends."""
@@ -77,9 +90,16 @@ class JobMetrics:
         self._pods_failed = Count(PODS_FAILED)
         self._scales, self._scale = Count(SCALES), Histogram(SCALE)
         self._refused, self._decisions = Count(REFUSED), Count(DECISIONS)
+        self._places, self._devices = Count(PLACES), Count(DEVICES)
         self.series: tuple[Series, ...] = tuple(each for each in vars(self).values() if isinstance(each, Series))
         """Every metric above."""
         self._words = BoundedLabel()
+        self._device_names = BoundedLabel(MOST_DEVICES, re.compile(r"[\w.-]{1,253}/[\w.-]{1,63}"))
+        self._changed: dict[JobKey, Job] = {}
+        """Jobs whose places are not counted as they are now, those that wait longest first."""
+        self._standings: dict[JobKey, Standings] = {}
+        self._counted: dict[JobKey, tuple[Counter[Labels], Counter[Labels]]] = {}
+        """What the figures of places and of devices have of each job."""
         self._first_seen: dict[JobKey, str] = {}
         """The times at which jobs were first seen that have not run yet."""
         self._accepted: dict[tuple[JobKey, Uid], str] = {}
@@ -107,12 +127,44 @@ class JobMetrics:
     def folded(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
         """Count an event, recorded at `time`, that changed the job from `before` to `after`."""
         kind = type(event)
+        self._changed[after.key] = after
+        self._standings.setdefault(after.key, Standings()).note(before, event)
+        if after.resource.gone:
+            # A process of which nobody asks for figures must not keep it.
+            self._count(after)
         rule = self._rules.get(kind)
         if rule is not None:
             rule(before, event, after, time)
         decision = DECISION_NAMES.get(kind)
         if decision is not None:
             self._decisions.add(decision, self._words.bounded(getattr(event, "reason", "")))
+
+    def count_places(self) -> None:
+        """Count the places of jobs that changed: for each event it would take longer than the fold."""
+        left = MOST_PLACES
+        while self._changed and left > 0:
+            left -= 1 + self._count(next(iter(self._changed.values())))
+
+    def _count(self, job: Job) -> int:
+        """Put a job's places, and their devices, in the place of those that were counted of it; return their number."""
+        del self._changed[job.key]
+        held = Counter((place.role, each.bucket) for place, each in self._standings[job.key].of(job).items())
+        requests = {role.name: role.requests for role in job.spec.roles} if job.spec is not None else {}
+        places, devices, of = Counter[Labels](), Counter[Labels](), self._labels(job)
+        for (role, bucket), number in held.items():
+            places[*of, bucket] += number
+            for name, amount in requests.get(role, ()):
+                if "/" in name:
+                    devices[*of, bucket, self._device_names.bounded(name)] += number * round(amount)
+        before = self._counted.pop(job.key, (Counter[Labels](), Counter[Labels]()))
+        for figure, now, then in zip((self._places, self._devices), (places, devices), before, strict=True):
+            for labels in now | then:
+                figure.add(*labels, by=now[labels] - then[labels])
+        if job.resource.gone and not places:
+            del self._standings[job.key]
+        elif places:
+            self._counted[job.key] = places, devices
+        return places.total()
 
     def _observed(self, before: Job, _: AnyEvent, after: Job, time: str) -> None:
         if not before.resource.kind:

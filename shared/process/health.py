@@ -211,8 +211,8 @@ class Health:
             Count.now(LOG_BYTES, {(self.service, room.of): room.used for room in self.rooms}),
             Count.now(LOG_MAX_BYTES, {(self.service, room.of): room.most for room in self.rooms if room.most}),
         ]
-        if runtime is not None and runtime.job_metrics is not None and runtime.current and self.owner():
-            found += runtime.job_metrics.series
+        if runtime is not None and runtime.current and self.owner():
+            found += runtime.measured()
         return found
 
 

@@ -9,8 +9,8 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
+from contextlib import aclosing, contextmanager
 from datetime import UTC, datetime
 from math import inf
 from typing import Protocol, TypeVar
@@ -35,6 +35,7 @@ from shared.runtime.acts import Acts, Context
 from shared.runtime.appends import Appends
 from shared.runtime.heads import astray
 from shared.runtime.queue import Late, Priority, Slice, WorkQueue
+from shared.telemetry.metrics import Series
 from shared.telemetry.process_metrics import ProcessMetrics
 
 STOP_SECONDS = 5.0
@@ -318,13 +319,26 @@ class Runtime:
 
     def _measure(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
         assert self.job_metrics is not None, "only a runtime with metrics of jobs is called back"
-        try:
+        with self._measuring(type=type(event).__name__, job=str(after.key)):
             self.job_metrics.folded(before, event, after, time)
+
+    def measured(self) -> tuple[Series, ...]:
+        """The metrics of jobs; none of a service without them."""
+        if self.job_metrics is None:
+            return ()
+        with self._measuring():
+            self.job_metrics.count_places()
+        return self.job_metrics.series
+
+    @contextmanager
+    def _measuring(self, **of: str) -> Iterator[None]:
+        try:
+            yield
         except Exception as error:
             # Only a metric is wrong: logged once, not for every event.
             if not self._told_unmeasured:
                 self._told_unmeasured = True
-                log.error("not measured", type=type(event).__name__, job=str(after.key), exc_info=error)
+                log.error("not measured", **of, exc_info=error)
 
     def _catch_up(self) -> None:
         if self.histories.position >= self._act_from:

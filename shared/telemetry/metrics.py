@@ -102,17 +102,18 @@ Series = Count | Histogram
 
 
 class BoundedLabel:
-    """Reasons as label values: CamelCase words, at most `most` of them."""
+    """Words of others as label values, such as CamelCase reasons: at most `most` of them, each of that shape."""
 
-    def __init__(self, most: int = MOST_WORDS) -> None:
+    def __init__(self, most: int = MOST_WORDS, shape: re.Pattern[str] = _WORD) -> None:
         self._most = most
+        self._shape = shape
         self._known: set[str] = set()
 
     def bounded(self, word: str) -> str:
-        """The word itself; `Other` if it is no CamelCase word or one too many; empty stays empty."""
+        """The word itself; `Other` if it has another shape or is one too many; empty stays empty."""
         if word in self._known or not word:
             return word
-        if len(self._known) >= self._most or not _WORD.fullmatch(word):
+        if len(self._known) >= self._most or not self._shape.fullmatch(word):
             return OTHER
         self._known.add(word)
         return word
