@@ -27,53 +27,6 @@ def taint(world: World, node: str, key: str = "ToBeDeletedByClusterAutoscaler") 
     world.store.patch(NODES, "", node, {"spec": {"taints": [{"key": key, "effect": "NoSchedule"}]}})
 
 
-def nodes_of(world: World) -> dict[str, str]:
-    """Where each pod of the job is."""
-    return {name.removeprefix("resnet-"): held.manifest["spec"]["nodeName"] for name, held in world.pods().items()}
-
-
-async def test_the_workers_of_a_tainted_node_move_and_the_job_goes_on():
-    async with World(drain_seconds=DRAIN) as world:
-        await a_job_on_a_node(world)
-        taint(world, OLD)
-        await world.until(lambda: world.hosts() == ["resnet-worker-2", "resnet-worker-3"], "others take their places")
-        assert nodes_of(world)["worker-0"] == OLD, "the old workers drain meanwhile"
-        assert world.count("HostsPublished") == 2, "the launcher loads new files once"
-        await world.until(lambda: world.count("WorkersReleased") == 1, "they are released")
-        await world.quiet()
-        assert nodes_of(world) == {"launcher": NEW, "worker-2": NEW, "worker-3": NEW}
-        job = world.job()
-        assert (job.status.phase, job.scaling.size, job.pods.disrupted, job.attempt.vacancies) == ("Running", 2, {}, {})
-        assert world.count("DisruptionNoticed") == 1
-        assert world.count("WorkersReleased") == 1
-
-
-async def test_a_pod_on_a_lost_node_never_ends_and_its_index_is_never_used_again():
-    async with World(drain_seconds=DRAIN) as world:
-        await a_job_on_a_node(world)
-        lost = world.pods()["resnet-worker-1"]
-        world.lingering.add(lost.metadata["uid"])
-        taint(world, OLD, "node.kubernetes.io/out-of-service")
-        await world.until(lambda: world.hosts() == ["resnet-worker-2", "resnet-worker-3"], "others take their places")
-        await world.pass_seconds(3_600)
-        assert world.pods()["resnet-worker-1"].metadata["uid"] == lost.metadata["uid"]
-        assert sorted(nodes_of(world)) == ["launcher", "worker-1", "worker-2", "worker-3"]
-        assert world.status(TRAININGJOBS, "resnet")["phase"] == "Running"
-
-
-async def test_a_new_attempt_waits_until_nothing_of_the_old_one_can_run(world: World):
-    await a_job_on_a_node(world, restartPolicy="OnFailure")
-    lost = world.pods()["resnet-worker-1"].metadata["uid"]
-    world.lingering.add(lost)
-    world.exit_codes["resnet-launcher"] = 1
-    await world.phase("Restarting")
-    await world.pass_seconds(3_600)
-    assert list(world.pods()) == ["resnet-worker-1"], "no pod of the new attempt beside one of the old"
-    world.lingering.clear()
-    await world.running()
-    assert world.pods()["resnet-worker-1"].metadata["uid"] != lost
-
-
 async def test_on_a_spot_node_one_after_the_other_the_job_goes_on_for_ever():
     async with World(drain_seconds=DRAIN) as world:
         await a_job_on_a_node(world)

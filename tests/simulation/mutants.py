@@ -135,11 +135,6 @@ A_LATE_FACT = _sealed(Pause(at=0.1145, replica="scheduler-1", seconds=25.0))
 A_RETURN = _sealed(Return(at=20.0, job="resnet"))
 
 
-def _two_attempts(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(slots, "_no_other_pod", lambda job: True)
-    patch.setattr(slots, "_waits_for_a_later_attempt", lambda job: False)
-
-
 def _no_limit(patch: pytest.MonkeyPatch) -> None:
     def may_restart(job: Job, end: Verdict) -> bool:
         return job.spec is not None and not end.success and not end.permanent
@@ -157,15 +152,6 @@ def _deleted_too_early(patch: pytest.MonkeyPatch) -> None:
         return [*surplus(job, there), *(DeletePod(pod.name, pod.uid) for pod in leaving)]
 
     patch.setattr(slots, "surplus", every)
-
-
-def _left_behind(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(scheduler_decide, "everything", lambda job: [])
-    patch.setattr(Platform, "_collect", lambda self: None)
-
-
-def _requests_that_never_end(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(scaler_decide, "after_the_end", lambda job: [])
 
 
 def _a_worker_not_listed(patch: pytest.MonkeyPatch) -> None:
@@ -229,10 +215,6 @@ def _another_fold(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fold, "evolve", forgetful)
 
 
-def _above_the_maximum(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(admission, "_above_maximum", lambda request, role, workers: None)
-
-
 def _newest_first(patch: pytest.MonkeyPatch) -> None:
     def newest(scaling: Scaling) -> Any:
         waiting = [request for request in scaling.requests.values() if request.phase == "Pending"]
@@ -291,11 +273,6 @@ def _whatever_has_the_name(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(status_shell, "must_be_asked_of", anything)
 
 
-def _released_too_early(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(evolve_requests, "hosts_seen", lambda job, version: True)
-    patch.setattr(commands, "reason_to_release", lambda job, request, late: "Drained")
-
-
 def _another_version(patch: pytest.MonkeyPatch) -> None:
     make = scaler_shell.hosts_config_map
 
@@ -334,14 +311,6 @@ def _no_answer_is_no(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(observe, "_end", hasty)
 
 
-def _listed_at_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(membership, "ready", lambda pod: pod is not None)
-
-
-def _scripts_that_succeed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(evolve_requests, "_failure", lambda event: "")
-
-
 def _over_and_begun_again(patch: pytest.MonkeyPatch) -> None:
     accepted = heads.accepted
 
@@ -367,18 +336,6 @@ def _the_present_runtime(patch: pytest.MonkeyPatch) -> None:
         return JobRuntime(used, runtime.spec) if runtime is not None else await kept(self, job, used)
 
     patch.setattr(scheduler_shell.Scheduler, "_runtime", present)
-
-
-def _quota_too_early(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(queueing, "quota", SimpleNamespace(**{**vars(quota), "is_empty": lambda job: True}))
-
-
-def _workload_deleted_too_early(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(queueing, "_may_go", lambda job, view: True)
-
-
-def _quota_for_ever(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(queueing, "after_the_end", lambda job: [])
 
 
 def _expires_after_its_start(patch: pytest.MonkeyPatch) -> None:
@@ -414,27 +371,11 @@ def _steady_back_off(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "before_start", steady)
 
 
-def _no_drain(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(commands, "reason_to_release", lambda job, request, late: "Drained")
-
-
-def _hurried_drain(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(membership, "_unused", lambda job, slot: slot.index not in job.listed_workers)
-
-
 def _disruptions_count(patch: pytest.MonkeyPatch) -> None:
     def counted(pod: str, why: str, because: Cause) -> Verdict:
         return Verdict(False, "Disrupted", f"{pod}: {why}", because=because)
 
     patch.setattr(verdict, "_disrupted", counted)
-
-
-def _losses_of_nodes_count(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Vacancy, "blameless", property(lambda vacancy: vacancy.taken and not vacancy.disrupted))
-
-
-def _running_too_early(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(status_decide, "_leader_started", lambda job, spec: any(pod.ready for pod in job.pods.views.values()))
 
 
 def _lost_workers_stay(patch: pytest.MonkeyPatch) -> None:
@@ -456,10 +397,6 @@ def _a_drain(kind: str) -> Plan:
     """The node of one of its pods is drained, and the job may not fail once."""
     drained = (Node(at=3.0, node=node, how="drained") for node in NODE_NAMES)
     return _steady(_job(kind, 3, backoffLimit=0), *drained)
-
-
-def _forced_at_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(nodes, "forced", lambda job: [pod for pod, _, _ in nodes.stuck(job)])
 
 
 def _silent_nodes(**annotations: str) -> Plan:
@@ -497,45 +434,13 @@ A_NODE_THAT_STAYS = _steady(*A_NODE_THAT_GOES.steps, Node(at=3.1, node="node-0",
 """Its notice is withdrawn when the replacements are assigned."""
 
 
-def _never_sealed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(status_shell, "sealing", lambda history: None)
-
-
 def _sealed_with_pods(patch: pytest.MonkeyPatch) -> None:
     for module in (status_shell, status_decide, fold, deadlines):
         patch.setattr(module, "closed", lambda job: bool(job.resource.gone))
 
 
-def _sealed_at_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(deadlines, "Timer", lambda anchor, name, seconds: Timer(anchor, name, 0))
-
-
-def _sealed_with_a_checkpoint(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Checkpoints, "remove", _nothing)
-
-
 async def _nothing(*_: object) -> None:
     return None
-
-
-def _late_facts_hold(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(fold, "may_follow_a_seal", lambda subject: False)
-
-
-def _seals_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(fold.Histories, "sealed", lambda self, key: 0)
-
-
-def _sealed_and_kept(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(fold.Histories, "_drop", lambda self, history: None)
-
-
-def _trains_with_any(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(capacity, "is_enough", lambda job, members: True)
-
-
-def _grows_at_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(capacity, "may_grow", lambda job: True)
 
 
 BY_CAPACITY = {"elasticity": {"size": "Capacity", "settleSeconds": 1, "growSeconds": 60}}
@@ -556,6 +461,47 @@ PLACES_THAT_COME = msgspec.structs.replace(
     places=7,
 )
 
+
+def _set(*changes: tuple[Any, str, Any]) -> Callable[[pytest.MonkeyPatch], None]:
+    """What plants these values: of each an owner, a name, and the value in the place of the product's."""
+
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        for owner, name, value in changes:
+            patch.setattr(owner, name, value)
+
+    return plant
+
+
+_two_attempts = _set(
+    (slots, "_no_other_pod", lambda job: True), (slots, "_waits_for_a_later_attempt", lambda job: False)
+)
+_left_behind = _set((scheduler_decide, "everything", lambda job: []), (Platform, "_collect", lambda self: None))
+_requests_that_never_end = _set((scaler_decide, "after_the_end", lambda job: []))
+_above_the_maximum = _set((admission, "_above_maximum", lambda request, role, workers: None))
+_released_too_early = _set(
+    (evolve_requests, "hosts_seen", lambda job, version: True),
+    (commands, "reason_to_release", lambda job, request, late: "Drained"),
+)
+_listed_at_once = _set((membership, "ready", lambda pod: pod is not None))
+_scripts_that_succeed = _set((evolve_requests, "_failure", lambda event: ""))
+_quota_too_early = _set((queueing, "quota", SimpleNamespace(**{**vars(quota), "is_empty": lambda job: True})))
+_workload_deleted_too_early = _set((queueing, "_may_go", lambda job, view: True))
+_quota_for_ever = _set((queueing, "after_the_end", lambda job: []))
+_no_drain = _set((commands, "reason_to_release", lambda job, request, late: "Drained"))
+_hurried_drain = _set((membership, "_unused", lambda job, slot: slot.index not in job.listed_workers))
+_losses_of_nodes_count = _set((Vacancy, "blameless", property(lambda vacancy: vacancy.taken and not vacancy.disrupted)))
+_running_too_early = _set(
+    (status_decide, "_leader_started", lambda job, spec: any(pod.ready for pod in job.pods.views.values()))
+)
+_forced_at_once = _set((nodes, "forced", lambda job: [pod for pod, _, _ in nodes.stuck(job)]))
+_never_sealed = _set((status_shell, "sealing", lambda history: None))
+_sealed_at_once = _set((deadlines, "Timer", lambda anchor, name, seconds: Timer(anchor, name, 0)))
+_sealed_with_a_checkpoint = _set((Checkpoints, "remove", _nothing))
+_late_facts_hold = _set((fold, "may_follow_a_seal", lambda subject: False))
+_seals_forgotten = _set((fold.Histories, "sealed", lambda self, key: 0))
+_sealed_and_kept = _set((fold.Histories, "_drop", lambda self, history: None))
+_trains_with_any = _set((capacity, "is_enough", lambda job, members: True))
+_grows_at_once = _set((capacity, "may_grow", lambda job: True))
 
 MUTANTS = (
     Mutant("the time to live counts from the start", "I34", _expires_after_its_start, A_JOB_THAT_EXPIRES),
