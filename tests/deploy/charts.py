@@ -22,17 +22,8 @@ SETS = sorted(path.stem for path in (FOLDER / "values").glob("*.yaml"))
 
 def require_helm() -> Path:
     """Skip the test where helm is missing, with the words that say what to do."""
-    return _require("helm")
-
-
-def require_nats() -> str:
-    """The command line of NATS; the test is skipped where it is missing, with the words that say what to do."""
-    return str(_require("nats"))
-
-
-def _require(program: str) -> Path:
     try:
-        return find(program)
+        return find("helm")
     except MissingProgram as missing:
         pytest.skip(str(missing))
 

@@ -86,12 +86,6 @@ def worker_that(script: str = "sleep 1000 & wait", *, ready: str = "") -> dict[s
     return worker | {"readinessProbe": probe}
 
 
-THIRD_FAILS = worker_that(
-    "case $n in *-worker-2) exit 1;; esac; sleep 1000 & wait", ready="case $n in *-worker-2) false;; esac"
-)
-"""The third worker fails and was never Ready."""
-
-
 def a_job(
     name: str, script: str, *, workers: int = 2, worker: dict[str, Any] | None = None, **spec: Any
 ) -> dict[str, Any]:
@@ -173,10 +167,6 @@ class Operator:
             return status.get("currentWorkers") == list(names) and status.get("phase") == "Running"
 
         await self.shows(TRAININGJOBS, job, so, f"Running with {names}")
-
-    async def is_scaled_by_nobody(self, job: str) -> None:
-        """Wait until the job's status speaks of no request."""
-        await self.shows(TRAININGJOBS, job, lambda status: "currentScaler" not in status, "scaled by nobody")
 
     async def tell_to_end(self, job: str) -> None:
         """Send the launcher the signal that its script waits for."""
