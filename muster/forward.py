@@ -137,16 +137,14 @@ class Forwarder:
             if events:
                 await self._deal_with(events)
                 self._tell_progress(events[-1])
-        gone = f", and up to {self._lost} left the copy before they were sent" if self._lost else ""
+        gone = f", and up to {self._lost} left before they were sent" if self._lost else ""
         warn(f"muster: {text.counted(self._sent, 'event')} sent{gone}")
 
     async def _tell_loss(self, lost: Lost, events: Sequence[Delivered]) -> None:
         """Say which events are lost, here and to the receiver, before the ones that came after them."""
         self._lost += lost.most
-        warn(
-            f"muster: {said_of(lost)}; `muster history` of their jobs tells them; an administrator gives the copy more "
-            "bytes with `muster setup --subscribers BYTES`"
-        )
+        remedy = "; an administrator gives the copy more bytes with `muster setup --subscribers BYTES`"
+        warn(f"muster: {said_of(lost)}; `muster history` of their jobs tells them{'' if lost.job else remedy}")
         told = loss(lost, position=self._durable.name, time=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
         if refusal := await self._refusal(self._request([told]), events):
             warn(f"muster: {place(self._options.to)} does not take that events are lost: {refusal}")

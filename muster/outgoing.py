@@ -121,13 +121,17 @@ def loss(lost: Lost, *, position: str, time: str) -> CloudEvent:
         # Before the events that came after it.
         "sequence": f"{lost.last:020}",
     }
-    data = msgspec.json.encode({"first": lost.first, "last": lost.last, "most": lost.most})
+    told = {"first": lost.first, "last": lost.last, "most": lost.most} | ({"job": lost.job} if lost.job else {})
+    data = msgspec.json.encode(told)
     return CloudEvent(attributes, data, f"{said_of(lost)}; `muster history` of their jobs tells them")
 
 
 def said_of(lost: Lost) -> str:
     """A loss in words; some of its events may be none that the position wanted."""
     many = text.counted(lost.most, "event")
+    if lost.job:
+        span = f"with sequences from {lost.first} to {lost.last}"
+        return f"up to {many} of {lost.job}, {span}, left the log before the copy had them"
     if lost.most == 1:
         return f"the event with the sequence {lost.first} left the copy before it was sent"
     return f"up to {many}, with the sequences {lost.first} to {lost.last}, left the copy before they were sent"

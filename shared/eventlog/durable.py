@@ -15,10 +15,12 @@ import msgspec
 
 from shared.errors import Refused, Transient
 from shared.eventlog import Stored, api, wire
-from shared.eventlog.account import STREAM, SUBSCRIBER
+from shared.eventlog.account import AUDIT, STREAM, SUBSCRIBER
 from shared.eventlog.connection import Connection, Listener
+from shared.eventlog.parts import seal_of
 from shared.eventlog.retry import backoff
-from shared.eventlog.streams import ConsumerInfo
+from shared.eventlog.streams import ConsumerInfo, StreamInfo
+from shared.eventlog.subject import SEALED, Subject, matches, of_type, split
 from shared.eventlog.tls import Login
 from shared.untrusted import whole_number
 
@@ -57,18 +59,22 @@ class Delivered(msgspec.Struct, frozen=True, gc=False):
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """The sequences of events that left the copy before they were delivered; both ends count.
+    """The sequences of events that cannot be delivered any more; both ends count.
 
     Of these events the position wanted those that its subjects match: all without any, and otherwise some or none.
     """
 
     first: int
     last: int
+    of_job: int = 0
+    """How many of them are lost, if they are of one job; 0 if all are."""
+    job: str = ""
+    """The job whose events left the log before the copy had them, as `NAMESPACE/NAME`; empty if they left the copy."""
 
     @property
     def most(self) -> int:
         """The most events that are lost."""
-        return self.last - self.first + 1
+        return self.of_job or self.last - self.first + 1
 
 
 class Durable:
@@ -78,6 +84,7 @@ class Durable:
         self.name = name
         self._connection = connection
         self._subjects = subjects
+        self._filters = (*subjects, *_seals_beside(subjects))
         self._everything = everything
         self._inbox = connection.new_inbox()
         self._listener: Listener | None = None
@@ -89,6 +96,8 @@ class Durable:
         self._reached = 0
         """Each wanted event up to this sequence was delivered, or is told as lost."""
         self._gaps: list[Lost] = []
+        self._seals: deque[Stored] = deque()
+        """Those that have arrived, and whose histories were not counted."""
         self._idle = False
         """True if the last request was open until its time was over: there was nothing more that it could bring."""
         self._config: dict[str, Any] = {}
@@ -151,7 +160,14 @@ class Durable:
         if not self._arrived:
             self._tell()
         await self._note_gaps()
-        return [self._arrived.popleft() for _ in range(min(most, len(self._arrived)))]
+        await self._note_purged()
+        events = [self._arrived.popleft() for _ in range(min(most, len(self._arrived)))]
+        if unwanted := [event for event in events if not self._wants(event)]:
+            await self.acknowledge(unwanted)
+        return [event for event in events if self._wants(event)]
+
+    def _wants(self, event: Delivered) -> bool:
+        return not self._subjects or any(matches(each, event.stored.subject) for each in self._subjects)
 
     def lost(self) -> list[Lost]:
         """What was lost since the last call."""
@@ -190,6 +206,27 @@ class Durable:
         """Note that no event before this sequence can come any more."""
         if self._reached + 1 < there:
             self._gaps.append(Lost(self._reached + 1, there - 1))
+
+    async def _note_purged(self) -> None:
+        """Note whose events left the log, once they were sealed, before the copy had them."""
+        while self._seals:
+            stored = self._seals[0]
+            try:
+                seal, subject = seal_of(stored.body), Subject.parse(stored.subject)
+            except ValueError:
+                # An administrator planted it.
+                self._seals.popleft()
+                continue
+            of_job = {"subjects_filter": subject.scope}
+            copy = await api.call(self._connection, f"STREAM.INFO.{STREAM}", of_job, StreamInfo)
+            there = (copy.state.subjects or {}).items()
+            # The chain counts neither the seal nor what the audit tells.
+            has = sum(number for each, number in there if Subject.parse(each).author != AUDIT) - 1
+            first = max(seal.first, int(self._config.get("opt_start_seq", 1)))
+            # What left a full copy is noted elsewhere; what left the log before there was a copy is not missed.
+            if has < seal.count and copy.state.first_seq <= first <= seal.last and stored.time > copy.created:
+                self._gaps.append(Lost(first, seal.last, seal.count - has, f"{subject.namespace}/{subject.name}"))
+            self._seals.popleft()
 
     async def acknowledge(self, events: Iterable[Delivered]) -> None:
         """Tell the server that these events are dealt with.  Raises `Transient` if that is not certain: they may come
@@ -240,7 +277,7 @@ class Durable:
             "ack_policy": "explicit",
             "ack_wait": ACK_SECONDS * _NANOSECONDS,
             "max_ack_pending": _MOST_PENDING,
-            "filter_subjects": list(self._subjects),
+            "filter_subjects": list(self._filters),
         }
         self._config.pop("filter_subject", None)
         await self._keep()
@@ -316,6 +353,8 @@ class Durable:
             delivered = _delivered(subject.decode("utf-8", "replace"), reply.decode(), headers, body)
             self._last = max(self._last, delivered.stored.sequence)
             self._arrived.append(delivered)
+            if split(delivered.stored.subject)[-1] == SEALED:
+                self._seals.append(delivered.stored)
             self._open -= 1
         elif subject.endswith(b".%d" % self._requests):
             self._idle = status in _ENDED
@@ -329,6 +368,14 @@ class Durable:
     def _lost(self) -> None:
         self._open, self._fault = 0, "the connection was lost"
         self._wake.set()
+
+
+def _seals_beside(subjects: Iterable[str]) -> list[str]:
+    """The filters of the seals that these do not cover: a seal says how many events its job had."""
+    of_types = [subject.split(".") for subject in subjects]
+    types = {(tokens[1], tokens[-1]) for tokens in of_types}
+    spaces = sorted({namespace for namespace, _ in types})
+    return [of_type(each, SEALED) for each in spaces if not types & {(each, SEALED), (each, "*"), (each, ">")}]
 
 
 def _delivered(subject: str, reply: str, headers: bytes, body: bytes) -> Delivered:

@@ -40,6 +40,7 @@ class Life:
         self.key = key
         self.history = History(key)
         self.events: list[Stored] = []
+        self.time = "2030-01-01T00:00:00.000Z"
         self._log = log
 
     async def live(self, events: Iterable[AnyEvent] = ()) -> None:
@@ -60,8 +61,7 @@ class Life:
         newest = await self._log.last(Subject.parse(subject).scope)
         expect = newest.sequence if newest is not None else 0
         basis = self.history.basis if is_decision(subject) else ""
-        time = "2030-01-01T00:00:00.000Z"
-        entry = Entry(subject=subject, event_id=uuid4().hex, time=time, body=body, basis=basis)
+        entry = Entry(subject=subject, event_id=uuid4().hex, time=self.time, body=body, basis=basis)
         await self._log.append(entry, expect=expect)
         found = await self._log.last(subject)
         assert found is not None

@@ -78,6 +78,12 @@ def test_a_loss_is_told_in_a_batch_and_to_a_chat():
     assert "the sequence 7 left the copy" in json.loads(chat.body)["text"]
 
 
+def test_of_a_job_that_left_the_log_the_job_is_told():
+    told = loss(Lost(7, 70, 12, "team-a/resnet"), position="a", time="")
+    assert json.loads(told.body) == {"first": 7, "last": 70, "most": 12, "job": "team-a/resnet"}
+    assert "up to 12 events of team-a/resnet, with sequences from 7 to 70, left the log before" in told.line
+
+
 def test_a_batch_is_a_list_also_of_one_event():
     sent = sent_of([an_event()], Format.structured, batch=True)
     assert sent.headers == {"Content-Type": "application/cloudevents-batch+json"}

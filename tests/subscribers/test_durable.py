@@ -1,4 +1,4 @@
-"""A position that has to be made again begins where no event is passed over."""
+"""A position that has to be made again begins where no event is passed over; what cannot come any more is known."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from shared.errors import Transient
-from shared.eventlog import api
+from shared.eventlog import Stored, api
 from shared.eventlog.account import ADMIN, SUBSCRIBER, Copy
 from shared.eventlog.durable import IN_HAND, Durable, Lost
 from shared.eventlog.setup import set_up
-from tests.kit.nats import READY, at
+from shared.eventlog.subject import Subject
+from tests.kit.nats import READY, at, connected
+from tests.kit.sealed import Life, a_key, a_sealed_life
 from tests.kit.subscribers import COPY_BYTES, GONE, Log, a_log_for_subscribers, write
 
 pytestmark = pytest.mark.nats
@@ -25,9 +27,11 @@ async def server(tmp_path: Path) -> AsyncIterator[Log]:
 
 
 @asynccontextmanager
-async def a_position(server: Log, namespace: str, *, everything: bool = False) -> AsyncIterator[Durable]:
+async def a_position(
+    server: Log, namespace: str, *, kind: str = "*", everything: bool = False
+) -> AsyncIterator[Durable]:
     login = {"user": SUBSCRIBER, "password": server.copies.users[SUBSCRIBER]}
-    subjects = (f"*.{namespace}.*.*.*.*",)
+    subjects = (f"*.{namespace}.*.*.*.{kind}",)
     position = await Durable.connect(server.copies.url, name="mine", subjects=subjects, everything=everything, **login)
     try:
         yield position
@@ -149,3 +153,63 @@ async def test_a_position_that_wants_little_knows_how_far_it_looked(server: Log)
     async with a_position(server, "team-a") as position:
         await taken(position, len(await write(server, 3)))
         assert position.lost() == [Lost(last + 1, first - 1)]
+
+
+async def purge(server: Log, namespace: str, before: int) -> None:
+    async with at(server, ADMIN) as admin:
+        for family in ("facts", "jobs"):
+            words = {"filter": f"{family}.{namespace}.>", "seq": before}
+            await api.call(admin, "STREAM.PURGE.JOBS", words, dict)
+
+
+async def a_life_while_the_copies_are_away(server: Log, *, purged: bool = True) -> tuple[Life, Stored]:
+    """A sealed life that left the log, but for its seal, before the copies had any of it."""
+    server.copies.stop()
+    async with connected(server, ADMIN) as log:
+        life = await a_sealed_life(log, a_key("team-b"))
+        seal = await log.last("jobs.team-b.*.*.status.JobSealed")
+    assert seal is not None
+    if purged:
+        await purge(server, "team-b", seal.sequence)
+    await server.copies.restart()
+    await copied(server, seal.sequence)
+    return life, seal
+
+
+@pytest.mark.parametrize("kind", ["*", "SlotsAssigned"])
+@pytest.mark.parametrize("purged", [True, False])
+async def test_what_left_the_log_before_the_copy_had_it_is_known_by_its_seal(server: Log, kind: str, *, purged: bool):
+    async with a_position(server, "*", kind=kind, everything=True) as position:
+        (*_, known) = (await taken(position, len(await write(server, 3))))[0]
+    life, seal = await a_life_while_the_copies_are_away(server, purged=purged)
+    first, last = life.events[0].sequence, life.events[-1].sequence
+    there = [] if purged else [each.sequence for each in life.events if kind in ("*", subject_type(each))]
+    after = [seal.sequence] if kind == "*" else []
+    async with a_position(server, "*", kind=kind) as position:
+        later, found = await write(server, 1), list[int]()
+        while later[0] not in found:
+            # A server that ends may forget the last acknowledgement.
+            found += [sequence for sequence in (await taken(position, 1))[0] if sequence > known]
+        assert found == [*there, *after, *later]
+        assert position.lost() == ([Lost(first, last, len(life.events), "team-b/resnet")] if purged else [])
+
+
+def subject_type(event: Stored) -> str:
+    return Subject.parse(event.subject).type
+
+
+async def test_what_left_the_log_before_there_was_a_copy_is_not_missed(tmp_path: Path):
+    async with Log(tmp_path) as server:
+        admin = server.users[ADMIN]
+        await set_up(server.url, password=admin)
+        async with connected(server, ADMIN) as log:
+            life = Life(log, a_key("team-b"))
+            life.time = "2020-01-01T00:00:00.000Z"
+            await life.live()
+            seal = await life.seal()
+        await purge(server, "team-b", seal.sequence)
+        await set_up(server.url, password=admin, subscribers={Copy(): COPY_BYTES})
+        await copied(server, seal.sequence)
+        async with a_position(server, "*", everything=True) as position:
+            await taken(position, 1)
+            assert position.lost() == []
