@@ -7,6 +7,7 @@ each time, which may reach any of them, and a fact needs no lease.
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from shared.cluster.verdicts import Verdicts
 from shared.errors import Refused, Trouble
 from shared.flow import Shares
 from shared.frameworks.pods import AUDIENCE, key_at
+from shared.job.events.watcher import CheckpointTaken, ProgressReported
 from shared.job.naming import JobKey, Uid
 from shared.job.state import Job
 from shared.job.training import is_urgent
@@ -106,14 +108,21 @@ class _Waiting(NamedTuple):
 class Reports:
     """The reports of all jobs on their way into the log, at a bounded rate for each job."""
 
-    def __init__(self, runtime: Runtime, interval: float, full: Callable[[str], bool]) -> None:
-        """`interval` is in seconds; `full` is true of a namespace of which nothing more may be recorded."""
+    def __init__(
+        self, runtime: Runtime, interval: float, full: Callable[[str], bool], now: Callable[[], float | None]
+    ) -> None:
+        """`interval` is in seconds; `full` is true of a namespace of which nothing more may be recorded.
+
+        `now` is the log server's clock.
+        """
         self._runtime = runtime
         self._interval = interval
         self._full = full
+        self._now = now
         self._waiting: dict[JobKey, _Waiting] = {}
         self._last: dict[JobKey, float] = {}
         """When the last event of a job was begun to be recorded."""
+        self._due: dict[JobKey, asyncio.TimerHandle] = {}
         self._recording: dict[JobKey, asyncio.Task[None]] = {}
 
     def take(self, key: JobKey, pod: Uid, body: bytes) -> None:
@@ -121,7 +130,7 @@ class Reports:
         report, job = progress.read(body, pod), self.job(key)
         if self._full(key.namespace):
             raise Refused("the log has no room for progress", reason="LogFull")
-        if progress.believed(job, report.said) is None and progress.taken(job, report) is None:
+        if not progress.events(job, report):
             return
         before = self._waiting.get(key)
         report = report if before is None else report.after(before.report)
@@ -143,16 +152,26 @@ class Reports:
     def _plan(self, key: JobKey, job: Job) -> None:
         loop, waiting = asyncio.get_running_loop(), self._waiting[key]
         seconds = SHORTEST_SECONDS if is_urgent(job.training, waiting.report.said) else interval_of(job, self._interval)
-        due = self._last.get(key, -seconds) + seconds
+        due = max(self._last.get(key, 0.0), self._recorded(job)) + seconds
         if due <= loop.time():
             self._begin(key)
-        else:
-            loop.call_at(due, self._when_due, key, due)
+            return
+        if key in self._due:
+            self._due[key].cancel()
+        self._due[key] = loop.call_at(due, self._when_due, key)
 
-    def _when_due(self, key: JobKey, due: float) -> None:
-        # A more urgent one may have been recorded since.
-        if key in self._waiting and self._last.get(key, 0.0) < due:
-            self._begin(key)
+    def _recorded(self, job: Job) -> float:
+        """When a replica recorded the newest report: programs report to all of them, which share one rate."""
+        at, now = job.training.at, self._now()
+        if at is None or not at.logged or now is None:
+            return 0.0
+        return asyncio.get_running_loop().time() - max(now - datetime.fromisoformat(at.logged).timestamp(), 0.0)
+
+    def _when_due(self, key: JobKey) -> None:
+        del self._due[key]
+        # Another replica may have recorded one since.
+        if key in self._waiting and (history := self._runtime.histories.get(key)) is not None:
+            self._plan(key, history.job)
 
     def _begin(self, key: JobKey) -> None:
         if key not in self._recording:
@@ -168,21 +187,22 @@ class Reports:
 
     async def _record(self, key: JobKey) -> None:
         waiting, now = self._waiting.pop(key), asyncio.get_running_loop().time()
-        self._last[key] = now
         history = self._runtime.histories.get(key)
         if history is None or history.held or history.sealed:
             return
-        try:
-            event = progress.believed(history.job, waiting.report.said)
-            checkpoint = progress.taken(history.job, waiting.report)
-        except Refused:
-            # The group changed meanwhile.
-            return
-        if checkpoint is not None:
-            await self._runtime.appends.append_until_stored(history, checkpoint)
-        if event is not None:
-            event = msgspec.structs.replace(event, waited=int(now - waiting.since))
-            await self._runtime.appends.append_until_stored(history, event)
+        self._last[key] = now
+        said = msgspec.structs.replace(waiting.report.said, waited=int(now - waiting.since))
+
+        def still(kind: type[progress.Said]) -> progress.Said | None:
+            if self._recorded(history.job) > now:
+                # Another replica was faster: this one may be the next.
+                self._waiting.setdefault(key, waiting)
+                return None
+            return progress.still(history.job, waiting.report._replace(said=said), kind)
+
+        for kind in (CheckpointTaken, ProgressReported):
+            if (event := still(kind)) is not None:
+                await self._runtime.appends.append_until_stored(history, event, partial(still, kind))
 
     def forget(self, key: JobKey) -> None:
         """Forget a job that is gone."""
@@ -190,9 +210,9 @@ class Reports:
 
 
 def interval_of(job: Job, interval: float) -> float:
-    """Seconds between two events of a job: short enough that one comes before a stall is told."""
+    """Seconds between two events of a job: after one that waited so long, the next one comes before a stall is told."""
     limit = job.spec.stall_timeout_seconds if job.spec is not None else None
-    return interval if limit is None else min(interval, limit / 2)
+    return interval if limit is None else min(interval, limit / 3)
 
 
 class Where(NamedTuple):

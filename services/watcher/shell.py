@@ -71,6 +71,7 @@ class Watcher:
         options: Options = DEFAULTS,
     ) -> None:
         self._force_after = options.force_delete_after
+        self._server_time = eventlog.now
         self._cache = Cache(
             kinds, takes_over=options.takes_over, kueue=options.kueue, gangs=options.pod_groups is not None
         )
@@ -266,7 +267,7 @@ class Watcher:
         """Watch every resource; each change wakes the jobs it concerns."""
         self._runtime = runtime
         runtime.metrics.waiting = self._budgets.waiting
-        self.reports = Reports(runtime, self._options.progress_seconds, self._has_no_room)
+        self.reports = Reports(runtime, self._options.progress_seconds, self._has_no_room, self._server_time)
         # A LIST is compared with the state of the log before its request.
         await runtime.folded.wait()
         self._asking.began = runtime.histories.position

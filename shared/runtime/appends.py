@@ -38,6 +38,9 @@ REFUSED_SECONDS = 5.0
 CONFLICTS = 5
 """After so many conflicts of a job in a row, a second apart, the log is asked whether it has what was read of it."""
 
+READ_ON_SECONDS = 0.1
+"""Until a fact is made anew after a newer one that came before it."""
+
 MOST_UNCERTAIN = 1_000
 """The most appends without an answer that are remembered; the newest are kept."""
 
@@ -130,22 +133,28 @@ class Appends:
             self._under_way[history.job.key].awaited = stored.sequence
             self._tell(history, stored.event_id, stored.sequence)
 
-    async def append_until_stored(self, history: History, event: AnyEvent) -> int:
+    async def append_until_stored(
+        self, history: History, event: AnyEvent, still: Callable[[], AnyEvent | None] | None = None
+    ) -> int:
         """Append a fact that only this service can know, until it is stored; return its sequence.
 
+        One that depends on the history is what `still` makes of it; if that is None at last, the sequence is 0.
         Raises `Refused` with reason `TooLarge` if the log can never store it.
         """
         known, begun = self._under_way[history.job.key], asyncio.get_running_loop().time()
         known.waiting_facts += 1
         try:
             async with known.facts:
-                sequence = await self._append_until_stored(history, event)
+                sequence = await self._append_until_stored(history, event, still)
         finally:
             known.waiting_facts -= 1
-        self._stored(history, event, sequence, asyncio.get_running_loop().time() - begun)
+        if sequence:
+            self._stored(history, event, sequence, asyncio.get_running_loop().time() - begun)
         return sequence
 
-    async def _append_until_stored(self, history: History, event: AnyEvent) -> int:
+    async def _append_until_stored(
+        self, history: History, event: AnyEvent, still: Callable[[], AnyEvent | None] | None
+    ) -> int:
         entry = self._entry(history.job.key, event, "")
         expect: int | None = self._expected(history, event)
         tries = 0
@@ -163,6 +172,11 @@ class Appends:
                 self._metrics.append("Conflict")
                 self.trouble = ""
                 expect = None
+                if still is not None:
+                    await asyncio.sleep(READ_ON_SECONDS)
+                    if (made := still()) is None:
+                        return 0
+                    entry, expect = self._entry(history.job.key, made, ""), self._expected(history, made)
             except Transient as trouble:
                 self._metrics.append("Retried")
                 self.trouble, self._troubled = str(trouble), None

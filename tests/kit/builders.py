@@ -1,5 +1,6 @@
 """Events of ordinary jobs, with one meaningful argument each."""
 
+import json
 from typing import Any
 
 from shared.frameworks.scale_requests import named_workers
@@ -216,3 +217,11 @@ def scaling_in(*indices: int, request: Uid = R1, script: bool = False) -> list[A
         ),
         JobScaling(reason="ScalingStart"),
     ]
+
+
+def report_body(**said: Any) -> bytes:
+    """A report as `transformers` writes it; what is no part of the contract is a metric."""
+    known = {name: said.pop(name) for name in ("progressPercentage", "estimatedRemainingSeconds") if name in said}
+    metrics = [{"name": name, "value": str(value)} for name, value in said.items()]
+    status = {"lastUpdatedTime": "1999-01-01T00:00:00Z", **known, "metrics": metrics}
+    return json.dumps({"trainerStatus": status}).encode()

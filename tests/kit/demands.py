@@ -22,10 +22,12 @@ from shared.job.events.watcher import (
     NodeLost,
     PodsGone,
     PodsObserved,
+    TimePassed,
 )
 from shared.job.naming import RESTART_REQUESTED, Slot, Uid
 from shared.job.spec import LAUNCHER, RENDEZVOUS
 from shared.job.state import Job
+from shared.job.timers import STALL
 from shared.job.views import PodView, each
 
 FIRST_SECONDS, LONGEST_SECONDS = 10, 300
@@ -72,7 +74,7 @@ class _Life(msgspec.Struct):
     over: dict[Uid, str] = msgspec.field(default_factory=dict)
     """The pods of this attempt that ended or vanished before their release, with their roles."""
     failed: set[Uid] = msgspec.field(default_factory=set)
-    """Those of them that ended by themselves."""
+    """Those that ended by themselves, in place or not; a stall for which the job begins again is one more."""
     lost: dict[Slot, tuple[str, int]] = msgspec.field(default_factory=dict)
     """The slots of those that wait to be replaced: since when, and after how many replacements."""
     replaced: int = 0
@@ -106,6 +108,8 @@ class Demands:
                 }
             case NodeLost():
                 life.silent.update(event.uids)
+            case TimePassed(timer=name) if name == STALL and before.spec is not None and before.spec.stall_restarts:
+                life.failed.add(Uid(STALL))
             case JobAdopted():
                 life.adopted = True
             case SlotsAssigned():
@@ -148,7 +152,8 @@ def _note_pods(life: _Life, before: Job, job: Job, event: PodsObserved, stored: 
     life.failed.update(
         pod.uid
         for pod in event.pods
-        if _ended(pod) and not pod.deleting and pod.attempt == life.attempt and pod.uid not in life.disrupted
+        if (_ended(pod) or pod.restarts) and not pod.deleting
+        if pod.attempt == life.attempt and pod.uid not in life.disrupted
     )
 
 

@@ -1,6 +1,5 @@
 """Training programs that report, with the four services: what is recorded, when, and what is refused."""
 
-import json
 from typing import Any
 
 import pytest
@@ -13,17 +12,9 @@ from shared.frameworks.scale_requests import SCALEOUTS
 from shared.job.events.catalog import read_event
 from shared.job.events.watcher import ProgressReported
 from shared.job.naming import Uid
+from tests.kit.builders import report_body
 from tests.kit.kubelet import NAMESPACE
 from tests.kit.world import TRAININGJOBS, World, a_scale_out, a_training_job
-
-
-def body(**said: Any) -> bytes:
-    """A report as `transformers` writes it; what is no part of the contract is a metric."""
-    known = {name: said.pop(name) for name in ("progressPercentage", "estimatedRemainingSeconds") if name in said}
-    metrics = [{"name": name, "value": str(value)} for name, value in said.items()]
-    return json.dumps(
-        {"trainerStatus": {"lastUpdatedTime": "1999-01-01T00:00:00Z", **known, "metrics": metrics}}
-    ).encode()
 
 
 def the_watcher(world: World) -> Watcher:
@@ -35,7 +26,7 @@ def the_watcher(world: World) -> Watcher:
 def report(world: World, pod: str = "worker-0", **said: Any) -> None:
     """One from a pod of the job `resnet`."""
     uid = Uid(world.pods()[f"resnet-{pod}"].metadata["uid"])
-    the_watcher(world).reports.take(world.job().key, uid, body(**said))
+    the_watcher(world).reports.take(world.job().key, uid, report_body(**said))
 
 
 def recorded(world: World) -> list[ProgressReported]:
@@ -164,14 +155,14 @@ async def test_the_token_of_another_jobs_pod_and_that_of_an_earlier_attempt_repo
     await world.running("other")
     theirs = Uid(world.pods()["other-worker-0"].metadata["uid"])
     with pytest.raises(Refused) as refused:
-        the_watcher(world).reports.take(world.job().key, theirs, body(current_step=1))
+        the_watcher(world).reports.take(world.job().key, theirs, report_body(current_step=1))
     assert refused.value.reason == "NotOfThisJob"
     earlier = Uid(world.pods()["resnet-worker-0"].metadata["uid"])
     world.lingering.add(earlier)
     world.exit_codes["resnet-launcher"] = 1
     await world.phase("Restarting")
     with pytest.raises(Refused) as refused:
-        the_watcher(world).reports.take(world.job().key, earlier, body(current_step=1))
+        the_watcher(world).reports.take(world.job().key, earlier, report_body(current_step=1))
     assert refused.value.reason == "Over"
     assert not recorded(world)
 

@@ -38,6 +38,7 @@ from tests.memory.watching import Held
 from tests.simulation.demands import ClusterDemands
 from tests.simulation.manifests import REVISION, revision_of
 from tests.simulation.platform import SECRET, runs, trains
+from tests.simulation.training import TrainingDemands
 
 Member = tuple[str, str]
 """A worker: its attempt, and the name of its pod."""
@@ -85,6 +86,7 @@ class Checker(LogChecker):
         self._done: set[tuple[str, str]] = set()
         """By namespace and name, the requests whose script ended with success."""
         self.demands = ClusterDemands()
+        self.trainings: TrainingDemands | None = None
         self._scripts: dict[tuple[str, str], int] = {}
         """By namespace and name of a request, how often the script of the request ran that a decision started."""
 
@@ -134,6 +136,8 @@ class Checker(LogChecker):
             if self._seal_after is None or lived.total_seconds() < self._seal_after:
                 self.fault(f"I43 {job.key} is sealed at {sequence}, {lived} after it was gone")
         for why in self.demands.after(job, event, self._logged, sequence):
+            self.fault(why)
+        for why in self.trainings.after(job, event, self._logged, sequence) if self.trainings is not None else ():
             self.fault(why)
         if isinstance(event, ScriptStarted):
             self._scripts.setdefault((job.key.namespace, job.scaling.requests[event.request].name), 0)

@@ -19,8 +19,10 @@ from services.status import shell as status_shell
 from services.status.checkpoints import Checkpoints
 from services.status.core import decide as status_decide
 from services.watcher import deadlines
+from services.watcher import progress as watcher_progress
 from services.watcher.core import heads, observe
 from services.watcher.core.questions import Presence
+from services.watcher.progress import Reports
 from shared.errors import Conflict, Refused
 from shared.eventlog import Entry
 from shared.eventlog.subject import Subject
@@ -30,8 +32,9 @@ from shared.job import evolve_requests, fold, timing
 from shared.job.attempt import Members, Unknown, Vacancy, Verdict
 from shared.job.events import status, watcher
 from shared.job.events.event import Cause
+from shared.job.fold import History
 from shared.job.integrity import Integrity
-from shared.job.naming import FORCE_DELETE_AFTER, JobKey, Slot
+from shared.job.naming import FORCE_DELETE_AFTER, STALL_TIMEOUT, JobKey, Slot
 from shared.job.policies import capacity, nodes, quota, replacement, retries, verdict
 from shared.job.policies.retries import FIRST_START_SECONDS
 from shared.job.scaling import Scaling
@@ -41,8 +44,10 @@ from shared.job.steps import Record
 from shared.job.timers import TIME_TO_LIVE, Timer
 from shared.job.views import Member
 from shared.runtime import run as runtime_run
+from shared.runtime.appends import Appends
 from tests.memory.eventlog import MemoryJournal
 from tests.simulation.loop import PROCESS
+from tests.simulation.network import Rates
 from tests.simulation.plan import (
     AnyStep,
     Apply,
@@ -51,6 +56,7 @@ from tests.simulation.plan import (
     Edit,
     EditRuntime,
     End,
+    Hang,
     Node,
     Pause,
     Plan,
@@ -443,6 +449,22 @@ async def _nothing(*_: object) -> None:
     return None
 
 
+def _reports(*steps: AnyStep, seconds: float = 0.5) -> Plan:
+    """A training that makes a step in so many seconds, and counts as stalled after six."""
+    job = msgspec.structs.replace(_job(), annotations={STALL_TIMEOUT: "6"})
+    return msgspec.structs.replace(_steady(job, *steps, LATER), reports=seconds)
+
+
+REPORTS_THAT_MEET = msgspec.structs.replace(_reports(seconds=0.05), to_log=Rates(slow=300))
+A_TRAINING_THAT_HANGS = _reports(Hang(at=6.0, job="resnet"))
+
+
+async def _append_anyway(self: Appends, history: History, event: Any, still: Any = None) -> int:
+    return await APPEND(self, history, event)
+
+
+APPEND = Appends.append_until_stored
+
 BY_CAPACITY = {"elasticity": {"size": "Capacity", "settleSeconds": 1, "growSeconds": 60}}
 A_JOB_AT_ITS_MINIMUM = _steady(
     Apply(at=0.1, job="resnet", kind="TrainingJob", workers=2, least=2, more=BY_CAPACITY),
@@ -502,6 +524,12 @@ _seals_forgotten = _set((fold.Histories, "sealed", lambda self, key: 0))
 _sealed_and_kept = _set((fold.Histories, "_drop", lambda self, history: None))
 _trains_with_any = _set((capacity, "is_enough", lambda job, members: True))
 _grows_at_once = _set((capacity, "may_grow", lambda job: True))
+_a_rate_for_each_replica = _set((Reports, "_recorded", lambda self, job: 0.0))
+_whatever_was_recorded_since = _set(
+    (Appends, "append_until_stored", _append_anyway), (Reports, "_recorded", lambda self, job: 0.0)
+)
+_reports_that_come_too_late = _set((watcher_progress, "interval_of", lambda job, interval: interval))
+_never_stalled = _set((timing, "stall_timer", lambda job: None))
 
 MUTANTS = (
     Mutant("the time to live counts from the start", "I34", _expires_after_its_start, A_JOB_THAT_EXPIRES),
@@ -570,6 +598,10 @@ MUTANTS = (
     ),
     Mutant("a job trains with fewer than its minimum", "I45", _trains_with_any, A_JOB_AT_ITS_MINIMUM),
     Mutant("workers join one by one", "I46", _grows_at_once, PLACES_THAT_COME),
+    Mutant("a report is recorded after a later one", "I48", _whatever_was_recorded_since, REPORTS_THAT_MEET),
+    Mutant("each replica has a rate of reports of its own", "I51", _a_rate_for_each_replica, _reports()),
+    Mutant("a step is recorded after it had to be", "I49", _reports_that_come_too_late, _reports()),
+    Mutant("a training that hangs is never told", "I50", _never_stalled, A_TRAINING_THAT_HANGS),
     Mutant("a replacement counts as growth", "I42", _replacements_are_growth, A_NODE_THAT_GOES),
     Mutant("a replaced worker whose node stays never leaves", "I42", _those_with_replacements_stay, A_NODE_THAT_STAYS),
     Mutant("a job that is gone is never sealed", "I43", _never_sealed, _sealed()),

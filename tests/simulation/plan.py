@@ -8,7 +8,7 @@ import msgspec
 
 from shared.frameworks.queueing import QUEUE
 from shared.job.events.event import Author
-from shared.job.naming import RESTART_IN_PLACE
+from shared.job.naming import ON_STALL, RESTART_IN_PLACE, STALL_TIMEOUT
 from tests.kit.services import AUTHORS
 from tests.kit.world import NAMESPACE
 from tests.simulation.network import Rates
@@ -134,6 +134,21 @@ class Preempt(Step, frozen=True):
     count: int = 1
 
 
+class Hang(Step, frozen=True):
+    """The programs of a job that run now make no more steps."""
+
+    job: str
+
+
+class Lie(Step, frozen=True):
+    """The first worker of a job reports a step that it did not make, or of `another` job."""
+
+    job: str
+    step: int = 0
+    """By how many steps it is wrong."""
+    another: str = ""
+
+
 class Kill(Step, frozen=True):
     """A replica is killed `after` so many of its callbacks, and started again."""
 
@@ -238,6 +253,8 @@ AnyStep = (
     | Requeue
     | Ungroup
     | Preempt
+    | Hang
+    | Lie
     | Quota
     | Skew
     | Restore
@@ -270,6 +287,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The number of pods that Kueue's queue has room for; 0 without Kueue."""
     places: int = 0
     """The number of pods that find a node until the weather clears; 0 for any number."""
+    reports: float = 0.0
+    """Seconds between two steps of a training, which reports them; 0 without reports."""
     gangs: bool = False
     """True if pods find places together, and a person deletes some PodGroups."""
     seal_after: int | None = None
@@ -369,6 +388,8 @@ def plan_of(seed: int) -> Plan:
     )
     if seed % 5 == 4:
         plan = _shaped(plan)
+    if seed % 7 in (1, 5):
+        plan = _reporting(plan)
     if seed % 4 == 1:
         plan = _together(plan)
     if seed % 4 == 2:
@@ -387,6 +408,28 @@ def _sealed(plan: Plan) -> Plan:
                 at = step.at + seal_after + chance.uniform(0, BUSY_SECONDS)
                 steps.append(Return(at=at, namespace=step.namespace, job=step.job))
     return msgspec.structs.replace(plan, steps=tuple(sorted(steps, key=lambda step: step.at)), seal_after=seal_after)
+
+
+def _reporting(plan: Plan) -> Plan:
+    """The plan with trainings that report, some of which hang or lie; drawn apart."""
+    chance = Random(f"{plan.seed} reports")
+    jobs, steps = [step for step in plan.steps if isinstance(step, Apply)], list[AnyStep]()
+    for step in plan.steps:
+        if not isinstance(step, Apply):
+            # What a restored log has lost, programs said all the same.
+            steps += [] if isinstance(step, Restore) else [step]
+            continue
+        limit = {STALL_TIMEOUT: str(chance.randint(5, 12)), ON_STALL: chance.choice(("tell", "restart"))}
+        steps.append(msgspec.structs.replace(step, annotations=step.annotations | limit))
+        at, of = step.at + chance.uniform(1, BUSY_SECONDS), {"namespace": step.namespace, "job": step.job}
+        if chance.random() < 0.4:
+            steps.append(Hang(at=at, **of))
+        for _ in range(chance.choice((0, 0, 1, 3))):
+            other = chance.choice(jobs).job if chance.random() < 0.3 else ""
+            wrong = chance.choice((-100, -3, -1, 0, 10**15))
+            steps.append(Lie(at=at + chance.uniform(0, 3), step=wrong, another=other, **of))
+    steps.sort(key=lambda step: step.at)
+    return msgspec.structs.replace(plan, steps=tuple(steps), reports=chance.choice((0.3, 1.0, 2.0)))
 
 
 def _together(plan: Plan) -> Plan:

@@ -109,6 +109,8 @@ class Platform:
         """The number of pods that find a node until then; 0 for any number."""
         self.calm = False
         """True once every container ends well, and every pod starts."""
+        self.last_words: Callable[[Held], str | None] = lambda held: None
+        """What a container writes that is told to end; None where it writes nothing and its end is not seen."""
         store.listeners.append(self._changed)
         store.program = self._program
         store.admit(PODS, _must_not_be_refused)
@@ -249,6 +251,8 @@ class Platform:
     def _stage(self, held: Held, chance: Random) -> tuple[str, float | None, Callable[[Held], None]]:
         phase = _phase(held)
         if held.metadata.get("deletionTimestamp"):
+            if trains(held) and (words := self.last_words(held)) is not None:
+                return "terminate", 0.1, lambda pod: self._report(pod, "Failed", 143, words)
             return "remove", 0.1, lambda pod: self._store.remove(PODS, *pod.at)
         if not held.manifest["spec"].get("nodeName"):
             return "bind", 0.01, self._bind
@@ -340,12 +344,12 @@ class Platform:
     def _remove(self, uid: str, held: Held) -> None:
         self._store.remove(PODS, *held.at, uid=uid)
 
-    def _report(self, held: Held, phase: str, code: int | None) -> None:
+    def _report(self, held: Held, phase: str, code: int | None, words: str = "") -> None:
         ready = phase == "Running"
         state: dict[str, Any] = {"running": {}} if ready else {}
         if code is not None:
             reason = {0: "Completed", 137: "OOMKilled"}.get(code, "Error")
-            state = {"terminated": {"exitCode": code, "reason": reason}}
+            state = {"terminated": {"exitCode": code, "reason": reason, **({"message": words} if words else {})}}
         restarts = _restarts_of(held) + (code is None and _code(held) is not None)
         statuses = [{"name": _first(held), "ready": ready, "state": state, "restartCount": restarts}]
         if has_side(held):

@@ -72,6 +72,9 @@ class Replica:
         self.to_cluster, self.to_log = links
         self.process: Process | None = None
         self.runtime: Runtime | None = None
+        self.service: Service | None = None
+        self.context: contextvars.Context | None = None
+        """In which the callbacks of its process run."""
         self.lease: Lease | None = None
         self.skew = 0.0
         """Seconds by which its wall clock is wrong."""
@@ -97,7 +100,7 @@ class Replica:
         self.lives += 1
         self.process = Process(f"{self.name}#{self.lives}")
         self._processes.append(self.process)
-        context = contextvars.copy_context()
+        self.context = context = contextvars.copy_context()
         context.run(PROCESS.set, self.process)
         self._task = asyncio.get_running_loop().create_task(self._serve(), context=context)
 
@@ -119,7 +122,7 @@ class Replica:
         """End the process between two of its callbacks; its calls are on their way all the same."""
         if self.process is not None:
             self.process.kill()
-            self.process = self.runtime = self.lease = None
+            self.process = self.runtime = self.service = self.lease = None
 
     async def _serve(self) -> None:
         process = PROCESS.get()
@@ -147,7 +150,7 @@ class Replica:
             clock=loop.time,
             chance=chance,
         )
-        service = await a_service(
+        self.service = service = await a_service(
             self.author,
             cluster,
             log,

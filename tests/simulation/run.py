@@ -37,6 +37,7 @@ from tests.simulation.network import Link, Rates
 from tests.simulation.platform import Platform
 from tests.simulation.pretence import nothing_real
 from tests.simulation.replica import Replica
+from tests.simulation.training import Trainers, TrainingDemands
 from tests.takeover.recorded import put
 
 AFTERMATH_SECONDS = 90.0
@@ -131,6 +132,12 @@ class Simulation:
         self._replicas = {
             f"{author}-{number}": self._replica(author, number) for author in AUTHORS for number in range(2)
         }
+        self._trainers = None
+        if plan.reports:
+            watchers = [self._replicas[f"watcher-{number}"] for number in range(2)]
+            self._trainers = Trainers(self._store, plan.seed, plan.reports, watchers)
+            self._platform.last_words = self._trainers.last_words
+            self._checker.trainings = TrainingDemands(self._trainers)
         for replica in self._replicas.values():
             replica.start()
         for step in plan.steps:
@@ -138,7 +145,7 @@ class Simulation:
         await asyncio.sleep(plan.seconds + 0.1)
         settled = len(self._journal.events)
         self._clear()
-        await asyncio.sleep(AFTERMATH_SECONDS)
+        await self._aftermath()
         self._end_well()
         quiet = await self._quiet()
         self._end(quiet)
@@ -308,6 +315,10 @@ class Simulation:
                         self._store.delete(POD_GROUP, *held.at)
             case steps.Preempt():
                 self._platform.preempt(step.namespace, f"{step.job}-worker-", step.count)
+            case steps.Hang() if self._trainers is not None:
+                self._trainers.hang(step.namespace, step.job)
+            case steps.Lie() if self._trainers is not None:
+                self._trainers.lie(step.namespace, step.job, step.step, step.another)
             case steps.Requeue():
                 if self._kueue is not None:
                     take = self._kueue.delete if step.deleted else self._kueue.evict
@@ -394,6 +405,18 @@ class Simulation:
         for link in links:
             link.cut = True
         self._later(seconds, mend)
+
+    async def _aftermath(self) -> None:
+        trainings = self._checker.trainings
+        if trainings is None:
+            await asyncio.sleep(AFTERMATH_SECONDS)
+            return
+        trainings.clear()
+        for _ in range(int(AFTERMATH_SECONDS)):
+            await asyncio.sleep(1.0)
+            for history in self._checker.histories:
+                for why in trainings.late(history.job, self._store.find(PODS, history.job.key.namespace)):
+                    self._checker.fault(why)
 
     def _later(self, seconds: float, what: Callable[[], None]) -> None:
         self._loop.call_later(seconds, what, context=outside())

@@ -58,6 +58,8 @@ def as_test(plan: Plan, faults: tuple[str, ...]) -> str:
         named = f"        strikes=({strikes},),\n{named}"
     if plan.room:
         named = f"        room={plan.room},\n{named}"
+    if plan.reports:
+        named = f"        reports={plan.reports},\n{named}"
     if plan.seal_after is not None:
         named = f"        seal_after={plan.seal_after},\n{named}"
     return (

@@ -11,13 +11,14 @@ import msgspec
 import pytest
 
 from shared.errors import Transient
+from shared.job.naming import STALL_TIMEOUT
 from tests.kit.services import AUTHORS
 from tests.simulation.loop import PROCESS, Process, SimulatedLoop
 from tests.simulation.matrix import PROTOCOLS, STEADY, cells
 from tests.simulation.matrix import plan_of as broken_plan_of
 from tests.simulation.mutants import A_LATE_FACT, A_RETURN, MUTANTS, Mutant
 from tests.simulation.network import LONGEST_LATE_SECONDS, Link, Rates
-from tests.simulation.plan import FORGED, Apply, Delete, Edit, Plan, plan_of
+from tests.simulation.plan import FORGED, Apply, Delete, Edit, Lie, Plan, plan_of
 from tests.simulation.run import simulate
 from tests.simulation.shrink import as_test
 
@@ -78,6 +79,17 @@ def test_a_person_removes_what_an_orphaned_job_left_in_the_way_of_the_next_one()
     outcome = simulate(plan)
     assert not outcome.faults, as_test(plan, outcome.faults)
     assert "JobSucceeded" in outcome.reached
+
+
+def test_reports_that_are_refused_change_nothing_at_all():
+    job = Apply(at=0.1, job="resnet", kind="TrainingJob", workers=1, annotations={STALL_TIMEOUT: "6"})
+    other = replace(job, job="other")
+    lies = [Lie(at=8.0, job="resnet", step=step, another=of) for step in (-9, 10**15) for of in ("", "other")]
+    plan = Plan(seed=1, steps=(job, other, *lies, Delete(at=12.0, job="none")), workload=STEADY, reports=0.5)
+    outcome = simulate(plan)
+    assert not outcome.faults, as_test(plan, outcome.faults)
+    assert "ProgressReported" in outcome.reached
+    assert simulate(replace(plan, steps=(job, other, plan.steps[-1]))).trace == outcome.trace
 
 
 def test_what_a_person_writes_into_a_status_may_stay_while_the_status_service_has_nothing_to_write():

@@ -30,6 +30,8 @@ _STEP = ("current_step", "step", "global_step")
 _TOTAL = ("total_steps", "max_steps")
 _CHECKPOINT = ("checkpoint_step",)
 
+Said = ProgressReported | CheckpointTaken
+
 _NUMBER = re.compile("[0-9]{1,15}")
 MOST = 10**15 - 1
 
@@ -111,7 +113,26 @@ def _number(said: dict[str, str], names: tuple[str, ...]) -> int | None:
     return int(said[name])
 
 
-def believed(job: Job, said: ProgressReported) -> ProgressReported | None:
+def events(job: Job, report: Report, *, in_time: bool = False) -> list[Said]:
+    """What a report says that is new; `in_time`: it came before the end.  Raises `Refused` if it cannot be true."""
+    advanced, known = _believed(job, report.said, in_time=in_time), job.training.checkpoint
+    found: list[Said] = []
+    if report.checkpoint is not None and (known is None or known.step != report.checkpoint):
+        found.append(CheckpointTaken(step=report.checkpoint, pod=report.said.pod, source="Report"))
+    return [*found, advanced] if advanced is not None else found
+
+
+def still(job: Job, report: Report, kind: type[Said]) -> Said | None:
+    """What a report that was believed says of the job as it is now: the event of this kind."""
+    try:
+        found = events(job, report, in_time=True)
+    except Refused:
+        # The group changed, or another replica recorded a later step.
+        return None
+    return next((event for event in found if isinstance(event, kind)), None)
+
+
+def _believed(job: Job, said: ProgressReported, *, in_time: bool) -> ProgressReported | None:
     """The event of what a pod said; None if it says nothing new.  Raises `Refused` if it cannot be true.
 
     The steps of one process go back only where its group changed, or where a new program said that it begins.
@@ -119,7 +140,7 @@ def believed(job: Job, said: ProgressReported) -> ProgressReported | None:
     view = job.pods.views.get(said.pod)
     if view is None:
         raise Refused("the token is of a pod that is none of this job", reason="NotOfThisJob")
-    if job.over or job.deleting or job.between_attempts or view.attempt != job.attempt.number:
+    if (job.over and not in_time) or job.deleting or job.between_attempts or view.attempt != job.attempt.number:
         raise Refused("the attempt of this pod is over", reason="Over")
     if said.step is None and said.percentage is None:
         # Metrics alone, as of an evaluation, do not say how far the training is.
@@ -167,11 +188,3 @@ def taken_at_end(job: Job, pods: Iterable[PodView]) -> CheckpointTaken | None:
         return None
     step, pod = max(found)
     return CheckpointTaken(step=step, pod=pod, source="TerminationMessage")
-
-
-def taken(job: Job, report: Report) -> CheckpointTaken | None:
-    """The checkpoint of a believed report, if it is another than the one that is known."""
-    known = job.training.checkpoint
-    if report.checkpoint is None or (known is not None and known.step == report.checkpoint):
-        return None
-    return CheckpointTaken(step=report.checkpoint, pod=report.said.pod, source="Report")
