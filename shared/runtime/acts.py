@@ -146,9 +146,18 @@ class Acts:
     async def _carry_out(self, items: list[Item], round_: _Round) -> None:
         """Make the calls of a round; a slow call does not delay the record of another call's refusal."""
         async with asyncio.TaskGroup() as tasks:
-            for item in items:
-                tasks.create_task(self._call(item, round_, tasks))
+            for bulk in (False, True):
+                if some := [item for item in items if item.bulk == bulk]:
+                    tasks.create_task(self._begin_in_turn(some, round_, tasks))
         self._queue.add(round_.history.job.key)
+
+    async def _begin_in_turn(self, items: list[Item], round_: _Round, tasks: asyncio.TaskGroup) -> None:
+        """Begin each call when its turn has come; until then it is no task, of which a large job would need many."""
+        key = round_.history.job.key
+        for item in items:
+            if not item.effect.apart:
+                await self._turns[item.bulk].enter(key.namespace, key)
+            tasks.create_task(self._call(item, round_, tasks))
 
     async def _call(self, item: Item, round_: _Round, tasks: asyncio.TaskGroup) -> None:
         try:
@@ -211,14 +220,11 @@ class Acts:
         key = history.job.key
         try:
             with self._metrics.effect(item.effect):
-                if item.effect.apart:
-                    fact = await self._act(item.effect, context)
-                else:
-                    async with self._turns[item.bulk].turn(key.namespace, key):
-                        self._must_own()
-                        began = self._time()
-                        fact = await self._act(item.effect, context)
-                        self._leisure.observe(self._time() - began)
+                fact = (
+                    await self._act(item.effect, context)
+                    if item.effect.apart
+                    else await self._made_in_turn(item, context)
+                )
             if fact is not None:
                 await self._appends.append_until_stored(history, fact)
         except Refused as refusal:
@@ -247,6 +253,18 @@ class Acts:
         succeeded(item, self._time())
         self._look_at(key, item.not_before)
         return None
+
+    async def _made_in_turn(self, item: Item, context: Context) -> AnyEvent | None:
+        """What the effect observed; its place is free then."""
+        key = context.job.key
+        try:
+            self._must_own()
+            began = self._time()
+            fact = await self._act(item.effect, context)
+            self._leisure.observe(self._time() - began)
+        finally:
+            self._turns[item.bulk].leave(key.namespace, key)
+        return fact
 
     def _requeue_after(self, key: JobKey, seconds: float) -> None:
         """Requeue the job in `seconds`; not for 0, because the end of the round requeues it."""

@@ -236,15 +236,15 @@ class Rig(Stack):
     async def _run_job(self) -> None:
         name = f"ours-{next(self._jobs)}"
         await self._post(collection("trainingjobs", OURS, GROUP), training_job(name, OURS, 1))
-        while not any(pod["metadata"]["name"].startswith(name) for pod in await self._pods()):
+        # A list waits for the API server's cache, which one who writes without end leaves behind.
+        while not await self._is_there(collection("pods", OURS), f"{name}-worker-0"):
             await asyncio.sleep(0.05)
         async with self._admin.delete(f"{collection('trainingjobs', OURS, GROUP)}/{name}"):
             pass
 
-    async def _pods(self) -> list[dict[str, Any]]:
-        async with self._admin.get(collection("pods", OURS)) as answer:
-            found: list[dict[str, Any]] = (await answer.json())["items"]
-            return found
+    async def _is_there(self, path: str, name: str) -> bool:
+        async with self._admin.get(f"{path}/{name}") as answer:
+            return answer.status == 200
 
     async def _ask(self) -> float:
         began = time.perf_counter()
