@@ -149,16 +149,8 @@ class Scheduler(Service):
                 await self._delete(self._pod_groups, context.job, effect.name, effect.uid)
             case effects.WriteWorkload():
                 await self._workloads.write(context.job, effect, await self._resource(context))
-            case effects.ShrinkWorkload():
-                await self._workloads.shrink(context.job, effect)
-            case effects.ReturnQuota():
-                await self._workloads.return_quota(context.job, effect)
-            case effects.ReadyWorkload():
-                await self._workloads.ready(context.job, effect)
-            case effects.FinishWorkload():
-                await self._workloads.finish(context.job, effect)
-            case effects.DeleteWorkload():
-                await self._workloads.delete(context.job, effect)
+            case effects.OfWorkload():
+                await self._workloads.change(context.job, effect)
             case effects.DeleteJob():
                 await self._delete_job(context.job)
             case _:

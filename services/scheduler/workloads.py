@@ -18,8 +18,6 @@ from shared.frameworks.queueing import PRIORITIES, PRIORITY, WORKLOADS
 from shared.job.state import Job
 from shared.runtime.ownership import QUICK_SECONDS, must_be_controlled, must_be_ours
 
-Patch = dict[str, Any] | None
-
 
 class Workloads:
     """The Workloads of all jobs."""
@@ -42,9 +40,8 @@ class Workloads:
             priority=await self._priority(resource),
         )
         if effect.uid is not None:
-            held = await self._held(job, effect.name, effect.uid)
-            if held is not None and (patch := queueing.rewritten(held, manifest)) is not None:
-                await self._patch(job, held, patch)
+            if (held := await self._held(job, effect)) is not None:
+                await self._patch(job, held, queueing.rewritten(held, manifest))
             return
         try:
             await self._cluster.create(WORKLOADS, job.key.namespace, manifest)
@@ -65,62 +62,48 @@ class Workloads:
             raise Refused(words, reason="NoPriorityClass", words=words)
         return held.value
 
-    async def shrink(self, job: Job, effect: effects.ShrinkWorkload) -> None:
-        held = await self._held(job, effect.name, effect.uid)
-        if held is not None and (patch := queueing.shrunk(held, effect.pod_sets)) is not None:
-            await self._patch(job, held, patch)
-
-    async def return_quota(self, job: Job, effect: effects.ReturnQuota) -> None:
-        await self._write_status(job, effect, queueing.returned)
-
-    async def ready(self, job: Job, effect: effects.ReadyWorkload) -> None:
-        await self._write_status(job, effect, queueing.ready)
-
-    async def finish(self, job: Job, effect: effects.FinishWorkload) -> None:
-        await self._write_status(job, effect, lambda held, now: queueing.finished(held, effect.reason, now))
-        await self._let_go(job, effect, deleted=False)
-
-    async def delete(self, job: Job, effect: effects.DeleteWorkload) -> None:
-        held = await self._held(job, effect.name, effect.uid)
-        if held is None or (effect.waiting and queueing.has_quota(held)):
-            return
-        meta = held.metadata
-        if meta.deletion_timestamp is None:
-            version = meta.resource_version if effect.waiting else ""
-            await self._cluster.delete(WORKLOADS, meta.namespace, meta.name, uid=meta.uid, version=version)
-        await self._let_go(job, effect, deleted=True)
-
-    async def _let_go(
-        self, job: Job, effect: effects.FinishWorkload | effects.DeleteWorkload, *, deleted: bool
-    ) -> None:
-        """Take the finalizer away; `deleted` from a Workload that is being deleted alone."""
-        held = await self._held(job, effect.name, effect.uid)
+    async def change(self, job: Job, effect: effects.OfWorkload) -> None:
+        held = await self._held(job, effect)
         if held is None:
             return
-        if deleted and held.metadata.deletion_timestamp is None:
+        now = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        match effect:
+            case effects.ShrinkWorkload():
+                await self._patch(job, held, queueing.shrunk(held, effect.pod_sets))
+            case effects.ReturnQuota():
+                await self._patch(job, held, queueing.returned(held, now), subresource="status")
+            case effects.ReadyWorkload():
+                await self._patch(job, held, queueing.ready(held, now), subresource="status")
+            case effects.FinishWorkload():
+                await self._patch(job, held, queueing.finished(held, effect.reason, now), subresource="status")
+                await self._let_go(job, effect)
+            case effects.DeleteWorkload() if not (effect.waiting and queueing.has_quota(held)):
+                meta = held.metadata
+                if meta.deletion_timestamp is None:
+                    version = meta.resource_version if effect.waiting else ""
+                    await self._cluster.delete(WORKLOADS, meta.namespace, meta.name, uid=meta.uid, version=version)
+                await self._let_go(job, effect)
+
+    async def _let_go(self, job: Job, effect: effects.FinishWorkload | effects.DeleteWorkload) -> None:
+        """Take the finalizer away; of one to delete only once it is being deleted."""
+        held = await self._held(job, effect)
+        if held is None:
+            return
+        if isinstance(effect, effects.DeleteWorkload) and held.metadata.deletion_timestamp is None:
             raise _changed(held)
-        if (patch := queueing.without_finalizer(held)) is not None:
-            await self._patch(job, held, patch)
+        await self._patch(job, held, queueing.without_finalizer(held))
 
-    async def _write_status(
-        self,
-        job: Job,
-        effect: effects.ReturnQuota | effects.ReadyWorkload | effects.FinishWorkload,
-        status: Callable[[Custom, str], Patch],
-    ) -> None:
-        held = await self._held(job, effect.name, effect.uid)
-        if held is not None and (patch := status(held, self._now().strftime("%Y-%m-%dT%H:%M:%SZ"))) is not None:
-            await self._patch(job, held, patch, subresource="status")
-
-    async def _held(self, job: Job, name: str, uid: str) -> Custom | None:
-        """The Workload with this uid, of this job as `is_there` asks; None if it is gone."""
-        held = await self._cluster.get(WORKLOADS, job.key.namespace, name)
-        if held is None or held.metadata.uid != uid:
+    async def _held(self, job: Job, effect: effects.OfWorkload | effects.WriteWorkload) -> Custom | None:
+        """The Workload with the effect's uid, of this job as `is_there` asks; None if it is gone."""
+        held = await self._cluster.get(WORKLOADS, job.key.namespace, effect.name)
+        if held is None or held.metadata.uid != effect.uid:
             return None
-        must_be_ours(held.metadata, job, f"workload {name}")
+        must_be_ours(held.metadata, job, f"workload {effect.name}")
         return held
 
-    async def _patch(self, job: Job, held: Custom, patch: dict[str, Any], *, subresource: str = "") -> None:
+    async def _patch(self, job: Job, held: Custom, patch: dict[str, Any] | None, *, subresource: str = "") -> None:
+        if patch is None:
+            return
         guard = {"uid": held.metadata.uid, "resourceVersion": held.metadata.resource_version}
         patch = patch | {"metadata": patch.get("metadata", {}) | guard}
         try:

@@ -167,7 +167,8 @@ def said() -> dict[str, str]:
 
 SAID = said()
 CATALOGUED = {word for part in reasons.CATALOGUE.values() for word in part}
-EFFECTS = {effect.__name__ for effect in Effect.__subclasses__()}
+BASES = Effect, services.scheduler.core.effects.OfWorkload
+EFFECTS = {effect.__name__ for base in BASES for effect in base.__subclasses__()}
 TYPES = {type_.__struct_config__.tag for type_ in AUTHORS}
 
 

@@ -142,52 +142,39 @@ class WriteWorkload(Effect, frozen=True):
     """The name of the smaller Workload that it replaces once it is admitted."""
 
 
-class ShrinkWorkload(Effect, frozen=True):
-    """Lower the numbers of pods of a Workload with quota: that gives the quota of those that are gone back."""
+class OfWorkload(Effect, frozen=True):
+    """Change or delete the Workload of this uid; one that is gone stays so."""
 
     changes: ClassVar[str] = "workload/{0.name}"
 
     name: str
     uid: Uid
+
+
+class ShrinkWorkload(OfWorkload, frozen=True):
+    """Lower the numbers of pods of a Workload with quota: that gives the quota of those that are gone back."""
+
     pod_sets: tuple[tuple[str, int], ...]
     """Each role with its number of pods."""
 
 
-class ReturnQuota(Effect, frozen=True):
+class ReturnQuota(OfWorkload, frozen=True):
     """Give the quota of an evicted Workload back: its pods are gone."""
 
-    changes: ClassVar[str] = "workload/{0.name}"
 
-    name: str
-    uid: Uid
-
-
-class ReadyWorkload(Effect, frozen=True):
+class ReadyWorkload(OfWorkload, frozen=True):
     """Tell Kueue that the pods are Ready: it evicts a Workload whose pods never are."""
 
-    changes: ClassVar[str] = "workload/{0.name}"
 
-    name: str
-    uid: Uid
-
-
-class FinishWorkload(Effect, frozen=True):
+class FinishWorkload(OfWorkload, frozen=True):
     """Finish a Workload with its job, and take its finalizer away."""
 
-    changes: ClassVar[str] = "workload/{0.name}"
-
-    name: str
-    uid: Uid
     reason: str
 
 
-class DeleteWorkload(Effect, frozen=True):
+class DeleteWorkload(OfWorkload, frozen=True):
     """Delete a Workload by uid, with its finalizer: that gives its quota back."""
 
-    changes: ClassVar[str] = "workload/{0.name}"
-
-    name: str
-    uid: Uid
     waiting: bool = False
     """True: only while it has no quota, as pods may run with it as soon as it has."""
 
