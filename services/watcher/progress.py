@@ -169,8 +169,14 @@ class Reports:
 
     def _when_due(self, key: JobKey) -> None:
         del self._due[key]
-        # Another replica may have recorded one since.
-        if key in self._waiting and (history := self._runtime.histories.get(key)) is not None:
+        self._plan_again(key)
+
+    def _plan_again(self, key: JobKey) -> None:
+        """Another replica may have recorded a report since; a job that is gone gets none."""
+        history = self._runtime.histories.get(key)
+        if history is None:
+            self._waiting.pop(key, None)
+        elif key in self._waiting:
             self._plan(key, history.job)
 
     def _begin(self, key: JobKey) -> None:
@@ -182,18 +188,20 @@ class Reports:
         del self._recording[key]
         if not done.cancelled() and (error := done.exception()) is not None:
             log.error("progress not recorded", job=str(key), exc_info=error)
-        elif key in self._waiting:
-            self._plan(key, self.job(key))
+        else:
+            self._plan_again(key)
 
     async def _record(self, key: JobKey) -> None:
         waiting, now = self._waiting.pop(key), asyncio.get_running_loop().time()
         history = self._runtime.histories.get(key)
-        if history is None or history.held or history.sealed:
+        if history is None:
             return
         self._last[key] = now
         said = msgspec.structs.replace(waiting.report.said, waited=int(now - waiting.since))
 
         def still(kind: type[progress.Said]) -> progress.Said | None:
+            if history.held or history.sealed:
+                return None
             if self._recorded(history.job) > now:
                 # Another replica was faster: this one may be the next.
                 self._waiting.setdefault(key, waiting)
@@ -207,6 +215,7 @@ class Reports:
     def forget(self, key: JobKey) -> None:
         """Forget a job that is gone."""
         self._last.pop(key, None)
+        self._waiting.pop(key, None)
 
 
 def interval_of(job: Job, interval: float) -> float:

@@ -98,6 +98,10 @@ class Durable:
         self._gaps: list[Lost] = []
         self._seals: deque[Stored] = deque()
         """Those that have arrived, and whose histories were not counted."""
+        self._newest_seal = 0
+        """One that is sent again was counted."""
+        self._unwanted: list[Delivered] = []
+        """Seals that were read for what they count alone: acknowledged by the next call, once their losses are told."""
         self._idle = False
         """True if the last request was open until its time was over: there was nothing more that it could bring."""
         self._config: dict[str, Any] = {}
@@ -137,6 +141,7 @@ class Durable:
         await self.give_back(self._arrived)
         if self._there:
             with contextlib.suppress(Transient, Refused):
+                await self._acknowledge_unwanted()
                 await self._keep(ENDED)
         await self._connection.close()
 
@@ -146,6 +151,7 @@ class Durable:
 
         Raises `Transient` while the log is away; a later call goes on.  What was lost before these events is in `lost`.
         """
+        await self._acknowledge_unwanted()
         if not self._arrived and self._open <= 0:
             await self._ask()
         loop = asyncio.get_running_loop()
@@ -162,9 +168,14 @@ class Durable:
         await self._note_gaps()
         await self._note_purged()
         events = [self._arrived.popleft() for _ in range(min(most, len(self._arrived)))]
-        if unwanted := [event for event in events if not self._wants(event)]:
-            await self.acknowledge(unwanted)
+        self._unwanted += [event for event in events if not self._wants(event)]
         return [event for event in events if self._wants(event)]
+
+    async def _acknowledge_unwanted(self) -> None:
+        """Raises `Transient` as `acknowledge`: those come again, and count no more."""
+        if self._unwanted and not self._gaps:
+            unwanted, self._unwanted = self._unwanted, []
+            await self.acknowledge(unwanted)
 
     def _wants(self, event: Delivered) -> bool:
         return not self._subjects or any(matches(each, event.stored.subject) for each in self._subjects)
@@ -225,7 +236,8 @@ class Durable:
             first = max(seal.first, int(self._config.get("opt_start_seq", 1)))
             # What left a full copy is noted elsewhere; what left the log before there was a copy is not missed.
             if has < seal.count and copy.state.first_seq <= first <= seal.last and stored.time > copy.created:
-                self._gaps.append(Lost(first, seal.last, seal.count - has, f"{subject.namespace}/{subject.name}"))
+                number = min(seal.count - has, seal.last - first + 1)
+                self._gaps.append(Lost(first, seal.last, number, f"{subject.namespace}/{subject.name}"))
             self._seals.popleft()
 
     async def acknowledge(self, events: Iterable[Delivered]) -> None:
@@ -296,7 +308,8 @@ class Durable:
         known, self._created = self._created, copy.created
         if known and known != copy.created:
             self._reached = min(self._reached, copy.state.last_seq)
-            self._last, self._fault = 0, "the copy was made anew, and is sent from its first event on"
+            self._last = self._newest_seal = 0
+            self._fault = "the copy was made anew, and is sent from its first event on"
             return {"deliver_policy": "all"}
         if known:
             return {"deliver_policy": "by_start_sequence", "opt_start_seq": self._last + 1}
@@ -353,8 +366,10 @@ class Durable:
             delivered = _delivered(subject.decode("utf-8", "replace"), reply.decode(), headers, body)
             self._last = max(self._last, delivered.stored.sequence)
             self._arrived.append(delivered)
-            if split(delivered.stored.subject)[-1] == SEALED:
-                self._seals.append(delivered.stored)
+            stored = delivered.stored
+            if split(stored.subject)[-1] == SEALED and stored.sequence > self._newest_seal:
+                self._newest_seal = stored.sequence
+                self._seals.append(stored)
             self._open -= 1
         elif subject.endswith(b".%d" % self._requests):
             self._idle = status in _ENDED

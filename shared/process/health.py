@@ -42,7 +42,7 @@ HISTORIES = Metric("muster_histories", "gauge", ("service",), "Histories in memo
 HELD = Metric(
     "muster_histories_held", "gauge", ("service", "reason"), "Histories on which this process does not act, and why"
 )
-IN_FLIGHT = Metric("muster_effects_in_flight", "gauge", ("service",), "Effects under way, those that wait included")
+IN_FLIGHT = Metric("muster_effects_in_flight", "gauge", ("service",), "Effects whose turn has come, under way")
 REQUESTS_IN_FLIGHT = Metric(
     "muster_kubernetes_requests_in_flight",
     "gauge",

@@ -145,7 +145,9 @@ class Appends:
         known.waiting_facts += 1
         try:
             async with known.facts:
-                sequence = await self._append_until_stored(history, event, still)
+                # Others may have stored theirs while this one waited.
+                made = event if still is None else still()
+                sequence = await self._append_until_stored(history, made, still) if made is not None else 0
         finally:
             known.waiting_facts -= 1
         if sequence:

@@ -547,7 +547,7 @@ MUTANTS = (
     Mutant("the newest scale request is taken first", "I14", _newest_first, THREE_REQUESTS),
     Mutant("a request that failed is answered again", "I5", _rejected_again, TOO_LARGE),
     Mutant("workers are released before the hosts files are written", "I7", _released_too_early, plan_of(10)),
-    Mutant("a scale-in by names takes another worker", "I13", _another_worker_leaves, plan_of(20)),
+    Mutant("a scale-in by names takes another worker", "I13", _another_worker_leaves, plan_of(22)),
     Mutant("the scheduler deletes the pods of other jobs", "I26", _pods_of_others),
     Mutant("a status goes to whatever object has the name", "I8", _whatever_has_the_name),
     Mutant("the words of a script are told", "I18", _scripts_told),
