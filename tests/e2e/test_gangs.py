@@ -111,6 +111,8 @@ async def test_two_jobs_of_eight_hold_half_of_the_places_each_for_ever_without_g
     # The places that come next are for the second one, by its priority, which takes none from others.
     await operator.apply(a_gang("two", 8, gang="false", priority="patient"))
     await all_made(operator, "one", "two", workers=8)
+    # The kube-scheduler tries a pod again a second after its first try, and until then takes those of the first job.
+    await stays(operator, {"one": 4, "two": 0})
     await has_room(operator, 8)
     await stays(operator, {"one": 4, "two": 4})
     await gone(operator, "one", "two")
