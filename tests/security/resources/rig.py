@@ -154,7 +154,6 @@ class Rig(Stack):
         self._probes = await self._stack.enter_async_context(aiohttp.ClientSession())
         for name in (THEIRS, OURS):
             await self._post("/api/v1/namespaces", {"metadata": {"name": name}})
-        for name in (THEIRS, OURS):
             await self._post(collection("trainingjobs", name, GROUP), training_job(JOB, name, 2))
         await self._well()
         self.target = self.data / "target.json"
