@@ -167,9 +167,11 @@ class Durable:
             self._tell()
         await self._note_gaps()
         await self._note_purged()
-        events = [self._arrived.popleft() for _ in range(min(most, len(self._arrived)))]
-        self._unwanted += [event for event in events if not self._wants(event)]
-        return [event for event in events if self._wants(event)]
+        wanted = list[Delivered]()
+        for _ in range(min(most, len(self._arrived))):
+            event = self._arrived.popleft()
+            (wanted if self._wants(event) else self._unwanted).append(event)
+        return wanted
 
     async def _acknowledge_unwanted(self) -> None:
         """Raises `Transient` as `acknowledge`: those come again, and count no more."""

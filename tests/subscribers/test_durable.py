@@ -193,6 +193,32 @@ async def test_what_left_the_log_before_the_copy_had_it_is_known_by_its_seal(ser
         assert position.lost() == ([Lost(first, last, len(life.events), "team-b/resnet")] if purged else [])
 
 
+async def unacknowledged(server: Log) -> int:
+    async with at(server.copies, SUBSCRIBER) as connection:
+        return int((await api.call(connection, "CONSUMER.INFO.JOBS.mine", None, dict))["num_ack_pending"])
+
+
+async def test_a_seal_that_is_read_for_its_loss_alone_is_acknowledged_once_the_loss_was_told(server: Log):
+    await a_life_while_the_copies_are_away(server)
+    async with a_position(server, "*", kind="SlotsAssigned", everything=True) as position:
+        for _ in range(2):
+            assert await position.fetch(1) == []
+            assert await unacknowledged(server) == 1
+        assert len(position.lost()) == 1
+        await position.fetch(1)
+        assert await unacknowledged(server) == 0
+
+
+async def test_a_seal_that_is_sent_again_counts_its_loss_once(server: Log):
+    _, seal = await a_life_while_the_copies_are_away(server)
+    async with a_position(server, "*", kind="JobSealed", everything=True) as position:
+        first = await position.fetch(1)
+        assert len(position.lost()) == 1
+        await position.give_back(first)
+        assert (await taken(position, 1))[0] == [seal.sequence]
+        assert position.lost() == []
+
+
 def subject_type(event: Stored) -> str:
     return Subject.parse(event.subject).type
 
