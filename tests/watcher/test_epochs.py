@@ -32,7 +32,7 @@ from shared.runtime.run import Runtime
 from tests.kit.apiserver import ScriptedApiServer
 from tests.kit.builders import a_running_job, worker
 from tests.kit.histories import KEY
-from tests.kit.virtual_time import until
+from tests.kit.virtual_time import in_virtual_time, until
 from tests.kit.watching import PATIENCE
 from tests.kit.world import NAMESPACE, a_training_job
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
@@ -237,6 +237,7 @@ async def test_a_job_that_its_watch_does_not_show_is_not_asked_for_in_a_hot_loop
         assert not scene.job.resource.gone
 
 
+@in_virtual_time
 async def test_who_takes_over_after_another_saw_the_store_go_back_lists_again():
     cluster = Cluster()
     cluster.store.version = 50
