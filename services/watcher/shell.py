@@ -119,6 +119,7 @@ class Watcher:
         if not history.sequence and not self._cache.works_in(key.namespace):
             self._keep_outside(key)
             return []
+        self._cache.forget_ended(history.job)
         # Another replica may have recorded a new epoch.
         self._watches.enter(history.job.resource.epoch)
         answers = self._asking.answers(key)

@@ -236,6 +236,21 @@ async def test_a_termination_message_says_which_step_a_checkpoint_has(world: Wor
     assert world.job().training.at_stake == (1 if step is not None else None)
 
 
+async def test_the_checkpoint_of_a_pod_that_is_removed_as_it_ends_is_recorded(world: World):
+    await world.trains(workers=2)
+    watcher, key = the_watcher(world), world.job().key
+    # Changes of its pods are coalesced just now.
+    watcher._paused.add(key)
+    ends_saying(world, "worker-1", '{"checkpoint_step": 99}')
+    world.store.remove(PODS, NAMESPACE, "resnet-worker-1")
+    await world.quiet()
+    watcher._resume(key)
+    await world.until(lambda: bool(world.count("PodsGone")), "it is gone")
+    taken = world.job().training.checkpoint
+    assert taken is not None and taken.step == 99
+    assert not watcher._cache.ended_of(key)
+
+
 async def test_a_checkpoint_in_a_report_is_recorded_once(world: World):
     await world.trains(workers=2)
     for step in range(1, 100):

@@ -102,6 +102,8 @@ class Cache:
         """The jobs of the first list, which are older than this process."""
         self._resources: dict[JobKey, ObservedJob] = {}
         self._pods_of: dict[JobKey, dict[Uid, PodView]] = {}
+        self._ended_of: dict[JobKey, dict[Uid, PodView]] = {}
+        """Removed pods that said at their end which checkpoint they took, which may not be recorded yet."""
         self._inherited_of: dict[JobKey, dict[Uid, PodView]] = {}
         self._jobs_on: dict[str, dict[Uid, JobKey]] = {}
         """The pods on each node, with their jobs."""
@@ -199,6 +201,15 @@ class Cache:
             return ours
         older = {uid for uid, pod in theirs.items() if uid in ours and ours[uid].version >= pod.version}
         return ours | {uid: pod for uid, pod in theirs.items() if uid not in older}
+
+    def ended_of(self, key: JobKey) -> Mapping[Uid, PodView]:
+        """The removed pods of a job that took a checkpoint at their end, as they were last seen."""
+        return self._ended_of.get(key, {})
+
+    def forget_ended(self, job: Job) -> None:
+        """Forget those of a job whose removal the log has, or that it never had."""
+        for uid in [uid for uid in self.ended_of(job.key) if uid not in job.pods.views]:
+            _drop(self._ended_of, job.key, uid)
 
     def inherited_selector(self, resource: JobResource | JobObserved) -> str | None:
         """The selector of another operator's pods for jobs of this kind; None for an unknown kind."""
@@ -301,6 +312,8 @@ class Cache:
             _drop(self._jobs_on, before[1].node, before[1].uid)
             self._tolerations.pop(before[1].uid, None)
             self._lost_by_pod.pop(before[1].uid, None)
+            if seen is None and any(end.checkpoint is not None for end in before[1].exits):
+                self._ended_of.setdefault(before[0], {})[before[1].uid] = before[1]
         if seen is not None:
             self.pods[at] = seen
             self._pods_of.setdefault(seen[0], {})[seen[1].uid] = seen[1]

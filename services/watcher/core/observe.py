@@ -220,12 +220,13 @@ def _pods(
     waiting = taken if presence is None else ()
     told = (questions.with_words(pod, job.pods.views.get(pod.uid), answers.heard) for pod in now.values())
     changed = [pod for pod in told if pod.uid not in waiting and _changed(job, cache, pod)]
+    gone = [uid for uid, pod in job.pods.views.items() if uid not in now and cache.shows_gone(job, pod)]
+    ended = cache.ended_of(job.key)
     # Before the end of the pod, after which another attempt may begin.
-    if (checkpoint := taken_at_end(job, changed)) is not None:
+    if (checkpoint := taken_at_end(job, [*changed, *(ended[uid] for uid in gone if uid in ended)])) is not None:
         yield checkpoint
     for some in _batches(sorted(changed, key=lambda pod: (pod.role, pod.index, pod.uid))):
         yield watcher.PodsObserved(pods=some, epoch=cache.epoch)
-    gone = [uid for uid, pod in job.pods.views.items() if uid not in now and cache.shows_gone(job, pod)]
     lost = {uid for uid in taken if job.pods.views[uid].role == LAUNCHER and _confirmed(presence, there=True)}
     for uid in gone:
         if uid in lost:
