@@ -247,7 +247,8 @@ async def test_the_checkpoint_of_a_pod_that_is_removed_as_it_ends_is_recorded(wo
     watcher._resume(key)
     await world.until(lambda: bool(world.count("PodsGone")), "it is gone")
     taken = world.job().training.checkpoint
-    assert taken is not None and taken.step == 99
+    assert taken is not None
+    assert taken.step == 99
     assert not watcher._cache.ended_of(key)
 
 
