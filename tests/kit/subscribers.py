@@ -1,7 +1,9 @@
 """A log with its subscribers' copies, and the NATS client of strangers: nats-py, with a subscriber's credentials."""
 
+import asyncio
 import json
 import secrets
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -29,6 +31,16 @@ class Log(NatsServer):
     """A log's server, and the one of the copies beside it."""
 
     copies: CopiesServer
+    _left = -GONE
+    """When a client last left."""
+
+    def left(self) -> None:
+        """A client has gone; the next one shall not meet its request."""
+        self._left = time.monotonic()
+
+    async def forgets(self) -> None:
+        """Wait until no request of a client that is gone takes an event."""
+        await asyncio.sleep(self._left + GONE - time.monotonic())
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
@@ -55,6 +67,7 @@ async def a_log_for_subscribers(directory: Path) -> AsyncIterator[Log]:
 async def stranger(server: Log, user: str = SUBSCRIBER) -> AsyncIterator[Client]:
     """As its documentation connects it."""
     copies = server.copies
+    await server.forgets()
     client = await nats.connect(
         copies.url, user=user, password=copies.users[user], max_reconnect_attempts=-1, reconnect_time_wait=0.1
     )
@@ -66,6 +79,8 @@ async def stranger(server: Log, user: str = SUBSCRIBER) -> AsyncIterator[Client]
 
 async def write(server: NatsServer, number: int, namespace: str = "team-a", *, body: bytes = b"{}") -> list[int]:
     """Append so many decisions of one job; their sequences."""
+    if isinstance(server, Log):
+        await server.forgets()
     async with connected(server) as log:
         sequence = await log.end((f"jobs.{namespace}.>",))
         sequences = []

@@ -15,7 +15,7 @@ from shared.eventlog.setup import set_up
 from shared.eventlog.subject import Subject
 from tests.kit.nats import READY, at, connected
 from tests.kit.sealed import Life, a_key, a_sealed_life
-from tests.kit.subscribers import COPY_BYTES, GONE, Log, a_log_for_subscribers, write
+from tests.kit.subscribers import COPY_BYTES, Log, a_log_for_subscribers, write
 
 pytestmark = pytest.mark.nats
 
@@ -32,12 +32,13 @@ async def a_position(
 ) -> AsyncIterator[Durable]:
     login = {"user": SUBSCRIBER, "password": server.copies.users[SUBSCRIBER]}
     subjects = (f"*.{namespace}.*.*.*.{kind}",)
+    await server.forgets()
     position = await Durable.connect(server.copies.url, name="mine", subjects=subjects, everything=everything, **login)
     try:
         yield position
     finally:
         await position.close()
-        await asyncio.sleep(GONE)
+        server.left()
 
 
 async def taken(position: Durable, number: int) -> tuple[list[int], str]:

@@ -23,7 +23,7 @@ from shared.eventlog.setup import set_up
 from shared.ports import HOST, free_port
 from tests.kit.commands import Ended, run
 from tests.kit.nats import READY, a_decision, connected
-from tests.kit.subscribers import COPY_BYTES, GONE, Log, a_log_for_subscribers, stranger, write
+from tests.kit.subscribers import COPY_BYTES, Log, a_log_for_subscribers, stranger, write
 
 pytestmark = pytest.mark.nats
 
@@ -111,6 +111,7 @@ def environment(server: Log, user: str = SUBSCRIBER) -> dict[str, str]:
 @asynccontextmanager
 async def forwarding(server: Log, receiver: Receiver, *options: str) -> AsyncIterator[Process]:
     """The command, which has made its position."""
+    await server.forgets()
     command = (sys.executable, "-m", "muster", "forward", "--to", receiver.url, *options)
     process = await asyncio.create_subprocess_exec(*command, stderr=PIPE, env=os.environ | environment(server))
     assert process.stderr is not None
@@ -122,7 +123,7 @@ async def forwarding(server: Log, receiver: Receiver, *options: str) -> AsyncIte
         if process.returncode is None:
             process.kill()
         await process.communicate()
-        await asyncio.sleep(GONE)
+        server.left()
 
 
 async def ended(process: Process) -> tuple[int | None, str]:
@@ -134,6 +135,7 @@ async def ended(process: Process) -> tuple[int | None, str]:
 
 async def written(server: Log, number: int, namespace: str = "team-a") -> list[str]:
     """Append so many events; their ids."""
+    await server.forgets()
     async with connected(server) as log:
         sequence = await log.end((f"jobs.{namespace}.>",))
         found = []

@@ -19,7 +19,7 @@ from devcluster import binaries
 from shared.eventlog.account import SUBSCRIBER
 from tests.docs.events_page import page
 from tests.kit.nats import READY, a_decision, connected
-from tests.kit.subscribers import GONE, TEAM_A, Log, a_log_for_subscribers, write
+from tests.kit.subscribers import TEAM_A, Log, a_log_for_subscribers, write
 
 OLDER_GO = Path(__file__).with_name("older.go")
 WRITTEN = Path(__file__).parents[2] / "docs" / "events.md"
@@ -74,6 +74,7 @@ async def sequences(
     command: tuple[str, ...], server: Log, number: int, user: str = SUBSCRIBER, **environment: str
 ) -> list[int]:
     """The sequences of the first events that the program prints."""
+    await server.forgets()
     program = await asyncio.create_subprocess_exec(
         *command, stdout=PIPE, stdin=DEVNULL, env=as_subscriber(server, user) | environment
     )
@@ -84,7 +85,7 @@ async def sequences(
     finally:
         program.kill()
         await program.wait()
-        await asyncio.sleep(GONE)
+        server.left()
 
 
 @pytest.mark.parametrize("code", PROGRAMS, ids=NAMES)
