@@ -184,35 +184,43 @@ async def get(settings: Settings, options: Options, *, nats: bool = False, selec
 def texts(source: Source, options: Options, kinds: Kinds, tell: Tell | None = None) -> AsyncGenerator[str, None]:
     """The pieces of the output; with a watch there is no end.  Raises `Refused` if there is no such job."""
     if isinstance(source, KubeCluster):
-        return _texts_by_cluster(source, options, tell or warn)
-    return _texts_by_log(source, options, kinds, tell or ignore_trouble)
+        return _rendered(_by_cluster(source, options, tell or warn), options)
+    return _rendered(_by_log(source, options, kinds, tell or ignore_trouble), options)
 
 
-async def _texts_by_cluster(cluster: KubeCluster, options: Options, tell: Tell) -> AsyncGenerator[str, None]:
+async def _rendered(found: AsyncGenerator[Sequence[Shown], None], options: Options) -> AsyncGenerator[str, None]:
+    """What is told of the jobs that were found first, and with a watch of each that changed later."""
+    async with aclosing(found):
+        shown = [one for one in await anext(found) if _chosen(one, options)]
+        renderer = renderer_of(options, shown)
+        for text in renderer.all(shown):
+            yield text
+        if not options.watch:
+            return
+        before = {one.uid: renderer.state(one) for one in shown}
+        async for later in found:
+            for one in later:
+                state, seen = renderer.state(one), one.uid in before or options.gone or not one.gone
+                if before.get(one.uid) != state and _chosen(one, options) and seen:
+                    before[one.uid] = state
+                    yield renderer.one(one)
+
+
+async def _by_cluster(cluster: KubeCluster, options: Options, tell: Tell) -> AsyncGenerator[Sequence[Shown], None]:
     found = await _found(cluster, options)
-    shown = [one for one in found.shown if _chosen(one, options) and (options.asked or options.gone or not one.gone)]
-    renderer = renderer_of(options, shown)
-    for text in renderer.all(shown):
-        yield text
-    before = {one.uid: renderer.state(one) for one in shown}
-    if not options.watch:
-        return
+    yield [one for one in found.shown if options.asked or options.gone or not one.gone]
 
-    async def later() -> AsyncGenerator[Shown, None]:
+    async def later() -> AsyncGenerator[Sequence[Shown], None]:
         nonlocal found
         async with aclosing(_changes(cluster, options, found)) as changes:
             async for one in changes:
-                yield one
+                yield [one]
         found = await _found(cluster, options)
-        for one in found.shown:
-            yield one
+        yield found.shown
 
     async with aclosing(patiently(later, tell)) as changes:
-        async for one in changes:
-            state, seen = renderer.state(one), one.uid in before or options.gone or not one.gone
-            if before.get(one.uid) != state and _chosen(one, options) and seen:
-                before[one.uid] = state
-                yield renderer.one(one)
+        async for shown in changes:
+            yield shown
 
 
 async def _changes(cluster: KubeCluster, options: Options, found: "_Found") -> "AsyncGenerator[Shown, None]":
@@ -247,14 +255,9 @@ async def _found(cluster: KubeCluster, options: Options) -> "_Found":
     return _Found(found, int(version), "")
 
 
-async def _texts_by_log(log: EventLog, options: Options, kinds: Kinds, tell: Tell) -> AsyncGenerator[str, None]:
+async def _by_log(log: EventLog, options: Options, kinds: Kinds, tell: Tell) -> AsyncGenerator[Sequence[Shown], None]:
     histories, shown = await shown_by_log(log, options, kinds)
-    renderer = renderer_of(options, shown)
-    for text in renderer.all(shown):
-        yield text
-    if not options.watch:
-        return
-    before = {one.uid: renderer.state(one) for one in shown}
+    yield shown
     subjects = (
         history_filters(JobKey(options.namespace, options.asked.name, Uid(shown[0].uid)))
         if options.asked
@@ -263,12 +266,7 @@ async def _texts_by_log(log: EventLog, options: Options, kinds: Kinds, tell: Tel
     async with aclosing(log.read(after=histories.position, subjects=subjects, trouble=tell)) as batches:
         async for batch in batches:
             changed = {id(known): known for stored in batch.events if (known := histories.fold(stored)) is not None}
-            for history in changed.values():
-                one = Shown.of(history, kinds)
-                state = renderer.state(one)
-                if one.uid != NO_UID and before.get(one.uid) != state and _chosen(one, options):
-                    before[one.uid] = state
-                    yield renderer.one(one)
+            yield [Shown.of(history, kinds) for history in changed.values() if history.job.key.uid != NO_UID]
 
 
 async def shown_by_log(log: EventLog, options: Options, kinds: Kinds) -> "tuple[Histories, list[Shown]]":
@@ -288,7 +286,7 @@ async def shown_by_log(log: EventLog, options: Options, kinds: Kinds) -> "tuple[
                 row async for part in parts if key_archived(part.subject) not in known and (row := row_of(part))
             ]
         shown = sorted((*shown, *map(shown_of, archived)), key=lambda one: (one.namespace, one.name, one.uid))
-    return histories, [one for one in shown if _chosen(one, options)]
+    return histories, shown
 
 
 def _chosen(one: "Shown", options: Options) -> bool:

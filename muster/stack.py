@@ -31,6 +31,7 @@ from shared.eventlog.server import CopiesServer, NatsServer
 from shared.eventlog.setup import set_up
 from shared.installation.permissions import Powers
 from shared.installation.plugins import kinds
+from shared.process.serving import meanwhile
 
 LOOK_SECONDS = 0.5
 """Seconds between two checks of a running program."""
@@ -74,13 +75,8 @@ class Program(Protocol):
 @asynccontextmanager
 async def supervised(programs: Sequence[Program], say: Callable[[str], None]) -> AsyncIterator[None]:
     """While the context lasts, restart each program that ended, with a line about it."""
-    tasks = [asyncio.create_task(_keep(program, say)) for program in programs]
-    try:
+    async with meanwhile(*(_keep(program, say) for program in programs)):
         yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _keep(program: Program, say: Callable[[str], None]) -> None:

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-import msgspec
-
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import PodContext
 from shared.frameworks.mxnet import (
@@ -20,7 +18,7 @@ from shared.frameworks.mxnet import (
     template_policy,
 )
 from shared.frameworks.mxnet_status import job_status, schema
-from shared.frameworks.reading import Fields, ignored
+from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import ContainerProperties, ReplicaType
 from shared.frameworks.schemas import TEXT, Definition, Document, number
 from shared.job.naming import JobKey, Slot
@@ -91,8 +89,8 @@ class FioravanzoMXJob(ParameterServer):
         spec.text("mxImage")
         spec.text("schedulerName")
         _check_chief(spec.part("terminationPolicy").part("chief"))
-        without = ignored(spec, {"mxImage": "write the image into the pod templates"})
-        return msgspec.structs.replace(super().spec_of(manifest, spec, roles), ignored=without)
+        spec.ignore_all({"mxImage": "write the image into the pod templates"})
+        return super().spec_of(manifest, spec, roles)
 
     def _check_names(self, manifest: Custom, roles: tuple[RoleSpec, ...], problems: list[Problem]) -> None:
         super()._check_names(manifest, roles, problems)

@@ -219,6 +219,7 @@ class KubeflowJob(Replicated):
             policy.fields.refuse("ManagedByAnother", message, "managedBy")
         least = policy.scheduling_policy.integer("minAvailable", least=0, most=reading.MOST_WORKERS)
         policy.scheduling_policy.text("priorityClass")
+        spec.ignore_all(self.ignored_fields)
         parsed = msgspec.structs.replace(
             super().spec_of(manifest, spec, roles),
             handling=self.handle(spec, roles),
@@ -228,7 +229,6 @@ class KubeflowJob(Replicated):
             ttl_seconds_after_finished=limits.ttl_seconds_after_finished,
             suspend=policy.suspend,
             gang=least or None,
-            ignored=reading.ignored(spec, self.ignored_fields),
         )
         for kind, fields in self.replicas(spec):
             if self.leads(parsed, Slot(0, kind.role, 0)):

@@ -68,6 +68,16 @@ class Fields:
         if found not in self.without_effect:
             self.without_effect.append(found)
 
+    def ignore_all(self, fields: Mapping[str, str]) -> None:
+        """Note those of `fields` that are there: paths, such as `runPolicy.suspend`, each with what to do instead."""
+        for path, message in fields.items():
+            *parts, name = path.split(".")
+            parent = self
+            for part in parts:
+                parent = parent.part(part)
+            if parent.has(name):
+                parent.ignore(name, message)
+
     def note(self, problem: Problem) -> None:
         """Note a problem of something else than this object."""
         self._problems.append(problem)
@@ -167,16 +177,3 @@ def check_job_name(name: str, note: Callable[[Problem], None], *, most: int | No
 def restart_of(annotations: Mapping[str, str] | None) -> str:
     """The value that asks for a restart whenever it changes."""
     return (annotations or {}).get(RESTART, "")[:LONGEST_RESTART]
-
-
-def ignored(spec: Fields, fields: Mapping[str, str]) -> tuple[Ignored, ...]:
-    """Those of `fields` that are in the spec: paths, such as `runPolicy.suspend`, each with what to do instead."""
-    found = list[Ignored]()
-    for path, message in fields.items():
-        *parts, name = path.split(".")
-        parent = spec
-        for part in parts:
-            parent = parent.part(part)
-        if parent.has(name):
-            found.append(Ignored(field=parent.path(name), message=message))
-    return tuple(found)

@@ -213,7 +213,7 @@ class Replicated(Framework):
         if not problems and not any(role.replicas for role in parsed.roles if role.name == leader):
             spec.refuse("NoReplicas", f"ask for at least one {leader}: the job ends with it", self.replica_specs)
         self._check_names(manifest, parsed.roles, problems)
-        ignored = (*parsed.ignored, *spec.without_effect)
+        ignored = tuple(spec.without_effect)
         return tuple(dict.fromkeys(problems)) or msgspec.structs.replace(parsed, ignored=ignored)
 
     def pod(self, manifest: Custom, spec: JobSpec, context: PodContext) -> Document:

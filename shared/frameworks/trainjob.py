@@ -278,7 +278,7 @@ class TrainJob(Framework):
             reason, message = _WITHOUT[why_without(manifest)]
             spec.refuse(reason, message, "runtimeRef")
             return tuple(problems)
-        runtime = reading.Fields(found.spec, "runtime.spec", problems)
+        runtime = reading.Fields(found.spec, "runtime.spec", problems, spec.without_effect)
         read = parsed(manifest, spec, runtime, lambda name: self._first_labels(manifest, name))
         return tuple(dict.fromkeys(problems)) or msgspec.structs.replace(read, framework=self.name, runtime=found.used)
 

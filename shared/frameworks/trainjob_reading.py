@@ -1,7 +1,7 @@
 """Reads a TrainJob and its runtime: the job that both ask for, and what is wrong with them.  Pure."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 from typing import Any
 
@@ -113,7 +113,9 @@ def parsed(
     if spec.has("initializer"):
         message = "leave it out, and have the pods of the trainer fetch the data: no initializer runs here"
         spec.refuse("InitializerNotSupported", message, "initializer")
+    runtime.ignore_all(IGNORED)
     template = runtime.part("template").part("spec")
+    _check_success(template, policy)
     if template.has("volumeClaimPolicies"):
         message = "create the claim, and name it in the pod template: no claim is made here"
         template.refuse("VolumeClaimNotSupported", message, "volumeClaimPolicies")
@@ -162,7 +164,7 @@ def parsed(
         restart=reading.restart_of(manifest.metadata.annotations),
         hosts_style="OpenMPI" if policy == "mpi" else "",
         launcher_works=mpi.boolean("runLauncherAsNode"),
-        ignored=(*reading.ignored(runtime, IGNORED), *_other_success(template, policy), *spec.without_effect),
+        ignored=tuple(spec.without_effect),
     )
 
 
@@ -350,11 +352,10 @@ def path_of(job: str) -> str:
     return f"runtime.spec.template.spec.replicatedJobs[{job}].template.spec"
 
 
-def _other_success(template: reading.Fields, policy: str) -> Iterator[Any]:
-    """The successPolicy, if it is not what holds anyway."""
+def _check_success(template: reading.Fields, policy: str) -> None:
+    """Note the successPolicy, if it is not what holds anyway."""
     success = template.part("successPolicy")
     targets = success.texts("targetReplicatedJobs")
     whole = success.raw("operator") in (None, "All") and (targets == [LAUNCHER_JOB] if policy == "mpi" else True)
     if template.has("successPolicy") and not whole:
-        message = "the job succeeds with its launcher, or when all its nodes do"
-        yield from reading.ignored(template, {"successPolicy": message})
+        template.ignore("successPolicy", "the job succeeds with its launcher, or when all its nodes do")

@@ -33,7 +33,6 @@ from shared.job.state import (
     Job,
     Phase,
     Refusal,
-    no_longer_refused,
     refusal_key,
     with_attempt,
     with_efforts,
@@ -42,6 +41,7 @@ from shared.job.state import (
     with_resource,
     with_retries,
     with_status,
+    with_success,
     without,
 )
 from shared.job.timers import AVOIDED, BACK_OFF, JOB_WAIT, WELL, with_passed
@@ -87,9 +87,8 @@ def _evolved(job: Job, event: AnyEvent, at: At) -> Job:
             if held is None or held.uid != event.uid:
                 return job
             queued = at.sequence if held.workload is not None else job.objects.queued
-            refusals = no_longer_refused(job.efforts.refusals, _DELETIONS)
             children = without(job.objects.children, (event.kind, event.name))
-            return with_efforts(with_objects(job, children=children, queued=queued), refusals=refusals)
+            return with_success(with_objects(job, children=children, queued=queued), *_DELETIONS)
         case watcher.JobObserved():
             return _job_observed(job, event, at)
         case watcher.JobDeleting():
@@ -173,21 +172,15 @@ def _evolved(job: Job, event: AnyEvent, at: At) -> Job:
         case status.JobFailed():
             return _finished(job, "Failed", event, at)
         case scheduler.SecretMade():
-            refusals = no_longer_refused(job.efforts.refusals, ("CreateSecret",))
-            return with_efforts(
-                with_objects(job, secrets={**job.objects.secrets, event.attempt: event.uid}), refusals=refusals
-            )
+            secrets = {**job.objects.secrets, event.attempt: event.uid}
+            return with_success(with_objects(job, secrets=secrets), "CreateSecret")
         case scheduler.AutoscalerMade():
-            refusals = no_longer_refused(job.efforts.refusals, ("CreateAutoscaler",))
-            return with_efforts(with_objects(job, autoscaler=event.uid), refusals=refusals)
+            return with_success(with_objects(job, autoscaler=event.uid), "CreateAutoscaler")
         case scheduler.AutoscalerGone():
-            refusals = no_longer_refused(job.efforts.refusals, ("DeleteAutoscaler",))
-            return with_efforts(with_objects(job, autoscaler=Uid("")), refusals=refusals)
+            return with_success(with_objects(job, autoscaler=Uid("")), "DeleteAutoscaler")
         case scheduler.SecretGone():
-            refusals = no_longer_refused(job.efforts.refusals, ("DeleteSecret",))
-            return with_efforts(
-                with_objects(job, secrets=without(job.objects.secrets, event.attempt)), refusals=refusals
-            )
+            secrets = without(job.objects.secrets, event.attempt)
+            return with_success(with_objects(job, secrets=secrets), "DeleteSecret")
         case scheduler.JobExpired():
             return with_status(job, expired=True)
         case watcher.HistoryBroken():
@@ -311,11 +304,9 @@ def _children_observed(job: Job, event: watcher.ChildrenObserved, at: At) -> Job
     if not any(child.name == config_name(job.key.name) for child in event.children):
         # A ConfigMap may be the copy of a runtime, which another effect makes.
         made = [effect for effect in made if effect != "WriteHosts"]
-    refusals = no_longer_refused(job.efforts.refusals, made)
     queued = at.sequence if any(_is_answer(job, child) for child in event.children) else job.objects.queued
-    return requests.seen(
-        _written(with_efforts(with_objects(job, children=children, queued=queued), refusals=refusals), at), at
-    )
+    job = with_success(with_objects(job, children=children, queued=queued), *made)
+    return requests.seen(_written(job, at), at)
 
 
 def _is_answer(job: Job, child: ChildView) -> bool:

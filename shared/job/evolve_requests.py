@@ -26,11 +26,11 @@ from shared.job.state import (
     Job,
     held_by_others,
     hosts_seen,
-    no_longer_refused,
     with_attempt,
     with_efforts,
     with_scaling,
     with_status,
+    with_success,
     without,
 )
 from shared.job.timers import DRAIN_CHECK
@@ -217,7 +217,7 @@ def resized(job: Job, before: JobSpec | None, by: tuple[Actor, ...], at: At) -> 
     if _is_written_back(job, replicas, by):
         # An edit that failed had moved the minimum that follows it.
         least = min(job.scaling.least or before.worker.min_replicas, replicas)
-        job = with_efforts(job, refusals=no_longer_refused(job.efforts.refusals, ("WriteSize",)))
+        job = with_success(job, "WriteSize")
         return with_scaling(job, least=least if follows else 0)
     job = with_scaling(job, least=0)
     requests = job.scaling.requests
@@ -402,7 +402,7 @@ def released(job: Job, groups: tuple[Slots, ...]) -> Job:
     )
     if not job.attempt.slots - {pod.slot for pod in job.pods.views.values()}:
         # Without missing pods the back-off of their creation ends.
-        return with_efforts(job, refusals=no_longer_refused(job.efforts.refusals, ("CreatePod",)))
+        return with_success(job, "CreatePod")
     if (held := job.held_names) is not None and held.slots & slots:
         job = with_efforts(job, refusals=held_by_others(job.efforts.refusals, held, slots))
     return job

@@ -429,6 +429,11 @@ def with_efforts(job: Job, **changes: object) -> Job:
     return replace(job, efforts=replace(job.efforts, **changes))
 
 
+def with_success(job: Job, *effects: str) -> Job:
+    """The job once these effects have succeeded: none of them is refused any more."""
+    return with_efforts(job, refusals=no_longer_refused(job.efforts.refusals, effects))
+
+
 def with_attempt(job: Job, **changes: object) -> Job:
     """The job with these fields of its attempt changed."""
     return replace(job, attempt=replace(job.attempt, **changes))

@@ -37,6 +37,7 @@ from shared.job.metrics import JobMetrics
 from shared.process.health import Health
 from shared.process.health import serve as probes
 from shared.process.readiness import REMIND_SECONDS, Waiting, look_after, warn_unmonitored, watch_risks
+from shared.process.serving import first_of, meanwhile
 from shared.process.settings import Settings, complaint
 from shared.release import this_release
 from shared.runtime.lease import Lease, ThreadedLease
@@ -227,25 +228,20 @@ async def _own(
     health.runtime, health.owner, health.connected = runtime, lease.held, lambda: eventlog.connected
     health.failing = lambda: runtime.trouble or lease.trouble
 
-    collecting = asyncio.create_task(freeze_after(runtime.folded))
-    running = asyncio.create_task(runtime.run())
     keeping = asyncio.create_task(lease.keep(runtime.owned))
-    looking = asyncio.create_task(look_after(health, runtime.alarm, lambda: found.must_be_usable(author)))
-    turning = asyncio.create_task(_until_another_version(found))
     health.warnings, health.rooms = (), ()
-    examined = watch_risks(health, lambda: look(eventlog, settings.nats_monitor), settings.log_reserve)
-    telling = asyncio.create_task(examined)
     try:
         log.info("started", holder=holder, log=found.dependencies.identity)
-        done, _ = await asyncio.wait((keeping, running, looking, turning, telling), return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
+        async with meanwhile(freeze_after(runtime.folded)):
+            await first_of(
+                runtime.run(),
+                look_after(health, runtime.alarm, lambda: found.must_be_usable(author)),
+                _until_another_version(found),
+                watch_risks(health, lambda: look(eventlog, settings.nats_monitor), settings.log_reserve),
+                asyncio.shield(keeping),
+            )
     finally:
         # The lease is kept until the effects in flight have ended, and released before the process ends.
-        others = (running, looking, turning, telling, collecting)
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
         await lease.release()

@@ -294,7 +294,12 @@ def _usable(tls: Callable[[], ssl.SSLContext], setting: str) -> ssl.SSLContext:
 @asynccontextmanager
 async def meanwhile(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     """Do all of this beside what is done while the context lasts, and end it then."""
-    tasks = [asyncio.create_task(work) for work in works]
+    async with _ending([asyncio.create_task(work) for work in works]):
+        yield
+
+
+@asynccontextmanager
+async def _ending(tasks: Iterable[asyncio.Future[None]]) -> AsyncIterator[None]:
     try:
         yield
     finally:
@@ -309,17 +314,13 @@ async def forever(serving: AbstractAsyncContextManager[object]) -> None:
         await asyncio.Event().wait()
 
 
-async def first_of(*works: Coroutine[Any, Any, None]) -> None:
+async def first_of(*works: Awaitable[None]) -> None:
     """Do all of it until one has ended, end the others, and raise what that one raised."""
-    tasks = [asyncio.create_task(work) for work in works]
-    try:
+    tasks = [asyncio.ensure_future(work) for work in works]
+    async with _ending(tasks):
         ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in ended:
             task.result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 READY = Metric("muster_ready", "gauge", ("service",), "1 while `/readyz` would answer 200 for this service")
