@@ -175,7 +175,8 @@ class Appends:
                 self.trouble = ""
                 expect = None
                 if still is not None:
-                    await asyncio.sleep(READ_ON_SECONDS)
+                    await asyncio.sleep(READ_ON_SECONDS + backoff(tries, chance=self._chance))
+                    tries += 1
                     if (made := still()) is None:
                         return 0
                     entry, expect = self._entry(history.job.key, made, ""), self._expected(history, made)

@@ -1,5 +1,8 @@
 """Training programs that report, with the four services: what is recorded, when, and what is refused."""
 
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -8,6 +11,7 @@ from services.watcher.core.budgets import Limits
 from services.watcher.shell import Watcher
 from shared.cluster.kinds import PODS
 from shared.errors import Refused
+from shared.eventlog import Entry
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.job.events.catalog import read_event
 from shared.job.events.watcher import ProgressReported
@@ -176,6 +180,71 @@ async def test_a_standby_watcher_records_what_it_is_told():
             report(second, current_step=7)
             await world.quiet()
             assert steps(world) == [7]
+
+
+@contextmanager
+def no_answer(world: World) -> Iterator[None]:
+    """The watcher's reports reach the log only after this."""
+    log, may_go = the_watcher(world)._runtime.appends._log, asyncio.Event()
+    append = log.append
+
+    async def late(entry: Entry, *, expect: int) -> int:
+        if entry.subject.endswith((".ProgressReported", ".CheckpointTaken")):
+            await may_go.wait()
+        return await append(entry, expect=expect)
+
+    log.append = late  # type: ignore[method-assign]
+    yield
+    may_go.set()
+
+
+async def test_a_report_on_its_way_is_not_stored_after_a_later_one_of_another_replica():
+    async with World() as world:
+        await world.trains(workers=2)
+        async with World(sharing=world) as second:
+            second.standby |= {"watcher", "scheduler", "scaler", "status"}
+            await second.quiet()
+            with no_answer(world):
+                report(world, current_step=7, checkpoint_step=7)
+                await world.pass_seconds(1)
+                report(second, current_step=9, checkpoint_step=9)
+                await world.quiet()
+            await world.pass_seconds(30)
+            assert steps(world) == [9]
+            assert world.count("CheckpointTaken") == 1
+
+
+async def test_a_report_that_waits_for_another_fact_is_made_of_the_history_of_then(world: World):
+    await world.trains(workers=2)
+    appends, history = the_watcher(world)._runtime.appends, the_watcher(world)._runtime.histories[world.job().key]
+    pod = Uid(world.pods()["resnet-worker-0"].metadata["uid"])
+    first, second = (ProgressReported(pod=pod, attempt=0, step=step) for step in (8, 7))
+    with no_answer(world):
+        earlier = asyncio.create_task(appends.append_until_stored(history, first))
+        later = asyncio.create_task(
+            appends.append_until_stored(history, second, lambda: None if history.job.training.reported else second)
+        )
+        await world.quiet()
+    assert await earlier
+    assert not await later
+    assert steps(world) == [8]
+
+
+async def test_no_report_follows_the_seal_and_one_that_waits_for_its_time_goes_with_its_job():
+    async with World(seal_after=1) as world:
+        await world.trains(workers=2)
+        key, reports = world.job().key, the_watcher(world).reports
+        with no_answer(world):
+            report(world, current_step=1)
+            await world.quiet()
+            report(world, current_step=2)
+            world.store.delete(TRAININGJOBS, NAMESPACE, "resnet")
+            await world.until(lambda: bool(world.count("JobGone")), "it is gone")
+            await world.quiet()
+            assert key not in reports._waiting
+            await world.until(lambda: bool(world.count("JobSealed")), "it is sealed")
+        await world.pass_seconds(30)
+        assert not steps(world)
 
 
 async def test_a_full_log_takes_no_progress(world: World):
