@@ -19,6 +19,8 @@ from shared.job.reasons import of_request
 from shared.job.spec import TURNS
 from shared.telling.targets import Target
 
+WELL = ("Created", "Running", "Scaling", "Succeeded")
+"""Phases of which a condition's own reason and message say no more."""
 LOOK_SECONDS = 0.5
 """Seconds between two looks at first; four times as many once it was waited for long."""
 LONGER_AFTER_SECONDS = 15.0
@@ -258,8 +260,11 @@ def _line(target: Target, status: dict[str, Any]) -> str:
     phase, conditions = target.phase(status), _conditions(status)
     newest = conditions[-1] if conditions else {}
     why = _because(newest)
-    # `Running (TrainingJobRunning)` says the same thing twice.
-    return f"{phase} ({why})" if phase and why and (why != newest["reason"] or phase not in why) else phase
+    # `Running (PyTorchJobRunning: PyTorchJob default/train runs)` says the same thing three times.
+    plain = phase in WELL and why.startswith(target.resource.kind)
+    return (
+        f"{phase} ({why})" if phase and why and not plain and (why != newest["reason"] or phase not in why) else phase
+    )
 
 
 def _waits(target: Target, status: dict[str, Any]) -> str:

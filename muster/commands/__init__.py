@@ -24,6 +24,7 @@ from muster.commands.jobs import (
     schema,
     suspend,
     timeline,
+    trace,
     ui,
     why,
 )
@@ -40,6 +41,7 @@ COMMANDS = (
     of_cluster(history),
     of_cluster(report),
     of_cluster(timeline),
+    of_cluster(trace),
     of_cluster(ui),
     of_cluster(audit),
     of_cluster(logs),

@@ -287,6 +287,26 @@ def timeline(
     running(lambda: draw(asked, namespace, settings(), uid=uid, nats=nats))
 
 
+def trace(
+    target: JobName,
+    namespace: Namespace = "",
+    uid: Uid = "",
+    to: Annotated[
+        str, typer.Option(metavar="URL", help="where OTLP over HTTP is taken, without its path")
+    ] = "http://localhost:4318",
+    nats: Nats = False,
+) -> None:
+    """Send a job's life as one trace of OpenTelemetry, to Tempo, Jaeger or a collector.  It takes muster[otel].
+
+    Parts that are over are sent, so send it again once the job is over: ids stay the same.  Headers, certificates and
+    the time that an answer may take are those of OTEL_EXPORTER_OTLP_... in the environment.
+    """
+    from muster.trace import trace as send
+
+    asked = named_job(target, "trace", "sends")
+    running(lambda: send(asked, namespace, settings(), uid=uid, nats=nats, to=to))
+
+
 def ui(
     namespace: Namespace = "",
     everywhere: Annotated[

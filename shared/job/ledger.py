@@ -83,6 +83,8 @@ class Stretch(msgspec.Struct, frozen=True, gc=False):
     since: str
     until: str
     """Empty while it lasts."""
+    sequence: int = 0
+    """That of the event with which it began."""
 
 
 class Standings:
@@ -140,7 +142,7 @@ class Ledger:
     def note(self, before: Job, event: AnyEvent, after: Job, at: At) -> None:
         """Add the job's next event, which changed it from `before` to `after`."""
         self._standings.note(before, event)
-        self._set(self._standings.of(after), after.attempt.number + 1, at.logged or at.time)
+        self._set(self._standings.of(after), after.attempt.number + 1, at.logged or at.time, at.sequence)
 
     def seconds(self, now: str) -> dict[tuple[Bucket, Cause], dict[str, float]]:
         """The seconds of the places of each role in each bucket until `now`; those that were lost by cause."""
@@ -152,7 +154,7 @@ class Ledger:
                 of_roles[place.role] = of_roles.get(place.role, 0.0) + took
         return found
 
-    def _set(self, found: dict[Place, Standing], attempt: int, now: str) -> None:
+    def _set(self, found: dict[Place, Standing], attempt: int, now: str, sequence: int) -> None:
         for place, lane in self.lanes.items():
             last = lane[-1]
             if not last.until and found.get(place) != (last.bucket, last.cause, last.node):
@@ -160,7 +162,7 @@ class Ledger:
         for place, (bucket, cause, node) in found.items():
             lane = self.lanes.setdefault(place, [])
             if not lane or lane[-1].until:
-                lane.append(Stretch(bucket, cause, node, attempt, now, ""))
+                lane.append(Stretch(bucket, cause, node, attempt, now, "", sequence))
 
 
 def _standings(job: Job) -> Iterator[tuple[Place, Standing]]:

@@ -267,11 +267,18 @@ def _losses(before: Job, after: Job, at: At) -> Iterator[Loss]:
     if not new or before.deleting or before.resource.gone:
         # The pods of a deleted job end with it.
         return
-    names = {pod.slot: pod.name for pod in (*before.pods.views.values(), *after.pods.views.values())}
     for slot, lost in new.items():
         # A released slot is not spent.
         if slot in after.attempt.spent and (lost.blameless or lost.code != 0) and not lost.succeeded:
-            yield Loss(at.sequence, at.time, names[slot], lost.reason, lost.code, lost.message, lost.deleted)
+            yield Loss(
+                at.sequence,
+                at.time,
+                after.pod_name(slot),
+                lost.reason,
+                lost.code,
+                lost.message,
+                lost.deleted,
+            )
 
 
 def first_line(job: Shown) -> str:

@@ -197,3 +197,16 @@ async def test_a_watch_that_breaks_off_leaves_the_looks(job: Waiting, monkeypatc
 @pytest.mark.parametrize(("waited", "seconds"), [(0, 0.5), (14, 0.5), (15, 1.0), (45, 2.0), (36_000, 2.0)])
 def test_who_waits_long_looks_less_often(waited: float, seconds: float):
     assert between_looks(waited) == seconds
+
+
+@pytest.mark.parametrize(
+    ("phase", "reason", "line"),
+    [
+        ("Scaling", "TrainingJobRunning", "Scaling"),
+        ("Restarting", "TrainingJobRestarting", "Restarting (TrainingJobRestarting: words)"),
+        ("Created", "Unschedulable", "Created (Unschedulable: words)"),
+    ],
+)
+def test_a_condition_that_repeats_the_phase_is_left_out(phase: str, reason: str, line: str):
+    status = {"phase": phase, "conditions": [{"type": "Any", "status": "True", "reason": reason, "message": "words"}]}
+    assert following._line(Target(TRAININGJOBS, "resnet"), status) == line
