@@ -3,6 +3,7 @@
 The services are processes, each with the hash seed that chance gave it.
 """
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator
 from typing import Any
@@ -101,8 +102,10 @@ async def test_jobs_that_fail_begin_again_scale_and_are_suspended_are_verified_u
 
 
 async def says_the_same(operator: Operator) -> None:
-    for seed in SEEDS:
+    async def verify(seed: int) -> None:
         environment = operator.stack.reader() | {"PYTHONHASHSEED": str(seed)}
         ended = await run(sys.executable, "-m", "muster", "replay", "--verify", environment=environment)
         assert ended.code == 0, f"PYTHONHASHSEED={seed}: {ended.out}{ended.complaint}"
         assert ended.out.splitlines()[-1].endswith("different: 0")
+
+    await asyncio.gather(*map(verify, SEEDS))
