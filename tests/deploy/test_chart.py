@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import yaml
 from cryptography.x509 import DNSName, SubjectAlternativeName, load_pem_x509_certificate
 from typer.testing import CliRunner
 
+from devcluster.binaries import find
 from muster import permissions, policies
 from muster.commands import application
 from muster.permissions import HISTORY_ROLE, VIEW, history_rights
@@ -309,6 +311,24 @@ def test_each_alert_leads_to_its_section_of_the_runbook() -> None:
         [rules] = [found for found in documents(text) if found["kind"] == "PrometheusRule"]
         for rule in rules["spec"]["groups"][0]["rules"]:
             assert rule["annotations"]["runbook_url"] == f"{page}#{rule['alert'].lower()}"
+
+
+@pytest.mark.parametrize(("more", "faults"), [("", 0), ("max by (namespace (muster_ready)", 1)])
+def test_prometheus_loads_every_alert_and_takes_every_question_of_the_dashboard(
+    tmp_path: Path, more: str, faults: int
+) -> None:
+    text = render("--set", "metrics.prometheusRule.enabled=true", "--set", "metrics.dashboard.enabled=true")
+    [groups] = [found["spec"]["groups"] for found in documents(text) if found["kind"] == "PrometheusRule"]
+    [board] = [found["data"]["muster.json"] for found in documents(text) if "muster.json" in found.get("data", {})]
+    asked = [target["expr"] for panel in json.loads(board)["panels"] for target in panel["targets"]]
+    assert len(asked) > len(groups[0]["rules"]) > 0
+    panels = [{"record": "panel", "expr": each} for each in filter(None, (*asked, more))]
+    # A recording rule may not say the same twice.
+    panels = [rule | {"labels": {"number": str(number)}} for number, rule in enumerate(panels)]
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(yaml.safe_dump({"groups": [*groups, {"name": "dashboard", "rules": panels}]}))
+    ended = subprocess.run([find("rules"), rules], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout.count("could not parse expression")) == (faults, faults), ended.stdout
 
 
 def test_the_dashboard_comes_as_it_is_kept_and_grafana_finds_it() -> None:

@@ -17,12 +17,12 @@ HERE = Path(__file__).parent
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 NODE = ("kubelet", "coredns")
 BENCH = ("fakenodes",)
-DEPLOY = ("helm", "nats")
+DEPLOY = ("helm", "nats", "rules")
 QUEUES = ("kueue",)
 
 SETS = {"control-plane": CONTROL_PLANE, "node": NODE, "bench": BENCH, "deploy": DEPLOY, "queues": QUEUES}
 
-_OURS = {"etcd": "etcd", "fakenodes": "fakenodes", "coredns": "coredns"}
+_OURS = {"etcd": "etcd", "fakenodes": "fakenodes", "coredns": "coredns", "rules": "rules"}
 """Programs whose `main` package is in this folder."""
 
 _THEIRS = {
