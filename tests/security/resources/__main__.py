@@ -8,7 +8,7 @@ import asyncio
 import os
 import sys
 import tempfile
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from devcluster.controlplane import ControlPlane
 from shared.telemetry.logs import configure
 from tests.bench.real.world import progress
 from tests.kit.tables import Place
-from tests.security.resources.attacks import TENANTS, Family, families
+from tests.security.resources.attacks import TENANTS, Attack, Family, families
 from tests.security.resources.rig import NATS, PATIENCE_SECONDS, Figures, Rig, faults, told
 
 QUIET_SECONDS = 5.0
@@ -39,31 +39,38 @@ class Outcome(NamedTuple):
 async def run(names: list[str], seconds: float, ways: int) -> list[Outcome]:
     """Of each family what was measured quiet and at the worst, and what its attacks achieved."""
     found = list[Outcome]()
-    # What a tenant makes stays in the log; all others attack one installation.
-    alone = [[name] for name in names if families()[name].attacker == TENANTS]
-    others = [name for name in names if [name] not in alone]
-    for together in filter(None, (others, *alone)):
-        with tempfile.TemporaryDirectory(prefix="muster-attacked-") as folder:
-            async with Rig(Path(folder), REAL if together in alone else Devcluster) as rig:
-                quiet = await rig.measure(QUIET_SECONDS)
-                progress("quiet: " + ", ".join(f"{who} {peak:.0f} MiB" for who, peak in quiet.peaks.items()))
-                found += [await _family(rig, name, seconds, ways, quiet) for name in together]
+    for name in names:
+        family = families()[name]
+        attacks = list(enumerate(family.attacks[: ways or None]))
+        # What a tenant makes stays: each of these attacks has an installation of its own.
+        tenants = family.attacker == TENANTS
+        groups = [[attack] for attack in attacks] if tenants else [attacks]
+        outcomes = [await _attacked(name, group, seconds / len(attacks), tenants) for group in groups]
+        quiet, worst = (reduce(Figures.worst, figures) for figures in list(zip(*outcomes, strict=True))[:2])
+        found.append(
+            Outcome(family, len(attacks), quiet, worst, [words for outcome in outcomes for words in outcome[2]])
+        )
     return found
 
 
-async def _family(rig: Rig, name: str, seconds: float, ways: int, quiet: Figures) -> Outcome:
-    family, worst, reached = families()[name], quiet, list[str]()
-    attacks = family.attacks[: ways or None]
-    each = seconds / len(attacks)
-    for number, attack in enumerate(attacks):
-        figures = await rig.attacked([(name, number)], each)
-        progress(told(f"{name}: {attack.name}", each, quiet, figures))
-        reached += [f"{attack.name}: {words}" for words in faults(quiet, figures)]
-        worst = worst.worst(figures)
-        await rig.recover(quiet)
-    for words in reached:
-        progress(f"  {words}")
-    return Outcome(family, len(attacks), quiet, worst, reached)
+async def _attacked(
+    name: str, attacks: list[tuple[int, Attack]], each: float, real: bool
+) -> tuple[Figures, Figures, list[str]]:
+    """What one installation held quiet and at the worst, and what these attacks achieved."""
+    reached = list[str]()
+    with tempfile.TemporaryDirectory(prefix="muster-attacked-") as folder:
+        async with Rig(Path(folder), REAL if real else Devcluster) as rig:
+            quiet = worst = await rig.measure(QUIET_SECONDS)
+            progress("quiet: " + ", ".join(f"{who} {peak:.0f} MiB" for who, peak in quiet.peaks.items()))
+            for number, attack in attacks:
+                figures = await rig.attacked([(name, number)], each)
+                progress(told(f"{name}: {attack.name}", each, quiet, figures))
+                for words in faults(quiet, figures):
+                    progress(f"  {words}")
+                    reached.append(f"{attack.name}: {words}")
+                worst = worst.worst(figures)
+                await rig.recover(quiet)
+    return quiet, worst, reached
 
 
 def markdown(found: list[Outcome]) -> str:
