@@ -213,10 +213,6 @@ def is_switched_off(workload: Custom) -> bool:
     return value_at(workload, ".spec.active") is False
 
 
-def is_admitted(workload: Custom) -> bool:
-    return bool(_condition(workload, "Admitted"))
-
-
 def _condition(workload: Custom, kind: str, status: str = "True") -> dict[str, Any]:
     """The Workload's condition of that type, if it has this status; empty otherwise."""
     found = condition_of(status_of(workload), kind)
@@ -262,7 +258,7 @@ def of_workload(queue: str, workload: Custom) -> str:
     """What a Workload in this queue waits for."""
     if is_switched_off(workload):
         return f"a person suspended it in queue {queue} (spec.active of Workload {workload.metadata.name} is false)"
-    if is_admitted(workload):
+    if _condition(workload, "Admitted"):
         return f"queue {queue} has admitted it, and Kueue is about to resume it"
     if reserved := _condition(workload, "QuotaReserved"):
         return f"it has quota in queue {queue} and waits for its admission checks{_told(reserved)}"

@@ -13,7 +13,6 @@ services check them too.
 """
 
 import asyncio
-from collections.abc import Iterable
 
 import msgspec
 import typer
@@ -41,9 +40,10 @@ async def all_findings(settings: Settings, choices: Choices) -> list[Finding]:
     """All findings, in the order in which they are printed."""
     log, cluster = LogExamination(settings, choices), ClusterExamination(settings, choices)
     of_log, of_cluster = await asyncio.gather(log.findings(), cluster.findings())
+    left_out = installed().left_out
     found = [
         ok("versions.command", f"muster {this_release()}"),
-        *of_packages(installed().left_out),
+        *(fail("packages.left_out", why, "fix or remove the package; its jobs are left alone") for why in left_out),
         *of_cluster,
         *of_log,
     ]
@@ -55,9 +55,3 @@ async def all_findings(settings: Settings, choices: Choices) -> list[Finding]:
         scopes = {pod.scope for pod in cluster.pods} or {settings.namespace}
         found += [definitions.claims(cluster.annotations, scope, log.identity) for scope in sorted(scopes)]
     return in_order(found)
-
-
-def of_packages(left_out: Iterable[str]) -> list[Finding]:
-    """The findings about frameworks of other packages that cannot be used."""
-    remedy = "fix or remove the package; its jobs are left alone"
-    return [fail("packages.left_out", why, remedy) for why in left_out]

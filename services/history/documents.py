@@ -26,7 +26,6 @@ GVK = "x-kubernetes-group-version-kind"
 _OBJECT, _LIST, _JOB = (f"dev.muster.history.{VERSION}.{name}" for name in (KIND, f"{KIND}List", "Job"))
 _META = "dev.muster.history.v1.Metadata"
 _INFO = {"title": "Muster's history of jobs", "version": this_release()}
-_Ref = Callable[[str], str]
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -289,27 +288,20 @@ def described(path: str) -> Json | None:
         case ["openapi", "v3"]:
             return {"paths": {ROOT.strip("/"): {"serverRelativeURL": f"/openapi/v3{ROOT}"}}}
         case ["openapi", "v3", *rest] if "/".join(rest) == ROOT.strip("/"):
-            schemas = _schemas(lambda name: f"#/components/schemas/{name}")
-            return {"openapi": "3.0.0", "info": _INFO, "paths": _paths(_answer_3), "components": {"schemas": schemas}}
+            schemas = _schemas("#/components/schemas/")
+            paths = _paths(lambda schema: {"content": {"application/json": schema}}, "#/components/schemas/")
+            return {"openapi": "3.0.0", "info": _INFO, "paths": paths, "components": {"schemas": schemas}}
         case ["openapi", "v2"]:
-            schemas = _schemas(lambda name: f"#/definitions/{name}")
-            return {"swagger": "2.0", "info": _INFO, "paths": _paths(_answer_2), "definitions": schemas}
+            paths, schemas = _paths(lambda schema: schema, "#/definitions/"), _schemas("#/definitions/")
+            return {"swagger": "2.0", "info": _INFO, "paths": paths, "definitions": schemas}
     return None
 
 
-def _answer_3(name: str) -> Json:
-    return {"content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{name}"}}}}
-
-
-def _answer_2(name: str) -> Json:
-    return {"schema": {"$ref": f"#/definitions/{name}"}}
-
-
-def _paths(answer: Callable[[str], Json]) -> Json:
+def _paths(content: Callable[[Json], Json], place: str) -> Json:
     """A list, and one of them: kubectl looks for a kind by the paths of its resource."""
 
     def get(name: str, operation: str) -> Json:
-        said = {"description": "OK", **answer(name)}
+        said = {"description": "OK", **content({"schema": {"$ref": f"{place}{name}"}})}
         return {
             "operationId": f"{operation}HistoryMusterDev{VERSION.title()}{KIND}",
             "responses": {"200": said},
@@ -321,7 +313,7 @@ def _paths(answer: Callable[[str], Json]) -> Json:
     return {where: {"get": get(_LIST, "list")}, f"{where}/{{name}}": {"get": get(_OBJECT, "get")}}
 
 
-def _schemas(ref: _Ref) -> Json:
+def _schemas(place: str) -> Json:
     kind = {"type": "string", "description": "The kind of the document."}
     version = {"type": "string", "description": f"The version of the API, {API_VERSION}."}
     text = {"type": "string"}
@@ -340,11 +332,11 @@ def _schemas(ref: _Ref) -> Json:
     history = {
         "apiVersion": version,
         "kind": kind,
-        "metadata": {"$ref": ref(_META)},
+        "metadata": {"$ref": f"{place}{_META}"},
         "lastEventTime": {**text, "format": "date-time", "description": "When the job's last event was recorded."},
-        "job": {"$ref": ref(_JOB)},
+        "job": {"$ref": f"{place}{_JOB}"},
     }
-    items = {"type": "array", "items": {"$ref": ref(_OBJECT)}, "description": "One for each name."}
+    items = {"type": "array", "items": {"$ref": f"{place}{_OBJECT}"}, "description": "One for each name."}
     found = {"apiVersion": version, "kind": kind, "metadata": {"type": "object"}, "items": items}
     described = f"What Muster's log knows of a job, also of one that is gone.  Read-only; {KIND} has no spec."
     return {
