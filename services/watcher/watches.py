@@ -17,14 +17,14 @@ from services.watcher.core.budgets import Limits
 from services.watcher.core.cache import Cache, Concerned, Listing
 from services.watcher.core.disruption import DEFAULT_NOTICE_SECONDS, lost_by_pod, observed_node, tolerations
 from services.watcher.core.lists import Known, counts, missing, too_many
-from services.watcher.core.observed import ObservedJob, ObservedNode
+from services.watcher.core.observed import ObservedJob
 from services.watcher.core.referring import Referring
 from services.watcher.core.views import inherited_pod, observed_child, observed_job, observed_pod, observed_request
 from services.watcher.deadlines import Deadlines
 from services.watcher.progress import Where
 from shared.cluster import Alive, Applied, Blind, Cluster, Deleted, Resource, Snapshot
 from shared.cluster.kinds import CONFIGMAPS, NAMESPACES, NODES, PODS, SERVICES
-from shared.cluster.objects import Custom, Metadata, Node, Object, Pod, Toleration
+from shared.cluster.objects import Custom, Metadata, Object, Pod, Toleration
 from shared.cluster.scope import lacking
 from shared.frameworks import gangs
 from shared.frameworks.framework import Framework
@@ -148,29 +148,49 @@ class Watches:
         self._begin()
 
     def _all(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
-        cache, selector = self._cache, JOB_UID
-        requests = SCALE_KINDS if cache.scaled is not None else ()
+        cache, kinds, options, selector = self._cache, self._kinds, self._options, JOB_UID
+        children: list[Resource[Any]] = [SERVICES, CONFIGMAPS, *([WORKLOADS] if options.kueue else [])]
         streams: list[Callable[[], Coroutine[Any, Any, None]]] = [
             *(partial(self._follow_runtimes, kind) for kind in self._answered),
             *(
                 partial(self._follow_jobs, GuardedReferring(framework) if framework.runtimes else framework)
-                for framework in self._kinds
+                for framework in kinds
             ),
-            *(partial(self._follow_requests, kind) for kind in requests),
-            partial(self._follow_pods, selector),
-            *(partial(self._follow_inherited, theirs) for theirs in cache.inherited),
-            lambda: self._follow_children(SERVICES, selector),
-            lambda: self._follow_children(CONFIGMAPS, selector),
         ]
-        if self._options.kueue:
-            streams += [lambda: self._follow_children(WORKLOADS, selector), self._follow_flavors]
-        if (groups := self._options.pod_groups) is not None:
-            streams.append(lambda: self._follow_children(groups, selector))
-        if cache.namespaces is not None:
-            streams.append(self._follow_namespaces)
+
+        def follow(
+            resource: Resource[T],
+            listing: Listing[Any],
+            read: Callable[[T], V | None],
+            put: Callable[[At, V | None], Concerned],
+            selector: str = "",
+        ) -> None:
+            streams.append(partial(self._follow, resource, listing, read, put, selector))
+
+        for kind in SCALE_KINDS if cache.scaled is not None else ():
+            request = partial(observed_request, kind, kinds=kinds)
+            follow(REQUESTS[kind], cache.requests[kind], request, partial(cache.set_request, kind))
+        follow(PODS, cache.pods, self._pod, lambda at, seen: cache.set_pod(at, *(seen or (None,))), selector)
+        for theirs, listing in cache.inherited.items():
+            inherited = partial(inherited_pod, kinds=kinds, last_words=options.last_words)
+            follow(PODS, listing, inherited, partial(cache.set_inherited, theirs), theirs)
+        if options.pod_groups is not None:
+            children.append(options.pod_groups)
+        for child in children:
+            read = partial(observed_child, child.kind, kinds=kinds, known=self._in_the_log)
+            follow(child, cache.children[child.kind], read, partial(cache.set_child, child.kind), selector)
+        if options.kueue:
+            follow(FLAVORS, cache.flavors, lambda flavor: flavor, lambda at, seen: cache.set_flavor(at[1], seen))
+        if (namespaces := cache.namespaces) is not None:
+
+            def lacks(namespace: Object) -> tuple[str, ...]:
+                return lacking(options.namespace_selector, namespace.metadata.labels)
+
+            follow(NAMESPACES, namespaces, lacks, lambda at, seen: cache.set_namespace(at[1], seen))
         if not self._namespace:
             # Nodes are cluster-scoped; an installation in one namespace sees only the conditions of pods.
-            streams.append(self._follow_nodes)
+            node = partial(observed_node, more=options.disruption_taints, notice_seconds=options.notice_seconds)
+            follow(NODES, cache.nodes, node, lambda at, seen: cache.set_node(at[1], seen))
         return streams
 
     def _begin(self, but: asyncio.Task[Any] | None = None) -> None:
@@ -257,56 +277,12 @@ class Watches:
                     self._runtime.wake(key)
             self._changed.pop(reference, None)
 
-    async def _follow_pods(self, selector: str) -> None:
-        def observed(pod: Pod) -> tuple[tuple[JobKey, PodView], tuple[Toleration, ...], str] | None:
-            view = observed_pod(pod, self._kinds, self._in_the_log, last_words=self._options.last_words)
-            return (view, tolerations(pod), lost_by_pod(pod)) if view is not None else None
-
-        await self._follow(
-            PODS, self._cache.pods, observed, lambda at, seen: self._cache.set_pod(at, *(seen or (None,))), selector
-        )
+    def _pod(self, pod: Pod) -> tuple[tuple[JobKey, PodView], tuple[Toleration, ...], str] | None:
+        view = observed_pod(pod, self._kinds, self._in_the_log, last_words=self._options.last_words)
+        return (view, tolerations(pod), lost_by_pod(pod)) if view is not None else None
 
     def _in_the_log(self, key: JobKey) -> bool:
         return self._runtime.histories.get(key) is not None
-
-    async def _follow_inherited(self, selector: str) -> None:
-        observed = partial(inherited_pod, kinds=self._kinds, last_words=self._options.last_words)
-        put = partial(self._cache.set_inherited, selector)
-        await self._follow(PODS, self._cache.inherited[selector], observed, put, selector)
-
-    async def _follow_requests(self, kind: ScaleKind) -> None:
-        observed = partial(observed_request, kind, kinds=self._kinds)
-        await self._follow(REQUESTS[kind], self._cache.requests[kind], observed, partial(self._cache.set_request, kind))
-
-    async def _follow_children(self, resource: Resource[Any], selector: str) -> None:
-        kind = resource.kind
-
-        observed = partial(observed_child, kind, kinds=self._kinds, known=self._in_the_log)
-        put = partial(self._cache.set_child, kind)
-        await self._follow(resource, self._cache.children[kind], observed, put, selector)
-
-    async def _follow_flavors(self) -> None:
-        def put(at: At, flavor: Custom | None) -> Concerned:
-            return self._cache.set_flavor(at[1], flavor)
-
-        await self._follow(FLAVORS, self._cache.flavors, lambda flavor: flavor, put)
-
-    async def _follow_namespaces(self) -> None:
-        listing, selector = self._cache.namespaces, self._options.namespace_selector
-        assert listing is not None
-
-        def lacks(namespace: Object) -> tuple[str, ...]:
-            return lacking(selector, namespace.metadata.labels)
-
-        await self._follow(NAMESPACES, listing, lacks, lambda at, seen: self._cache.set_namespace(at[1], seen))
-
-    async def _follow_nodes(self) -> None:
-        taints, seconds = self._options.disruption_taints, self._options.notice_seconds
-
-        def observed(node: Node) -> ObservedNode:
-            return observed_node(node, taints, notice_seconds=seconds)
-
-        await self._follow(NODES, self._cache.nodes, observed, lambda at, seen: self._cache.set_node(at[1], seen))
 
     async def _follow(
         self,
