@@ -45,6 +45,7 @@ FRAMES = """(async () => {
   times.sort((one, other) => one - other);
   return [1000 * times.length / times.reduce((sum, each) => sum + each, 0), times[Math.floor(times.length * .95)]];
 })()"""
+VIEWS = (("", ROWS), ("fleet", "!!document.querySelector('.holds section')"), (RESNET, DRAWN))
 AXE = "axe-core@4.11.0"
 
 
@@ -216,12 +217,21 @@ async def test_it_draws_5000_lanes_and_lists_10000_jobs_without_a_stutter(tab: T
     assert await tab.run("document.querySelectorAll('tr').length") < 120
 
 
+async def test_at_400_per_cent_a_page_is_as_wide_as_its_window(tab: Tab, address: str, memory: Memory):
+    memory.add("resnet", *a_restarted_job())
+    await tab.size(1280 // 4, 1024 // 4)
+    for path, ready in VIEWS:
+        await tab.go(address + path)
+        await tab.until(ready)
+        assert await tab.run("document.documentElement.scrollWidth") <= 1280 // 4, path
+
+
 @pytest.mark.skipif(not shutil.which("npm"), reason="axe-core comes by npm")
 async def test_axe_finds_nothing_serious(tab: Tab, address: str, memory: Memory, axe: str):
     memory.add("resnet", *a_restarted_job())
     for dark in (False, True):
         await tab.dark(dark)
-        for path, ready in (("", ROWS), ("fleet", "!!document.querySelector('.holds section')"), (RESNET, DRAWN)):
+        for path, ready in VIEWS:
             await tab.go(address + path)
             await tab.until(ready)
             await tab.send("Runtime.evaluate", expression=axe)

@@ -328,7 +328,7 @@ export class Timeline {
   soon() {
     this.due ??= requestAnimationFrame(() => { this.due = null; this.paint(); });
   }
-  get width() { return Math.max(this.plot.clientWidth, 320); }
+  get width() { return Math.max(this.plot.clientWidth, 200); }
   get most() { return Math.max(Math.min(window.innerHeight * 0.6, 720), 240); }
   get count() { return this.model.drawing.report.places.length; }
   get height() { return this.laneHeight || Math.min(22, Math.max(this.most / Math.max(this.count, 1), this.count > 200 ? 0.05 : 5)); }
