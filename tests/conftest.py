@@ -43,4 +43,10 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of `pytest -n`: the files that take longest come first, so that no worker is alone with one at the end."""
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: (item.path.parent.name != "simulation", item.get_closest_marker("e2e") is None))
+        slow = [{item.path for item in items if item.get_closest_marker(mark)} for mark in ("e2e", "nats")]
+
+        def late(item: pytest.Item) -> tuple[bool, ...]:
+            # By file: within one the order stays.
+            return item.path.parent.name != "simulation", *(item.path not in paths for paths in slow)
+
+        items.sort(key=late)

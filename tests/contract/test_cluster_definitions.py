@@ -8,13 +8,17 @@ from uuid import uuid4
 
 import pytest
 
+from shared.cluster import Resource
+from shared.cluster.objects import Custom
 from tests.devcluster.apiserver.client import BOUND, Answer
+from tests.kit import definitions
 from tests.kit.clusters import Api, eventually
-from tests.kit.gizmos import NEW_SPEC, OLD_SPEC, a_version
+from tests.kit.definitions import STRING, a_version, an_object
+from tests.kit.gizmos import NEW_SPEC, OLD_SPEC
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
-V1, V2 = a_version("v1", OLD_SPEC, storage=True), a_version("v2", NEW_SPEC)
+V1, V2 = a_version("v1", an_object(OLD_SPEC), storage=True), a_version("v2", an_object(NEW_SPEC))
 TURNED = [V1 | {"storage": False}, V2 | {"storage": True}]
 
 
@@ -25,15 +29,8 @@ def a_group() -> str:
 
 def a_definition(*versions: dict[str, Any]) -> dict[str, Any]:
     """In a group of its own."""
-    group = a_group()
-    given = {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"}
-    spec = {"group": group, "scope": "Namespaced", "names": given, "versions": [*versions]}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{given['plural']}.{group}"},
-        "spec": copy.deepcopy(spec),
-    }
+    resource = Resource(a_group(), "v1", "things", "Thing", Custom)
+    return copy.deepcopy(definitions.a_definition(resource, *versions, listKind="ThingList"))
 
 
 def at(definition: dict[str, Any]) -> str:
@@ -128,9 +125,8 @@ async def test_a_default_that_comes_later_shows_on_what_is_there(api: Api) -> No
     path = await served(api, definition, "v2")
     thing = {"apiVersion": f"{definition['spec']['group']}/v2", "kind": "Thing", "metadata": {"name": "t"}}
     made = (await api.client.create(path, thing | {"spec": {"size": 6, "added": "a"}})).body
-    later = a_version(
-        "v2", {"size": {"type": "integer"}, "shape": {"type": "string", "default": "round"}}, storage=True
-    )
+    shape = an_object({"size": {"type": "integer"}, "shape": {"type": "string", "default": "round"}})
+    later = a_version("v2", shape, storage=True)
     await api.client.merge(at(definition), {"spec": {"versions": [later]}})
     shown = await api.client.until(f"{path}/t", lambda answer: "shape" in answer.body.get("spec", {}))
     assert shown.body["spec"] == {"size": 6, "shape": "round"}
@@ -149,7 +145,7 @@ async def test_a_watch_ends_when_its_kind_is_not_what_it_was(api: Api) -> None:
         await api.client.merge(f"{at(definition)}/status", {"status": {"storedVersions": ["v1", "v2"]}})
         await api.client.merge(f"{path}/t", {"spec": {"size": 5}})
         assert (await anext(events))[0] == "MODIFIED"
-        more = a_version("v1", OLD_SPEC | {"more": {"type": "string"}}, storage=True)
+        more = a_version("v1", an_object(OLD_SPEC | {"more": STRING}), storage=True)
         await api.client.merge(at(definition), {"spec": {"versions": [more, V2]}})
         assert [event async for event in events] == []
 

@@ -22,6 +22,7 @@ from shared.cluster.reflector import Pace
 from shared.errors import Refused
 from tests.devcluster.apiserver.client import Client, client_of
 from tests.kit import gadgets, gizmos
+from tests.kit.definitions import INTEGER, STRING, a_definition, a_version, an_object
 from tests.kit.watching import PATIENCE
 from tests.memory.cluster import MemoryCluster
 from tests.memory.store import MemoryStore
@@ -34,25 +35,9 @@ WIDGETS = Resource("test.muster.dev", "v1", "widgets", "Widget", Custom)
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", Custom)
 DEFINITIONS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", Custom)
 
-SPEC = {"type": "object", "properties": {"size": {"type": "integer", "minimum": 1}, "colour": {"type": "string"}}}
-STATUS = {"type": "object", "properties": {"phase": {"type": "string"}, "done": {"type": "integer"}}}
-DEFINITION: Manifest = {
-    "metadata": {"name": f"{WIDGETS.plural}.{WIDGETS.group}"},
-    "spec": {
-        "group": WIDGETS.group,
-        "scope": "Namespaced",
-        "names": {"plural": WIDGETS.plural, "singular": "widget", "kind": WIDGETS.kind},
-        "versions": [
-            {
-                "name": WIDGETS.version,
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": SPEC, "status": STATUS}}},
-            }
-        ],
-    },
-}
+SPEC = an_object({"size": {"type": "integer", "minimum": 1}, "colour": STRING})
+STATUS = an_object({"phase": STRING, "done": INTEGER})
+DEFINITION = a_definition(WIDGETS, a_version(WIDGETS.version, SPEC, STATUS, storage=True))
 
 CRDS = Path(__file__).parents[2] / "crds"
 

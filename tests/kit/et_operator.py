@@ -7,6 +7,10 @@ status needs `conditions` and `replicaStatuses`, a job's also `restartCount`; th
 
 from typing import Any
 
+from shared.cluster import Manifest, Resource
+from shared.cluster.objects import Custom
+from tests.kit.definitions import a_definition, a_version
+
 Schema = dict[str, Any]
 
 GROUP = "kai.alibabacloud.com"
@@ -89,29 +93,21 @@ def definitions() -> list[dict[str, Any]]:
     ]
 
 
-def _definition(kind: str, spec: Schema, status: Schema, **subresources: Schema) -> dict[str, Any]:
-    plural = f"{kind.lower()}s"
-    whole = _object(apiVersion=TEXT, kind=TEXT, metadata={"type": "object"}, spec=spec, status=status)
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{GROUP}"},
-        "spec": {
-            "group": GROUP,
-            "scope": "Namespaced",
-            "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()},
-            "versions": [
-                {
-                    "name": "v1alpha1",
-                    "served": True,
-                    "storage": True,
-                    "schema": {"openAPIV3Schema": whole},
-                    "subresources": {"status": {}, **subresources},
-                    "additionalPrinterColumns": [
-                        {"name": "Phase", "type": "string", "jsonPath": ".status.phase"},
-                        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
-                    ],
-                }
-            ],
-        },
+def _definition(kind: str, spec: Schema, status: Schema, **subresources: Schema) -> Manifest:
+    version = a_version(
+        "v1alpha1",
+        spec,
+        status,
+        storage=True,
+        subresources={"status": {}, **subresources},
+        additionalPrinterColumns=[
+            {"name": "Phase", "type": "string", "jsonPath": ".status.phase"},
+            {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+        ],
+    )
+    version["schema"]["openAPIV3Schema"]["properties"] |= {
+        "apiVersion": TEXT,
+        "kind": TEXT,
+        "metadata": {"type": "object"},
     }
+    return a_definition(Resource(GROUP, "v1alpha1", f"{kind.lower()}s", kind, Custom), version, listKind=f"{kind}List")

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from shared.cluster import Manifest, Resource
+from shared.cluster import Resource
 from shared.cluster.objects import Custom
+from tests.kit.definitions import a_definition, a_version, scaling
 
 GADGETS = Resource("test.muster.dev", "v1", "gadgets", "Gadget", Custom)
 
@@ -79,29 +80,20 @@ STATUS: dict[str, Any] = {
         "conditions": {"type": "array", "items": CONDITION},
     },
 }
-DEFINITION: Manifest = {
-    "metadata": {"name": f"{GADGETS.plural}.{GADGETS.group}"},
-    "spec": {
-        "group": GADGETS.group,
-        "scope": "Namespaced",
-        "names": {"plural": GADGETS.plural, "singular": "gadget", "kind": GADGETS.kind, "listKind": "GadgetList"},
-        "versions": [
-            {
-                "name": GADGETS.version,
-                "served": True,
-                "storage": True,
-                "subresources": {
-                    "status": {},
-                    "scale": {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.replicas"},
-                },
-                "additionalPrinterColumns": [
-                    {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
-                    {"name": "Phase", "type": "string", "jsonPath": ".status.phase"},
-                    {"name": "Colour", "type": "string", "jsonPath": ".spec.colour", "priority": 1},
-                    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
-                ],
-                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": SPEC, "status": STATUS}}},
-            }
+DEFINITION = a_definition(
+    GADGETS,
+    a_version(
+        GADGETS.version,
+        SPEC,
+        STATUS,
+        storage=True,
+        subresources=scaling(".spec.size"),
+        additionalPrinterColumns=[
+            {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
+            {"name": "Phase", "type": "string", "jsonPath": ".status.phase"},
+            {"name": "Colour", "type": "string", "jsonPath": ".spec.colour", "priority": 1},
+            {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
         ],
-    },
-}
+    ),
+    listKind="GadgetList",
+)

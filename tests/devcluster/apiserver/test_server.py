@@ -10,6 +10,9 @@ import yaml
 
 from devcluster.apiserver.call import Target, User, read_tokens
 from devcluster.apiserver.server import Audit
+from shared.cluster import Resource
+from shared.cluster.objects import Custom
+from tests.kit.definitions import a_definition, a_version, an_object, scaling
 
 CONFIGS = "/api/v1/namespaces/default/configmaps"
 
@@ -84,45 +87,22 @@ async def test_a_body_that_is_too_large_is_refused(api):
         assert answer.status == 413
 
 
-DEFINITION = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "things.example.dev"},
-    "spec": {
-        "group": "example.dev",
-        "scope": "Namespaced",
-        "names": {"plural": "things", "kind": "Thing"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "subresources": {
-                    "status": {},
-                    "scale": {"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n"},
-                },
-                "additionalPrinterColumns": [{"name": "N", "type": "integer", "jsonPath": ".spec.n"}],
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "properties": {
-                            "spec": {
-                                "type": "object",
-                                "x-kubernetes-validations": [{"rule": "!has(self.n) || self.n < 5"}],
-                                "properties": {
-                                    "n": {"type": "integer", "default": 1},
-                                    "s": {"type": "string", "pattern": "^a"},
-                                    "l": {"type": "array", "items": {"type": "object", "properties": {}}},
-                                },
-                            },
-                            "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-                        },
-                    }
-                },
-            }
-        ],
-    },
+_FIELDS = {
+    "n": {"type": "integer", "default": 1},
+    "s": {"type": "string", "pattern": "^a"},
+    "l": {"type": "array", "items": an_object({})},
 }
+DEFINITION = a_definition(
+    Resource("example.dev", "v1", "things", "Thing", Custom),
+    a_version(
+        "v1",
+        an_object(_FIELDS, **{"x-kubernetes-validations": [{"rule": "!has(self.n) || self.n < 5"}]}),
+        {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+        storage=True,
+        subresources=scaling(".spec.n", ".status.n"),
+        additionalPrinterColumns=[{"name": "N", "type": "integer", "jsonPath": ".spec.n"}],
+    ),
+)
 OWNER = {"apiVersion": "v1", "kind": "Pod"}
 CONTAINER = {"name": "c", "image": "i", "env": [{"name": "A"}], "resources": {"requests": {"cpu": "1"}}}
 CONTAINER_STATUS = {"name": "c", "state": {}}
