@@ -18,7 +18,7 @@ EPOCH = $(shell git log -1 --format=%ct)
 on = $(filter-out 0 no off false,$(1))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sim crash-matrix mutants attacks under-attack input fuzz perturb test-determinism test-real test-node test-page test-k3s test-kueue test-frameworks lint types fmt bench bench-parts binaries control-plane crds rbac pages site chart replay image sbom audit release based ha soak lock clean
+.PHONY: help demo test sim crash-matrix mutants attacks under-attack input fuzz perturb test-determinism test-real test-node test-page test-k3s test-kueue test-frameworks lint types fmt bench bench-parts binaries control-plane crds rbac pages site chart replay image sbom provenance audit release based ha soak lock clean
 
 # Those that one needs every day; what proves more is in docs/reliability.md, what releases in docs/releasing.md.
 help:
@@ -165,7 +165,14 @@ audit: $(RELEASING)/.ready # ask the package index for known vulnerabilities of 
 	@PYTHONPATH=$(RELEASING) $(RUN) -m pip_audit --strict --disable-pip --require-hashes --progress-spinner off \
 	  -r deploy/image/requirements.lock
 
-release: based audit image sbom # audit, image and list of packages, on a base by its digest (BASE=python:3.12-slim@sha256:...)
+# SLSA 1.0: who builds this commit on this base has the same image.
+provenance: based # of what an image is built, as SLSA has it (BASE=..., BUILDER=a URL of who builds it, INTO=FILE)
+	@printf '{"buildDefinition": {"buildType": "https://muster.dev/image/v1", "externalParameters": {"BASE": "%s"},'\
+	' "resolvedDependencies": [{"digest": {"gitCommit": "%s"}}, {"digest": {"sha256": "%s"}}]},'\
+	' "runDetails": {"builder": {"id": "%s"}}}\n' '$(BASE)' "$$(git rev-parse HEAD)" '$(lastword $(subst sha256:, ,$(BASE)))' '$(BUILDER)' \
+	  > $(or $(INTO),muster-$(VERSION).provenance.json)
+
+release: based audit image sbom provenance # audit, image and what it is made of, on a base by its digest (BASE=python:3.12-slim@sha256:...)
 
 based:
 	@echo '$(BASE)' | grep -qE '@sha256:[0-9a-f]{64}$$' || \
