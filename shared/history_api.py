@@ -175,3 +175,14 @@ def words_of(name: str) -> list[str]:
     steps = name.split(".")
     cuts = range(len(steps) - 1, 0, -1)
     return [f"{'.'.join(steps[:cut])}/{'.'.join(steps[cut:])}" for cut in cuts]
+
+
+ACCOUNTS = "system:serviceaccount:"
+Share = tuple[str, ...]
+"""A tenant's, and within it a user's."""
+
+
+def share_of(user: str) -> Share:
+    """The user's share of places: a namespace has as many service accounts as it likes, which have one together."""
+    kind, accounts, account = user.rpartition(ACCOUNTS)
+    return (f"{ACCOUNTS}{account.partition(':')[0]}", user) if accounts and not kind else (user,)

@@ -42,23 +42,10 @@ MOST_PODS = 50
 
 OURS = "app.kubernetes.io/name=muster"
 AUTHORIZATION = "/apis/authorization.k8s.io/v1"
-SELF = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
 class _Version(msgspec.Struct):
     git: str = msgspec.field(default="", name="gitVersion")
-
-
-class _User(msgspec.Struct):
-    username: str = ""
-
-
-class _Identity(msgspec.Struct):
-    user: _User = msgspec.field(default_factory=_User, name="userInfo")
-
-
-class _Self(msgspec.Struct):
-    status: _Identity = msgspec.field(default_factory=_Identity)
 
 
 class _List(msgspec.Struct):
@@ -261,12 +248,10 @@ class ClusterExamination:
         return policies.findings(self._accounts, installed().kinds, found)
 
     async def _myself(self, cluster: KubeCluster) -> str:
-        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
         try:
-            answer = await cluster.ask(SELF, what="ask who we are", review=review)
+            return await cluster.user()
         except Refused:
             return ""
-        return read_answer(_Self, answer.body, "who we are").status.user.username
 
     async def _granted(
         self, cluster: KubeCluster, account: Account, me: str, kinds: Iterable[Framework]

@@ -1,8 +1,9 @@
 """What the page knows of now: the table of jobs, and the events of the jobs that a browser has open."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from typing import Generic, Protocol, TypeVar
 
@@ -16,13 +17,16 @@ from muster.page.drawing import Drawing, drawn
 from muster.terminal import Output
 from shared.errors import Refused, Trouble
 from shared.eventlog import Stored
+from shared.flow import Turns
 from shared.frameworks.kinds import Kinds
 from shared.runtime.appends import stamp
 from shared.telling.shown import Shown
 from shared.telling.targets import Asked, known_kinds
 
 MOST_OPEN = 16
-"""The most jobs that are followed at a time: each holds the events of a job, and a stream of the server."""
+"""The most jobs that `muster ui` follows at a time: each holds the events of a job, and a stream of the server."""
+ANSWERS, OF_ONE = 16, 2
+"""Answers about jobs on their way, in all and of one person: each holds as much as its job has events."""
 IDLE_SECONDS = 120.0
 """Seconds between two looks for what nobody reads."""
 PAUSE_SECONDS = 0.25
@@ -58,8 +62,8 @@ class Readable:
         """The events of a job until now, then later ones."""
         return job_events(self._source, asked, namespace, uid=uid, trouble=trouble)
 
-    async def begin(self) -> None:
-        """Raises `Trouble` for a person that is not known."""
+    async def must_be_known(self) -> None:
+        """Raises `Refused` once the person is not known any more."""
 
     async def end(self) -> None:
         """Close what was opened for this person."""
@@ -72,6 +76,8 @@ class News:
         self.version = 0
         self.trouble = ""
         """What is away; empty while all answers."""
+        self.over = False
+        """True once no more comes."""
         self._changed = asyncio.Event()
 
     def changed(self) -> None:
@@ -84,10 +90,14 @@ class News:
             self.trouble = trouble
             self.changed()
 
+    def end(self) -> None:
+        self.over = True
+        self.changed()
+
     async def later(self) -> AsyncGenerator[int, None]:
-        """The version before each piece of news, now and after each change, and each `BEAT_SECONDS`."""
+        """The version before each piece of news, now, after each change and each `BEAT_SECONDS`, to the last one."""
         seen = -1
-        while True:
+        while not (self.over and self.version == seen):
             changed = self._changed
             if self.version == seen:
                 try:
@@ -112,7 +122,7 @@ class Table:
         return [row for changed, row in self.rows.values() if changed > version]
 
     async def follow(self, look: Callable[[], AsyncGenerator[Shown, None]]) -> None:
-        """Go on for ever; what is refused ends it, and is told."""
+        """Go on until it is refused, which is told."""
         try:
             async with aclosing(patiently(look, self.news.told)) as found:
                 async for shown in found:
@@ -121,6 +131,8 @@ class Table:
             # Who lost the right to see the jobs finds none of them here.
             self.rows.clear()
             self.news.told(str(trouble))
+        finally:
+            self.news.end()
 
     def note(self, shown: Shown) -> None:
         # A list has no use for statuses, which are most of the bytes.
@@ -154,6 +166,8 @@ class Followed:
             if not self._first.done():
                 self._first.set_exception(trouble)
             self.news.told(str(trouble))
+        finally:
+            self.news.end()
 
     async def ready(self) -> None:
         """Until its events are known.  Raises `Trouble` if they cannot be read."""
@@ -203,41 +217,77 @@ K = TypeVar("K", bound=Hashable)
 S = TypeVar("S", bound=Shared)
 
 
-class Kept(Generic[K, S]):
-    """At most so many of them: those used last."""
+class Places:
+    """So many in all, and so many of one person."""
 
-    def __init__(self, most: int, full: str) -> None:
-        """`full` says what a person can do when all of them are read."""
+    def __init__(self, most: int, of_one: int) -> None:
+        self.of_one = of_one
         self._most = most
+        self._of = Counter[str]()
+
+    def has_all(self, person: str) -> bool:
+        """True if the person has as many as one may."""
+        return self._of[person] >= self.of_one
+
+    def take(self, person: str) -> bool:
+        """True if there was one; `give` gives it back."""
+        if self._of.total() >= self._most or self.has_all(person):
+            return False
+        self._of[person] += 1
+        return True
+
+    def give(self, person: str) -> None:
+        self._of -= Counter([person])
+
+    @contextmanager
+    def place(self, person: str, full: str) -> Iterator[None]:
+        """A place while the context lasts.  Raises `Refused` with the words of `full` if there is none."""
+        if not self.take(person):
+            raise Refused(full, reason="TooManyRequests")
+        try:
+            yield
+        finally:
+            self.give(person)
+
+
+class Kept(Generic[K, S]):
+    """Those used last, each in a place of the person whose it is."""
+
+    def __init__(self, places: Places, full: str) -> None:
+        """`full` says what a person can do when all of them are read."""
+        self._places = places
         self._full = full
-        self._things: dict[K, S] = {}
+        self._things: dict[K, tuple[str, S]] = {}
         self._changing = asyncio.Lock()
 
     @asynccontextmanager
-    async def of(self, key: K, begin: Callable[[], S]) -> AsyncIterator[S]:
+    async def of(self, key: K, person: str, begin: Callable[[], S]) -> AsyncIterator[S]:
         """That of the key while the context lasts, begun if there is none.  Raises `Trouble` if it cannot be read."""
         async with self._changing:
-            if (known := self._things.get(key)) is not None and known.over:
+            if (known := self._things.get(key)) is not None and known[1].over:
                 await self._close(key)
             if key not in self._things:
-                await self._make_room()
-            thing = self._things[key] = self._things.pop(key, None) or begin()
+                await self._make_room(person)
+            kept = self._things.pop(key) if key in self._things else (person, begin())
+            self._things[key], thing = kept, kept[1]
             thing.readers += 1
         try:
             try:
                 await thing.ready()
             except Trouble:
-                if self._things.get(key) is thing:
-                    del self._things[key]
-                await thing.close()
+                async with self._changing:
+                    if (known := self._things.get(key)) is not None and known[1] is thing:
+                        await self._close(key)
                 raise
             yield thing
         finally:
             thing.readers -= 1
 
-    async def _make_room(self) -> None:
-        if len(self._things) >= self._most:
-            idle = next((key for key, thing in self._things.items() if not thing.readers), None)
+    async def _make_room(self, person: str) -> None:
+        while not self._places.take(person):
+            own = self._places.has_all(person)
+            things = self._things.items()
+            idle = next((key for key, (whose, it) in things if not it.readers and (whose == person or not own)), None)
             if idle is None:
                 raise Refused(self._full, reason="TooManyRequests")
             await self._close(idle)
@@ -247,37 +297,47 @@ class Kept(Generic[K, S]):
         idle: set[K] = set()
         while True:
             async with self._changing:
-                now = {key for key, thing in self._things.items() if not thing.readers}
+                now = {key for key, (_, thing) in self._things.items() if not thing.readers}
                 for key in now & idle:
                     await self._close(key)
             idle = now
             await asyncio.sleep(IDLE_SECONDS)
 
     async def _close(self, key: K) -> None:
-        await self._things.pop(key).close()
+        person, thing = self._things.pop(key)
+        self._places.give(person)
+        await thing.close()
 
     async def close(self) -> None:
-        for thing in self._things.values():
-            await thing.close()
+        for key in tuple(self._things):
+            await self._close(key)
+
+
+class Bounds:
+    """What all who read share: the answers on their way, and the jobs that are followed."""
+
+    def __init__(self, jobs: Places) -> None:
+        self.jobs = jobs
+        self.answers = Turns(ANSWERS, of_namespace=OF_ONE)
 
 
 class View:
     """What one person sees: the jobs of a namespace, or of all without one, and those that are open."""
 
-    def __init__(self, source: Readable, namespace: str) -> None:
+    def __init__(self, source: Readable, namespace: str, bounds: Bounds, person: str = "") -> None:
         self.source = source
         self.table = Table()
         self.readers = 0
+        self._bounds, self._person = bounds, person
         self._jobs = Kept[tuple[str, str, str], Followed](
-            MOST_OPEN, f"{MOST_OPEN} jobs are open: close a tab of another one"
+            bounds.jobs, f"{bounds.jobs.of_one} jobs are open: close a tab of another one"
         )
-        self._known = asyncio.create_task(source.begin())
-        self._following = asyncio.create_task(self._follow(namespace))
+        self._following = asyncio.create_task(self.table.follow(lambda: source.jobs(namespace, self.table.news.told)))
+        self._resting = asyncio.create_task(self._jobs.rest())
 
-    async def _follow(self, namespace: str) -> None:
-        with suppress(Trouble):
-            await asyncio.shield(self._known)
-            await self.table.follow(lambda: self.source.jobs(namespace, self.table.news.told))
+    def answering(self) -> AbstractAsyncContextManager[None]:
+        """A turn to answer what holds all events of a job."""
+        return self._bounds.answers.turn(self._person)
 
     def job(self, asked: Asked, namespace: str, uid: str) -> AbstractAsyncContextManager[Followed]:
         """The job while the context lasts.  Raises `Trouble` if it cannot be read."""
@@ -285,7 +345,7 @@ class View:
         def begin() -> Followed:
             return Followed(lambda trouble: self.source.events(asked, namespace, uid, trouble))
 
-        return self._jobs.of((namespace, asked.word, uid), begin)
+        return self._jobs.of((namespace, asked.word, uid), self._person, begin)
 
     @property
     def over(self) -> bool:
@@ -293,10 +353,10 @@ class View:
         return self._following.done() and not self.readers
 
     async def ready(self) -> None:
-        await asyncio.shield(self._known)
+        """At once: its jobs come as they are read."""
 
     async def close(self) -> None:
-        for task in (self._following, self._known):
+        for task in (self._following, self._resting):
             await end(task)
         await self._jobs.close()
         await self.source.end()

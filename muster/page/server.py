@@ -19,7 +19,7 @@ from aiohttp import web
 
 from muster.asking import open_source
 from muster.page.drawing import TYPES, asset
-from muster.page.following import Followed, News, Readable, View
+from muster.page.following import MOST_OPEN, Bounds, Followed, News, Places, Readable, View
 from muster.terminal import say
 from shared.errors import Refused, Transient, Trouble
 from shared.eventlog.subject import Subject
@@ -27,6 +27,7 @@ from shared.frameworks.kinds import Kinds
 from shared.job.fold import History
 from shared.job.naming import key_of
 from shared.private import write_private
+from shared.process.http import send
 from shared.process.settings import Settings
 from shared.telling.reading import as_json_text, line_of
 from shared.telling.report import report_lines
@@ -37,6 +38,10 @@ from shared.telling.timeline import timeline
 HOST = "127.0.0.1"
 SECRET_BYTES = 24
 TEXT_WIDTH = 120
+SEND_SECONDS = 60.0
+"""The most seconds for an answer about a job: it has a turn, for which others wait."""
+RETRY = b"retry: 30000\n"
+"""A browser comes again so late, in milliseconds, after a stream that was refused."""
 PARTING_SECONDS = 0.1
 """Seconds for answers on their way at the end; without a limit, streams to browsers would last for ever."""
 MOST_TEXT_ROWS = 500
@@ -77,13 +82,13 @@ class Page:
             [
                 web.get(f"{root}/", self._jobs),
                 web.get(f"{root}/fleet", self._fleet),
-                web.get(job % "jobs", self._job),
+                web.get(job % "jobs", _in_turn(self._job)),
                 web.get(f"{root}/static/{{name}}", _asset),
                 web.get(f"{root}/api/jobs", self._rows),
-                web.get(job % "api/jobs", self._drawing),
+                web.get(job % "api/jobs", _in_turn(self._drawing)),
                 web.get(f"{job % 'api/jobs'}/news", self._news),
-                web.get(f"{job % 'api/jobs'}/events", self._events),
-                web.get(f"{job % 'api/jobs'}/at/{{sequence:[0-9]{{1,18}}}}", self._at),
+                web.get(f"{job % 'api/jobs'}/events", _in_turn(self._events)),
+                web.get(f"{job % 'api/jobs'}/at/{{sequence:[0-9]{{1,18}}}}", _in_turn(self._at)),
             ]
         )
         return made
@@ -210,11 +215,30 @@ async def _stream(request: web.Request, news: News, told: Callable[[int], Any]) 
     """Server-sent events: what is told now, and after each change, until the browser goes."""
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await response.prepare(request)
-    with suppress(ConnectionError):
+    with suppress(ConnectionError, Refused):
         async for before in news.later():
+            await request[VIEW].source.must_be_known()
             piece = b"data: " + msgspec.json.encode(told(before)) + b"\n\n" if before != news.version else b":\n\n"
-            await response.write(piece)
+            await response.write(RETRY + piece if news.over else piece)
     return response
+
+
+def _in_turn(handler: Callable[[web.Request], Awaitable[web.Response]]) -> Handler:
+    """The same, and no other answer takes its memory until the browser has it."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        async with request[VIEW].answering():
+            response = await handler(request)
+            with suppress(ConnectionError):
+                try:
+                    async with asyncio.timeout(SEND_SECONDS):
+                        await send(request, response)
+                except TimeoutError:
+                    if request.transport is not None:
+                        request.transport.abort()
+        return response
+
+    return answer
 
 
 async def _asset(request: web.Request) -> web.Response:
@@ -266,22 +290,22 @@ async def serving(source: Readable, namespace: str, *, port: int, secret: str) -
         raise Refused(
             f"serve on {HOST}:{port}: {error.strerror}; say another --port, or 0 for any", reason="InUse"
         ) from error
-    view, port = View(source, namespace), listener.getsockname()[1]
+    view, port = View(source, namespace, Bounds(Places(MOST_OPEN, MOST_OPEN))), listener.getsockname()[1]
     try:
-        async with at(let_in(view, secret, port), lambda runner: web.SockSite(runner, listener)):
+        async with running(let_in(view, secret, port)) as runner:
+            await web.SockSite(runner, listener).start()
             yield f"http://{HOST}:{port}/{secret}/"
     finally:
         await view.close()
 
 
 @asynccontextmanager
-async def at(admit: Admit, site: Callable[[web.AppRunner], web.BaseSite], **more: Any) -> AsyncIterator[None]:
-    """Serve the page at this site while the context lasts; `more` is for aiohttp's connections."""
-    runner = web.AppRunner(Page(admit).application(), access_log=None, shutdown_timeout=PARTING_SECONDS, **more)
+async def running(admit: Admit) -> AsyncIterator[web.AppRunner]:
+    """What answers, while the context lasts; it has no port yet."""
+    runner = web.AppRunner(Page(admit).application(), access_log=None, shutdown_timeout=PARTING_SECONDS)
     await runner.setup()
     try:
-        await site(runner).start()
-        yield
+        yield runner
     finally:
         await runner.cleanup()
 

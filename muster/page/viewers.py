@@ -7,28 +7,31 @@ read with one soon after the last request with it.
 
 import asyncio
 import re
-import ssl
 from base64 import b64decode
 from binascii import Error as NotBase64
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from hashlib import sha256
-from typing import Any
 
 import aiohttp
 import structlog
 from aiohttp import web
 
-from muster.asking import HISTORIES
-from muster.page.following import Kept, Readable, View
-from muster.page.server import Admit, at, root_of
+from muster.page.following import Bounds, Kept, Places, Readable, View
+from muster.page.server import Admit, root_of, running
 from shared.cluster.access import find_cluster
 from shared.cluster.calls import Access
 from shared.cluster.kube import KubeCluster
 from shared.cluster.kubeconfig import current_context
-from shared.errors import Refused
+from shared.cluster.verdicts import Verdicts
+from shared.errors import Refused, Trouble
+from shared.flow import Shares
+from shared.history_api import share_of
+from shared.process.bounds import Budget
+from shared.process.http import Handler, know
 from shared.process.main import run_process
-from shared.process.serving import READY, RENEW_SECONDS, Certificate, Report, forever, meanwhile, probes
+from shared.process.serving import READY, Certificate, Report, forever, listening, meanwhile, probes
 from shared.process.settings import Settings
 from shared.release import this_release
 from shared.telemetry.metrics import Count
@@ -36,10 +39,29 @@ from shared.telemetry.metrics import Count
 PAGE = "page"
 EVERYWHERE = "-"
 """The root of all namespaces; that of a single one is its name."""
-MOST_VIEWS = 64
-"""The most tokens and namespaces that are read at a time: each has a stream of the history service, and its table."""
-MOST_BYTES = 2**15
-"""The most bytes of a header: a token with many groups is long."""
+VIEWS, VIEWS_OF_ONE = 64, 8
+"""Tokens and namespaces that are read at a time: each has a stream of the history service, and its table."""
+JOBS, JOBS_OF_ONE = 64, 8
+"""Jobs that are followed at a time."""
+REQUESTS, REQUESTS_OF_ONE = 192, 24
+"""Requests under way, each over a connection of its own, streams among them."""
+STRANGERS = 64
+"""Connections of clients that have not shown a token that counts."""
+CHECKED_SECONDS = 60.0
+"""Seconds for which the API server's word about a token counts."""
+MOST_TOKENS = 4096
+CHECKS = 16
+"""Tokens that the API server is asked about at once; addresses share them."""
+HTTPS = Budget(
+    port="page",
+    reached_by="browsers, or a proxy for logins, with a viewer's token",
+    connections=REQUESTS + STRANGERS,
+    strangers=STRANGERS,
+    of_one=32,
+    of_network=48,
+    patience=1.0,
+    head_bytes=2**15,
+)
 ASKED = {"WWW-Authenticate": 'Basic realm="Muster: any name, and a token of Kubernetes as password", charset="UTF-8"'}
 
 _TOKEN = re.compile(r"[\w.~+/-]{1,32768}=*", re.ASCII)
@@ -62,8 +84,52 @@ def token_of(header: str) -> str:
     return given if _TOKEN.fullmatch(given) else ""
 
 
-def let_in(seen: Callable[[str], Readable], views: Kept[tuple[bytes, str], View]) -> Admit:
+class Tokens:
+    """Whose token it is, as the API server says."""
+
+    def __init__(self, ask: Callable[[str], Awaitable[str]]) -> None:
+        """`ask` brings the user of a token, or raises `Refused` with the reason `Unauthorized`."""
+        self._ask = ask
+        self._known = Verdicts[str](CHECKED_SECONDS, MOST_TOKENS, asyncio.get_running_loop().time)
+        self._asking = Shares(CHECKS)
+
+    async def person(self, token: str, address: str) -> str:
+        """Whose places a viewer takes: the accounts of a namespace have theirs together, as it has any number of them.
+
+        Raises `Refused` for a token that does not count, and `Trouble` if the API server does not say.
+        """
+        user = await self._known.of(token, partial(self._asked, token, address))
+        if not user:
+            raise Refused("the API server does not know this token: it may have expired", reason="Unauthorized")
+        return share_of(user)[0]
+
+    async def must_be_known(self, token: str) -> None:
+        """Raises `Refused` once the token does not count any more."""
+        try:
+            await self.person(token, "")
+        except Trouble as trouble:
+            if isinstance(trouble, Refused) and trouble.reason == "Unauthorized":
+                raise
+
+    async def _asked(self, token: str, address: str) -> str:
+        if not self._asking.take(address):
+            raise Refused("too many tokens are being checked: try again", reason="TooManyRequests")
+        try:
+            return await self._ask(token)
+        except Refused as refusal:
+            if refusal.reason == "Unauthorized":
+                return ""
+            if refusal.reason in ("Forbidden", "NotFound"):
+                # An API server that tells nobody who they are.
+                return sha256(token.encode()).hexdigest()
+            raise
+        finally:
+            self._asking.give(address)
+
+
+def let_in(seen: Callable[[str], Readable], tokens: Tokens, views: Kept[tuple[bytes, str], View]) -> Admit:
     """Who sends a token that the API server knows sees what `seen` says for it."""
+    bounds, requests = Bounds(Places(JOBS, JOBS_OF_ONE)), Places(REQUESTS, REQUESTS_OF_ONE)
 
     @asynccontextmanager
     async def admit(request: web.Request) -> AsyncIterator[View]:
@@ -80,12 +146,15 @@ def let_in(seen: Callable[[str], Readable], views: Kept[tuple[bytes, str], View]
         namespace = "" if root == EVERYWHERE else root
         key = sha256(token.encode()).digest(), namespace
         try:
-            async with views.of(key, lambda: View(seen(token), namespace)) as view:
-                yield view
+            person = await tokens.person(token, request.remote or "")
         except Refused as refusal:
             if refusal.reason == "Unauthorized":
                 raise web.HTTPUnauthorized(text=str(refusal), headers=ASKED) from refusal
             raise
+        with requests.place(person, f"{REQUESTS_OF_ONE} of your requests are under way here: close some tabs"):
+            know(request)
+            async with views.of(key, person, lambda: View(seen(token), namespace, bounds, person)) as view:
+                yield view
 
     return admit
 
@@ -101,7 +170,7 @@ class TokenAccess:
         return self._place.open(requests)
 
     async def headers(self) -> Mapping[str, str]:
-        return {"authorization": f"Bearer {self._token}"}
+        return {"authorization": f"Bearer {self._token}"} if self._token else {}
 
     async def renew(self) -> None:
         raise Refused("the API server does not know this token: it may have expired", reason="Unauthorized")
@@ -110,12 +179,13 @@ class TokenAccess:
 class Viewer(Readable):
     """What the history service tells the holder of a token."""
 
-    def __init__(self, place: Access, token: str) -> None:
+    def __init__(self, place: Access, token: str, tokens: Tokens) -> None:
         self._cluster = KubeCluster(TokenAccess(place, token))
+        self._token, self._tokens = token, tokens
         super().__init__(self._cluster)
 
-    async def begin(self) -> None:
-        await self._cluster.serves(HISTORIES)
+    async def must_be_known(self) -> None:
+        await self._tokens.must_be_known(self._token)
 
     async def end(self) -> None:
         await self._cluster.close()
@@ -125,42 +195,44 @@ class Viewer(Readable):
 async def serving(settings: Settings) -> AsyncIterator[int]:
     """Serve while the context lasts; yields the port.  Raises `Refused` if it cannot begin."""
     place = await _place(settings)
-    certificate = Certificate("PAGE", settings.page_cert, settings.page_key)
-    used = await certificate.read()
-    context = certificate.context()
+    files = Certificate("PAGE", settings.page_cert, settings.page_key)
+    address = settings.page_host, settings.page_port
+    views = Kept[tuple[bytes, str], View](Places(VIEWS, VIEWS_OF_ONE), "as many people look at jobs as may: try later")
+    nobody = KubeCluster(TokenAccess(place, ""))
 
-    async def renew() -> None:
-        nonlocal used
-        while True:
-            await asyncio.sleep(RENEW_SECONDS)
-            try:
-                if (now := await certificate.read()) != used:
-                    context.load_cert_chain(settings.page_cert or "", settings.page_key)
-                    used = now
-            except (Refused, ssl.SSLError, OSError) as trouble:
-                log.warning("certificates not read", why=str(trouble))
+    async def user(token: str) -> str:
+        return await nobody.user({"authorization": f"Bearer {token}"})
 
-    views = Kept[tuple[bytes, str], View](MOST_VIEWS, f"{MOST_VIEWS} people look at jobs here: try again later")
-    served: dict[str, Any] = {}
-
-    def site(runner: web.AppRunner) -> web.BaseSite:
-        served["runner"] = runner
-        return web.TCPSite(runner, settings.page_host or None, settings.page_port, ssl_context=context)
+    tokens = Tokens(user)
 
     def told() -> list[Report]:
         return [Report(service=PAGE, version=this_release(), ready=True)]
 
     try:
         async with (
-            at(let_in(lambda token: Viewer(place, token), views), site, max_field_size=MOST_BYTES),
+            running(let_in(lambda token: Viewer(place, token, tokens), tokens, views)) as runner,
+            listening(once(runner), HTTPS, address, "PAGE", read=files.read, tls=files.context) as found,
             probes(told, lambda: [Count.now(READY, {(PAGE,): 1.0})], settings.health_host, settings.health_port),
-            meanwhile(renew(), views.rest()),
+            meanwhile(views.rest()),
         ):
-            port: int = served["runner"].addresses[0][1]
-            log.info("serving", port=port)
-            yield port
+            log.info("serving", port=found.port)
+            yield found.port
     finally:
         await views.close()
+        await nobody.close()
+
+
+def once(runner: web.AppRunner) -> Handler:
+    """The handler of all requests.  Each has a connection of its own: an idle one would keep its place."""
+    assert runner.server is not None
+    handler = runner.server.request_handler
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        response = await handler(request)
+        response.force_close()
+        return response
+
+    return handle
 
 
 async def _place(settings: Settings) -> Access:

@@ -21,7 +21,6 @@ from msgspec.structs import replace
 
 from services.history import documents
 from services.history.core.selection import Selection
-from services.history.core.trust import Share
 from services.history.documents import Kept, Row
 from services.history.view import COME_AGAIN_SECONDS, View
 from shared.errors import Refused, Transient
@@ -29,7 +28,7 @@ from shared.eventlog import EventLog, Stored
 from shared.eventlog.subject import split
 from shared.flow import Shares, Turns
 from shared.frameworks.kinds import Kinds
-from shared.history_api import Question, words_of
+from shared.history_api import Question, Share, words_of
 from shared.job.events.catalog import for_people
 from shared.job.fold import Histories
 from shared.job.naming import JobKey, Uid, namespace_filters

@@ -27,7 +27,7 @@ from shared.errors import Refused, Trouble
 from shared.flow import Shares
 from shared.history_api import GROUP, PEOPLE, PLURAL, WHOLE, Question, parse, path_of, with_query
 from shared.process.bounds import PIECE, Budget
-from shared.process.http import common_name, know
+from shared.process.http import common_name, know, send
 from shared.process.serving import Listening, listening
 
 EVENTS_SECONDS = 50.0
@@ -230,8 +230,7 @@ class Server:
         response = web.Response(body=answer.body, content_type=answer.media, charset="utf-8")
         way = place(self._unsent, "bytes of answers on their way", *person.share, amount=len(answer.body))
         with way, suppress(ConnectionError):
-            await response.prepare(request)
-            await response.write_eof()
+            await send(request, response)
         return response
 
     async def _stream(

@@ -25,6 +25,7 @@ from shared.flow import Limiter
 T = TypeVar("T", bound=Object)
 
 MERGE_PATCH = "application/merge-patch+json"
+SELF_REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
@@ -34,6 +35,18 @@ class _Served(msgspec.Struct):
 
 class _Discovered(msgspec.Struct):
     resources: tuple[_Served, ...] = ()
+
+
+class _User(msgspec.Struct):
+    username: str = ""
+
+
+class _Identity(msgspec.Struct):
+    user: _User = msgspec.field(default_factory=_User, name="userInfo")
+
+
+class _Self(msgspec.Struct):
+    status: _Identity = msgspec.field(default_factory=_Identity)
 
 
 class KubeCluster:
@@ -244,6 +257,13 @@ class KubeCluster:
         answer = await self._asked("POST", ACCESS_REVIEWS, what, encode(review))
         # If the review is forbidden, the right may still exist.
         return isinstance(answer, Status) or read_answer(Review, answer, what).status.allowed
+
+    async def user(self, headers: Mapping[str, str] | None = None) -> str:
+        """The name of the user of these credentials, or of `headers`.  Raises `Trouble` as every other call."""
+        what = "ask who we are"
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        answer = await self.ask(SELF_REVIEWS, what=what, review=review, headers=headers)
+        return read_answer(_Self, answer.body, what).status.user.username
 
     async def ask(
         self,

@@ -28,7 +28,9 @@ async def test_a_log_is_backed_up_each_night_and_restored_event_by_event(tmp_pat
         nats = find("nats")
     except MissingProgram as missing:
         pytest.skip(str(missing))
-    pod = yaml.safe_load(MANIFEST.read_text())["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    claim, job = yaml.safe_load_all(MANIFEST.read_text())
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert {"claimName": claim["metadata"]["name"]} in [each.get("persistentVolumeClaim") for each in pod["volumes"]]
     [container] = pod["containers"]
     backups, password = tmp_path / "backups", tmp_path / "password"
     backups.mkdir()

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from muster.page.viewers import HTTPS as PAGE_PORT
 from muster.permissions import SERVICE_ACCOUNTS
 from services.audit.server import HTTPS as AUDIT_PORT
 from services.history.server import HTTPS as HISTORY_PORT
@@ -73,7 +74,7 @@ An administrator can narrow `facts.*` and `jobs.*` to one namespace.
 
 Each port has a budget before TLS and HTTP. When no place is free, the oldest connection of the address with the most
 makes room. As many again wait for a place, as mere sockets. A network is 64 bits of IPv6. A client that showed who it
-is counts for no address, and its head may be longer.
+is counts for no address; in brackets are the bytes of another one's head.
 
 {ports}
 
@@ -101,12 +102,12 @@ def page() -> str:
         f"- {title}: {', '.join(_code(kind.resource.plural, kind.resource.group) for kind in among)}"
         for title, among in every.items()
     )
-    all_ports = (HEALTH, HISTORY_PORT, AUDIT_PORT, PROGRESS_PORT)
+    all_ports = (HEALTH, HISTORY_PORT, AUDIT_PORT, PROGRESS_PORT, PAGE_PORT)
     (head,) = {each.head_seconds for each in all_ports}
     ports = "\n".join(
         f"- `{each.port}`, reached by {each.reached_by}: {each.connections} places, {each.strangers} for unknown "
-        f"clients, {each.of_one} of an address, {each.of_network} of a network; bytes of a head {each.head_bytes}, "
-        f"until known {min(each.head_bytes, STRANGERS_BYTES)}, of a body {each.body_bytes}"
+        f"clients, {each.of_one} of an address, {each.of_network} of a network; head {each.head_bytes} "
+        f"({min(each.head_bytes, STRANGERS_BYTES)}), body {each.body_bytes}"
         for each in all_ports
     )
     words = {"kinds": kinds, "tables": tables, "users": users, "questions": questions, "copied": copied}

@@ -2,47 +2,49 @@
 
 import asyncio
 import base64
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 import pytest_asyncio
-from aiohttp import web
 
 from muster.following import Tell
-from muster.page import following
-from muster.page.following import Kept, View
-from muster.page.server import at
-from muster.page.viewers import let_in, token_of
+from muster.page import following, server, viewers
+from muster.page.following import Kept, Places, View
+from muster.page.server import running
+from muster.page.viewers import HTTPS, REQUESTS_OF_ONE, Tokens, let_in, once, token_of
 from shared.errors import Refused
 from shared.eventlog import Stored
 from shared.job.events.status import JobFailed
-from shared.process.serving import meanwhile
+from shared.process.serving import Certificate, listening, meanwhile
 from shared.telling.targets import Asked
 from tests.kit.builders import a_running_job
 from tests.page.conftest import Memory
 from tests.page.test_server import told
+from tests.security.authority import Authority
 
 RESNET = "api/jobs/team-a/trainingjob/resnet"
-MOST = 3
+MOST, MOST_OF_ONE = 3, 2
+UNVERIFIED = ssl._create_unverified_context()  # noqa: S323
 OTHER = {"Sec-Fetch-Site": "cross-site"}
 
 
 class Person(Memory):
-    """The jobs of one token; `known` is what the API server says of it."""
+    """The jobs of one token."""
 
-    def __init__(self, token: str) -> None:
+    def __init__(self, token: str, tokens: Tokens) -> None:
         super().__init__()
-        self.known = not token.startswith("expired")
         self.lost = self.ended = False
+        self._token, self._tokens = token, tokens
         self.add(f"resnet-of-{token}", *a_running_job(2))
         self.add("resnet", *a_running_job(2))
 
-    async def begin(self) -> None:
-        if not self.known:
-            raise Refused("the API server does not know this token", reason="Unauthorized")
+    async def must_be_known(self) -> None:
+        await self._tokens.must_be_known(self._token)
 
     async def end(self) -> None:
         self.ended = True
@@ -62,31 +64,42 @@ class Site:
 
     def __init__(self) -> None:
         self.people: list[Person] = []
-        self.views = Kept[tuple[bytes, str], View](MOST, "full")
+        self.expired: set[str] = set()
+        self.asked: list[str] = []
+        """The tokens that the API server was asked about; `bob-2` is another token of `bob`."""
+        self.answering = asyncio.Event()
+        self.answering.set()
+        self.tokens = Tokens(self._user)
+        self.views = Kept[tuple[bytes, str], View](Places(MOST, MOST_OF_ONE), "full")
         self.port = 0
 
+    async def _user(self, token: str) -> str:
+        self.asked.append(token)
+        await self.answering.wait()
+        if token in self.expired or token.startswith("expired"):
+            raise Refused("who is it", reason="Unauthorized")
+        return token.partition("-")[0]
+
     def seen(self, token: str) -> Person:
-        self.people.append(Person(token))
+        self.people.append(Person(token, self.tokens))
         return self.people[-1]
 
     def get(self, session: aiohttp.ClientSession, path: str, token: str, headers: dict[str, str] | None = None) -> Any:
         given = {"Authorization": f"Bearer {token}"} if token else {}
         return session.get(
-            f"http://127.0.0.1:{self.port}/{path}", headers=given | (headers or {}), allow_redirects=False
+            f"https://127.0.0.1:{self.port}/{path}", headers=given | (headers or {}), allow_redirects=False, ssl=False
         )
 
 
 @pytest_asyncio.fixture
-async def site() -> AsyncIterator[Site]:
-    made = Site()
-    runners: list[web.AppRunner] = []
-
-    def opened(runner: web.AppRunner) -> web.BaseSite:
-        runners.append(runner)
-        return web.TCPSite(runner, "127.0.0.1", 0)
-
-    async with at(let_in(made.seen, made.views), opened):
-        made.port = runners[0].addresses[0][1]
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    made, shown = Site(), Authority(tmp_path).issue("page")
+    files = Certificate("PAGE", shown.certificate, shown.key)
+    async with (
+        running(let_in(made.seen, made.tokens, made.views)) as runner,
+        listening(once(runner), HTTPS, ("127.0.0.1", 0), "PAGE", read=files.read, tls=files.context) as found,
+    ):
+        made.port = found.port
         yield made
     await made.views.close()
     assert all(person.ended for person in made.people)
@@ -148,7 +161,8 @@ async def test_who_has_a_token_is_let_in(
 async def test_each_token_has_what_was_read_with_it_alone(site: Site, browser: aiohttp.ClientSession):
     for token in ("alice", "bob", "alice"):
         async with site.get(browser, "team-a/api/jobs", token) as answer:
-            rows = (await told(answer))["rows"]
+            while not (rows := (await told(answer))["rows"]):
+                pass
             assert {row["name"] for row in rows} == {"resnet", f"resnet-of-{token}"}
     assert len(site.people) == 2
 
@@ -156,11 +170,11 @@ async def test_each_token_has_what_was_read_with_it_alone(site: Site, browser: a
 async def test_those_used_last_are_kept_and_nobody_loses_what_is_read(site: Site, browser: aiohttp.ClientSession):
     async with site.get(browser, "-/api/jobs", "alice") as stream:
         await told(stream)
-        for number in range(MOST):
-            async with site.get(browser, "-/", f"other-{number}") as answer:
+        for other in ("bob", "carol", "dave"):
+            async with site.get(browser, "-/", other) as answer:
                 assert answer.status == 200
         assert [person.ended for person in site.people] == [False, True, False, False]
-        streams = [await site.get(browser, "-/api/jobs", f"other-{number}") for number in (1, 2)]
+        streams = [await site.get(browser, "-/api/jobs", other) for other in ("carol", "dave")]
         async with site.get(browser, "-/", "one-more") as answer:
             assert (answer.status, await answer.json()) == (429, {"error": "full"})
         for each in streams:
@@ -174,6 +188,7 @@ async def test_a_job_that_may_be_read_no_more_is_not_told_from_memory(site: Site
         alice.lost = True
         alice.add("resnet", JobFailed(reason="Crash", message="too hot"))
         assert (await told(news))["trouble"] == "may not get it"
+        assert (await news.content.read()).strip() == b"", "a stream of which no more comes ends"
         async with site.get(browser, f"-/{RESNET}", "alice") as answer:
             assert answer.status == 403
 
@@ -189,3 +204,111 @@ async def test_what_nobody_reads_is_closed(site: Site, browser: aiohttp.ClientSe
             while not bob.ended:
                 await asyncio.sleep(0.01)
         assert not alice.ended
+
+
+async def test_one_user_takes_a_few_places_whatever_the_tokens_and_namespaces(
+    site: Site, browser: aiohttp.ClientSession
+):
+    streams = [await site.get(browser, f"team-{number}/api/jobs", f"bob-{number}") for number in range(MOST_OF_ONE)]
+    for each in streams:
+        await told(each)
+    async with site.get(browser, "team-x/", "bob-3") as answer:
+        assert (answer.status, await answer.json()) == (429, {"error": "full"})
+    async with site.get(browser, "-/", "alice") as answer:
+        assert answer.status == 200
+    async with site.get(browser, "team-x/", "bob-3") as answer:
+        assert answer.status == 429
+    assert not site.people[-1].ended, "what another one has makes no room"
+    for each in streams:
+        each.close()
+
+
+async def test_one_user_has_some_requests_under_way(site: Site, browser: aiohttp.ClientSession):
+    streams = [await site.get(browser, "-/api/jobs", "bob") for _ in range(REQUESTS_OF_ONE)]
+    for token, status in (("bob", 429), ("alice", 200)):
+        async with site.get(browser, "-/", token) as answer:
+            assert answer.status == status
+    for each in streams:
+        each.close()
+
+
+async def test_a_refused_token_takes_no_place_and_is_not_asked_about_again(site: Site, browser: aiohttp.ClientSession):
+    for _ in range(5):
+        async with site.get(browser, "team-a/", "expired") as answer:
+            assert answer.status == 401
+    assert (site.asked, site.people) == (["expired"], [])
+
+
+async def test_few_tokens_of_one_address_are_checked_at_once(site: Site, browser: aiohttp.ClientSession):
+    site.answering.clear()
+    asking = [asyncio.create_task(status_of(site, browser, f"expired-{number}")) for number in range(viewers.CHECKS)]
+    done, _ = await asyncio.wait(asking, timeout=2)
+    assert len(site.asked) == viewers.CHECKS // 2
+    assert {each.result() for each in done} == {429}
+    site.answering.set()
+    assert sorted(await asyncio.gather(*asking)) == sorted([401, 429] * (viewers.CHECKS // 2))
+
+
+async def status_of(site: Site, browser: aiohttp.ClientSession, token: str, path: str = "") -> int:
+    async with site.get(browser, f"-/{path}", token) as answer:
+        return int(answer.status)
+
+
+async def test_a_stream_ends_when_its_token_does(
+    site: Site, browser: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(following, "BEAT_SECONDS", 0.1)
+    monkeypatch.setattr(site.tokens._known, "_seconds", 0.2)
+    async with site.get(browser, "-/api/jobs", "alice") as stream, asyncio.timeout(10):
+        await told(stream)
+        site.expired.add("alice")
+        await stream.content.read()
+    async with site.get(browser, "-/", "alice") as answer:
+        assert answer.status == 401
+
+
+async def test_answers_about_jobs_take_turns_and_a_slow_reader_loses_its_own(
+    site: Site, browser: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(server, "SEND_SECONDS", 5.0)
+    async with site.get(browser, "-/api/jobs", "alice") as stream:
+        await told(stream)
+        site.people[0].add("large", *a_running_job(2), JobFailed(reason="Crash", message="x" * 2**24))
+        large = "-/api/jobs/team-a/trainingjob/large/events"
+        slow = [await asyncio.open_connection("127.0.0.1", site.port, ssl=UNVERIFIED) for _ in range(following.OF_ONE)]
+        for _, writer in slow:
+            writer.write(f"GET /{large} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer alice\r\n\r\n".encode())
+        for reader, _ in slow:
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        asking = asyncio.create_task(status_of(site, browser, "alice", RESNET))
+        assert await status_of(site, browser, "bob", RESNET) == 200
+        assert not asking.done(), "the slow ones have alice's turns"
+        assert await asking == 200
+        for _, writer in slow:
+            writer.transport.abort()
+
+
+async def test_the_port_has_a_budget(site: Site, browser: aiohttp.ClientSession):
+    crowd = [await asyncio.open_connection("127.0.0.1", site.port) for _ in range(HTTPS.of_one + 8)]
+    async with site.get(browser, "-/", "alice", {"Content-Encoding": "gzip", "Content-Length": "9"}) as answer:
+        assert answer.status == 415
+    async with site.get(browser, "-/", "alice") as answer:
+        assert (answer.status, answer.headers["Connection"]) == (200, "close")
+    await asyncio.sleep(0.2)
+    assert sum(not reader.at_eof() for reader, _ in crowd) <= HTTPS.of_one
+    for _, writer in crowd:
+        writer.transport.abort()
+
+
+async def test_a_job_that_nobody_reads_is_left_while_its_view_is_read(
+    site: Site, browser: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(following, "IDLE_SECONDS", 0.05)
+    async with site.get(browser, "-/api/jobs", "alice") as stream:
+        await told(stream)
+        async with site.get(browser, f"-/{RESNET}", "alice") as answer:
+            assert answer.status == 200
+        [kept] = (view._jobs for _, view in site.views._things.values())
+        async with asyncio.timeout(10):
+            while kept._things:
+                await asyncio.sleep(0.02)

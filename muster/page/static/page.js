@@ -18,9 +18,10 @@ const path = (row) => [row.namespace, row.called, row.name].map(encodeURICompone
 /** Server-sent events, for ever: a browser tries again by itself only while the server is there. */
 function follow(address, told) {
   const stream = new EventSource(address);
-  stream.onmessage = ({ data }) => told(JSON.parse(data));
+  let refused;
+  stream.onmessage = ({ data }) => { const news = JSON.parse(data); refused = news.trouble; told(news); };
   stream.onerror = () => {
-    told({ trouble: "`muster ui` does not answer; what follows is what was known" });
+    told({ trouble: refused || "`muster ui` does not answer; what follows is what was known" });
     if (stream.readyState === EventSource.CLOSED) setTimeout(() => follow(address, told), 2000);
   };
 }
@@ -61,7 +62,7 @@ function showJobs() {
     sorted: (name) => { remember({ sort: query.get("sort") === name ? `-${name}` : name }); show(); },
     chosen: (row) => { location.href = address(row); },
     cells: (row) => [row.namespace, el("a", { href: address(row) }, row.name), row.called, el("span", { class: `phase p-${row.phase.toLowerCase()}` }, row.gone ? `${row.phase} (gone)` : row.phase || "-"),
-      row.over || row.gone ? "-" : `${row.ready}/${row.wanted}`, String(row.restarts), age(row.began, now), row.note],
+      row.over || row.gone ? "-" : `${row.ready}/${row.wanted}`, String(row.restarts), age(row.began, now), el("span", { title: row.note }, row.note)],
   });
   const address = (row) => `${root}/jobs/${path(row)}?uid=${encodeURIComponent(row.uid)}`;
   main.append(el("h1", {}, "Jobs"), el("div", { class: "filters" }, words, phases, el("label", {}, gone, " gone")), count, table.root);

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 import msgspec
 
 from shared.errors import Refused
+from shared.history_api import Share, share_of
 from shared.untrusted import MALFORMED
 
 NAMESPACE, NAME = "kube-system", "extension-apiserver-authentication"
@@ -21,9 +22,6 @@ NAMESPACE, NAME = "kube-system", "extension-apiserver-authentication"
 MOST_GROUPS = 1000
 MOST_WORDS = 4096
 """The most characters of a user's name, uid, group or extra."""
-ACCOUNTS = "system:serviceaccount:"
-Share = tuple[str, ...]
-"""A tenant's, and within it a user's."""
 
 
 class Person(msgspec.Struct, frozen=True):
@@ -36,9 +34,7 @@ class Person(msgspec.Struct, frozen=True):
 
     @property
     def share(self) -> Share:
-        """Their share of the places: a namespace has as many service accounts as it likes, which have one together."""
-        kind, accounts, account = self.name.rpartition(ACCOUNTS)
-        return (f"{ACCOUNTS}{account.partition(':')[0]}", self.name) if accounts and not kind else (self.name,)
+        return share_of(self.name)
 
 
 class Trust(msgspec.Struct, frozen=True):
