@@ -270,15 +270,8 @@ def _losses(before: Job, after: Job, at: At) -> Iterator[Loss]:
     for slot, lost in new.items():
         # A released slot is not spent.
         if slot in after.attempt.spent and (lost.blameless or lost.code != 0) and not lost.succeeded:
-            yield Loss(
-                at.sequence,
-                at.time,
-                after.pod_name(slot),
-                lost.reason,
-                lost.code,
-                lost.message,
-                lost.deleted,
-            )
+            pod = after.pod_name(slot)
+            yield Loss(at.sequence, at.time, pod, lost.reason, lost.code, lost.message, lost.deleted)
 
 
 def first_line(job: Shown) -> str:
