@@ -25,7 +25,7 @@ from services.history.documents import Kept, Row
 from services.history.view import COME_AGAIN_SECONDS, View
 from shared.errors import Refused, Transient
 from shared.eventlog import EventLog, Stored
-from shared.eventlog.subject import split
+from shared.eventlog.subject import filters, split
 from shared.flow import Shares, Turns
 from shared.frameworks.kinds import Kinds
 from shared.history_api import Question, Share, words_of
@@ -139,7 +139,7 @@ class Answers:
     async def up_to_date(self, log: EventLog, subjects: tuple[str, ...]) -> None:
         """Wait until the view knows the newest event under these filters."""
         async with _in_time(MOST_SECONDS):
-            await self.view.reached(await log.identity(), await log.end(subjects))
+            await self.view.reached(await log.identity(), await log.end(subjects or filters()))
 
     async def row(self, question: Question) -> Row | None:
         """The row of the job that is asked for; None if the view has none.  Raises as `answer`."""
@@ -205,7 +205,8 @@ class Answers:
         asked, subjects = self._meant(question)
         log = await self.log()
         key = (await log.identity(), question, as_table, self.view.archived.extent if asked is None else (0, 0))
-        end = await log.end(subjects)
+        # The last event may have been purged: the view never comes to its sequence.
+        end = await log.end(subjects or filters())
         if (known := self._known(key, end)) is not None:
             return known
         await self._folds.enter(*share)

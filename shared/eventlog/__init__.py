@@ -8,7 +8,7 @@ there; that guard is the fence between services, replicas and old leaders.
 Bodies are opaque here: `shared.job` decodes them.
 """
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -173,6 +173,9 @@ class EventLog(Protocol):
 
     async def last(self, scope: str) -> Stored | None:
         """The newest event whose subject matches `scope`."""
+
+    async def counted(self, scope: str) -> Mapping[str, int]:
+        """By subject, how many events the log has under a filter."""
 
     async def bucket(self, name: str) -> Bucket:
         """A bucket by name, such as `LEASES` or `HEADS`.  Raises `Refused(reason="NotSetUp")` when absent."""

@@ -106,8 +106,11 @@ async def message(
     raise trouble(result.error, what)
 
 
-async def stream_info(connection: Connection, stream: str) -> StreamInfo:
-    info = await call(connection, f"STREAM.INFO.{stream}", None, StreamInfo)
+async def stream_info(connection: Connection, stream: str, subjects: str = "") -> StreamInfo:
+    """With a filter of `subjects`, the number of messages by subject, too."""
+    info = await call(
+        connection, f"STREAM.INFO.{stream}", {"subjects_filter": subjects} if subjects else None, StreamInfo
+    )
     if info.ts is not None:
         connection.clock.note(info.ts.timestamp(), asyncio.get_running_loop().time())
     return info

@@ -15,12 +15,12 @@ import msgspec
 
 from shared.errors import Refused, Transient
 from shared.eventlog import Stored, api, wire
-from shared.eventlog.account import AUDIT, STREAM, SUBSCRIBER
+from shared.eventlog.account import STREAM, SUBSCRIBER
 from shared.eventlog.connection import Connection, Listener
 from shared.eventlog.parts import seal_of
 from shared.eventlog.retry import backoff
-from shared.eventlog.streams import ConsumerInfo, StreamInfo
-from shared.eventlog.subject import SEALED, Subject, matches, of_type, split
+from shared.eventlog.streams import ConsumerInfo
+from shared.eventlog.subject import SEALED, Subject, matches, of_chain, of_type, split
 from shared.eventlog.tls import Login
 from shared.untrusted import whole_number
 
@@ -230,11 +230,8 @@ class Durable:
                 # An administrator planted it.
                 self._seals.popleft()
                 continue
-            of_job = {"subjects_filter": subject.scope}
-            copy = await api.call(self._connection, f"STREAM.INFO.{STREAM}", of_job, StreamInfo)
-            there = (copy.state.subjects or {}).items()
-            # The chain counts neither the seal nor what the audit tells.
-            has = sum(number for each, number in there if Subject.parse(each).author != AUDIT) - 1
+            copy = await api.stream_info(self._connection, STREAM, subject.scope)
+            has = of_chain(copy.state.subjects or {})
             first = max(seal.first, int(self._config.get("opt_start_seq", 1)))
             # What left a full copy is noted elsewhere; what left the log before there was a copy is not missed.
             if has < seal.count and copy.state.first_seq <= first <= seal.last and stored.time > copy.created:

@@ -169,7 +169,7 @@ async def stream(log: JetStreamEventLog, name: str) -> StreamInfo | None:
 async def holdings(log: JetStreamEventLog) -> tuple[list[Holding], datetime | None]:
     """The leases that are held now, of all installations on this log, and the time by the server's clock."""
     name, every = stream_of(LEASES), subject_of(LEASES, ">")
-    info = await api.call(log.connection, f"STREAM.INFO.{name}", {"subjects_filter": every}, StreamInfo)
+    info = await api.stream_info(log.connection, name, every)
     found = []
     for subject in sorted(info.state.subjects or ()):
         lease = await api.message(log.connection, name, last_by_subj=subject)

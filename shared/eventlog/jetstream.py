@@ -7,7 +7,7 @@ no lifetime on updates.  Reading is in `reader.py`, NATS itself is in `connectio
 import asyncio
 import math
 import secrets
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Self, Unpack
 
 import msgspec
@@ -117,6 +117,9 @@ class JetStreamEventLog:
 
     async def last(self, scope: str) -> Stored | None:
         return _stored(await api.message(self._connection, STREAM, last_by_subj=scope))
+
+    async def counted(self, scope: str) -> Mapping[str, int]:
+        return (await api.stream_info(self._connection, STREAM, scope)).state.subjects or {}
 
     async def remove(self, subject: str, newest: int) -> int:
         """Remove the events of this subject up to a sequence, as an administrator may; return how many.

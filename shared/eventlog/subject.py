@@ -5,6 +5,7 @@ written as an underscore, which no Kubernetes name has.
 """
 
 import re
+from collections.abc import Mapping
 from typing import Literal, NamedTuple, Self, get_args
 
 Family = Literal["facts", "jobs"]
@@ -68,6 +69,12 @@ def split(text: str) -> tuple[str, str, str]:
 def filters(namespace: str = "*", name: str = "*", uid: str = "*", author: str = "*") -> tuple[str, ...]:
     """The NATS filters of the facts and the decisions with these values; `*` stands for any value."""
     return tuple(_filter(family, namespace, name, uid, author) for family in FAMILIES)
+
+
+def of_chain(counted: Mapping[str, int]) -> int:
+    """How many events of these subjects the chain counts: neither the seal nor who made a change."""
+    beside = f".{SEALED}", ".audit.ChangeAttributed"
+    return sum(number for text, number in counted.items() if not text.endswith(beside))
 
 
 def of_type(namespace: str, tag: str) -> str:

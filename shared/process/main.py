@@ -42,6 +42,7 @@ from shared.process.settings import Settings, complaint
 from shared.release import this_release
 from shared.runtime.lease import Lease, ThreadedLease
 from shared.runtime.loop_thread import LoopThread
+from shared.runtime.losses import notice_losses
 from shared.runtime.run import Runtime, Service
 from shared.telemetry.logs import configure
 from shared.telemetry.process_metrics import ProcessMetrics
@@ -238,6 +239,7 @@ async def _own(
                 look_after(health, runtime.alarm, lambda: found.must_be_usable(author)),
                 _until_another_version(found),
                 watch_risks(health, lambda: look(eventlog, settings.nats_monitor), settings.log_reserve),
+                notice_losses(runtime),
                 asyncio.shield(keeping),
             )
     finally:

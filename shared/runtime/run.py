@@ -22,6 +22,7 @@ from shared.errors import Refused, Transient
 from shared.eventlog import Batch, Bucket, EventLog, Stored
 from shared.eventlog.inspection import Space
 from shared.eventlog.retry import backoff
+from shared.eventlog.subject import filters
 from shared.flow import Limiter
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import Author
@@ -261,7 +262,8 @@ class Runtime:
         tries = 0
         while True:
             try:
-                end = await self.eventlog.end(self.subjects)
+                # The last event may have been purged: the fold never comes to its sequence.
+                end = await self.eventlog.end(self.subjects or filters())
             except Transient as trouble:
                 self._unread = str(trouble)
                 await asyncio.sleep(trouble.retry_after or backoff(tries, chance=self._chance))

@@ -20,6 +20,8 @@ from shared.untrusted import MALFORMED, whole_number
 
 PATIENCE_SECONDS = 10.0
 """Seconds without an event after which a reader gives up."""
+AT_ONCE = 50
+"""Events that are folded before the loop runs its other callbacks."""
 
 REQUESTED = "ScaleRequested"
 MOST_JOBS_OF_A_REQUEST = 16
@@ -37,7 +39,9 @@ async def fold_to_end(log: EventLog, fold: Callable[[Stored], object], subjects:
     try:
         async with asyncio.timeout(PATIENCE_SECONDS) as patience, aclosing(log.read(subjects=subjects)) as batches:
             async for batch in batches:
-                for stored in batch.events:
+                for number, stored in enumerate(batch.events):
+                    if not number % AT_ONCE:
+                        await asyncio.sleep(0)
                     if stored.sequence <= end:
                         position = stored.sequence
                         fold(stored)

@@ -18,13 +18,13 @@ from services.history.archived import Archived
 from shared.eventlog.account import ADMIN, ARCHIVE, ARCHIVER, HISTORY
 from shared.eventlog.archive import Part
 from shared.eventlog.server import NatsServer
-from shared.eventlog.subject import archived_under
+from shared.eventlog.subject import archived_under, filters
 from shared.frameworks.kinds import BUILT_IN
 from shared.history_api import Question
 from shared.job.events.status import JobSucceeded
 from shared.job.naming import NO_UID, JobKey
 from tests.archive.test_archiver import archive
-from tests.kit.nats import a_namespace, connected, until
+from tests.kit.nats import READY, a_namespace, connected, until
 from tests.kit.sealed import Life, a_key, a_life, a_sealed_life
 
 pytestmark = pytest.mark.nats
@@ -67,6 +67,15 @@ async def listed(asked: Answers, question: Question) -> list[tuple[str, str]]:
         if not (go_on := page["metadata"].get("continue", "")):
             return found
         question = replace(question, go_on=go_on)
+
+
+async def test_all_namespaces_are_listed_although_the_newest_event_was_purged(nats_server: NatsServer, asked: Answers):
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        await a_sealed_life(log, a_key(last := a_namespace()))
+        await archive(mine, last, seals=0)
+        assert await log.end() > await log.end(filters())
+    async with asyncio.timeout(READY):
+        await asked.answer(Question(limit=1))
 
 
 @pytest.mark.parametrize("limit", [0, 1, 2, 500])

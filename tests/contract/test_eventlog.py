@@ -219,6 +219,14 @@ async def test_the_end_of_some_subjects_is_their_last_event(world: World, log: E
     assert await log.end((resnet, f"facts.{world.namespace}.>")) == sequence
 
 
+async def test_the_events_of_some_subjects_are_counted(world: World, log: EventLog) -> None:
+    assert await log.counted(f"*.{world.namespace}.>") == {}
+    for number in range(3):
+        await log.append(entry := world.decision(number), expect=await log.end((world.decision(0).subject,)))
+    other = await log.append(fact := world.fact(9, author="scheduler"), expect=0)
+    assert await log.counted(f"*.{world.namespace}.>") == {entry.subject: 3, fact.subject: 1}, other
+
+
 async def test_after_the_last_event_comes_one_empty_batch(world: World, log: EventLog) -> None:
     await log.append(world.decision(1), expect=0)
     async with asyncio.timeout(READY), aclosing(log.read(subjects=world.mine)) as batches:

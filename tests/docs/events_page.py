@@ -110,7 +110,8 @@ The body is JSON by the [schema](schemas/events.json) of its type; the headers a
   `muster doctor` says why.
 - **Evolution.** Types, fields and words are added; none is renamed, retyped, removed or given another meaning. Ignore
   what you do not know.
-- **Retention.** A copy keeps what it has room for, and lacks a job that [left the log](log.md) while it was away.
+- **Retention.** A copy keeps what it has room for, and lacks a job that [left the log](log.md) while it was away;
+  after a day, its seal, too.
 - **Losses.** Below `state.first_seq` of the stream's information nothing comes any more. At a `JobSealed` compare its
   `count` with the sum of `state.subjects` for `{{"subjects_filter": "*.NAMESPACE.NAME.UID.*.*"}}`, without the seal and
   `ChangeAttributed`: fewer are missing, and `muster history` has them.

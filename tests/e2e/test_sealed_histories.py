@@ -6,11 +6,14 @@ import pytest
 import pytest_asyncio
 
 from services.archive.__main__ import serve
-from shared.eventlog.account import ARCHIVER
+from shared.eventlog import api
+from shared.eventlog.account import ADMIN, ARCHIVER, STREAM
+from shared.eventlog.subject import FAMILIES
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.process.serving import meanwhile
 from shared.process.settings import Settings
 from tests.kit.hosts import EMBEDDED, MakeHost
+from tests.kit.nats import at
 from tests.kit.operator import UNTIL_TOLD, Operator, a_job, an_operator
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
@@ -56,3 +59,25 @@ async def test_a_job_that_is_gone_leaves_the_log_and_is_still_told(operator: Ope
     assert "Succeeded" in await operator.muster("report", "trainingjob/over", "--uid", uid)
     await operator.tell_to_end("over")
     await operator.phase("Succeeded", TRAININGJOBS, "over")
+
+
+async def test_a_purge_of_a_quiet_job_under_running_services_is_told_and_holds_it(operator: Operator):
+    await operator.apply(a_job("quiet", UNTIL_TOLD))
+    await operator.phase("Running", TRAININGJOBS, "quiet")
+    nats = operator.stack.nats
+    async with at(nats, ADMIN) as admin:
+        for family in FAMILIES:
+            await api.call(admin, f"STREAM.PURGE.{STREAM}", {"filter": f"{family}.default.quiet.>"}, dict)
+
+    async def held() -> bool:
+        history = await operator.history("quiet")
+        return history.job.integrity.doubt is not None
+
+    await operator.until(held, lambda: "no service has missed the events")
+    assert "of default/quiet, and this service has read" in operator.last_words()
+    await operator.delete("quiet")
+
+    async def gone() -> bool:
+        return bool((await operator.job("quiet")).resource.gone)
+
+    await operator.until(gone, lambda: "its end is not in the log")

@@ -7,7 +7,8 @@ wakes its readers in the order in which they began to wait.
 import asyncio
 import math
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import islice
 
@@ -207,6 +208,9 @@ class MemoryEventLog:
 
     async def last(self, scope: str) -> Stored | None:
         return self._journal.last(scope)
+
+    async def counted(self, scope: str) -> Mapping[str, int]:
+        return Counter(each.subject for each in self._journal.events if matches(scope, each.subject))
 
     async def bucket(self, name: str) -> Bucket:
         if name not in self._journal.buckets:

@@ -1,6 +1,8 @@
 """The anchor: what changes a log is noticed, what leaves it as it should is not, and it is never overwritten."""
 
+import asyncio
 from collections.abc import Callable
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +20,7 @@ from shared.job.fold import Histories
 from shared.job.naming import history_filters, namespace_filters
 from shared.runtime.anchor import SEALS_SECONDS, Anchor, differs
 from shared.telemetry.process_metrics import ProcessMetrics
-from shared.telling.reading import fold_to_end
+from shared.telling.reading import AT_ONCE, fold_to_end
 from tests.archive.test_archiver import archive
 from tests.kit.builders import a_running_job
 from tests.kit.histories import chained
@@ -189,3 +191,25 @@ async def test_an_anchor_to_which_the_log_does_not_lead_stays_until_a_person_rem
     await site.turn(anchoring)
     assert await site.kept() == await site.right()
     assert site.metrics.anchor == ""
+
+
+async def test_a_comparison_holds_the_loop_for_few_events_at_a_time(monkeypatch: pytest.MonkeyPatch):
+    log, folded = Log(), 0
+    for number in range(50):
+        log.add(*a_running_job(2), name=f"job-{number}", uid=f"uid-{number}")
+    anchor = await anchor_of(MemoryEventLog(log.journal))
+    fold = Histories.fold
+
+    def counted(histories: Histories, stored: Stored) -> Any:
+        nonlocal folded
+        folded += 1
+        return fold(histories, stored)
+
+    monkeypatch.setattr(Histories, "fold", counted)
+    comparing, steps = asyncio.ensure_future(differs(MemoryEventLog(log.journal), anchor)), [0]
+    while not comparing.done():
+        await asyncio.sleep(0)
+        steps.append(folded)
+    assert comparing.result() == ""
+    assert folded == len(log.journal.events)
+    assert max(later - earlier for earlier, later in pairwise(steps)) <= AT_ONCE
