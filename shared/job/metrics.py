@@ -3,9 +3,8 @@
 Every fold of the same log has the same values, after a restart too.
 """
 
-import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 
 from shared.job.events import scaler, status, watcher
@@ -14,7 +13,7 @@ from shared.job.events.event import EffectRefused
 from shared.job.ledger import Standings
 from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.state import Job
-from shared.telemetry.metrics import BoundedLabel, Count, Histogram, Labels, Metric, Series, seconds_between
+from shared.telemetry.metrics import OTHER, BoundedLabel, Count, Histogram, Labels, Metric, Series, seconds_between
 
 PLACE = ("job_namespace", "kind")
 """Not `namespace`: Prometheus adds that label for the scraped pod."""
@@ -64,8 +63,6 @@ PLACES = Metric(
 DEVICES = Metric(
     "muster_devices", "gauge", (*PLACE, "bucket", "resource"), "Devices, such as `nvidia.com/gpu`, that these request"
 )
-MOST_DEVICES = 16
-"""The most names of devices: templates of users have them, and each is a series for ever."""
 MOST_PLACES = 500
 """About so many places are counted at a time, in about 10 ms; the jobs that are left have their turn next."""
 
@@ -78,8 +75,8 @@ DECISION_NAMES = {kind: str(kind.__struct_config__.tag) for kind in AUTHORS if k
 class JobMetrics:
     """The metrics of one fold."""
 
-    def __init__(self, *, names: bool = False) -> None:
-        """With `names` they tell namespaces apart."""
+    def __init__(self, *, names: bool = False, devices: Iterable[str] = ()) -> None:
+        """With `names` they tell namespaces apart.  All but these `devices` are told as one."""
         self._names = names
         self._jobs = Count(JOBS)
         self._created, self._deleted = Count(CREATED), Count(DELETED)
@@ -94,7 +91,7 @@ class JobMetrics:
         self.series: tuple[Series, ...] = tuple(each for each in vars(self).values() if isinstance(each, Series))
         """Every metric above."""
         self._words = BoundedLabel()
-        self._device_names = BoundedLabel(MOST_DEVICES, re.compile(r"[\w.-]{1,253}/[\w.-]{1,63}"))
+        self._device_names = frozenset(devices)
         self._changed: dict[JobKey, Job] = {}
         """Jobs whose places are not counted as they are now, those that wait longest first."""
         self._standings: dict[JobKey, Standings] = {}
@@ -155,7 +152,7 @@ class JobMetrics:
             places[*of, bucket] += number
             for name, amount in requests.get(role, ()):
                 if "/" in name:
-                    devices[*of, bucket, self._device_names.bounded(name)] += number * round(amount)
+                    devices[*of, bucket, name if name in self._device_names else OTHER] += number * round(amount)
         before = self._counted.pop(job.key, (Counter[Labels](), Counter[Labels]()))
         for figure, now, then in zip((self._places, self._devices), (places, devices), before, strict=True):
             for labels in now | then:

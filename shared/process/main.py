@@ -223,7 +223,7 @@ async def _own(
         limiter=found.cluster.limiter,
         metrics=health.metrics,
         # Every service folds the same log; the status service alone reports metrics of jobs.
-        job_metrics=JobMetrics(names=settings.tell_names) if author == "status" else None,
+        job_metrics=JobMetrics(names=settings.tell_names, devices=settings.devices) if author == "status" else None,
     )
     health.names, health.limiter = settings.tell_names, found.cluster.limiter
     health.runtime, health.owner, health.connected = runtime, lease.held, lambda: eventlog.connected

@@ -174,6 +174,16 @@ class Settings(BaseSettings):
     tell_names: bool = False
     """True: `/readyz` names jobs, and metrics have the label `job_namespace`. Any pod may read them."""
 
+    devices: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = (
+        "nvidia.com/gpu",
+        "amd.com/gpu",
+        "gpu.intel.com/i915",
+        "habana.ai/gaudi",
+        "aws.amazon.com/neuron",
+        "google.com/tpu",
+    )
+    """Devices that metrics name; any other is `Other`."""
+
     health_port: int = 0
     """The port of `/healthz`, `/readyz` and `/metrics`; 0 opens none."""
 

@@ -102,18 +102,17 @@ Series = Count | Histogram
 
 
 class BoundedLabel:
-    """Words of others as label values, such as CamelCase reasons: at most `most` of them, each of that shape."""
+    """Words of others as label values, such as CamelCase reasons: at most `most` of them."""
 
-    def __init__(self, most: int = MOST_WORDS, shape: re.Pattern[str] = _WORD) -> None:
+    def __init__(self, most: int = MOST_WORDS) -> None:
         self._most = most
-        self._shape = shape
         self._known: set[str] = set()
 
     def bounded(self, word: str) -> str:
         """The word itself; `Other` if it has another shape or is one too many; empty stays empty."""
         if word in self._known or not word:
             return word
-        if len(self._known) >= self._most or not self._shape.fullmatch(word):
+        if len(self._known) >= self._most or not _WORD.fullmatch(word):
             return OTHER
         self._known.add(word)
         return word

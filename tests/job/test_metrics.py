@@ -17,7 +17,7 @@ from shared.job.events.status import (
 )
 from shared.job.events.watcher import JobAdopted, JobGone, JobObserved, PodsGone
 from shared.job.fold import Histories, History
-from shared.job.metrics import MOST_DEVICES, JobMetrics
+from shared.job.metrics import JobMetrics
 from shared.job.naming import JobKey, Uid
 from shared.job.spec import Problem
 from shared.telemetry.metrics import OTHER, BoundedLabel, Count, Histogram, seconds_between
@@ -53,12 +53,11 @@ def measured(*events: AnyEvent, twice: bool = False) -> dict[str, dict[tuple[str
     return values(job_metrics)
 
 
-def test_places_and_their_devices_are_counted_by_what_they_do_until_the_job_is_gone():
-    job_metrics, history = JobMetrics(names=True), History(KEY)
+@pytest.mark.parametrize(("device", "told"), [("nvidia.com/gpu", "nvidia.com/gpu"), ("example.com/a-secret", OTHER)])
+def test_places_and_their_devices_are_counted_by_what_they_do_until_the_job_is_gone(device: str, told: str):
+    job_metrics, history = JobMetrics(names=True, devices=["nvidia.com/gpu"]), History(KEY)
     spec = a_spec(workers=2)
-    roles = tuple(
-        msgspec.structs.replace(role, requests=(("cpu", 2.0), ("nvidia.com/gpu", 4.0))) for role in spec.roles
-    )
+    roles = tuple(msgspec.structs.replace(role, requests=(("cpu", 2.0), (device, 4.0))) for role in spec.roles)
 
     def now(*events: AnyEvent) -> tuple[dict[str, float], dict[str, float]]:
         for event in events:
@@ -68,7 +67,7 @@ def test_places_and_their_devices_are_counted_by_what_they_do_until_the_job_is_g
             job_metrics.folded(before, event, history.job, line.time)
         job_metrics.count_places()
         found = values(job_metrics)
-        assert all(labels[3] == "nvidia.com/gpu" for labels in found["muster_devices"])
+        assert all(labels[3] == told for labels in found["muster_devices"])
         buckets = (found[name].items() for name in ("muster_places", "muster_devices"))
         places, devices = ({labels[2]: value for labels, value in each if value} for each in buckets)
         return places, devices
@@ -81,13 +80,6 @@ def test_places_and_their_devices_are_counted_by_what_they_do_until_the_job_is_g
     assert now(JobGone(version=99), PodsGone(uids=tuple(history.job.pods.views))) == ({}, {})
     assert not job_metrics._standings
     assert not job_metrics._changed
-
-
-def test_names_of_devices_are_bounded():
-    job_metrics = JobMetrics()
-    names = [*(f"example.com/device-{number}" for number in range(MOST_DEVICES + 5)), "../etc/passwd", 'a"/b']
-    found = {job_metrics._device_names.bounded(name) for name in names}
-    assert found == {*names[:MOST_DEVICES], OTHER}
 
 
 def values(job_metrics: JobMetrics) -> dict[str, dict[tuple[str, ...], float]]:
