@@ -192,14 +192,19 @@ async def outside(settings: Settings, namespace: str, asked: Asked | None = None
     """
     with suppress(Trouble, TimeoutError):
         async with asyncio.timeout(QUEUE_SECONDS), open_cluster(settings) as cluster:
-            found = await cluster.get(NAMESPACES, "", namespace)
-            labels = found.metadata.labels if found is not None else {}
+            of_namespace = await cluster.get(NAMESPACES, "", namespace)
+            labels = of_namespace.metadata.labels if of_namespace is not None else {}
             why = why_outside(namespace, lacking(settings.namespace_selector or OPTED_IN, labels))
-            if not why or (asked is not None and asked.is_request):
+            if asked is None:
+                every = await jobs.every(cluster, known_kinds(), namespace)
+                return why if any(not job.status and kind.ours(job) for kind, job in every) else ""
+            found = None if asked.is_request else await jobs.found(cluster, asked, namespace)
+            if found is None:
                 return ""
-            if asked is not None:
-                return why if await jobs.found(cluster, asked, namespace) is not None else ""
-            return why if any(not job.status for _, job in await jobs.every(cluster, known_kinds(), namespace)) else ""
+            target, job = found
+            if target.framework is not None and not target.framework.ours(job):
+                return f"{target.label} names another controller in managedBy, and is left to it"
+            return why
     return ""
 
 

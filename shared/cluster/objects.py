@@ -126,8 +126,14 @@ class Toleration(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     toleration_seconds: int | None = None
 
 
+class ResourceClaim(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    name: str = ""
+
+
 class PodSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     node_name: str | None = None
+    scheduler_name: str | None = None
+    resource_claims: tuple[ResourceClaim, ...] | None = None
     restart_policy: str | None = None
     containers: tuple[Container, ...] | None = None
     init_containers: tuple[Container, ...] | None = None

@@ -74,13 +74,14 @@ SCRIPT_OUTCOME_UNKNOWN = "ScriptOutcomeUnknown"
 MANAGER = "muster"
 """The name that Muster's services give themselves at the API server."""
 
-CANNOT_WRITE = (1, 2)
-"""With one of these a shell ends at a file that it cannot write; the script's own words are not kept."""
-
-READ_ONLY = (
+_READ_ONLY = (
     f"if it writes {EDL_FOLDER}/{HOSTFILE}, leave that out: Muster writes the hosts files itself, and they are "
     "read-only in the launcher"
 )
+_NOT_THERE = "its `script` is the path of a file in the launcher, which `sh` runs"
+
+ADVICE = {1: _READ_ONLY, 2: f"{_NOT_THERE}; {_READ_ONLY}", 126: _NOT_THERE, 127: _NOT_THERE}
+"""What ends a shell with one of these codes; the script's own words are not kept."""
 
 JOB_NOT_FOUND = "JobNotFound"
 NEVER_BOUND = "no job of that name came within the timeout; create the request again once the job is there"
@@ -303,7 +304,7 @@ def _exited(code: int | None) -> str:
     if code is None:
         return ""
     told = reasons.told(reasons.REQUESTS, reasons.SCRIPT_FAILED, code=code)
-    return f"{told}; {READ_ONLY}" if code in CANNOT_WRITE else told
+    return "; ".join(filter(None, (told, ADVICE.get(code, ""))))
 
 
 def drain_checked(job: Job, event: DrainChecked, at: At) -> Job:

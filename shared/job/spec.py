@@ -25,6 +25,9 @@ MOST_REPLICAS = 100_000
 UNLIMITED = 2**31 - 1
 """A backoffLimit that is never reached."""
 
+SCHEDULING_TIMEOUT_SECONDS = 600
+"""The default of schedulingTimeoutSeconds for a running job below its minimum (docs: contract, TrainingJob.spec)."""
+
 OWNED_BY_ANOTHER = "OwnedByAnother"
 """The problem of a request with another controller than a job, which the job cannot own."""
 
@@ -248,6 +251,11 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     def has_launcher(self) -> bool:
         """True if the job has a launcher, which starts when the workers are Ready and drives them."""
         return any(role.name == LAUNCHER for role in self.roles)
+
+    @property
+    def seconds_below_minimum(self) -> int:
+        """How long fewer workers than minReplicas may run, and an edit's new workers may take to come."""
+        return self.scheduling_timeout_seconds or SCHEDULING_TIMEOUT_SECONDS
 
     @property
     def worker(self) -> RoleSpec:

@@ -20,9 +20,6 @@ from shared.job.state import Job, Refusal
 from shared.job.timers import Timer, passed
 from shared.job.waiting import WAITING_SECONDS, waiting
 
-SCHEDULING_TIMEOUT_SECONDS = 600
-"""The default of schedulingTimeoutSeconds for a running job below its minimum (docs: contract, TrainingJob.spec)."""
-
 CREATED_WITHIN_SECONDS = 15
 """The API server creates a pod within this time of the call's arrival, or never.
 
@@ -63,8 +60,7 @@ def next_due(job: Job) -> tuple[Timer, ...]:
     if request is not None:
         found += _of_scaling(request)
     if job.attempt.below_minimum and not job.over and job.spec is not None:
-        limit = job.spec.scheduling_timeout_seconds or SCHEDULING_TIMEOUT_SECONDS
-        found.append(Timer(job.attempt.below_minimum, timers.BELOW_MINIMUM, limit))
+        found.append(Timer(job.attempt.below_minimum, timers.BELOW_MINIMUM, job.spec.seconds_below_minimum))
     found += [
         Timer(departure.seen, timers.DISRUPTION_DRAIN, departure.drain)
         for slot, departure in job.departures.items()

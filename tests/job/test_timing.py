@@ -8,8 +8,9 @@ from shared.job.events.scaler import ScaleFailed, ScaleSucceeded, WorkersRelease
 from shared.job.events.status import JobFailed, JobRestarting, JobSuspended
 from shared.job.events.watcher import HistoryBroken, JobGone, PodsGone, TimePassed
 from shared.job.naming import Uid
+from shared.job.spec import SCHEDULING_TIMEOUT_SECONDS
 from shared.job.timers import Timer, passed
-from shared.job.timing import SCHEDULING_TIMEOUT_SECONDS, next_due
+from shared.job.timing import next_due
 from tests.kit.builders import (
     R1,
     a_created_job,

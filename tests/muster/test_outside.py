@@ -9,6 +9,7 @@ from muster import get as getting
 from muster.commands.arguments import named
 from muster.get import Options
 from shared.errors import Refused
+from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.process.settings import Settings
 from tests.muster.conftest import NAME, Site
 
@@ -41,3 +42,17 @@ async def test_get_names_the_labels_that_the_namespace_of_a_job_lacks(
     await site.status("Running")
     await getting.get(settings, Options("default"))
     assert not capsys.readouterr().err, "every job has begun"
+
+
+async def test_why_says_that_a_job_is_left_to_the_controller_that_it_names(site: Site):
+    template = {"spec": {"containers": [{"name": "pytorch", "image": "x"}]}}
+    spec = {
+        "runPolicy": {"managedBy": "kueue.x-k8s.io/multikueue"},
+        "pytorchReplicaSpecs": {"Master": {"replicas": 1, "template": template}},
+    }
+    await site.cluster.create(PYTORCHJOB.resource, "default", {"metadata": {"name": "torch"}, "spec": spec})
+    await site.status("Running")
+    settings = Settings(kubeconfig=site.kubeconfig)
+    said = await asking.outside(settings, "default", named("torch"))
+    assert said == "pytorchjob/torch names another controller in managedBy, and is left to it"
+    assert not await asking.outside(settings, "default"), "no label would make it begin"

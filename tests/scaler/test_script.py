@@ -278,16 +278,18 @@ def test_a_request_without_a_script_is_accepted_where_commands_are_switched_off(
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "hosts", "path"),
     [
-        pytest.param(2, True, id="dash ends so at a read-only file"),
-        pytest.param(1, True, id="bash and busybox"),
-        pytest.param(3, False, id="a code of the script's own"),
+        pytest.param(2, True, True, id="dash ends so at a read-only file, and without the script"),
+        pytest.param(1, True, False, id="bash and busybox at a read-only file"),
+        pytest.param(127, False, True, id="bash without the script"),
+        pytest.param(3, False, False, id="a code of the script's own"),
     ],
 )
-def test_a_script_that_may_have_written_a_hosts_file_is_told_to_leave_that_out(code: int, said: bool):
+def test_a_script_that_failed_is_told_what_its_code_may_mean(code: int, hosts: bool, path: bool):
     ended = [*IN, STARTED, ScriptFinished(request=R1, exit_code=code), ScaleFailed(request=R1, reason="ScriptFailed")]
     request = given(*ended).job.scaling.requests[R1]
     message = next(known.message for known in request.conditions if known.type == "ScaleFailed")
     assert message.startswith(f"the script exited with {code}")
-    assert ("if it writes /etc/edl/hostfile, leave that out" in message) is said
+    assert ("if it writes /etc/edl/hostfile, leave that out" in message) is hosts
+    assert ("its `script` is the path of a file in the launcher" in message) is path

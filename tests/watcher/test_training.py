@@ -52,6 +52,41 @@ def test_the_phase_is_that_of_the_training_container(main: Document, others: lis
     assert view(status("main", main), *others, phase=phase).phase == seen
 
 
+@pytest.mark.parametrize(
+    ("spec", "more", "message"),
+    [
+        pytest.param(
+            {"schedulerName": "volcano"}, {}, "no scheduler called volcano has looked at it yet", id="its own"
+        ),
+        pytest.param({"schedulerName": "default-scheduler"}, {}, "", id="the one that every pod waits for"),
+        pytest.param(
+            {"resourceClaims": [{"name": "gpu", "resourceClaimName": "not-there"}]},
+            {},
+            "no scheduler called default-scheduler has looked at it yet; it asks for resource claims: gpu",
+            id="a claim",
+        ),
+        pytest.param({}, {}, "", id="none, where there is no scheduler"),
+        pytest.param(
+            {"nodeName": "nowhere", "schedulerName": "volcano"},
+            {},
+            "no kubelet of a node nowhere has taken it on yet",
+            id="a node of its own",
+        ),
+        pytest.param(
+            {"schedulerName": "volcano"},
+            {"conditions": [{"type": "PodScheduled", "status": "True"}]},
+            "",
+            id="the scheduler has placed it",
+        ),
+        pytest.param({"schedulerName": "volcano"}, {"phase": "Failed"}, "", id="it is over"),
+    ],
+)
+def test_a_pod_says_which_program_has_not_touched_it(spec: Document, more: Document, message: str):
+    found = observed_pod(a_pod(spec={"nodeName": ""} | spec, **({"phase": "Pending"} | more)))
+    assert found is not None
+    assert (found[1].reason, found[1].message) == ("", message)
+
+
 def test_a_pod_without_container_statuses_has_its_own_phase_and_readiness():
     found = observed_pod(a_pod(phase="Running", conditions=[{"type": "Ready", "status": "True"}]))
     assert found is not None

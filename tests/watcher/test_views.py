@@ -364,7 +364,11 @@ def crashed(message: str, code: int = 1) -> dict[str, Any]:
             "The node was low on memory.",
             id="of an eviction",
         ),
-        pytest.param({"message": "without a reason"}, "", id="none without a reason"),
+        pytest.param(
+            {"message": "without a reason", "conditions": [{"type": "PodScheduled", "status": "True"}]},
+            "",
+            id="none without a reason",
+        ),
     ],
 )
 def test_the_message_of_a_reason_is_kept_with_it(status: dict[str, Any], message: str):

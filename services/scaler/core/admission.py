@@ -15,7 +15,6 @@ from shared.job.scaling import Request
 from shared.job.spec import RoleSpec, ScaleSpec
 from shared.job.state import Job, least_workers
 from shared.job.text import counted, of_range_words, range_words
-from shared.job.timing import SCHEDULING_TIMEOUT_SECONDS
 from shared.job.views import ranges
 
 
@@ -92,7 +91,7 @@ def _of_edit(job: Job, request: Request, size: int, policy: Policy) -> ScaleAcce
     if rejected := _above_maximum(request, role, size) or _below_minimum(request, job, size):
         return rejected
     # An edit has no timeout of its own, and new workers may have to wait for new nodes.
-    deadline = job.spec.scheduling_timeout_seconds or SCHEDULING_TIMEOUT_SECONDS
+    deadline = job.spec.seconds_below_minimum
     # The scheduler replaces lost workers itself.
     missing = size - len(replacement.filled(job))
     if missing > 0:

@@ -21,6 +21,7 @@ from shared.job.views import INITIALIZING, ON_THE_WAY
 RUNS = " runs"
 """What the words about an init container that runs have and no others."""
 
+_DEFAULT_SCHEDULER = "default-scheduler"
 _RESTARTS_ALL = "RestartAllContainers"
 _NOT_FOUND = "ContainerStatusUnknown"
 _CRASHES = "CrashLoopBackOff"
@@ -199,7 +200,7 @@ def _hindrance(pod: Pod, mine: ContainerStatus | None, phase: str, *, last_words
     before = next(_of_init_containers(pod, mine, phase, last_words=last_words), None)
     if before is not None:
         return before
-    own = _waiting(mine, "", last_words=last_words) if mine is not None else _Hindrance()
+    own = _waiting(mine, "", last_words=last_words) if mine is not None else _Hindrance(message=_untouched(pod))
     if own.reason not in ON_THE_WAY:
         return own
     if mine is not None and own == _Hindrance(INITIALIZING):
@@ -207,6 +208,22 @@ def _hindrance(pod: Pod, mine: ContainerStatus | None, phase: str, *, last_words
     told = next(_of_others(pod, mine, last_words=last_words), None)
     unplaced = next((known for known in pod.status.conditions or () if _keeps_off(known)), None)
     return told or (_Hindrance(unplaced.reason or "", unplaced.message or "") if unplaced is not None else own)
+
+
+def _untouched(pod: Pod) -> str:
+    """Which program has not said anything about the pod yet, if what it waits for may not exist."""
+    if pod.status.conditions or pod.status.phase not in (None, "", "Pending"):
+        return ""
+    if pod.spec.node_name:
+        return f"no kubelet of a node {pod.spec.node_name} has taken it on yet"
+    name = pod.spec.scheduler_name or _DEFAULT_SCHEDULER
+    # A kube-scheduler does not say that it waits for a claim that is not there.
+    claims = ", ".join(claim.name for claim in pod.spec.resource_claims or ())
+    if name == _DEFAULT_SCHEDULER and not claims:
+        return ""
+    return f"no scheduler called {name} has looked at it yet" + (
+        f"; it asks for resource claims: {claims}" if claims else ""
+    )
 
 
 def _keeps_off(known: PodCondition) -> bool:
