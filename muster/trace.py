@@ -34,6 +34,11 @@ AT_ONCE = 256
 """The most spans of a request."""
 ROOT = "job"
 Attributes = dict[str, str | int]
+_UNBOUNDED = (
+    *("max_attributes", "max_span_attributes", "max_event_attributes"),
+    *("max_attribute_length", "max_span_attribute_length"),
+)
+"""What the environment may bound elsewhere, and a trace has whole."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -60,7 +65,12 @@ def spans_of(drawing: Drawing) -> list[Span]:
 
     An event with a time that cannot be read begins and ends none.
     """
-    return [span for span in _spans(drawing) if _nanoseconds(span.since) and _nanoseconds(span.until)]
+    *parts, root = _spans(drawing)
+    if root.until:
+        # A request of a job that is gone has no end of its own.
+        ends = (part.until or max(part.since, root.until, key=_nanoseconds) for part in parts)
+        parts = [part._replace(until=end) for part, end in zip(parts, ends, strict=True)]
+    return [span for span in (*parts, root) if _nanoseconds(span.since) and _nanoseconds(span.until)]
 
 
 def _spans(drawing: Drawing) -> Iterator[Span]:
@@ -131,12 +141,13 @@ def recorded(drawing: Drawing) -> "tuple[ReadableSpan, ...]":
         sampler=ALWAYS_ON,
         resource=Resource.create({"service.name": "muster", **about, "muster.uid": job.uid}),
         id_generator=ids,
-        span_limits=SpanLimits(max_events=MOST_EVENTS),
+        span_limits=SpanLimits(max_events=MOST_EVENTS, **dict.fromkeys(_UNBOUNDED, SpanLimits.UNSET)),
         shutdown_on_exit=False,
     )
     provider.add_span_processor(SimpleSpanProcessor(ended))
     tracer = provider.get_tracer("muster", this_release())
-    for span in spans_of(drawing):
+    spans = spans_of(drawing)
+    for span in spans:
         within = Context()
         if span.parent:
             ids.key = span.parent
@@ -152,7 +163,10 @@ def recorded(drawing: Drawing) -> "tuple[ReadableSpan, ...]":
         if span.fault:
             made.set_status(Status(StatusCode.ERROR, span.fault))
         made.end(_nanoseconds(span.until))
-    return ended.get_finished_spans()
+    made_all = ended.get_finished_spans()
+    if len(made_all) != len(spans):
+        raise Refused("OpenTelemetry records no spans here: unset OTEL_SDK_DISABLED", reason="Invalid")
+    return made_all
 
 
 async def trace(asked: Asked, namespace: str, settings: Settings, *, uid: str, nats: bool, to: str) -> None:

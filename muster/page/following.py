@@ -292,12 +292,12 @@ class Kept(Generic[K, S]):
                 raise Refused(self._full, reason="TooManyRequests")
             await self._close(idle)
 
-    async def rest(self) -> None:
-        """Close, for ever, what had no reader at two looks."""
+    async def rest(self, of: Callable[[K], bool] = lambda _: True) -> None:
+        """Close, for ever, those of these keys that had no reader at two looks."""
         idle: set[K] = set()
         while True:
             async with self._changing:
-                now = {key for key, (_, thing) in self._things.items() if not thing.readers}
+                now = {key for key, (_, thing) in self._things.items() if not thing.readers and of(key)}
                 for key in now & idle:
                     await self._close(key)
             idle = now
@@ -308,16 +308,20 @@ class Kept(Generic[K, S]):
         self._places.give(person)
         await thing.close()
 
-    async def close(self) -> None:
-        for key in tuple(self._things):
-            await self._close(key)
+    async def close(self, of: Callable[[K], bool] = lambda _: True) -> None:
+        """Close those of these keys."""
+        async with self._changing:
+            for key in filter(of, tuple(self._things)):
+                await self._close(key)
 
 
 class Bounds:
     """What all who read share: the answers on their way, and the jobs that are followed."""
 
     def __init__(self, jobs: Places) -> None:
-        self.jobs = jobs
+        self.jobs = Kept[tuple["View", str, str, str], Followed](
+            jobs, f"{jobs.of_one} jobs are open: close a tab of another one"
+        )
         self.answers = Turns(ANSWERS, of_namespace=OF_ONE)
 
 
@@ -329,11 +333,8 @@ class View:
         self.table = Table()
         self.readers = 0
         self._bounds, self._person = bounds, person
-        self._jobs = Kept[tuple[str, str, str], Followed](
-            bounds.jobs, f"{bounds.jobs.of_one} jobs are open: close a tab of another one"
-        )
         self._following = asyncio.create_task(self.table.follow(lambda: source.jobs(namespace, self.table.news.told)))
-        self._resting = asyncio.create_task(self._jobs.rest())
+        self._resting = asyncio.create_task(bounds.jobs.rest(self._has))
 
     def answering(self) -> AbstractAsyncContextManager[None]:
         """A turn to answer what holds all events of a job."""
@@ -345,7 +346,10 @@ class View:
         def begin() -> Followed:
             return Followed(lambda trouble: self.source.events(asked, namespace, uid, trouble))
 
-        return self._jobs.of((namespace, asked.word, uid), self._person, begin)
+        return self._bounds.jobs.of((self, namespace, asked.word, uid), self._person, begin)
+
+    def _has(self, key: tuple["View", str, str, str]) -> bool:
+        return key[0] is self
 
     @property
     def over(self) -> bool:
@@ -358,5 +362,5 @@ class View:
     async def close(self) -> None:
         for task in (self._following, self._resting):
             await end(task)
-        await self._jobs.close()
+        await self._bounds.jobs.close(self._has)
         await self.source.end()

@@ -61,7 +61,10 @@ PLACES = Metric(
     "muster_places", "gauge", (*PLACE, "bucket"), "Places of jobs by what they do at this moment, as in `muster report`"
 )
 DEVICES = Metric(
-    "muster_devices", "gauge", (*PLACE, "bucket", "resource"), "Devices, such as `nvidia.com/gpu`, that these request"
+    "muster_devices",
+    "gauge",
+    (*PLACE, "bucket", "resource"),
+    "Devices, such as `nvidia.com/gpu`, that these request; others are `Other`",
 )
 MOST_PLACES = 500
 """About so many places are counted at a time, in about 10 ms; the jobs that are left have their turn next."""

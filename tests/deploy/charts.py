@@ -20,10 +20,10 @@ FOLDER = Path(__file__).parent
 SETS = sorted(path.stem for path in (FOLDER / "values").glob("*.yaml"))
 
 
-def require_helm() -> Path:
-    """Skip the test where helm is missing, with the words that say what to do."""
+def require(program: str = "helm") -> Path:
+    """Skip the test where it is missing, with the words that say what to do."""
     try:
-        return find("helm")
+        return find(program)
     except MissingProgram as missing:
         pytest.skip(str(missing))
 
@@ -58,7 +58,7 @@ def _parts(text: str) -> dict[tuple[str, str], str]:
 
 
 def linted(*options: str) -> subprocess.CompletedProcess[str]:
-    command = [str(require_helm()), "lint", "--strict", str(CHART), *options]
+    command = [str(require()), "lint", "--strict", str(CHART), *options]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from devcluster.binaries import MissingProgram, find
 from shared.eventlog.account import ADMIN
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
+from tests.deploy.charts import require
 from tests.history.conftest import record
 from tests.kit.builders import a_running_job
 from tests.kit.commands import Ended, run
@@ -24,10 +24,7 @@ KEPT = 14
 
 
 async def test_a_log_is_backed_up_each_night_and_restored_event_by_event(tmp_path: Path) -> None:
-    try:
-        nats = find("nats")
-    except MissingProgram as missing:
-        pytest.skip(str(missing))
+    nats = require("nats")
     claim, job = yaml.safe_load_all(MANIFEST.read_text())
     pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     assert {"claimName": claim["metadata"]["name"]} in [each.get("persistentVolumeClaim") for each in pod["volumes"]]

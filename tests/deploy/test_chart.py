@@ -13,7 +13,6 @@ import yaml
 from cryptography.x509 import DNSName, SubjectAlternativeName, load_pem_x509_certificate
 from typer.testing import CliRunner
 
-from devcluster.binaries import find
 from muster import permissions, policies
 from muster.commands import application
 from muster.permissions import HISTORY_ROLE, VIEW, history_rights
@@ -22,7 +21,7 @@ from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.queueing import GROUP
 from shared.installation import auditing
 from shared.installation.permissions import Powers
-from tests.deploy.charts import FOLDER, SETS, golden, linted, otherwise, rendered, require_helm, rewriting
+from tests.deploy.charts import FOLDER, SETS, golden, linted, otherwise, rendered, require, rewriting
 from tests.deploy.rendering import BASE, CHART, HISTORY, Document, NotRendered, base, documents, history, render
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +33,7 @@ OF_CHART = Powers(namespaces=OPTED_IN)
 
 @pytest.fixture(autouse=True)
 def helm() -> None:
-    require_helm()
+    require()
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -327,7 +326,7 @@ def test_prometheus_loads_every_alert_and_takes_every_question_of_the_dashboard(
     panels = [rule | {"labels": {"number": str(number)}} for number, rule in enumerate(panels)]
     rules = tmp_path / "rules.yaml"
     rules.write_text(yaml.safe_dump({"groups": [*groups, {"name": "dashboard", "rules": panels}]}))
-    ended = subprocess.run([find("rules"), rules], capture_output=True, text=True, check=False)
+    ended = subprocess.run([require("rules"), rules], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout.count("could not parse expression")) == (faults, faults), ended.stdout
 
 

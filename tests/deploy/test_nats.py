@@ -31,7 +31,7 @@ from shared.eventlog.inspection import fsync_trouble, varz
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.setup import set_up
 from shared.eventlog.tls import Login, Tls
-from tests.deploy.charts import require_helm
+from tests.deploy.charts import require
 from tests.deploy.nats import NAME, Nats, Node, copies_of, running
 from tests.deploy.rendering import CHART, Document, documents, render
 from tests.kit.nats import READY, a_decision, read_to_end, risks_now, until
@@ -55,7 +55,7 @@ STRANGE = {
 
 @pytest.fixture(autouse=True)
 def helm() -> None:
-    require_helm()
+    require()
 
 
 def passwords() -> dict[str, str]:

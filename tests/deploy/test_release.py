@@ -16,7 +16,7 @@ from cryptography import x509
 from devcluster.cluster import ADMIN
 from devcluster.controlplane import ControlPlane
 from tests.crds.kubectl import kubectl
-from tests.deploy.charts import require_helm
+from tests.deploy.charts import require
 from tests.deploy.rendering import CHART
 from tests.kit.commands import Ended, run
 
@@ -30,7 +30,7 @@ class Release(NamedTuple):
     async def helm(self, *words: str) -> Ended:
         """In the namespace of the release's name."""
         where = ("--kubeconfig", str(self.plane.kubeconfig(ADMIN)), "--namespace", self.name)
-        return await run(str(require_helm()), *words, *where)
+        return await run(str(require()), *words, *where)
 
     async def install(self, *options: str) -> Ended:
         return await self.helm("install", self.name, str(CHART), "--create-namespace", *options)

@@ -14,7 +14,7 @@ from shared.eventlog.account import ADMIN, USERS
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.retry import insist
 from shared.eventlog.setup import set_up
-from tests.deploy.charts import require_helm
+from tests.deploy.charts import require
 from tests.deploy.nats import Nats, running
 from tests.kit.nats import a_decision, read_to_end
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.nats
 
 @pytest.fixture(autouse=True)
 def helm() -> None:
-    require_helm()
+    require()
 
 
 def servers(folder: Path, users: dict[str, str], number: int) -> Nats:

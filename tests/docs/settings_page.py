@@ -92,7 +92,9 @@ def _default(field: FieldInfo) -> str:
         return f" (`{default.total_seconds():g}`)"
     if isinstance(default, bool):
         return f" (`{str(default).lower()}`)"
-    return f" (`{default}`)" if default not in (None, "", ()) else ""
+    if isinstance(default, tuple):
+        default = ",".join(default)
+    return f" (`{default}`)" if default not in (None, "") else ""
 
 
 def _joined(text: str) -> str:

@@ -24,7 +24,7 @@ from shared.eventlog.setup import set_up
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
 from shared.ports import free_port
-from tests.deploy.charts import require_helm
+from tests.deploy.charts import require
 from tests.deploy.rendering import Document, documents, render
 from tests.history.conftest import HOME, RESNET, Site, record
 from tests.kit.builders import a_running_job
@@ -39,7 +39,7 @@ PATIENCE_SECONDS = 60.0
 
 
 async def test_its_deployment_answers_kubectl_and_its_probes(tmp_path: Path):
-    require_helm()
+    require()
     require_control_plane()
     chart = documents(render("--set", "history.enabled=true"))
     password = secret(chart, "muster-nats-history")[HISTORY].decode()

@@ -10,8 +10,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from muster.page.drawing import Drawing, drawn
-from muster.trace import MOST_EVENTS, recorded, sent, trace_id
-from shared.errors import Transient
+from muster.trace import MOST_EVENTS, _spans, recorded, sent, spans_of, trace_id
+from shared.errors import Refused, Transient
 from shared.eventlog import Stored
 from shared.eventlog.subject import Subject
 from shared.frameworks.kinds import BUILT_IN
@@ -99,7 +99,9 @@ async def a_receiver(*answers: int) -> AsyncIterator[tuple[str, list[ExportTrace
 
 @pytest.mark.parametrize("life", LIVES, ids=lambda life: life.name)
 def test_every_recorded_life_is_a_tree_of_spans_with_ids_of_their_own(life: Recording):
-    spans = recorded(drawing_of(life.events()))
+    told = drawing_of(life.events())
+    spans, keys = recorded(told), {span.key for span in _spans(told)}
+    assert {span.parent for span in spans_of(told)} <= keys | {""}
     contexts = {span.context.span_id: span for span in spans}
     assert len(contexts) == len(spans)
     assert len({span.context.trace_id for span in spans}) <= 1
@@ -157,6 +159,25 @@ def test_what_lasts_comes_with_its_id_once_it_is_over():
     assert {number: last[number] for number in early} == early
     assert {"Created", "lost", "ScaleOut scaleout-request-1"} <= {span.name for span in first}
     assert not {"trainingjob/resnet", "attempt 1", "worker 2"} & {span.name for span in first}
+
+
+def test_a_request_of_a_job_that_is_gone_ends_with_the_root():
+    told = drawing(*LIFE, *scaling_out(2), *END[-2:])
+    spans = by_name(recorded(told))
+    assert len(spans) == len({span.name for span in _spans(told)})
+    assert spans["ScaleOut scaleout-request-1"].end_time == spans["trainingjob/resnet"].end_time
+
+
+def test_what_the_environment_bounds_elsewhere_is_sent_whole_or_refused(monkeypatch: pytest.MonkeyPatch):
+    told = drawing(*LIFE, *END)
+    whole = [span.to_json() for span in recorded(told)]
+    for bound in ("COUNT", "VALUE_LENGTH"):
+        for about in ("ATTRIBUTE", "SPAN_ATTRIBUTE", "EVENT_ATTRIBUTE"):
+            monkeypatch.setenv(f"OTEL_{about}_{bound}_LIMIT", "1")
+    assert [span.to_json() for span in recorded(told)] == whole
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    with pytest.raises(Refused, match="unset OTEL_SDK_DISABLED"):
+        recorded(told)
 
 
 def test_a_trace_is_found_by_the_uid_of_its_job():

@@ -223,6 +223,21 @@ async def test_one_user_takes_a_few_places_whatever_the_tokens_and_namespaces(
         each.close()
 
 
+async def test_a_job_that_nobody_reads_makes_room_for_one_of_another_view(site: Site, browser: aiohttp.ClientSession):
+    assert await status_of(site, browser, "alice") == 200
+    for number in range(viewers.JOBS_OF_ONE):
+        site.people[0].add(f"job-{number}", *a_running_job(2))
+        assert await status_of(site, browser, "alice", f"api/jobs/team-a/trainingjob/job-{number}") == 200
+    async with site.get(browser, f"team-a/{RESNET}", "alice") as answer:
+        assert answer.status == 200
+    [(_, view), *_] = site.views._things.values()
+    assert len(view._bounds.jobs._things) == viewers.JOBS_OF_ONE
+    # The third view takes the place of the first, whose jobs are closed with it.
+    async with site.get(browser, "team-b/", "alice") as answer:
+        assert answer.status == 200
+    assert len(view._bounds.jobs._things) == 1
+
+
 async def test_one_user_has_some_requests_under_way(site: Site, browser: aiohttp.ClientSession):
     streams = [await site.get(browser, "-/api/jobs", "bob") for _ in range(REQUESTS_OF_ONE)]
     for token, status in (("bob", 429), ("alice", 200)):
@@ -308,7 +323,7 @@ async def test_a_job_that_nobody_reads_is_left_while_its_view_is_read(
         await told(stream)
         async with site.get(browser, f"-/{RESNET}", "alice") as answer:
             assert answer.status == 200
-        [kept] = (view._jobs for _, view in site.views._things.values())
+        [kept] = (view._bounds.jobs for _, view in site.views._things.values())
         async with asyncio.timeout(10):
             while kept._things:
                 await asyncio.sleep(0.02)
