@@ -119,7 +119,6 @@ class Watcher:
         if not history.sequence and not self._cache.works_in(key.namespace):
             self._keep_outside(key)
             return []
-        self._cache.forget_ended(history.job)
         # Another replica may have recorded a new epoch.
         self._watches.enter(history.job.resource.epoch)
         answers = self._asking.answers(key)
@@ -293,7 +292,7 @@ class Watcher:
         """Tell which budgets are met and which jobs wait to begin; wake those whose turn it is.
 
         When the log has no room, or has room again, wake all; once a namespace is within its budgets again, its jobs
-        that wait.
+        that wait.  Also forget the ended pods of which the log has all.
         """
         told: set[tuple[str, str]] = set()
         begin_later: set[str] = set()
@@ -306,6 +305,8 @@ class Watcher:
                 leave(uses, stored)
                 measured = stored
             await asyncio.sleep(0)
+            # Not where a job is decided: a standby decides nothing, and pods may have the labels of no job.
+            self._cache.forget_ended(self._runtime.histories)
             if not self._runtime.acting:
                 # Once it leads again, all that waited meanwhile would be recorded at once.
                 self._starts = Starts()

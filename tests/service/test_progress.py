@@ -9,15 +9,17 @@ import pytest
 
 from services.watcher.core.budgets import Limits
 from services.watcher.shell import Watcher
+from services.watcher.watches import Options
 from shared.cluster.kinds import PODS
 from shared.errors import Refused
 from shared.eventlog import Entry
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.job.events.catalog import read_event
 from shared.job.events.watcher import ProgressReported
-from shared.job.naming import Uid
+from shared.job.naming import ATTEMPT, JOB_UID, ROLE, Uid
 from tests.kit.builders import report_body
 from tests.kit.kubelet import NAMESPACE
+from tests.kit.services import AUTHORS
 from tests.kit.world import TRAININGJOBS, World, a_scale_out, a_training_job
 
 
@@ -277,7 +279,7 @@ def ends_saying(world: World, pod: str, message: str) -> None:
     """The training container of a pod ends after SIGTERM, with this termination message."""
     ended = {"name": "main", "state": {"terminated": {"exitCode": 143, "reason": "Error", "message": message}}}
     status = {"phase": "Failed", "containerStatuses": [ended]}
-    world.store.patch(PODS, NAMESPACE, f"resnet-{pod}", {"status": status}, subresource="status")
+    world.store.patch(PODS, NAMESPACE, pod, {"status": status}, subresource="status")
 
 
 @pytest.mark.parametrize(
@@ -296,7 +298,7 @@ async def test_a_termination_message_says_which_step_a_checkpoint_has(world: Wor
     await world.trains(workers=2)
     report(world, current_step=100)
     await world.quiet()
-    ends_saying(world, "worker-1", message)
+    ends_saying(world, "resnet-worker-1", message)
     await world.until(lambda: world.count("PodsObserved") > 2 and bool(world.job().attempt.spent), "it ended")
     await world.quiet()
     taken = world.job().training.checkpoint
@@ -310,7 +312,7 @@ async def test_the_checkpoint_of_a_pod_that_is_removed_as_it_ends_is_recorded(wo
     watcher, key = the_watcher(world), world.job().key
     # Changes of its pods are coalesced just now.
     watcher._paused.add(key)
-    ends_saying(world, "worker-1", '{"checkpoint_step": 99}')
+    ends_saying(world, "resnet-worker-1", '{"checkpoint_step": 99}')
     world.store.remove(PODS, NAMESPACE, "resnet-worker-1")
     await world.quiet()
     watcher._resume(key)
@@ -318,7 +320,52 @@ async def test_the_checkpoint_of_a_pod_that_is_removed_as_it_ends_is_recorded(wo
     taken = world.job().training.checkpoint
     assert taken is not None
     assert taken.step == 99
-    assert not watcher._cache.ended_of(key)
+    await world.pass_seconds(2)
+    assert not watcher._cache._ended_of
+
+
+@pytest.mark.parametrize("takes_over", [False, True])
+async def test_a_standby_keeps_the_checkpoint_of_a_removed_pod_until_the_log_has_its_removal(takes_over: bool):
+    async with World() as world:
+        await world.trains(workers=2)
+        async with World(sharing=world) as second:
+            second.standby |= {*AUTHORS}
+            await second.quiet()
+            if takes_over:
+                await world.kill("watcher")
+            ends_saying(world, "resnet-worker-1", '{"checkpoint_step": 99}')
+            world.store.remove(PODS, NAMESPACE, "resnet-worker-1")
+            if takes_over:
+                await world.pass_seconds(10)
+                await second.lead("watcher")
+            await world.until(lambda: bool(world.count("PodsGone")), "it is gone")
+            await world.pass_seconds(2)
+            assert world.count("CheckpointTaken") == 1
+            assert not second.seen()._ended_of
+
+
+async def test_no_checkpoint_is_kept_of_the_pods_of_a_job_that_may_not_begin():
+    class Selecting(World):
+        def options(self) -> Options:
+            return Options(namespace_selector=("muster.dev/jobs=enabled",))
+
+    async with Selecting() as world:
+        uid = world.apply(TRAININGJOBS, a_training_job()).metadata["uid"]
+        owner = {"apiVersion": TRAININGJOBS.api_version, "kind": TRAININGJOBS.kind, "name": "resnet", "uid": uid}
+        meta = {
+            "labels": {JOB_UID: uid, ATTEMPT: "1", ROLE: "worker"},
+            "ownerReferences": [owner | {"controller": True}],
+        }
+        names = [f"pod-{number}" for number in range(50)]
+        for name in names:
+            world.store.create(PODS, NAMESPACE, {"metadata": {"name": name, **meta}, "spec": {"containers": []}})
+            ends_saying(world, name, '{"checkpoint_step": 5}')
+        await world.until(lambda: len(world.seen().pods) == 50, "they are seen")
+        for name in names:
+            world.store.remove(PODS, NAMESPACE, name)
+        await world.until(lambda: bool(world.seen()._ended_of), "they are removed")
+        await world.pass_seconds(2)
+        assert not world.seen()._ended_of
 
 
 async def test_a_checkpoint_in_a_report_is_recorded_once(world: World):

@@ -17,6 +17,7 @@ from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.queueing import with_flavors, with_placement
 from shared.frameworks.runtimes import JobRuntime, Reference
 from shared.job.events.watcher import JobObserved
+from shared.job.fold import Histories
 from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.policies.gangs import POD_GROUP
 from shared.job.state import Job, JobResource
@@ -206,10 +207,12 @@ class Cache:
         """The removed pods of a job that took a checkpoint at their end, as they were last seen."""
         return self._ended_of.get(key, {})
 
-    def forget_ended(self, job: Job) -> None:
-        """Forget those of a job whose removal the log has, or that it never had."""
-        for uid in [uid for uid in self.ended_of(job.key) if uid not in job.pods.views]:
-            _drop(self._ended_of, job.key, uid)
+    def forget_ended(self, histories: Histories) -> None:
+        """Forget those whose removal the log has, or that it never had, such as pods with the labels of no job."""
+        for key, pods in [*self._ended_of.items()]:
+            history = histories.get(key)
+            for uid in [uid for uid in pods if history is None or uid not in history.job.pods.views]:
+                _drop(self._ended_of, key, uid)
 
     def inherited_selector(self, resource: JobResource | JobObserved) -> str | None:
         """The selector of another operator's pods for jobs of this kind; None for an unknown kind."""
