@@ -22,7 +22,8 @@ async def notice_losses(runtime: Runtime) -> None:
     while True:
         await asyncio.sleep(PAUSE_SECONDS)
         for history in runtime.histories.open():
-            if runtime.acting and not history.held:
+            # It may have been sealed since the turn began, and the archiver purges the seal, too.
+            if runtime.acting and not history.held and _is_open(runtime, history):
                 await _must_be_there(runtime, history)
                 await asyncio.sleep(PAUSE_SECONDS)
 
@@ -37,8 +38,13 @@ async def _must_be_there(runtime: Runtime, history: History) -> None:
             # Its reader tells.
             return
         sealed = any(subject.endswith(f".{SEALED}") for subject in counted)
-        if (there := of_chain(counted)) >= known or sealed:
+        if (there := of_chain(counted)) >= known or sealed or not _is_open(runtime, history):
             return
         await asyncio.sleep(PAUSE_SECONDS)
     words = f"the log has {there} events of {history.job.key}, and this service has read {known}: some were purged"
     raise Refused(words, reason="LogTruncated")
+
+
+def _is_open(runtime: Runtime, history: History) -> bool:
+    key = history.job.key
+    return runtime.histories.is_open(key) and runtime.histories.get(key) is history

@@ -8,7 +8,8 @@ import pytest
 
 from shared.errors import Refused
 from shared.eventlog import Entry
-from shared.job.naming import subject_of
+from shared.job.events.status import JobSealed
+from shared.job.naming import JobKey, subject_of
 from shared.runtime.losses import PAUSE_SECONDS, SURE, notice_losses
 from shared.runtime.run import Runtime
 from tests.kit.virtual_time import until
@@ -78,4 +79,30 @@ async def test_what_is_sealed_or_for_people_alone_may_leave():
         line.more[subject_of(ONE, "jobs", "status", "JobSealed")] = 1
         await asyncio.sleep(10)
         assert not looking.done()
+        looking.cancel()
+
+
+@pytest.mark.parametrize("meanwhile", [ONE, TWO])
+async def test_a_job_sealed_since_its_turn_began_is_no_loss_if_its_seal_left_too(meanwhile: JobKey):
+    stage, line = a_quiet_stage()
+    seal = JobSealed(first=2, last=99, count=8, hash="0" * 64, outcome="Succeeded", reason="Deleted")
+    asked: list[str] = []
+
+    async def counted(scope: str) -> Mapping[str, int]:
+        found = await Purged.counted(line, scope)
+        asked.append(scope)
+        if not stage.runtime.histories.sealed(TWO) and meanwhile.uid in scope:
+            stage.decide_otherwise(seal, "status", key=TWO)
+            await until(lambda: stage.runtime.histories.sealed(TWO) > 0, "the seal")
+        return {} if TWO.uid in scope else found
+
+    line.counted = counted  # type: ignore[method-assign]
+    async with stage.running():
+        for key in (ONE, TWO):
+            stage.see(key)
+        await until(lambda: all(stage.history(key).job.attempt.number == 1 for key in (ONE, TWO)), "the restarts")
+        looking = asyncio.create_task(notice_losses(stage.runtime))
+        await until(lambda: len(asked) > 10 or looking.done(), "the next turns")
+        assert not looking.done()
+        assert sum(TWO.uid in scope for scope in asked) == (meanwhile == TWO)
         looking.cancel()
