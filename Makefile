@@ -166,17 +166,19 @@ audit: $(RELEASING)/.ready # ask the package index for known vulnerabilities of 
 	  -r deploy/image/requirements.lock
 
 # SLSA 1.0: who builds this commit on this base has the same image.
-provenance: based # of what an image is built, as SLSA has it (BASE=..., BUILDER=a URL of who builds it, INTO=FILE)
+provenance: based # of what an image is built, as SLSA has it (BASE=..., BUILDER=a URL of who builds it, PROVENANCE=FILE)
 	@printf '{"buildDefinition": {"buildType": "https://muster.dev/image/v1", "externalParameters": {"BASE": "%s"},'\
 	' "resolvedDependencies": [{"digest": {"gitCommit": "%s"}}, {"digest": {"sha256": "%s"}}]},'\
 	' "runDetails": {"builder": {"id": "%s"}}}\n' '$(BASE)' "$$(git rev-parse HEAD)" '$(lastword $(subst sha256:, ,$(BASE)))' '$(BUILDER)' \
-	  > $(or $(INTO),muster-$(VERSION).provenance.json)
+	  > $(or $(PROVENANCE),muster-$(VERSION).provenance.json)
 
-release: based audit image sbom provenance # audit, image and what it is made of, on a base by its digest (BASE=python:3.12-slim@sha256:...)
+release: based audit image sbom provenance # audit, image and what it is made of, on a base by its digest (BASE=python:3.12-slim@sha256:..., BUILDER=a URL, INTO=FILE of packages, PROVENANCE=FILE)
 
 based:
 	@echo '$(BASE)' | grep -qE '@sha256:[0-9a-f]{64}$$' || \
 	  { echo "a release is built on a base that its digest names: make release BASE=python:3.12-slim@sha256:DIGEST" >&2; exit 1; }
+	@test -n '$(BUILDER)' || { echo "a release names who builds it: make release BUILDER=https://example.com/who" >&2; exit 1; }
+	@test -z "$$(git status --porcelain)" || { echo "a release is built of a commit, and files here differ from it: git status" >&2; exit 1; }
 
 COMPILE := uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.11
 

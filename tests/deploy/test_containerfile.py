@@ -3,7 +3,9 @@
 That it can be built, and that what it holds runs on a real kubelet, is shown in `tests/node/test_image.py`.
 """
 
+import json
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -48,25 +50,61 @@ def test_the_image_is_labelled_with_the_package_s_version():
     assert f"ARG VERSION={PROJECT['version']}\n" in CONTAINERFILE
 
 
+def a_clone(folder: Path) -> Path:
+    """A repository of one commit that has the Makefile."""
+    shutil.copy(ROOT / "Makefile", folder)
+    for words in (("init", "-q"), ("add", "."), ("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "a")):
+        subprocess.run(["git", *words], cwd=folder, check=True)
+    return folder
+
+
+DIGEST = "0123456789abcdef" * 4
+GIVEN = {"BASE": f"python:3.12-slim@sha256:{DIGEST}", "BUILDER": "https://example.com/who"}
+
+
 @pytest.mark.parametrize(
-    ("base", "refused"),
+    ("given", "changed", "refused"),
     [
-        pytest.param("", True, id="no base"),
-        pytest.param("python:3.12-slim", True, id="a tag, which its owner can move"),
-        pytest.param("python:3.12-slim@sha256:1234", True, id="a part of a digest"),
-        pytest.param(f"python:3.12-slim@sha256:{'0' * 64}", False, id="a digest"),
+        pytest.param({"BASE": ""}, "", "make release BASE=python:3.12-slim@sha256:DIGEST", id="no base"),
+        pytest.param({"BASE": "python:3.12-slim"}, "", "its digest names", id="a tag, which its owner can move"),
+        pytest.param({"BASE": "python:3.12-slim@sha256:1234"}, "", "its digest names", id="a part of a digest"),
+        pytest.param({"BUILDER": ""}, "", "make release BUILDER=https://example.com/who", id="nobody builds it"),
+        pytest.param({}, "Makefile", "git status", id="a changed file"),
+        pytest.param({}, "new", "git status", id="a new file"),
+        pytest.param({}, "", "", id="a commit on a digest"),
     ],
 )
-def test_a_release_needs_a_base_that_its_digest_names(base: str, refused: bool):
+def test_a_release_is_a_commit_on_a_digest_by_somebody(
+    tmp_path: Path, given: dict[str, str], changed: str, refused: str
+):
     # `based` is the first thing that `make release` makes.
     rule = re.search(r"^release: (.*?) #", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert rule is not None
     first, *_ = rule[1].split()
+    clone = a_clone(tmp_path)
+    if changed:
+        with (clone / changed).open("a") as file:
+            file.write("# more\n")
+    words = [f"{name}={value}" for name, value in (GIVEN | given).items()]
     done = subprocess.run(
-        ["make", "-s", first, f"BASE={base}"], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
+        ["make", "-s", first, *words], capture_output=True, text=True, timeout=60, check=False, cwd=clone
     )
-    assert bool(done.returncode) == refused
-    assert ("make release BASE=python:3.12-slim@sha256:DIGEST" in done.stderr) == refused
+    assert bool(done.returncode) == bool(refused)
+    assert refused in done.stderr
+
+
+def test_the_provenance_of_an_image_names_its_commit_its_base_and_who_built_it(tmp_path: Path):
+    clone = a_clone(tmp_path)
+    given = [f"{name}={value}" for name, value in GIVEN.items()]
+    # The list of packages has a file of its own.
+    files = ["INTO=packages.json", "PROVENANCE=told.json"]
+    subprocess.run(["make", "provenance", *given, *files], cwd=clone, check=True)
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=clone, check=True, capture_output=True, text=True).stdout
+    provenance = json.loads((clone / "told.json").read_text())
+    assert not (clone / "packages.json").exists()
+    of = [each["digest"] for each in provenance["buildDefinition"]["resolvedDependencies"]]
+    assert of == [{"gitCommit": commit.strip()}, {"sha256": DIGEST}]
+    assert provenance["runDetails"]["builder"]["id"] == GIVEN["BUILDER"]
 
 
 def test_only_the_demo_and_trials_need_the_development_cluster():
