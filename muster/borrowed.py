@@ -36,6 +36,7 @@ IMPORTED = "/var/lib/rancher/k3s/agent/images"
 
 class BorrowedCluster:
     lasting = True
+    outlet: int | None = None
 
     def __init__(
         self,

@@ -141,7 +141,7 @@ class Demo:
         """Run every step; return 0 if all succeeded, or 1 after a line with the failure."""
         try:
             self._teller.doing("starting NATS, the cluster and the four services")
-            async with Stack(self._folder, self._cluster, settings=SERVICES) as stack:
+            async with Stack(self._folder, self._cluster, settings=SERVICES, reports=True) as stack:
                 self._teller.say(f"up: NATS, an API server at {stack.kube.url}, {', '.join(stack.services)}")
                 async with supervised(stack.programs, self._teller.say):
                     await self._clear(stack)
@@ -257,6 +257,9 @@ class Demo:
         for stored in events:
             if Subject.parse(stored.subject).family == "jobs":
                 self._teller.plain(one_line(stored))
+        if reports := [stored for stored in events if stored.subject.endswith(".ProgressReported")]:
+            self._teller.say("the last of what its program reported, which `muster get` and `muster why` show:")
+            self._teller.plain(one_line(reports[-1]))
 
     async def _stay(self, stack: Stack) -> None:
         self._teller.still()

@@ -15,9 +15,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol, Self
 
+from devcluster.certificates import make_server
 from devcluster.child import Child, ChildError
 from devcluster.cluster import ADMIN as CLUSTER_ADMIN
-from devcluster.cluster import Devcluster
+from devcluster.cluster import GATEWAY, Devcluster
 from muster import crds, permissions, policies
 from muster.definitions import until_served
 from shared.backoff import Backoff
@@ -102,6 +103,8 @@ class Host(Protocol):
 
     lasting: bool
     """True if the cluster exists before and after the stack."""
+    outlet: int | None
+    """A port of this machine that pods reach; None if there is none."""
 
     def kubeconfig(self, user: str) -> Path:
         """The kubeconfig of the administrator, or of a service's service account."""
@@ -129,11 +132,12 @@ class Stack:
         settings: Mapping[str, str] | None = None,
         audit: Path | None = None,
         alone: bool = False,
+        reports: bool = False,
     ) -> None:
         """`cluster` makes the cluster from a folder, users, images and the file of an audit log.
 
         `settings` are environment variables for all services.  With `alone` they act in one namespace, without rights
-        beyond it.
+        beyond it.  With `reports` programs say how far they are, in a cluster whose pods reach this machine.
         """
         self.data = data.absolute()
         self.nats = NatsServer(self.data / "nats")
@@ -141,6 +145,8 @@ class Stack:
         self.cluster = cluster(self.data / "cluster", users=SERVICES, images=IMAGES, audit=audit)
         self._namespace = permissions.HOME if alone else ""
         self._settings = {"MUSTER_NAMESPACE": self._namespace, **(settings or {})}
+        if reports and (port := self.cluster.outlet) is not None:
+            self._settings |= _reporting(self.data / "progress", port)
         self.services: dict[str, Child] = {}
         self._stack = AsyncExitStack()
 
@@ -243,6 +249,19 @@ class Stack:
             return
         if self.cluster.lasting:
             self._stack.push_async_callback(self.kube.delete, resource, namespace, name, uid=made.metadata.uid)
+
+
+def _reporting(folder: Path, port: int) -> dict[str, str]:
+    """The settings of the port for reports; its certificate is made."""
+    folder.mkdir(parents=True, exist_ok=True)
+    make_server(folder, (), [GATEWAY])
+    return {
+        "MUSTER_PROGRESS_URL": f"https://{GATEWAY}:{port}",
+        "MUSTER_PROGRESS_PORT": str(port),
+        "MUSTER_PROGRESS_CA": str(folder / "ca.crt"),
+        "MUSTER_PROGRESS_CERT": str(folder / "server.crt"),
+        "MUSTER_PROGRESS_KEY": str(folder / "server.key"),
+    }
 
 
 def scratch() -> Path:

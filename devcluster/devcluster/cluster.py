@@ -40,6 +40,9 @@ NOT_READY = "node.kubernetes.io/not-ready"
 SERVICES_NAMESPACE = "muster"
 """The namespace of the service accounts of Muster's services."""
 
+GATEWAY = "10.88.0.1"
+"""The address of the machine in the network of the pods."""
+
 START_TIMEOUT = 60.0
 """Seconds until an API server serves, and then until all nodes are Ready: each takes two on an idle machine."""
 
@@ -87,6 +90,8 @@ class DevelopmentCluster(ABC):
         `images` maps image names to the folders with their code; without nodes, pods stay Pending.
         """
         self.data = data.absolute()
+        self.outlet: int | None = free_port()
+        """A port of this machine that pods reach at `GATEWAY`, for a server of the caller's."""
         self.nodes = [self._node(f"node-{number}", images) for number in range(nodes)]
         kubelets = [NODE_USER + node.name for node in self.nodes]
         self.users = [ADMIN, *kubelets, *(user for user in users if user != ADMIN)]
@@ -164,6 +169,7 @@ class DevelopmentCluster(ABC):
         arguments, environment = self._node_options()
         command = [sys.executable, "-m", "devcluster.node", *arguments, "--name", name]
         command += ["--kubeconfig", str(self.kubeconfig(NODE_USER + name)), "--data", str(self.data / name)]
+        command += ["--outlet", str(self.outlet)]
         for image, folder in images.items():
             command += ["--image", f"{image}={folder.absolute()}"]
         return Child(name, command, self.data / f"{name}.log", {**SAME_CODE, **environment})

@@ -20,6 +20,13 @@ import settings
 from crew import Crew
 from group import Commit, Group, GroupBrokenError
 
+try:
+    from muster.train import report
+except ImportError:
+    # An image without Muster reports nothing.
+    def report(step: int, total: int | None = None, *, checkpoint: int | None = None, **metrics: str) -> None: ...
+
+
 WANTED_ACCURACY = 0.95
 RETRY_SECONDS = 0.1
 """Between a broken group and the next one; also how soon a first worker is noticed."""
@@ -82,6 +89,10 @@ async def steps(options: argparse.Namespace, crew: Crew, watching: asyncio.Task[
             continue
         if commit.step % model.STEPS_PER_EPOCH == 0:
             say(progress_line(commit, model.accuracy(commit.parameters, *test), workers=len(members)))
+            # In a thread, as its first report waits for the answer.
+            await asyncio.to_thread(
+                report, commit.step, options.epochs * model.STEPS_PER_EPOCH, loss=f"{commit.loss:.4f}"
+            )
         await asyncio.sleep(began + options.epoch_seconds / model.STEPS_PER_EPOCH - time.monotonic())
         progress = time.monotonic()
     return commit

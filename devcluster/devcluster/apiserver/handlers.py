@@ -6,6 +6,7 @@ from typing import Any
 from aiohttp import web
 
 from devcluster.apiserver import errors
+from devcluster.apiserver.accounts import Accounts
 from devcluster.apiserver.call import Call, User, decode, decode_yaml
 from devcluster.apiserver.deletion import POLICIES, Delete, delete, evict
 from devcluster.apiserver.errors import Json, invalid, invalid_value
@@ -15,7 +16,7 @@ from devcluster.apiserver.objects import Objects, Write
 from devcluster.apiserver.ownership import Writer
 from devcluster.apiserver.patch import json_patch, merge_patch, strategic_merge_patch
 from devcluster.apiserver.render import Renderer, answer, success
-from devcluster.apiserver.resources import NAMESPACES, PODS, SERVICES, SUBJECT_REVIEW, Resource
+from devcluster.apiserver.resources import NAMESPACES, PODS, SERVICES, SUBJECT_REVIEW, TOKEN_REVIEW, Resource
 from devcluster.apiserver.store import Entry, Key
 from devcluster.apiserver.streams import Streams
 from devcluster.apiserver.table import find
@@ -30,15 +31,16 @@ APPLY_PATCH = "application/apply-patch+yaml"
 
 
 class Handlers:
-    def __init__(self, objects: Objects, watches: Watches, streams: Streams) -> None:
+    def __init__(self, objects: Objects, watches: Watches, streams: Streams, accounts: Accounts) -> None:
         self._objects = objects
         self._store = objects.store
         self._watches = watches
         self._streams = streams
+        self._accounts = accounts
 
     async def handle(self, call: Call, resource: Resource) -> web.StreamResponse:
         if resource.virtual:
-            return answer(review(resource, call.user, await call.body(), call.verb), 201)
+            return answer(review(resource, call.user, await call.body(), call.verb, self._accounts), 201)
         if call.target.namespace and not resource.namespaced:
             raise errors.no_such_path()
         if call.target.subresource:
@@ -80,6 +82,8 @@ class Handlers:
                 options = body.get("deleteOptions") if isinstance(body, dict) else None
                 evict(self._store, self._objects.find(resource, call.place), read_delete(call, options))
                 return answer(success(code=201), 201)
+            case "token", "create":
+                return answer(self._accounts.request(call.place, await call.body()), 201)
             case "scale", "get" | "update" | "patch":
                 return await self._scale(call, resource)
             case "status", "get":
@@ -245,13 +249,15 @@ def _replacement(body: Any) -> Callable[[Json], Any]:
     return lambda _: body
 
 
-def review(resource: Resource, user: User, body: Any, verb: str) -> Json:
+def review(resource: Resource, user: User, body: Any, verb: str, accounts: Accounts) -> Json:
     if verb != "create":
         raise errors.method_not_allowed()
     document = check_type(resource, {} if body is None else body)
     document["metadata"] = {"creationTimestamp": None}
     if resource is SUBJECT_REVIEW:
         document["status"] = {"userInfo": user.info()}
+    elif resource is TOKEN_REVIEW:
+        document["status"] = accounts.review(document.get("spec"))
     elif resource.kind == "SelfSubjectRulesReview":
         everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
         everywhere = {"verbs": ["*"], "nonResourceURLs": ["*"]}

@@ -166,6 +166,7 @@ DEFINITIONS = Resource(
 )
 API_SERVICES = Resource(group="apiregistration.k8s.io", plural="apiservices", kind="APIService", namespaced=False)
 SUBJECT_REVIEW = _review("authentication.k8s.io", "SelfSubjectReview")
+TOKEN_REVIEW = _review("authentication.k8s.io", "TokenReview")
 ACCESS_REVIEWS = tuple(
     _review(AUTHORIZATION, kind)
     for kind in ("SelfSubjectAccessReview", "SelfSubjectRulesReview", "SubjectAccessReview")
@@ -179,7 +180,7 @@ BUILT_IN = (
     EVENTS,
     NAMESPACES,
     NODES,
-    Resource(plural="serviceaccounts", kind="ServiceAccount", short_names=("sa",)),
+    Resource(plural="serviceaccounts", kind="ServiceAccount", short_names=("sa",), subresources=frozenset({"token"})),
     LEASES,
     NEW_EVENTS,
     Resource(group="discovery.k8s.io", plural="endpointslices", kind="EndpointSlice"),
@@ -194,6 +195,7 @@ BUILT_IN = (
     API_SERVICES,
     *ACCESS_REVIEWS,
     SUBJECT_REVIEW,
+    TOKEN_REVIEW,
 )
 
 

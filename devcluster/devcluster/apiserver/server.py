@@ -14,6 +14,7 @@ import structlog
 from aiohttp import web
 
 from devcluster.apiserver import discovery
+from devcluster.apiserver.accounts import Accounts
 from devcluster.apiserver.aggregation import Aggregation
 from devcluster.apiserver.binder import Binder
 from devcluster.apiserver.call import ANONYMOUS, BODY_LIMIT, Call, Target, User, authenticate, parse_path
@@ -90,7 +91,7 @@ class ApiServer:
         """The tasks that run while serving; if one ends it has failed, and the server fails too."""
         self._watches = Watches(self.objects)
         self._streams = Streams(self.objects.store, self.node_token)
-        self._handlers = Handlers(self.objects, self._watches, self._streams)
+        self._handlers = Handlers(self.objects, self._watches, self._streams, Accounts(self.objects.store, self.users))
 
     @contextlib.asynccontextmanager
     async def serving(self, port: int, tls: ssl.SSLContext) -> AsyncIterator[int]:

@@ -36,6 +36,7 @@ def arguments() -> Options:
     )
     parser.add_argument("--client-ca", type=Path, help="accept clients with a certificate of this authority")
     parser.add_argument("--tunnel", type=Path, help="socket on which the API server reaches pods, with HTTP CONNECT")
+    parser.add_argument("--outlet", type=int, help="port of this machine that pods reach at their gateway")
     parser.add_argument(
         "--sync-period", type=float, default=5.0, help="seconds until pods see a changed ConfigMap (%(default)s)"
     )
@@ -51,6 +52,7 @@ def arguments() -> Options:
         node_token=os.environ.get("DEVCLUSTER_NODE_TOKEN", ""),
         client_authority=given.client_ca,
         tunnel=given.tunnel,
+        outlet=given.outlet,
         sync_period=given.sync_period,
         restart_delay=given.restart_delay,
     )

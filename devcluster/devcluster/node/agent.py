@@ -50,6 +50,8 @@ class Options:
     client_authority: Path | None
     tunnel: Path | None
     """The socket through which the API server reaches pods; None if it does not."""
+    outlet: int | None
+    """A port of this machine that pods reach at their gateway."""
     sync_period: float
     """The most seconds until a changed ConfigMap or Secret is in the files of its pods."""
     restart_delay: float
@@ -121,7 +123,9 @@ class Agent:
         options, api = self._options, machine.api
         names = Names(self._pods.values, {f"{APISERVER}.{DOMAIN}": machine.resolver})
         await self._serve_names(machine.runtime, machine.resolver, names, stack)
-        await self._relay_to_the_apiserver(machine, stack)
+        await self._relay_out(PORT, machine.api.url, machine, stack)
+        if options.outlet is not None:
+            await self._relay_out(options.outlet, f"https://{ADDRESS}:{options.outlet}", machine, stack)
         await self._relay_to_the_pods(machine.runtime, stack)
         kubelet = KubeletApi(self._pods.values, machine.runtime, options.node_token)
         port = await stack.enter_async_context(kubelet.serving(ADDRESS, tls))
@@ -154,9 +158,9 @@ class Agent:
         transport, _ = await loop.create_datagram_endpoint(lambda: DnsServer(names.resolve, names.reverse), sock=made)
         stack.callback(transport.close)
 
-    async def _relay_to_the_apiserver(self, machine: Machine, stack: contextlib.AsyncExitStack) -> None:
-        made = await machine.runtime.socket("tcp", (machine.resolver, PORT))
-        listening = relaying(out_to(machine.api.url), lambda relay: asyncio.start_server(relay, sock=made))
+    async def _relay_out(self, port: int, url: str, machine: Machine, stack: contextlib.AsyncExitStack) -> None:
+        made = await machine.runtime.socket("tcp", (machine.resolver, port))
+        listening = relaying(out_to(url), lambda relay: asyncio.start_server(relay, sock=made))
         await stack.enter_async_context(listening)
 
     async def _relay_to_the_pods(self, runtime: Runtime, stack: contextlib.AsyncExitStack) -> None:

@@ -35,6 +35,31 @@ async def test_a_known_user_may_do_everything(api):
     assert answer.body["status"]["userInfo"]["groups"] == ["testers", "system:authenticated"]
 
 
+async def test_a_token_of_a_pod_is_that_of_its_account_for_its_audience_while_the_pod_is_there(api):
+    pod = {"metadata": {"name": "trainer"}, "spec": {"containers": [{"name": "main", "image": "i"}]}}
+    uid = (await api.create("/api/v1/namespaces/default/pods", pod)).body["metadata"]["uid"]
+    bound = {"kind": "Pod", "apiVersion": "v1", "name": "trainer", "uid": uid}
+    asked = {"spec": {"audiences": ["progress"], "expirationSeconds": 600, "boundObjectRef": bound}}
+    answer = await api.create("/api/v1/namespaces/default/serviceaccounts/default/token", asked)
+    assert answer.code == 201
+    token = answer.body["status"]["token"]
+
+    async def review(token: str, audience: str = "progress"):
+        spec = {"token": token, "audiences": [audience]}
+        return (await api.create("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": spec})).body["status"]
+
+    known = await review(token)
+    assert (known["authenticated"], known["audiences"]) == (True, ["progress"])
+    assert known["user"]["username"] == "system:serviceaccount:default:default"
+    assert known["user"]["extra"]["authentication.kubernetes.io/pod-uid"] == [uid]
+    claims, _, signature = token.partition(".")
+    for wrong in ("", "x", claims, f"{claims}.{signature[::-1]}", f"{claims[:-4]}AAAA.{signature}", f"é.{signature}"):
+        assert not (await review(wrong))["authenticated"]
+    assert not (await review(token, "another"))["authenticated"]
+    await api.delete("/api/v1/namespaces/default/pods/trainer")
+    assert not (await review(token))["authenticated"]
+
+
 def test_a_token_file_is_that_of_the_real_server(tmp_path):
     file = tmp_path / "tokens.csv"
     file.write_text('abc,admin,1,"system:masters,others"\ndef,watcher,2,\n')
@@ -138,6 +163,7 @@ PATHS = (
     *("/apis/example.dev/v1/namespaces/default/things", "/apis/events.k8s.io/v1/namespaces/default/events"),
     *("/apis/coordination.k8s.io/v1/namespaces/default/leases", "/apis", "/openapi/v3/apis/x", "/openapi", "/a/b/c/d"),
     *("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "/apis/authentication.k8s.io/v1/selfsubjectreviews"),
+    *("/apis/authentication.k8s.io/v1/tokenreviews", "/api/v1/namespaces/default/serviceaccounts/x/token"),
 )
 TAILS = (
     *("", "", "/x", "/x", "/x", "/x/status", "/x/scale", "/x/eviction", "/x/log", "/x/exec"),
