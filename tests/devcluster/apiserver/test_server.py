@@ -56,8 +56,31 @@ async def test_a_token_of_a_pod_is_that_of_its_account_for_its_audience_while_th
     for wrong in ("", "x", claims, f"{claims}.{signature[::-1]}", f"{claims[:-4]}AAAA.{signature}", f"é.{signature}"):
         assert not (await review(wrong))["authenticated"]
     assert not (await review(token, "another"))["authenticated"]
+    for spec in ({"token": token, "audiences": 5}, {"token": token, "audiences": "progress"}, {"token": 5}, "x"):
+        wrong = await api.create("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": spec})
+        assert (wrong.code, wrong.body["reason"]) == (400, "BadRequest"), spec
     await api.delete("/api/v1/namespaces/default/pods/trainer")
     assert not (await review(token))["authenticated"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "code"),
+    [
+        ({"audiences": "progress"}, 400),
+        ({"expirationSeconds": 599}, 400),
+        ({"expirationSeconds": 10**18}, 400),
+        ({"boundObjectRef": {"kind": "Secret", "name": "trainer"}}, 400),
+        ({"boundObjectRef": {"kind": "Pod", "name": "another"}}, 404),
+        ({"boundObjectRef": {"kind": "Pod", "name": "trainer", "uid": "another"}}, 409),
+        ({"boundObjectRef": {"kind": "Pod", "name": "trainer"}}, 201),
+        ({"audiences": None}, 201),
+    ],
+)
+async def test_a_token_is_for_a_pod_that_is_there_and_for_a_time_in_range(api, spec, code):
+    pod = {"metadata": {"name": "trainer"}, "spec": {"containers": [{"name": "main", "image": "i"}]}}
+    await api.create("/api/v1/namespaces/default/pods", pod)
+    asked = await api.create("/api/v1/namespaces/default/serviceaccounts/default/token", {"spec": spec})
+    assert asked.code == code
 
 
 def test_a_token_file_is_that_of_the_real_server(tmp_path):

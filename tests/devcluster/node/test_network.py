@@ -2,6 +2,7 @@
 
 import asyncio
 
+from devcluster.cluster import GATEWAY, HOST, free_port
 from tests.devcluster.node.kit import FOREVER, condition, is_ready
 
 SERVER = "python -u -m http.server 9009"
@@ -28,6 +29,25 @@ async def test_workers_reach_each_other_on_the_same_port_by_plain_names(space):
     for here, there in (("w-0", "w-1"), ("w-1", "w-0"), ("w-0", "w-0")):
         done = await space.exec(here, "sh", "-c", retry, "sh", there)
         assert done.out == f"{there}\n"
+
+
+async def test_a_pod_reaches_one_port_of_this_machine(cluster, space):
+    def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"here")
+        writer.close()
+
+    await space.run("w")
+    await space.ready("w")
+    get = "import socket, sys; print(socket.create_connection((sys.argv[1], int(sys.argv[2])), 5).recv(4).decode())"
+    other = free_port()
+    async with (
+        await asyncio.start_server(greet, HOST, cluster.outlet),
+        await asyncio.start_server(greet, HOST, other),
+    ):
+        assert (await space.exec("w", "python", "-c", get, GATEWAY, str(cluster.outlet))).out == "here\n"
+        for host, port in ((GATEWAY, other), (HOST, other), (HOST, cluster.outlet)):
+            refused = await space.exec("w", "python", "-c", get, host, str(port))
+            assert "ConnectionRefusedError" in refused.err, (host, port)
 
 
 async def test_every_form_of_a_name(space):
