@@ -145,8 +145,7 @@ class Stack:
         self.cluster = cluster(self.data / "cluster", users=SERVICES, images=IMAGES, audit=audit)
         self._namespace = permissions.HOME if alone else ""
         self._settings = {"MUSTER_NAMESPACE": self._namespace, **(settings or {})}
-        if reports and (port := self.cluster.outlet) is not None:
-            self._settings |= _reporting(self.data / "progress", port)
+        self._reports = reports
         self.services: dict[str, Child] = {}
         self._stack = AsyncExitStack()
 
@@ -157,6 +156,8 @@ class Stack:
             await self._stack.enter_async_context(self.nats)
             await self._stack.enter_async_context(self.copies)
             await self._stack.enter_async_context(self.cluster)
+            if self._reports and (port := self.cluster.outlet) is not None:
+                self._settings |= _reporting(self.data / "progress", port)
             await set_up(self.nats.url, user=ADMIN, password=self.nats.users[ADMIN])
             self.kube = await KubeCluster.connect(self.cluster.kubeconfig(CLUSTER_ADMIN))
             self._stack.push_async_callback(self.kube.close)

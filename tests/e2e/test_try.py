@@ -63,8 +63,8 @@ async def test_a_program_of_a_person_runs_scales_and_ends_in_its_own_folder(fold
         (prepared,) = re.findall(r"in another terminal: (\. \S+);", printed[-1])
         (address,) = re.findall(r"watch it at (http://\S+)", "\n".join(printed))
         told = until(process, "[my-train-worker-1] trains")
-        if not any(" Running (" in line for line in told):
-            told += until(process, " Running (")
+        if not any("pytorchjob/my-train Running" in line for line in told):
+            told += until(process, "pytorchjob/my-train Running")
         assert f"trains ['--epochs', '3'] {sys.executable}" in "\n".join(told)
         said = await run("bash", "-c", f"{prepared}; muster scale pytorchjob/my-train --to 3; curl -sf {address}")
         assert said.code == 0, said
