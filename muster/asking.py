@@ -195,6 +195,8 @@ async def outside(settings: Settings, namespace: str, asked: Asked | None = None
             of_namespace = await cluster.get(NAMESPACES, "", namespace)
             labels = of_namespace.metadata.labels if of_namespace is not None else {}
             why = why_outside(namespace, lacking(settings.namespace_selector or OPTED_IN, labels))
+            if asked is None and not why:
+                return ""
             if asked is None:
                 every = await jobs.every(cluster, known_kinds(), namespace)
                 return why if any(not job.status and kind.ours(job) for kind, job in every) else ""

@@ -9,7 +9,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from heapq import merge
@@ -65,6 +65,8 @@ MOST_ANSWER = 32 * 1024 * 1024
 """The most bytes of an answer; a list can be asked for in pages."""
 MOST_ROWS = 20_000
 """The most jobs of a list; it can be asked for in pages."""
+BEHIND_SECONDS = 0.2
+"""So long the view may be behind the log's end, before it counts as one whose event was purged."""
 SCAN_SECONDS = 0.5
 """Seconds for which one page looks for what a selector chooses."""
 KEPT_BYTES = 32 * 1024 * 1024
@@ -126,6 +128,9 @@ class Answers:
         self._folds = Turns(FOLDS, of_namespace=1)
         self._kept: OrderedDict[_Key, _Remembered] = OrderedDict()
         self._bytes = 0
+        self._searching = asyncio.Lock()
+        self._newest = (0, 0)
+        """An end of the log whose event was purged, and the last event before it."""
 
     async def answer(self, question: Question, share: Share = ("",), *, as_table: bool = False) -> Answer:
         """The answer to whom the share is of; `as_table` for a list or a job as rows.
@@ -139,7 +144,24 @@ class Answers:
     async def up_to_date(self, log: EventLog, subjects: tuple[str, ...]) -> None:
         """Wait until the view knows the newest event under these filters."""
         async with _in_time(MOST_SECONDS):
-            await self.view.reached(await log.identity(), await log.end(subjects or filters()))
+            await self.view.reached(await log.identity(), await self._end(log, subjects))
+
+    async def _end(self, log: EventLog, subjects: tuple[str, ...]) -> int:
+        """The last event under these filters, in the whole log the last one that was not purged.
+
+        The server searches all subjects for that one: for all who ask at once, and only where the view stays behind.
+        """
+        end = await log.end(subjects)
+        if subjects or self.view.position >= end:
+            return end
+        with suppress(TimeoutError):
+            async with asyncio.timeout(BEHIND_SECONDS):
+                await self.view.reached(await log.identity(), end)
+                return end
+        async with self._searching:
+            if self._newest[0] != end:
+                self._newest = (end, await log.end(filters()))
+            return self._newest[1]
 
     async def row(self, question: Question) -> Row | None:
         """The row of the job that is asked for; None if the view has none.  Raises as `answer`."""
@@ -205,8 +227,7 @@ class Answers:
         asked, subjects = self._meant(question)
         log = await self.log()
         key = (await log.identity(), question, as_table, self.view.archived.extent if asked is None else (0, 0))
-        # The last event may have been purged: the view never comes to its sequence.
-        end = await log.end(subjects or filters())
+        end = await self._end(log, subjects)
         if (known := self._known(key, end)) is not None:
             return known
         await self._folds.enter(*share)

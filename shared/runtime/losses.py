@@ -10,8 +10,10 @@ from shared.runtime.run import Runtime
 
 PAUSE_SECONDS = 0.2
 """Between two questions: a turn of 10,000 jobs takes 33 minutes, and costs the server next to nothing."""
-SURE = 3
-"""So many answers count as certain; one may come from a former leader that lags."""
+TURN_SECONDS = 2.0
+"""Before each turn."""
+SURE, SURE_SECONDS = 3, 5.0
+"""So many answers count as certain, so long apart: a former leader answers until it notices that it is none."""
 
 
 async def notice_losses(runtime: Runtime) -> None:
@@ -20,8 +22,8 @@ async def notice_losses(runtime: Runtime) -> None:
     Then raise `Refused(reason="LogTruncated")`: the next fold is of what is left, and its heads are compared.
     """
     while True:
-        await asyncio.sleep(PAUSE_SECONDS)
-        for history in runtime.histories.open():
+        await asyncio.sleep(TURN_SECONDS)
+        for history in runtime.histories.open() if runtime.acting else ():
             # It may have been sealed since the turn began, and the archiver purges the seal, too.
             if runtime.acting and not history.held and _is_open(runtime, history):
                 await _must_be_there(runtime, history)
@@ -40,7 +42,7 @@ async def _must_be_there(runtime: Runtime, history: History) -> None:
         sealed = any(subject.endswith(f".{SEALED}") for subject in counted)
         if (there := of_chain(counted)) >= known or sealed or not _is_open(runtime, history):
             return
-        await asyncio.sleep(PAUSE_SECONDS)
+        await asyncio.sleep(SURE_SECONDS)
     words = f"the log has {there} events of {history.job.key}, and this service has read {known}: some were purged"
     raise Refused(words, reason="LogTruncated")
 

@@ -10,7 +10,7 @@ from shared.errors import Refused
 from shared.eventlog import Entry
 from shared.job.events.status import JobSealed
 from shared.job.naming import JobKey, subject_of
-from shared.runtime.losses import PAUSE_SECONDS, SURE, notice_losses
+from shared.runtime.losses import SURE, SURE_SECONDS, TURN_SECONDS, notice_losses
 from shared.runtime.run import Runtime
 from tests.kit.virtual_time import until
 from tests.memory.eventlog import MemoryJournal
@@ -51,13 +51,13 @@ async def test_an_event_that_left_the_log_is_missed_although_its_job_has_no_othe
             stage.see(key)
         await until(lambda: all(stage.history(key).job.attempt.number == 1 for key in (ONE, TWO)), "the restarts")
         looking = asyncio.create_task(notice_losses(stage.runtime))
-        await asyncio.sleep(10)
+        await asyncio.sleep(30)
         assert not looking.done()
         line.lacking, line.answers_left = f"{TWO.uid}{lacking}", SURE - 1
-        await asyncio.sleep(10)
+        await asyncio.sleep(30)
         assert not looking.done(), "a former leader may lag"
         line.answers_left = SURE
-        await asyncio.sleep((SURE + 6) * PAUSE_SECONDS)
+        await asyncio.sleep(SURE * (SURE_SECONDS + TURN_SECONDS))
         with pytest.raises(Refused, match="team-a/bert, and this service has read 2: some were purged") as loss:
             looking.result()
         assert loss.value.reason == "LogTruncated"
@@ -72,12 +72,12 @@ async def test_what_is_sealed_or_for_people_alone_may_leave():
         await until(lambda: stage.history().job.attempt.number == 1, "the restart")
         looking = asyncio.create_task(notice_losses(stage.runtime))
         line.lacking, line.answers_left = attributed, 2 * SURE
-        await asyncio.sleep(10)
+        await asyncio.sleep(30)
         assert line.answers_left == 0
         # The archiver purges up to a seal that this service has not read yet.
         line.lacking, line.answers_left = ".watcher.JobObserved", 2 * SURE
         line.more[subject_of(ONE, "jobs", "status", "JobSealed")] = 1
-        await asyncio.sleep(10)
+        await asyncio.sleep(30)
         assert not looking.done()
         looking.cancel()
 
