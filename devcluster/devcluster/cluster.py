@@ -83,6 +83,10 @@ class DevelopmentCluster(ABC):
     lasting = False
     """False: the cluster ends with the context."""
 
+    outlet: int | None = None
+    """A port of this machine that pods reach at `GATEWAY`, for a server of the caller's; only of the embedded cluster,
+    as pods of the others have no account by which that server could know them."""
+
     def __init__(self, data: Path, users: Sequence[str], images: Mapping[str, Path], nodes: int) -> None:
         """Each of `users`, and `admin`, gets a token and a kubeconfig: as the service account of that name, or as the
         user itself if the name begins with `system:`.
@@ -90,8 +94,6 @@ class DevelopmentCluster(ABC):
         `images` maps image names to the folders with their code; without nodes, pods stay Pending.
         """
         self.data = data.absolute()
-        self.outlet: int | None = free_port()
-        """A port of this machine that pods reach at `GATEWAY`, for a server of the caller's."""
         self.nodes = [self._node(f"node-{number}", images) for number in range(nodes)]
         kubelets = [NODE_USER + node.name for node in self.nodes]
         self.users = [ADMIN, *kubelets, *(user for user in users if user != ADMIN)]
@@ -169,7 +171,7 @@ class DevelopmentCluster(ABC):
         arguments, environment = self._node_options()
         command = [sys.executable, "-m", "devcluster.node", *arguments, "--name", name]
         command += ["--kubeconfig", str(self.kubeconfig(NODE_USER + name)), "--data", str(self.data / name)]
-        command += ["--outlet", str(self.outlet)]
+        command += ["--outlet", str(self.outlet)] if self.outlet is not None else []
         for image, folder in images.items():
             command += ["--image", f"{image}={folder.absolute()}"]
         return Child(name, command, self.data / f"{name}.log", {**SAME_CODE, **environment})
@@ -299,6 +301,7 @@ class Devcluster(DevelopmentCluster):
     ) -> None:
         """`audit` is a file with one line for each call."""
         self._environment = {NODE_TOKEN_VARIABLE: secrets.token_urlsafe(24)}
+        self.outlet = free_port()
         super().__init__(data, users, images or {}, nodes)
         options = ["--tokens", str(self.tokens)]
         options += ["--audit", str(audit.absolute())] if audit else []

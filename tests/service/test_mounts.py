@@ -74,7 +74,8 @@ async def test_a_watcher_without_the_right_tells_the_usual_reason(world: World):
     await waits(world)
     says(world, "resnet-worker-0", NO_CONFIG)
     await world.pass_seconds(3_600)
-    assert ready(world) == ("False", "Pending", "resnet-worker-0: Pending")
+    usual = "resnet-worker-0: Pending: no kubelet of a node node-0 has taken it on yet"
+    assert ready(world) == ("False", "Pending", usual)
 
 
 async def test_many_jobs_whose_pods_wait_take_turns():
