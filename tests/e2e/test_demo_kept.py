@@ -9,6 +9,8 @@ import pytest
 
 from devcluster import binaries
 from devcluster.binaries import MissingProgram
+from devcluster.node.rootfs import PRIVATE
+from muster import train
 from tests.kit.clusters import eventually
 from tests.kit.commands import run
 from tests.kit.controlplane import require_control_plane
@@ -48,8 +50,9 @@ async def test_every_killed_program_is_named_and_started_again(tmp_path: Path, c
     kubectl = _kubectl()
     with demo(tmp_path, "--cluster", cluster, "--keep") as process:
         printed = until(process, LAST)
-        if cluster == "embedded":
-            # Of which step says the machine: the history is read as soon as the job has ended.
+        if cluster == "embedded" and not any(map(Path(train.__file__).is_relative_to, PRIVATE)):
+            # Of which step says the machine: the history is read as soon as the job has ended.  A program that does not
+            # see Muster, as of a checkout in a folder of which each pod has one of its own, reports nothing.
             assert any("ProgressReported" in line and "total=420" in line for line in printed), "\n".join(printed)
         for words, name in programs.items():
             os.kill(child(process, words), signal.SIGKILL)
