@@ -120,7 +120,7 @@ class Tokens:
             if refusal.reason == "Unauthorized":
                 return ""
             if refusal.reason in ("Forbidden", "NotFound"):
-                # An API server that tells nobody who they are.
+                # The API server serves no SelfSubjectReview, or refuses it: the token stands for its user.
                 return sha256(token.encode()).hexdigest()
             raise
         finally:
@@ -198,10 +198,10 @@ async def serving(settings: Settings) -> AsyncIterator[int]:
     files = Certificate("PAGE", settings.page_cert, settings.page_key)
     address = settings.page_host, settings.page_port
     views = Kept[tuple[bytes, str], View](Places(VIEWS, VIEWS_OF_ONE), "as many people look at jobs as may: try later")
-    nobody = KubeCluster(TokenAccess(place, ""))
+    reviews = KubeCluster(TokenAccess(place, ""))
 
     async def user(token: str) -> str:
-        return await nobody.user({"authorization": f"Bearer {token}"})
+        return await reviews.user({"authorization": f"Bearer {token}"})
 
     tokens = Tokens(user)
 
@@ -219,7 +219,7 @@ async def serving(settings: Settings) -> AsyncIterator[int]:
             yield found.port
     finally:
         await views.close()
-        await nobody.close()
+        await reviews.close()
 
 
 def once(runner: web.AppRunner) -> Handler:

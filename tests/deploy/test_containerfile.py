@@ -68,7 +68,7 @@ GIVEN = {"BASE": f"python:3.12-slim@sha256:{DIGEST}", "BUILDER": "https://exampl
         pytest.param({"BASE": ""}, "", "make release BASE=python:3.12-slim@sha256:DIGEST", id="no base"),
         pytest.param({"BASE": "python:3.12-slim"}, "", "its digest names", id="a tag, which its owner can move"),
         pytest.param({"BASE": "python:3.12-slim@sha256:1234"}, "", "its digest names", id="a part of a digest"),
-        pytest.param({"BUILDER": ""}, "", "make release BUILDER=https://example.com/who", id="nobody builds it"),
+        pytest.param({"BUILDER": ""}, "", "make release BUILDER=https://example.com/who", id="no builder"),
         pytest.param({}, "Makefile", "git status", id="a changed file"),
         pytest.param({}, "new", "git status", id="a new file"),
         pytest.param({}, "", "", id="a commit on a digest"),

@@ -35,7 +35,7 @@ class Log(NatsServer):
     """When a client last left."""
 
     def left(self) -> None:
-        """A client has gone; the next one shall not meet its request."""
+        """Note that a client left: its last request may still take an event, for which `forgets` waits."""
         self._left = time.monotonic()
 
     async def forgets(self) -> None:
