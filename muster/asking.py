@@ -35,6 +35,7 @@ from shared.telling.report import Report, report_lines, reported
 from shared.telling.sealed import everything_of
 from shared.telling.targets import Asked, find, known_kinds
 from shared.telling.timeline import timeline as timeline_of
+from shared.telling.usage import COLUMNS, csv_line, csv_lines
 from shared.telling.why import answered
 
 CONNECT_SECONDS = 3.0
@@ -239,12 +240,21 @@ async def answer(
 
 
 async def report(
-    asked: Asked, namespace: str, settings: Settings, *, uid: str, as_json: bool, nats: bool = False
+    asked: Asked,
+    namespace: str,
+    settings: Settings,
+    *,
+    uid: str,
+    since: str,
+    as_json: bool,
+    as_csv: bool = False,
+    nats: bool = False,
 ) -> None:
-    """Print the report of a job."""
-    found = await _reported(asked, namespace, settings, uid=uid, nats=nats)
-    for line in report_lines(found, as_json=as_json):
-        say(line, exact=as_json)
+    """Print the report of a job; what its places did is told from `since` on."""
+    found = await _reported(asked, namespace, settings, uid=uid, since=since, nats=nats)
+    table = (csv_line(COLUMNS), *csv_lines(found.job, found.shares)) if as_csv else ()
+    for line in table or report_lines(found, as_json=as_json):
+        say(line, exact=as_json or as_csv)
 
 
 async def timeline(asked: Asked, namespace: str, settings: Settings, *, uid: str, nats: bool = False) -> None:
@@ -254,15 +264,20 @@ async def timeline(asked: Asked, namespace: str, settings: Settings, *, uid: str
         say(line, coloured=has_colours())
 
 
-async def _reported(asked: Asked, namespace: str, settings: Settings, *, uid: str, nats: bool) -> Report:
+async def _reported(
+    asked: Asked, namespace: str, settings: Settings, *, uid: str, nats: bool, since: str = ""
+) -> Report:
     async with open_source(settings, nats=nats) as source:
-        return await report_of(source, asked, namespace, known_kinds(), uid=uid)
+        return await report_of(source, asked, namespace, known_kinds(), uid=uid, since=since)
 
 
-async def report_of(source: Source, asked: Asked, namespace: str, kinds: Kinds, *, uid: str = "") -> Report:
+async def report_of(
+    source: Source, asked: Asked, namespace: str, kinds: Kinds, *, uid: str = "", since: str = ""
+) -> Report:
     """The report of the newest job of a name, or of the one with the uid.  Raises `Refused` if there is none."""
     if isinstance(source, KubeCluster):
-        return msgspec.json.decode(await ask(source, Question(namespace, asked.word, "report", uid=uid)), type=Report)
+        question = Question(namespace, asked.word, "report", uid=uid, since=since)
+        return msgspec.json.decode(await ask(source, question), type=Report)
     histories, events = await everything_of(source, asked, namespace, uid=uid)
     _, history = find(histories, asked, namespace, uid=uid)
-    return reported(history, events, kinds, until=stamp(datetime.now(UTC)))
+    return reported(history, events, kinds, until=stamp(datetime.now(UTC)), since=since)

@@ -66,7 +66,7 @@ class Question(msgspec.Struct, frozen=True):
     people: bool = False
     """True for an answer that says who made each change; a right decides it, and not who asks."""
     since: str = ""
-    """Of a list: only jobs with an event at or after this time."""
+    """Of a list: only jobs with an event at or after this time; of `report`: what places did from then on."""
     limit: int = 0
     """Of a list: the most jobs of one answer, which then says where to go on; 0 for all."""
     go_on: str = ""
@@ -85,7 +85,7 @@ def query_of(question: Question) -> dict[str, str]:
     words = {"about": question.about, "uid": question.uid, "after": str(question.after or "")}
     words |= {"output": "text" if question.text else "", "every": "true" if question.every else ""}
     words |= {"labelSelector": question.labels, "limit": str(question.limit or ""), "continue": question.go_on}
-    words |= {"allowWatchBookmarks": "true" if question.bookmarks else ""}
+    words |= {"since": question.since, "allowWatchBookmarks": "true" if question.bookmarks else ""}
     words |= {"watch": "true" if question.watch else "", "fieldSelector": question.only and f"{NAMED}{question.only}"}
     if not question.name:
         words |= {"after": "", "resourceVersion": words["after"]}
@@ -120,7 +120,7 @@ def with_query(question: Question, query: Mapping[str, str]) -> Question:
         only=_only(selector),
         fields=selector,
         labels="" if named else query.get("labelSelector", ""),
-        since="" if named else query.get("since", ""),
+        since=query.get("since", "") if not named or part == "report" else "",
         limit=0 if named or watch else _limit(query.get("limit", "")),
         go_on="" if named or watch else query.get("continue", ""),
         include="" if part else include,

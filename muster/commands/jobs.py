@@ -251,27 +251,60 @@ def why(
 
 
 def report(
-    target: JobName,
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="[KIND/NAME]", help="one job; all of the namespace without it", autocompletion=job_names
+        ),
+    ] = "",
     namespace: Namespace = "",
+    everywhere: Everywhere = False,
+    since: Annotated[
+        str, typer.Option(metavar="AGE|TIME", help="what places did from then on: 90s, 30m, 2h, 7d, or RFC 3339")
+    ] = "",
     uid: Uid = "",
     as_json: Annotated[bool, typer.Option("--json", help="one JSON document")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="the hours of each job by bucket and resource")] = False,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="write the drawing of `muster ui` into a file of its own")
     ] = None,
     nats: Nats = False,
 ) -> None:
-    """Show the whole life of a job: phases, attempts, scalings, failures, and who changed what, from the log alone."""
-    from muster.asking import report as show
+    """Show the whole life of a job, or what the jobs of a namespace cost, from the log alone.
 
+    Of a job: phases, attempts, scalings, failures, and who changed what.  Of both: where the time of places went, and
+    the dearest incidents.
+    """
+    from datetime import UTC, datetime
+
+    from muster.history import begin_of
+    from shared.runtime.appends import stamp
+
+    begin = begin_of(since, datetime.now(UTC))
+    after = stamp(begin) if begin is not None else ""
+    if as_json + as_csv + (html is not None) > 1:
+        raise typer.BadParameter("--json and --csv print, and --html writes a file; say one of them")
+    if not target:
+        from muster.usage import usage
+
+        if uid or html is not None:
+            raise typer.BadParameter("--uid and --html are about one job; say KIND/NAME")
+        where = "" if everywhere else namespace
+        running(lambda: usage(settings(), where, after, as_json=as_json, as_csv=as_csv, nats=nats))
+        return
     asked = named_job(target, "report", "tells of")
+    if everywhere:
+        raise typer.BadParameter("a job is in one namespace; say -n NAMESPACE instead of -A")
     if html is not None:
         from muster.page.drawing import write
 
-        if as_json:
-            raise typer.BadParameter("--html writes a file and --json prints; say one of them")
+        if since:
+            raise typer.BadParameter("--html draws the whole life; leave --since out")
         running(lambda: write(html, asked, namespace, settings(), uid=uid, nats=nats))
         return
-    running(lambda: show(asked, namespace, settings(), uid=uid, as_json=as_json, nats=nats))
+    from muster.asking import report as show
+
+    running(lambda: show(asked, namespace, settings(), uid=uid, since=after, as_json=as_json, as_csv=as_csv, nats=nats))
 
 
 def timeline(

@@ -121,7 +121,7 @@ def drawn(events: Sequence[Stored], asked: Asked, namespace: str, kinds: Kinds, 
         lives.setdefault(f"{slot.role}/{slot.index}", []).extend(links)
     return Drawing(
         tuple(heading),
-        reported(history, events, kinds, until=until),
+        reported(history, mine, kinds, until=until, causes=causes),
         why=tuple(Chain(chain.question, places.each_of(chain.links)) for chain in chains),
         events=tuple(places.of(causes.at.get(stored.sequence) or _untold(stored)) for stored in mine),
         lives={place: places.each_of(links) for place, links in lives.items()},

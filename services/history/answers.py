@@ -476,23 +476,32 @@ def _render(question: Question, asked: Asked | None, fold: Fold, kinds: Kinds, a
         case "at":
             return _text([state_after(history.job.key, up_to(_moment(question.at), mine))], "application/json")
         case "report":
-            report = report_lines(
-                reported(history, mine, kinds, until=stamp(datetime.now(UTC))), as_json=not question.text
-            )
+            begin = _begin(question.since)
+            since = stamp(begin) if begin is not None else ""
+            found = reported(history, mine, kinds, until=stamp(datetime.now(UTC)), since=since)
+            report = report_lines(found, as_json=not question.text)
             return _text(report, "text/plain" if question.text else "application/json")
     kept = Kept(Shown.of(history, kinds), history.time, fold.began[history.job.key])
     as_row = documents.table([kept], documents.metadata_of(kept.shown.sequence), question.include)
     return _json(as_row if as_table else kept.document)
 
 
-def _since(words: str) -> Callable[[str], bool]:
-    """A predicate for times from this one on.  Raises `Refused` for words that are none."""
-    if not words:
-        return lambda _: True
+def _begin(words: str) -> datetime | None:
+    """The time of `since`; None without one.  Raises `Refused` for words that are none."""
     try:
-        begin = moment_of(words, f"since {words[:64]!r} is no time; say for example 2030-01-31T12:00:00Z")
+        return (
+            moment_of(words, f"since {words[:64]!r} is no time; say for example 2030-01-31T12:00:00Z")
+            if words
+            else None
+        )
     except ValueError as error:
         raise Refused(str(error), reason="Invalid") from error
+
+
+def _since(words: str) -> Callable[[str], bool]:
+    """A predicate for times from this one on.  Raises as `_begin`."""
+    if (begin := _begin(words)) is None:
+        return lambda _: True
 
     def late(time: str) -> bool:
         try:

@@ -10,6 +10,7 @@ of its buckets sum to those for which it was held.
 
 from collections import defaultdict
 from collections.abc import Iterator
+from datetime import datetime
 from itertools import chain
 from typing import Literal, NamedTuple
 
@@ -20,6 +21,7 @@ from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import At
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.status import JobRestarting
+from shared.job.events.watcher import ProgressReported
 from shared.job.naming import NO_UID, RESTART_REQUESTED, Slot
 from shared.job.policies import quota
 from shared.job.reasons import DISRUPTED, LAUNCHER_UNSCHEDULABLE, NO_ROOM, PREEMPTED, RENDEZVOUS_LOST
@@ -29,7 +31,7 @@ from shared.job.views import PodView, each, occupies
 from shared.telemetry.metrics import seconds_between
 
 Bucket = Literal["quota", "node", "start", "gang", "training", "scaling", "draining", "lost", "ended"]
-Cause = Literal["", "node", "preemption", "crash", "deletion", "restart", "hold"]
+Cause = Literal["", "node", "preemption", "crash", "deletion", "restart", "hold", "repeat"]
 
 BUCKETS: dict[Bucket, str] = {
     "training": "trained",
@@ -51,6 +53,7 @@ CAUSES: dict[Cause, str] = {
     "deletion": "its pod was deleted",
     "restart": "a person asked for another attempt",
     "hold": "the job was on hold, as its history was in doubt",
+    "repeat": "it trained steps that it had trained before",
 }
 """Why a place was lost."""
 
@@ -93,6 +96,10 @@ class Standings:
     def __init__(self) -> None:
         self._causes: dict[Place, Standing] = {}
         """Of places that were lost and have not trained since."""
+        self._furthest = 0
+        """The latest step that the training reported."""
+        self._repeats = False
+        """True from a report of an earlier step until one of the latest."""
 
     def note(self, before: Job, event: AnyEvent) -> None:
         """Note why the places of the next attempt, or of replacements, will not train for a while."""
@@ -100,6 +107,13 @@ class Standings:
             case JobRestarting(reason=reason) if (cause := _of_restart(before, reason)) is not None:
                 for place, standing in self.of(before).items():
                     self._causes.setdefault(place, cause._replace(node=standing.node))
+            case ProgressReported(step=0):
+                # A program that begins says so before it reads its checkpoint; in a group that trained it is a new one.
+                if before.training.changed is None:
+                    self._furthest, self._repeats = 0, False
+            case ProgressReported(step=int(step)):
+                self._repeats = step < self._furthest
+                self._furthest = max(step, self._furthest)
             case SlotsAssigned(replaces=replaced, slots=slots) if replaced:
                 self.of(before)
                 # A replacement is a new place if it has a new index.
@@ -115,6 +129,11 @@ class Standings:
             cause = next(each for each in found.values() if each.bucket == "lost")
             found = {
                 place: cause._replace(node=each.node) if each.bucket == "training" else each
+                for place, each in found.items()
+            }
+        if self._repeats:
+            found = {
+                place: Standing("lost", "repeat", each.node) if each.bucket == "training" else each
                 for place, each in found.items()
             }
         return found
@@ -143,6 +162,17 @@ class Ledger:
         """Add the job's next event, which changed it from `before` to `after`."""
         self._standings.note(before, event)
         self._set(self._standings.of(after), after.attempt.number + 1, at.logged or at.time, at.sequence)
+
+    def begin_at(self, since: str) -> None:
+        """Leave out what was before this time."""
+        begin = datetime.fromisoformat(since)
+        for place, lane in self.lanes.items():
+            self.lanes[place] = [
+                each if datetime.fromisoformat(each.since) >= begin else msgspec.structs.replace(each, since=since)
+                for each in lane
+                if not each.until or datetime.fromisoformat(each.until) > begin
+            ]
+        self.lanes = {place: lane for place, lane in self.lanes.items() if lane}
 
     def seconds(self, now: str) -> dict[tuple[Bucket, Cause], dict[str, float]]:
         """The seconds of the places of each role in each bucket until `now`; those that were lost by cause."""

@@ -13,19 +13,30 @@ from shared.job.attempt import was_deleted
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import At
 from shared.job.fold import History
-from shared.job.ledger import BUCKETS, CAUSES, Bucket, Cause, Ledger, Stretch
+from shared.job.ledger import Ledger, Stretch
 from shared.job.naming import Uid
 from shared.job.reasons import plain
 from shared.job.scaling import Request
-from shared.job.spec import JobSpec
 from shared.job.state import Job
 from shared.job.text import counted, with_last_words
 from shared.job.views import Actor
 from shared.telemetry.metrics import seconds_between
 from shared.telling.causes.links import Person, because, by
+from shared.telling.causes.walk import Causes
 from shared.telling.changes import Change, Noted, by_of
 from shared.telling.reading import of_history
 from shared.telling.shown import Shown
+from shared.telling.usage import (
+    Incident,
+    Share,
+    goodput_of,
+    incident_words,
+    incidents_of,
+    requests_of,
+    share_words,
+    shares_of,
+)
+from shared.telling.why import caused
 from shared.telling.words import aligned
 
 
@@ -87,17 +98,6 @@ class Loss(msgspec.Struct, frozen=True, rename="camel"):
     """True if it was deleted, or disappeared, before it ended."""
 
 
-class Share(msgspec.Struct, frozen=True, rename="camel"):
-    """The time of all places of a job in one bucket."""
-
-    bucket: Bucket
-    cause: Cause
-    """Why the places were lost; empty in every other bucket."""
-    seconds: float
-    hours: dict[str, float] = {}
-    """By resource, what the newest spec requests for them, for that time: core hours, byte hours, device hours."""
-
-
 class Lane(msgspec.Struct, frozen=True, rename="camel"):
     """What one place did over all attempts."""
 
@@ -124,30 +124,46 @@ class Report(msgspec.Struct, frozen=True, rename="camel"):
     goodput: float | None = None
     """The part of that time in which places trained, from 0 to 1; None of a job that never held a place."""
     places: tuple[Lane, ...] = ()
+    incidents: tuple[Incident, ...] = ()
+    """What kept places from training, the dearest first, at most `MOST_INCIDENTS`."""
+    since: str = ""
+    """Shares, goodput, places and incidents are from this time on; empty for the whole life."""
 
 
-def reported(history: History, events: Iterable[Stored], kinds: Kinds, *, until: str) -> Report:
+def reported(
+    history: History,
+    events: Iterable[Stored],
+    kinds: Kinds,
+    *,
+    until: str,
+    since: str = "",
+    causes: Causes | None = None,
+) -> Report:
     """The report of a folded history from its events; those of other jobs are left out.
 
-    `until` is the time at which it is made, as events carry it.
+    `until` is the time at which it is made, as events carry it.  What places did is told from `since` on, and without
+    it from the beginning.  `causes` are those of the events, if they were made already.
     """
     key = history.job.key
     life = _Life()
     noted = Noted(life.note)
     times = dict[int, str]()
-    for stored in events:
-        if of_history(stored, key):
-            times[stored.sequence] = stored.time
-            noted.histories.fold(stored)
+    mine = [stored for stored in events if of_history(stored, key)]
+    for stored in mine:
+        times[stored.sequence] = stored.time
+        noted.histories.fold(stored)
     changes = noted.changes(kinds)
     authors = {change.sequence: change for change in changes}
     known = {**life.finished, **history.job.scaling.requests}
     requests = sorted(known.values(), key=lambda request: request.order)
-    spent = life.ledger.seconds(until)
-    shares = sorted((_shared(*known, of_roles, history.job.spec) for known, of_roles in spent.items()), key=_longest)
-    held = sum(share.seconds for share in shares)
+    ledger, costs, shown = life.ledger, requests_of(history.job.spec), Shown.of(history, kinds)
+    if since:
+        ledger.begin_at(since)
+    shares = shares_of(ledger, costs, until)
+    lost = any(share.bucket == "lost" for share in shares)
+    causes = causes or (caused(key, mine) if lost else Causes(key))
     return Report(
-        Shown.of(history, kinds),
+        shown,
         phases=tuple(_ended(life.phases, life.gone)),
         attempts=tuple(life.attempts),
         scalings=tuple(_scaling(request, times, authors.get(request.order)) for request in requests),
@@ -155,23 +171,11 @@ def reported(history: History, events: Iterable[Stored], kinds: Kinds, *, until:
         changes=tuple(changes),
         until=until,
         shares=tuple(shares),
-        goodput=round(sum(share.seconds for share in shares if share.bucket == "training") / held, 4) if held else None,
-        places=tuple(Lane(place.role, place.index, tuple(lane)) for place, lane in sorted(life.ledger.lanes.items())),
+        goodput=goodput_of(shares),
+        places=tuple(Lane(place.role, place.index, tuple(lane)) for place, lane in sorted(ledger.lanes.items())),
+        incidents=tuple(incidents_of(ledger, costs, causes, shown, until)),
+        since=since,
     )
-
-
-def _shared(bucket: Bucket, cause: Cause, of_roles: Mapping[str, float], spec: JobSpec | None) -> Share:
-    hours: dict[str, float] = {}
-    for role in spec.roles if spec is not None else ():
-        for name, requested in role.requests:
-            hours[name] = hours.get(name, 0.0) + requested * of_roles.get(role.name, 0.0) / 3600
-    return Share(
-        bucket, cause, round(sum(of_roles.values()), 3), {name: round(each, 6) for name, each in hours.items()}
-    )
-
-
-def _longest(share: Share) -> float:
-    return -share.seconds
 
 
 class _Life:
@@ -292,6 +296,7 @@ def report_lines(found: Report, *, as_json: bool) -> Iterator[str]:
         ("ATTEMPT", [(*_when(each), str(each.number), _attempt(each)) for each in found.attempts]),
         ("SCALING", [(*_when(each), each.phase, _request(each)) for each in found.scalings]),
         ("PLACES", [share_words(each, held) for each in found.shares]),
+        ("INCIDENT", [incident_words(each) for each in found.incidents]),
         ("FAILURE", [(str(each.sequence), each.time[:19], "", each.pod, _lost(each)) for each in found.failures]),
         (
             "CHANGE BY",
@@ -308,16 +313,6 @@ def report_lines(found: Report, *, as_json: bool) -> Iterator[str]:
 def _when(span: Span) -> tuple[str, str, str]:
     lasted = "" if span.seconds is None else f"{span.seconds:.0f} s"
     return str(span.sequence), span.since[:19], lasted
-
-
-def share_words(share: Share, held: float) -> tuple[str, str, str]:
-    """A share as cells of `report_lines`, of the seconds that all places were held."""
-    part = f"{100 * share.seconds / held:.0f} %" if held else ""
-    why = f": {CAUSES[share.cause]}" if share.cause else ""
-    # Processors and memory are in the JSON; a device is what people pay for.
-    devices = "".join(f"; {each:.2f} {name} hours" for name, each in share.hours.items() if "/" in name)
-    lasted = f"{share.seconds:.{1 if share.seconds < 10 else 0}f} s"
-    return lasted, part, f"{BUCKETS[share.bucket]}{why}{devices}"
 
 
 def _attempt(attempt: AttemptSpan) -> str:

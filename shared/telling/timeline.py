@@ -8,7 +8,8 @@ from itertools import groupby
 from shared.job.ledger import BUCKETS, Bucket, Stretch
 from shared.job.text import range_words
 from shared.job.views import ranges
-from shared.telling.report import Lane, Report, first_line, share_words
+from shared.telling.report import Lane, Report, first_line
+from shared.telling.usage import share_words
 
 SIGNS: dict[Bucket, str] = {
     "quota": "q",

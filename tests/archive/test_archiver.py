@@ -17,6 +17,7 @@ import pytest
 import typer
 
 from muster import archive as commands
+from muster import usage
 from muster.history import Part, job_events, lines
 from services.archive.archiving import Archiver
 from services.archive.probes import ArchiveFigures
@@ -86,6 +87,8 @@ async def test_a_sealed_history_leaves_the_log_and_is_told_from_the_archive(nats
         assert await left(log, key) == []
     async with connected(nats_server, "reader") as reader, connected(nats_server, "history") as asked:
         assert await told(reader, namespace) == await told(reader, namespace, key.uid) == before
+        costs = [line async for line in usage.lines(reader, namespace, "", BUILT_IN, as_json=False, as_csv=True)]
+        assert {line.split(",")[2] for line in costs[1:]} == {key.uid}
         *_, state = await told(reader, namespace, part=Part(at=str(life.events[3].sequence)))
         assert '"resource"' in state
         answers = Answers(lambda: asyncio.sleep(0, asked), BUILT_IN)
